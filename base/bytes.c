@@ -62,6 +62,32 @@ const char *bytes_shown(struct bytes a, char out[BYTES_SHOWN_SIZE])
     return out;
 }
 
+size_t bytes_printable(struct bytes a)
+{
+    const uint8_t *in = a.data;
+    uint32_t code = in[0];
+    size_t count = code < 0x80 ? 1 : code < 0xe0 ? 2 : code < 0xf0 ? 3 : 4;
+    static const uint32_t firsts[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (count == 1) {
+        return code >= 0x20 && code != 0x7f ? 1 : 0;
+    }
+    if (code < 0xc2 || code > 0xf4 || count > a.size) {
+        return 0;
+    }
+    code &= 0x7fu >> count;
+    for (size_t i = 1; i < count; i++) {
+        if ((in[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+        code = code << 6 | (in[i] & 0x3fu);
+    }
+    bool is_sound = code >= firsts[count] && code <= 0x10ffff &&
+                    (code < 0xd800 || code > 0xdfff);
+    bool is_control = code < 0xa0 || (code >= 0x2028 && code <= 0x202e) ||
+                      (code >= 0x2066 && code <= 0x2069);
+    return is_sound && !is_control ? count : 0;
+}
+
 bool bytes_to_u64(struct bytes a, uint64_t *ret_value)
 {
     uint64_t value = 0;

@@ -57,6 +57,11 @@ struct bytes bytes_cut(struct bytes *rest, char mark);
 #define BYTES_SHOWN_SIZE 41u
 const char *bytes_shown(struct bytes a, char out[BYTES_SHOWN_SIZE]);
 
+/* How many bytes at the beginning of 'a', which is not empty, are one character
+ * that may stand in a line as it is: 0 for a control character, for what
+ * reverses the direction of writing, and for what is no UTF-8. */
+size_t bytes_printable(struct bytes a);
+
 /* Parses a decimal unsigned integer without sign, blanks or leading '+'.
  * Returns false, leaving 'ret_value' alone, if 'a' is anything else or does
  * not fit. */

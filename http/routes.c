@@ -83,6 +83,13 @@ static const struct field open_fields[] = {
     END};
 static const struct field id_fields[] = {ID("The session."), END};
 static const struct field page_fields[] = {PAGE, END};
+static const struct field show_fields[] = {LOCK, END};
+#define PREFIX OPTION("prefix", FIELD_TEXT, "PREFIX", "Of the locks' names.")
+static const struct field top_fields[] = {
+    PREFIX,
+    OPTION("count", FIELD_NUMBER, "COUNT", "How many of each; default: 20."),
+    END};
+static const struct field graph_fields[] = {PREFIX, END};
 static const struct field acquire_fields[] = {LOCK, ACQUIRING, END};
 static const struct field acquire_many_fields[] = {
     {"names", FIELD_TEXTS, NULL, 1, 64, FIELD_REQUIRED,
@@ -279,6 +286,12 @@ const struct route routes[] = {
      MEMBER("holds", "integer"), 0,
      "Tells whether a token is still a "
      "holder's: 1, else 0."},
+    {"GET", "/v1/lock/why", ROUTE_COMMAND, "LOCK.WHY", NULL, show_fields,
+     MAP("Why"), 0, "Explains why a lock is not free, and until when."},
+    {"GET", "/v1/top", ROUTE_COMMAND, "LOCK.TOP", NULL, top_fields, MAP("Top"),
+     0, "The hottest locks and the longest waits."},
+    {"GET", "/v1/graph", ROUTE_COMMAND, "LOCK.GRAPH", NULL, graph_fields,
+     MAP("Graph"), 0, "Who waits for whom."},
     {"GET", "/v1/locks", ROUTE_COMMAND, "LOCK.LIST", NULL, page_fields,
      PAGES("locks", "Lock"), 0, "Lists locks in the order of their names."},
     {"GET", "/v1/locks/{name}", ROUTE_COMMAND, "LOCK.SHOW", NULL, lock_fields,
@@ -318,6 +331,8 @@ const struct route routes[] = {
     {"POST", "/v1/limits/set", ROUTE_COMMAND, "LIMITS.SET", NULL, limit_fields,
      OK, 0, "Changes a limit."},
 
+    {"GET", "/v1/whoami", ROUTE_COMMAND, "WHOAMI", NULL, no_fields,
+     MAP("Whoami"), 0, "Who asks, and what he may."},
     {"GET", "/v1/status", ROUTE_COMMAND, "RAFT.STATUS", NULL, no_fields,
      MAP("Status"), 0, "The asked node, and its view of the cluster."},
     {"POST", "/v1/cluster/add", ROUTE_COMMAND, "RAFT.ADD", NULL, add_fields, OK,
@@ -372,6 +387,33 @@ const struct shape shapes[] = {
                "barged:integer? user:text"},
     {"Waiter", "session:integer client:text owner:text mode:text index:integer "
                "waiting_ms:integer"},
+    {"Why", "name:text note:text? refused_script:text? mode:text "
+            "slots:integer holders:[WhyHolder] queue:[Waiter] "
+            "delay_left_ms:integer earliest_ms:integer hold_count:integer "
+            "wait_count:integer why:[text]"},
+    {"WhyHolder",
+     "session:integer client:text address:text owner:text value:text "
+     "token:integer mode:text count:integer since_ms:integer "
+     "lease_left_ms:integer hold_left_ms:integer? delay_ms:integer? "
+     "barged:integer? user:text ttl_ms:integer linger_ms:integer "
+     "blacklisted:yes waits_for:[text]"},
+    {"Top", "window_ms:integer grants:integer lock_count:integer "
+            "session_count:integer hold_count:integer wait_count:integer "
+            "locks:[HotLock] waits:[LongWait]"},
+    {"HotLock", "name:text grants:integer mode:text holders:integer "
+                "queue:integer holder:text holder_session:integer "
+                "since_ms:integer"},
+    {"LongWait", "name:text waiting_ms:integer client:text session:integer "
+                 "owner:text mode:text holder:text holder_session:integer"},
+    {"Graph", "wait_count:integer is_cut:yes nodes:[GraphNode] "
+              "edges:[GraphEdge]"},
+    {"GraphNode",
+     "session:integer client:text address:text owner:text holds:integer "
+     "waits:integer blocks:integer root:yes cycle:yes"},
+    {"GraphEdge", "from:integer to:integer lock:text mode:text "
+                  "waiting_ms:integer queue:integer"},
+    {"Whoami", "user:text by:text access:text roles:[text] "
+               "may:[text]"},
     {"Lease", "token:integer trust_ms:integer"},
     {"Fence", "resource:text token:integer"},
     {"Blacklisted",

@@ -86,6 +86,11 @@ uint64_t lockfsm_oldest_wait(const struct lockfsm *fsm)
                : LIST_FIRST(&fsm->waits, struct wait, in_state)->wait_index;
 }
 
+const struct list *lockfsm_waits(const struct lockfsm *fsm)
+{
+    return &fsm->waits;
+}
+
 uint64_t lockfsm_limit_use(const struct lockfsm *fsm, enum limit_key key)
 {
     switch (key) {

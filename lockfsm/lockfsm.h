@@ -267,6 +267,8 @@ uint64_t lockfsm_hold_count(const struct lockfsm *fsm);
 uint64_t lockfsm_wait_count(const struct lockfsm *fsm);
 /* The index of the entry that began the oldest wait; 0: nobody waits. */
 uint64_t lockfsm_oldest_wait(const struct lockfsm *fsm);
+/* All waits by age, the oldest first. Nodes: wait.in_state. */
+const struct list *lockfsm_waits(const struct lockfsm *fsm);
 /* The longest lease that there is, or that may be asked for, in milliseconds.
  * Costs a walk over the sessions. */
 uint64_t lockfsm_lease_max(const struct lockfsm *fsm);

@@ -39,7 +39,7 @@ ROOMS = [
     ('core/commands', r'core/commands/',
      'base base/sha lease/rules lockfsm net/resp core/request.h '
      'core/state.h core/conn.h '
-     'core/attach.h core/identity.h core/lease.h core/watches.h '
+     'core/attach.h core/identity.h core/lease.h core/past.h core/watches.h '
      'core/redis/scripts.h '
      # The way of a request, commands.c.
      'core/feature.h core/forward.h core/propose.h core/questions.h', '',

@@ -3,6 +3,7 @@
 /* USER.*, SECRET.*, ROLE.*, ACCESS.SET, WHOAMI. */
 
 #include "base/check.h"
+#include "core/commands/gate.h"
 #include "core/commands/listing.h"
 #include "core/request.h"
 #include "core/state.h"
@@ -370,6 +371,23 @@ void user_can_read(struct core *core, struct request *request,
     request_done(core, request);
 }
 
+/* The verbs of the cluster that he has, by their words. */
+static void put_may(const struct core *core, const struct request *request,
+                    struct resp_writer *writer)
+{
+    uint32_t count = 0;
+    for (enum verb verb = VERB_NAMED_COUNT; verb < VERB_COUNT; verb++) {
+        count += gate_has(core, request, verb);
+    }
+    resp_text(writer, "may");
+    resp_array(writer, count);
+    for (enum verb verb = VERB_NAMED_COUNT; verb < VERB_COUNT; verb++) {
+        if (gate_has(core, request, verb)) {
+            resp_text(writer, verb_name(verb));
+        }
+    }
+}
+
 void whoami_run(struct core *core, struct request *request,
                 const struct call *call)
 {
@@ -381,7 +399,7 @@ void whoami_run(struct core *core, struct request *request,
     (void)call;
     CHECK(conn != NULL); /* COMMAND_LOCAL: it comes from no peer. */
     struct resp_writer *writer = request_reply(core, request);
-    resp_map(writer, 4);
+    resp_map(writer, 5);
     resp_key_bulk(writer, "user", identity_name(core, request->user));
     resp_key_text(writer, "by",
                   request->user == USER_ANYONE ? "nothing" : ways[conn->way]);
@@ -393,5 +411,6 @@ void whoami_run(struct core *core, struct request *request,
         resp_text(writer, "roles");
         resp_array(writer, 0);
     }
+    put_may(core, request, writer);
     request_done(core, request);
 }

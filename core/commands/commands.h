@@ -282,6 +282,9 @@ command_parse_fn lock_acquire_check, lock_release_if_check, lock_convert_check;
 /* show.c */
 command_read_fn lock_show_read, lock_list_read, lock_check_read;
 
+/* why.c, top.c, graph.c */
+command_read_fn lock_why_read, lock_top_read, lock_graph_read;
+
 /* fence.c */
 command_encode_fn fence_admit_encode, fence_remove_encode;
 command_read_fn fence_show_read, fence_list_read;

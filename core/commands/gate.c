@@ -176,6 +176,14 @@ bool gate_has(const struct core *core, const struct request *request,
                        (struct bytes){NULL, 0}, EXTENT_NAME, NULL);
 }
 
+bool gate_reads(const struct core *core, const struct request *request,
+                struct bytes name)
+{
+    return is_free(core, request) ||
+           lockfsm_may(core->fsm, lockfsm_user(core->fsm, request->user),
+                       VERB_READ, name, EXTENT_NAME, NULL);
+}
+
 bool gate_sees(const struct core *core, const struct request *request,
                uint64_t user)
 {

@@ -34,6 +34,9 @@ bool gate_passes_keys(struct core *core, struct request *request,
 /* True if who asks has that verb of the cluster. */
 bool gate_has(const struct core *core, const struct request *request,
               enum verb verb);
+/* True if who asks may read that lock. */
+bool gate_reads(const struct core *core, const struct request *request,
+                struct bytes name);
 /* True if who asks sees what is private to a session of that user. */
 bool gate_sees(const struct core *core, const struct request *request,
                uint64_t user);

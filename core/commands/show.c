@@ -3,6 +3,8 @@
 /* Reading locks. Times are the leader's: leases and delays by its timers,
  * "since when" by when it applied the entry. */
 
+#include "core/commands/show.h"
+
 #include "base/check.h"
 #include "core/commands/gate.h"
 #include "core/commands/listing.h"
@@ -15,6 +17,7 @@
  * takes. */
 #define SHOWN_HOLDERS_MAX 2000
 #define SHOWN_WAITERS_MAX 10000
+#define SHOWN_WAITS_MAX 100
 /* A page of LIST ends when it has become so large. */
 #define PAGE_SIZE_MAX (1u << 20)
 
@@ -34,15 +37,47 @@ static uint32_t at_most(uint32_t count, uint32_t max)
     return count < max ? count : max;
 }
 
+bool show_waits(const struct wait *wait, const struct hold *hold)
+{
+    return bytes_equal(wait->owner, hold->owner);
+}
+
+/* What its session is like, and for which locks the holder waits itself. */
+static void put_holder_state(struct core *core, const struct request *request,
+                             const struct hold *hold,
+                             struct resp_writer *writer)
+{
+    const struct session *session = hold->session;
+    struct buffer names = {0};
+    struct resp_writer name = {&names, request->version};
+    uint32_t count = 0;
+    put_number(writer, "ttl_ms", session->ttl_ms);
+    put_number(writer, "linger_ms", session->linger_ms);
+    resp_text(writer, "blacklisted");
+    resp_bool(writer, session_is_refused(session));
+    LIST_FOR (const struct wait, wait, &session->waits, in_session) {
+        if (count < SHOWN_WAITS_MAX && show_waits(wait, hold) &&
+            gate_reads(core, request, wait->lock->name)) {
+            resp_bulk(&name, wait->lock->name);
+            count++;
+        }
+    }
+    resp_text(writer, "waits_for");
+    resp_array(writer, count);
+    buffer_put_bytes(writer->out, buffer_bytes(&names));
+    buffer_done(&names);
+}
+
 static void put_holder(struct core *core, const struct request *request,
-                       const struct hold *hold, struct resp_writer *writer)
+                       const struct hold *hold, bool explains,
+                       struct resp_writer *writer)
 {
     const struct session *session = hold->session;
     CHECK(hold->token != 0 && hold->count > 0);
     bool sees = gate_sees(core, request, session->user_number);
     resp_map(writer, 11u + (hold->hold_ms != 0 ? 1 : 0) +
                          (hold->delay_ms != 0 ? 1 : 0) +
-                         (hold->has_barged ? 1 : 0));
+                         (hold->has_barged ? 1 : 0) + (explains ? 4 : 0));
     put_number(writer, "session", session->id);
     resp_key_bulk(writer, "client", session->name);
     resp_key_bulk(writer, "address",
@@ -72,6 +107,9 @@ static void put_holder(struct core *core, const struct request *request,
         put_number(writer, "barged", 1);
     }
     resp_key_bulk(writer, "user", session->user->name);
+    if (explains) {
+        put_holder_state(core, request, hold, writer);
+    }
 }
 
 static void put_waiter(struct core *core, const struct wait *wait,
@@ -88,54 +126,66 @@ static void put_waiter(struct core *core, const struct wait *wait,
                history_age_ms(&core->history, wait->wait_index, core->now_ns));
 }
 
-static uint64_t hold_end_ms(struct core *core, const struct hold *hold)
+struct show_end show_hold_end(struct core *core, const struct hold *hold)
 {
-    uint64_t end_ms = to_ms(
-        timers_lease_left(core->timers, hold->session->id, core->now_ns));
-    /* Linger counts from when its last connection is closed. */
-    end_ms = rules_promised(end_ms, hold->session->linger_ms);
+    struct show_end end = {
+        to_ms(timers_lease_left(core->timers, hold->session->id, core->now_ns)),
+        SHOW_LEASE};
+    uint64_t linger_ms = rules_promised(end.end_ms, hold->session->linger_ms);
+    if (linger_ms < end.end_ms) {
+        end = (struct show_end){linger_ms, SHOW_LINGER};
+    }
     if (hold->hold_ms != 0) {
         uint64_t hold_ms = to_ms(
             timers_hold_left(core->timers, core->fsm, hold->lock->name,
                              hold->session->id, hold->owner, core->now_ns));
-        end_ms = hold_ms < end_ms ? hold_ms : end_ms;
+        if (hold_ms < end.end_ms) {
+            end = (struct show_end){hold_ms, SHOW_MAX_HOLD};
+        }
     }
-    return end_ms + hold->delay_ms;
+    return end;
 }
 
-/* When the lock could pass on at the earliest, should its holders die now: when
- * enough of their leases (or lingers, or max holds) have run out, and then the
- * lock delay. 0: it could pass on now. */
-static uint64_t earliest_ms(struct core *core, const struct lock *lock)
+uint64_t show_earliest(struct core *core, const struct lock *lock,
+                       const struct hold **ret_hold)
 {
     uint64_t delay_ms = to_ms(
         timers_delay_left(core->timers, lock->name, core->now_ns));
+    *ret_hold = NULL;
     if (lock->hold_count == 0) {
         return delay_ms;
     }
     if (lock->mode == LOCK_SLOTS && lock->hold_count < lock->slots) {
         return delay_ms;
     }
-    uint64_t first = UINT64_MAX, last = 0;
+    bool is_first = lock->mode == LOCK_SLOTS;
+    uint64_t best_ms = 0;
     CHECK(!list_is_empty(&lock->holds));
     LIST_FOR (struct hold, hold, &lock->holds, in_lock) {
-        uint64_t end = hold_end_ms(core, hold);
-        first = end < first ? end : first;
-        last = end > last ? end : last;
+        uint64_t end_ms = show_hold_end(core, hold).end_ms + hold->delay_ms;
+        if (*ret_hold == NULL ||
+            (is_first ? end_ms < best_ms : end_ms > best_ms)) {
+            best_ms = end_ms;
+            *ret_hold = hold;
+        }
     }
-    return lock->mode == LOCK_SLOTS ? first : last;
+    return best_ms;
 }
 
-/* A lock that does not exist is free: a map without holders. */
-static void put_lock(struct core *core, const struct request *request,
-                     const struct lock *lock, struct bytes name,
-                     struct resp_writer *writer)
+uint64_t show_quarantine(const struct core *core)
+{
+    return to_ms(timers_quarantine_left(core->timers, core->fsm, core->now_ns));
+}
+
+void show_lock(struct core *core, const struct request *request,
+               const struct lock *lock, struct bytes name,
+               const struct showing *showing, struct resp_writer *writer)
 {
     bool is_held = lock != NULL && lock->hold_count > 0;
     bool has_note = lock != NULL && lock->note.size > 0;
     const char *vain = is_held ? scripts_vain(&core->scripts, lock->last_token)
                                : NULL;
-    resp_map(writer, 7 + has_note + (vain != NULL));
+    resp_map(writer, 7 + has_note + (vain != NULL) + showing->more);
     resp_key_bulk(writer, "name", name);
     if (has_note) {
         resp_key_bulk(writer, "note", lock->note);
@@ -148,18 +198,19 @@ static void put_lock(struct core *core, const struct request *request,
     put_number(writer, "slots",
                is_held && lock->mode == LOCK_SLOTS ? lock->slots : 0);
     resp_text(writer, "holders");
-    uint32_t left = is_held ? at_most(lock->hold_count, SHOWN_HOLDERS_MAX) : 0;
+    uint32_t left = is_held ? at_most(lock->hold_count, showing->holders_max)
+                            : 0;
     resp_array(writer, left);
     if (is_held) {
         LIST_FOR (struct hold, hold, &lock->holds, in_lock) {
             if (left-- == 0) {
                 break;
             }
-            put_holder(core, request, hold, writer);
+            put_holder(core, request, hold, showing->explains, writer);
         }
     }
     resp_text(writer, "queue");
-    left = lock != NULL ? at_most(lock->wait_count, SHOWN_WAITERS_MAX) : 0;
+    left = lock != NULL ? at_most(lock->wait_count, showing->waiters_max) : 0;
     resp_array(writer, left);
     if (lock != NULL) {
         LIST_FOR (struct wait, wait, &lock->queue, in_lock) {
@@ -173,18 +224,21 @@ static void put_lock(struct core *core, const struct request *request,
                lock != NULL
                    ? to_ms(timers_delay_left(core->timers, name, core->now_ns))
                    : 0);
-    uint64_t quarantine_ms = to_ms(
-        timers_quarantine_left(core->timers, core->fsm, core->now_ns));
-    uint64_t lock_ms = lock != NULL ? earliest_ms(core, lock) : 0;
+    const struct hold *last;
+    uint64_t quarantine_ms = show_quarantine(core);
+    uint64_t lock_ms = lock != NULL ? show_earliest(core, lock, &last) : 0;
     put_number(writer, "earliest_ms",
                lock_ms > quarantine_ms ? lock_ms : quarantine_ms);
 }
 
+static const struct showing in_full = {.holders_max = SHOWN_HOLDERS_MAX,
+                                       .waiters_max = SHOWN_WAITERS_MAX};
+
 void lock_show_read(struct core *core, struct request *request,
                     const struct call *call)
 {
-    put_lock(core, request, lockfsm_lock(core->fsm, call->name), call->name,
-             request_reply(core, request));
+    show_lock(core, request, lockfsm_lock(core->fsm, call->name), call->name,
+              &in_full, request_reply(core, request));
     request_done(core, request);
 }
 
@@ -218,7 +272,7 @@ void lock_list_read(struct core *core, struct request *request,
     struct resp_writer page = {&locks, request->version};
     while (count < listing.count && locks.size < PAGE_SIZE_MAX) {
         const struct lock *lock = listing.item[count++];
-        put_lock(core, request, lock, lock->name, &page);
+        show_lock(core, request, lock, lock->name, &in_full, &page);
     }
     bool is_cut = listing.is_cut || count < listing.count;
     CHECK(!is_cut || count > 0); /* Each page goes on by one name at least. */

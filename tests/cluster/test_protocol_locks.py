@@ -267,6 +267,54 @@ def test_list_goes_in_order_page_by_page(client, name):
     assert wire.do("LOCK.LIST", "PREFIX", name + "-none") == [b"0", []]
 
 
+def test_why_explains_in_words_what_show_tells(client, name):
+    one, two = client(), client()
+    one.do("LOCK.ACQUIRE", name)
+    two.send("LOCK.ACQUIRE", name, "WAIT", 5000)
+    queued(one, name)
+    shown = one.map("LOCK.WHY", name)
+    assert list(shown) == LOCK_KEYS + ["hold_count", "wait_count", "why"]
+    holder = plain(shown["holders"][0])
+    assert list(holder) == HOLDER_KEYS + [
+        "user", "ttl_ms", "linger_ms", "blacklisted", "waits_for"
+    ]
+    assert (shown["hold_count"], shown["wait_count"]) == (1, 1)
+    assert shown["why"][0].startswith(b"'%s' is held, exclusive" % name.encode())
+    assert b"1 waiting" in shown["why"]
+
+
+def test_top_and_graph_tell_who_keeps_whom(client, name):
+    one, two = client(), client()
+    one.do("LOCK.ACQUIRE", name)
+    two.send("LOCK.ACQUIRE", name, "WAIT", 5000)
+    queued(one, name)
+    top = one.map("LOCK.TOP", "PREFIX", name, "COUNT", 5)
+    assert list(top) == (
+        "window_ms grants lock_count session_count hold_count wait_count locks "
+        "waits"
+    ).split()
+    lock, wait = plain(top["locks"][0]), plain(top["waits"][0])
+    assert list(lock) == (
+        "name grants mode holders queue holder holder_session since_ms"
+    ).split()
+    assert (lock["name"], lock["grants"], lock["queue"]) == (name.encode(), 1, 1)
+    assert list(wait) == (
+        "name waiting_ms client session owner mode holder holder_session"
+    ).split()
+    assert wait["holder_session"] == lock["holder_session"] == one.session
+    graph = one.map("LOCK.GRAPH", "PREFIX", name)
+    assert list(graph) == ["wait_count", "is_cut", "nodes", "edges"]
+    waiter, holder = map(plain, graph["nodes"])
+    assert list(waiter) == (
+        "session client address owner holds waits blocks root cycle"
+    ).split()
+    assert (holder["session"], holder["root"]) == (one.session, 1)
+    assert (waiter["root"], waiter["cycle"], holder["blocks"]) == (0, 0, 1)
+    edge = plain(graph["edges"][0])
+    assert list(edge) == "from to lock mode waiting_ms queue".split()
+    assert (edge["from"], edge["to"], edge["lock"]) == (0, 1, name.encode())
+
+
 def test_check_knows_the_holders_token_only(client, name):
     wire = client()
     token = wire.do("LOCK.ACQUIRE", name)

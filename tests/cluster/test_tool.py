@@ -255,58 +255,15 @@ def test_all_pages_of_a_list_are_fetched_with_the_cursor_as_it_came():
         assert node.requests[0] == [b"LOCK.LIST", b"PREFIX", b"o"]
 
 
-def test_why_tells_the_terms_of_the_sum_and_what_the_holder_waits_for():
-    def answer(words):
-        if words[0] == b"LOCK.SHOW":
-            return dict(LOCK, name="a")
-        if words[0] == b"LOCK.LIST":
-            waiter = {"session": 5, "client": "x", "owner": "", "waiting_ms": 1}
-            return [b"0", [dict(LOCK, name="other", queue=[waiter])]]
-        return {"id": 5, "ttl_ms": 10000, "linger_ms": 0, "waits": 1,
-                "blacklisted": False}
+def test_why_prints_the_words_of_the_server_and_gives_no_terminal_orders():
+    lock = dict(LOCK, why=["'a' is held by \x1b[2J", "", "it could pass on now"])
 
-    with FakeNode(answer) as node:
+    with FakeNode(lambda words: lock) as node:
         text = hasp("why", "a", endpoints=node.endpoint).stdout
-        assert "token 77" in text and "for 2m10s" in text
-        assert "waits itself for 'other'" in text
-        assert "in 12.4s" in text and "7.4s left of the lease" in text
-        assert "5.0s of lock delay" in text
-
-
-def test_why_counts_from_the_linger_where_that_is_sooner():
-    def answer(words):
-        if words[0] == b"LOCK.SHOW":
-            return dict(LOCK, earliest_ms=5500)
-        return {"id": 5, "ttl_ms": 10000, "linger_ms": 500, "waits": 0,
-                "blacklisted": False}
-
-    with FakeNode(answer) as node:
-        text = hasp("why", "a", endpoints=node.endpoint).stdout
-        assert "in 5.5s" in text and "500ms of linger" in text
-        assert "+ 5.0s of lock delay" in text
-
-
-def test_why_names_readers_that_barge():
-    waiter = {"session": 6, "client": "w", "owner": "", "mode": "exclusive",
-              "index": 9, "waiting_ms": 1}
-    old = dict(LOCK["holders"][0], mode="shared")
-    young = dict(old, token=78, barged=1)
-
-    def why(*holders):
-        def answer(words):
-            if words[0] == b"LOCK.SHOW":
-                return dict(LOCK, holders=list(holders), queue=[waiter])
-            return {"id": 5, "ttl_ms": 10000, "linger_ms": 0, "waits": 0,
-                    "blacklisted": False}
-
-        with FakeNode(answer) as node:
-            return hasp("why", "a", endpoints=node.endpoint).stdout
-
-    assert "BARGE" not in why(old)
-    assert "1 of 2 holders passed the queue (BARGE); readers that" in \
-        why(old, young)
-    assert "1 of 1 holder passed the queue (BARGE); those who wait are next" in \
-        why(young)
+        assert text == "'a' is held by \\x1b[2J\n\nit could pass on now\n"
+        assert node.requests[-1] == [b"LOCK.WHY", b"a"]
+        shown = hasp("-o", "json", "why", "a", endpoints=node.endpoint).stdout
+        assert json.loads(shown)["why"] == lock["why"]
 
 
 def test_an_entry_of_the_blacklist_without_an_end_is_for_ever():

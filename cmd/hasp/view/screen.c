@@ -146,28 +146,24 @@ static enum screen_event take_signal(struct screen *screen, int *ret_key)
 }
 
 enum screen_event screen_wait(struct screen *screen, uint64_t until_ns,
-                              int other_fd, int *ret_key)
+                              int *ret_key)
 {
-    struct pollfd fds[3] = {
+    struct pollfd fds[2] = {
         {.fd = screen->signal_fd, .events = POLLIN},
         {.fd = screen->is_terminal ? STDIN_FILENO : -1, .events = POLLIN},
-        {.fd = other_fd, .events = POLLIN},
     };
     unsigned char key;
-    int count = poll(fds, 3, client_poll_ms(until_ns));
+    int count = poll(fds, 2, client_poll_ms(until_ns));
     if (count <= 0) {
         return SCREEN_TIME;
     }
     if (fds[0].revents != 0) {
         return take_signal(screen, ret_key);
     }
-    if (fds[1].revents != 0) {
-        if (read(STDIN_FILENO, &key, 1) != 1) {
-            *ret_key = SIGHUP; /* The terminal has gone. */
-            return SCREEN_END;
-        }
-        *ret_key = key;
-        return SCREEN_KEY;
+    if (read(STDIN_FILENO, &key, 1) != 1) {
+        *ret_key = SIGHUP; /* The terminal has gone. */
+        return SCREEN_END;
     }
-    return SCREEN_OTHER;
+    *ret_key = key;
+    return SCREEN_KEY;
 }

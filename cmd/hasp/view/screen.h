@@ -16,7 +16,6 @@ enum screen_event {
     SCREEN_TIME,   /* The time is over. */
     SCREEN_KEY,    /* One was pressed. */
     SCREEN_RESIZE, /* The window has another size, or was away: draw. */
-    SCREEN_OTHER,  /* The other descriptor is readable. */
     SCREEN_END     /* A signal asks us to end; 'key' is its number. */
 };
 
@@ -40,8 +39,8 @@ unsigned screen_width(int fd);
  * lines are shown as there is room for. */
 void screen_draw_begin(struct screen *screen);
 void screen_draw_end(struct screen *screen);
-/* Waits until 'until_ns' of CLOCK_MONOTONIC; 'other_fd' may be -1. */
+/* Waits until 'until_ns' of CLOCK_MONOTONIC. */
 enum screen_event screen_wait(struct screen *screen, uint64_t until_ns,
-                              int other_fd, int *ret_key);
+                              int *ret_key);
 
 #endif /* HASP_CMD_HASP_VIEW_SCREEN_H */

@@ -3,10 +3,8 @@
 /* hasp top: the hottest locks, the longest waits and the sessions, looked at
  * again and again.
  *
- * Three questions make a look: RAFT.STATUS, LOCK.LIST, SESSION.LIST. How hot a
- * lock is, is counted from the events of all locks, which come on a connection
- * of their own; without it (it was lost, or the node is another one since) the
- * counts begin anew. */
+ * Three questions make a look: RAFT.STATUS, LOCK.TOP, SESSION.LIST. How hot a
+ * lock is, the server counts from its newest events. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,21 +19,16 @@
 #include "cmd/hasp/view/status.h"
 
 #define ROWS_PLAIN 10
-#define BEGIN_MS 1000
 #define INTERVAL_DEFAULT_MS 2000
 #define INTERVAL_MIN_MS 100
-/* The first look comes soon, but not before some grants are counted. */
-#define FIRST_LOOK_MS 500
+/* More than any screen shows. */
+#define ROWS_ASKED "200"
 
 enum part { PART_ALL, PART_LOCKS, PART_WAITS, PART_SESSIONS, PART_COUNT };
 
 struct top {
     struct tool *tool;
     struct screen screen;
-    struct client *events;
-    bool has_events;
-    json_t *grants; /* Name -> grants since 'grants_ns'. */
-    uint64_t grants_ns;
     json_t *look; /* {"status", "locks", "waits", "sessions"}; NULL before. */
     char cluster[STATUS_LINE_SIZE]; /* As it was then. */
     uint64_t interval_ms;
@@ -49,10 +42,10 @@ static const struct field lock_fields[] = {
     {"name", "LOCK", FIELD_TEXT},
     {"grants_per_second", "GRANTS/S", FIELD_NUMBER},
     {"mode", "MODE", FIELD_TEXT},
-    {"holders", "HOLDERS", FIELD_COUNT},
-    {"queue", "QUEUE", FIELD_COUNT},
-    {"holders.0.client", "HELD BY", FIELD_TEXT},
-    {"holders.0.since_ms", "FOR", FIELD_DURATION},
+    {"holders", "HOLDERS", FIELD_NUMBER},
+    {"queue", "QUEUE", FIELD_NUMBER},
+    {"holder", "HELD BY", FIELD_TEXT},
+    {"since_ms", "FOR", FIELD_DURATION},
     {0},
 };
 
@@ -76,68 +69,12 @@ static const struct field session_fields[] = {
     {0},
 };
 
-/* --- Events --------------------------------------------------------------- */
-
-/* A connection_push_fn. */
-static void take_event(void *data, const struct resp_reply *reply)
-{
-    struct top *top = data;
-    json_auto_t *push = value_of_reply(reply, 0);
-    if (strcmp(value_text(push, "1"), "granted") == 0) {
-        const char *name = value_text(push, "2.lock");
-        json_object_set_new(
-            top->grants, name,
-            json_integer(
-                json_integer_value(json_object_get(top->grants, name)) + 1));
-    }
-}
-
-static void begin_events(struct top *top)
-{
-    struct client_options options = {
-        .deadline_ns = client_now_ns() + BEGIN_MS * NS_PER_MS, .is_read = true};
-    top->has_events = tool_send(top->events, WORDS("LOCK.WATCH", ""), &options,
-                                NULL) == 0;
-    json_object_clear(top->grants);
-    top->grants_ns = client_now_ns();
-}
-
-static void take_events(struct top *top)
-{
-    int error;
-    do {
-        error = client_wait_push(top->events, client_now_ns());
-    } while (error == 0);
-    if (error != HASP_ETIMEDOUT) {
-        client_drop(top->events);
-        top->has_events = false;
-    }
-}
-
 /* --- One look ------------------------------------------------------------- */
 
 static int by_number(json_t *a, json_t *b, const char *key)
 {
     uint64_t x = value_number(a, key), y = value_number(b, key);
     return (x < y) - (x > y);
-}
-
-static int compare_locks(const void *a, const void *b)
-{
-    json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
-    int order = by_number(x, y, "grants_per_second");
-    if (order != 0) {
-        return order;
-    }
-    size_t n = json_array_size(value_at(x, "queue"));
-    size_t m = json_array_size(value_at(y, "queue"));
-    return n != m ? (n < m) - (n > m)
-                  : strcmp(value_text(x, "name"), value_text(y, "name"));
-}
-
-static int compare_waits(const void *a, const void *b)
-{
-    return by_number(*(json_t *const *)a, *(json_t *const *)b, "waiting_ms");
 }
 
 static int compare_sessions(const void *a, const void *b)
@@ -163,58 +100,25 @@ static json_t *sorted(json_t *rows, int (*compare)(const void *, const void *))
     return result;
 }
 
-/* Locks that were granted and given back between two looks are not in the list
- * any more, but hot. */
-static void add_grants(struct top *top, json_t *locks)
+/* Of the grants that the server has counted in its window. */
+static void add_rates(json_t *look)
 {
     size_t i;
-    json_t *lock, *count;
-    const char *name;
-    uint64_t past_ms = (client_now_ns() - top->grants_ns) / NS_PER_MS + 1;
-    json_array_foreach(locks, i, lock)
+    json_t *lock;
+    uint64_t window_ms = value_number(look, "window_ms");
+    json_array_foreach(value_at(look, "locks"), i, lock)
     {
-        name = value_text(lock, "name");
-        count = json_object_get(top->grants, name);
+        uint64_t rate = value_number(lock, "grants") * 1000 /
+                        (window_ms > 0 ? window_ms : 1);
         json_object_set_new(lock, "grants_per_second",
-                            json_integer(json_integer_value(count) * 1000 /
-                                         (json_int_t)past_ms));
-        json_object_del(top->grants, name);
+                            json_integer((json_int_t)rate));
     }
-    json_object_foreach(top->grants, name, count)
-    {
-        json_array_append_new(locks, json_pack("{s:s, s:I, s:[], s:[]}", "name",
-                                               name, "grants_per_second",
-                                               json_integer_value(count) *
-                                                   1000 / (json_int_t)past_ms,
-                                               "holders", "queue"));
-    }
-    json_object_clear(top->grants);
-    top->grants_ns = client_now_ns();
-}
-
-static json_t *waits_of(json_t *locks)
-{
-    size_t i, j;
-    json_t *lock, *waiter, *waits = json_array();
-    json_array_foreach(locks, i, lock)
-    {
-        json_array_foreach(value_at(lock, "queue"), j, waiter)
-        {
-            json_t *wait = json_copy(waiter);
-            json_object_set(wait, "name", value_at(lock, "name"));
-            json_object_set_new(
-                wait, "holder",
-                json_string(value_text(lock, "holders.0.client")));
-            json_array_append_new(waits, wait);
-        }
-    }
-    return waits;
 }
 
 /* Asks for everything; what fails has been explained. */
 static int take_look(struct top *top)
 {
-    json_auto_t *status = NULL, *locks = NULL, *sessions = NULL;
+    json_auto_t *status = NULL, *look = NULL, *sessions = NULL;
     uint64_t unheard;
     int exit_code = tool_ask(top->tool, WORDS("RAFT.STATUS"), "cannot look",
                              &status);
@@ -223,30 +127,39 @@ static int take_look(struct top *top)
     }
     json_auto_t *nodes = nodes_ask(top->tool, NODES_MEMBERS);
     status_sum_up(nodes, top->cluster, &unheard);
-    exit_code = tool_list(top->tool, "LOCK.LIST", NULL, &locks);
+    exit_code = tool_ask(top->tool, WORDS("LOCK.TOP", "COUNT", ROWS_ASKED),
+                         "cannot look", &look);
     if (exit_code == 0) {
         exit_code = tool_list(top->tool, "SESSION.LIST", NULL, &sessions);
     }
     if (exit_code != 0) {
         return exit_code;
     }
-    add_grants(top, locks);
-    json_auto_t *waits = waits_of(locks);
+    add_rates(look);
+    json_object_set(look, "status", status);
+    json_object_set_new(look, "sessions", sorted(sessions, compare_sessions));
     json_decref(top->look);
-    top->look = json_pack("{s:O, s:o, s:o, s:o}", "status", status, "locks",
-                          sorted(locks, compare_locks), "waits",
-                          sorted(waits, compare_waits), "sessions",
-                          sorted(sessions, compare_sessions));
+    top->look = json_incref(look);
     return 0;
 }
 
 /* --- The picture ---------------------------------------------------------- */
 
-static void draw_part(struct top *top, const char *title, const char *key,
-                      const struct field *fields, size_t rows_max)
+struct part_view {
+    const char *title;
+    const char *key;
+    const char *count_key; /* NULL: the rows are all there are. */
+    const struct field *fields;
+};
+
+static void draw_part(struct top *top, const struct part_view *view,
+                      size_t rows_max)
 {
     size_t i;
-    json_t *row, *rows = value_at(top->look, key);
+    json_t *row, *rows = value_at(top->look, view->key);
+    uint64_t count = view->count_key != NULL
+                         ? value_number(top->look, view->count_key)
+                         : json_array_size(rows);
     json_auto_t *shown = json_array();
     json_array_foreach(rows, i, row)
     {
@@ -254,9 +167,9 @@ static void draw_part(struct top *top, const char *title, const char *key,
             json_array_append(shown, row);
         }
     }
-    printf("\n%s%s%s (%zu)\n", output_colour(COLOUR_BOLD), title,
-           output_colour(COLOUR_NONE), json_array_size(rows));
-    output_rows(FORMAT_TABLE, fields, shown);
+    printf("\n%s%s%s (%" PRIu64 ")\n", output_colour(COLOUR_BOLD), view->title,
+           output_colour(COLOUR_NONE), count);
+    output_rows(FORMAT_TABLE, view->fields, shown);
 }
 
 static void print_keys(const struct top *top)
@@ -271,14 +184,10 @@ static void print_keys(const struct top *top)
 
 static void draw_tables(struct top *top)
 {
-    static const struct {
-        const char *title;
-        const char *key;
-        const struct field *fields;
-    } parts[] = {
-        [PART_LOCKS] = {"Hottest locks", "locks", lock_fields},
-        [PART_WAITS] = {"Longest waits", "waits", wait_fields},
-        [PART_SESSIONS] = {"Sessions", "sessions", session_fields},
+    static const struct part_view parts[] = {
+        [PART_LOCKS] = {"Hottest locks", "locks", "lock_count", lock_fields},
+        [PART_WAITS] = {"Longest waits", "waits", "wait_count", wait_fields},
+        [PART_SESSIONS] = {"Sessions", "sessions", NULL, session_fields},
     };
     unsigned lines = screen_lines(&top->screen);
     size_t parts_count = top->part == PART_ALL ? 3 : 1;
@@ -298,8 +207,7 @@ static void draw_tables(struct top *top)
     }
     for (enum part part = PART_LOCKS; part < PART_COUNT; part++) {
         if (top->part == PART_ALL || top->part == part) {
-            draw_part(top, parts[part].title, parts[part].key,
-                      parts[part].fields, rows);
+            draw_part(top, &parts[part], rows);
         }
     }
     if (!top->screen.is_terminal) {
@@ -328,20 +236,14 @@ static void draw(struct top *top)
 
 /* --- The loop ------------------------------------------------------------- */
 
-/* Waits for the next look; false: the end. A first wait is short: it is for the
- * grants to be counted at all. */
+/* Waits for the next look; false: the end. */
 static bool wait_for_next(struct top *top, uint64_t until_ns, int *exit_code)
 {
     int key;
     while (top->is_paused || client_now_ns() < until_ns) {
         uint64_t wait_ns = top->is_paused ? client_now_ns() + NS_PER_S
                                           : until_ns;
-        switch (screen_wait(&top->screen, wait_ns,
-                            top->has_events ? client_fd(top->events) : -1,
-                            &key)) {
-        case SCREEN_OTHER:
-            take_events(top);
-            break;
+        switch (screen_wait(&top->screen, wait_ns, &key)) {
         case SCREEN_END:
             *exit_code = 128 + key;
             return false;
@@ -367,13 +269,9 @@ static bool wait_for_next(struct top *top, uint64_t until_ns, int *exit_code)
 static int look_again_and_again(struct top *top)
 {
     int exit_code = 0;
-    uint64_t first_ms = u64_min(top->interval_ms, FIRST_LOOK_MS);
-    uint64_t until_ns = client_now_ns() + first_ms * NS_PER_MS;
+    uint64_t until_ns = 0;
     while (wait_for_next(top, until_ns, &exit_code)) {
         until_ns = client_now_ns() + top->interval_ms * NS_PER_MS;
-        if (!top->has_events) {
-            begin_events(top);
-        }
         exit_code = take_look(top);
         if (exit_code != 0 && (top->look == NULL || top->left != UINT64_MAX)) {
             break;
@@ -402,15 +300,9 @@ int run_top(struct tool *tool, char **argv)
     if (exit_code != 0) {
         return exit_code;
     }
-    top.grants = json_object();
-    top.events = client_new(&tool->endpoints, tool->tls);
-    client_set_push(top.events, take_event, &top);
-    begin_events(&top);
     screen_begin(&top.screen);
     exit_code = look_again_and_again(&top);
     screen_end(&top.screen);
     json_decref(top.look);
-    json_decref(top.grants);
-    client_free(top.events);
     return exit_code;
 }

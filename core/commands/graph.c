@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+
+/* LOCK.GRAPH: who waits for whom.
+ *
+ * A node is an asker (session, owner), as in the search for deadlocks
+ * (lockfsm/deadlock.c); an edge says for which lock it waits and who keeps it
+ * from it: each holder that conflicts, or, where none does, the wait ahead in
+ * the queue. The first waits of each lock are where it begins, the oldest lock
+ * first; whom they wait for comes along, and whom those wait for. It is cut at
+ * NODE_MAX nodes: a picture for people, not a proof.
+ *
+ * Sets of nodes are bits, so who reaches whom is Warshall's algorithm in a few
+ * thousand operations. */
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "core/commands/commands.h"
+#include "core/commands/gate.h"
+#include "core/state.h"
+
+#define NODE_MAX 200
+#define EDGE_MAX 1000
+#define WAITS_SEEN_MAX 10000
+/* Of each lock; they all wait for the same holders. */
+#define WAITERS_PER_LOCK 8
+#define SET_WORDS ((NODE_MAX + 63) / 64)
+
+struct node {
+    const struct session *session;
+    struct bytes owner;
+    bool waits;
+    uint64_t reaches[SET_WORDS]; /* Whom it waits for, in the end. */
+};
+
+struct edge {
+    uint32_t from;
+    uint32_t to;
+    const struct wait *wait;
+};
+
+struct graph {
+    struct node node[NODE_MAX];
+    struct edge edge[EDGE_MAX];
+    uint32_t node_count;
+    uint32_t edge_count;
+    bool is_cut;
+    struct bytes prefix; /* Of the locks' names. */
+};
+
+static bool set_has(const uint64_t *set, uint32_t at)
+{
+    return (set[at / 64] >> (at % 64) & 1) != 0;
+}
+
+/* NODE_MAX: there is no room for it. */
+static uint32_t node_of(struct graph *graph, const struct session *session,
+                        struct bytes owner)
+{
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        if (graph->node[i].session == session &&
+            bytes_equal(graph->node[i].owner, owner)) {
+            return i;
+        }
+    }
+    if (graph->node_count == NODE_MAX) {
+        graph->is_cut = true;
+        return NODE_MAX;
+    }
+    graph->node[graph->node_count] = (struct node){.session = session,
+                                                   .owner = owner};
+    return graph->node_count++;
+}
+
+static void add_edge(struct graph *graph, uint32_t from,
+                     const struct wait *wait, const struct session *session,
+                     struct bytes owner)
+{
+    uint32_t to = node_of(graph, session, owner);
+    if (graph->edge_count == EDGE_MAX) {
+        graph->is_cut = true;
+    } else if (to != NODE_MAX) {
+        graph->edge[graph->edge_count++] = (struct edge){from, to, wait};
+        graph->node[from].reaches[to / 64] |= UINT64_C(1) << (to % 64);
+    }
+}
+
+static bool is_own(const struct wait *wait, const struct session *session,
+                   struct bytes owner)
+{
+    return wait->session == session && bytes_equal(wait->owner, owner);
+}
+
+static void add_blockers(struct graph *graph, uint32_t from,
+                         const struct wait *wait)
+{
+    const struct lock *lock = wait->lock;
+    bool is_shared = wait->mode == LOCK_SHARED && lock->mode == LOCK_SHARED;
+    if (lock->hold_count > 0 && !is_shared) {
+        LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
+            if (graph->edge_count == EDGE_MAX) {
+                graph->is_cut = true;
+                return;
+            }
+            if (!is_own(wait, hold->session, hold->owner)) {
+                add_edge(graph, from, wait, hold->session, hold->owner);
+            }
+        }
+        return;
+    }
+    const struct list *before = wait->in_lock.prev;
+    if (before != &lock->queue) {
+        const struct wait *ahead = LIST_ENTRY(before, struct wait, in_lock);
+        add_edge(graph, from, wait, ahead->session, ahead->owner);
+    }
+}
+
+/* The nodes that come along are looked at in their turn. */
+static void follow(struct graph *graph)
+{
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        struct node *node = &graph->node[i];
+        LIST_FOR (const struct wait, wait, &node->session->waits, in_session) {
+            if (!bytes_equal(wait->owner, node->owner)) {
+                continue;
+            }
+            node->waits = true;
+            if (bytes_has_prefix(wait->lock->name, graph->prefix)) {
+                add_blockers(graph, i, wait);
+            }
+        }
+    }
+}
+
+static void begin_at(struct graph *graph, const struct lock *lock)
+{
+    uint32_t count = 0;
+    LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
+        if (count++ == WAITERS_PER_LOCK || graph->node_count == NODE_MAX) {
+            graph->is_cut = true;
+            return;
+        }
+        (void)node_of(graph, wait->session, wait->owner);
+    }
+}
+
+/* Each lock with a queue once: by the wait at its head. */
+static void begin(struct graph *graph, const struct lockfsm *fsm)
+{
+    uint32_t seen = 0;
+    LIST_FOR (const struct wait, wait, lockfsm_waits(fsm), in_state) {
+        if (seen++ == WAITS_SEEN_MAX || graph->node_count >= NODE_MAX / 2) {
+            graph->is_cut = true;
+            return;
+        }
+        if (wait->in_lock.prev == &wait->lock->queue &&
+            bytes_has_prefix(wait->lock->name, graph->prefix)) {
+            begin_at(graph, wait->lock);
+        }
+    }
+}
+
+static void close_over(struct graph *graph)
+{
+    for (uint32_t via = 0; via < graph->node_count; via++) {
+        for (uint32_t i = 0; i < graph->node_count; i++) {
+            if (set_has(graph->node[i].reaches, via)) {
+                for (uint32_t k = 0; k < SET_WORDS; k++) {
+                    graph->node[i].reaches[k] |= graph->node[via].reaches[k];
+                }
+            }
+        }
+    }
+}
+
+/* How many wait for it, directly or not. */
+static uint32_t blocked_by(const struct graph *graph, uint32_t at)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        count += i != at && set_has(graph->node[i].reaches, at);
+    }
+    return count;
+}
+
+static void put_node(const struct graph *graph, uint32_t at, struct core *core,
+                     const struct request *request, struct resp_writer *writer)
+{
+    const struct node *node = &graph->node[at];
+    const struct session *session = node->session;
+    uint32_t blocks = blocked_by(graph, at);
+    resp_map(writer, 9);
+    resp_key_integer(writer, "session", (int64_t)session->id);
+    resp_key_bulk(writer, "client", session->name);
+    resp_key_bulk(writer, "address",
+                  gate_sees(core, request, session->user_number)
+                      ? session->address
+                      : BYTES_LITERAL(""));
+    resp_key_bulk(writer, "owner", node->owner);
+    resp_key_integer(writer, "holds", session->hold_count);
+    resp_key_integer(writer, "waits", session->wait_count);
+    resp_key_integer(writer, "blocks", blocks);
+    resp_text(writer, "root");
+    resp_bool(writer, blocks > 0 && !node->waits);
+    resp_text(writer, "cycle");
+    resp_bool(writer, set_has(node->reaches, at));
+}
+
+static void put_edge(const struct edge *edge, const struct core *core,
+                     struct resp_writer *writer)
+{
+    resp_map(writer, 6);
+    resp_key_integer(writer, "from", edge->from);
+    resp_key_integer(writer, "to", edge->to);
+    resp_key_bulk(writer, "lock", edge->wait->lock->name);
+    resp_key_text(writer, "mode", lock_mode_name(edge->wait->mode));
+    resp_key_integer(writer, "waiting_ms",
+                     (int64_t)history_age_ms(
+                         &core->history, edge->wait->wait_index, core->now_ns));
+    resp_key_integer(writer, "queue", edge->wait->lock->wait_count);
+}
+
+void lock_graph_read(struct core *core, struct request *request,
+                     const struct call *call)
+{
+    struct graph *graph = memory_new(sizeof *graph);
+    graph->prefix = call_text(call, OPTION_PREFIX);
+    begin(graph, core->fsm);
+    follow(graph);
+    close_over(graph);
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, 4);
+    resp_key_integer(writer, "wait_count",
+                     (int64_t)lockfsm_wait_count(core->fsm));
+    resp_text(writer, "is_cut");
+    resp_bool(writer, graph->is_cut);
+    resp_text(writer, "nodes");
+    resp_array(writer, graph->node_count);
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        put_node(graph, i, core, request, writer);
+    }
+    resp_text(writer, "edges");
+    resp_array(writer, graph->edge_count);
+    for (uint32_t i = 0; i < graph->edge_count; i++) {
+        put_edge(&graph->edge[i], core, writer);
+    }
+    free(graph);
+    request_done(core, request);
+}

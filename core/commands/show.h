@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A lock as people see it: what LOCK.SHOW, LOCK.LIST and LOCK.WHY have in
+ * common. Only a leader that serves knows it. */
+
+#ifndef HASP_CORE_COMMANDS_SHOW_H
+#define HASP_CORE_COMMANDS_SHOW_H
+
+#include "core/commands/commands.h"
+
+struct showing {
+    uint32_t holders_max; /* The first so many are told. */
+    uint32_t waiters_max;
+    bool explains; /* Of holders also ttl_ms, linger_ms, blacklisted and
+                    * waits_for. */
+    uint32_t more; /* Members of the map that the caller adds. */
+};
+
+/* Writes the map of a lock. One that does not exist (NULL) is free. */
+void show_lock(struct core *core, const struct request *request,
+               const struct lock *lock, struct bytes name,
+               const struct showing *showing, struct resp_writer *writer);
+
+/* When a hold ends if its holder dies now, and by what. Linger counts from when
+ * its last connection is closed. */
+struct show_end {
+    uint64_t end_ms;
+    enum { SHOW_LEASE, SHOW_LINGER, SHOW_MAX_HOLD } by;
+};
+struct show_end show_hold_end(struct core *core, const struct hold *hold);
+
+/* When the lock could pass on at the earliest, should its holders die now: when
+ * enough of their leases (or lingers, or max holds) have run out, and then the
+ * lock delay. 0: it could pass on now. 'ret_hold' is the hold on which that
+ * depends, or NULL. After a restore see show_quarantine(). */
+uint64_t show_earliest(struct core *core, const struct lock *lock,
+                       const struct hold **ret_hold);
+/* For how long nothing is granted yet. */
+uint64_t show_quarantine(const struct core *core);
+
+/* True if this wait is the holder's own. */
+bool show_waits(const struct wait *wait, const struct hold *hold);
+
+#endif /* HASP_CORE_COMMANDS_SHOW_H */

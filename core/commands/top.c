@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+
+/* LOCK.TOP: the locks that are granted most often, and the longest waits.
+ *
+ * How often is counted from the newest events (core/past.h), so nothing is kept
+ * for it. What one look may cost is bounded whatever there is: so many events,
+ * waits and locks are looked at, the newest of the former, the oldest of the
+ * latter. A lock that is neither hot nor waited for nor old is not told. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "core/commands/listing.h"
+#include "core/commands/show.h"
+#include "core/past.h"
+#include "core/state.h"
+
+#define WINDOW_MS 10000
+#define EVENTS_SEEN_MAX 16384
+#define WAITS_SEEN_MAX 10000
+#define LOCKS_SEEN_MAX 1000
+#define ROWS_DEFAULT 20
+
+/* A lock that may be told. */
+struct hot {
+    UT_hash_handle by_name;
+    struct bytes name;       /* Borrowed: of an event, or of the lock. */
+    const struct lock *lock; /* NULL: it has gone. */
+    uint64_t grants;
+};
+
+struct top {
+    struct hot *known; /* By name; in 'room'. */
+    struct hot *room;
+    uint32_t count;
+    uint64_t grants;
+    uint64_t window_ms; /* In which they were counted. */
+    uint64_t looked_at;
+};
+
+static struct hot *hot_of(struct top *top, const struct lockfsm *fsm,
+                          struct bytes name)
+{
+    struct hot *hot;
+    HASH_FIND(by_name, top->known, name.data, name.size, hot);
+    if (hot == NULL) {
+        CHECK(top->count < EVENTS_SEEN_MAX + WAITS_SEEN_MAX + LOCKS_SEEN_MAX);
+        hot = &top->room[top->count++];
+        *hot = (struct hot){.name = name, .lock = lockfsm_lock(fsm, name)};
+        HASH_ADD_KEYPTR(by_name, top->known, hot->name.data, hot->name.size,
+                        hot);
+    }
+    return hot;
+}
+
+/* From the newest back to WINDOW_MS ago, or as far as is known. */
+static void count_grants(struct top *top, struct core *core,
+                         struct bytes prefix)
+{
+    const struct past *past = &core->past;
+    uint64_t seen = 0;
+    top->window_ms = WINDOW_MS;
+    for (uint64_t i = past->next; i > past->first; i--) {
+        const struct past_event *event = past_event(past, i - 1);
+        uint64_t age_ms = history_age_ms(&core->history, event->index,
+                                         core->now_ns);
+        if (age_ms >= WINDOW_MS) {
+            break;
+        }
+        struct bytes name = past_name(past, event);
+        if (strcmp(event->kind, "granted") == 0 &&
+            bytes_has_prefix(name, prefix)) {
+            hot_of(top, core->fsm, name)->grants++;
+            top->grants++;
+        }
+        bool is_last = i - 1 == past->first && past->first > 0;
+        if (++seen == EVENTS_SEEN_MAX || is_last) {
+            top->window_ms = age_ms + 1; /* It counts as begun. */
+            break;
+        }
+    }
+    uint64_t up_ms = (core->now_ns - core->started_ns) / NS_PER_MS + 1;
+    top->window_ms = up_ms < top->window_ms ? up_ms : top->window_ms;
+    top->looked_at += seen;
+}
+
+static void add_locks(struct top *top, const struct core *core,
+                      struct bytes prefix)
+{
+    uint32_t seen = 0;
+    LIST_FOR (const struct wait, wait, lockfsm_waits(core->fsm), in_state) {
+        if (seen++ == WAITS_SEEN_MAX) {
+            break;
+        }
+        if (bytes_has_prefix(wait->lock->name, prefix)) {
+            hot_of(top, core->fsm, wait->lock->name);
+        }
+    }
+    top->looked_at += seen;
+    seen = 0;
+    for (const struct lock *lock = lockfsm_locks(core->fsm);
+         lock != NULL && seen < LOCKS_SEEN_MAX; lock = lock->by_name.next) {
+        seen++;
+        if (bytes_has_prefix(lock->name, prefix)) {
+            hot_of(top, core->fsm, lock->name);
+        }
+    }
+    top->looked_at += seen;
+}
+
+static int by_heat(const void *a, const void *b)
+{
+    const struct hot *x = *(const struct hot *const *)a;
+    const struct hot *y = *(const struct hot *const *)b;
+    uint32_t n = x->lock != NULL ? x->lock->wait_count : 0;
+    uint32_t m = y->lock != NULL ? y->lock->wait_count : 0;
+    if (x->grants != y->grants) {
+        return x->grants > y->grants ? -1 : 1;
+    }
+    return n != m ? (n > m ? -1 : 1) : bytes_compare(x->name, y->name);
+}
+
+static const struct hold *first_hold(const struct lock *lock)
+{
+    return lock != NULL && lock->hold_count > 0
+               ? LIST_FIRST(&lock->holds, struct hold, in_lock)
+               : NULL;
+}
+
+static void put_first_holder(const struct hold *hold,
+                             struct resp_writer *writer)
+{
+    resp_key_bulk(writer, "holder",
+                  hold != NULL ? hold->session->name : BYTES_LITERAL(""));
+    resp_key_integer(writer, "holder_session",
+                     hold != NULL ? (int64_t)hold->session->id : 0);
+}
+
+static void put_hot(const struct core *core, const struct hot *hot,
+                    struct resp_writer *writer)
+{
+    const struct hold *hold = first_hold(hot->lock);
+    resp_map(writer, 8);
+    resp_key_bulk(writer, "name", hot->name);
+    resp_key_integer(writer, "grants", (int64_t)hot->grants);
+    resp_key_text(writer, "mode",
+                  hold != NULL ? lock_mode_name(hot->lock->mode) : "free");
+    resp_key_integer(writer, "holders",
+                     hot->lock != NULL ? hot->lock->hold_count : 0);
+    resp_key_integer(writer, "queue",
+                     hot->lock != NULL ? hot->lock->wait_count : 0);
+    put_first_holder(hold, writer);
+    resp_key_integer(writer, "since_ms",
+                     hold != NULL ? (int64_t)history_age_ms(&core->history,
+                                                            hold->granted_index,
+                                                            core->now_ns)
+                                  : 0);
+}
+
+static void put_locks(struct top *top, struct core *core, uint32_t rows,
+                      struct resp_writer *writer)
+{
+    struct listing listing;
+    listing_begin(&listing, rows, by_heat);
+    for (uint32_t i = 0; i < top->count; i++) {
+        listing_add(&listing, &top->room[i]);
+    }
+    listing_end(core, &listing, top->looked_at);
+    resp_text(writer, "locks");
+    resp_array(writer, listing.count);
+    for (uint32_t i = 0; i < listing.count; i++) {
+        put_hot(core, listing.item[i], writer);
+    }
+    listing_done(&listing);
+}
+
+static void put_wait(const struct core *core, const struct wait *wait,
+                     struct resp_writer *writer)
+{
+    resp_map(writer, 8);
+    resp_key_bulk(writer, "name", wait->lock->name);
+    resp_key_integer(writer, "waiting_ms",
+                     (int64_t)history_age_ms(&core->history, wait->wait_index,
+                                             core->now_ns));
+    resp_key_bulk(writer, "client", wait->session->name);
+    resp_key_integer(writer, "session", (int64_t)wait->session->id);
+    resp_key_bulk(writer, "owner", wait->owner);
+    resp_key_text(writer, "mode", lock_mode_name(wait->mode));
+    put_first_holder(first_hold(wait->lock), writer);
+}
+
+static void put_waits(const struct core *core, struct bytes prefix,
+                      uint32_t rows, struct resp_writer *writer)
+{
+    struct buffer waits = {0};
+    struct resp_writer one = {&waits, writer->version};
+    uint32_t count = 0, seen = 0;
+    LIST_FOR (const struct wait, wait, lockfsm_waits(core->fsm), in_state) {
+        if (seen++ == WAITS_SEEN_MAX || count == rows) {
+            break;
+        }
+        if (bytes_has_prefix(wait->lock->name, prefix)) {
+            put_wait(core, wait, &one);
+            count++;
+        }
+    }
+    resp_text(writer, "waits");
+    resp_array(writer, count);
+    buffer_put_bytes(writer->out, buffer_bytes(&waits));
+    buffer_done(&waits);
+}
+
+void lock_top_read(struct core *core, struct request *request,
+                   const struct call *call)
+{
+    struct bytes prefix = call_text(call, OPTION_PREFIX);
+    uint32_t rows = call_has(call, OPTION_COUNT) ? call_page(call)
+                                                 : ROWS_DEFAULT;
+    struct top top = {0};
+    top.room = memory_new((EVENTS_SEEN_MAX + WAITS_SEEN_MAX + LOCKS_SEEN_MAX) *
+                          sizeof *top.room);
+    count_grants(&top, core, prefix);
+    add_locks(&top, core, prefix);
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, 8);
+    resp_key_integer(writer, "window_ms", (int64_t)top.window_ms);
+    resp_key_integer(writer, "grants", (int64_t)top.grants);
+    resp_key_integer(writer, "lock_count",
+                     HASH_CNT(by_name, lockfsm_locks(core->fsm)));
+    resp_key_integer(writer, "session_count",
+                     HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
+    resp_key_integer(writer, "hold_count",
+                     (int64_t)lockfsm_hold_count(core->fsm));
+    resp_key_integer(writer, "wait_count",
+                     (int64_t)lockfsm_wait_count(core->fsm));
+    put_locks(&top, core, rows, writer);
+    put_waits(core, prefix, rows, writer);
+    HASH_CLEAR(by_name, top.known);
+    free(top.room);
+    request_done(core, request);
+}

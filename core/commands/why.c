@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+
+/* LOCK.WHY: why a lock is not free, in words: who holds it, what the holder
+ * itself waits for, who waits, and the earliest moment at which it could pass
+ * on, with each term of the sum.
+ *
+ * The words are made here, so that the tool and the page say the same. Names
+ * are strangers' bytes: in the words stands "\xHH" for what is no plain
+ * character. */
+
+#include <inttypes.h>
+
+#include "base/duration.h"
+#include "core/commands/gate.h"
+#include "core/commands/show.h"
+#include "core/redis/scripts.h"
+#include "core/state.h"
+
+/* So many are told in words, and ... */
+#define HOLDERS_TOLD 10
+#define WAITERS_TOLD 10
+#define WAITS_TOLD 10 /* Of a holder itself. */
+/* ... so many as maps. */
+#define SHOWN_MAX 100
+/* How far the search for who is at the end of a chain goes. */
+#define CHAIN_MAX 64
+
+#define DURATION(time_ms) \
+    duration_format((time_ms), (char[DURATION_TEXT_SIZE]){0})
+
+/* Lines, as bulks of an array whose length is known at the end. */
+struct lines {
+    struct resp_writer writer;
+    struct buffer all;
+    struct buffer line;
+    uint32_t count;
+};
+
+static void end_line(struct lines *lines)
+{
+    resp_bulk(&lines->writer, buffer_bytes(&lines->line));
+    buffer_clear(&lines->line);
+    lines->count++;
+}
+
+#define PUT(lines, ...) buffer_printf(&(lines)->line, __VA_ARGS__)
+#define LINE(lines, ...) (PUT(lines, __VA_ARGS__), end_line(lines))
+
+static void put_text(struct lines *lines, struct bytes text)
+{
+    for (size_t i = 0; i < text.size;) {
+        struct bytes rest = bytes_of(text.data + i, text.size - i);
+        size_t size = bytes_printable(rest);
+        if (size == 0) {
+            PUT(lines, "\\x%02x", text.data[i++]);
+        } else {
+            buffer_put(&lines->line, rest.data, size);
+            i += size;
+        }
+    }
+}
+
+static void put_name(struct lines *lines, struct bytes name)
+{
+    PUT(lines, "'");
+    put_text(lines, name);
+    PUT(lines, "'");
+}
+
+static void put_client(struct lines *lines, const struct session *session)
+{
+    if (session->name.size > 0) {
+        put_text(lines, session->name);
+    } else {
+        PUT(lines, "a client without a name");
+    }
+    PUT(lines, " (session %" PRIu64, session->id);
+}
+
+static uint64_t age_ms(const struct core *core, uint64_t log_index)
+{
+    return history_age_ms(&core->history, log_index, core->now_ns);
+}
+
+/* --- What a holder waits for ---------------------------------------------- */
+
+static const struct wait *first_wait(const struct hold *hold)
+{
+    LIST_FOR (const struct wait, wait, &hold->session->waits, in_session) {
+        if (show_waits(wait, hold)) {
+            return wait;
+        }
+    }
+    return NULL;
+}
+
+/* The first hold at what the holder waits for, which is not its own. */
+static const struct hold *next_in_chain(const struct hold *hold)
+{
+    const struct wait *wait = first_wait(hold);
+    if (wait == NULL) {
+        return NULL;
+    }
+    LIST_FOR (const struct hold, one, &wait->lock->holds, in_lock) {
+        if (one->session != hold->session || !show_waits(wait, one)) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+/* Who is at the end of it, where that is not told already. */
+static void put_chain(struct lines *lines, struct core *core,
+                      const struct request *request, const struct hold *from)
+{
+    const struct hold *at = next_in_chain(from);
+    for (uint32_t i = 0; i < CHAIN_MAX && at != NULL; i++) {
+        const struct hold *next = next_in_chain(at);
+        if (at->session == from->session && show_waits(first_wait(from), at)) {
+            LINE(lines, "  and that leads back to it: they wait for each "
+                        "other");
+            return;
+        }
+        if (next == NULL && i > 0 &&
+            gate_reads(core, request, at->lock->name)) {
+            PUT(lines, "  at the end of that chain ");
+            put_name(lines, at->lock->name);
+            PUT(lines, " is held by ");
+            put_client(lines, at->session);
+            LINE(lines, ")");
+        }
+        at = next;
+    }
+}
+
+static void put_waits(struct lines *lines, struct core *core,
+                      const struct request *request, const struct hold *hold)
+{
+    uint32_t told = 0;
+    LIST_FOR (const struct wait, wait, &hold->session->waits, in_session) {
+        if (!show_waits(wait, hold)) {
+            continue;
+        }
+        if (told++ == WAITS_TOLD) {
+            LINE(lines, "  ... and for more");
+            break;
+        }
+        if (!gate_reads(core, request, wait->lock->name)) {
+            LINE(lines, "  it waits itself for a lock that you may not read");
+            continue;
+        }
+        PUT(lines, "  it waits itself for ");
+        put_name(lines, wait->lock->name);
+        PUT(lines, "; see: hasp why ");
+        put_text(lines, wait->lock->name);
+        end_line(lines);
+    }
+    put_chain(lines, core, request, hold);
+}
+
+/* --- Holders and waiters -------------------------------------------------- */
+
+static void put_lease(struct lines *lines, struct core *core,
+                      const struct session *session)
+{
+    const struct blacklisting *refusal = lockfsm_blacklisting(
+        core->fsm, session->blacklist_index);
+    PUT(lines, "  its lease of %s has %s left", DURATION(session->ttl_ms),
+        DURATION(timers_lease_left(core->timers, session->id, core->now_ns) /
+                 NS_PER_MS));
+    if (session->linger_ms != 0) {
+        PUT(lines, ", %s once its connections are closed",
+            DURATION(session->linger_ms));
+    }
+    if (refusal != NULL) {
+        PUT(lines, "; it is on the blacklist, nothing prolongs it");
+        if (refusal->reason.size > 0) {
+            PUT(lines, ": ");
+            put_text(lines, refusal->reason);
+        }
+        end_line(lines);
+    } else if (session_is_refused(session)) {
+        LINE(lines, "; its user is disabled, nothing prolongs it");
+    } else {
+        LINE(lines, "; each heartbeat prolongs it");
+    }
+}
+
+static void put_holder(struct lines *lines, struct core *core,
+                       const struct request *request, const struct hold *hold)
+{
+    const struct session *session = hold->session;
+    put_name(lines, hold->lock->name);
+    PUT(lines, " is held, %s, by ", lock_mode_name(hold->mode));
+    put_client(lines, session);
+    if (session->address.size > 0 &&
+        gate_sees(core, request, session->user_number)) {
+        PUT(lines, ", ");
+        put_text(lines, session->address);
+    }
+    if (hold->owner.size > 0) {
+        PUT(lines, ", owner ");
+        put_name(lines, hold->owner);
+    }
+    LINE(lines, ") for %s with token %" PRIu64,
+         DURATION(age_ms(core, hold->granted_index)), hold->token);
+    if (hold->value.size > 0) {
+        PUT(lines, "  it says: ");
+        put_text(lines, hold->value);
+        end_line(lines);
+    }
+    put_lease(lines, core, session);
+    put_waits(lines, core, request, hold);
+}
+
+static void put_holders(struct lines *lines, struct core *core,
+                        const struct request *request, const struct lock *lock)
+{
+    uint32_t told = 0;
+    LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
+        if (told++ == HOLDERS_TOLD) {
+            LINE(lines, "... and %u more hold it",
+                 lock->hold_count - HOLDERS_TOLD);
+            return;
+        }
+        put_holder(lines, core, request, hold);
+    }
+}
+
+static void put_queue(struct lines *lines, struct core *core,
+                      const struct lock *lock)
+{
+    uint32_t told = 0;
+    if (lock->wait_count == 0) {
+        return;
+    }
+    end_line(lines);
+    LINE(lines, "%u waiting", lock->wait_count);
+    LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
+        if (told++ == WAITERS_TOLD) {
+            LINE(lines, "  ...");
+            return;
+        }
+        PUT(lines, "  %u. ", told);
+        put_client(lines, wait->session);
+        LINE(lines, "), %s, for %s", lock_mode_name(wait->mode),
+             DURATION(age_ms(core, wait->wait_index)));
+    }
+}
+
+/* What a writer may wait for that is no fault of the oldest holder. */
+static void put_barging(struct lines *lines, const struct lock *lock)
+{
+    uint32_t count = 0;
+    LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
+        count += hold->has_barged;
+    }
+    if (count == 0 || lock->wait_count == 0) {
+        return;
+    }
+    end_line(lines);
+    PUT(lines, "%u of %u holder%s passed the queue (BARGE)", count,
+        lock->hold_count, lock->hold_count == 1 ? "" : "s");
+    LINE(lines, "%s",
+         count == lock->hold_count
+             ? "; those who wait are next, nobody may pass them again"
+             : "; readers that barge keep those who wait waiting, as long as "
+               "an older holder stays");
+}
+
+/* --- When it could pass on ------------------------------------------------ */
+
+static void put_terms(struct lines *lines, struct core *core,
+                      const struct hold *hold, uint64_t earliest_ms)
+{
+    static const char *const by[] = {
+        [SHOW_LEASE] = "left of the lease",
+        [SHOW_LINGER] = "of linger, once its connections are closed",
+        [SHOW_MAX_HOLD] = "left of the hold's maximum"};
+    struct show_end end = show_hold_end(core, hold);
+    LINE(lines,
+         "unless it is given back it could pass on in %s at the earliest:",
+         DURATION(earliest_ms));
+    LINE(lines, "  %s %s", DURATION(end.end_ms), by[end.by]);
+    if (hold->delay_ms > 0) {
+        LINE(lines, "+ %s of lock delay after it", DURATION(hold->delay_ms));
+    }
+}
+
+static void put_earliest(struct lines *lines, struct core *core,
+                         const struct lock *lock)
+{
+    const struct hold *hold = NULL;
+    uint64_t quarantine_ms = show_quarantine(core);
+    uint64_t earliest_ms = lock != NULL ? show_earliest(core, lock, &hold) : 0;
+    end_line(lines);
+    if (quarantine_ms > earliest_ms) {
+        LINE(lines,
+             "the cluster began a new life after a restore: nothing is "
+             "granted for another %s",
+             DURATION(quarantine_ms));
+    } else if (earliest_ms == 0) {
+        LINE(lines, "it could pass on now");
+    } else if (hold == NULL) {
+        LINE(lines,
+             "it is kept closed after an unclean end and could pass on in %s",
+             DURATION(earliest_ms));
+    } else {
+        put_terms(lines, core, hold, earliest_ms);
+    }
+}
+
+static void explain(struct lines *lines, struct core *core,
+                    const struct request *request, const struct lock *lock,
+                    struct bytes name)
+{
+    const char *vain = NULL;
+    if (lock == NULL || lock->hold_count == 0) {
+        put_name(lines, name);
+        LINE(lines, " is held by nobody");
+    } else {
+        put_holders(lines, core, request, lock);
+        vain = scripts_vain(&core->scripts, lock->last_token);
+    }
+    if (vain != NULL) {
+        PUT(lines,
+            "  its client sent a script in vain, perhaps to give it back: ");
+        put_text(lines, bytes_of_text(vain));
+        end_line(lines);
+    }
+    if (lock != NULL) {
+        put_queue(lines, core, lock);
+        put_barging(lines, lock);
+    }
+    put_earliest(lines, core, lock);
+}
+
+void lock_why_read(struct core *core, struct request *request,
+                   const struct call *call)
+{
+    const struct lock *lock = lockfsm_lock(core->fsm, call->name);
+    const struct showing showing = {.holders_max = SHOWN_MAX,
+                                    .waiters_max = SHOWN_MAX,
+                                    .explains = true,
+                                    .more = 3};
+    struct lines lines = {.writer = {NULL, request->version}};
+    struct resp_writer *writer = request_reply(core, request);
+    lines.writer.out = &lines.all;
+    show_lock(core, request, lock, call->name, &showing, writer);
+    resp_key_integer(writer, "hold_count", lock != NULL ? lock->hold_count : 0);
+    resp_key_integer(writer, "wait_count", lock != NULL ? lock->wait_count : 0);
+    explain(&lines, core, request, lock, call->name);
+    resp_text(writer, "why");
+    resp_array(writer, lines.count);
+    buffer_put_bytes(writer->out, buffer_bytes(&lines.all));
+    buffer_done(&lines.all);
+    buffer_done(&lines.line);
+    request_done(core, request);
+}

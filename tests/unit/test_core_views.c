@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What people look at: LOCK.WHY, LOCK.TOP, LOCK.GRAPH. */
+
+#include "tests/unit/core_world.h"
+
+#include "net/resp.h"
+
+static struct world *world;
+static struct resp_reply reply;
+
+/* Connections, each with a session of its own. */
+enum { ANN = 1, BOB, CEE, DAN };
+
+static int set_up(void **state)
+{
+    static const char *const names[] = {"ann", "bob", "cee", "dan"};
+    (void)state;
+    world = world_new(1);
+    world_found(world);
+    world_elect(world);
+    for (uint64_t conn = ANN; conn <= DAN; conn++) {
+        client_open(world, 1, conn);
+        client_ask(world, 1, conn, "HELLO 3");
+        client_ask(world, 1, conn, "SESSION.OPEN TTL 20000 NAME %s",
+                   names[conn - 1]);
+    }
+    client_open(world, 1, 9);
+    client_ask(world, 1, 9, "HELLO 3");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    resp_reply_done(&reply);
+    world_free(world);
+    return 0;
+}
+
+static void acts(uint64_t conn, const char *text)
+{
+    client_send(world, 1, conn, "%s", text);
+    world_run(world, 10);
+}
+
+/* Waits without holding its connection up. */
+static void queue(uint64_t conn, const char *lock, int owner)
+{
+    char text[128];
+    snprintf(text, sizeof text,
+             "LOCK.ACQUIRE %s OWNER %d WAIT 60000 PUSH REQ %d", lock, owner,
+             owner + 1);
+    acts(conn, text);
+}
+
+static void look(const char *command)
+{
+    size_t used;
+    const char *text = client_ask(world, 1, 9, "%s", command);
+    assert_int_equal(
+        resp_parse_reply(bytes_of_text(text), 1 << 20, &reply, &used), 0);
+    assert_int_equal(used, strlen(text));
+}
+
+/* Numbers and texts of the map or the row of it: "locks.0.name". */
+static const struct resp_value *at(const char *path)
+{
+    static char key[64];
+    uint32_t here = 0;
+    while (*path != '\0') {
+        size_t size = strcspn(path, ".");
+        snprintf(key, sizeof key, "%.*s", (int)size, path);
+        if (key[0] >= '0' && key[0] <= '9') {
+            unsigned long row = strtoul(key, NULL, 10);
+            assert_true(row < reply.value[here].count);
+            for (here++; row > 0; row--) {
+                here += reply.value[here].span;
+            }
+        } else {
+            const struct resp_value *value = resp_find(&reply, here, key);
+            assert_non_null(value);
+            here = (uint32_t)(value - reply.value);
+        }
+        path += size + (path[size] == '.');
+    }
+    return &reply.value[here];
+}
+
+static int64_t number(const char *path)
+{
+    return at(path)->integer;
+}
+
+static uint32_t count(const char *path)
+{
+    return at(path)->count;
+}
+
+#define assert_text(path, text) \
+    assert_int_equal(bytes_compare(at(path)->bytes, bytes_of_text(text)), 0)
+
+/* The lines of LOCK.WHY. */
+static const char *why(const char *name)
+{
+    static struct buffer text;
+    char command[600];
+    snprintf(command, sizeof command, "LOCK.WHY %s", name);
+    look(command);
+    buffer_clear(&text);
+    const struct resp_value *lines = at("why");
+    for (uint32_t i = 0; i < lines->count; i++) {
+        buffer_put_bytes(&text, lines[1 + i].bytes);
+        buffer_put_u8(&text, '\n');
+    }
+    buffer_put_u8(&text, '\0');
+    return (const char *)text.data;
+}
+
+static void assert_told(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) {
+        fail_msg("'%s' is not in:\n%s", part, text);
+    }
+}
+
+/* --- LOCK.WHY ------------------------------------------------------------- */
+
+static void a_free_lock_needs_no_explanation(void **state)
+{
+    (void)state;
+    assert_string_equal(why("a"), "'a' is held by nobody\n\n"
+                                  "it could pass on now\n");
+    assert_int_equal(number("hold_count"), 0);
+}
+
+static void why_tells_the_terms_of_the_sum(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE a DELAY 5000 VALUE nightly");
+    acts(BOB, "LOCK.ACQUIRE a WAIT 60000");
+    const char *text = why("a");
+    assert_told(text, "'a' is held, exclusive, by ann (session ");
+    assert_told(text, "  it says: nightly\n");
+    assert_told(text, "; each heartbeat prolongs it\n");
+    assert_told(text, "\n1 waiting\n  1. bob (session ");
+    assert_told(text, "left of the lease\n+ 5.0s of lock delay after it\n");
+    assert_int_equal(number("earliest_ms") / 1000, 24);
+    assert_int_equal(number("holders.0.ttl_ms"), 20000);
+    assert_int_equal(number("wait_count"), 1);
+}
+
+static void
+why_counts_from_linger_or_the_maximum_where_that_is_sooner(void **state)
+{
+    (void)state;
+    client_open(world, 1, 8);
+    client_ask(world, 1, 8, "SESSION.OPEN TTL 20000 LINGER 500");
+    acts(8, "LOCK.ACQUIRE a");
+    assert_told(why("a"), "in 500ms at the earliest:\n  500ms of linger");
+    acts(ANN, "LOCK.ACQUIRE b HOLD 3000");
+    assert_told(why("b"), "left of the hold's maximum\n");
+}
+
+static void why_follows_the_chain_to_its_end(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE a");
+    acts(BOB, "LOCK.ACQUIRE b");
+    acts(CEE, "LOCK.ACQUIRE c");
+    acts(ANN, "LOCK.ACQUIRE b WAIT 60000");
+    assert_told(why("a"), "waits itself for 'b'; see: hasp why b\n");
+    assert_null(strstr(why("a"), "end of that chain"));
+    acts(BOB, "LOCK.ACQUIRE c WAIT 60000");
+    assert_told(why("a"), "  at the end of that chain 'c' is held by cee (");
+    assert_text("holders.0.waits_for.0", "b");
+}
+
+/* Another owner of its session may wait for anything. */
+static void why_tells_only_what_the_holder_waits_for(void **state)
+{
+    (void)state;
+    acts(BOB, "LOCK.ACQUIRE b");
+    acts(ANN, "LOCK.ACQUIRE a OWNER one");
+    acts(ANN, "LOCK.ACQUIRE b OWNER two WAIT 60000");
+    const char *text = why("a");
+    assert_told(text, ", owner 'one')");
+    assert_null(strstr(text, "waits itself"));
+    assert_int_equal(count("holders.0.waits_for"), 0);
+}
+
+static void why_tells_who_barged(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE a SHARED");
+    acts(BOB, "LOCK.ACQUIRE a WAIT 60000");
+    assert_null(strstr(why("a"), "BARGE"));
+    acts(CEE, "LOCK.ACQUIRE a SHARED BARGE");
+    assert_told(why("a"), "1 of 2 holders passed the queue (BARGE); readers");
+    acts(ANN, "LOCK.RELEASE a");
+    assert_told(why("a"), "1 of 1 holder passed the queue (BARGE); those");
+}
+
+static void why_tells_of_the_blacklist_and_its_reason(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE a");
+    acts(9, "BLACKLIST.ADD CLIENT ann REASON stuck");
+    client_clear(world, 1, 9);
+    assert_told(why("a"), "on the blacklist, nothing prolongs it: stuck\n");
+}
+
+/* A name is a stranger's bytes, and stands in words for people. */
+static void why_shows_hostile_names_as_plain_text(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE x\xe2\x80\xae\x1b\xff\xc3\xa9");
+    assert_told(why("x\xe2\x80\xae\x1b\xff\xc3\xa9"),
+                "'x\\xe2\\x80\\xae\\x1b\\xff\xc3\xa9' is held");
+}
+
+static void why_tells_no_more_than_ten(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE a");
+    for (int i = 0; i < 12; i++) {
+        queue(BOB, "a", i);
+    }
+    assert_told(why("a"), "\n12 waiting\n");
+    assert_told(why("a"), "  10. bob");
+    assert_told(why("a"), "\n  ...\n");
+    assert_null(strstr(why("a"), "  11. "));
+    assert_int_equal(count("queue"), 12);
+}
+
+/* --- LOCK.TOP ------------------------------------------------------------- */
+
+static void top_counts_grants_and_the_hottest_lock_is_first(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE calm");
+    for (int i = 0; i < 5; i++) {
+        acts(BOB, "LOCK.ACQUIRE hot");
+        acts(BOB, "LOCK.RELEASE hot");
+    }
+    look("LOCK.TOP");
+    assert_int_equal(number("grants"), 6);
+    assert_text("locks.0.name", "hot");
+    assert_int_equal(number("locks.0.grants"), 5);
+    assert_text("locks.0.mode", "free");
+    assert_text("locks.1.name", "calm");
+    assert_text("locks.1.holder", "ann");
+    assert_int_equal(number("lock_count"), 1);
+    assert_int_equal(number("session_count"), 4);
+    assert_true(number("window_ms") > 0 && number("window_ms") < 10000);
+    world_run(world, 11000);
+    look("LOCK.TOP");
+    assert_int_equal(number("window_ms"), 10000);
+    assert_int_equal(number("grants"), 0);
+    assert_int_equal(count("locks"), 1);
+}
+
+static void
+top_tells_the_longest_waits_first_and_no_more_than_asked(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.MACQUIRE 2 p/a q/a");
+    acts(BOB, "LOCK.ACQUIRE p/a WAIT 60000");
+    world_run(world, 500);
+    acts(CEE, "LOCK.ACQUIRE q/a WAIT 60000");
+    acts(DAN, "LOCK.ACQUIRE q/a WAIT 60000");
+    look("LOCK.TOP");
+    assert_int_equal(count("waits"), 3);
+    assert_text("waits.0.client", "bob");
+    assert_text("waits.0.holder", "ann");
+    assert_true(number("waits.0.waiting_ms") >= 500);
+    assert_true(number("waits.2.waiting_ms") < 500);
+    assert_int_equal(number("wait_count"), 3);
+    look("LOCK.TOP PREFIX q/ COUNT 1");
+    assert_int_equal(count("waits"), 1);
+    assert_int_equal(count("locks"), 1);
+    assert_text("waits.0.client", "cee");
+    assert_text("locks.0.name", "q/a");
+    assert_int_equal(number("locks.0.queue"), 2);
+}
+
+/* --- LOCK.GRAPH ----------------------------------------------------------- */
+
+static void the_graph_marks_the_root_and_counts_who_waits_for_it(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE a");
+    acts(BOB, "LOCK.ACQUIRE b");
+    acts(BOB, "LOCK.ACQUIRE a WAIT 60000");
+    acts(CEE, "LOCK.ACQUIRE b WAIT 60000");
+    look("LOCK.GRAPH");
+    assert_int_equal(count("nodes"), 3);
+    assert_int_equal(count("edges"), 2);
+    assert_text("nodes.0.client", "bob");
+    assert_text("nodes.1.client", "cee");
+    assert_text("nodes.2.client", "ann");
+    assert_int_equal(number("nodes.2.root"), 1);
+    assert_int_equal(number("nodes.2.blocks"), 2);
+    assert_int_equal(number("nodes.0.root"), 0);
+    assert_int_equal(number("nodes.0.blocks"), 1);
+    assert_int_equal(number("nodes.0.cycle"), 0);
+    assert_text("edges.0.lock", "a");
+    assert_int_equal(number("edges.0.from"), 0);
+    assert_int_equal(number("edges.0.to"), 2);
+    assert_int_equal(number("is_cut"), 0);
+    look("LOCK.GRAPH PREFIX b");
+    assert_int_equal(count("nodes"), 2);
+    assert_int_equal(count("edges"), 1);
+}
+
+/* A reader waits behind a writer, whom the readers that hold it keep waiting.
+ */
+static void who_conflicts_with_no_holder_waits_for_the_one_ahead(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE a SHARED");
+    acts(BOB, "LOCK.ACQUIRE a WAIT 60000");
+    acts(CEE, "LOCK.ACQUIRE a SHARED WAIT 60000");
+    look("LOCK.GRAPH");
+    assert_int_equal(count("edges"), 2);
+    assert_text("nodes.1.client", "cee");
+    assert_int_equal(number("edges.1.from"), 1);
+    assert_int_equal(number("edges.1.to"), 0);
+    assert_text("nodes.2.client", "ann");
+    assert_int_equal(number("nodes.2.blocks"), 2);
+}
+
+/* With slots a circle is no deadlock as long as one of its slots may end. */
+static void the_graph_marks_a_circle(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE s SLOTS 2");
+    acts(CEE, "LOCK.ACQUIRE s SLOTS 2");
+    acts(BOB, "LOCK.ACQUIRE x");
+    acts(BOB, "LOCK.ACQUIRE s SLOTS 2 WAIT 60000");
+    acts(ANN, "LOCK.ACQUIRE x WAIT 60000");
+    look("LOCK.GRAPH");
+    assert_int_equal(count("nodes"), 3);
+    for (int i = 0; i < 3; i++) {
+        char client[32], cycle[32];
+        snprintf(client, sizeof client, "nodes.%d.client", i);
+        snprintf(cycle, sizeof cycle, "nodes.%d.cycle", i);
+        bool is_cee = bytes_equal(at(client)->bytes, BYTES_LITERAL("cee"));
+        assert_int_equal(number(cycle), !is_cee);
+    }
+    assert_told(why("x"), "leads back to it: they wait for each other\n");
+}
+
+static void the_graph_is_cut_and_says_so(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE a");
+    for (int i = 0; i < 20; i++) {
+        queue(BOB, "a", i);
+    }
+    look("LOCK.GRAPH");
+    assert_int_equal(number("is_cut"), 1);
+    assert_int_equal(count("nodes"), 9);
+    assert_int_equal(number("edges.0.queue"), 20);
+    for (int i = 0; i < 120; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "LOCK.ACQUIRE n%d", i);
+        acts(CEE, text);
+        snprintf(text, sizeof text, "n%d", i);
+        queue(i % 2 == 0 ? DAN : ANN, text, i);
+    }
+    look("LOCK.GRAPH");
+    assert_int_equal(number("is_cut"), 1);
+    assert_in_range(count("nodes"), 100, 200);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        T(a_free_lock_needs_no_explanation),
+        T(why_tells_the_terms_of_the_sum),
+        T(why_counts_from_linger_or_the_maximum_where_that_is_sooner),
+        T(why_follows_the_chain_to_its_end),
+        T(why_tells_only_what_the_holder_waits_for),
+        T(why_tells_who_barged),
+        T(why_tells_of_the_blacklist_and_its_reason),
+        T(why_shows_hostile_names_as_plain_text),
+        T(why_tells_no_more_than_ten),
+        T(top_counts_grants_and_the_hottest_lock_is_first),
+        T(top_tells_the_longest_waits_first_and_no_more_than_asked),
+        T(the_graph_marks_the_root_and_counts_who_waits_for_it),
+        T(who_conflicts_with_no_holder_waits_for_the_one_ahead),
+        T(the_graph_marks_a_circle),
+        T(the_graph_is_cut_and_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
