@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "core/identity.h"
+#include "lockfsm/model.h"
 
 struct core;
 struct request;
@@ -41,7 +42,8 @@ struct conn {
     enum identity_way way;
     bool is_private; /* See core/identity.h. */
     char *certified; /* The user's name in its certificate; or NULL. */
-    uint64_t user;   /* Who it is: USER_ANYONE until that is known. */
+    uint8_t fingerprint[FINGERPRINT_SIZE]; /* Of that; zeros: there is none. */
+    uint64_t user; /* Who it is: USER_ANYONE until that is known. */
     uint32_t auth_failures;
     struct list in_settling; /* While its certificate's user is sought ... */
     uint64_t settling_ns;    /* ... until then; 0: he is not. */

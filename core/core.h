@@ -124,6 +124,9 @@ struct core_port {
     /* The cluster's id is known now (or again, at each start). */
     void (*cluster_known)(void *data,
                           const uint8_t cluster_id[CLUSTER_ID_SIZE]);
+    /* Certificates may have been revoked: links with members that have shown
+     * such a one are to be closed (core_certificate_is_revoked()). */
+    void (*access_changed)(void *data);
     /* A member says that what is on disk has lost entries which this node has
      * acknowledged. It is written down, so that the node starts with that from
      * now on (core_options.accused). Or it was not so: the note goes. In this
@@ -259,6 +262,11 @@ void core_fill_hello(const struct core *core, struct frame_hello *hello);
 MUST_CHECK int core_check_peer(const struct core *core,
                                const struct frame_hello *hello, bool is_wanted,
                                char why[HASP_WHY_SIZE]);
+/* True if nobody who shows the certificate with this SHA-256 may connect. */
+bool core_certificate_is_revoked(const struct core *core,
+                                 const uint8_t fingerprint[FINGERPRINT_SIZE]);
+#define CORE_REVOKED "certificate was revoked"
+
 /* HASP_ENOENT: who greets so is no member. True if it was one, with this
  * directory: 'why' tells by whom it was removed, and when. */
 bool core_was_removed(const struct core *core, const struct frame_hello *hello,

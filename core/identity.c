@@ -193,9 +193,18 @@ void identity_authenticate(struct core *core, struct request *request,
     }
 }
 
+bool core_certificate_is_revoked(const struct core *core,
+                                 const uint8_t fingerprint[FINGERPRINT_SIZE])
+{
+    return lockfsm_revocation(core->fsm, fingerprint) != NULL;
+}
+
 /* True if the user of its certificate is known now. */
 static bool find_certified(struct core *core, struct conn *conn)
 {
+    if (core_certificate_is_revoked(core, conn->fingerprint)) {
+        return false;
+    }
     const struct user *user = lockfsm_user_named(
         core->fsm, bytes_of_text(conn->certified));
     if (user != NULL && user->number != 0 && !user->is_disabled) {
@@ -208,11 +217,28 @@ void identity_opened(struct core *core, struct conn *conn)
 {
     CHECK((conn->way == IDENTITY_CERTIFICATE) == (conn->certified != NULL));
     if (conn->way == IDENTITY_CERTIFICATE && !find_certified(core, conn) &&
+        !core_certificate_is_revoked(core, conn->fingerprint) &&
         !is_serving(core)) {
         conn->settling_ns = core->now_ns + IDENTITY_WAIT_NS;
         list_push_back(&core->conns.settling, &conn->in_settling);
         conn_block_update(core, conn);
     }
+}
+
+bool identity_is_void(const struct core *core, const struct conn *conn,
+                      char ret_why[HASP_WHY_SIZE])
+{
+    if (core_certificate_is_revoked(core, conn->fingerprint)) {
+        snprintf(ret_why, HASP_WHY_SIZE, CORE_REVOKED);
+        return true;
+    }
+    if (conn->user == USER_ANYONE && conn->certified != NULL) {
+        snprintf(ret_why, HASP_WHY_SIZE,
+                 "user '%s' is not known here, or disabled: hasp user add %s",
+                 conn->certified, conn->certified);
+        return true;
+    }
+    return false;
 }
 
 static void settle(struct core *core, struct conn *conn)
@@ -267,6 +293,9 @@ static bool may_watch_all(const struct core *core, const struct conn *conn)
 static bool may_stay(const struct core *core, const struct conn *conn)
 {
     const char *why;
+    if (core_certificate_is_revoked(core, conn->fingerprint)) {
+        return false;
+    }
     if (!identity_is_good(core, conn->user, conn->secret, &why)) {
         return conn->user == USER_ANYONE && conn->session_count == 0 &&
                conn->watch_count == 0;
@@ -282,6 +311,7 @@ void identity_recheck(struct core *core)
             conn_close_quietly(core, conn, "its rights were withdrawn");
         }
     }
+    core->port.access_changed(core->port.data);
 }
 
 void identity_turn(struct core *core)

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/err.h"
 #include "base/units.h"
 
 /* How it became known who a connection is. */
@@ -34,6 +35,9 @@ struct identity {
     /* CERTIFICATE: the user's name in it, borrowed during the call. Whether
      * there is such a user is the core's to find out. */
     const char *user;
+    /* The SHA-256 of the certificate that the other end has shown, borrowed
+     * likewise; NULL: none. */
+    const uint8_t *fingerprint;
     /* Nobody can read on the way what it sends: TLS, loopback, a local socket.
      * Elsewhere no secret is taken. */
     bool is_private;
@@ -68,11 +72,17 @@ void identity_authenticate(struct core *core, struct request *request,
                            int hello_version);
 /* RESET: back to what it was when it opened. */
 void identity_reset(struct core *core, struct conn *conn);
+/* True of one whose certificate is of nobody who may do anything, or was
+ * revoked: nothing is answered but 'ret_why'. TLS 1.3 has told the client long
+ * ago that it is connected, so the handshake could not tell it. */
+bool identity_is_void(const struct core *core, const struct conn *conn,
+                      char ret_why[HASP_WHY_SIZE]);
 /* False, with the reason in '*ret_why': who asked may do nothing (any more). */
 bool identity_is_good(const struct core *core, uint64_t user, uint64_t secret,
                       const char **ret_why);
-/* Users, secrets or roles have changed: closes the connections that have lost
- * their user, their secret, or the right to what they watch. */
+/* Users, secrets, roles or revoked certificates have changed: closes the
+ * connections that have lost their user, their secret, their certificate, or
+ * the right to what they watch, and has the port look at the links. */
 void identity_recheck(struct core *core);
 /* Looks again for those who wait. */
 void identity_turn(struct core *core);

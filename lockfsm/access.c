@@ -340,6 +340,7 @@ static struct demand demand_of(const struct entry *command)
     case OP_ROLE_SET:
     case OP_ROLE_REMOVE:
     case OP_ACCESS_SET:
+    case OP_CERT_REVOKE:
         return of_cluster(VERB_ACCESS);
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     case OP_TRIAL:

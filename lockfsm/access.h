@@ -57,6 +57,10 @@
 /* A grant as text: verbs with commas, a colon, a name, a star. */
 #define GRANT_TEXT_SIZE_MAX (128 + LOCK_NAME_SIZE_MAX)
 
+/* Certificates that are refused. What has expired stays among them: whoever
+ * needs more makes a new CA. */
+#define REVOKED_COUNT_MAX 10000
+
 /* Of a name everything; or all names that begin with it. */
 enum extent { EXTENT_NAME, EXTENT_PREFIX };
 
@@ -87,6 +91,14 @@ const struct user *lockfsm_users(const struct lockfsm *fsm);
 const struct role *lockfsm_roles(const struct lockfsm *fsm);
 uint32_t lockfsm_user_count(const struct lockfsm *fsm);
 uint32_t lockfsm_role_count(const struct lockfsm *fsm);
+
+/* The revocation of the certificate with this SHA-256, or NULL. */
+const struct revocation *
+lockfsm_revocation(const struct lockfsm *fsm,
+                   const uint8_t fingerprint[FINGERPRINT_SIZE]);
+/* The first one; the next is by_fingerprint.next, in no order. */
+const struct revocation *lockfsm_revocations(const struct lockfsm *fsm);
+uint32_t lockfsm_revocation_count(const struct lockfsm *fsm);
 
 /* True if the user, who may be NULL, has been granted that. Verbs of the
  * cluster take no name. 'ret_permission' may be NULL. O(his grants). */

@@ -190,6 +190,10 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm)
          role = role->by_name.next) {
         sum += share_of(&record, &role->stored);
     }
+    for (const struct revocation *one = fsm->revocations; one != NULL;
+         one = one->by_fingerprint.next) {
+        sum += share_of(&record, &one->stored);
+    }
     record_done(&record);
     return at_index(fsm, sum);
 }

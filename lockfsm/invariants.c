@@ -366,6 +366,10 @@ static uint64_t size_of_users(const struct lockfsm *fsm)
             size += role->grants[i].name.size;
         }
     }
+    for (const struct revocation *one = fsm->revocations; one != NULL;
+         one = one->by_fingerprint.next) {
+        size += RECORD_SIZE + one->subject.size;
+    }
     return size;
 }
 

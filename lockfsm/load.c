@@ -398,18 +398,39 @@ static const char *check_role(struct loading *loading, void *structure)
     return NULL;
 }
 
+static struct stored *new_revocation(struct loading *loading,
+                                     struct reader *key)
+{
+    struct bytes fingerprint = reader_bytes(key, FINGERPRINT_SIZE);
+    return reader_ok(key, true)
+               ? &revocation_new(loading->fsm, fingerprint.data)->stored
+               : NULL;
+}
+
+static const char *check_revocation(struct loading *loading, void *structure)
+{
+    const struct revocation *revocation = structure;
+    (void)loading;
+    return revocation->log_index != 0 ? NULL : "record of a revocation";
+}
+
 /* By the map that is walked; by kind. */
 static struct stored *(*const makers[])(struct loading *, struct reader *) = {
-    [TABLE_SESSIONS] = new_session, [TABLE_LOCKS] = new_lock,
-    [TABLE_HOLDS] = new_hold,       [TABLE_WAITS] = new_wait,
-    [TABLE_RESULTS] = new_result,   [TABLE_BLACKLIST] = new_blacklisting,
-    [TABLE_FENCES] = new_fence,     [TABLE_MEMBERS] = new_member,
-    [TABLE_USERS] = new_user,       [TABLE_ROLES] = new_role};
+    [TABLE_SESSIONS] = new_session,  [TABLE_LOCKS] = new_lock,
+    [TABLE_HOLDS] = new_hold,        [TABLE_WAITS] = new_wait,
+    [TABLE_RESULTS] = new_result,    [TABLE_BLACKLIST] = new_blacklisting,
+    [TABLE_FENCES] = new_fence,      [TABLE_MEMBERS] = new_member,
+    [TABLE_USERS] = new_user,        [TABLE_ROLES] = new_role,
+    [TABLE_REVOKED] = new_revocation};
 static const char *(*const checks[RECORD_KIND_COUNT])(struct loading *,
                                                       void *) = {
-    [RECORD_SESSION] = check_session, [RECORD_NUMBERS] = check_numbers,
-    [RECORD_RESULT] = check_result,   [RECORD_USER] = check_user,
-    [RECORD_ROLE] = check_role,       [RECORD_MEMBER] = check_member};
+    [RECORD_SESSION] = check_session,
+    [RECORD_NUMBERS] = check_numbers,
+    [RECORD_RESULT] = check_result,
+    [RECORD_USER] = check_user,
+    [RECORD_ROLE] = check_role,
+    [RECORD_MEMBER] = check_member,
+    [RECORD_REVOCATION] = check_revocation};
 
 static int load_record(void *data, struct bytes key, struct bytes value)
 {
@@ -503,9 +524,9 @@ static void link_results(struct loading *loading)
 static int load_all(struct loading *loading, struct table_txn *txn)
 {
     static const enum table_map order[] = {
-        TABLE_META,      TABLE_ROLES,  TABLE_USERS,  TABLE_SESSIONS,
-        TABLE_LOCKS,     TABLE_HOLDS,  TABLE_WAITS,  TABLE_RESULTS,
-        TABLE_BLACKLIST, TABLE_FENCES, TABLE_MEMBERS};
+        TABLE_META,      TABLE_ROLES,  TABLE_USERS,   TABLE_SESSIONS,
+        TABLE_LOCKS,     TABLE_HOLDS,  TABLE_WAITS,   TABLE_RESULTS,
+        TABLE_BLACKLIST, TABLE_FENCES, TABLE_MEMBERS, TABLE_REVOKED};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         loading->map = order[i];
         int error = 0;

@@ -151,7 +151,8 @@ enum effect_type {
     EFFECT_BEGUN,       /* A leader's BEGIN: count is the node. */
     EFFECT_REGISTERED,  /* count: the node; token: its incarnation. */
     EFFECT_TIME,        /* A TIME or BEGIN; time_ms: moved the clock so far. */
-    EFFECT_ACCESS_CHANGED, /* Users, secrets, roles, access. */
+    EFFECT_ACCESS_CHANGED, /* Users, secrets, roles, access, certificates that
+                              are refused. */
     EFFECT_LIMIT_SET       /* count: enum limit_key; token: its value now. */
 };
 

@@ -25,6 +25,9 @@
  * a log, a table, a snapshot or a backup opens nothing. */
 #define PROOF_SIZE 32
 
+/* SHA-256 of a certificate as it is sent (DER). */
+#define FINGERPRINT_SIZE 32
+
 enum lock_mode { LOCK_EXCLUSIVE, LOCK_SHARED, LOCK_SLOTS };
 
 const char *lock_mode_name(enum lock_mode mode); /* "exclusive" ... */
@@ -262,6 +265,15 @@ struct fence {
     UT_hash_handle by_resource;
     struct bytes resource; /* Owned. */
     uint64_t token;        /* Highest admitted. */
+    struct stored stored;
+};
+
+/* A certificate that is refused, whoever shows it. */
+struct revocation {
+    UT_hash_handle by_fingerprint;
+    uint8_t fingerprint[FINGERPRINT_SIZE];
+    struct bytes subject; /* Owned: whose it is, as was said then; or none. */
+    uint64_t log_index;   /* Of the entry that revoked it. */
     struct stored stored;
 };
 

@@ -95,6 +95,12 @@ static void put_key_of_role(struct buffer *out, const void *structure)
     buffer_put_bytes(out, ((const struct role *)structure)->name);
 }
 
+static void put_key_of_revocation(struct buffer *out, const void *structure)
+{
+    const struct revocation *revocation = structure;
+    buffer_put(out, revocation->fingerprint, FINGERPRINT_SIZE);
+}
+
 /* --- Records -------------------------------------------------------------- */
 
 #define KIND(name, map, put_key)                                    \
@@ -114,6 +120,8 @@ const struct record_kind_row record_kinds[RECORD_KIND_COUNT] = {
     [RECORD_MEMBER] = KIND(member, TABLE_MEMBERS, put_key_of_member),
     [RECORD_USER] = KIND(user, TABLE_USERS, put_key_of_user),
     [RECORD_ROLE] = KIND(role, TABLE_ROLES, put_key_of_role),
+    [RECORD_REVOCATION] = KIND(revocation, TABLE_REVOKED,
+                               put_key_of_revocation),
 };
 
 void *structure_of(const struct stored *stored)

@@ -8,7 +8,7 @@
  *     results.c    has this request been answered before?
  *     access.c     may its user do that?
  *     acquire.c convert.c release.c open.c blacklist.c redis.c cluster.c
- *     clock.c fences.c limits.c users.c
+ *     clock.c fences.c limits.c users.c revocations.c
  *                  one function per command: checks, then changes
  *     settle.c     at the end of the entry: hands over every touched lock
  *     grant.c deadlock.c
@@ -142,6 +142,7 @@ enum record_kind {
     RECORD_MEMBER,
     RECORD_USER,
     RECORD_ROLE,
+    RECORD_REVOCATION,
     RECORD_KIND_COUNT
 };
 
@@ -183,6 +184,7 @@ struct lockfsm {
     struct user *users_by_number;
     struct secret *secrets;
     struct role *roles;
+    struct revocation *revocations;
     struct list members;
     uint32_t member_count;  /* In 'members', ... */
     uint32_t removed_count; /* ... and those that were. */
@@ -317,6 +319,12 @@ void secret_hash_in(struct lockfsm *fsm, struct user *user,
                     struct secret *secret);
 struct role *role_find(const struct lockfsm *fsm, struct bytes name);
 struct role *role_new(struct lockfsm *fsm, struct bytes name);
+
+/* --- revocations.c -------------------------------------------------------- */
+
+/* Its fingerprint must not be there yet. */
+struct revocation *revocation_new(struct lockfsm *fsm,
+                                  const uint8_t fingerprint[FINGERPRINT_SIZE]);
 
 /* --- results.c ------------------------------------------------------------ */
 

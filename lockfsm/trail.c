@@ -89,6 +89,11 @@ static void put_more(const struct lockfsm *fsm, const struct entry *command,
                  bytes_of_text(command->access_set->is_required ? "required"
                                                                 : "open"));
         return;
+    case OP_CERT_REVOKE:
+        hex_put(trail->digits,
+                bytes_of(command->cert_revoke->fingerprint, FINGERPRINT_SIZE));
+        put_text(trail, "fingerprint", bytes_of_text(trail->digits));
+        return;
     case OP_ACT:
         if (command->act->kind < sizeof acts / sizeof acts[0]) {
             trail->command = acts[command->act->kind];

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "lockfsm/model.h"
 
 struct lockfsm;
 
@@ -33,6 +34,7 @@ struct trail {
     uint64_t session;    /* In which it was asked; 0: none. */
     struct trail_field field[TRAIL_FIELD_MAX];
     uint32_t count;
+    char digits[2 * FINGERPRINT_SIZE + 1]; /* Of a field's text. */
     bool tells_itself; /* The result says nothing that no field says. */
 };
 

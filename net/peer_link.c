@@ -216,10 +216,12 @@ static void refuse_hello(struct peer_link *link,
 {
     const struct peers_events *events = &link->peers->events;
     enum frame_refusal refusal = REFUSAL_OTHER;
-    if (error == HASP_ENOENT) {
+    if (error == HASP_ENOENT || error == HASP_ECERT) {
         bool was_member = events->was_removed != NULL &&
                           events->was_removed(events->data, hello, why);
-        refusal = was_member ? REFUSAL_REMOVED : REFUSAL_STRANGER;
+        refusal = was_member             ? REFUSAL_REMOVED
+                  : error == HASP_ENOENT ? REFUSAL_STRANGER
+                                         : REFUSAL_OTHER;
     }
     if (error != HASP_ETOOOLD) {
         frame_put_refused(stream_output(&link->stream), refusal,
@@ -347,6 +349,14 @@ static bool agree_on_version(struct peer_link *link,
     return false;
 }
 
+bool peer_link_is_revoked(const struct peer_link *link)
+{
+    const struct peers_events *events = &link->peers->events;
+    const struct tls_identity *who = stream_identity(&link->stream);
+    return who != NULL && events->is_revoked != NULL &&
+           events->is_revoked(events->data, who->fingerprint);
+}
+
 static int check_hello(struct peer_link *link, const struct frame_hello *hello,
                        char why[HASP_WHY_SIZE])
 {
@@ -359,6 +369,10 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
         !cluster_id_equal(hello->cluster_id, peers->cluster_id)) {
         snprintf(why, HASP_WHY_SIZE, "it belongs to another cluster");
         return HASP_EREFUSED;
+    }
+    if (peer_link_is_revoked(link)) {
+        snprintf(why, HASP_WHY_SIZE, PEER_REVOKED);
+        return HASP_ECERT;
     }
     int error = check_ids(link, hello, why);
     if (error == 0) {

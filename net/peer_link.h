@@ -115,6 +115,9 @@ extern const struct stream_events peer_link_events;
 struct peer_link *peer_link_new(struct peers *peers);
 /* Dials 'peer', which has no link. */
 void peer_link_dial(struct peers *peers, struct peer *peer);
+/* True if its other end has shown a certificate that is refused. */
+bool peer_link_is_revoked(const struct peer_link *link);
+#define PEER_REVOKED "certificate was revoked"
 void peer_link_close(struct peer_link *link, const char *reason);
 /* Sends a PING if it is time, or closes the link if it is overdue. Returns when
  * to look again. */

@@ -78,6 +78,15 @@ void peers_use_tls(struct peers *peers, enum tls_mode mode,
     tls_context_unref(old);
 }
 
+void peers_drop_revoked(struct peers *peers)
+{
+    LIST_FOR (struct peer_link, link, &peers->links, node) {
+        if (peer_link_is_revoked(link)) {
+            peer_link_close(link, PEER_REVOKED);
+        }
+    }
+}
+
 uint64_t peers_tls_failed(const struct peers *peers)
 {
     return peers->tls_failed_count;

@@ -55,6 +55,7 @@
 #include "base/err.h"
 #include "net/frame.h"
 #include "net/stream.h"
+#include "net/tls.h"
 
 #define PEERS_GUEST_MAX 8
 
@@ -74,6 +75,9 @@ struct peers_events {
      * reason. If it is not wanted, it would be a guest. */
     int (*check)(void *data, const struct frame_hello *hello, bool is_wanted,
                  char why[HASP_WHY_SIZE]);
+    /* True if a certificate with this SHA-256 is refused. May be NULL. */
+    bool (*is_revoked)(void *data,
+                       const uint8_t fingerprint[TLS_FINGERPRINT_SIZE]);
     /* check() has found the sender to be no member (HASP_ENOENT). True if it
      * was one; 'why' then says by whom and when it was removed. May be NULL. */
     bool (*was_removed)(void *data, const struct frame_hello *hello,
@@ -107,6 +111,9 @@ MUST_CHECK int peers_open(uv_loop_t *loop, const struct peers_options *options,
 /* For connections to come. Keeps a reference of the context. */
 void peers_use_tls(struct peers *peers, enum tls_mode mode,
                    struct tls_context *context);
+/* Closes the connections whose other end has shown a certificate that is
+ * refused by now. */
+void peers_drop_revoked(struct peers *peers);
 /* Connections on which TLS has failed, since it was opened. */
 uint64_t peers_tls_failed(const struct peers *peers);
 /* Closes everything; 'closed' is called when the memory has gone. */

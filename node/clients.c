@@ -398,6 +398,7 @@ static struct identity identity_of(const struct stream *stream)
     return (struct identity){.way = is_user ? IDENTITY_CERTIFICATE
                                             : IDENTITY_NONE,
                              .user = is_user ? who->name.user : NULL,
+                             .fingerprint = is_user ? who->fingerprint : NULL,
                              .is_private = who != NULL || is_here};
 }
 

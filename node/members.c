@@ -161,6 +161,16 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
     return 0;
 }
 
+/* Until it has begun, a node knows of none. */
+static bool is_revoked(void *data,
+                       const uint8_t fingerprint[TLS_FINGERPRINT_SIZE])
+{
+    const struct hasp_node *node = ((const struct members *)data)->node;
+    _Static_assert(TLS_FINGERPRINT_SIZE == FINGERPRINT_SIZE, "the same");
+    return node->has_begun &&
+           core_certificate_is_revoked(node->core, fingerprint);
+}
+
 static bool was_removed(void *data, const struct frame_hello *hello,
                         char why[HASP_WHY_SIZE])
 {
@@ -280,6 +290,7 @@ int members_open(struct members *members, struct hasp_node *node,
                                   .on_down = on_down,
                                   .on_frame = on_frame,
                                   .check = check,
+                                  .is_revoked = is_revoked,
                                   .was_removed = was_removed,
                                   .on_refused = on_refused,
                                   .on_too_old = on_too_old,
@@ -426,6 +437,14 @@ void members_port_changed(void *data, const struct replica_members *named)
         if (link != NULL) {
             link->was_named = true;
         }
+    }
+}
+
+void members_port_access_changed(void *data)
+{
+    struct hasp_node *node = data;
+    if (node->members.peers != NULL) {
+        peers_drop_revoked(node->members.peers);
     }
 }
 

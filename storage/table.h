@@ -51,6 +51,7 @@ enum table_map {
     TABLE_MEMBERS,
     TABLE_USERS,
     TABLE_ROLES,
+    TABLE_REVOKED,
     TABLE_MAP_COUNT
 };
 

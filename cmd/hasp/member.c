@@ -176,8 +176,13 @@ int run_member_transfer(struct tool *tool, char **argv)
 int run_member_change(struct tool *tool, char **argv)
 {
     bool is_forced = false;
+    const char *revoked = NULL;
+    const char *command = tool->subcommand->command;
+    bool removes = strcmp(command, "RAFT.REMOVE") == 0;
     const struct option_row rows[] = {
-        {0, "force", OPTION_FLAG, .value = &is_forced}, {0}};
+        {0, "force", OPTION_FLAG, .value = &is_forced},
+        {0, removes ? "revoke" : NULL, OPTION_TEXT, .value = &revoked},
+        {0}};
     bool may_force = tool->subcommand->details != NULL;
     uint64_t id;
     int exit_code = may_force ? options_read(tool, argv, rows, 1, 1) : 0;
@@ -187,11 +192,16 @@ int run_member_change(struct tool *tool, char **argv)
     if (!parse_id(argv[1], &id)) {
         return bad_id(tool, argv[1]);
     }
-    const char *command = tool->subcommand->command;
-    return change(tool,
-                  is_forced ? WORDS(command, argv[1], "FORCE", "BY", USER)
-                            : WORDS(command, argv[1], "BY", USER),
-                  id);
+    exit_code = change(tool,
+                       is_forced ? WORDS(command, argv[1], "FORCE", "BY", USER)
+                                 : WORDS(command, argv[1], "BY", USER),
+                       id);
+    if (exit_code != 0 || revoked == NULL) {
+        return exit_code;
+    }
+    client_free(tool->client); /* Of who led, and may have gone. */
+    tool->client = NULL;
+    return tool_revoke(tool, revoked);
 }
 
 int run_member_add(struct tool *tool, char **argv)

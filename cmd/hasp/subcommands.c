@@ -106,6 +106,12 @@ static const struct field role_fields[] = {
     {0},
 };
 
+static const struct field revoked_fields[] = {
+    {"fingerprint", "FINGERPRINT", FIELD_TEXT},
+    {"name", "NAME", FIELD_TEXT},
+    {0},
+};
+
 static const struct field whoami_fields[] = {
     {"user", "USER", FIELD_TEXT},
     {"by", "BY", FIELD_TEXT},
@@ -217,9 +223,11 @@ const struct subcommand subcommands[] = {
     {CLUSTER, "member demote", "ID [--force]", "make a member a standby",
      "    --force     whoever is silent\n", .run = run_member_change,
      .command = "RAFT.DEMOTE"},
-    {CLUSTER, "member remove", "ID [--force]", "remove a node from the cluster",
-     "    --force     whoever is silent\n", .run = run_member_change,
-     .command = "RAFT.REMOVE"},
+    {CLUSTER, "member remove", "ID [--force] [--revoke WHAT]",
+     "remove a node from the cluster",
+     "    --force       whoever is silent\n"
+     "    --revoke WHAT refuse its certificate, too: as 'hasp cert revoke'\n",
+     .run = run_member_change, .command = "RAFT.REMOVE"},
     {CLUSTER, "member transfer", "[ID]", "hand the leadership over",
      .run = run_member_transfer},
     {CLUSTER, "cluster finalize", "",
@@ -342,6 +350,14 @@ const struct subcommand subcommands[] = {
      "    --days N        valid for this many days (a node's: as the CA;\n"
      "                    a user's: 365)\n",
      .run = run_cert_renew, .is_offline = true},
+    {CERTIFICATES, "cert revoke", "FILE|FOLDER|FINGERPRINT...",
+     "refuse a certificate from now on, and close what came by it",
+     "Its user or node may come by another: hasp cert renew. A certificate\n"
+     "cannot be taken back into use.\n",
+     .run = run_cert_revoke},
+    {CERTIFICATES, "cert revoked", "[PREFIX]",
+     "the certificates that are refused", .run = run_list,
+     .command = "CERT.REVOKED", .fields = revoked_fields},
     {CERTIFICATES, "cert show", "FILE|HOST:PORT",
      "what a certificate says, from a file or from a node", NULL,
      .run = run_cert_show, .is_offline = true},

@@ -83,13 +83,14 @@ subcommand_fn run_access, run_can, run_role_remove, run_role_set, run_role_show,
     run_user_show, run_whoami;
 subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_remove,
     run_cert_ca, run_cert_check, run_cert_node, run_cert_renew, run_cert_show,
-    run_cert_user, run_cluster_finalize, run_completion, run_convert, run_dev,
-    run_fence_remove, run_fence_show, run_health, run_history, run_limits_set,
-    run_member_add, run_member_change, run_member_list, run_member_transfer,
-    run_note, run_please, run_quarantine_end, run_release, run_run,
-    run_session_close, run_session_keep, run_session_show, run_show,
-    run_snapshot_inspect, run_snapshot_restore, run_snapshot_save, run_status,
-    run_top, run_version, run_watch, run_why;
+    run_cert_revoke, run_cert_user, run_cluster_finalize, run_completion,
+    run_convert, run_dev, run_fence_remove, run_fence_show, run_health,
+    run_history, run_limits_set, run_member_add, run_member_change,
+    run_member_list, run_member_transfer, run_note, run_please,
+    run_quarantine_end, run_release, run_run, run_session_close,
+    run_session_keep, run_session_show, run_show, run_snapshot_inspect,
+    run_snapshot_restore, run_snapshot_save, run_status, run_top, run_version,
+    run_watch, run_why;
 
 /* Of a request: the records of a paged list that may begin with a prefix; the
  * records, or the record, that it is answered with; whether it is answered with
@@ -132,6 +133,12 @@ int tool_help(const struct tool *tool, bool is_version);
 int tool_read_endpoints(struct tool *tool);
 
 bool parse_number(const char *text, uint64_t *ret_number);
+
+/* --- Certificates (cert/revoke.c) ----------------------------------------- */
+
+/* Has the cluster refuse a certificate from now on: 'text' is its fingerprint,
+ * a file, or the folder of a node or a user. 0 or the exit code. */
+int tool_revoke(struct tool *tool, const char *text);
 
 /* --- The daemon ----------------------------------------------------------- */
 

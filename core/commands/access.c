@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* USER.*, SECRET.*, ROLE.*, ACCESS.SET, WHOAMI. */
+/* USER.*, SECRET.*, ROLE.*, ACCESS.SET, CERT.*, WHOAMI. */
 
 #include "base/check.h"
 #include "core/commands/gate.h"
@@ -184,6 +184,17 @@ void access_set_encode(struct core *core, struct request *request,
                                .is_forced = call_has(call, OPTION_FORCE)});
 }
 
+void cert_revoke_encode(struct core *core, struct request *request,
+                        const struct call *call, struct buffer *out)
+{
+    struct cert_revoke_command revoke = {
+        .subject = call_text(call, OPTION_NAME)};
+    (void)core;
+    (void)request;
+    memcpy(revoke.fingerprint, call->proof, sizeof revoke.fingerprint);
+    encode_cert_revoke(out, &revoke);
+}
+
 /* --- Reading -------------------------------------------------------------- */
 
 static void put_roles(const struct user *user, struct resp_writer *writer)
@@ -335,6 +346,58 @@ void role_list_read(struct core *core, struct request *request,
     begin_page(writer, &listing, last != NULL ? &last->name : NULL);
     for (uint32_t i = 0; i < listing.count; i++) {
         put_role(listing.item[i], writer);
+    }
+    listing_done(&listing);
+    request_done(core, request);
+}
+
+static int revocations_by_fingerprint(const void *a, const void *b)
+{
+    return memcmp((*(const struct revocation *const *)a)->fingerprint,
+                  (*(const struct revocation *const *)b)->fingerprint,
+                  FINGERPRINT_SIZE);
+}
+
+static void put_revocation(const struct revocation *revocation,
+                           struct resp_writer *writer)
+{
+    char digits[2 * FINGERPRINT_SIZE + 1];
+    hex_put(digits, bytes_of(revocation->fingerprint, FINGERPRINT_SIZE));
+    resp_map(writer, 3);
+    resp_key_text(writer, "fingerprint", digits);
+    resp_key_bulk(writer, "name", revocation->subject);
+    resp_key_integer(writer, "index", (int64_t)revocation->log_index);
+}
+
+void cert_revoked_read(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    struct listing listing;
+    struct bytes after;
+    char digits[2 * FINGERPRINT_SIZE + 1];
+    struct bytes shown = bytes_of(digits, sizeof digits - 1);
+    if (!listing_after(core, request, call, &after)) {
+        return;
+    }
+    listing_begin(&listing, call_page(call), revocations_by_fingerprint);
+    struct bytes prefix = call_text(call, OPTION_PREFIX);
+    for (const struct revocation *one = lockfsm_revocations(core->fsm);
+         one != NULL; one = one->by_fingerprint.next) {
+        hex_put(digits, bytes_of(one->fingerprint, FINGERPRINT_SIZE));
+        if (bytes_has_prefix(shown, prefix) &&
+            bytes_compare(shown, after) > 0) {
+            listing_add(&listing, one);
+        }
+    }
+    listing_end(core, &listing, lockfsm_revocation_count(core->fsm));
+    if (listing.count > 0) {
+        const struct revocation *last = listing_last(&listing);
+        hex_put(digits, bytes_of(last->fingerprint, FINGERPRINT_SIZE));
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    begin_page(writer, &listing, &shown);
+    for (uint32_t i = 0; i < listing.count; i++) {
+        put_revocation(listing.item[i], writer);
     }
     listing_done(&listing);
     request_done(core, request);

@@ -90,31 +90,25 @@ static bool refuse_subscriber(struct core *core, struct request *request)
     return false;
 }
 
-/* Nobody knows who it is, and that is needed. */
-static bool is_stranger(const struct core *core, const struct conn *conn)
-{
-    return conn->user == USER_ANYONE &&
-           (conn->certified != NULL || lockfsm_access_is_required(core->fsm));
-}
-
-/* A certificate of whom nobody knows is refused here, since TLS 1.3 has told
- * the client long ago that it is connected. */
-static void refuse_stranger(struct core *core, struct request *request)
+/* Whether it is known who asks, if that is needed. */
+static bool is_known(struct core *core, struct request *request)
 {
     struct conn *conn = request->conn;
     uint64_t slot = request->slot;
-    char why[256];
-    if (conn->certified == NULL) {
+    char why[HASP_WHY_SIZE];
+    if (identity_is_void(core, conn, why)) {
+        request_refuse(core, request, "NOAUTH", why);
+        conn_quit(core, conn, slot);
+        return false;
+    }
+    if (request->command->needs != NEEDS_NOTHING && conn->user == USER_ANYONE &&
+        lockfsm_access_is_required(core->fsm)) {
         request_refuse(core, request, "NOAUTH",
                        "who you are is not known: give a certificate, or a "
                        "secret with AUTH");
-        return;
+        return false;
     }
-    snprintf(why, sizeof why,
-             "user '%s' is not known here, or disabled: hasp user add %s",
-             conn->certified, conn->certified);
-    request_refuse(core, request, "NOAUTH", why);
-    conn_quit(core, conn, slot);
+    return true;
 }
 
 /* What may refuse a command before its arguments are looked at. */
@@ -123,8 +117,7 @@ static bool may_begin(struct core *core, struct request *request,
 {
     const struct command *command = request->command;
     struct conn *conn = request->conn;
-    if (command->needs != NEEDS_NOTHING && is_stranger(core, conn)) {
-        refuse_stranger(core, request);
+    if (!is_known(core, request)) {
         return false;
     }
     if (command->arity > 0 ? count != (uint32_t)command->arity

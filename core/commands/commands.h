@@ -301,9 +301,9 @@ command_read_fn blacklist_list_read, limits_list_read;
 command_parse_fn user_set_parse, role_set_parse, access_set_parse;
 command_encode_fn user_set_encode, user_remove_encode, secret_add_encode,
     secret_remove_encode, role_set_encode, role_remove_encode,
-    access_set_encode;
+    access_set_encode, cert_revoke_encode;
 command_read_fn user_show_read, user_list_read, user_can_read, role_show_read,
-    role_list_read;
+    role_list_read, cert_revoked_read;
 command_run_fn whoami_run;
 
 /* core/membership.c, core/transfer.c, core/snapshots.c */

@@ -10,21 +10,8 @@ import threading
 import pytest
 
 from cluster import wait_until
-from fake_peer import FakePeer, identity
-from tls_cluster import TlsCluster, as_user
-
-
-class SecurePeer(FakePeer):
-    """Greets as 'number', and shows this certificate."""
-
-    def __init__(self, node, number, folder, certs, **fields):
-        self.context = as_user(certs)
-        self.context.load_cert_chain(folder + "/node.crt", folder + "/node.key")
-        super().__init__(node, number, **fields)
-
-    def greet(self, **fields):
-        self.socket = self.context.wrap_socket(self.socket)
-        super().greet(**fields)
+from fake_peer import identity
+from tls_cluster import SecurePeer, TlsCluster
 
 
 @pytest.fixture(scope="module")

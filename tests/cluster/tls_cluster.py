@@ -6,6 +6,7 @@ import ssl
 import subprocess
 
 from cluster import ROOT, Cluster
+from fake_peer import FakePeer
 
 HASP = os.path.abspath(os.environ.get(
     "HASP", os.path.join(ROOT, "build", "release", "hasp")))
@@ -67,3 +68,16 @@ class TlsCluster(Cluster):
     def hasp(self, *words, tls="admin", check=True):
         folder = tls and os.path.join(self.certs, "user-" + tls)
         return tool("-e", self.endpoints, *words, tls=folder, check=check)
+
+
+class SecurePeer(FakePeer):
+    """Greets as 'number', and shows the certificate in the folder."""
+
+    def __init__(self, node, number, folder, certs, **fields):
+        self.context = as_user(certs)
+        self.context.load_cert_chain(folder + "/node.crt", folder + "/node.key")
+        super().__init__(node, number, **fields)
+
+    def greet(self, **fields):
+        self.socket = self.context.wrap_socket(self.socket)
+        super().greet(**fields)

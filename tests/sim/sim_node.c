@@ -256,6 +256,12 @@ static void port_fatal(void *data, int exit_code, const char *why)
     node->is_dying = true;
 }
 
+/* TLS is never in the simulator. */
+static void port_access_changed(void *data)
+{
+    (void)data;
+}
+
 static struct core_port make_port(struct sim_node *node)
 {
     return (struct core_port){
@@ -281,6 +287,7 @@ static struct core_port make_port(struct sim_node *node)
         .random = port_random,
         .wall_ms = port_wall_ms,
         .cluster_known = port_cluster_known,
+        .access_changed = port_access_changed,
         .bar = sim_disk_port_bar,
         .unbar = sim_disk_port_unbar,
         .data_lost = sim_disk_port_data_lost,

@@ -266,6 +266,11 @@ static void port_unbar(void *data)
     node->accused = (struct core_accusation){0};
 }
 
+static void port_access_changed(void *data)
+{
+    (void)data;
+}
+
 static void port_data_lost(void *data, const char *why)
 {
     port_fatal(data, 70, why);
@@ -296,6 +301,7 @@ static struct core_port port_of(struct world_node *node)
         .random = port_random,
         .wall_ms = port_wall_ms,
         .cluster_known = port_cluster_known,
+        .access_changed = port_access_changed,
         .bar = port_bar,
         .unbar = port_unbar,
         .data_lost = port_data_lost,

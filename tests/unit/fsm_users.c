@@ -113,6 +113,37 @@ void run_access(struct script *script, struct buffer *out)
                                .is_forced = flag(script, "force")});
 }
 
+static void fingerprint_in(const struct script *script,
+                           uint8_t fingerprint[FINGERPRINT_SIZE])
+{
+    memset(fingerprint, 0, FINGERPRINT_SIZE);
+    fingerprint[0] = (uint8_t)strtoul(word(script, 1), NULL, 10);
+}
+
+/* "revoke 7 name=node.2": the fingerprint begins with that byte. */
+void run_revoke(struct script *script, struct buffer *out)
+{
+    struct cert_revoke_command c = {.subject = text_of(script, "name")};
+    fingerprint_in(script, c.fingerprint);
+    encode_cert_revoke(out, &c);
+}
+
+void show_revoked(struct script *script, struct buffer *out)
+{
+    uint8_t fingerprint[FINGERPRINT_SIZE];
+    fingerprint_in(script, fingerprint);
+    const struct revocation *found = lockfsm_revocation(script->shown,
+                                                        fingerprint);
+    if (found == NULL) {
+        buffer_put_text(out, "nothing\n");
+        return;
+    }
+    buffer_put_text(out, "revoked");
+    put_text(out, " name=", found->subject);
+    put_number(out, "index", found->log_index);
+    buffer_put_text(out, "\n");
+}
+
 void show_user(struct script *script, struct buffer *out)
 {
     const struct user *user = lockfsm_user_named(

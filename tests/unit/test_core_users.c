@@ -344,6 +344,46 @@ static void a_certificate_of_nobody_is_told_so_and_closed(void **state)
     assert_true(was_cut(leader, APP));
 }
 
+/* Whoever comes by it again is told; the user comes by another. */
+static void a_revoked_certificate_is_told_so_and_closed_quietly(void **state)
+{
+    (void)state;
+    static const uint8_t stolen[FINGERPRINT_SIZE] = {7},
+                         renewed[] = {[FINGERPRINT_SIZE - 1] = 8};
+    const struct identity old = {.way = IDENTITY_CERTIFICATE,
+                                 .user = "app",
+                                 .fingerprint = stolen,
+                                 .is_private = true};
+    struct identity new = old;
+    char digits[2 * FINGERPRINT_SIZE + 1];
+    new.fingerprint = renewed;
+    make_user("app", "lock:* read:*");
+    open_as(follower, APP, &old);
+    open_as(leader, 3, &new);
+    client_session(world, follower, APP, "TTL 10000 LINGER 50");
+    assert_int_equal(client_ask(world, follower, APP, "LOCK.ACQUIRE a")[0],
+                     ':');
+    hex_put(digits, bytes_of(stolen, sizeof stolen));
+    assert_answer(world, leader, ADMIN, ":1\r\n", "CERT.REVOKE %s NAME app",
+                  digits);
+    assert_answer(world, leader, ADMIN, ":0\r\n", "CERT.REVOKE %s", digits);
+    world_run(world, 100);
+    assert_true(was_cut(follower, APP));
+    assert_non_null(strstr(client_ask(world, leader, 3, "LOCK.SHOW a"), "app"));
+    open_as(follower, 4, &old); /* It waits for nothing there. */
+    assert_answer(world, follower, 4, "-NOAUTH certificate was revoked\r\n",
+                  "AUTH %s", secret_of("app", 'x'));
+    assert_true(was_cut(follower, 4));
+    assert_non_null(strstr(
+        client_ask(world, leader, ADMIN, "CERT.REVOKED PREFIX 07 COUNT 1"),
+        digits));
+    assert_null(strstr(
+        client_ask(world, leader, ADMIN, "CERT.REVOKED PREFIX 08"), digits));
+    assert_true(
+        is_refused(client_ask(world, leader, 3, "CERT.REVOKE %s", digits)));
+    assert_true(is_refused(client_ask(world, leader, 3, "CERT.REVOKED")));
+}
+
 /* Also one that knows the secret of the session. */
 static void a_session_is_its_users_alone(void **state)
 {
@@ -459,6 +499,7 @@ int main(void)
         users(a_secret_is_taken_or_not),
         users(a_follower_waits_for_what_it_does_not_know_yet),
         users(a_certificate_of_nobody_is_told_so_and_closed),
+        users(a_revoked_certificate_is_told_so_and_closed_quietly),
         users(a_session_is_its_users_alone),
         users(a_withdrawal_closes_quietly),
         users(rights_for_all_keys_come_before_the_first_step),

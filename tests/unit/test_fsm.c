@@ -809,6 +809,7 @@ static const struct {
     {"role", run_role, RUN_ADMIN},
     {"unrole", run_unrole, RUN_ADMIN},
     {"access", run_access, RUN_ADMIN},
+    {"revoke", run_revoke, RUN_ADMIN},
     {"redis", run_redis, RUN_ENTRY},
     {"newlife", run_new_life, RUN_SETUP},
     {"change", run_change, RUN_SETUP},
@@ -820,6 +821,7 @@ static const struct {
     {"mark", show_fence, RUN_SHOW},
     {"who", show_user, RUN_SHOW},
     {"what", show_role, RUN_SHOW},
+    {"revoked", show_revoked, RUN_SHOW},
     {"listed", show_blacklist, RUN_SHOW},
     {"cluster", show_cluster, RUN_SHOW},
 };

@@ -56,9 +56,9 @@ static int world_close(void **state)
 /* --- Helpers -------------------------------------------------------------- */
 
 /* Applies the encoded command; its result is borrowed until the next. */
-static const struct result *apply(struct world *world)
+static const struct result *apply_as(struct world *world, uint64_t user)
 {
-    encode_user(&world->command, USER_ANYONE);
+    encode_user(&world->command, user);
     effects_clear(&world->effects);
     world->index++;
     assert_int_equal(lockfsm_apply(world->fsm, world->index, 1,
@@ -73,6 +73,11 @@ static const struct result *apply(struct world *world)
     assert_true(world->effects.count > 0);
     assert_int_equal(world->effects.effect[0].type, EFFECT_RESULT);
     return &world->effects.effect[0].result;
+}
+
+static const struct result *apply(struct world *world)
+{
+    return apply_as(world, USER_ANYONE);
 }
 
 static const struct result *apply_message(struct world *world,
@@ -557,6 +562,10 @@ static void fill(struct world *world)
     struct blacklist_add_command listing = {.client = BYTES_LITERAL("x*")};
     encode_blacklist_add(&world->command, &listing);
     apply(world);
+    encode_cert_revoke(&world->command,
+                       &(struct cert_revoke_command){
+                           .fingerprint = {7}, .subject = BYTES_LITERAL("x")});
+    apply_as(world, USER_LOCAL);
 }
 
 struct copied {

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "cmd/hasp/cert/paper.h"
@@ -214,18 +213,6 @@ int run_cert_user(struct tool *tool, char **argv)
 
 /* --- renew ---------------------------------------------------------------- */
 
-/* Whose folder it is: a node's, if there is a node's certificate in it. */
-static int load_old(const char *folder, struct paper *ret_old)
-{
-    struct stat status;
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%.3000s/node.crt", folder);
-    if (stat(path, &status) != 0) {
-        snprintf(path, sizeof path, "%.3000s/client.crt", folder);
-    }
-    return paper_load(path, ret_old);
-}
-
 int run_cert_renew(struct tool *tool, char **argv)
 {
     char *ca_folder = FOLDER;
@@ -240,7 +227,7 @@ int run_cert_renew(struct tool *tool, char **argv)
     for (int i = 1; rv == 0 && argv[i] != NULL; i++) {
         struct paper old;
         struct paper_wish wish = {.days = days};
-        rv = load_old(argv[i], &old);
+        rv = paper_load_folder(argv[i], &old);
         if (rv != 0) {
             return rv;
         }

@@ -46,6 +46,27 @@ int paper_load(const char *path, struct paper *ret_paper)
     return 0;
 }
 
+int paper_load_folder(const char *folder, struct paper *ret_paper)
+{
+    struct stat status;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%.3000s/node.crt", folder);
+    if (stat(path, &status) != 0) {
+        snprintf(path, sizeof path, "%.3000s/client.crt", folder);
+    }
+    return paper_load(path, ret_paper);
+}
+
+void paper_fingerprint(const X509 *certificate,
+                       char ret_hex[2 * TLS_FINGERPRINT_SIZE + 1])
+{
+    uint8_t digest[TLS_FINGERPRINT_SIZE];
+    unsigned size = 0;
+    CHECK(X509_digest(certificate, EVP_sha256(), digest, &size) == 1 &&
+          size == sizeof digest);
+    hex_put(ret_hex, bytes_of(digest, sizeof digest));
+}
+
 bool paper_name(const X509 *certificate, struct tls_name *ret_name)
 {
     GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name,

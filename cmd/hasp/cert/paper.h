@@ -40,6 +40,11 @@ int paper_load_ca(const char *folder, struct paper *ret_ca,
                   struct tls_name *ret_name);
 /* The certificate in this file, without its key. */
 int paper_load(const char *path, struct paper *ret_paper);
+/* Likewise of a folder: the node's, if there is one, else the user's. */
+int paper_load_folder(const char *folder, struct paper *ret_paper);
+/* Its SHA-256, in hex. */
+void paper_fingerprint(const X509 *certificate,
+                       char ret_hex[2 * TLS_FINGERPRINT_SIZE + 1]);
 /* The URI of hasp that stands in it; false: none, or several. */
 bool paper_name(const X509 *certificate, struct tls_name *ret_name);
 /* "10.0.0.1,lock1.lan", as a wish has it; to be freed. */

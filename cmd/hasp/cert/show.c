@@ -70,13 +70,9 @@ static json_t *name_of(const X509 *certificate)
 
 static json_t *record_of(const X509 *certificate)
 {
-    uint8_t digest[EVP_MAX_MD_SIZE];
-    unsigned size = 0;
-    char hex[2 * EVP_MAX_MD_SIZE + 1] = "", issuer[200] = "", left[24];
+    char hex[2 * TLS_FINGERPRINT_SIZE + 1], issuer[200] = "", left[24];
     char *hosts = paper_hosts(certificate);
-    if (X509_digest(certificate, EVP_sha256(), digest, &size) == 1) {
-        hex_put(hex, bytes_of(digest, size));
-    }
+    paper_fingerprint(certificate, hex);
     (void)X509_NAME_get_text_by_NID(X509_get_issuer_name(certificate),
                                     NID_commonName, issuer, sizeof issuer);
     snprintf(left, sizeof left, "%" PRId64, days_left(certificate));

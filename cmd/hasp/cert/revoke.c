@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp cert revoke; and what 'hasp member remove --revoke' does with the
+ * certificate of the node that goes. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cmd/hasp/cert/paper.h"
+#include "cmd/hasp/tool.h"
+
+/* What the cluster is told of a certificate. */
+struct revoked {
+    char fingerprint[2 * TLS_FINGERPRINT_SIZE + 1];
+    char name[2 * TLS_USER_SIZE]; /* "node 2", "user app"; or empty. */
+};
+
+/* Of a node or a user: in place of a CA's another CA is made. */
+static int describe(const char *path, const X509 *certificate,
+                    struct revoked *ret_revoked)
+{
+    struct tls_name name;
+    bool has_name = paper_name(certificate, &name);
+    if (has_name && name.role == TLS_CA) {
+        return tool_fail(EX_DATAERR,
+                         "'%s' is a CA: what it has made is refused once its "
+                         "certificate has gone from each ca.crt "
+                         "(docs/security.md, 'A new CA')",
+                         path);
+    }
+    paper_fingerprint(certificate, ret_revoked->fingerprint);
+    if (has_name && name.role == TLS_NODE) {
+        snprintf(ret_revoked->name, sizeof ret_revoked->name, "node %" PRIu64,
+                 name.node);
+    } else if (has_name) {
+        snprintf(ret_revoked->name, sizeof ret_revoked->name, "user %s",
+                 name.user);
+    }
+    return 0;
+}
+
+static bool is_fingerprint(const char *text)
+{
+    size_t size = 2 * (size_t)TLS_FINGERPRINT_SIZE;
+    return strlen(text) == size && strspn(text, "0123456789abcdef") == size;
+}
+
+/* A fingerprint, a file, or a folder as 'hasp cert' makes them. */
+static int read_what(const char *text, struct revoked *ret_revoked)
+{
+    struct stat status;
+    struct paper paper;
+    *ret_revoked = (struct revoked){.name = ""};
+    if (stat(text, &status) != 0 && is_fingerprint(text)) {
+        snprintf(ret_revoked->fingerprint, sizeof ret_revoked->fingerprint,
+                 "%s", text);
+        return 0;
+    }
+    int rv = stat(text, &status) == 0 && S_ISDIR(status.st_mode)
+                 ? paper_load_folder(text, &paper)
+                 : paper_load(text, &paper);
+    if (rv == 0) {
+        rv = describe(text, paper.certificate, ret_revoked);
+        paper_done(&paper);
+    }
+    return rv;
+}
+
+int tool_revoke(struct tool *tool, const char *text)
+{
+    struct revoked revoked;
+    char what[160];
+    int rv = read_what(text, &revoked);
+    if (rv != 0) {
+        return rv;
+    }
+    snprintf(what, sizeof what, "cannot revoke the certificate '%.80s'", text);
+    rv = tool_change(
+        tool, WORDS("CERT.REVOKE", revoked.fingerprint, "NAME", revoked.name),
+        what, NULL);
+    if (rv == 0) {
+        tool_say(tool, "%s: is revoked%s%s%s", revoked.fingerprint,
+                 revoked.name[0] != '\0' ? " (" : "", revoked.name,
+                 revoked.name[0] != '\0' ? ")" : "");
+    }
+    return rv;
+}
+
+int run_cert_revoke(struct tool *tool, char **argv)
+{
+    int rv = options_read(tool, argv, NULL, 1, SIZE_MAX);
+    for (int i = 1; rv == 0 && argv[i] != NULL; i++) {
+        rv = tool_revoke(tool, argv[i]);
+    }
+    return rv;
+}

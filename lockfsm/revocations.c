@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Certificates that are refused though they have not expired. They are known by
+ * their fingerprints alone, so one that is stolen can be refused while its
+ * owner goes on with a new one; and they outlive a new life of the cluster,
+ * like users. */
+
+#include "lockfsm/state.h"
+
+struct revocation *revocation_new(struct lockfsm *fsm,
+                                  const uint8_t fingerprint[FINGERPRINT_SIZE])
+{
+    struct revocation *revocation = pool_take(&fsm->pool, sizeof *revocation);
+    CHECK(lockfsm_revocation(fsm, fingerprint) == NULL);
+    memcpy(revocation->fingerprint, fingerprint, FINGERPRINT_SIZE);
+    stored_init(&revocation->stored, RECORD_REVOCATION);
+    HASH_ADD(by_fingerprint, fsm->revocations, fingerprint, FINGERPRINT_SIZE,
+             revocation);
+    return revocation;
+}
+
+const struct revocation *
+lockfsm_revocation(const struct lockfsm *fsm,
+                   const uint8_t fingerprint[FINGERPRINT_SIZE])
+{
+    struct revocation *revocation = NULL;
+    HASH_FIND(by_fingerprint, fsm->revocations, fingerprint, FINGERPRINT_SIZE,
+              revocation);
+    return revocation;
+}
+
+const struct revocation *lockfsm_revocations(const struct lockfsm *fsm)
+{
+    return fsm->revocations;
+}
+
+uint32_t lockfsm_revocation_count(const struct lockfsm *fsm)
+{
+    return HASH_CNT(by_fingerprint, fsm->revocations);
+}
+
+/* It takes the way in from somebody, so it is refused by no limit of the
+ * state's size. Asked again it is done. */
+void apply_cert_revoke(struct lockfsm *fsm, const struct entry *command,
+                       struct result *result)
+{
+    const struct cert_revoke_command *revoke = command->cert_revoke;
+    static const uint8_t none[FINGERPRINT_SIZE];
+    if (memcmp(revoke->fingerprint, none, sizeof none) == 0 ||
+        revoke->subject.size > LABEL_SIZE_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT,
+               "the SHA-256 of a certificate, and a name of at most 128 bytes");
+        return;
+    }
+    if (lockfsm_revocation(fsm, revoke->fingerprint) != NULL) {
+        return;
+    }
+    if (lockfsm_revocation_count(fsm) >= REVOKED_COUNT_MAX) {
+        refuse(result, RESULT_LIMIT,
+               "revoked certificates: at most 10000; make a new CA");
+        return;
+    }
+    struct revocation *revocation = revocation_new(fsm, revoke->fingerprint);
+    revocation->subject = pool_copy(&fsm->pool, revoke->subject);
+    revocation->log_index = fsm->log_index;
+    record_changed(fsm, &revocation->stored);
+    result->count = 1;
+    effect_add(fsm, EFFECT_ACCESS_CHANGED);
+}
