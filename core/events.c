@@ -282,6 +282,44 @@ static struct event event_again(struct core *core,
     return event;
 }
 
+/* What comes next is behind the applied index. */
+static struct event make_gap(const struct core *core, struct bytes lock)
+{
+    struct event gap = {
+        .kind = "gap",
+        .lock = lock,
+        .message = BYTES_LITERAL("events may be missing: read the locks"),
+        .index = lockfsm_applied_index(core->fsm)};
+    past_id_format(core, gap.index, UINT32_MAX, gap.id);
+    return gap;
+}
+
+static void notify_gap(struct core *core, const struct watch *watch)
+{
+    struct bytes channel = BYTES_LITERAL(CHANNEL_PREFIX);
+    struct bytes text = watch_text(watch);
+    struct event gap = make_gap(core, text);
+    if (watch->of.pattern->kind == WATCH_PREFIX) {
+        push(core, watch->of.conn, &gap);
+        return;
+    }
+    if (bytes_has_prefix(text, channel)) {
+        gap.lock = bytes_of(text.data + channel.size, text.size - channel.size);
+    }
+    publish(core, watch, &gap);
+}
+
+void events_missed(struct core *core)
+{
+    for (struct conn *conn = core->conns.by_id; conn != NULL;
+         conn = conn->by_id.next) {
+        LIST_FOR (struct watch, watch, &conn->watches, in_conn) {
+            CHECK(watch->of.conn == conn);
+            notify_gap(core, watch);
+        }
+    }
+}
+
 /* What has happened since the event 'id', or that nobody here knows all of
  * it. */
 static void tell_again(struct core *core, struct conn *conn,
@@ -289,12 +327,7 @@ static void tell_again(struct core *core, struct conn *conn,
 {
     struct past *past = &core->past;
     if (!past_knows(core, id) || !is_little(past, prefix, id)) {
-        struct event gap = {
-            .kind = "gap",
-            .lock = prefix,
-            .message = BYTES_LITERAL("events may be missing: read the locks"),
-            .index = lockfsm_applied_index(core->fsm)};
-        past_id_format(core, gap.index, UINT32_MAX, gap.id);
+        struct event gap = make_gap(core, prefix);
         push(core, conn, &gap);
         return;
     }

@@ -7,9 +7,9 @@
  * 3) SUBSCRIBE to "lock:name" or PSUBSCRIBE to "lock:prefix*" and get messages
  * whose payload is the same map with the kind, as JSON. Kinds: granted, queued,
  * released, expired, wait-ended, delayed, delay-over, please, blacklisted (once
- * for each lock that the session holds); the message is the reason, or the text
- * of a PLEASE. A PLEASE also goes unasked to connections attached to a holder's
- * session, if they can take a push. */
+ * for each lock that the session holds), gap; the message is the reason, or the
+ * text of a PLEASE. A PLEASE also goes unasked to connections attached to a
+ * holder's session, if they can take a push. */
 
 #ifndef HASP_CORE_EVENTS_H
 #define HASP_CORE_EVENTS_H
@@ -20,6 +20,9 @@ struct conn;
 struct core;
 
 void events_effect(struct core *core, const struct effect *effect);
+/* A snapshot has taken the place of the state, and what happened between the
+ * two was not told: whoever watches is told `gap`. */
+void events_missed(struct core *core);
 /* A wait is over: pushes [lock, answer, {session, owner, index, wait, tokens}]
  * to connections of its session that asked with PUSH. It may be lost, come late
  * or twice: 'wait' says which one it was, and the result is there under its

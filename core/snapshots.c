@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "core/apply.h"
 #include "core/commands/commands.h"
+#include "core/events.h"
 #include "core/state.h"
 #include "core/trail.h"
 
@@ -418,6 +419,7 @@ void snapshots_installed(struct core *core)
     update_members(core, index);
     attach_check(core);
     past_reset(core, index);
+    events_missed(core);
     identity_recheck(core);
     acknowledge(core, true);
 }

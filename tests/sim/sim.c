@@ -250,7 +250,8 @@ static void check_overdue(struct sim *sim)
 static bool has_ended(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->client_count; i++) {
-        if (!sim_client_is_done(sim->client[i])) {
+        if (!sim_client_is_done(sim->client[i]) ||
+            !sim_client_is_told(sim->client[i])) {
             return false;
         }
     }
@@ -267,6 +268,9 @@ static void check_end(struct sim *sim)
     for (uint32_t i = 0; i < sim->client_count; i++) {
         if (!sim_client_is_done(sim->client[i])) {
             sim_fail(sim, "every waiter is served or told: %s is not done",
+                     sim_client_host(sim->client[i])->name);
+        } else if (!sim_client_is_told(sim->client[i])) {
+            sim_fail(sim, "who watches is told in the end: %s is not",
                      sim_client_host(sim->client[i])->name);
         }
     }

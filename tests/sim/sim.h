@@ -90,6 +90,8 @@ struct sim_stats {
     uint64_t removed;     /* Nodes that stopped because they were. */
     uint64_t pushes;      /* Ends of waits, told to programs. */
     uint64_t promises;    /* Refusals that a client left it at. */
+    uint64_t events;      /* Told to who watches. */
+    uint64_t gaps;        /* Likewise. */
     uint64_t simulated_ns;
 };
 

@@ -119,7 +119,8 @@ bool sim_channel_feed(struct sim_channel *channel, const struct sim_news *news)
     return true;
 }
 
-bool sim_channel_take(struct sim_channel *channel)
+/* Cuts whatever comes first. */
+static bool take_any(struct sim_channel *channel)
 {
     if (channel->input.size == 0) {
         return false;
@@ -138,12 +139,25 @@ bool sim_channel_take(struct sim_channel *channel)
     error = resp_parse_reply(buffer_bytes(&channel->output), 10000,
                              &channel->reply, &used);
     CHECK(error == 0);
-    if (channel->reply.value[0].type == RESP_PUSH) {
-        return sim_channel_take(channel);
-    }
-    CHECK(channel->is_waiting);
-    channel->is_waiting = false;
     return true;
+}
+
+static bool is_push(struct sim_channel *channel)
+{
+    return channel->pushed != NULL ? channel->pushed(channel)
+                                   : channel->reply.value[0].type == RESP_PUSH;
+}
+
+bool sim_channel_take(struct sim_channel *channel)
+{
+    while (take_any(channel)) {
+        if (!is_push(channel)) {
+            CHECK(channel->is_waiting);
+            channel->is_waiting = false;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Not by chance: each node has its turn. */

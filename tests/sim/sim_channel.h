@@ -29,6 +29,9 @@ struct sim_channel {
     uint64_t sent_ns;        /* ... true time, ... */
     uint64_t sent_newest;    /* ... and the newest entry then. */
     uint32_t next_node;      /* Told by MOVED, + 1; 0: any. */
+    /* Looks at channel->reply: true if that was no answer but a push; NULL:
+     * what is pushed is passed over. */
+    bool (*pushed)(struct sim_channel *channel);
 };
 
 void sim_channel_init(struct sim_channel *channel, struct sim *sim,

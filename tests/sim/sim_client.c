@@ -67,6 +67,7 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     /* Operators are rogues, too: there is always one. */
     client->is_rogue = number == sim->node_count || sim_chance(sim, 0.25);
     sim_redis_init(&client->redis, client);
+    sim_watcher_init(&client->watcher, client);
     client->lock_count = 1 + (uint32_t)(sim->options.seed % LOCK_COUNT_MAX);
     return client;
 }
@@ -80,6 +81,7 @@ static void die(struct sim_client *client)
         sim_program_die(client->program);
     }
     sim_redis_done(&client->redis);
+    sim_watcher_done(&client->watcher);
     sim_inbox_clear(&client->host.inbox);
 }
 
@@ -128,6 +130,7 @@ void sim_client_kill(struct sim_client *client, bool is_os_down)
     sim_net_host_died(client->sim, client->host.number, is_os_down);
     die(client);
     sim_redis_init(&client->redis, client);
+    sim_watcher_init(&client->watcher, client);
 }
 
 void sim_client_pause(struct sim_client *client, bool is_paused,
@@ -159,6 +162,7 @@ void sim_client_reconnect(struct sim_client *client)
     }
     sim_note(client->sim, &client->host, "reconnects", 0, 0, 0);
     sim_channel_close(&client->redis.channel);
+    sim_channel_close(&client->watcher.channel);
     if (client->is_rogue) {
         sim_rogue_reconnect(client);
     } else {
@@ -179,6 +183,11 @@ bool sim_client_is_done(const struct sim_client *client)
            (client->is_done && sim_redis_is_idle(&client->redis));
 }
 
+bool sim_client_is_told(const struct sim_client *client)
+{
+    return !client->host.is_running || sim_watcher_is_told(&client->watcher);
+}
+
 uint64_t sim_client_progress(const struct sim_client *client)
 {
     return client->progress;
@@ -193,7 +202,8 @@ void sim_client_reset_progress(struct sim_client *client)
 
 static void feed(struct sim_client *client, const struct sim_news *news)
 {
-    if (!sim_channel_feed(&client->redis.channel, news)) {
+    if (!sim_channel_feed(&client->redis.channel, news) &&
+        !sim_channel_feed(&client->watcher.channel, news)) {
         (void)(client->is_rogue ? sim_rogue_feed(client, news)
                                 : sim_program_feed(client->program, news));
     }
@@ -232,5 +242,8 @@ static void client_wake(struct sim *sim, struct sim_event *event)
     sim_redis_work(&client->redis);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_redis_next(&client->redis), soon_ns));
+    sim_watcher_work(&client->watcher);
+    sim_at_latest(sim, &host->wake,
+                  not_before(sim_watcher_next(&client->watcher), soon_ns));
     sim_beliefs_check(client);
 }

@@ -31,6 +31,8 @@ void sim_client_reconnect(struct sim_client *client);
 void sim_client_drain(struct sim_client *client);
 /* True once it has nothing left. */
 bool sim_client_is_done(const struct sim_client *client);
+/* True if it has been told of all events that it watches. */
+bool sim_client_is_told(const struct sim_client *client);
 /* Operations answered since the start of the calm. */
 uint64_t sim_client_progress(const struct sim_client *client);
 void sim_client_reset_progress(struct sim_client *client);

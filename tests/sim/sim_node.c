@@ -11,6 +11,7 @@
 #include "storage/datadir.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_events.h"
 #include "tests/sim/sim_majority.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_peers.h"
@@ -591,6 +592,8 @@ void sim_node_start(struct sim_node *node)
     sim_check_node_starts(sim, node);
     sim_peers_start(node->peers, start.replica.entry_count == 0 &&
                                      start.replica.snapshot_index == 0);
+    sim_events_started(sim_check_events(sim), node,
+                       start.replica.applied_index);
     core_set_applied_hook(node->core, sim_check_applied, node);
     core_set_heard_hook(node->core, heard);
     char why[HASP_WHY_SIZE];

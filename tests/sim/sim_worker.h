@@ -15,6 +15,7 @@
 #include "tests/sim/sim_channel.h"
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_redis.h"
+#include "tests/sim/sim_watcher.h"
 
 #define WORKER_COUNT 2
 #define HOLD_MAX 3
@@ -117,7 +118,8 @@ struct sim_client {
     bool is_rogue;
     bool is_draining;
     bool is_done;
-    struct sim_redis redis; /* Beside the session, on its own. */
+    struct sim_redis redis;     /* Beside the session, on its own. */
+    struct sim_watcher watcher; /* Likewise. */
     uint32_t lock_count;
     uint64_t progress;
     bool is_suspended;

@@ -806,6 +806,16 @@ static int acknowledge_late(uint64_t from)
     return error;
 }
 
+/* Who watches at the node that gets it is told that something is missing. */
+static void watch_the_third(void)
+{
+    client_open(world, third, 2);
+    client_ask(world, third, 2, "HELLO 3");
+    client_ask(world, third, 2, "LOCK.WATCH n1");
+    client_open(world, third, 3);
+    client_ask(world, third, 3, "PSUBSCRIBE lock:n2*");
+}
+
 static void a_node_that_lags_gets_a_snapshot_in_chunks(void **state)
 {
     bool was_late = false;
@@ -831,6 +841,7 @@ static void a_node_that_lags_gets_a_snapshot_in_chunks(void **state)
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.SNAPSHOT");
     assert_true(world->node[leader].log.first > 100);
     node_start(world, third);
+    watch_the_third();
     links_update(world);
     for (int i = 0; i < 1500; i++) {
         uint32_t chunks = 0;
@@ -846,6 +857,9 @@ static void a_node_that_lags_gets_a_snapshot_in_chunks(void **state)
     }
     assert_true(was_late);
     assert_true(world->node[third].snapshot_index > 10000);
+    assert_non_null(strstr(client_text(world, third, 2), "gap\r\n"));
+    assert_non_null(strstr(client_text(world, third, 3),
+                           "{\"kind\":\"gap\",\"lock\":\"n2*\""));
     assert_int_equal(lockfsm_hash(core_state(world->node[third].core)),
                      lockfsm_hash(core_state(world->node[leader].core)));
     node_kill(world, third);

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Somebody who watches: a connection of its own, beside what its client does
+ * with locks. It says LOCK.WATCH (or, in RESP2, PSUBSCRIBE), comes back FROM
+ * the newest event that it knows, leaves off, asks for LOCK.HISTORY.
+ *
+ * Oracle: what it is told is what the log has, in order, none left out and none
+ * twice; `gap` is said if and only if the node cannot know; and the history of
+ * a lock is that of the log. Until the first event of a watch it is not sure
+ * which comes next, only between which two it must lie. */
+
+#ifndef HASP_TESTS_SIM_SIM_WATCHER_H
+#define HASP_TESTS_SIM_SIM_WATCHER_H
+
+#include "tests/sim/sim_channel.h"
+
+struct sim_client;
+
+struct sim_watcher {
+    struct sim_client *client;
+    struct sim_channel channel;
+    bool is_there;
+    bool is_json; /* RESP2. */
+    enum {
+        WATCHER_NONE,
+        WATCHER_HELLO,
+        WATCHER_WATCH,
+        WATCHER_WATCH_TOO, /* A longer prefix, which brings nothing new. */
+        WATCHER_UNWATCH,
+        WATCHER_HISTORY,
+        WATCHER_PING
+    } asked;
+    uint64_t think_until_ns;
+    bool is_greeted;
+    bool is_watching;
+    const char *prefix;
+    /* When it was last asked, of the node that was asked. */
+    uint64_t process;
+    uint64_t applied;
+    uint64_t known_from;
+    uint64_t watched_from; /* Of WATCH: what the node knew all behind of. */
+    /* The next event is at least 'low', and the first that fits from 'high' on
+     * at the latest. */
+    uint64_t low;
+    uint64_t high;
+    bool has_known;
+    uint64_t known; /* The newest event that it was told. */
+    uint64_t from;  /* WATCH: the first event behind FROM; or UINT64_MAX. */
+    uint32_t lock;  /* HISTORY: of which lock, and ... */
+    uint64_t count; /* ... how many events. */
+};
+
+void sim_watcher_init(struct sim_watcher *watcher, struct sim_client *client);
+/* The process is there no more. */
+void sim_watcher_done(struct sim_watcher *watcher);
+void sim_watcher_work(struct sim_watcher *watcher);
+/* When there is something to do, in true time. */
+uint64_t sim_watcher_next(const struct sim_watcher *watcher);
+/* True if it has been told all that the log has by now, unless it watches
+ * at a node that is no member. */
+bool sim_watcher_is_told(const struct sim_watcher *watcher);
+
+#endif /* HASP_TESTS_SIM_SIM_WATCHER_H */
