@@ -576,9 +576,13 @@ static uint64_t bound(const struct sim_silence *silence,
     if (start->at_ns >= silence->begun.at_ns) {
         return longest(own_ns) + unserved(start, &present) + SLACK_NS;
     }
+    /* Of what the log has counted, a leader that serves can make use: at least
+     * so much was both. */
     uint64_t before_ns = silence->begun.at_ns - start->at_ns;
     uint64_t counted_ns = silence->begun.counted_ns - start->counted_ns;
-    return longest(own_ns + more_ns) + minus(before_ns, counted_ns) +
+    uint64_t served_ns = minus(silence->begun.served_ns, start->served_ns);
+    uint64_t used_ns = minus(counted_ns + served_ns, before_ns);
+    return longest(own_ns + more_ns) + minus(before_ns, used_ns) +
            unserved(&silence->begun, &present) + SLACK_NS;
 }
 

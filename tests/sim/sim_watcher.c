@@ -151,8 +151,8 @@ static void take_gap(struct sim_watcher *watcher, uint64_t log_index,
                         : 0;
     uint64_t known_from = sim_events_known_from(events, node_number(watcher));
     bool is_much = sim_events_count(events) - watcher->low > AGAIN_COUNT_MAX;
-    /* Before the first BEGIN a node knows of no life at all. */
     bool has_installed = known_from != watcher->watched_from;
+    /* Before the first BEGIN a node knows of no life at all. */
     bool has_life = !bytes_has_prefix(id, BYTES_LITERAL("0-"));
     sim->stats.gaps++;
     if (!watcher->is_watching ||
