@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "core/redis/transaction.h"
 #include "core/state.h"
 
 #define SLOT_COUNT_FIRST 4
@@ -75,6 +76,7 @@ void conn_free(struct core *core, struct conn *conn)
             request_orphan(core, request);
         }
     }
+    transaction_forget(core, conn);
     conn_give_back(core, conn, conn->held_size);
     free_slots(conn);
     watches_remove(core, conn);
@@ -117,21 +119,33 @@ uint64_t conn_slot_new(struct conn *conn, struct request *request)
     return slot;
 }
 
+/* True if one that does 'order' waits for earlier ones that touch its names. */
+static bool must_wait(const struct conn *conn, enum conn_order order,
+                      uint64_t names)
+{
+    for (int other = ORDER_CHANGE; other < ORDER_COUNT; other++) {
+        bool is_alike = other == (int)order && order != ORDER_EITHER;
+        if (!is_alike && (conn->open_names[other] & names) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool conn_order_slot(struct core *core, struct conn *conn, uint64_t slot,
                      enum conn_order order, uint64_t names)
 {
-    enum conn_order other = order == ORDER_READ ? ORDER_CHANGE : ORDER_READ;
     struct slot *at = slot_at(conn, slot);
-    bool must_wait = (conn->open_names[other] & names) != 0;
+    bool is_held = must_wait(conn, order, names);
     CHECK(order != ORDER_NONE && at->order == ORDER_NONE);
     at->order = (uint8_t)order;
     conn->open_count[order]++;
     conn->open_names[order] |= names;
-    if (must_wait) {
+    if (is_held) {
         at->request->state = REQUEST_HELD;
         conn_block(core, conn, slot);
     }
-    return !must_wait;
+    return !is_held;
 }
 
 struct request *conn_slot_request(struct conn *conn, uint64_t slot)

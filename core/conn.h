@@ -19,6 +19,7 @@
 
 struct core;
 struct request;
+struct transaction;
 
 /* The place of one reply in the order of a connection's requests. */
 struct slot {
@@ -29,9 +30,16 @@ struct slot {
 
 /* What a connection sends without waiting for answers has its effect in the
  * order in which it was sent. Changes keep it by themselves, since they stand
- * in one log; a read and a change that may touch the same thing wait for each
- * other. */
-enum conn_order { ORDER_NONE, ORDER_CHANGE, ORDER_READ, ORDER_COUNT };
+ * in one log, and reads change nothing; a read and a change that may touch the
+ * same thing wait for each other. A command of Redis is a read until it is
+ * found to be a change, so it waits for both, and they for it. */
+enum conn_order {
+    ORDER_NONE,
+    ORDER_CHANGE,
+    ORDER_READ,
+    ORDER_EITHER,
+    ORDER_COUNT
+};
 
 struct conn {
     UT_hash_handle by_id;
@@ -50,6 +58,7 @@ struct conn {
     uint64_t secret;   /* The number of the secret that has told; 0: none. */
     struct bytes name; /* CLIENT SETNAME; owned. */
     int version;       /* RESP 2 or 3. */
+    struct transaction *transaction; /* core/redis/transaction.h; or NULL. */
     struct slot *slots;
     uint32_t slot_capacity; /* A power of two. */
     uint64_t first_slot;    /* The oldest that is not answered. */

@@ -4,6 +4,7 @@
  * the simulator and the tests. Costs a walk over all that is under way. */
 
 #include "core/commands/commands.h"
+#include "core/redis/transaction.h"
 #include "core/state.h"
 
 /* Serving: no other core has a request there. */
@@ -256,7 +257,7 @@ static const char *check_reign(const struct core *core)
 static const char *check_conn(const struct core *core, const struct conn *conn)
 {
     uint32_t open[ORDER_COUNT] = {0};
-    uint64_t held = 0;
+    uint64_t held = transaction_size(conn);
     for (uint64_t i = conn->first_slot; i < conn->next_slot; i++) {
         const struct slot *slot = &conn->slots[i & (conn->slot_capacity - 1)];
         const struct request *request = slot->request;

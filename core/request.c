@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "core/commands/commands.h"
+#include "core/redis/transaction.h"
 #include "core/state.h"
 
 /* Kept for reuse: so many requests, with buffers up to this size. */
@@ -332,6 +333,7 @@ static bool has_done_something(const struct core *core,
                                  COMMAND_SESSION;
     const struct buffer *out = core->requests.writer.out;
     return request->command != NULL && (request->command->flags & acts) != 0 &&
+           !transaction_is_open(request->conn) && /* It is queued. */
            out->size > core->requests.reply_start &&
            out->data[core->requests.reply_start] != '-';
 }
@@ -364,6 +366,12 @@ void request_done_as(struct core *core, struct request *request,
     uint64_t slot = request->slot;
     if (conn == NULL && request->peer != 0) {
         answer_remote(core, request, kind, session);
+    }
+    if (conn != NULL && kind == ANSWER_WATCHED) {
+        struct resp_writer *writer = &core->requests.writer;
+        transaction_watched(conn, reply_at_hand(core));
+        writer->out->size = core->requests.reply_start;
+        resp_simple(writer, "OK");
     }
     if (conn != NULL) {
         measures_answered(core, request, reply_at_hand(core));

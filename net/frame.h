@@ -164,7 +164,8 @@ enum frame_answer_kind {
     ANSWER_ATTACHED = 1,   /* Likewise; and 'session' is now attached. */
     ANSWER_ENDED = 2,      /* Likewise; and 'session' has ended. */
     ANSWER_NOT_LEADER = 3, /* Nothing was done, by any leader: ask another. */
-    ANSWER_UNKNOWN = 4 /* It may have been done, and this node leads no more. */
+    ANSWER_UNKNOWN = 4,    /* It may have been done; this node leads no more. */
+    ANSWER_WATCHED = 5     /* 'reply' has the versions of what WATCH named. */
 };
 struct frame_answer {
     uint64_t conn;

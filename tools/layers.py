@@ -40,19 +40,19 @@ ROOMS = [
      'base base/sha lease/rules lockfsm net/resp core/request.h '
      'core/state.h core/conn.h '
      'core/attach.h core/identity.h core/lease.h core/past.h core/watches.h '
-     'core/redis/scripts.h '
+     'core/redis/scripts.h core/redis/transaction.h '
      # The way of a request, commands.c.
      'core/feature.h core/forward.h core/propose.h core/questions.h', '',
      True),
     ('core/redis', r'core/redis/',
      'base base/sha lease/rules lockfsm net/resp core/request.h '
-     'core/state.h core/lease.h core/propose.h core/questions.h '
+     'core/conn.h core/state.h core/lease.h core/propose.h core/questions.h '
      'core/commands/commands.h core/commands/gate.h', '', True),
     ('core', r'core/',
      'base base/sha lease/rules lockfsm lease raft net/resp net/frame '
      'storage/table.h storage/snapshot.h core/commands/commands.h '
      'core/commands/gate.h '
-     'core/redis/scripts.h', '', True),
+     'core/redis/scripts.h core/redis/transaction.h', '', True),
     # Requests of HTTP as requests of clients; of core what all its users see.
     ('http', r'http/',
      'base net/resp net/http core/core.h core/commands/options.h', 'jansson',

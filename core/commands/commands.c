@@ -18,6 +18,7 @@
 #include "core/forward.h"
 #include "core/propose.h"
 #include "core/questions.h"
+#include "core/redis/transaction.h"
 #include "core/request.h"
 #include "core/state.h"
 
@@ -42,22 +43,39 @@ static struct bytes *with_text(struct core *core, const struct bytes *argument,
     return eval;
 }
 
+/* Keeps what is asked for, or what it leaves this node as. False: it has been
+ * answered. */
+static bool keep(struct core *core, struct request *request,
+                 const struct bytes *argument, uint32_t count)
+{
+    struct bytes *own = NULL;
+    struct buffer room = {0};
+    if ((request->command->flags & COMMAND_SCRIPT) != 0) {
+        own = with_text(core, argument, count);
+    } else if (bytes_is_word(argument[0], "EXEC")) {
+        own = transaction_end(core, request, count, &room, &count);
+        if (own == NULL) {
+            return false;
+        }
+    }
+    request_keep(core, request, own != NULL ? own : argument, count);
+    free(own);
+    buffer_done(&room);
+    return true;
+}
+
 /* What a request of this node asks for is kept, and understood from there; not
- * what is answered at once. False: it has been refused. */
+ * what is answered at once. False: it has been answered. */
 static bool understand(struct core *core, struct request *request,
                        const struct bytes *argument, uint32_t count)
 {
-    uint32_t flags = request->command->flags;
     bool is_good;
-    if ((flags & COMMAND_LOCAL) != 0) {
+    if ((request->command->flags & COMMAND_LOCAL) != 0) {
         is_good = request_understand_borrowed(core, request, argument, count);
-    } else {
-        struct bytes *eval = (flags & COMMAND_SCRIPT) != 0
-                                 ? with_text(core, argument, count)
-                                 : NULL;
-        request_keep(core, request, eval != NULL ? eval : argument, count);
-        free(eval);
+    } else if (keep(core, request, argument, count)) {
         is_good = request_understand(core, request);
+    } else {
+        return false;
     }
     if (!is_good) {
         request_done(core, request);
@@ -228,7 +246,7 @@ static uint64_t touched_names(const struct call *call)
     const struct bytes *name = call->names;
     uint32_t count = call->name_count;
     uint64_t touched = 0;
-    if (call->command->key_at != 0) {
+    if (count == 0 && call->command->key_at != 0) {
         CHECK(call->command->key_at <= call->count);
         name = &call->argument[call->command->key_at];
         count = call->count - call->command->key_at; /* Values, too. */
@@ -248,9 +266,11 @@ static bool keep_order(struct core *core, struct request *request,
     if ((command->flags & COMMAND_KEEPS) != 0) {
         return true;
     }
-    bool is_change = (command->flags & COMMAND_CHANGE) != 0;
-    return conn_order_slot(core, request->conn, request->slot,
-                           is_change ? ORDER_CHANGE : ORDER_READ,
+    enum conn_order order = (command->flags & COMMAND_CHANGE) == 0 ? ORDER_READ
+                            : (command->flags & COMMAND_REDIS) == 0
+                                ? ORDER_CHANGE
+                                : ORDER_EITHER;
+    return conn_order_slot(core, request->conn, request->slot, order,
                            touched_names(call));
 }
 
@@ -265,17 +285,12 @@ static bool may_wait(const struct command *command, const struct call *call)
  * expect. */
 static const char *why_not(struct bytes name)
 {
-    static const char transaction[] = ": there are no transactions; a script "
-                                      "(EVAL) does all of it or nothing";
     static const char function[] = ": there are no functions; send the script "
                                    "by EVAL";
     static const struct {
         const char *name;
         const char *why;
-    } known[] = {{"MULTI", transaction},   {"EXEC", transaction},
-                 {"WATCH", transaction},   {"UNWATCH", transaction},
-                 {"DISCARD", transaction}, {"FCALL", function},
-                 {"FUNCTION", function}};
+    } known[] = {{"FCALL", function}, {"FUNCTION", function}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (bytes_is_word(name, known[i].name)) {
             return known[i].why;
@@ -298,6 +313,30 @@ static void unknown_command(struct core *core, struct request *request,
     request_done(core, request);
 }
 
+/* After MULTI: it is queued, or refused, and then all of it. */
+static void queue(struct core *core, struct request *request,
+                  const struct bytes *argument, uint32_t count)
+{
+    struct conn *conn = request->conn;
+    char name[64], why[160];
+    if ((request->command->flags & COMMAND_QUEUES) == 0) {
+        command_name(request->command, name, sizeof name);
+        snprintf(why, sizeof why,
+                 "'%s' cannot stand in a transaction: only commands on keys "
+                 "can",
+                 name);
+        transaction_break(conn);
+        request_refuse(core, request, "ERR", why);
+    } else if (!request_understand_borrowed(core, request, argument, count)) {
+        transaction_break(conn);
+        request_done(core, request);
+    } else if (has_good_sizes(core, request, request->call)) {
+        transaction_queue(core, request, request->call);
+    } else {
+        transaction_break(conn);
+    }
+}
+
 void commands_received(struct core *core, struct conn *conn,
                        const struct bytes *argument, uint32_t count)
 {
@@ -306,11 +345,20 @@ void commands_received(struct core *core, struct conn *conn,
     core->counts.commands++;
     request->command = commands_find(core, argument[0]);
     if (request->command == NULL) {
+        transaction_break(conn);
         unknown_command(core, request, argument[0]);
         return;
     }
-    if (!may_begin(core, request, count) ||
-        !understand(core, request, argument, count)) {
+    if (!may_begin(core, request, count)) {
+        transaction_break(conn);
+        return;
+    }
+    if (transaction_is_open(conn) &&
+        (request->command->flags & COMMAND_PASSES) == 0) {
+        queue(core, request, argument, count);
+        return;
+    }
+    if (!understand(core, request, argument, count)) {
         return;
     }
     const struct call *call = request->call;
@@ -321,7 +369,9 @@ void commands_received(struct core *core, struct conn *conn,
         return;
     }
     if (!has_good_sizes(core, request, call) ||
-        !choose_session(core, request, call)) {
+        !choose_session(core, request, call) ||
+        (bytes_is_word(argument[0], "WATCH") &&
+         !transaction_watch(core, request, call))) {
         return;
     }
     request->has_req = call_is_numbered(request, call);

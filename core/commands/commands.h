@@ -61,7 +61,9 @@ enum command_flag {
     COMMAND_TRANSFERS = 1 << 17,  /* That leadership moves is its purpose. */
     COMMAND_PROMOTES = 1 << 18,
     COMMAND_REMOVES = 1 << 19,
-    COMMAND_SCRIPT = 1 << 20 /* EVALSHA leaves as EVAL. */
+    COMMAND_SCRIPT = 1 << 20, /* EVALSHA leaves as EVAL. */
+    COMMAND_QUEUES = 1 << 21, /* MULTI queues it, ... */
+    COMMAND_PASSES = 1 << 22  /* ... or lets it pass; it refuses the rest. */
 };
 
 /* Who may ask: what a row of the table must say. Decided by gate.h where the
@@ -341,11 +343,12 @@ void server_hello_answer(struct core *core, struct request *request,
                          int version);
 command_parse_fn server_config_check, server_cluster_check;
 
-/* core/redis/commands.c */
+/* core/redis/commands.c, core/redis/transaction.c */
 command_parse_fn redis_set_parse, redis_key_parse, redis_keys_parse,
-    redis_eval_parse;
-command_run_fn redis_run, redis_script_run;
-command_read_fn redis_read;
+    redis_eval_parse, redis_exec_parse;
+command_run_fn redis_run, redis_script_run, redis_multi_run, redis_discard_run,
+    redis_unwatch_run;
+command_read_fn redis_read, redis_watch_read;
 command_reply_fn redis_reply;
 
 #endif /* HASP_CORE_COMMANDS_COMMANDS_H */

@@ -11,6 +11,7 @@
 #include "core/commands/commands.h"
 #include "core/commands/gate.h"
 #include "core/conn.h"
+#include "core/redis/transaction.h"
 #include "core/request.h"
 #include "core/state.h"
 #include "core/watches.h"
@@ -181,6 +182,7 @@ void server_reset(struct core *core, struct request *request,
     (void)call;
     CHECK(conn != NULL);
     watches_remove(core, conn);
+    transaction_forget(core, conn);
     attach_remove_conn(core, conn);
     identity_reset(core, conn);
     conn_set_name(conn, (struct bytes){NULL, 0});
@@ -274,7 +276,7 @@ static void put_client(struct core *core, const struct conn *conn,
                             : identity_name(core, conn->user);
     buffer_printf(out,
                   "id=%" PRIu64 " addr=%s name=%.*s age=%" PRIu64
-                  " idle=0 flags=%s db=0 sub=%u psub=0 multi=-1 qbuf=0 "
+                  " idle=0 flags=%s db=0 sub=%u psub=0 multi=%d qbuf=0 "
                   "qbuf-free=0 argv-mem=0 obl=0 oll=0 omem=0 tot-mem=0 "
                   "events=r cmd=NULL user=%.*s redir=-1 sessions=%u "
                   "resp=%d\n",
@@ -282,8 +284,8 @@ static void put_client(struct core *core, const struct conn *conn,
                   (const char *)conn->name.data,
                   (core->now_ns - conn->opened_ns) / NS_PER_S,
                   conn->channel_count > 0 ? "P" : "N", conn->channel_count,
-                  (int)user.size, (const char *)user.data, conn->session_count,
-                  conn->version);
+                  transaction_length(conn), (int)user.size,
+                  (const char *)user.data, conn->session_count, conn->version);
 }
 
 /* At most so many lines in CLIENT LIST. */

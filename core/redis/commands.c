@@ -44,6 +44,7 @@
 struct outcome {
     struct redis_keys keys;
     struct value answer;
+    bool is_missed;   /* EXEC: what is watched has changed. */
     const char *word; /* Of an error; NULL: there is none. */
     char error[SCRIPT_WHY_SIZE];
 };
@@ -99,6 +100,30 @@ bool redis_eval_parse(struct call *call, struct resp_writer *writer)
                          "that of the arguments behind it");
     }
     return take_keys(call, writer, 3, (uint32_t)count);
+}
+
+static bool fail_exec(const struct call *call, struct resp_writer *writer)
+{
+    return call_fail(call, writer, "not as a node sends it");
+}
+
+/* See transaction.h, which also made sure that no client's own comes here. */
+bool redis_exec_parse(struct call *call, struct resp_writer *writer)
+{
+    uint64_t count;
+    if (call->count < 2 || !bytes_to_u64(call->argument[1], &count) ||
+        count > MULTI_COUNT_MAX || call->count < 2 + 2 * count) {
+        return fail_exec(call, writer);
+    }
+    for (uint64_t at = 2 + 2 * count; at < call->count;) {
+        uint64_t words;
+        if (!bytes_to_u64(call->argument[at], &words) || words == 0 ||
+            words >= call->count - at) {
+            return fail_exec(call, writer);
+        }
+        at += 1 + words;
+    }
+    return take_keys(call, writer, 2, (uint32_t)count);
 }
 
 /* --- Carrying out --------------------------------------------------------- */
@@ -157,32 +182,98 @@ static void run_script(struct core *core, const struct call *call,
     spend(core, run.steps);
 }
 
+/* Makes ready to look at keys. */
+static void begin(struct core *core, const struct request *request,
+                  struct redis_keys *keys)
+{
+    arena_reset(&core->scripts.arena);
+    keys->fsm = core->fsm;
+    keys->timers = core->timers;
+    keys->user = lockfsm_user(core->fsm, request->user);
+    keys->now_ns = core->now_ns;
+    keys->arena = &core->scripts.arena;
+    keys->may_delete = core->options.allows_del;
+    keys->is_script = false;
+    keys->declared = NULL;
+    keys->declared_count = 0;
+    keys->count = 0;
+}
+
+/* Compares the versions that were watched. False: one has changed, or there is
+ * an error. */
+static bool are_as_watched(const struct call *call, struct outcome *outcome)
+{
+    const struct bytes *version = call->names + call->name_count;
+    for (uint32_t i = 0; i < call->name_count; i++) {
+        uint64_t then, now;
+        if (version[i].size == 0) {
+            continue;
+        }
+        if (!redis_keys_watch(&outcome->keys, call->names[i], &now)) {
+            fail(outcome, "EXECABORT", "Transaction discarded because of",
+                 outcome->keys.error);
+            return false;
+        }
+        if (!bytes_to_u64(version[i], &then) || then != now) {
+            outcome->is_missed = true;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The commands that MULTI queued, one after the other. What one of them cannot
+ * do none of them does, other than in Redis. */
+static void run_transaction(const struct call *call, struct outcome *outcome)
+{
+    struct redis_keys *keys = &outcome->keys;
+    uint32_t words;
+    keys->declared = call->names;
+    keys->declared_count = call->name_count;
+    if (!are_as_watched(call, outcome)) {
+        return;
+    }
+    outcome->answer = value_new_table(keys->arena);
+    for (uint32_t at = 2 + 2 * call->name_count; at < call->count;
+         at += 1 + words) {
+        const struct bytes *argument = &call->argument[at + 1];
+        struct value answer;
+        uint64_t count = 0;
+        char what[64], name[24];
+        bool is_number = bytes_to_u64(call->argument[at], &count);
+        CHECK(is_number); /* redis_exec_parse() has looked. */
+        words = (uint32_t)count;
+        if (!redis_keys_call(keys, argument, words, &answer)) {
+            snprintf(what, sizeof what, "Transaction discarded because of: %s",
+                     shown(argument[0], name, sizeof name));
+            fail(outcome, "EXECABORT", what, keys->error);
+            return;
+        }
+        value_append(keys->arena, outcome->answer.table, &answer);
+    }
+}
+
 static void carry_out(struct core *core, const struct request *request,
                       struct outcome *outcome)
 {
     const struct call *call = request->call;
+    const char *word = "BADARG";
     char name[64];
-    arena_reset(&core->scripts.arena);
+    begin(core, request, &outcome->keys);
     outcome->word = NULL;
-    outcome->keys.fsm = core->fsm;
-    outcome->keys.timers = core->timers;
-    outcome->keys.user = lockfsm_user(core->fsm, request->user);
-    outcome->keys.now_ns = core->now_ns;
-    outcome->keys.arena = &core->scripts.arena;
-    outcome->keys.may_delete = core->options.allows_del;
-    outcome->keys.is_script = false;
-    outcome->keys.declared = NULL;
-    outcome->keys.declared_count = 0;
-    outcome->keys.count = 0;
+    outcome->is_missed = false;
     command_name(call->command, name, sizeof name);
     if (bytes_is_word(call->argument[0], "EVAL")) {
         run_script(core, call, outcome);
+    } else if (bytes_is_word(call->argument[0], "EXEC")) {
+        word = "EXECABORT";
+        run_transaction(call, outcome);
     } else if (!redis_keys_call(&outcome->keys, call->argument, call->count,
                                 &outcome->answer)) {
-        fail(outcome, "BADARG", name, outcome->keys.error);
+        fail(outcome, word, name, outcome->keys.error);
     }
     if (outcome->word == NULL && !redis_keys_finish(&outcome->keys)) {
-        fail(outcome, "BADARG", name, outcome->keys.error);
+        fail(outcome, word, name, outcome->keys.error);
     }
 }
 
@@ -258,6 +349,8 @@ static void put_answer(struct resp_writer *writer,
 {
     if (outcome->word != NULL) {
         resp_error(writer, outcome->word, "%s", outcome->error);
+    } else if (outcome->is_missed) {
+        resp_null_array(writer);
     } else {
         put_value(writer, &outcome->answer, 0);
     }
@@ -273,14 +366,17 @@ static void renew(struct core *core, struct request *request,
     request->renewed = 0;
     for (uint32_t i = 0; i < keys->count; i++) {
         const struct redis_view *view = &keys->view[i];
+        const struct hold *hold;
         if (view->key.was != REDIS_VALUE || view->key.ttl_ms == 0) {
             continue;
         }
-        if (!session_is_refused(view->hold->session) &&
+        /* The view forgets it where it was deleted and set anew. */
+        (void)lockfsm_redis(core->fsm, keys->user, view->key.name, &hold);
+        CHECK(hold != NULL);
+        if (!session_is_refused(hold->session) &&
             lockfsm_may(core->fsm, keys->user, VERB_LOCK, view->key.name,
                         EXTENT_NAME, NULL)) {
-            (void)lease_renew(core, view->hold->session->id,
-                              request->received_ns);
+            (void)lease_renew(core, hold->session->id, request->received_ns);
         }
         for (uint32_t j = 0; j < request->call->name_count; j++) {
             if (bytes_equal(request->call->names[j], view->key.name)) {
@@ -381,6 +477,29 @@ void redis_read(struct core *core, struct request *request,
 {
     CHECK(request->call == call);
     decide(core, request, true);
+}
+
+/* The versions of the keys, for the asked node (transaction.h). */
+void redis_watch_read(struct core *core, struct request *request,
+                      const struct call *call)
+{
+    struct redis_keys keys;
+    uint64_t version;
+    begin(core, request, &keys);
+    for (uint32_t i = 0; i < call->name_count; i++) {
+        if (!redis_keys_watch(&keys, call->names[i], &version)) {
+            request_refuse(core, request, "BADARG", keys.error);
+            return;
+        }
+    }
+    struct buffer *out = request_reply(core, request)->out;
+    for (uint32_t i = 0; i < call->name_count; i++) {
+        bool is_found = redis_keys_watch(&keys, call->names[i], &version);
+        CHECK(is_found);
+        buffer_put_run(out, call->names[i]);
+        buffer_put_u64(out, version);
+    }
+    request_done_as(core, request, ANSWER_WATCHED, 0);
 }
 
 static bool is_doomed(struct core *core, const struct request *request)

@@ -612,6 +612,31 @@ bool redis_keys_call(void *data, const struct bytes *argument, uint32_t count,
     return commands[i].run(keys, argument, count, ret);
 }
 
+/* The token of a value; 0: it is free. What others have is marked. */
+bool redis_keys_watch(struct redis_keys *keys, struct bytes name,
+                      uint64_t *ret_version)
+{
+    static const uint64_t foreign = UINT64_C(1) << 63;
+    struct redis_view *view;
+    struct value error;
+    if (!find(keys, name, &view, &error)) {
+        return false;
+    }
+    view->is_looked_at = true;
+    *ret_version = 0;
+    if (view->hold != NULL) {
+        *ret_version = view->hold->token;
+    } else if (view->is_there) {
+        const struct lock *lock = lockfsm_lock(keys->fsm, name);
+        *ret_version = foreign;
+        if (lock != NULL && lock->hold_count > 0) {
+            *ret_version |= LIST_FIRST(&lock->holds, struct hold, in_lock)
+                                ->token;
+        }
+    }
+    return true;
+}
+
 /* --- The end -------------------------------------------------------------- */
 
 static enum redis_change change_of(const struct redis_view *view)

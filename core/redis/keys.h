@@ -58,6 +58,12 @@ bool redis_keys_call(void *keys, const struct bytes *argument, uint32_t count,
 /* A script_known_fn. */
 bool redis_keys_know(struct bytes command);
 
+/* What tells the states of a key apart, from one grant to the next; that it is
+ * renewed makes no difference. From now on it counts as looked at. False with
+ * keys->error. */
+bool redis_keys_watch(struct redis_keys *keys, struct bytes name,
+                      uint64_t *ret_version);
+
 /* Sums the run up in keys->view[].key. False with keys->error: it leaves a
  * value without a time to live. */
 bool redis_keys_finish(struct redis_keys *keys);

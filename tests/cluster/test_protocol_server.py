@@ -194,7 +194,7 @@ PING ECHO QUIT RESET SELECT INFO
 COMMAND
 CLIENT CONFIG
 READONLY SUBSCRIBE UNSUBSCRIBE PSUBSCRIBE PUNSUBSCRIBE CLUSTER SET GET EXISTS PTTL
-PEXPIRE EVALSHA EVAL SCRIPT DEL""".split()
+PEXPIRE EVALSHA EVAL SCRIPT DEL WATCH UNWATCH MULTI DISCARD EXEC""".split()
 
 
 def test_every_command_of_the_page_is_there(connect):
@@ -228,7 +228,7 @@ def test_an_unknown_command_says_so(connect, word):
 
 @pytest.mark.parametrize(
     "word, why",
-    [("MULTI", "no transactions"), ("watch", "EVAL"), ("FCALL", "no functions")],
+    [("FCALL", "no functions"), ("function", "EVAL")],
 )
 def test_what_lock_clients_may_expect_is_refused_with_a_reason(connect, word, why):
     code, text = connect().error(word, "a")

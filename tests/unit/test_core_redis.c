@@ -380,6 +380,135 @@ static void set_and_delete_may_compare(void **state)
     expect(":0\r\n", "DELIFEQ k x");
 }
 
+static void what_is_deleted_and_set_anew_is_another_grant(void **state)
+{
+    (void)state;
+    const char *text = "if redis.call('get', KEYS[1]) then\n"
+                       "  redis.call('del', KEYS[1])\n"
+                       "end\n"
+                       "return redis.call('set', KEYS[1], ARGV[1], 'PX', 3000)";
+    expect("+OK\r\n", "SET k v NX PX 1000");
+    long long before = token_of("k");
+    assert_string_equal(eval(text, "k", "w", NULL, NULL), "+OK\r\n");
+    expect("$1\r\nw\r\n", "GET k");
+    assert_in_range(number(ask("PTTL k")), 2985, 3000);
+    assert_true(token_of("k") > before);
+    /* The same value, too, has the new time. */
+    assert_string_equal(eval(text, "k", "w", NULL, NULL), "+OK\r\n");
+    assert_in_range(number(ask("PTTL k")), 2985, 3000);
+    expect(":1\r\n", "DELIFEQ k w");
+}
+
+/* Feeds several requests at once. */
+static void feed(const char *const *words[], size_t count)
+{
+    struct world_client *client = &world->node[1].client[1];
+    client_clear(world, 1, 1);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t size = 0;
+        while (words[i][size] != NULL) {
+            size++;
+        }
+        resp_request_begin(&client->waiting, size);
+        for (uint32_t j = 0; j < size; j++) {
+            resp_request_argument(&client->waiting, bytes_of_text(words[i][j]));
+        }
+    }
+    client_feed(&world->node[1], 1);
+    world_run(world, 200);
+}
+
+static void what_comes_at_once_is_done_in_its_order(void **state)
+{
+    (void)state;
+    const char *set[] = {"SET", "k", "v", "NX", "PX", "5000", NULL};
+    const char *renew[] = {"PEXPIRE", "k", "5000", NULL};
+    const char *release[] = {"DELIFEQ", "k", "v", NULL};
+    const char *try[] = {"SET", "k", "w", "NX", "PX", "5000", NULL};
+    const char *const *at_once[] = {release, set,   renew, try,
+                                    release, renew, try,   release};
+    feed(at_once, sizeof at_once / sizeof *at_once);
+    assert_string_equal(client_text(world, 1, 1), ":0\r\n+OK\r\n:1\r\n$-1\r\n"
+                                                  ":1\r\n:0\r\n+OK\r\n:0\r\n");
+    expect("$1\r\nw\r\n", "GET k");
+}
+
+/* --- MULTI, EXEC, WATCH --------------------------------------------------- */
+
+static void a_transaction_is_one_entry_if_nothing_has_changed(void **state)
+{
+    (void)state;
+    expect("+OK\r\n", "SET k v NX PX 1000");
+    expect("+OK\r\n", "WATCH k none");
+    expect("+OK\r\n", "MULTI");
+    expect("+QUEUED\r\n", "GET k");
+    expect("+QUEUED\r\n", "DEL k");
+    expect("+QUEUED\r\n", "SET none v NX PX 1000");
+    uint64_t before = lockfsm_applied_index(core_state(world->node[1].core));
+    expect("*3\r\n$1\r\nv\r\n:1\r\n+OK\r\n", "EXEC");
+    assert_int_equal(lockfsm_applied_index(core_state(world->node[1].core)),
+                     before + 1);
+    expect(":1\r\n", "EXISTS k none");
+}
+
+static void a_transaction_is_nothing_if_a_watched_key_has_changed(void **state)
+{
+    (void)state;
+    static const char *const meanwhile[] = {
+        "DELIFEQ k v", "SET none w NX PX 1000", "SET k w IFEQ v PX 1000"};
+    client_open(world, 1, 2);
+    for (size_t i = 0; i < sizeof meanwhile / sizeof *meanwhile; i++) {
+        expect("+OK\r\n", "SET k v NX PX 1000");
+        expect("+OK\r\n", "WATCH k none");
+        assert_int_not_equal(client_ask(world, 1, 2, "%s", meanwhile[i])[0],
+                             '-');
+        expect("+OK\r\n", "MULTI");
+        expect("+QUEUED\r\n", "SET other v NX PX 1000");
+        expect("*-1\r\n", "EXEC");
+        expect(":0\r\n", "EXISTS other");
+        world_run(world, 1300);
+    }
+    /* That it is renewed, by whoever, changes nothing. */
+    expect("+OK\r\n", "SET k v NX PX 1000");
+    expect("+OK\r\n", "WATCH k");
+    assert_answer(world, 1, 2, ":1\r\n", "PEXPIRE k 2000");
+    expect("+OK\r\n", "MULTI");
+    expect("+QUEUED\r\n", "DEL k");
+    expect("*1\r\n:1\r\n", "EXEC");
+    /* A watch ends with UNWATCH, and with the time of what is watched. */
+    expect("+OK\r\n", "SET k v NX PX 1000");
+    expect("+OK\r\n", "WATCH k");
+    world_run(world, 1300);
+    expect("+OK\r\n", "MULTI");
+    expect("*-1\r\n", "EXEC");
+    expect("+OK\r\n", "WATCH none");
+    expect("+OK\r\n", "SET none v NX PX 1000");
+    expect("+OK\r\n", "UNWATCH");
+    expect("+OK\r\n", "MULTI");
+    expect("+QUEUED\r\n", "GET none");
+    expect("*1\r\n$1\r\nv\r\n", "EXEC");
+}
+
+static void what_was_watched_in_vain_is_not_carried_out(void **state)
+{
+    (void)state;
+    uint64_t leader = world_leader(world);
+    uint64_t follower = leader % 3 + 1;
+    client_open(world, follower, 1);
+    node_kill(world, leader);
+    node_kill(world, follower % 3 + 1);
+    assert_memory_equal(client_ask(world, follower, 1, "WATCH k"), "-NOLEADER",
+                        9);
+    assert_answer(world, follower, 1, "+OK\r\n", "MULTI");
+    assert_answer(world, follower, 1, "+QUEUED\r\n", "DEL k");
+    assert_answer(world, follower, 1,
+                  "-EXECABORT Transaction discarded because of: WATCH was "
+                  "refused\r\n",
+                  "EXEC");
+    assert_answer(world, follower, 1, "+OK\r\n", "MULTI");
+    assert_answer(world, follower, 1, "*0\r\n", "EXEC");
+}
+
 static void a_value_survives_the_leaders_death(void **state)
 {
     (void)state;
@@ -412,6 +541,11 @@ int main(void)
         one(endless_scripts_share_a_turn),
         one(of_two_at_once_one_gets_it),
         one(set_and_delete_may_compare),
+        one(what_is_deleted_and_set_anew_is_another_grant),
+        one(what_comes_at_once_is_done_in_its_order),
+        one(a_transaction_is_one_entry_if_nothing_has_changed),
+        one(a_transaction_is_nothing_if_a_watched_key_has_changed),
+        three(what_was_watched_in_vain_is_not_carried_out),
         three(a_script_loaded_at_a_follower_runs_at_the_leader),
         three(a_value_survives_the_leaders_death),
     };

@@ -51,7 +51,7 @@ static void what_was_logged_may_have_been_done(void **state)
     client_clear(world, leader, 1);
     world_cut(world, leader, true);
     client_send(world, leader, 1, "SET k v NX PX 30000");
-    client_send(world, leader, 1, "PEXPIRE k 30000");
+    client_send(world, leader, 1, "PEXPIRE free 30000");
     client_send(world, leader, 1, "LOCK.ACQUIRE a REQ 1");
     client_send(world, leader, 1, "LOCK.ACQUIRE b");
     world_run(world, 6000);
