@@ -6,6 +6,9 @@
 #   tools/deps.sh check   exit 0 if nothing is missing (quick, changes nothing)
 #   tools/deps.sh         install what is missing, as root or with sudo
 #
+# promtool, which tests packaging/alerts.yml, stands in the package of
+# Prometheus, with a service and 100 MB: it alone is taken out, to build/.
+#
 # libraft 0.22 stands in bookworm-backports. Its source is derived from the
 # mirrors that this machine already uses, so that no host is named here.
 set -eu
@@ -21,6 +24,9 @@ test='libcmocka-dev clang libclang-rt-dev clang-format python3 python3-pytest
     curl iproute2 iptables procps strace spin systemd
     golang-go default-jdk-headless'
 
+cd "$(dirname "$0")/.."
+promtool=build/promtool
+
 missing()
 {
     # shellcheck disable=SC2086
@@ -31,6 +37,7 @@ missing()
     done
     # Comes with Node.js where that is not Debian's.
     command -v npm >/dev/null || printf 'npm '
+    command -v promtool >/dev/null || [ -x $promtool ] || printf 'promtool '
     # bookworm's own libraft 0.15 loses acknowledged writes.
     if grep -qx libraft-dev "$have"; then
         version=$(dpkg-query -W -f '${Version}' libraft-dev)
@@ -56,6 +63,27 @@ if [ "${1:-}" = check ]; then
     exit 1
 fi
 [ -n "$todo" ] || exit 0
+
+take_promtool()
+{
+    folder=$(mktemp -d)
+    chmod 0755 "$folder"
+    (cd "$folder" && timeout 300 apt-get -qq \
+        -o APT::Sandbox::User=root download prometheus) >&2 &&
+        mkdir -p build &&
+        dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb |
+        tar -xO ./usr/bin/promtool > "$folder/promtool" &&
+        [ -s "$folder/promtool" ] && chmod +x "$folder/promtool" &&
+        mv "$folder/promtool" $promtool
+    taken=$?
+    rm -rf "$folder"
+    return $taken
+}
+
+# Needs no root, if the mirrors' lists are there.
+if [ "$todo" = 'promtool ' ] && take_promtool; then
+    exit 0
+fi
 
 run=
 if [ "$(id -u)" != 0 ]; then
@@ -115,10 +143,15 @@ else
   (it is in bookworm-backports and in trixie)"
 fi
 
-packages=$(printf '%s\n' $todo | grep -vx libraft-dev | sort -u || true)
+packages=$(printf '%s\n' $todo | grep -vx -e libraft-dev -e promtool |
+    sort -u || true)
 # shellcheck disable=SC2086
 apt install -y --no-install-recommends $raft $packages >/dev/null ||
     die "apt-get could not install: $todo"
+case "$todo" in
+    *promtool*) take_promtool || die "promtool could not be taken from the
+  package prometheus: install it by hand" ;;
+esac
 todo=$(missing)
 [ -z "$todo" ] || die "still missing after the installation: $todo"
 printf 'deps: all there\n'
