@@ -68,6 +68,45 @@ static void free_slots(struct conn *conn)
     conn->slot_capacity = 0;
 }
 
+static struct presence *find_presence(const struct core *core, uint64_t user)
+{
+    struct presence *presence = NULL;
+    HASH_FIND(by_user, core->conns.present, &user, sizeof user, presence);
+    return presence;
+}
+
+uint32_t conn_count_of(const struct core *core, uint64_t user)
+{
+    const struct presence *presence = find_presence(core, user);
+    return presence != NULL ? presence->count : 0;
+}
+
+static void leave(struct core *core, uint64_t user)
+{
+    struct presence *presence = find_presence(core, user);
+    CHECK((presence != NULL) == (user > USER_LOCAL));
+    if (presence != NULL && --presence->count == 0) {
+        HASH_DELETE(by_user, core->conns.present, presence);
+        free(presence);
+    }
+}
+
+void conn_set_user(struct core *core, struct conn *conn, uint64_t user)
+{
+    struct presence *presence = find_presence(core, user);
+    if (user > USER_LOCAL && presence == NULL) {
+        presence = memory_new(sizeof *presence);
+        presence->user = user;
+        HASH_ADD(by_user, core->conns.present, user, sizeof presence->user,
+                 presence);
+    }
+    if (presence != NULL) {
+        presence->count++;
+    }
+    leave(core, conn->user);
+    conn->user = user;
+}
+
 void conn_free(struct core *core, struct conn *conn)
 {
     for (uint64_t slot = conn->first_slot; slot < conn->next_slot; slot++) {
@@ -81,6 +120,7 @@ void conn_free(struct core *core, struct conn *conn)
     free_slots(conn);
     watches_remove(core, conn);
     attach_remove_conn(core, conn);
+    leave(core, conn->user);
     CHECK(conn->session_count == 0 && conn->watch_count == 0);
     HASH_DELETE(by_id, core->conns.by_id, conn);
     list_remove(&conn->in_core);

@@ -51,7 +51,8 @@ struct conn {
     bool is_private; /* See core/identity.h. */
     char *certified; /* The user's name in its certificate; or NULL. */
     uint8_t fingerprint[FINGERPRINT_SIZE]; /* Of that; zeros: there is none. */
-    uint64_t user; /* Who it is: USER_ANYONE until that is known. */
+    uint64_t user;   /* Who it is: USER_ANYONE until that is known. */
+    bool is_surplus; /* He of its certificate has too many already. */
     uint32_t auth_failures;
     struct list in_settling; /* While its certificate's user is sought ... */
     uint64_t settling_ns;    /* ... until then; 0: he is not. */
@@ -84,11 +85,19 @@ struct conn {
     bool is_quiet;   /* And its client has not died: no linger begins. */
 };
 
+/* The connections of a user to this node, while he has any. */
+struct presence {
+    UT_hash_handle by_user;
+    uint64_t user;
+    uint32_t count;
+};
+
 /* Lives as long as the core. */
 struct conns {
     struct conn *by_id;
     struct list by_age;
-    struct list settling; /* See core/identity.h. */
+    struct list settling;     /* See core/identity.h. */
+    struct presence *present; /* How many each user has here. */
     uint32_t count;
     uint64_t held_size; /* Of all of them. */
 };
@@ -125,6 +134,12 @@ void conn_quit(struct core *core, struct conn *conn, uint64_t slot);
 /* Closes it without an answer; its sessions live on for all of their leases. */
 void conn_close_quietly(struct core *core, struct conn *conn,
                         const char *reason);
+
+/* It is that user's from now on. */
+void conn_set_user(struct core *core, struct conn *conn, uint64_t user);
+/* How many connections a user has here; of those that are built in 0, as they
+ * have no bound. */
+uint32_t conn_count_of(const struct core *core, uint64_t user);
 
 void conn_set_name(struct conn *conn, struct bytes name);
 

@@ -97,6 +97,14 @@ static void fail(struct core *core, struct request *request, const char *word,
     }
 }
 
+/* True, with the reason, if the user may have no further connection here. */
+static bool is_one_too_many(const struct core *core, const struct user *user,
+                            struct buffer *why)
+{
+    return quota_refuses(user, QUOTA_CONNECTIONS,
+                         conn_count_of(core, user->number), 1, why);
+}
+
 /* What anyone has begun on this connection is not the user's. */
 static void become(struct core *core, struct conn *conn, uint64_t user,
                    uint64_t secret)
@@ -107,7 +115,7 @@ static void become(struct core *core, struct conn *conn, uint64_t user,
         watches_remove(core, conn);
         attach_remove_conn(core, conn);
     }
-    conn->user = user;
+    conn_set_user(core, conn, user);
     conn->secret = secret;
     conn->auth_failures = 0;
 }
@@ -123,6 +131,13 @@ static void accept_secret(struct core *core, struct request *request,
         snprintf(why, sizeof why, "this connection is '%.*s'; open another",
                  (int)name.size, (const char *)name.data);
         request_refuse(core, request, "ERR", why);
+        return;
+    }
+    AUTO(buffer_done) struct buffer too_many = {0};
+    if (conn->user == USER_ANYONE &&
+        is_one_too_many(core, secret->user, &too_many)) {
+        buffer_put_u8(&too_many, 0);
+        fail(core, request, "LIMIT", (const char *)too_many.data);
         return;
     }
     if (conn->way == IDENTITY_NONE) {
@@ -205,12 +220,17 @@ static bool find_certified(struct core *core, struct conn *conn)
     if (core_certificate_is_revoked(core, conn->fingerprint)) {
         return false;
     }
+    AUTO(buffer_done) struct buffer too_many = {0};
     const struct user *user = lockfsm_user_named(
         core->fsm, bytes_of_text(conn->certified));
-    if (user != NULL && user->number != 0 && !user->is_disabled) {
-        conn->user = user->number;
+    if (user == NULL || user->number == 0 || user->is_disabled) {
+        return false;
     }
-    return conn->user != USER_ANYONE;
+    conn->is_surplus = is_one_too_many(core, user, &too_many);
+    if (!conn->is_surplus) {
+        conn_set_user(core, conn, user->number);
+    }
+    return true;
 }
 
 void identity_opened(struct core *core, struct conn *conn)
@@ -225,11 +245,29 @@ void identity_opened(struct core *core, struct conn *conn)
     }
 }
 
+static void say_surplus(const struct core *core, const struct conn *conn,
+                        char ret_why[HASP_WHY_SIZE])
+{
+    AUTO(buffer_done) struct buffer why = {0};
+    const struct user *user = lockfsm_user_named(
+        core->fsm, bytes_of_text(conn->certified));
+    if (user == NULL || !is_one_too_many(core, user, &why)) {
+        buffer_put_text(&why, "connections of the user to this node were too "
+                              "many when this one opened: open it again");
+    }
+    snprintf(ret_why, HASP_WHY_SIZE, "%.*s", (int)why.size,
+             (const char *)why.data);
+}
+
 bool identity_is_void(const struct core *core, const struct conn *conn,
                       char ret_why[HASP_WHY_SIZE])
 {
     if (core_certificate_is_revoked(core, conn->fingerprint)) {
         snprintf(ret_why, HASP_WHY_SIZE, CORE_REVOKED);
+        return true;
+    }
+    if (conn->is_surplus) {
+        say_surplus(core, conn, ret_why);
         return true;
     }
     if (conn->user == USER_ANYONE && conn->certified != NULL) {

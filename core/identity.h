@@ -9,7 +9,11 @@
  *
  * The asked node decides who somebody is, by the state that it has applied.
  * What he may is decided by the leader, and by every node when an entry is
- * applied (lockfsm/access.h). */
+ * applied (lockfsm/access.h).
+ *
+ * How many connections a user may have (QUOTA_CONNECTIONS) each node counts and
+ * decides for itself: AUTH is refused, and one with a certificate is nobody's
+ * and ends with its first request. */
 
 #ifndef HASP_CORE_IDENTITY_H
 #define HASP_CORE_IDENTITY_H
@@ -72,9 +76,10 @@ void identity_authenticate(struct core *core, struct request *request,
                            int hello_version);
 /* RESET: back to what it was when it opened. */
 void identity_reset(struct core *core, struct conn *conn);
-/* True of one whose certificate is of nobody who may do anything, or was
- * revoked: nothing is answered but 'ret_why'. TLS 1.3 has told the client long
- * ago that it is connected, so the handshake could not tell it. */
+/* True of one whose certificate is of nobody who may do anything, of one who
+ * has too many connections, or was revoked: nothing is answered but 'ret_why'.
+ * TLS 1.3 has told the client long ago that it is connected, so the handshake
+ * could not tell it. */
 bool identity_is_void(const struct core *core, const struct conn *conn,
                       char ret_why[HASP_WHY_SIZE]);
 /* False, with the reason in '*ret_why': who asked may do nothing (any more). */

@@ -227,6 +227,20 @@ static uint64_t text_of_new(const struct lockfsm *fsm,
     return text;
 }
 
+/* The bytes of the places that the request takes anew, of its user. */
+static uint64_t bytes_of_new(const struct lockfsm *fsm,
+                             const struct acquisition *a)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < a->count; i++) {
+        if (a->own[i] == NULL) {
+            bytes += place_bytes(a->names[i], fsm->origin.owner,
+                                 a->message->value);
+        }
+    }
+    return bytes;
+}
+
 /* True, with the refusal, if granting or queueing would pass a limit. */
 static bool is_over_limit(struct lockfsm *fsm, const struct acquisition *a,
                           struct result *result)
@@ -245,9 +259,12 @@ static bool is_over_limit(struct lockfsm *fsm, const struct acquisition *a,
         refuse(result, RESULT_LIMIT, "locks");
         return true;
     }
+    struct quota more = {
+        {[QUOTA_HOLDS] = new_count, [QUOTA_BYTES] = bytes_of_new(fsm, a)}};
     return new_count > 0 &&
-           growth_is_refused(fsm, new_count + a->new_lock_count,
-                             text_of_new(fsm, a), result);
+           (growth_is_refused(fsm, new_count + a->new_lock_count,
+                              text_of_new(fsm, a), result) ||
+            user_growth_is_refused(fsm, &more, result));
 }
 
 bool waiting_is_over_limit(struct lockfsm *fsm, const struct session *session,
@@ -270,8 +287,12 @@ bool waiting_is_over_limit(struct lockfsm *fsm, const struct session *session,
         refuse(result, RESULT_LIMIT, "owners of the session");
     } else {
         /* Each wait, with its owner's tag; and the asker's. */
-        return growth_is_refused(fsm, count,
-                                 (count + 1) * fsm->origin.owner.size, result);
+        uint64_t text = (count + 1) * fsm->origin.owner.size;
+        struct quota more = {{[QUOTA_HOLDS] = count,
+                              [QUOTA_WAITS] = count,
+                              [QUOTA_BYTES] = count * RECORD_SIZE + text}};
+        return growth_is_refused(fsm, count, text, result) ||
+               user_growth_is_refused(fsm, &more, result);
     }
     return true;
 }
@@ -282,9 +303,11 @@ static bool value_is_too_long(struct lockfsm *fsm, const struct acquisition *a,
                               struct result *result)
 {
     uint64_t size = a->message->value.size;
+    struct quota more = {
+        {[QUOTA_BYTES] = (size - standing->value.size) * a->count}};
     return a->message->is_waiting && size > standing->value.size &&
-           growth_is_refused(fsm, 0, (size - standing->value.size) * a->count,
-                             result);
+           (growth_is_refused(fsm, 0, more.of[QUOTA_BYTES], result) ||
+            user_growth_is_refused(fsm, &more, result));
 }
 
 static void queue(struct lockfsm *fsm, struct acquisition *a,

@@ -25,6 +25,7 @@ struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
 static void fence_free(struct lockfsm *fsm, struct fence *fence)
 {
     record_gone(fsm, &fence->stored);
+    number_gives(fsm, fence->user, fence_bytes(fence->resource));
     HASH_DELETE(by_resource, fsm->fences, fence);
     pool_drop(&fsm->pool, &fence->resource);
     pool_give(&fsm->pool, fence, sizeof *fence);
@@ -76,10 +77,14 @@ void apply_fence_admit(struct lockfsm *fsm, const struct entry *command,
             refuse(result, RESULT_LIMIT, "fences");
             return;
         }
-        if (growth_is_refused(fsm, 1, resource.size, result)) {
+        struct quota more = {{[QUOTA_BYTES] = fence_bytes(resource)}};
+        if (growth_is_refused(fsm, 1, resource.size, result) ||
+            user_growth_is_refused(fsm, &more, result)) {
             return;
         }
         fence = fence_new(fsm, resource);
+        fence->user = command->user;
+        number_takes(fsm, fence->user, fence_bytes(resource));
         record_changed(fsm, &fence->stored);
     }
     if (message->token > highest) {

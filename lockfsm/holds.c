@@ -37,8 +37,15 @@ struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
     return hold;
 }
 
+static uint64_t bytes_of_hold(const struct hold *hold)
+{
+    return place_bytes(hold->lock->name, hold->owner, hold->value);
+}
+
 void hold_link(struct lockfsm *fsm, struct hold *hold)
 {
+    user_takes(hold->session->user, QUOTA_HOLDS, 1);
+    user_takes(hold->session->user, QUOTA_BYTES, bytes_of_hold(hold));
     places_add(&fsm->places, &hold->place,
                &(struct place_key){PLACE_HOLD, hold->lock->id,
                                    hold->session->id, hold->owner});
@@ -53,6 +60,8 @@ void hold_link(struct lockfsm *fsm, struct hold *hold)
 void hold_free(struct lockfsm *fsm, struct hold *hold)
 {
     record_gone(fsm, &hold->stored);
+    user_gives(hold->session->user, QUOTA_HOLDS, 1);
+    user_gives(hold->session->user, QUOTA_BYTES, bytes_of_hold(hold));
     places_remove(&fsm->places, &hold->place);
     list_remove(&hold->in_lock);
     CHECK(hold->lock->hold_count > 0 && hold->session->hold_count > 0);
@@ -111,8 +120,10 @@ void hold_replace(struct lockfsm *fsm, struct hold *hold, struct bytes value)
                                           hold->session, hold->owner);
     effect->token = hold->token;
     effect->reason = "deleted";
+    user_gives(hold->session->user, QUOTA_BYTES, bytes_of_hold(hold));
     pool_drop(&fsm->pool, &hold->value);
     hold->value = pool_copy(&fsm->pool, value);
+    user_takes(hold->session->user, QUOTA_BYTES, bytes_of_hold(hold));
     hold->token = new_token(fsm);
     hold->granted_index = fsm->log_index;
     hold->lock->last_token = hold->token;
@@ -150,12 +161,15 @@ static void start_delay(struct lockfsm *fsm, struct lock *lock,
                         const struct hold *hold)
 {
     bool is_closed = lock->delay_ms > 0 && lock->delay_slots == 0;
+    number_gives(fsm, lock->delay_user, delay_bytes(lock));
     if (hold->delay_ms > lock->delay_ms) {
         lock->delay_ms = hold->delay_ms;
     }
     CHECK(lock->delay_ms > 0);
     lock->delay_index = fsm->log_index;
     lock->delay_clock_ms = fsm->clock_ms;
+    lock->delay_user = hold->session->user_number;
+    number_takes(fsm, lock->delay_user, delay_bytes(lock));
     if (hold->mode == LOCK_SLOTS && !is_closed) {
         lock->delay_slots++;
     } else {

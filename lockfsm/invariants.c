@@ -138,8 +138,12 @@ static const char *check_lock(const struct lockfsm *fsm,
         return "a lock from the future";
     }
     if ((lock->delay_ms == 0) != (lock->delay_index == 0) ||
-        (lock->delay_ms == 0 && lock->delay_slots != 0)) {
+        (lock->delay_ms == 0 && lock->delay_slots != 0) ||
+        (lock->delay_ms == 0) != (lock->delay_user == 0)) {
         return "half a delay";
+    }
+    if ((lock->note.size == 0) != (lock->note_user == 0)) {
+        return "a note of nobody";
     }
     if (lock->delay_clock_ms > span_clock(fsm, lock->delay_ms)) {
         return "a delay that begins in the future";
@@ -315,37 +319,6 @@ static uint64_t size_of_lock(const struct lock *lock)
     return size;
 }
 
-static uint64_t size_of_results(const struct list *results)
-{
-    uint64_t size = 0;
-    LIST_FOR (const struct kept_result, kept, results, in_order) {
-        size += RECORD_SIZE + kept->text.size;
-        size += kept->token_count > 1 ? kept->token_count * sizeof(uint64_t)
-                                      : 0;
-    }
-    return size;
-}
-
-static uint64_t size_of_session(const struct session *session)
-{
-    uint64_t size = RECORD_SIZE + session->name.size + session->address.size;
-    for (uint32_t i = 0; i < session->label_count; i++) {
-        size += session->labels[i].key.size + session->labels[i].value.size;
-    }
-    LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
-        size += ended->lock.size + ended->owner.size;
-    }
-    LIST_FOR (const struct asker, asker, &session->askers, in_session) {
-        size += asker->owner.size + size_of_results(&asker->waiting);
-    }
-    const struct numbers *numbers = session->numbers;
-    if (numbers != NULL && numbers->spent_count > 0) {
-        size += RECORD_SIZE + numbers->spent_count * 2 * sizeof(uint64_t) +
-                size_of_results(&numbers->answered);
-    }
-    return size;
-}
-
 static uint64_t size_of_users(const struct lockfsm *fsm)
 {
     uint64_t size = 0;
@@ -385,7 +358,7 @@ static const char *check_size(const struct lockfsm *fsm)
     }
     for (const struct session *session = fsm->sessions; session != NULL;
          session = session->by_id.next) {
-        size += size_of_session(session);
+        size += session_bytes(session);
     }
     for (const struct fence *fence = fsm->fences; fence != NULL;
          fence = fence->by_resource.next) {
@@ -485,16 +458,6 @@ static const char *check_clock(const struct lockfsm *fsm)
                : NULL;
 }
 
-static uint64_t sessions_of(const struct lockfsm *fsm, const struct user *user)
-{
-    uint64_t count = 0;
-    for (const struct session *session = fsm->sessions; session != NULL;
-         session = session->by_id.next) {
-        count += session->user == user;
-    }
-    return count;
-}
-
 static const char *check_user(const struct lockfsm *fsm,
                               const struct user *user)
 {
@@ -511,8 +474,8 @@ static const char *check_user(const struct lockfsm *fsm,
             return "a user with a role that there is not";
         }
     }
-    if (count != user->secret_count ||
-        (user->number == 0 && user->session_count + count > 0) ||
+    if (count != user->secret_count || (user->number == 0 && count > 0) ||
+        user->bound_count != QUOTA_COUNT ||
         (user->number != 0 && lockfsm_user(fsm, user->number) != user)) {
         return "a user who is removed, or not";
     }
@@ -521,7 +484,6 @@ static const char *check_user(const struct lockfsm *fsm,
 
 static const char *check_users(const struct lockfsm *fsm)
 {
-    uint64_t sessions = fsm->anyone.session_count + fsm->local.session_count;
     uint64_t secrets = 0;
     for (const struct user *user = fsm->users; user != NULL;
          user = user->by_name.next) {
@@ -529,13 +491,13 @@ static const char *check_users(const struct lockfsm *fsm)
         if (wrong != NULL) {
             return wrong;
         }
-        sessions += user->session_count;
         secrets += user->secret_count;
     }
-    if (sessions != HASH_CNT(by_id, fsm->sessions) ||
-        sessions_of(fsm, &fsm->anyone) != fsm->anyone.session_count ||
-        secrets != HASH_CNT(by_hash, fsm->secrets)) {
-        return "users and sessions disagree";
+    if (secrets != HASH_CNT(by_hash, fsm->secrets)) {
+        return "users and secrets disagree";
+    }
+    if (!quota_is_right(fsm)) {
+        return "a wrong use of a user's quota";
     }
     return fsm->local.is_disabled ? "the local door is shut" : NULL;
 }

@@ -30,9 +30,15 @@ struct kept_result *kept_add(struct lockfsm *fsm, struct numbers *numbers,
     return kept;
 }
 
+static struct user *user_of(const struct kept_result *kept)
+{
+    return kept->numbers->session->user;
+}
+
 void kept_link(struct kept_result *kept)
 {
     CHECK((kept->asker != NULL) == (kept->wait_index != 0));
+    user_takes(user_of(kept), QUOTA_BYTES, kept_bytes(kept));
     if (kept->asker != NULL) {
         list_push_back(&kept->asker->waiting, &kept->in_order);
         kept->asker->waiting_count++;
@@ -44,6 +50,7 @@ void kept_link(struct kept_result *kept)
 
 static void unlink_kept(struct kept_result *kept)
 {
+    user_gives(user_of(kept), QUOTA_BYTES, kept_bytes(kept));
     list_remove(&kept->in_order);
     if (kept->asker != NULL) {
         CHECK(kept->asker->waiting_count > 0);

@@ -545,6 +545,7 @@ static int load_all(struct loading *loading, struct table_txn *txn)
         }
     }
     link_results(loading);
+    quota_recount(loading->fsm);
     const char *wrong = lockfsm_check_basic(loading->fsm);
     if (wrong == NULL &&
         loading->digest != loading->fsm->digest + loading->meta_sum) {

@@ -46,6 +46,8 @@ void lock_free(struct lockfsm *fsm, struct lock *lock)
     CHECK(lock->hold_count == 0);
     CHECK(lock->wait_count == 0);
     record_gone(fsm, &lock->stored);
+    number_gives(fsm, lock->note_user, note_bytes(lock));
+    number_gives(fsm, lock->delay_user, delay_bytes(lock));
     list_remove(&lock->in_touched);
     HASH_DELETE(by_name, fsm->locks, lock);
     pool_drop(&fsm->pool, &lock->name);

@@ -20,6 +20,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "lockfsm/quota.h"
 
 /* SHA-256 of a session's secret, which the state never sees: what is read from
  * a log, a table, a snapshot or a backup opens nothing. */
@@ -153,7 +154,10 @@ struct user {
     uint32_t role_count;
     struct list secrets; /* Nodes: secret.in_user. */
     uint32_t secret_count;
-    uint32_t session_count; /* Whose 'user' he is. */
+    struct quota bound;     /* Of those that are built in, nothing. */
+    uint32_t bound_count;   /* QUOTA_COUNT, once he was made. */
+    struct quota use;       /* Holds without the waits. */
+    struct quota recounted; /* Private to lockfsm/quota.c. */
     struct stored stored;
 };
 
@@ -205,7 +209,9 @@ struct lock {
     uint64_t delay_clock_ms; /* The log's clock then. */
     uint32_t delay_slots; /* Only so many slots are closed; 0: the lock is. */
     uint64_t last_token;  /* The newest grant's; only grows. */
+    uint64_t delay_user;  /* The number of him whose hold ended so; or 0. */
     struct bytes note;    /* Owned; what a holder left, until it is removed. */
+    uint64_t note_user;   /* The number of him who left it; 0: no note. */
     bool is_touched;      /* Private: stands in the list of what to settle. */
     struct list in_touched;
     struct stored stored;
@@ -265,6 +271,7 @@ struct fence {
     UT_hash_handle by_resource;
     struct bytes resource; /* Owned. */
     uint64_t token;        /* Highest admitted. */
+    uint64_t user;         /* The number of him who was the first. */
     struct stored stored;
 };
 

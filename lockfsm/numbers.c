@@ -34,6 +34,7 @@ void numbers_free(struct lockfsm *fsm, struct numbers *numbers)
     }
     CHECK(numbers->session->result_count == 0);
     record_gone(fsm, &numbers->stored);
+    user_gives(numbers->session->user, QUOTA_BYTES, numbers_bytes(numbers));
     fsm->spent_range_count -= numbers->spent_count;
     pool_give(&fsm->pool, numbers->spent, size_of(numbers->spent_room));
     numbers->session->numbers = NULL;
@@ -83,20 +84,11 @@ static void move(struct numbers *numbers, uint32_t at, int by)
     numbers->spent_count += (uint32_t)by;
 }
 
-void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
-                   uint64_t to)
+/* Adds the range to those that there are. */
+static void add_range(struct lockfsm *fsm, struct numbers *numbers,
+                      uint64_t from, uint64_t to, uint32_t at)
 {
-    if (from == 0 || from > to) {
-        return;
-    }
-    fsm->spent_range_count -= numbers->spent_count;
-    /* The first one that it touches or that stands above it. */
-    uint32_t at = find(numbers, from - 1);
     uint64_t *range = &numbers->spent[2 * at];
-    if (at < numbers->spent_count && range[0] <= from && range[1] >= to) {
-        fsm->spent_range_count += numbers->spent_count;
-        return;
-    }
     if (at == numbers->spent_count || (to < UINT64_MAX && range[0] > to + 1)) {
         grow(fsm, numbers);
         move(numbers, at, 1);
@@ -116,6 +108,25 @@ void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
         move(numbers, 1, -1);
     }
     CHECK(numbers->spent_count > 0 && numbers->spent_count <= SPENT_RANGE_MAX);
+}
+
+void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
+                   uint64_t to)
+{
+    struct user *user = numbers->session->user;
+    if (from == 0 || from > to) {
+        return;
+    }
+    /* The first one that it touches or that stands above it. */
+    uint32_t at = find(numbers, from - 1);
+    const uint64_t *range = &numbers->spent[2 * at];
+    if (at < numbers->spent_count && range[0] <= from && range[1] >= to) {
+        return;
+    }
+    fsm->spent_range_count -= numbers->spent_count;
+    user_gives(user, QUOTA_BYTES, numbers_bytes(numbers));
+    add_range(fsm, numbers, from, to, at);
     fsm->spent_range_count += numbers->spent_count;
+    user_takes(user, QUOTA_BYTES, numbers_bytes(numbers));
     record_changed(fsm, &numbers->stored);
 }

@@ -50,9 +50,11 @@ struct session *session_open(struct lockfsm *fsm,
         refuse(result, RESULT_LIMIT, "sessions");
         return NULL;
     }
-    if (growth_is_refused(
-            fsm, 1, terms->name.size + terms->address.size + terms->label_size,
-            result)) {
+    uint64_t text = terms->name.size + terms->address.size + terms->label_size;
+    struct quota more = {
+        {[QUOTA_SESSIONS] = 1, [QUOTA_BYTES] = RECORD_SIZE + text}};
+    if (growth_is_refused(fsm, 1, text, result) ||
+        user_growth_is_refused(fsm, &more, result)) {
         return NULL;
     }
     struct session *session = session_new(fsm, new_token(fsm));
@@ -62,6 +64,7 @@ struct session *session_open(struct lockfsm *fsm,
     session->ttl_ms = terms->ttl_ms;
     session->linger_ms = terms->linger_ms;
     session_belongs(session, fsm->user);
+    user_takes(session->user, QUOTA_BYTES, RECORD_SIZE + text);
     session->heard_index = fsm->log_index;
     session->name = pool_copy(&fsm->pool, terms->name);
     session->address = pool_copy(&fsm->pool, terms->address);

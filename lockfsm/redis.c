@@ -100,6 +100,16 @@ static bool are_as_found(struct lockfsm *fsm,
     return true;
 }
 
+/* What the value takes more than that which it replaces, or NULL. */
+static uint64_t bytes_of_set(const struct redis_key *key,
+                             const struct hold *hold)
+{
+    struct bytes none = {NULL, 0};
+    uint64_t old = hold != NULL ? place_bytes(key->name, none, hold->value) : 0;
+    uint64_t new = place_bytes(key->name, none, key->new_value);
+    return new > old ? new - old : 0;
+}
+
 /* True with the refusal if what is renewed is blacklisted, or what is written
  * has no room. */
 static bool is_refused(struct lockfsm *fsm, const struct redis_command *message,
@@ -108,6 +118,7 @@ static bool is_refused(struct lockfsm *fsm, const struct redis_command *message,
     uint64_t locks = 0; /* That there are not yet. */
     uint64_t records = 0;
     uint64_t text = message->client.size + message->address.size;
+    struct quota more = {{0}};
     for (uint32_t i = 0; i < message->key_count; i++) {
         const struct redis_key *key = &message->keys[i];
         struct hold *hold = find_value(fsm, key->name);
@@ -119,6 +130,8 @@ static bool is_refused(struct lockfsm *fsm, const struct redis_command *message,
             locks += lock_find(fsm, key->name) == NULL;
             records += 3;
             text += key->name.size + key->new_value.size;
+            more.of[QUOTA_HOLDS] += is_taken(key);
+            more.of[QUOTA_BYTES] += bytes_of_set(key, hold);
         }
     }
     if (records == 0) {
@@ -129,7 +142,9 @@ static bool is_refused(struct lockfsm *fsm, const struct redis_command *message,
         refuse(result, RESULT_LIMIT, "locks");
         return true;
     }
-    return growth_is_refused(fsm, records, text, result);
+    /* What is taken stands in a session of its own: see session_open(). */
+    return growth_is_refused(fsm, records, text, result) ||
+           user_growth_is_refused(fsm, &more, result);
 }
 
 /* Opens the session of what is taken; its lease is the longest that is asked

@@ -126,6 +126,22 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
     result->count = 1;
 }
 
+/* True, with the refusal, if a note of that size has no room. It counts for him
+ * who leaves it, also in the place of another's. */
+static bool note_is_over_limit(struct lockfsm *fsm, const struct lock *lock,
+                               uint64_t size, struct result *result)
+{
+    uint64_t old = lock->note_user == fsm->user->number ? note_bytes(lock) : 0;
+    uint64_t new = RECORD_SIZE + lock->name.size + size;
+    struct quota more = {{[QUOTA_BYTES] = new > old ? new - old : 0}};
+    if (size == 0) {
+        return false;
+    }
+    return (size > lock->note.size &&
+            growth_is_refused(fsm, 0, size - lock->note.size, result)) ||
+           user_growth_is_refused(fsm, &more, result);
+}
+
 void apply_note(struct lockfsm *fsm, const struct entry *command,
                 struct result *result)
 {
@@ -145,13 +161,14 @@ void apply_note(struct lockfsm *fsm, const struct entry *command,
         result->code = RESULT_NOT_HELD;
         return;
     }
-    uint64_t old_size = lock->note.size, new_size = message->text.size;
-    if (new_size > old_size &&
-        growth_is_refused(fsm, 0, new_size - old_size, result)) {
+    if (note_is_over_limit(fsm, lock, message->text.size, result)) {
         return;
     }
+    number_gives(fsm, lock->note_user, note_bytes(lock));
     pool_drop(&fsm->pool, &lock->note);
     lock->note = pool_copy(&fsm->pool, message->text);
+    lock->note_user = lock->note.size > 0 ? session->user_number : 0;
+    number_takes(fsm, lock->note_user, note_bytes(lock));
     record_changed(fsm, &lock->stored);
 }
 
@@ -207,7 +224,9 @@ void apply_delay_over(struct lockfsm *fsm, const struct entry *command,
         lock->delay_index != message->since_index) {
         return;
     }
+    number_gives(fsm, lock->delay_user, delay_bytes(lock));
     lock->delay_ms = 0;
+    lock->delay_user = 0;
     lock->delay_index = 0;
     lock->delay_clock_ms = 0;
     lock->delay_slots = 0;

@@ -105,9 +105,9 @@ static bool only_frees(const struct entry *command)
            (command->op == OP_CONVERT && command->convert->to == LOCK_SHARED);
 }
 
-/* Keeps the result of the entry. It may have ended the session itself. In a
- * full state a refusal is not kept: it has done nothing, so whoever asks again
- * may be told something else. */
+/* Keeps the result of the entry. It may have ended the session itself. Where
+ * there is no room, in the state or for its user, a refusal is not kept: it has
+ * done nothing, so whoever asks again may be told something else. */
 static void keep(struct lockfsm *fsm, uint64_t hash,
                  const struct result *result)
 {
@@ -115,7 +115,7 @@ static void keep(struct lockfsm *fsm, uint64_t hash,
     struct session *session = session_find(fsm, origin->session);
     if (session == NULL ||
         (result->code != RESULT_OK && result->code != RESULT_QUEUED &&
-         state_is_full(fsm))) {
+         (state_is_full(fsm) || user_is_full(fsm->user)))) {
         return;
     }
     struct numbers *numbers = numbers_obtain(fsm, session);
@@ -154,6 +154,7 @@ void results_run(struct lockfsm *fsm, const struct entry *command,
     if (!session_find_asking(fsm, &session, result)) {
         return;
     }
+    static const struct quota kept = {{[QUOTA_BYTES] = 2 * RECORD_SIZE}};
     uint64_t hash = hash_of(fsm, command);
     acknowledge(fsm, session);
     if (is_new(fsm, session, hash, result, &is_waiting)) {
@@ -161,7 +162,8 @@ void results_run(struct lockfsm *fsm, const struct entry *command,
         if (access_refuses(fsm, command, result)) {
             /* Kept like any other. */
         } else if (only_frees(command) ||
-                   !growth_is_refused(fsm, 2, 0, result)) {
+                   (!growth_is_refused(fsm, 2, 0, result) &&
+                    !user_growth_is_refused(fsm, &kept, result))) {
             apply(fsm, command, result);
         }
         keep(fsm, hash, result);

@@ -24,7 +24,7 @@ void session_belongs(struct session *session, struct user *user)
     CHECK(user != NULL && session->user == NULL);
     session->user = user;
     session->user_number = user->number;
-    user->session_count++;
+    user_takes(user, QUOTA_SESSIONS, 1);
 }
 
 struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
@@ -42,6 +42,8 @@ static void free_ended(struct lockfsm *fsm, struct session *session,
 {
     list_remove(&ended->in_session);
     session->ended_count--;
+    user_gives(session->user, QUOTA_BYTES,
+               ended->lock.size + ended->owner.size);
     pool_drop(&fsm->pool, &ended->lock);
     pool_drop(&fsm->pool, &ended->owner);
     pool_give(&fsm->pool, ended, sizeof *ended);
@@ -67,8 +69,8 @@ void session_free(struct lockfsm *fsm, struct session *session)
     while (!list_is_empty(&session->ended)) {
         free_first_ended(fsm, session);
     }
-    CHECK(session->user->session_count > 0);
-    session->user->session_count--;
+    user_gives(session->user, QUOTA_BYTES, session_bytes(session));
+    user_gives(session->user, QUOTA_SESSIONS, 1);
     record_gone(fsm, &session->stored);
     HASH_DELETE(by_id, fsm->sessions, session);
     for (uint32_t i = 0; i < session->label_count; i++) {
@@ -99,6 +101,8 @@ void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
     ended->owner = pool_copy(&fsm->pool, hold->owner);
     ended->token = hold->token;
     ended->is_max_hold = is_max_hold;
+    user_takes(session->user, QUOTA_BYTES,
+               ended->lock.size + ended->owner.size);
     if (session->ended_count > ENDED_COUNT_MAX) {
         free_first_ended(fsm, session);
     }

@@ -8,7 +8,7 @@
  *     results.c    has this request been answered before?
  *     access.c     may its user do that?
  *     acquire.c convert.c release.c open.c blacklist.c redis.c cluster.c
- *     clock.c fences.c limits.c users.c revocations.c
+ *     clock.c fences.c limits.c quota.c users.c revocations.c
  *                  one function per command: checks, then changes
  *     settle.c     at the end of the entry: hands over every touched lock
  *     grant.c deadlock.c
@@ -311,7 +311,19 @@ void users_done(struct lockfsm *fsm);
 void users_found(struct lockfsm *fsm, bool is_access_required);
 struct user *user_find(const struct lockfsm *fsm, struct bytes name);
 /* As lockfsm_user(). */
-struct user *user_numbered(const struct lockfsm *fsm, uint64_t number);
+static inline struct user *user_numbered(const struct lockfsm *fsm,
+                                         uint64_t number)
+{
+    struct user *user = NULL;
+    if (number == USER_ANYONE) {
+        return (struct user *)&fsm->anyone;
+    }
+    if (number == USER_LOCAL) {
+        return (struct user *)&fsm->local;
+    }
+    HASH_FIND(by_number, fsm->users_by_number, &number, sizeof number, user);
+    return user;
+}
 struct user *user_new(struct lockfsm *fsm, struct bytes name);
 /* He has a number now; his secret has its hash. */
 void user_number_in(struct lockfsm *fsm, struct user *user);
@@ -640,6 +652,34 @@ bool state_is_full(const struct lockfsm *fsm);
 /* True, with the refusal, if nobody may ask for so long a TTL. */
 bool ttl_is_over_limit(struct lockfsm *fsm, uint64_t ttl_ms,
                        struct result *result);
+
+/* --- quota.c -------------------------------------------------------------- */
+
+/* True, with the refusal, if the user of the entry may not have so much more.
+ * Nobody but a user is refused so. */
+bool user_growth_is_refused(struct lockfsm *fsm, const struct quota *more,
+                            struct result *result);
+/* True if he has no room for another record; of NULL, false. */
+bool user_is_full(const struct user *user);
+/* These keep his use. */
+void user_takes(struct user *user, enum quota_key key, uint64_t count);
+void user_gives(struct user *user, enum quota_key key, uint64_t count);
+/* Likewise of bytes, of who has that number, if he has not been removed. */
+void number_takes(struct lockfsm *fsm, uint64_t number, uint64_t bytes);
+void number_gives(struct lockfsm *fsm, uint64_t number, uint64_t bytes);
+/* What counts for QUOTA_BYTES: a hold or wait; what a lock is kept for; a
+ * fence; a result; spent numbers; a session with its results and numbers. */
+uint64_t place_bytes(struct bytes lock, struct bytes owner, struct bytes value);
+uint64_t note_bytes(const struct lock *lock);
+uint64_t delay_bytes(const struct lock *lock);
+uint64_t fence_bytes(struct bytes resource);
+uint64_t kept_bytes(const struct kept_result *kept);
+uint64_t numbers_bytes(const struct numbers *numbers);
+uint64_t session_bytes(const struct session *session);
+/* Counts the use of all users anew. */
+void quota_recount(struct lockfsm *fsm);
+/* False if that would find something else. */
+bool quota_is_right(const struct lockfsm *fsm);
 
 /* --- effects.c ------------------------------------------------------------ */
 

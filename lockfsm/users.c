@@ -5,6 +5,7 @@
 
 #include "lockfsm/access.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "lockfsm/state.h"
@@ -46,6 +47,8 @@ struct user *user_new(struct lockfsm *fsm, struct bytes name)
     struct user *user = pool_take(&fsm->pool, sizeof *user);
     user->name = pool_copy(&fsm->pool, name);
     list_init(&user->secrets);
+    user->bound = quota_standard;
+    user->bound_count = QUOTA_COUNT;
     stored_init(&user->stored, RECORD_USER);
     HASH_ADD_KEYPTR(by_name, fsm->users, user->name.data, user->name.size,
                     user);
@@ -124,19 +127,6 @@ static uint64_t new_number(const struct lockfsm *fsm)
 bool lockfsm_access_is_required(const struct lockfsm *fsm)
 {
     return fsm->anyone.is_disabled;
-}
-
-struct user *user_numbered(const struct lockfsm *fsm, uint64_t number)
-{
-    struct user *user = NULL;
-    if (number == USER_ANYONE) {
-        return (struct user *)&fsm->anyone;
-    }
-    if (number == USER_LOCAL) {
-        return (struct user *)&fsm->local;
-    }
-    HASH_FIND(by_number, fsm->users_by_number, &number, sizeof number, user);
-    return user;
 }
 
 const struct user *lockfsm_user(const struct lockfsm *fsm, uint64_t number)
@@ -218,6 +208,11 @@ static const char *what_is_wrong(const struct lockfsm *fsm,
         bytes_equal(set->name, BYTES_LITERAL("default"))) {
         return "anyone, local and default are no names for users";
     }
+    for (uint32_t key = 0; key < set->bound_count; key++) {
+        if (key >= QUOTA_COUNT || set->bounds[key] > quota_rules[key].max) {
+            return "there is no such quota, or no so high a one";
+        }
+    }
     if (set->role_count > USER_ROLE_COUNT_MAX) {
         return "a user has at most 16 roles";
     }
@@ -234,11 +229,23 @@ static const char *what_is_wrong(const struct lockfsm *fsm,
     return NULL;
 }
 
+/* What the command says, and the standard of what it does not. */
+static struct quota bounds_of(const struct user_set_command *set)
+{
+    struct quota bound = quota_standard;
+    for (uint32_t key = 0; key < set->bound_count; key++) {
+        bound.of[key] = set->bounds[key];
+    }
+    return bound;
+}
+
 static bool is_same_user(const struct user *user,
                          const struct user_set_command *set)
 {
+    struct quota bound = bounds_of(set);
     if (user->number == 0 || user->is_disabled != set->is_disabled ||
-        user->role_count != set->role_count) {
+        user->role_count != set->role_count ||
+        memcmp(&user->bound, &bound, sizeof bound) != 0) {
         return false;
     }
     for (uint32_t i = 0; i < set->role_count; i++) {
@@ -318,6 +325,7 @@ void apply_user_set(struct lockfsm *fsm, const struct entry *command,
     }
     bool was_disabled = user->is_disabled;
     user->is_disabled = set->is_disabled;
+    user->bound = bounds_of(set);
     user->changed = new_token(fsm);
     set_roles(fsm, user, set->roles, set->role_count);
     record_changed(fsm, &user->stored);
@@ -334,11 +342,12 @@ void apply_user_remove(struct lockfsm *fsm, const struct entry *command,
     if (user == NULL || user->number == 0) {
         return;
     }
-    if (!user->is_disabled || user->session_count > 0) {
+    uint64_t sessions = user_use(user, QUOTA_SESSIONS);
+    if (!user->is_disabled || sessions > 0) {
         int size = snprintf(why, sizeof why,
                             "the user must be disabled, and without sessions: "
-                            "%u are left",
-                            (unsigned)user->session_count);
+                            "%" PRIu64 " are left",
+                            sessions);
         result->code = RESULT_BAD_ARGUMENT;
         result->text = effect_copy(fsm, bytes_of(why, (size_t)size));
         return;
@@ -349,6 +358,7 @@ void apply_user_remove(struct lockfsm *fsm, const struct entry *command,
     drop_roles(fsm, user);
     HASH_DELETE(by_number, fsm->users_by_number, user);
     user->number = 0;
+    user->use = (struct quota){0}; /* His fences and notes are nobody's. */
     user->is_disabled = false;
     user->changed = new_token(fsm);
     record_changed(fsm, &user->stored);
@@ -574,15 +584,16 @@ void apply_access_set(struct lockfsm *fsm, const struct entry *command,
                       struct result *result)
 {
     const struct access_set_command *set = command->access_set;
+    uint64_t sessions = user_use(&fsm->anyone, QUOTA_SESSIONS);
     char why[96];
     if (fsm->anyone.is_disabled == set->is_required) {
         return;
     }
-    if (set->is_required && !set->is_forced && fsm->anyone.session_count > 0) {
+    if (set->is_required && !set->is_forced && sessions > 0) {
         int size = snprintf(why, sizeof why,
-                            "%u sessions of 'anyone' would be cut off: let "
-                            "them say who they are first, or FORCE",
-                            (unsigned)fsm->anyone.session_count);
+                            "%" PRIu64 " sessions of 'anyone' would be cut "
+                            "off: let them say who they are first, or FORCE",
+                            sessions);
         result->code = RESULT_BAD_ARGUMENT;
         result->text = effect_copy(fsm, bytes_of(why, (size_t)size));
         return;

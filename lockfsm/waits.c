@@ -50,6 +50,11 @@ struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
     return wait;
 }
 
+static uint64_t bytes_of_wait(const struct wait *wait)
+{
+    return place_bytes(wait->lock->name, wait->owner, wait->value);
+}
+
 /* Joins the other waits of its request, or is the first of them. */
 static void link_request(struct lockfsm *fsm, struct wait *wait)
 {
@@ -68,6 +73,8 @@ static void link_request(struct lockfsm *fsm, struct wait *wait)
 void wait_link(struct lockfsm *fsm, struct wait *wait)
 {
     struct lock *lock = wait->lock;
+    user_takes(wait->session->user, QUOTA_WAITS, 1);
+    user_takes(wait->session->user, QUOTA_BYTES, bytes_of_wait(wait));
     places_add(&fsm->places, &wait->place,
                &(struct place_key){PLACE_WAIT, lock->id, wait->session->id,
                                    wait->owner});
@@ -108,6 +115,8 @@ struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
 void wait_free(struct lockfsm *fsm, struct wait *wait)
 {
     record_gone(fsm, &wait->stored);
+    user_gives(wait->session->user, QUOTA_WAITS, 1);
+    user_gives(wait->session->user, QUOTA_BYTES, bytes_of_wait(wait));
     places_remove(&fsm->places, &wait->place);
     if (wait->by_request.kind == PLACE_REQUEST) {
         places_remove(&fsm->places, &wait->by_request);
@@ -221,8 +230,10 @@ void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
         member->wait_clock_ms = span_clock(fsm, member->wait_ms);
         member->delay_ms = terms->hold.delay_ms;
         member->hold_ms = terms->hold.hold_ms;
+        user_gives(member->session->user, QUOTA_BYTES, bytes_of_wait(member));
         pool_drop(&fsm->pool, &member->value);
         member->value = pool_copy(&fsm->pool, terms->hold.value);
+        user_takes(member->session->user, QUOTA_BYTES, bytes_of_wait(member));
         record_changed(fsm, &member->stored);
         wait_tell_queued(fsm, member, true);
     }

@@ -120,6 +120,14 @@ static const struct field whoami_fields[] = {
     {0},
 };
 
+#define QUOTA_OPTIONS                                                     \
+    "    --sessions N     open at once (10000)\n"                         \
+    "    --holds N        locks held or waited for (100000)\n"            \
+    "    --waits N        places in queues (10000)\n"                     \
+    "    --bytes N        of his in the state: 64 a record, and its text" \
+    " (64M)\n"                                                            \
+    "    --connections N  to each node (1000)\n"
+
 const struct subcommand subcommands[] = {
     {LOCKS, "run", "[-s] [-n] [-w TIME] [--on-lost HOW] NAME [--] COMMAND...",
      "run a command while holding a lock",
@@ -246,10 +254,16 @@ const struct subcommand subcommands[] = {
      .command = "USER.LIST", .fields = user_fields},
     {USERS, "user show", "NAME", "a user, with the numbers of his secrets",
      .run = run_user_show, .fields = user_fields},
-    {USERS, "user add", "NAME [--role ROLE]... [--reuse]", "make a user",
-     "    --role ROLE  what he may; may come again\n"
-     "    --reuse      somebody else had the name, and was removed\n",
+    {USERS, "user add", "NAME [--role ROLE]... [--reuse] [--sessions N] ...",
+     "make a user",
+     "    --role ROLE      what he may; may come again\n"
+     "    --reuse          somebody else had the name, and was "
+     "removed\n" QUOTA_OPTIONS,
      .run = run_user_add},
+    {USERS, "user set", "NAME [--sessions N] [--holds N] ...",
+     "how much a user may have; 'hasp user show' has it",
+     QUOTA_OPTIONS "What is above a new bound stays; what is new is refused.\n",
+     .run = run_user_set},
     {USERS, "user grant", "NAME ROLE...", "give a user roles",
      "A user has at most 16; 'hasp role list' shows which there are.\n",
      .run = run_user_grant},

@@ -16,10 +16,12 @@
 #include "base/base64.h"
 #include "base/memory.h"
 #include "base/sha.h"
+#include "base/size.h"
 #include "cmd/hasp/tool.h"
 
 #define WORD_COUNT_MAX 96
 #define SECRET_BYTES 32
+#define QUOTA_COUNT 5
 
 /* The words of a request as they gather. */
 struct words {
@@ -57,6 +59,29 @@ static int show(struct tool *tool, const char *command, const char *what,
 
 /* --- Users ---------------------------------------------------------------- */
 
+/* What a user may have; NULL: as it is, or the standard of who is new. */
+struct quotas {
+    char *of[QUOTA_COUNT];
+    char digits[QUOTA_COUNT][24];
+};
+
+static const char *const quota_names[QUOTA_COUNT] = {
+    "sessions", "holds", "waits", "bytes", "connections"};
+
+/* "sessions 3 of 10000" */
+static void print_quota(json_t *user, const char *name)
+{
+    char key[32];
+    snprintf(key, sizeof key, "%s_max", name);
+    uint64_t bound = value_number(user, key);
+    if (json_object_get(user, name) != NULL) {
+        printf("%s %" PRIu64 " of %" PRIu64 "\n", name,
+               value_number(user, name), bound);
+    } else {
+        printf("%s up to %" PRIu64 " to each node\n", name, bound);
+    }
+}
+
 int run_user_show(struct tool *tool, char **argv)
 {
     json_auto_t *user = NULL;
@@ -65,6 +90,9 @@ int run_user_show(struct tool *tool, char **argv)
         return exit_code;
     }
     output_record(tool->format, tool->subcommand->fields, user);
+    for (int i = 0; tool->format == FORMAT_TABLE && i < QUOTA_COUNT; i++) {
+        print_quota(user, quota_names[i]);
+    }
     json_t *secrets = json_object_get(user, "secrets");
     for (size_t i = 0;
          tool->format == FORMAT_TABLE && i < json_array_size(secrets); i++) {
@@ -85,10 +113,67 @@ static bool is_among(const char *role, char **roles)
     return false;
 }
 
-/* Writes the user anew with the roles that he has but those of 'less', and
- * those of 'more'. */
-static int rewrite(struct tool *tool, const char *name, bool is_disabled,
-                   bool keeps_state, char **less, char **more, const char *what)
+#define QUOTA_ROWS(quotas)                                       \
+    {0, "sessions", OPTION_TEXT, .value = &(quotas)->of[0]},     \
+        {0, "holds", OPTION_TEXT, .value = &(quotas)->of[1]},    \
+        {0, "waits", OPTION_TEXT, .value = &(quotas)->of[2]},    \
+        {0, "bytes", OPTION_TEXT, .value = &(quotas)->of[3]},    \
+    {                                                            \
+        0, "connections", OPTION_TEXT, .value = &(quotas)->of[4] \
+    }
+
+/* Whether they are numbers; of bytes with a unit, "64MB". */
+static int read_quotas(struct quotas *quotas)
+{
+    for (int i = 0; i < QUOTA_COUNT; i++) {
+        uint64_t number;
+        bool is_bytes = strcmp(quota_names[i], "bytes") == 0;
+        if (quotas->of[i] == NULL) {
+            continue;
+        }
+        if (!(is_bytes ? size_parse(quotas->of[i], &number)
+                       : bytes_to_u64(bytes_of_text(quotas->of[i]), &number))) {
+            return tool_fail(EX_USAGE, "--%s takes a number%s, not '%s'",
+                             quota_names[i],
+                             is_bytes ? " of bytes, like 1000000 or 64M" : "",
+                             quotas->of[i]);
+        }
+        snprintf(quotas->digits[i], sizeof quotas->digits[i], "%" PRIu64,
+                 number);
+        quotas->of[i] = quotas->digits[i];
+    }
+    return 0;
+}
+
+/* 'user' is what he is now, or NULL. */
+static void add_quotas(struct words *words, struct quotas *quotas, json_t *user)
+{
+    for (int i = 0; i < QUOTA_COUNT; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "%s_max", quota_names[i]);
+        if (quotas->of[i] == NULL && user != NULL) {
+            snprintf(quotas->digits[i], sizeof quotas->digits[i], "%" PRIu64,
+                     value_number(user, key));
+            quotas->of[i] = quotas->digits[i];
+        }
+        if (quotas->of[i] != NULL) {
+            add(words, quota_names[i]);
+            add(words, quotas->of[i]);
+        }
+    }
+}
+
+/* What is to be changed of a user. */
+struct change {
+    const char *state; /* "disabled", "enabled"; NULL: as it is. */
+    char **less;       /* Roles. */
+    char **more;
+    struct quotas quotas;
+    const char *what; /* "disable" */
+};
+
+/* Writes the user anew with what he has and the change. */
+static int rewrite(struct tool *tool, const char *name, struct change *change)
 {
     struct words words;
     char text[160];
@@ -98,24 +183,25 @@ static int rewrite(struct tool *tool, const char *name, bool is_disabled,
         return exit_code;
     }
     begin(&words, "USER.SET", name, value_number(user, "changed"));
-    if (keeps_state) {
-        is_disabled = strcmp(value_text(user, "state"), "disabled") == 0;
-    }
-    if (is_disabled) {
+    const char *state = change->state != NULL ? change->state
+                                              : value_text(user, "state");
+    if (strcmp(state, "disabled") == 0) {
         add(&words, "DISABLED");
     }
+    add_quotas(&words, &change->quotas, user);
     add(&words, "ROLES");
     json_t *roles = json_object_get(user, "roles");
     for (size_t i = 0; i < json_array_size(roles); i++) {
         const char *role = json_string_value(json_array_get(roles, i));
-        if (role != NULL && !is_among(role, less) && !is_among(role, more)) {
+        if (role != NULL && !is_among(role, change->less) &&
+            !is_among(role, change->more)) {
             add(&words, role);
         }
     }
-    for (; *more != NULL; more++) {
+    for (char **more = change->more; *more != NULL; more++) {
         add(&words, *more);
     }
-    snprintf(text, sizeof text, "cannot %s user '%.64s'", what, name);
+    snprintf(text, sizeof text, "cannot %s user '%.64s'", change->what, name);
     return tool_change(tool, words.word, text, NULL);
 }
 
@@ -130,41 +216,64 @@ static int read_roles(struct tool *tool, char **argv)
 int run_user_grant(struct tool *tool, char **argv)
 {
     int exit_code = read_roles(tool, argv);
-    return exit_code != 0 ? exit_code
-                          : rewrite(tool, argv[1], false, true, nothing,
-                                    &argv[2], "grant a role to");
+    struct change change = {.less = nothing, .what = "grant a role to"};
+    change.more = &argv[2];
+    return exit_code != 0 ? exit_code : rewrite(tool, argv[1], &change);
 }
 
 int run_user_revoke(struct tool *tool, char **argv)
 {
     int exit_code = read_roles(tool, argv);
-    return exit_code != 0 ? exit_code
-                          : rewrite(tool, argv[1], false, true, &argv[2],
-                                    nothing, "revoke a role from");
+    struct change change = {.more = nothing, .what = "revoke a role from"};
+    change.less = &argv[2];
+    return exit_code != 0 ? exit_code : rewrite(tool, argv[1], &change);
 }
 
 int run_user_disable(struct tool *tool, char **argv)
 {
-    return rewrite(tool, argv[1], true, false, nothing, nothing, "disable");
+    struct change change = {.state = "disabled",
+                            .less = nothing,
+                            .more = nothing,
+                            .what = "disable"};
+    return rewrite(tool, argv[1], &change);
 }
 
 int run_user_enable(struct tool *tool, char **argv)
 {
-    return rewrite(tool, argv[1], false, false, nothing, nothing, "enable");
+    struct change change = {
+        .state = "enabled", .less = nothing, .more = nothing, .what = "enable"};
+    return rewrite(tool, argv[1], &change);
+}
+
+int run_user_set(struct tool *tool, char **argv)
+{
+    struct change change = {
+        .less = nothing, .more = nothing, .what = "set the quotas of"};
+    const struct option_row rows[] = {QUOTA_ROWS(&change.quotas), {0}};
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code == 0) {
+        exit_code = read_quotas(&change.quotas);
+    }
+    return exit_code != 0 ? exit_code : rewrite(tool, argv[1], &change);
 }
 
 int run_user_add(struct tool *tool, char **argv)
 {
     struct option_list roles = {.count = 0};
+    struct quotas quotas = {.of = {NULL}};
     struct words words;
     char text[160];
     bool is_reused = false;
     const struct option_row rows[] = {
         {0, "role", OPTION_LIST, .value = &roles},
         {0, "reuse", OPTION_FLAG, .value = &is_reused},
+        QUOTA_ROWS(&quotas),
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code == 0) {
+        exit_code = read_quotas(&quotas);
+    }
     if (exit_code != 0) {
         return exit_code;
     }
@@ -172,6 +281,7 @@ int run_user_add(struct tool *tool, char **argv)
     if (is_reused) {
         add(&words, "REUSE");
     }
+    add_quotas(&words, &quotas, NULL);
     add(&words, "ROLES");
     for (size_t i = 0; i < roles.count; i++) {
         add(&words, roles.text[i]);

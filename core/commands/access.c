@@ -2,6 +2,9 @@
 
 /* USER.*, SECRET.*, ROLE.*, ACCESS.SET, CERT.*, WHOAMI. */
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "base/check.h"
 #include "core/commands/gate.h"
 #include "core/commands/listing.h"
@@ -48,10 +51,37 @@ static bool parse_rest(struct call *call, struct resp_writer *writer,
     return true;
 }
 
+/* "SESSIONS 100" at '*at', which moves on; false if it is no quota, with an
+ * error where the number is out of its range. */
+static bool parse_bound(struct call *call, struct resp_writer *writer,
+                        uint32_t *at, bool *ret_failed)
+{
+    for (int key = 0; key < QUOTA_COUNT; key++) {
+        const struct quota_rule *rule = &quota_rules[key];
+        uint64_t *bound = &call->bound.of[key];
+        if (!bytes_is_word(call->argument[*at], rule->word)) {
+            continue;
+        }
+        *at += 1;
+        if (*at == call->count || !bytes_to_u64(call->argument[*at], bound) ||
+            *bound > rule->max) {
+            char why[96];
+            snprintf(why, sizeof why, "%s must be from 0 to %" PRIu64,
+                     rule->name, rule->max);
+            *ret_failed = true;
+            return call_fail(call, writer, why);
+        }
+        return true;
+    }
+    return false;
+}
+
 bool user_set_parse(struct call *call, struct resp_writer *writer)
 {
     uint32_t at;
+    bool has_failed = false;
     call->is_disabled = call->is_reused = false;
+    call->bound = quota_standard;
     if (!parse_if(call, writer, &at)) {
         return false;
     }
@@ -60,11 +90,12 @@ bool user_set_parse(struct call *call, struct resp_writer *writer)
             call->is_disabled = true;
         } else if (bytes_is_word(call->argument[at], "REUSE")) {
             call->is_reused = true;
-        } else {
+        } else if (!parse_bound(call, writer, &at, &has_failed)) {
             break;
         }
     }
-    return parse_rest(call, writer, at, "ROLES", USER_ROLE_COUNT_MAX);
+    return !has_failed &&
+           parse_rest(call, writer, at, "ROLES", USER_ROLE_COUNT_MAX);
 }
 
 bool role_set_parse(struct call *call, struct resp_writer *writer)
@@ -117,6 +148,8 @@ void user_set_encode(struct core *core, struct request *request,
                                                .role_count = call->name_count,
                                                .is_disabled = call->is_disabled,
                                                .is_reused = call->is_reused,
+                                               .bounds = call->bound.of,
+                                               .bound_count = QUOTA_COUNT,
                                                .if_changed = call->id});
 }
 
@@ -207,9 +240,25 @@ static void put_roles(const struct user *user, struct resp_writer *writer)
     }
 }
 
+/* "sessions" and "sessions_max"; of connections, which each node counts for
+ * itself, the bound alone. */
+static void put_quotas(const struct user *user, struct resp_writer *writer)
+{
+    for (int i = 0; i < QUOTA_COUNT; i++) {
+        enum quota_key key = (enum quota_key)i;
+        char name[32];
+        if (key != QUOTA_CONNECTIONS) {
+            resp_key_integer(writer, quota_rules[key].name,
+                             (int64_t)user_use(user, key));
+        }
+        snprintf(name, sizeof name, "%s_max", quota_rules[key].name);
+        resp_key_integer(writer, name, (int64_t)user_bound(user, key));
+    }
+}
+
 static void put_user(const struct user *user, struct resp_writer *writer)
 {
-    resp_map(writer, 7);
+    resp_map(writer, 6 + 2 * QUOTA_COUNT - 1);
     resp_key_bulk(writer, "name", user->name);
     resp_key_integer(writer, "number", (int64_t)user->number);
     resp_key_integer(writer, "changed", (int64_t)user->changed);
@@ -218,7 +267,7 @@ static void put_user(const struct user *user, struct resp_writer *writer)
                   : user->is_disabled ? "disabled"
                                       : "enabled");
     put_roles(user, writer);
-    resp_key_integer(writer, "sessions", user->session_count);
+    put_quotas(user, writer);
     resp_text(writer, "secrets");
     resp_array(writer, user->secret_count);
     LIST_FOR (const struct secret, secret, &user->secrets, in_user) {

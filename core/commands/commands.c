@@ -115,7 +115,8 @@ static bool is_known(struct core *core, struct request *request)
     uint64_t slot = request->slot;
     char why[HASP_WHY_SIZE];
     if (identity_is_void(core, conn, why)) {
-        request_refuse(core, request, "NOAUTH", why);
+        request_refuse(core, request, conn->is_surplus ? "LIMIT" : "NOAUTH",
+                       why);
         conn_quit(core, conn, slot);
         return false;
     }

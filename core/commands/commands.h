@@ -145,6 +145,7 @@ struct call {
     enum verb verb;
     bool is_disabled; /* Of a user. */
     bool is_reused;
+    struct quota bound;
     bool is_required;    /* Access. */
     uint32_t pair_count; /* KEEP: of (id, secret), from argument 1 on. */
     uint64_t number[OPTION_COUNT_ALL]; /* Set where given. */

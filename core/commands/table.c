@@ -365,7 +365,8 @@ const struct command commands_table[] = {
      .reply_kind = REPLY_TOKEN,
      .parse = user_set_parse,
      .encode = user_set_encode,
-     .arguments = "name IF changed [DISABLED] [REUSE] [ROLES role...]",
+     .arguments = "name IF changed [DISABLED] [REUSE] [SESSIONS n] [HOLDS n] "
+                  "[WAITS n] [BYTES n] [CONNECTIONS n] [ROLES role...]",
      .summary = "Makes a user, or replaces what he is"},
     {.name = "USER.REMOVE",
      .needs = NEEDS_ENTRY,

@@ -141,6 +141,41 @@ def test_the_local_door_is_its_owners(cluster):
     assert not os.path.exists(path)
 
 
+def test_a_quota_is_its_users_alone(cluster, tmp_path):
+    tool = Tool(cluster)
+    path = make_app(tool, tmp_path)
+    me = ("--secret-file", path)
+    tool.admin("user", "set", "app", "--sessions", "1", "--bytes", "1M")
+    nested = [HASP, "-e", tool.ports, *me, "run", "app/2", "--", "true"]
+    done = tool.run(*me, "run", "app/1", "--", *nested)
+    assert done.returncode != 0
+    assert "sessions of user 'app': 1 of 1 are in use" in done.stderr
+    assert "hasp user set app --sessions N" in done.stderr
+    done = tool.run(*me, "run", "app/1", "--", HASP, "-e", tool.ports, "run", "app/2",
+                    "--", "true")
+    assert done.returncode == 0, done.stderr  # The inner one is anyone's.
+    shown = json.loads(tool.admin("-o", "json", "user", "show", "app"))
+    assert (shown["sessions"], shown["sessions_max"]) == (0, 1)
+    assert (shown["bytes_max"], shown["holds_max"]) == (1 << 20, 100000)
+    # Roles and state come and go without them.
+    tool.admin("user", "grant", "app", "observer")
+    tool.admin("user", "disable", "app")
+    tool.admin("user", "enable", "app")
+    assert "sessions 0 of 1\n" in tool.admin("user", "show", "app")
+    done = tool.run("--socket", tool.door, "user", "set", "app", "--holds", "many")
+    assert done.returncode == 64 and "--holds takes a number" in done.stderr
+    # After a start the use is counted anew, as it was.
+    tool.admin("user", "set", "app", "--sessions", "7")
+    assert tool.run(*me, "acquire", "app/3", "--ttl", "60s").returncode == 0
+    for node in cluster.nodes:
+        node.stop()
+    for node in cluster.nodes:
+        node.start()
+    cluster.leader()
+    shown = tool.admin("user", "show", "app")
+    assert "sessions 1 of 7\n" in shown and "holds 1 of 100000\n" in shown
+
+
 def test_no_secret_is_left_anywhere(cluster, tmp_path):
     tool = Tool(cluster)
     path = make_app(tool, tmp_path)

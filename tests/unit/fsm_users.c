@@ -37,6 +37,7 @@ void run_user(struct script *script, struct buffer *out)
 {
     struct role_name roles[USER_ROLE_COUNT_MAX + 1];
     struct bytes names[MULTI_COUNT_MAX];
+    struct quota bound;
     const char *given = option(script, "roles");
     char *list = memory_text(given != NULL ? given : "");
     const struct user *user = lockfsm_user_named(
@@ -47,8 +48,15 @@ void run_user(struct script *script, struct buffer *out)
                                  .role_count = split_names(list, names),
                                  .is_disabled = flag(script, "disabled"),
                                  .is_reused = flag(script, "reuse"),
+                                 .bounds = bound.of,
+                                 .bound_count = QUOTA_COUNT,
                                  .if_changed = changed};
     CHECK(c.role_count <= USER_ROLE_COUNT_MAX + 1);
+    for (int key = 0; key < QUOTA_COUNT; key++) {
+        const char *name = quota_rules[key].name;
+        bound.of[key] = option(script, name) != NULL ? number(script, name)
+                                                     : quota_standard.of[key];
+    }
     for (uint32_t i = 0; i < c.role_count; i++) {
         roles[i].name = names[i];
     }
@@ -155,7 +163,10 @@ void show_user(struct script *script, struct buffer *out)
     buffer_put_text(out, user->number != 0 ? "user" : "removed");
     put_number(out, "number", user->number);
     put_number(out, "changed", user->changed);
-    put_number(out, "sessions", user->session_count);
+    for (int key = 0; key < QUOTA_COUNT; key++) {
+        put_number(out, quota_rules[key].name,
+                   user_use(user, (enum quota_key)key));
+    }
     for (uint32_t i = 0; i < user->role_count; i++) {
         put_text(out, " role=", user->roles[i].name);
     }

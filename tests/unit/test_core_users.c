@@ -4,6 +4,8 @@
  * door, the gate before reads, and what a withdrawal does to connections. What
  * entries do is in the transcripts (tests/fsm/users*.txt). */
 
+#include <inttypes.h>
+
 #include "base/sha.h"
 #include "core/commands/commands.h"
 #include "tests/unit/core_world.h"
@@ -384,6 +386,47 @@ static void a_revoked_certificate_is_told_so_and_closed_quietly(void **state)
     assert_true(is_refused(client_ask(world, leader, 3, "CERT.REVOKED")));
 }
 
+/* Each node counts for itself; who is refused is not counted. */
+static void a_user_has_so_many_connections(void **state)
+{
+    (void)state;
+    static const struct identity certified = {
+        .way = IDENTITY_CERTIFICATE, .user = "app", .is_private = true};
+    static const char refusal[] =
+        "-LIMIT connections of user 'app' at this node: 2 of 2 are in use, and "
+        "1 more asked for; end some, or have it raised by an administrator: "
+        "hasp user set app --connections N\r\n";
+    make_user("app", "lock:*");
+    make_user("web", "lock:*");
+    admin("USER.SET app IF %" PRId64 " CONNECTIONS 2 ROLES app",
+          changed("USER", "app"));
+    world_run(world, 100);
+    come_as(leader, APP, "app");
+    open_as(leader, 3, &certified);
+    open_again(leader, 4);
+    open_as(leader, 5, &certified);
+    assert_answer(world, leader, 4, refusal, "AUTH %s", secret_of("app", 'x'));
+    assert_answer(world, leader, 5, refusal, "LOCK.SHOW a");
+    assert_true(was_cut(leader, 5));
+    /* The same user again on his own is no further one. */
+    assert_answer(world, leader, APP, "+OK\r\n", "AUTH %s",
+                  secret_of("app", 'x'));
+    come_as(follower, APP, "app");
+    come_as(leader, 6, "web");
+    /* One that ends, or is nobody's any more, makes room. */
+    assert_answer(world, leader, APP, "+RESET\r\n", "RESET");
+    assert_answer(world, leader, 4, "+OK\r\n", "AUTH %s",
+                  secret_of("app", 'x'));
+    client_close(world, leader, 3);
+    open_as(leader, 3, &certified);
+    assert_non_null(strstr(client_ask(world, leader, 3, "WHOAMI"), "app\r\n"));
+    open_again(leader, 3);
+    assert_answer(world, leader, 3,
+                  "-BADARG user.set: connections must be "
+                  "from 0 to 100000000\r\n",
+                  "USER.SET app IF 0 CONNECTIONS many");
+}
+
 /* Also one that knows the secret of the session. */
 static void a_session_is_its_users_alone(void **state)
 {
@@ -500,6 +543,7 @@ int main(void)
         users(a_follower_waits_for_what_it_does_not_know_yet),
         users(a_certificate_of_nobody_is_told_so_and_closed),
         users(a_revoked_certificate_is_told_so_and_closed_quietly),
+        users(a_user_has_so_many_connections),
         users(a_session_is_its_users_alone),
         users(a_withdrawal_closes_quietly),
         users(rights_for_all_keys_come_before_the_first_step),

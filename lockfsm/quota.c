@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What each user uses of his quotas: counted as it comes and goes, counted anew
+ * when a state is loaded, and both compared by the invariants. */
+
+#include "lockfsm/quota.h"
+
+#include <inttypes.h>
+
+#include "lockfsm/state.h"
+
+#define MANY 100000000
+#define MIB (UINT64_C(1024) * 1024)
+/* Key, name, greatest, standard. */
+#define ALL_QUOTAS(X)                            \
+    X(SESSIONS, "sessions", MANY, 10000)         \
+    X(HOLDS, "holds", MANY, 100000)              \
+    X(WAITS, "waits", MANY, 10000)               \
+    X(BYTES, "bytes", 64 * 1024 * MIB, 64 * MIB) \
+    X(CONNECTIONS, "connections", MANY, 1000)
+
+#define RULE(key, name, max, standard) \
+    [QUOTA_##key] = {name, #key, max, standard},
+#define STANDARD(key, name, max, standard) [QUOTA_##key] = (standard),
+
+const struct quota_rule quota_rules[QUOTA_COUNT] = {ALL_QUOTAS(RULE)};
+const struct quota quota_standard = {{ALL_QUOTAS(STANDARD)}};
+
+/* --- Bounds --------------------------------------------------------------- */
+
+uint64_t user_bound(const struct user *user, enum quota_key key)
+{
+    return user->number == USER_ANYONE || user->number == USER_LOCAL
+               ? UINT64_MAX
+               : user->bound.of[key];
+}
+
+uint64_t user_use(const struct user *user, enum quota_key key)
+{
+    return user->use.of[key] +
+           (key == QUOTA_HOLDS ? user->use.of[QUOTA_WAITS] : 0);
+}
+
+bool quota_refuses(const struct user *user, enum quota_key key, uint64_t use,
+                   uint64_t more, struct buffer *out)
+{
+    uint64_t bound = user_bound(user, key);
+    if (more == 0 || (use <= bound && more <= bound - use)) {
+        return false;
+    }
+    buffer_printf(out,
+                  "%s of user '%.*s'%s: %" PRIu64 " of %" PRIu64
+                  " are in use, and %" PRIu64
+                  " more asked for; end some, or have it raised by an "
+                  "administrator: hasp user set %.*s --%s N",
+                  quota_rules[key].name, (int)user->name.size,
+                  (const char *)user->name.data,
+                  key == QUOTA_CONNECTIONS ? " at this node" : "", use, bound,
+                  more, (int)user->name.size, (const char *)user->name.data,
+                  quota_rules[key].name);
+    return true;
+}
+
+bool user_growth_is_refused(struct lockfsm *fsm, const struct quota *more,
+                            struct result *result)
+{
+    const struct user *user = fsm->user;
+    struct buffer *why = &fsm->refusal;
+    for (int i = 0; user != NULL && i < QUOTA_CONNECTIONS; i++) {
+        enum quota_key key = (enum quota_key)i;
+        buffer_clear(why);
+        if (quota_refuses(user, key, user_use(user, key), more->of[key], why)) {
+            result->code = RESULT_LIMIT;
+            result->text = effect_copy(fsm, buffer_bytes(why));
+            return true;
+        }
+    }
+    return false;
+}
+
+bool user_is_full(const struct user *user)
+{
+    return user != NULL && user_bound(user, QUOTA_BYTES) <
+                               user_use(user, QUOTA_BYTES) + RECORD_SIZE;
+}
+
+/* --- Counting ------------------------------------------------------------- */
+
+void user_takes(struct user *user, enum quota_key key, uint64_t count)
+{
+    CHECK(key < QUOTA_CONNECTIONS);
+    user->use.of[key] += count;
+}
+
+void user_gives(struct user *user, enum quota_key key, uint64_t count)
+{
+    CHECK(user->use.of[key] >= count);
+    user->use.of[key] -= count;
+}
+
+void number_takes(struct lockfsm *fsm, uint64_t number, uint64_t bytes)
+{
+    struct user *user = user_numbered(fsm, number);
+    if (user != NULL) {
+        user_takes(user, QUOTA_BYTES, bytes);
+    }
+}
+
+void number_gives(struct lockfsm *fsm, uint64_t number, uint64_t bytes)
+{
+    struct user *user = user_numbered(fsm, number);
+    if (user != NULL) {
+        user_gives(user, QUOTA_BYTES, bytes);
+    }
+}
+
+/* --- Sizes ---------------------------------------------------------------- */
+
+uint64_t place_bytes(struct bytes lock, struct bytes owner, struct bytes value)
+{
+    return RECORD_SIZE + lock.size + owner.size + value.size;
+}
+
+uint64_t note_bytes(const struct lock *lock)
+{
+    return lock->note.size > 0 ? RECORD_SIZE + lock->name.size + lock->note.size
+                               : 0;
+}
+
+uint64_t delay_bytes(const struct lock *lock)
+{
+    return lock->delay_ms > 0 ? RECORD_SIZE + lock->name.size : 0;
+}
+
+uint64_t fence_bytes(struct bytes resource)
+{
+    return RECORD_SIZE + resource.size;
+}
+
+uint64_t kept_bytes(const struct kept_result *kept)
+{
+    return RECORD_SIZE + kept->text.size +
+           (kept->token_count > 1 ? kept->token_count * sizeof(uint64_t) : 0);
+}
+
+uint64_t numbers_bytes(const struct numbers *numbers)
+{
+    return numbers->spent_count == 0
+               ? 0
+               : RECORD_SIZE + numbers->spent_count * 2 * sizeof(uint64_t);
+}
+
+static uint64_t bytes_of_results(const struct list *results)
+{
+    uint64_t bytes = 0;
+    LIST_FOR (const struct kept_result, kept, results, in_order) {
+        bytes += kept_bytes(kept);
+    }
+    return bytes;
+}
+
+uint64_t session_bytes(const struct session *session)
+{
+    uint64_t bytes = RECORD_SIZE + session->name.size + session->address.size;
+    for (uint32_t i = 0; i < session->label_count; i++) {
+        bytes += session->labels[i].key.size + session->labels[i].value.size;
+    }
+    LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
+        bytes += ended->lock.size + ended->owner.size;
+    }
+    LIST_FOR (const struct asker, asker, &session->askers, in_session) {
+        bytes += asker->owner.size + bytes_of_results(&asker->waiting);
+    }
+    if (session->numbers != NULL) {
+        bytes += numbers_bytes(session->numbers) +
+                 bytes_of_results(&session->numbers->answered);
+    }
+    return bytes;
+}
+
+/* --- Counting anew -------------------------------------------------------- */
+
+static void recount_session(const struct session *session)
+{
+    struct quota *count = &session->user->recounted;
+    count->of[QUOTA_SESSIONS]++;
+    count->of[QUOTA_HOLDS] += session->hold_count;
+    count->of[QUOTA_WAITS] += session->wait_count;
+    count->of[QUOTA_BYTES] += session_bytes(session);
+    LIST_FOR (const struct hold, hold, &session->holds, in_session) {
+        count->of[QUOTA_BYTES] += place_bytes(hold->lock->name, hold->owner,
+                                              hold->value);
+    }
+    LIST_FOR (const struct wait, wait, &session->waits, in_session) {
+        count->of[QUOTA_BYTES] += place_bytes(wait->lock->name, wait->owner,
+                                              wait->value);
+    }
+}
+
+static void recount_bytes(const struct lockfsm *fsm, uint64_t number,
+                          uint64_t bytes)
+{
+    struct user *user = user_numbered(fsm, number);
+    if (user != NULL) {
+        user->recounted.of[QUOTA_BYTES] += bytes;
+    }
+}
+
+static void recount(const struct lockfsm *fsm)
+{
+    user_numbered(fsm, USER_ANYONE)->recounted = (struct quota){0};
+    user_numbered(fsm, USER_LOCAL)->recounted = (struct quota){0};
+    for (struct user *user = fsm->users; user != NULL;
+         user = user->by_name.next) {
+        user->recounted = (struct quota){0};
+    }
+    for (const struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        recount_session(session);
+    }
+    for (const struct lock *lock = fsm->locks; lock != NULL;
+         lock = lock->by_name.next) {
+        recount_bytes(fsm, lock->note_user, note_bytes(lock));
+        recount_bytes(fsm, lock->delay_user, delay_bytes(lock));
+    }
+    for (const struct fence *fence = fsm->fences; fence != NULL;
+         fence = fence->by_resource.next) {
+        recount_bytes(fsm, fence->user, fence_bytes(fence->resource));
+    }
+}
+
+void quota_recount(struct lockfsm *fsm)
+{
+    recount(fsm);
+    fsm->anyone.use = fsm->anyone.recounted;
+    fsm->local.use = fsm->local.recounted;
+    for (struct user *user = fsm->users; user != NULL;
+         user = user->by_name.next) {
+        user->use = user->recounted;
+    }
+}
+
+static bool is_right(const struct user *user)
+{
+    return memcmp(&user->use, &user->recounted, sizeof user->use) == 0;
+}
+
+bool quota_is_right(const struct lockfsm *fsm)
+{
+    bool all = true;
+    recount(fsm);
+    for (const struct user *user = fsm->users; user != NULL;
+         user = user->by_name.next) {
+        all &= is_right(user);
+    }
+    return all && is_right(&fsm->anyone) && is_right(&fsm->local);
+}
