@@ -110,6 +110,8 @@ $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(HASP_CFLAGS) $(PKG_CFLAGS) $(CFLAGS) -c -o $@ $<
 
+$(B)/http/page.o: http/index.html
+
 $(LIB): $(OBJ)
 	rm -f $@
 	ar rcs $@ $^

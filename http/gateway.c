@@ -15,6 +15,7 @@
 #include "http/guard.h"
 #include "http/json.h"
 #include "http/openapi.h"
+#include "http/page.h"
 #include "http/uri.h"
 #include "http/visit.h"
 
@@ -429,6 +430,8 @@ void gateway_request(void *data, struct http_exchange *exchange)
         return;
     } else if (match.route->kind == ROUTE_DOCUMENT) {
         answer_document(exchange);
+    } else if (match.route->kind == ROUTE_PAGE) {
+        page_answer(exchange);
     } else {
         struct visit *visit = memory_new(sizeof *visit);
         visit->gateway = gateway;

@@ -271,6 +271,9 @@ static json_t *good_answer(const struct route *route)
     case ROUTE_DOCUMENT:
         answer = content("application/json", typed("object"));
         break;
+    case ROUTE_PAGE:
+        answer = content("text/html", typed("string"));
+        break;
     case ROUTE_MONITOR:
         answer = content("text/plain", typed("string"));
         break;

@@ -356,6 +356,8 @@ const struct route routes[] = {
 
     {"GET", "/v1/events", ROUTE_EVENTS, NULL, NULL, event_fields,
      MEMBER(NULL, "Event"), 0, "The events of locks, as they happen."},
+    {"GET", "/", ROUTE_PAGE, NULL, NULL, no_fields, MEMBER(NULL, NULL), 0,
+     "A page for people."},
     {"GET", "/v1/openapi.json", ROUTE_DOCUMENT, NULL, NULL, no_fields,
      MEMBER(NULL, NULL), 0, "This interface, as OpenAPI 3.1."},
     {"GET", "/healthz", ROUTE_MONITOR, NULL, NULL, no_fields,

@@ -48,6 +48,7 @@ enum route_kind {
     ROUTE_LEASE_DROP,
     ROUTE_EVENTS, /* An answer without an end. */
     ROUTE_PRESENCE,
+    ROUTE_PAGE,
     ROUTE_DOCUMENT, /* This table, as OpenAPI. */
     ROUTE_MONITOR   /* Of the node: no API. */
 };

@@ -55,8 +55,8 @@ ROOMS = [
      'core/redis/scripts.h core/redis/transaction.h', '', True),
     # Requests of HTTP as requests of clients; of core what all its users see.
     ('http', r'http/',
-     'base net/resp net/http core/core.h core/commands/options.h', 'jansson',
-     False),
+     'base base/sha net/resp net/http core/core.h core/commands/options.h',
+     'jansson', False),
     ('node', r'node/',
      'base lockfsm raft storage net net/resp net/frame net/http net/tls core '
      'http include', 'uv', False),

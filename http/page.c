@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The page and what a browser may do with it. */
+
+#include "http/page.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base64.h"
+#include "base/check.h"
+#include "base/sha.h"
+
+/* The path is from where the compiler runs. */
+__asm__(".pushsection .rodata\n"
+        ".local hasp_page_begin, hasp_page_end\n"
+        "hasp_page_begin: .incbin \"http/index.html\"\n"
+        "hasp_page_end: .byte 0\n"
+        ".popsection\n");
+extern const char hasp_page_begin[], hasp_page_end[];
+
+static struct bytes page(void)
+{
+    return bytes_of(hasp_page_begin, (size_t)(hasp_page_end - hasp_page_begin));
+}
+
+/* What stands between <tag> and </tag>; the page has one of each. */
+static struct bytes inside(const char *tag)
+{
+    char begin[16], end[16];
+    snprintf(begin, sizeof begin, "<%s>", tag);
+    snprintf(end, sizeof end, "</%s>", tag);
+    const char *from = strstr(hasp_page_begin, begin);
+    CHECK(from != NULL);
+    from += strlen(begin);
+    const char *to = strstr(from, end);
+    CHECK(to != NULL);
+    return bytes_of(from, (size_t)(to - from));
+}
+
+MUST_CHECK static int put_digest(struct buffer *out, const char *tag)
+{
+    uint8_t digest[SHA256_SIZE];
+    int rv = sha256(inside(tag), digest);
+    if (rv == 0) {
+        buffer_printf(out, "; %s-src 'sha256-", tag);
+        base64_put(out, bytes_of(digest, sizeof digest));
+        buffer_put_u8(out, '\'');
+    }
+    return rv;
+}
+
+/* The Content-Security-Policy; without digests nothing is run. */
+MUST_CHECK static int put_policy(struct buffer *out)
+{
+    buffer_put_text(out,
+                    "default-src 'none'; connect-src 'self'; img-src data:; "
+                    "base-uri 'none'; form-action 'none'; "
+                    "frame-ancestors 'none'; "
+                    "require-trusted-types-for 'script'; trusted-types 'none'");
+    int rv = put_digest(out, "script");
+    if (rv == 0) {
+        rv = put_digest(out, "style");
+    }
+    buffer_put_u8(out, '\0');
+    return rv;
+}
+
+void page_answer(struct http_exchange *exchange)
+{
+    struct buffer policy = {0};
+    struct http_reply reply = {.status = 200,
+                               .content_type = "text/html; charset=utf-8"};
+    if (put_policy(&policy) == 0) {
+        buffer_put_bytes(&reply.body, page());
+    } else {
+        reply.status = 503;
+        buffer_put_text(&reply.body, "no SHA-256 by this machine's policy\n");
+    }
+    reply.header[0] = (struct http_header){"Content-Security-Policy",
+                                           (const char *)policy.data};
+    reply.header[1] = (struct http_header){"Referrer-Policy", "no-referrer"};
+    http_answer(exchange, &reply);
+    buffer_done(&policy);
+}
