@@ -106,6 +106,8 @@ struct core_port {
                                   enum frame_type type);
     void (*peers_changed)(void *data, const struct replica_members *members);
     uint64_t (*peer_silence_ms)(void *data, uint64_t id);
+    /* The peer is up, and has shown a certificate of that node. */
+    bool (*peer_is_proven)(void *data, uint64_t id);
     /* Dials "peer,client", as the other nodes and clients will, to see whether
      * member 'id' is there. Ends in core_address_probed() with 'number', within
      * a few seconds. 'address' is copied. */
@@ -200,6 +202,10 @@ struct core_options {
      * not known. The first leader takes it for a founder that is not connected
      * at that moment. */
     uint32_t founders_level;
+    /* Requests of other nodes' clients, and answers, are believed without a
+     * certificate that says who the node is: whoever reaches its port may then
+     * be any user. */
+    bool believes_plain_peers;
     bool takes_secrets_in_clear; /* AUTH from where others may listen. */
     /* Of a cluster that this node founds: who has not said who he is may do
      * nothing (lockfsm/access.h). */
@@ -342,6 +348,14 @@ bool core_clock_ppm(const struct core *core, uint64_t id, int32_t *ret_ppm);
 /* When this node last handed leadership over because its own clock is off; 0:
  * never. */
 uint64_t core_clock_moved_ns(const struct core *core);
+/* What it is worth here that a user may do this and not that. */
+enum core_users {
+    CORE_USERS_OPEN,       /* Who does not say who he is may do everything. */
+    CORE_USERS_UNENFORCED, /* He may not, but whoever says that he is a node
+                              may: options.believes_plain_peers. */
+    CORE_USERS_ENFORCED
+};
+enum core_users core_users(const struct core *core);
 /* True if this node leads and its BEGIN has been applied. */
 bool core_is_serving(const struct core *core);
 

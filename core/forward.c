@@ -25,6 +25,21 @@ static void park(struct core *core, struct request *request)
     request_move(core, request, REQUEST_PARKED);
 }
 
+/* The leader would not heed it, nor this node what it answers. True if that was
+ * told to the client; what may have been done already waits for a better link.
+ */
+static bool refuse_plain(struct core *core, struct request *request)
+{
+    if (request->effect == MAY_BE_DONE) {
+        return false;
+    }
+    request_refuse(core, request, "NOTLS",
+                   "access is required, and this node has reached the leader "
+                   "without TLS: set tls.peer = require on all nodes, or "
+                   "security.insecure = yes");
+    return true;
+}
+
 /* To the leader, if it can be reached; or tells the client where it is. */
 static bool send(struct core *core, struct request *request)
 {
@@ -52,6 +67,9 @@ static bool send(struct core *core, struct request *request)
     struct buffer *out = peer_output(core, core->leader.id, FRAME_FORWARD);
     if (out == NULL) {
         return false;
+    }
+    if (!heed_speaks_for_users(core, core->leader.id)) {
+        return refuse_plain(core, request);
     }
     size_t start = out->size;
     buffer_put_bytes(out, buffer_bytes(&request->body));

@@ -57,16 +57,39 @@ static enum standing standing_of(const struct core *core, uint64_t id)
                                                                     : GUEST;
 }
 
+bool heed_speaks_for_users(const struct core *core, uint64_t id)
+{
+    return core_users(core) != CORE_USERS_ENFORCED ||
+           core->port.peer_is_proven(core->port.data, id);
+}
+
+/* What clients ask, and what they are told. */
+static bool is_of_users(enum frame_type type)
+{
+    return type == FRAME_FORWARD || type == FRAME_CLOSED ||
+           type == FRAME_ANSWER;
+}
+
 bool heed_is_guest(const struct core *core, uint64_t id)
 {
     return standing_of(core, id) == GUEST;
+}
+
+static void log_ignored(struct core *core, uint64_t id, enum frame_type type,
+                        const char *reason)
+{
+    uint32_t left_out;
+    if (log_limit_pass(&core->ignored, core->now_ns / NS_PER_MS, &left_out)) {
+        LOG_WARN("frame ignored",
+                 "peer=%" PRIu64 " type=%d reason=\"%s\" suppressed=%" PRIu32,
+                 id, (int)type, reason, left_out);
+    }
 }
 
 bool heed_frame(struct core *core, uint64_t id, enum frame_type type)
 {
     enum standing standing = standing_of(core, id);
     const struct peer *peer = peer_find(core, id);
-    uint32_t left_out;
     CHECK(type < FRAME_TYPE_END); /* The connection has looked at it. */
     if (peer != NULL && peer->has_lost) {
         return type == FRAME_ACCUSED;
@@ -75,14 +98,15 @@ bool heed_frame(struct core *core, uint64_t id, enum frame_type type)
         return true;
     }
     if ((heeded_of(type) & standing) == 0) {
-        if (standing == GUEST &&
-            log_limit_pass(&core->ignored, core->now_ns / NS_PER_MS,
-                           &left_out)) {
-            LOG_WARN("frame ignored",
-                     "peer=%" PRIu64 " type=%d reason=\"it is no member\" "
-                     "suppressed=%" PRIu32,
-                     id, (int)type, left_out);
+        if (standing == GUEST) {
+            log_ignored(core, id, type, "it is no member");
         }
+        return false;
+    }
+    if (is_of_users(type) && !heed_speaks_for_users(core, id)) {
+        log_ignored(core, id, type,
+                    "access is required, and it shows no certificate: set "
+                    "tls.peer = require");
         return false;
     }
     return standing != GUEST || replica_leader(core->replica) == id ||

@@ -25,6 +25,11 @@
 
 struct core;
 
+/* A peer that has shown no certificate may say that it asks for any user, and
+ * what was answered: while access is required nothing of that is believed,
+ * unless the operator has said so (core_options.believes_plain_peers). */
+bool heed_speaks_for_users(const struct core *core, uint64_t id);
+
 /* Nothing is asked of it either. */
 bool heed_is_guest(const struct core *core, uint64_t id);
 bool heed_frame(struct core *core, uint64_t id, enum frame_type type);

@@ -208,6 +208,13 @@ void identity_authenticate(struct core *core, struct request *request,
     }
 }
 
+enum core_users core_users(const struct core *core)
+{
+    return !lockfsm_access_is_required(core->fsm) ? CORE_USERS_OPEN
+           : core->options.believes_plain_peers   ? CORE_USERS_UNENFORCED
+                                                  : CORE_USERS_ENFORCED;
+}
+
 bool core_certificate_is_revoked(const struct core *core,
                                  const uint8_t fingerprint[FINGERPRINT_SIZE])
 {

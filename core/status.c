@@ -51,6 +51,9 @@ static void put_member(struct core *core, const struct replica_member *member,
 void raft_status_run(struct core *core, struct request *request,
                      const struct call *call)
 {
+    static const char *const users[] = {[CORE_USERS_OPEN] = "open",
+                                        [CORE_USERS_UNENFORCED] = "unenforced",
+                                        [CORE_USERS_ENFORCED] = "enforced"};
     struct replica_members members;
     char leader_address[MEMBER_ADDRESS_SIZE], why[HASP_WHY_SIZE];
     char cluster_text[CLUSTER_ID_TEXT_SIZE];
@@ -60,7 +63,7 @@ void raft_status_run(struct core *core, struct request *request,
     (void)call;
     replica_members(core->replica, &members);
     forward_client_address(core, leader, leader_address);
-    resp_map(writer, 15);
+    resp_map(writer, 16);
     resp_key_integer(writer, "node", (int64_t)core->options.id);
     lockfsm_cluster_id(core->fsm, cluster);
     /* A founder knows it before BEGIN tells the others. */
@@ -89,6 +92,7 @@ void raft_status_run(struct core *core, struct request *request,
     resp_key_integer(writer, "level", core->options.feature_level);
     resp_key_integer(writer, "cluster_level", lockfsm_feature_level(core->fsm));
     resp_key_integer(writer, "finalize_level", feature_possible(core, why));
+    resp_key_text(writer, "users", users[core_users(core)]);
     request_done(core, request);
 }
 

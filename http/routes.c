@@ -426,7 +426,7 @@ const struct shape shapes[] = {
      "node:integer cluster:text role:text term:integer leader:integer "
      "leader_address:text commit:integer applied:integer members:[Member] "
      "version:text quarantine_ms:integer disk:text level:integer "
-     "cluster_level:integer finalize_level:integer"},
+     "cluster_level:integer finalize_level:integer users:text"},
     {"Member", "id:integer address:text role:text match:integer "
                "last_contact_ms:integer level:integer"},
     {"Event", "kind:text lock:text session:integer token:integer index:integer "

@@ -64,6 +64,12 @@ void hasp_node_options_advise(const struct hasp_node_options *options,
     char text[HASP_NODE_WHY_SIZE];
     struct hasp_node_options standard;
     CHECK(tell != NULL);
+    if (options_require_access(options) && !options->is_insecure &&
+        options->tls_peer != HASP_NODE_TLS_REQUIRE) {
+        tell(data, "security.access = required, and tls.peer is not: the nodes "
+                   "take no request from each other, since they cannot know "
+                   "who asks; set tls.peer = require");
+    }
     hasp_node_options_init(&standard);
     for (int key = 0; key < LIMIT_COUNT; key++) {
         uint64_t given = options_state_limit(options, (enum limit_key)key);

@@ -186,8 +186,22 @@ static void tell_table(struct hasp_node *node)
     loop->told_room = room;
 }
 
+/* At the start, and when it has come to be so. */
+static void tell_users(struct hasp_node *node)
+{
+    bool is_unenforced = node->has_begun &&
+                         core_users(node->core) == CORE_USERS_UNENFORCED;
+    if (is_unenforced && !node->loop.told_unenforced) {
+        LOG_WARN("users are not enforced",
+                 "reason=\"the peer port is plain\" hint=\"set tls.peer = "
+                 "require, and insecure = no\"");
+    }
+    node->loop.told_unenforced = is_unenforced;
+}
+
 static void tick(struct hasp_node *node, uint64_t now_ns)
 {
+    tell_users(node);
     tell_limits(node);
     tell_table(node);
     if (node->options.on_alive != NULL) {

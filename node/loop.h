@@ -47,6 +47,7 @@ struct loop {
     uint64_t seen_leader; /* What the host was told last. */
     uint64_t seen_term;
     bool seen_serving;
+    bool told_unenforced; /* Users are not enforced. */
     uint64_t told_room;   /* Of the table. */
     uint64_t stall_count; /* For the metrics. */
     uint64_t turn_count;

@@ -440,6 +440,13 @@ void members_port_changed(void *data, const struct replica_members *named)
     }
 }
 
+bool members_port_is_proven(void *data, uint64_t id)
+{
+    const struct hasp_node *node = data;
+    return node->members.peers != NULL &&
+           peers_is_secure(node->members.peers, id);
+}
+
 void members_port_access_changed(void *data)
 {
     struct hasp_node *node = data;

@@ -66,6 +66,7 @@ void members_tell_core(struct members *members, uint64_t now_ns);
 
 /* Of struct core_port; 'data' is the node. */
 void members_port_access_changed(void *data);
+bool members_port_is_proven(void *data, uint64_t id);
 bool members_port_is_up(void *data, uint64_t id);
 struct buffer *members_port_output(void *data, uint64_t id,
                                    enum frame_type type);

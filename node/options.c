@@ -381,6 +381,8 @@ void options_for_core(const struct hasp_node_options *options,
         .election_ms = options->election_ms,
         .heartbeat_ms = options->heartbeat_ms,
         .finalizes_itself = options->finalizes_itself,
+        .believes_plain_peers = options->is_insecure &&
+                                options->tls_peer != HASP_NODE_TLS_REQUIRE,
         .takes_secrets_in_clear = options->is_insecure,
         .founds_access_required = options_require_access(options),
         .redirect = options->redirect == HASP_NODE_MOVED ? REDIRECT_MOVED

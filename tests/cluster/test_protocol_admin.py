@@ -235,7 +235,7 @@ def test_fences_are_listed_in_pages(connect, name):
 
 STATUS_KEYS = (
     "node cluster role term leader leader_address commit applied members version "
-    "quarantine_ms disk level cluster_level finalize_level"
+    "quarantine_ms disk level cluster_level finalize_level users"
 ).split()
 MEMBER_KEYS = "id address role match last_contact_ms level".split()
 

@@ -20,7 +20,7 @@ HASP = os.environ.get("HASP", os.path.join(ROOT, "build", "release", "hasp"))
 
 @pytest.fixture(name="cluster")
 def cluster_():
-    with Cluster(3) as nodes:
+    with Cluster(3, "[security]\ninsecure = yes\n") as nodes:
         nodes.leader()
         yield nodes
 
@@ -237,3 +237,30 @@ def test_over_http_a_bearer_is_a_user(cluster, tmp_path):
         assert over_http(node, "PUT", mine + "x", take) == (401, "NOAUTH")
         assert over_http(node, "PUT", mine + "x", take, secret + "0")[0] == 401
         assert over_http(node, "PUT", mine + "x", take, "")[0] in (400, 401)
+
+
+def test_users_count_for_nothing_behind_a_plain_port(cluster):
+    """So says the log, and the status; it is the operator's choice."""
+    tool = Tool(cluster)
+    tool.admin("access", "required")
+    for node in cluster.nodes:
+        wait_until(
+            lambda n=node: 'event="users are not enforced" '
+            'reason="the peer port is plain"' in n.log(), 10, "the line")
+    done = tool.run("--socket", tool.door, "status")
+    assert "users are not enforced: the peer port is plain" in done.stderr
+
+
+def test_without_that_choice_plain_peers_speak_for_nobody():
+    with Cluster(3) as cluster:
+        tool = Tool(cluster)
+        leader = cluster.leader()
+        tool.admin("access", "required")
+        for node in cluster.nodes:
+            done = tool.run("-e", "127.0.0.1:1", "--socket", node.dir, "-t", "1s",
+                            "list")
+            if node is leader:
+                assert done.returncode == 0, done.stderr
+            else:
+                assert "has reached the leader without TLS" in done.stderr
+        assert "unenforced" not in str(leader.status())

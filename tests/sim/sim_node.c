@@ -258,6 +258,13 @@ static void port_fatal(void *data, int exit_code, const char *why)
 }
 
 /* TLS is never in the simulator. */
+static bool port_peer_is_proven(void *data, uint64_t id)
+{
+    (void)data;
+    (void)id;
+    return true;
+}
+
 static void port_access_changed(void *data)
 {
     (void)data;
@@ -281,6 +288,7 @@ static struct core_port make_port(struct sim_node *node)
         .peer_output = port_peer_output,
         .peers_changed = port_peers_changed,
         .peer_silence_ms = port_peer_silence_ms,
+        .peer_is_proven = port_peer_is_proven,
         .probe_address = port_probe_address,
         .client_output = port_client_output,
         .client_close = port_client_close,

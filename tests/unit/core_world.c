@@ -266,6 +266,13 @@ static void port_unbar(void *data)
     node->accused = (struct core_accusation){0};
 }
 
+static bool port_peer_is_proven(void *data, uint64_t id)
+{
+    const struct world_node *node = data;
+    (void)id;
+    return !node->is_plain;
+}
+
 static void port_access_changed(void *data)
 {
     (void)data;
@@ -294,6 +301,7 @@ static struct core_port port_of(struct world_node *node)
         .peer_output = port_peer_output,
         .peers_changed = port_peers_changed,
         .peer_silence_ms = port_peer_silence_ms,
+        .peer_is_proven = port_peer_is_proven,
         .probe_address = port_probe_address,
         .client_output = port_client_output,
         .client_close = port_client_close,

@@ -67,6 +67,7 @@ struct world_node {
     struct buffer incoming;
     struct world_client client[CONN_MAX];
     uint64_t conn_end; /* Connections were opened below this number. */
+    bool is_plain;     /* Nobody shows it a certificate. */
     bool is_paused;
     bool is_disk_stuck; /* What is written does not become durable. */
     bool has_unread;    /* Input may lie unread (rule 6) ... */

@@ -427,6 +427,51 @@ static void a_user_has_so_many_connections(void **state)
                   "USER.SET app IF 0 CONNECTIONS many");
 }
 
+/* Who has shown no certificate at the port of nodes may say that he asks for
+ * anybody. */
+static void links_without_a_certificate_speak_for_no_user(void **state)
+{
+    (void)state;
+    bool *leader_sees_plain = &world->node[leader].is_plain;
+    bool *follower_sees_plain = &world->node[follower].is_plain;
+    make_user("app", "lock:* read:*");
+    come_as(follower, APP, "app");
+    client_session(world, follower, APP, "TTL 10000 LINGER 50");
+    *leader_sees_plain = *follower_sees_plain = true;
+    assert_int_equal(client_ask(world, follower, APP, "LOCK.ACQUIRE open")[0],
+                     ':');
+    admin("ACCESS.SET REQUIRED FORCE");
+    world_run(world, 100);
+    assert_non_null(strstr(client_ask(world, follower, APP, "LOCK.ACQUIRE a"),
+                           "-NOTLS access is required"));
+    /* What it sends all the same is not heeded ... */
+    *follower_sees_plain = false;
+    come_as(follower, 3, "app");
+    char *told = memory_text(client_text(world, follower, 3));
+    client_send(world, follower, 3, "SET b x NX PX 60000");
+    world_run(world, 200);
+    assert_string_equal(client_text(world, follower, 3), told);
+    assert_null(
+        lockfsm_lock(core_state(world->node[leader].core), BYTES_LITERAL("b")));
+    /* ... nor the end of its clients, for which a lease would be cut. */
+    client_close(world, follower, APP);
+    world_run(world, 200);
+    assert_int_equal(lockfsm_hold_count(core_state(world->node[leader].core)),
+                     1);
+    /* ... nor is an answer from there. */
+    *leader_sees_plain = false;
+    come_as(follower, 4, "app");
+    client_send(world, follower, 4, "LOCK.SHOW open");
+    *follower_sees_plain = true;
+    world_run(world, 200);
+    assert_string_equal(client_text(world, follower, 4), told);
+    *follower_sees_plain = false;
+    come_as(follower, 5, "app");
+    assert_non_null(
+        strstr(client_ask(world, follower, 5, "LOCK.SHOW open"), "app"));
+    free(told);
+}
+
 /* Also one that knows the secret of the session. */
 static void a_session_is_its_users_alone(void **state)
 {
@@ -542,6 +587,7 @@ int main(void)
         users(a_secret_is_taken_or_not),
         users(a_follower_waits_for_what_it_does_not_know_yet),
         users(a_certificate_of_nobody_is_told_so_and_closed),
+        users(links_without_a_certificate_speak_for_no_user),
         users(a_revoked_certificate_is_told_so_and_closed_quietly),
         users(a_user_has_so_many_connections),
         users(a_session_is_its_users_alone),

@@ -246,6 +246,21 @@ static void tell_of_certificate(const char *whose, int64_t days)
     }
 }
 
+static void tell_of_users(json_t *nodes)
+{
+    size_t i;
+    json_t *node;
+    json_array_foreach(nodes, i, node)
+    {
+        if (strcmp(value_text(node, "users"), "unenforced") == 0) {
+            tool_fail(0,
+                      "node %" PRIu64 ": users are not enforced: the peer "
+                      "port is plain",
+                      value_number(node, "node"));
+        }
+    }
+}
+
 /* Those that are about to expire, and this user's own. */
 static void tell_of_certificates(const struct tool *tool, json_t *nodes)
 {
@@ -277,6 +292,7 @@ int run_status(struct tool *tool, char **argv)
     int exit_code = judge(nodes);
     sum_up(tool, nodes);
     tell_of_upgrade(tool, nodes);
+    tell_of_users(nodes);
     tell_of_certificates(tool, nodes);
     return exit_code;
 }
