@@ -186,6 +186,10 @@ static const char *kind_of(const struct effect *effect)
         return "delayed";
     case EFFECT_DELAY_OVER:
         return "delay-over";
+    case EFFECT_BREAKING:
+        return "breaking";
+    case EFFECT_OBJECTED:
+        return "objected";
     case EFFECT_PLEASE:
         return "please";
     default:
@@ -195,8 +199,8 @@ static const char *kind_of(const struct effect *effect)
 
 /* To every connection of this node that acts for the holder's session and does
  * not watch the lock anyway. */
-static void please(struct core *core, const struct effect *effect,
-                   const struct event *event)
+static void notify_holder(struct core *core, const struct effect *effect,
+                          const struct event *event)
 {
     CHECK(effect->session != 0); /* Only what is held can be asked for. */
     const struct list *attachments = attach_list(core, effect->session);
@@ -225,8 +229,8 @@ void events_effect(struct core *core, const struct effect *effect)
     }
     struct event event;
     notify(core, kind, effect, &event);
-    if (effect->type == EFFECT_PLEASE) {
-        please(core, effect, &event);
+    if (effect->type == EFFECT_PLEASE || effect->type == EFFECT_BREAKING) {
+        notify_holder(core, effect, &event);
     }
 }
 

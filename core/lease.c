@@ -126,7 +126,7 @@ static void put_ended(const struct session *session, struct resp_writer *writer)
         resp_key_bulk(writer, "lock", ended->lock);
         resp_key_bulk(writer, "owner", ended->owner);
         resp_key_integer(writer, "token", (int64_t)ended->token);
-        resp_key_text(writer, "reason", ended_hold_reason(ended));
+        resp_key_text(writer, "reason", hold_loss_name(ended->loss));
     }
 }
 
@@ -149,8 +149,10 @@ static void put_answer(struct core *core, const struct beat *beat, bool is_full,
                    (const char *)reason.data);
     } else if (is_full) {
         resp_map(writer, 4);
-        lease_put_times(writer, session->ttl_ms, session->linger_ms);
+        lease_put_times(writer, session);
         put_ended(session, writer);
+    } else if (session->is_durable) {
+        resp_null(writer);
     } else {
         resp_integer(writer, session->ttl_ms);
     }
@@ -245,11 +247,23 @@ bool lease_proof_is(const struct session *session,
     return difference == 0 && !session->is_redis;
 }
 
-void lease_put_times(struct resp_writer *writer, uint64_t ttl_ms,
-                     uint64_t linger_ms)
+void lease_put_times(struct resp_writer *writer, const struct session *session)
 {
-    uint64_t trust_ms = rules_trusted(rules_promised(ttl_ms, linger_ms));
-    resp_key_integer(writer, "ttl_ms", (int64_t)ttl_ms);
-    resp_key_integer(writer, "linger_ms", (int64_t)linger_ms);
-    resp_key_integer(writer, "trust_ms", (int64_t)trust_ms);
+    uint64_t trust_ms = rules_trusted(
+        rules_promised(session->ttl_ms, session->linger_ms));
+    resp_text(writer, "ttl_ms");
+    lease_put_time(writer, session, session->ttl_ms);
+    resp_key_integer(writer, "linger_ms", session->linger_ms);
+    resp_text(writer, "trust_ms");
+    lease_put_time(writer, session, trust_ms);
+}
+
+void lease_put_time(struct resp_writer *writer, const struct session *session,
+                    uint64_t time_ms)
+{
+    if (session->is_durable) {
+        resp_null(writer);
+    } else {
+        resp_integer(writer, (int64_t)time_ms);
+    }
 }

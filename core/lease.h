@@ -33,7 +33,9 @@ void lease_sessions_ended(struct core *core);
 bool lease_proof_is(const struct session *session,
                     const uint8_t proof[PROOF_SIZE]);
 /* Writes ttl_ms, linger_ms and trust_ms (three pairs). */
-void lease_put_times(struct resp_writer *writer, uint64_t ttl_ms,
-                     uint64_t linger_ms);
+void lease_put_times(struct resp_writer *writer, const struct session *session);
+/* Writes a time of its lease; null if it has none. */
+void lease_put_time(struct resp_writer *writer, const struct session *session,
+                    uint64_t time_ms);
 
 #endif /* HASP_CORE_LEASE_H */

@@ -138,6 +138,7 @@ static uint64_t session_of(const struct effect *effect)
     case EFFECT_SESSION_ENDED:
     case EFFECT_RELEASED:
     case EFFECT_HOLD_EXPIRED:
+    case EFFECT_BREAKING:
     case EFFECT_PLEASE:
         return effect->session;
     default:

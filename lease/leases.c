@@ -19,6 +19,7 @@
 struct timed_session {
     UT_hash_handle hh;
     uint64_t id;
+    bool is_durable; /* It stands in no heap, and the times are 0. */
     uint64_t ttl_ns;
     uint64_t linger_ns; /* 0: none. */
     uint64_t deadline_ns;
@@ -48,6 +49,7 @@ static uint64_t quiet_at(const struct timed_session *session, uint64_t now_ns)
 /* When the next mark of 'session' is due; UINT64_MAX if none is. */
 static uint64_t next_mark(const struct timed_session *session)
 {
+    CHECK(!session->is_durable);
     if (session->is_hearing || (session->is_marked && !session->marks_now)) {
         return UINT64_MAX;
     }
@@ -149,6 +151,7 @@ static struct timed_session *add(struct leases *leases,
     CHECK(find(leases, session->id) == NULL);
     struct timed_session *timed = memory_new(sizeof *timed);
     timed->id = session->id;
+    timed->is_durable = session->is_durable;
     timed->ttl_ns = session->ttl_ms * NS_PER_MS;
     timed->linger_ns = session->linger_ms * NS_PER_MS;
     HASH_ADD(hh, leases->by_id, id, sizeof timed->id, timed);
@@ -182,6 +185,9 @@ void leases_inherit(struct leases *leases, const struct lockfsm *fsm,
 {
     struct quiet quiet;
     struct timed_session *timed = add(leases, session);
+    if (timed->is_durable) {
+        return;
+    }
     bool is_marked = lockfsm_mark(fsm, session, &quiet);
     CHECK(is_marked);
     uint64_t quiet_ms = quiet.quiet_ms + lockfsm_clock(fsm) - quiet.clock_ms;
@@ -198,6 +204,9 @@ void leases_open(struct leases *leases, const struct session *session,
                  uint64_t now_ns)
 {
     struct timed_session *timed = add(leases, session);
+    if (timed->is_durable) {
+        return;
+    }
     timed->heard_ns = now_ns;
     timed->deadline_ns = now_ns + timed->ttl_ns;
     heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
@@ -216,7 +225,7 @@ void leases_marked(struct leases *leases, uint64_t session)
 {
     struct timed_session *timed = find(leases, session);
     if (timed != NULL) {
-        CHECK(timed->is_mark_in_flight);
+        CHECK(timed->is_mark_in_flight && !timed->is_durable);
         timed->is_mark_in_flight = false;
         set_bound(leases, timed, true);
     }
@@ -226,7 +235,7 @@ void leases_marked(struct leases *leases, uint64_t session)
 void leases_unmarked(struct leases *leases, uint64_t session)
 {
     struct timed_session *timed = find(leases, session);
-    if (timed != NULL && !timed->is_doomed) {
+    if (timed != NULL && !timed->is_doomed && !timed->is_durable) {
         timed->is_hearing = false;
         timed->is_marked = timed->is_mark_in_flight;
         set_bound(leases, timed, false);
@@ -237,10 +246,18 @@ void leases_unmarked(struct leases *leases, uint64_t session)
 void leases_hearing(struct leases *leases, uint64_t session)
 {
     struct timed_session *timed = find(leases, session);
-    if (timed != NULL && !timed->is_doomed) {
+    if (timed != NULL && !timed->is_doomed && !timed->is_durable) {
         timed->is_hearing = true;
         schedule_mark(leases, timed);
     }
+}
+
+/* A Redis value was given an end, or lost it. */
+static void change_kind(struct leases *leases, struct timed_session *timed,
+                        const struct session *session, uint64_t now_ns)
+{
+    drop(leases, timed);
+    leases_open(leases, session, now_ns);
 }
 
 void leases_changed(struct leases *leases, const struct session *session,
@@ -250,6 +267,10 @@ void leases_changed(struct leases *leases, const struct session *session,
     uint64_t ttl_ns = session->ttl_ms * NS_PER_MS;
     /* A blacklisting comes here, too, and must not move the deadline. */
     if (timed == NULL || timed->is_doomed || !is_renewed) {
+        return;
+    }
+    if (timed->is_durable || session->is_durable) {
+        change_kind(leases, timed, session, now_ns);
         return;
     }
     CHECK(ttl_ns > 0);
@@ -268,6 +289,9 @@ bool leases_heard(struct leases *leases, uint64_t session, uint64_t received_ns)
     struct timed_session *timed = find(leases, session);
     if (timed == NULL || timed->is_doomed) {
         return false;
+    }
+    if (timed->is_durable) {
+        return true; /* It has no deadline to move. */
     }
     if (received_ns > timed->heard_ns) {
         timed->heard_ns = received_ns;
@@ -307,7 +331,8 @@ void leases_detached(struct leases *leases, uint64_t session, uint64_t now_ns)
 bool leases_needs_heard(const struct leases *leases, uint64_t session)
 {
     const struct timed_session *timed = find(leases, session);
-    return timed == NULL || timed->is_bound || timed->is_mark_in_flight;
+    return timed == NULL || (!timed->is_durable &&
+                             (timed->is_bound || timed->is_mark_in_flight));
 }
 
 bool leases_is_doomed(const struct leases *leases, uint64_t session)

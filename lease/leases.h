@@ -12,6 +12,10 @@
  * that comes up too early is put back under its true time. What moves a
  * deadline earlier (a close with linger, a shorter PX) moves the key at once.
  *
+ * A durable session is known here, so that its heartbeats are told from those
+ * of a session that has gone, and stands in no heap: it has no deadline, is
+ * never marked and needs no HEARD.
+ *
  * A session's quiet time at 'now' is T - (deadline - now), so a lowered
  * deadline counts as quiet time as well.
  *
@@ -59,7 +63,7 @@ void leases_unmarked(struct leases *leases, uint64_t session);
  * session is not marked. */
 void leases_hearing(struct leases *leases, uint64_t session);
 /* The session's TTL may have changed, or, with 'is_renewed', an entry was a
- * heartbeat of it. */
+ * heartbeat of it. A durable one may have got a lease, or the reverse. */
 void leases_changed(struct leases *leases, const struct session *session,
                     bool is_renewed, uint64_t now_ns);
 

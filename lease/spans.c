@@ -23,16 +23,17 @@ enum span_kind {
     SPAN_WAIT,
     SPAN_DELAY,
     SPAN_HOLD,
+    SPAN_BREAK,
     SPAN_BLACKLISTING,
     SPAN_QUARANTINE
 };
 
 /* What a span belongs to. Fields that are no part of the identity of its kind
- * are 0: a wait is its index and owner, a delay its lock, a hold its lock,
- * session and owner, a blacklisting its index. */
+ * are 0: a wait is its index and owner, a delay its lock, a hold and its break
+ * their lock, session and owner, a blacklisting its index. */
 struct span_key {
     enum span_kind kind;
-    uint64_t number; /* Wait index, session of a hold, since_index. */
+    uint64_t number; /* Wait index, session of a hold or break, since_index. */
     struct bytes lock;
     struct bytes owner;
 };
@@ -43,7 +44,8 @@ struct span {
     enum span_kind kind;
     uint64_t number;
     uint64_t session;  /* WAIT. */
-    uint64_t instance; /* WAIT: asked_index; DELAY: since_index; HOLD: token. */
+    uint64_t instance; /* WAIT: asked_index; DELAY, BREAK: since_index; HOLD:
+                          token. */
     uint64_t end_ns;
     uint64_t hold_ms;  /* HOLD: the whole; 0 for the others. */
     uint64_t clock_ms; /* HOLD: the log's clock when it began. */
@@ -175,6 +177,12 @@ static void inherit_lock(struct spans *spans, const struct lockfsm *fsm,
                        inherited_end(fsm, hold->hold_ms, hold->hold_clock_ms,
                                      HOLD_SLACK_MS, now_ns));
         }
+        if (hold->break_count > 0) {
+            key.kind = SPAN_BREAK;
+            start(spans, &key, hold->breaks->since_index,
+                  inherited_end(fsm, hold->breaks->after_ms,
+                                hold->breaks->clock_ms, SLACK_MS, now_ns));
+        }
     }
     LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
         struct span_key key = {.kind = SPAN_WAIT,
@@ -227,6 +235,8 @@ void spans_follow(struct spans *spans, const struct lockfsm *fsm,
                             .owner = effect->owner};
     struct span_key hold = {SPAN_HOLD, effect->session, effect->lock,
                             effect->owner};
+    struct span_key breaking = {SPAN_BREAK, effect->session, effect->lock,
+                                effect->owner};
     struct span_key delay = {.kind = SPAN_DELAY, .lock = effect->lock};
     struct span_key blacklisting = {.kind = SPAN_BLACKLISTING,
                                     .number = effect->log_index};
@@ -255,6 +265,13 @@ void spans_follow(struct spans *spans, const struct lockfsm *fsm,
     case EFFECT_RELEASED:
     case EFFECT_HOLD_EXPIRED:
         drop_key(spans, &hold);
+        drop_key(spans, &breaking);
+        break;
+    case EFFECT_BREAKING:
+        start(spans, &breaking, effect->log_index, end_ns);
+        break;
+    case EFFECT_OBJECTED:
+        drop_key(spans, &breaking);
         break;
     case EFFECT_DELAYED:
         start(spans, &delay, effect->log_index, end_ns);
@@ -281,6 +298,13 @@ uint64_t spans_next(const struct spans *spans)
 static uint64_t left(const struct span *span, uint64_t now_ns)
 {
     return span != NULL ? rules_left(span->end_ns, now_ns) : 0;
+}
+
+uint64_t spans_break_left(struct spans *spans, struct bytes lock,
+                          uint64_t session, struct bytes owner, uint64_t now_ns)
+{
+    struct span_key key = {SPAN_BREAK, session, lock, owner};
+    return left(find(spans, &key), now_ns);
 }
 
 uint64_t spans_delay_left(struct spans *spans, struct bytes lock,
@@ -344,6 +368,13 @@ static void encode_over(struct buffer *out, const struct span *span)
         break;
     case SPAN_HOLD:
         encode_hold_over(out, &hold);
+        break;
+    case SPAN_BREAK:
+        encode_break_over(
+            out, &(struct break_over_command){.name = span->lock,
+                                              .session = span->number,
+                                              .owner = span->owner,
+                                              .since_index = span->instance});
         break;
     case SPAN_BLACKLISTING:
         encode_blacklist_over(

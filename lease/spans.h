@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The leader's deadlines of spans: times that begin with an entry of the log.
- * These are a wait with a limit, a lock delay, a max hold, a blacklisting FOR a
- * time, and the quarantine after a restore. Used through lease/timers.h.
+ * These are a wait with a limit, a lock delay, a max hold, the time in which a
+ * holder may object to a break, a blacklisting FOR a time, and the quarantine
+ * after a restore. Used through lease/timers.h.
  *
  * When a span is over, the command that says so is proposed once. It names the
  * index or the token of what it ends, so that it cannot end a later wait or
@@ -45,6 +46,10 @@ void spans_follow(struct spans *spans, const struct lockfsm *fsm,
 bool spans_are_none(const struct spans *spans);
 uint64_t spans_next(const struct spans *spans);
 uint64_t spans_delay_left(struct spans *spans, struct bytes lock,
+                          uint64_t now_ns);
+/* Until a hold is taken, unless its holder objects. */
+uint64_t spans_break_left(struct spans *spans, struct bytes lock,
+                          uint64_t session, struct bytes owner,
                           uint64_t now_ns);
 /* What is left of a hold, as a client may be told it. 'clock_ms' is the log's
  * clock, plus what a TIME that is under way may add to it. */

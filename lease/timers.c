@@ -222,6 +222,13 @@ uint64_t timers_hold_left(struct timers *timers, const struct lockfsm *fsm,
                            lockfsm_clock(fsm) + timers->in_flight_ms, now_ns);
 }
 
+uint64_t timers_break_left(struct timers *timers, const struct hold *hold,
+                           uint64_t now_ns)
+{
+    return spans_break_left(&timers->spans, hold->lock->name, hold->session->id,
+                            hold->owner, now_ns);
+}
+
 /* At most one is under way: what it counts is known when it is applied. */
 static void propose_time(struct timers *timers, uint64_t now_ns,
                          uint64_t clock_ns, timers_propose_fn *propose,

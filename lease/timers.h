@@ -21,8 +21,8 @@
  * one is under way.
  *   5. A session is doomed from the moment at which its EXPIRE was submitted,
  *      that is, when 'propose' returned true.
- *   6. WAIT, DELAY, HOLD, FOR and the quarantine are inherited, less what the
- *      log's clock has counted of them (lease/spans.h).
+ *   6. WAIT, DELAY, HOLD, AFTER, FOR and the quarantine are inherited, less
+ * what the log's clock has counted of them (lease/spans.h).
  *
  * Deadlines do not move when the loop stalls. The time that timers_due() is
  * given is a moment by which all input had been read, and after which
@@ -66,7 +66,8 @@ bool timers_are_on(const struct timers *timers);
  * ("renewed": heard from now, its mark has gone); QUEUED session, owner,
  * wait_index, time_ms (0: for ever); WAIT_ENDED wait_index; GRANTED session,
  * owner, lock, token, wait_index (0: not from the queue), hold_ms; RELEASED and
- * HOLD_EXPIRED (the hold has gone) lock, session, owner; DELAYED lock, time_ms,
+ * HOLD_EXPIRED (the hold has gone) and OBJECTED lock, session, owner; BREAKING
+ * these and time_ms, log_index; DELAYED lock, time_ms,
  * log_index; DELAY_OVER lock; BLACKLISTED time_ms, log_index. */
 void timers_follow(struct timers *timers, const struct lockfsm *fsm,
                    const struct effect *effect, uint64_t now_ns);
@@ -102,6 +103,10 @@ uint64_t timers_delay_left(struct timers *timers, struct bytes lock,
 uint64_t timers_hold_left(struct timers *timers, const struct lockfsm *fsm,
                           struct bytes lock, uint64_t session,
                           struct bytes owner, uint64_t now_ns);
+
+/* Nanoseconds until a hold that is to be broken is taken. */
+uint64_t timers_break_left(struct timers *timers, const struct hold *hold,
+                           uint64_t now_ns);
 
 /* What is left of the quarantine after a restore. */
 uint64_t timers_quarantine_left(struct timers *timers,

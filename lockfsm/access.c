@@ -299,6 +299,7 @@ static struct demand demand_of(const struct entry *command)
     case OP_WAIT_TIMEOUT:
     case OP_DELAY_OVER:
     case OP_HOLD_OVER:
+    case OP_BREAK_OVER:
     case OP_BLACKLIST_OVER:
         demand.kind = DEMAND_OWN;
         return demand;
@@ -307,6 +308,7 @@ static struct demand demand_of(const struct entry *command)
     case OP_RELEASE:
     case OP_RELEASE_IF: /* Without VERB_KICK there are one's own holds only. */
     case OP_CANCEL:
+    case OP_OBJECT:
     case OP_REDIS: /* See keys_are_refused(). */
         return demand;
     case OP_CONVERT:
@@ -321,6 +323,8 @@ static struct demand demand_of(const struct entry *command)
         return of_name(VERB_SHARE, &command->note->name);
     case OP_FENCE_ADMIT:
         return of_name(VERB_FENCE, &command->fence_admit->resource);
+    case OP_BREAK_HOLDS:
+        return of_name(VERB_KICK, &command->break_holds->name);
     case OP_FENCE_REMOVE:
         return of_name(VERB_KICK, &command->fence_remove->resource);
     case OP_BLACKLIST_ADD:

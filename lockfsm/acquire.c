@@ -297,6 +297,18 @@ bool waiting_is_over_limit(struct lockfsm *fsm, const struct session *session,
     return true;
 }
 
+bool wait_is_endless(const struct session *session, bool is_waiting,
+                     uint64_t wait_ms, struct result *result)
+{
+    if (!session->is_durable || !is_waiting || wait_ms != 0) {
+        return false;
+    }
+    refuse(result, RESULT_BAD_ARGUMENT,
+           "a session without end waits for a time only, not forever: no lease "
+           "would end the wait of a client that has died");
+    return true;
+}
+
 /* A standing request may bring a longer value; refused, it stands as it was. */
 static bool value_is_too_long(struct lockfsm *fsm, const struct acquisition *a,
                               const struct wait *standing,
@@ -379,7 +391,10 @@ void apply_acquire(struct lockfsm *fsm, const struct entry *command,
     a.terms = terms_of(fsm, message);
     if (!session_find_asking(fsm, &a.session, result) ||
         blacklist_refuses(fsm, a.session, result) ||
-        session_is_value(a.session, result) || !look_up(fsm, &a, result)) {
+        session_is_value(a.session, result) ||
+        wait_is_endless(a.session, message->is_waiting, message->wait_ms,
+                        result) ||
+        !look_up(fsm, &a, result)) {
         return;
     }
     struct wait *standing = find_standing(fsm, &a);

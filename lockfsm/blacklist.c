@@ -5,7 +5,9 @@
  * A session that is hit keeps its holds: its heartbeats are refused, its lease
  * runs out on both sides, and only then is the lock granted on. But it gets
  * nothing more: its waits are dropped, and it may neither acquire nor convert
- * up. Each session knows the oldest entry that hits it (blacklist_index). */
+ * up. Each session knows the oldest entry that hits it (blacklist_index).
+ *
+ * A durable session has no lease to run out, and so it ends at once. */
 
 #include "lockfsm/state.h"
 
@@ -119,6 +121,11 @@ static void recheck(struct lockfsm *fsm, struct session *session)
     if (session->blacklist_index == was_index) {
         return;
     }
+    if (session->is_durable) {
+        CHECK(hit != NULL);
+        session_end(fsm, session, "blacklisted", false);
+        return;
+    }
     record_changed(fsm, &session->stored);
     if (hit == NULL) {
         session_tell_changed(fsm, session, "pardoned", (struct bytes){NULL, 0});
@@ -215,6 +222,7 @@ static void replace_or_add(struct lockfsm *fsm,
     }
     size_t count;
     struct session **sessions = find_sessions(fsm, entry, &count);
+    /* From here on the entry may go with the only session that it names. */
     for (size_t i = 0; i < count; i++) {
         recheck(fsm, sessions[i]);
     }

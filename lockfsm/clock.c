@@ -80,8 +80,8 @@ void apply_time(struct lockfsm *fsm, const struct entry *command,
     step(fsm, time->base_index, time->elapsed_ms);
     for (size_t i = 0; i < time->mark_count; i++) {
         struct session *session = session_find(fsm, time->marks[i].session);
-        if (session == NULL) {
-            continue;
+        if (session == NULL || session->is_durable) {
+            continue; /* It has gone, or has no end any more. */
         }
         uint32_t quiet_ms = time->marks[i].quiet_ms;
         session->mark_index = fsm->log_index;
@@ -110,7 +110,7 @@ void apply_heard(struct lockfsm *fsm, const struct entry *command,
     const struct heard_command *heard = command->heard;
     for (size_t i = 0; i < heard->session_count; i++) {
         struct session *session = session_find(fsm, heard->sessions[i]);
-        if (session != NULL) {
+        if (session != NULL && !session->is_durable) {
             session_heard(fsm, session);
             effect_add(fsm, EFFECT_SESSION_HEARD)->session = session->id;
             result->count++;
@@ -147,6 +147,7 @@ static const struct begin_mark *begin_after(const struct lockfsm *fsm,
 bool lockfsm_mark(const struct lockfsm *fsm, const struct session *session,
                   struct quiet *ret_quiet)
 {
+    CHECK(!session->is_durable);
     if (session->mark_index != 0) {
         *ret_quiet = (struct quiet){session->mark_quiet_ms,
                                     session->mark_clock_ms};

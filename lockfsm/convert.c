@@ -122,16 +122,23 @@ void apply_convert(struct lockfsm *fsm, const struct entry *command,
     struct session *session;
     if (!session_find_asking(fsm, &session, result) ||
         (is_up && blacklist_refuses(fsm, session, result)) ||
-        session_is_value(session, result)) {
+        session_is_value(session, result) ||
+        wait_is_endless(session, message->is_waiting, message->wait_ms,
+                        result)) {
         return;
     }
     struct hold *hold = hold_find(fsm, lock_find(fsm, name), session->id,
                                   fsm->origin.owner);
     if (hold == NULL) {
         result->code = RESULT_NOT_HELD;
-    } else if (hold->mode == LOCK_SLOTS) {
+        return;
+    }
+    if (hold->mode == LOCK_SLOTS) {
         refuse(result, RESULT_BAD_ARGUMENT, "a slot cannot be converted");
-    } else if ((hold->mode == LOCK_EXCLUSIVE) == is_up) {
+        return;
+    }
+    (void)hold_object(fsm, hold, (struct bytes){NULL, 0});
+    if ((hold->mode == LOCK_EXCLUSIVE) == is_up) {
         result->token = hold->token;
     } else if (is_up) {
         convert_up(fsm, hold, message, result);

@@ -43,11 +43,25 @@ bool fence_may_have(uint64_t token, uint64_t newest)
     return !is_token(token) || token <= newest;
 }
 
-/* Such tokens lie below token_base and are never admitted again, though the
- * restored fence may not remember their successors. */
+/* A restore keeps the holds of durable sessions, under their tokens. */
+static bool is_held(const struct lockfsm *fsm, uint64_t token)
+{
+    LIST_FOR (const struct session, session, &fsm->durable, in_durable) {
+        LIST_FOR (const struct hold, hold, &session->holds, in_session) {
+            if (hold->token == token) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Such tokens lie below token_base. Unless their hold still stands they are
+ * never admitted again, though the restored fence may not remember their
+ * successors. */
 static bool is_of_former_life(const struct lockfsm *fsm, uint64_t token)
 {
-    return is_token(token) && token < fsm->token_base;
+    return is_token(token) && token < fsm->token_base && !is_held(fsm, token);
 }
 
 void apply_fence_admit(struct lockfsm *fsm, const struct entry *command,

@@ -71,6 +71,7 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
     list_remove(&hold->in_session);
     hold->session->hold_count--;
     tally_down(&fsm->places_of_session, session_places(hold->session));
+    hold_break_drop(fsm, hold);
     pool_drop(&fsm->pool, &hold->owner);
     pool_drop(&fsm->pool, &hold->value);
     pool_give(&fsm->pool, hold, sizeof *hold);
@@ -134,6 +135,7 @@ void hold_replace(struct lockfsm *fsm, struct hold *hold, struct bytes value)
 
 void hold_enter_again(struct lockfsm *fsm, struct hold *hold)
 {
+    (void)hold_object(fsm, hold, (struct bytes){NULL, 0});
     if (hold->count < UINT32_MAX) {
         hold->count++;
         record_changed(fsm, &hold->stored);

@@ -8,6 +8,29 @@
 
 /* --- What is true of any state -------------------------------------------- */
 
+/* A restore keeps durable sessions; a Redis value may get a lease later. */
+static bool may_be_of_former_life(const struct session *session)
+{
+    return session->is_durable || session->is_redis;
+}
+
+static const char *check_break(const struct lockfsm *fsm,
+                               const struct hold *hold)
+{
+    const struct hold_break *one = hold->breaks;
+    if (hold->break_count == 0) {
+        return one != NULL ? "half a break" : NULL;
+    }
+    if (hold->break_count > 1 || !hold->session->is_durable) {
+        return "a break of a hold that has a lease";
+    }
+    if (one->since_index > fsm->applied_index || one->after_ms == 0 ||
+        one->clock_ms > fsm->clock_ms) {
+        return "a break from the future";
+    }
+    return NULL;
+}
+
 static const char *check_holds(const struct lockfsm *fsm,
                                const struct lock *lock)
 {
@@ -28,10 +51,19 @@ static const char *check_holds(const struct lockfsm *fsm,
         if (hold->count == 0) {
             return "a hold that is not held";
         }
-        if (hold->token <= fsm->token_base || hold->token > lock->last_token ||
-            hold->token != fsm->token_base + hold->granted_index ||
+        if (hold->token > lock->last_token ||
+            (hold->token <= fsm->token_base
+                 ? !may_be_of_former_life(hold->session)
+                 : hold->token != fsm->token_base + hold->granted_index) ||
             hold->granted_index > fsm->applied_index) {
             return "a token out of its range";
+        }
+        if (is_quarantined(fsm) && !may_be_of_former_life(hold->session)) {
+            return "a hold in quarantine";
+        }
+        const char *wrong = check_break(fsm, hold);
+        if (wrong != NULL) {
+            return wrong;
         }
         if (hold->serial <= serial || hold->serial > fsm->next_serial) {
             return "holds out of order";
@@ -148,9 +180,6 @@ static const char *check_lock(const struct lockfsm *fsm,
     if (lock->delay_clock_ms > span_clock(fsm, lock->delay_ms)) {
         return "a delay that begins in the future";
     }
-    if (is_quarantined(fsm) && lock->hold_count > 0) {
-        return "a hold in quarantine";
-    }
     const char *wrong = check_holds(fsm, lock);
     return wrong != NULL ? wrong : check_queue(fsm, lock);
 }
@@ -195,7 +224,13 @@ static const char *check_asker(const struct lockfsm *fsm,
 static const char *check_mark(const struct lockfsm *fsm,
                               const struct session *session)
 {
-    if (session->heard_index < session->id - fsm->token_base ||
+    if (session->is_durable && session->mark_index != 0) {
+        return "a mark of a session without end";
+    }
+    uint64_t opened_index = session->id > fsm->token_base
+                                ? session->id - fsm->token_base
+                                : 0;
+    if (session->heard_index < opened_index ||
         session->heard_index > fsm->applied_index) {
         return "a session that was heard out of its time";
     }
@@ -279,9 +314,14 @@ static const char *check_session(const struct lockfsm *fsm,
         result_count != session->result_count) {
         return "a wrong count of a session's";
     }
-    if (session->id <= fsm->token_base ||
+    if ((session->id <= fsm->token_base && !may_be_of_former_life(session)) ||
         session->id > fsm->token_base + fsm->applied_index) {
         return "a session id out of its range";
+    }
+    if (session->is_durable != (session->ttl_ms == 0) ||
+        (session->is_durable &&
+         (session->linger_ms != 0 || session->blacklist_index != 0))) {
+        return "a session without end that has one";
     }
     if (session->is_redis && session->hold_count == 0) {
         return "a Redis session without a value";
@@ -312,6 +352,9 @@ static uint64_t size_of_lock(const struct lock *lock)
     uint64_t size = RECORD_SIZE + lock->name.size + lock->note.size;
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         size += RECORD_SIZE + hold->owner.size + hold->value.size;
+        if (hold->break_count > 0) {
+            size += hold->breaks->by.size + hold->breaks->reason.size;
+        }
     }
     LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
         size += RECORD_SIZE + wait->owner.size + wait->value.size;

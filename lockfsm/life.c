@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A new life of the cluster after a restore: what must not outlive the old one
- * goes. cluster.c has the quarantine that follows. */
+ * goes. Durable sessions stay, and what they hold, under the same tokens: their
+ * clients were promised that only they, or an operator, end them. cluster.c has
+ * the quarantine that follows. */
 
 #include "lockfsm/state.h"
 
-/* With the results of its requests that wait, as those end without a word. */
+/* The results of its requests that wait go, as those end without a word; the
+ * numbers go with their session. */
 static void drop_numbers(struct lockfsm *fsm, struct session *session)
 {
     LIST_FOR (struct asker, asker, &session->askers, in_session) {
@@ -14,18 +17,40 @@ static void drop_numbers(struct lockfsm *fsm, struct session *session)
             kept_drop(fsm, LIST_FIRST(waiting, struct kept_result, in_order));
         }
     }
-    if (session->numbers != NULL) {
+    if (session->numbers != NULL && !session->is_durable) {
         numbers_free(fsm, session->numbers);
     }
 }
 
-static void drop_lock(struct lockfsm *fsm, struct lock *lock)
+/* A break is for the operator to announce again: nobody knows whether its
+ * holder has objected since the backup was made. */
+static void keep_hold(struct lockfsm *fsm, struct hold *hold)
+{
+    if (hold->break_count > 0) {
+        hold_break_drop(fsm, hold);
+        record_changed(fsm, &hold->stored);
+    }
+}
+
+static void open_again(struct lockfsm *fsm, struct lock *lock)
+{
+    list_remove(&lock->in_touched);
+    lock->is_touched = false;
+    lock_delay_drop(fsm, lock);
+}
+
+/* Leaves the holds of durable sessions. */
+static void empty_lock(struct lockfsm *fsm, struct lock *lock)
 {
     while (lock->wait_count > 0) {
         request_free(fsm, LIST_FIRST(&lock->queue, struct wait, in_lock));
     }
-    while (lock->hold_count > 0) {
-        hold_free(fsm, LIST_FIRST(&lock->holds, struct hold, in_lock));
+    LIST_FOR_SAFE (struct hold, hold, &lock->holds, in_lock) {
+        if (hold->session->is_durable) {
+            keep_hold(fsm, hold);
+        } else {
+            hold_free(fsm, hold);
+        }
     }
 }
 
@@ -40,12 +65,20 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     struct lock *lock;
     struct lock *next_lock;
     HASH_ITER (by_name, fsm->locks, lock, next_lock) {
-        drop_lock(fsm, lock);
+        empty_lock(fsm, lock);
     }
+    /* A request for several locks has waited at several of them. */
     HASH_ITER (by_name, fsm->locks, lock, next_lock) {
-        lock_free(fsm, lock);
+        if (lock->hold_count == 0) {
+            lock_free(fsm, lock);
+        } else {
+            open_again(fsm, lock);
+        }
     }
     HASH_ITER (by_id, fsm->sessions, session, next_session) {
+        if (session->is_durable) {
+            continue;
+        }
         blacklist_forget_session(fsm, session);
         session_free(fsm, session);
     }

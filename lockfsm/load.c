@@ -150,6 +150,9 @@ static const char *check_session(struct loading *loading, void *structure)
         return "a session of no user";
     }
     session_belongs(session, user);
+    if (session->is_durable) {
+        list_push_back(&loading->fsm->durable, &session->in_durable);
+    }
     for (uint32_t i = 0; i < session->label_count; i++) {
         if (session->labels[i].key.size > LABEL_SIZE_MAX ||
             session->labels[i].value.size > LABEL_SIZE_MAX) {

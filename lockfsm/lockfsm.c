@@ -27,6 +27,7 @@ const char *lock_mode_name(enum lock_mode mode)
 static void init(struct lockfsm *fsm)
 {
     fsm->limits = lockfsm_default_limits;
+    list_init(&fsm->durable);
     list_init(&fsm->blacklist);
     list_init(&fsm->members);
     users_init(fsm);
@@ -233,6 +234,11 @@ const struct fence *lockfsm_fence(const struct lockfsm *fsm,
 const struct session *lockfsm_sessions(const struct lockfsm *fsm)
 {
     return fsm->sessions;
+}
+
+const struct list *lockfsm_durable(const struct lockfsm *fsm)
+{
+    return &fsm->durable;
 }
 
 const struct lock *lockfsm_locks(const struct lockfsm *fsm)

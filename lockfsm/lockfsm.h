@@ -96,6 +96,8 @@ enum result_code {
  *   RELEASEIF, BLACKLIST_REMOVE, times that are over   count: 1 or 0
  *   CANCEL                  count: 1 or 0; 0 with a token: it came too late
  *   PLEASE                  count: holders told
+ *   BREAK                   count: holds that will be taken
+ *   OBJECT                  count: 1; 0: no break stood
  *   FENCE_ADMIT             count: 1 or 0; token: the highest admitted
  *   FENCE_REMOVE            count: 1 or 0
  *   USER_SET, ROLE_SET      token: 'changed' of the user, of the role
@@ -120,13 +122,13 @@ enum effect_type {
      * request, also if it waited for several locks. With session, owner and
      * wait_index. */
     EFFECT_WAIT_RESULT,
-    EFFECT_SESSION_OPENED, /* session; time_ms: its TTL. */
+    EFFECT_SESSION_OPENED, /* session; time_ms: its TTL; 0: it is durable. */
     EFFECT_SESSION_ENDED,  /* reason: "closed", "expired", "blacklisted",
                               "deleted" (Redis), "released" (Redis). */
     EFFECT_SESSION_MARKED, /* time_ms: quiet for so long. */
     EFFECT_SESSION_HEARD,  /* Its mark is gone. */
-    /* time_ms: the TTL. reason: "renewed" (Redis: heard from now),
-     * "blacklisted" (text: why), "pardoned". */
+    /* time_ms: the TTL. reason: "renewed" (Redis: heard from now; 0: durable
+     * from now on), "blacklisted" (text: why), "pardoned". */
     EFFECT_SESSION_CHANGED,
     /* Events of a lock, for WATCH: */
     EFFECT_GRANTED,      /* reason: NULL, "upgraded", "downgraded". wait_index
@@ -137,7 +139,7 @@ enum effect_type {
     EFFECT_RELEASED,     /* reason: "released", "closed", "releaseif",
                             "deleted" (Redis). */
     EFFECT_HOLD_EXPIRED, /* An unclean end: reason "expired", "blacklisted",
-                            "max hold". */
+                            "max hold", "broken". */
     EFFECT_WAIT_ENDED,   /* reason: "timeout", "cancelled", "session",
                             "blacklisted", "withdrawn" (the right to it),
                             "released" (an upgrade whose hold has gone),
@@ -145,6 +147,8 @@ enum effect_type {
                             a hold that has gone). */
     EFFECT_DELAYED,      /* time_ms; wait_index: since_index (this entry). */
     EFFECT_DELAY_OVER,
+    EFFECT_BREAKING,    /* Once per hold: taken in time_ms. text: the reason. */
+    EFFECT_OBJECTED,    /* Its holder is there: it is not. text: the message. */
     EFFECT_PLEASE,      /* Once per hold. text: the message. */
     EFFECT_BLACKLISTED, /* Once per addition: session or 0, text: the reason,
                            time_ms: FOR; since_index is this entry. */
@@ -313,6 +317,8 @@ const struct fence *lockfsm_fences(const struct lockfsm *fsm);
 uint32_t lockfsm_fence_count(const struct lockfsm *fsm);
 /* Heads for iteration with HASH_ITER (no order) and LIST_EACH. */
 const struct session *lockfsm_sessions(const struct lockfsm *fsm);
+/* The sessions without end, for LIST_FOR over session.in_durable. */
+const struct list *lockfsm_durable(const struct lockfsm *fsm);
 const struct lock *lockfsm_locks(const struct lockfsm *fsm);
 const struct list *lockfsm_blacklist(const struct lockfsm *fsm);
 /* The hold of (session, owner) at a lock, or NULL. O(1). */

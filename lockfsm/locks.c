@@ -63,6 +63,17 @@ void lock_touch(struct lockfsm *fsm, struct lock *lock)
     }
 }
 
+void lock_delay_drop(struct lockfsm *fsm, struct lock *lock)
+{
+    number_gives(fsm, lock->delay_user, delay_bytes(lock));
+    lock->delay_ms = 0;
+    lock->delay_user = 0;
+    lock->delay_index = 0;
+    lock->delay_clock_ms = 0;
+    lock->delay_slots = 0;
+    record_changed(fsm, &lock->stored);
+}
+
 static int compare_locks(const void *a, const void *b)
 {
     const struct lock *const *left = a;

@@ -79,18 +79,26 @@ struct numbers;
 
 /* A hold that was taken away while its session lived on: KEEP tells of it until
  * the client has sent a RELEASE of that lock. */
+enum hold_loss { LOSS_RELEASE_IF, LOSS_MAX_HOLD, LOSS_BREAK }; /* Stored. */
 struct ended_hold {
     struct list in_session;
     struct bytes lock;  /* Owned. */
     struct bytes owner; /* Owned. */
     uint64_t token;
-    bool is_max_hold; /* Else a RELEASEIF took it. */
+    enum hold_loss loss;
 };
 
-static inline const char *ended_hold_reason(const struct ended_hold *ended)
-{
-    return ended->is_max_hold ? "max hold" : "releaseif";
-}
+/* "releaseif", "max hold", "broken". */
+const char *hold_loss_name(enum hold_loss loss);
+
+/* That an operator will take a hold, unless its holder objects in time. */
+struct hold_break {
+    uint64_t since_index; /* The BREAK. */
+    uint64_t after_ms;    /* So long after it. */
+    uint64_t clock_ms;    /* The log's clock then. */
+    struct bytes by;      /* Owned; may be empty. */
+    struct bytes reason;  /* Owned; may be empty. */
+};
 
 /* What a grant allows; stored as bits, so append only. The first ones are of
  * names, the others of the cluster. What is behind VERB_COMPOSED_COUNT no role
@@ -167,8 +175,11 @@ struct session {
     struct user *user;         /* Who opened it. */
     uint64_t user_number;      /* His. */
     uint8_t proof[PROOF_SIZE]; /* Zeros of a Redis value: none. */
-    uint32_t ttl_ms;
-    uint32_t linger_ms;     /* 0: none. */
+    bool is_durable;           /* Without end: no TTL, no linger, no mark. */
+    uint64_t opened_ms; /* If durable: when it was, by a wall clock, for people;
+                           0: not known. */
+    uint32_t ttl_ms;    /* 0: it is durable. */
+    uint32_t linger_ms; /* 0: none. */
     uint64_t heard_index;   /* Newest OPEN, HEARD or renewal of it. */
     uint64_t mark_index;    /* Newest TIME since then that marks it; 0: none. */
     uint32_t mark_quiet_ms; /* What that TIME says ... */
@@ -186,7 +197,8 @@ struct session {
     uint32_t wait_count;
     struct list ended; /* Nodes: ended_hold.in_session; the newest. */
     uint32_t ended_count;
-    struct list askers; /* Private, of asker.in_session. */
+    struct list in_durable; /* If durable: of lockfsm_durable(). */
+    struct list askers;     /* Private, of asker.in_session. */
     uint32_t asker_count;
     struct numbers *numbers; /* Private; NULL before the first one. */
     uint32_t result_count;   /* Results kept for exactly-once. */
@@ -234,6 +246,8 @@ struct hold {
     uint64_t hold_ms;       /* Max hold; 0: none. */
     bool has_barged;        /* It came past some who wait. */
     uint64_t hold_clock_ms; /* If limited: the log's clock at the grant. */
+    struct hold_break *breaks; /* Owned; the one that was announced, ... */
+    uint32_t break_count;      /* ... 1, or 0. */
     struct stored stored;
 };
 

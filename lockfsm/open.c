@@ -28,7 +28,8 @@ struct session *session_open(struct lockfsm *fsm,
                              const struct session_terms *terms,
                              struct result *result)
 {
-    if (terms->ttl_ms == 0 || terms->ttl_ms > SESSION_TTL_MS_MAX) {
+    if ((terms->ttl_ms == 0) != terms->is_durable ||
+        terms->ttl_ms > SESSION_TTL_MS_MAX) {
         refuse(result, RESULT_BAD_ARGUMENT, "ttl");
     } else if (terms->linger_ms > terms->ttl_ms) {
         refuse(result, RESULT_BAD_ARGUMENT, "linger");
@@ -66,6 +67,7 @@ struct session *session_open(struct lockfsm *fsm,
     session_belongs(session, fsm->user);
     user_takes(session->user, QUOTA_BYTES, RECORD_SIZE + text);
     session->heard_index = fsm->log_index;
+    session_set_durable(fsm, session, terms->is_durable, terms->wall_ms);
     session->name = pool_copy(&fsm->pool, terms->name);
     session->address = pool_copy(&fsm->pool, terms->address);
     record_changed(fsm, &session->stored);
@@ -100,6 +102,8 @@ void apply_open(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     struct session_terms terms = {.proof = bytes_of(open->proof, PROOF_SIZE),
+                                  .is_durable = open->is_durable,
+                                  .wall_ms = open->wall_ms,
                                   .ttl_ms = open->ttl_ms,
                                   .asked_ms = open->ttl_ms,
                                   .linger_ms = open->linger_ms,
@@ -138,7 +142,7 @@ void apply_expire(struct lockfsm *fsm, const struct entry *command,
     const struct expire_command *expire = command->expire;
     for (size_t i = 0; i < expire->session_count; i++) {
         struct session *session = session_find(fsm, expire->sessions[i]);
-        if (session != NULL) {
+        if (session != NULL && !session->is_durable) {
             const char *reason = session_is_refused(session) ? "blacklisted"
                                                              : "expired";
             session_end(fsm, session, reason, false);

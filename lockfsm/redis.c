@@ -5,8 +5,9 @@
  * compared and done at once, or nothing is.
  *
  * What one entry takes stands in a session of its own, whose lease is the
- * value's time to live: it holds these locks exclusively, the values stored
- * with the holds, and ends with the last of them. */
+ * value's time to live, or which is durable if the value has none: it holds
+ * these locks exclusively, the values stored with the holds, and ends with the
+ * last of them. */
 
 #include "lockfsm/state.h"
 
@@ -44,19 +45,22 @@ static bool is_taken(const struct redis_key *key)
 static bool is_sound(const struct redis_key *key)
 {
     bool has_no_ttl = key->ttl_ms == 0 && key->px_ms == 0;
-    bool has_ttl = key->ttl_ms > 0 && key->ttl_ms <= SESSION_TTL_MS_MAX &&
-                   key->px_ms > 0 && key->px_ms <= TIME_MS_MAX;
+    bool has_ttl = !key->is_durable && key->ttl_ms > 0 &&
+                   key->ttl_ms <= SESSION_TTL_MS_MAX && key->px_ms > 0 &&
+                   key->px_ms <= TIME_MS_MAX;
     switch (key->change) {
     case REDIS_KEEP:
-        return key->was <= REDIS_OTHER && has_no_ttl;
+        return key->was <= REDIS_OTHER && has_no_ttl && !key->is_durable;
     case REDIS_SET:
-        return ((key->was == REDIS_FREE && has_ttl) ||
+        return ((key->was == REDIS_FREE &&
+                 (has_ttl || (has_no_ttl && key->is_durable))) ||
                 (key->was == REDIS_VALUE && (has_ttl || has_no_ttl))) &&
                key->new_value.size <= VALUE_SIZE_MAX;
     case REDIS_RENEW:
-        return key->was == REDIS_VALUE && has_ttl;
+        return key->was == REDIS_VALUE &&
+               (has_ttl || (has_no_ttl && key->is_durable));
     case REDIS_DELETE:
-        return key->was == REDIS_VALUE && has_no_ttl;
+        return key->was == REDIS_VALUE && has_no_ttl && !key->is_durable;
     }
     return false;
 }
@@ -148,13 +152,15 @@ static bool is_refused(struct lockfsm *fsm, const struct redis_command *message,
 }
 
 /* Opens the session of what is taken; its lease is the longest that is asked
- * for. NULL: nothing is, or it is refused. */
+ * for, none if one of them is to be without end. NULL: nothing is, or it is
+ * refused. */
 static struct session *open_for(struct lockfsm *fsm,
                                 const struct redis_command *message,
                                 struct result *result)
 {
     struct session_terms terms = {.name = message->client,
-                                  .address = message->address};
+                                  .address = message->address,
+                                  .wall_ms = message->wall_ms};
     uint32_t count = 0;
     for (uint32_t i = 0; i < message->key_count; i++) {
         const struct redis_key *key = &message->keys[i];
@@ -162,6 +168,7 @@ static struct session *open_for(struct lockfsm *fsm,
             continue;
         }
         count++;
+        terms.is_durable |= key->is_durable;
         if (key->px_ms > terms.asked_ms) {
             terms.asked_ms = key->px_ms;
             terms.ttl_ms = key->ttl_ms;
@@ -174,6 +181,10 @@ static struct session *open_for(struct lockfsm *fsm,
     if (count == 0) {
         return NULL;
     }
+    if (terms.is_durable) {
+        terms.asked_ms = 0;
+        terms.ttl_ms = 0;
+    }
     struct session *session = session_open(fsm, &terms, result);
     if (session != NULL) {
         session->is_redis = true;
@@ -182,16 +193,24 @@ static struct session *open_for(struct lockfsm *fsm,
     return session;
 }
 
+static bool is_longer(const struct redis_key *key,
+                      const struct session *session)
+{
+    return !session->is_durable &&
+           (key->is_durable || key->ttl_ms > session->ttl_ms);
+}
+
 /* Each success is a heartbeat that stands in the log: it ends a mark. Where
  * several keys stand in the session, none gets less than it was promised. */
 static void renew(struct lockfsm *fsm, struct session *session,
-                  const struct redis_key *key)
+                  const struct redis_key *key, uint64_t wall_ms)
 {
-    if (session->hold_count == 1 || key->ttl_ms > session->ttl_ms) {
+    session_heard(fsm, session);
+    if (session->hold_count == 1 || is_longer(key, session)) {
         session->ttl_ms = key->ttl_ms;
         session->px_ms = key->px_ms;
+        session_set_durable(fsm, session, key->is_durable, wall_ms);
     }
-    session_heard(fsm, session);
     session_tell_changed(fsm, session, "renewed", (struct bytes){NULL, 0});
 }
 
@@ -205,7 +224,7 @@ static void delete_key(struct lockfsm *fsm, struct hold *hold)
 }
 
 static void change(struct lockfsm *fsm, const struct redis_key *key,
-                   struct session *session)
+                   struct session *session, uint64_t wall_ms)
 {
     struct hold *hold = find_value(fsm, key->name);
     if (is_taken(key)) {
@@ -218,11 +237,15 @@ static void change(struct lockfsm *fsm, const struct redis_key *key,
         delete_key(fsm, hold);
         return;
     }
+    if (key->change == REDIS_KEEP) {
+        return;
+    }
+    (void)hold_object(fsm, hold, (struct bytes){NULL, 0});
     if (key->change == REDIS_SET && !bytes_equal(hold->value, key->new_value)) {
         hold_replace(fsm, hold, key->new_value);
     }
-    if (key->ttl_ms > 0) {
-        renew(fsm, hold->session, key);
+    if (key->ttl_ms > 0 || key->is_durable) {
+        renew(fsm, hold->session, key, wall_ms);
     }
 }
 
@@ -239,7 +262,7 @@ void apply_redis(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     for (uint32_t i = 0; i < message->key_count; i++) {
-        change(fsm, &message->keys[i], session);
+        change(fsm, &message->keys[i], session, message->wall_ms);
     }
     result->count = 1;
 }

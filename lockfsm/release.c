@@ -121,8 +121,8 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
         (message->token != 0 && message->token != hold->token)) {
         return;
     }
-    session_note_ended(fsm, hold, false);
-    hold_end(fsm, hold, "releaseif", true);
+    session_note_ended(fsm, hold, LOSS_RELEASE_IF);
+    hold_end(fsm, hold, hold_loss_name(LOSS_RELEASE_IF), true);
     result->count = 1;
 }
 
@@ -170,6 +170,7 @@ void apply_note(struct lockfsm *fsm, const struct entry *command,
     lock->note_user = lock->note.size > 0 ? session->user_number : 0;
     number_takes(fsm, lock->note_user, note_bytes(lock));
     record_changed(fsm, &lock->stored);
+    (void)hold_object(fsm, hold, message->text);
 }
 
 void apply_please(struct lockfsm *fsm, const struct entry *command,
@@ -224,13 +225,7 @@ void apply_delay_over(struct lockfsm *fsm, const struct entry *command,
         lock->delay_index != message->since_index) {
         return;
     }
-    number_gives(fsm, lock->delay_user, delay_bytes(lock));
-    lock->delay_ms = 0;
-    lock->delay_user = 0;
-    lock->delay_index = 0;
-    lock->delay_clock_ms = 0;
-    lock->delay_slots = 0;
-    record_changed(fsm, &lock->stored);
+    lock_delay_drop(fsm, lock);
     struct effect *effect = effect_add(fsm, EFFECT_DELAY_OVER);
     effect->lock = effect_copy(fsm, lock->name);
     effect->wait_index = message->since_index;
@@ -247,7 +242,7 @@ void apply_hold_over(struct lockfsm *fsm, const struct entry *command,
     if (hold == NULL || hold->token != message->token) {
         return;
     }
-    session_note_ended(fsm, hold, true);
-    hold_end(fsm, hold, "max hold", false);
+    session_note_ended(fsm, hold, LOSS_MAX_HOLD);
+    hold_end(fsm, hold, hold_loss_name(LOSS_MAX_HOLD), false);
     result->count = 1;
 }

@@ -10,6 +10,7 @@ struct session *session_new(struct lockfsm *fsm, uint64_t id)
     CHECK(id != 0);
     struct session *session = pool_take(&fsm->pool, sizeof *session);
     session->id = id;
+    list_init(&session->in_durable);
     list_init(&session->holds);
     list_init(&session->waits);
     list_init(&session->ended);
@@ -25,6 +26,23 @@ void session_belongs(struct session *session, struct user *user)
     session->user = user;
     session->user_number = user->number;
     user_takes(user, QUOTA_SESSIONS, 1);
+}
+
+void session_set_durable(struct lockfsm *fsm, struct session *session,
+                         bool is_durable, uint64_t wall_ms)
+{
+    CHECK(is_durable == (session->ttl_ms == 0));
+    CHECK(!is_durable || (session->linger_ms == 0 && session->mark_index == 0));
+    if (session->is_durable == is_durable) {
+        return;
+    }
+    session->is_durable = is_durable;
+    session->opened_ms = is_durable ? wall_ms : 0;
+    if (is_durable) {
+        list_push_back(&fsm->durable, &session->in_durable);
+    } else {
+        list_remove(&session->in_durable);
+    }
 }
 
 struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
@@ -71,6 +89,7 @@ void session_free(struct lockfsm *fsm, struct session *session)
     }
     user_gives(session->user, QUOTA_BYTES, session_bytes(session));
     user_gives(session->user, QUOTA_SESSIONS, 1);
+    list_remove(&session->in_durable);
     record_gone(fsm, &session->stored);
     HASH_DELETE(by_id, fsm->sessions, session);
     for (uint32_t i = 0; i < session->label_count; i++) {
@@ -93,14 +112,14 @@ struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session)
 }
 
 void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
-                        bool is_max_hold)
+                        enum hold_loss loss)
 {
     struct session *session = hold->session;
     struct ended_hold *ended = ended_hold_add(fsm, session);
     ended->lock = pool_copy(&fsm->pool, hold->lock->name);
     ended->owner = pool_copy(&fsm->pool, hold->owner);
     ended->token = hold->token;
-    ended->is_max_hold = is_max_hold;
+    ended->loss = loss;
     user_takes(session->user, QUOTA_BYTES,
                ended->lock.size + ended->owner.size);
     if (session->ended_count > ENDED_COUNT_MAX) {

@@ -8,7 +8,7 @@
  *     results.c    has this request been answered before?
  *     access.c     may its user do that?
  *     acquire.c convert.c release.c open.c blacklist.c redis.c cluster.c
- *     clock.c fences.c limits.c quota.c users.c revocations.c
+ *     clock.c fences.c limits.c quota.c users.c revocations.c breaks.c
  *                  one function per command: checks, then changes
  *     settle.c     at the end of the entry: hands over every touched lock
  *     grant.c deadlock.c
@@ -173,6 +173,7 @@ struct lockfsm {
 #endif
     uint64_t next_serial; /* Counts locks, holds, waits, results. */
     struct session *sessions;
+    struct list durable; /* Nodes: session.in_durable, in no order. */
     struct lock *locks;
     struct fence *fences;
     struct list blacklist;
@@ -390,6 +391,9 @@ struct session *session_new(struct lockfsm *fsm, uint64_t id);
 /* It is opened by 'user'. */
 void session_belongs(struct session *session, struct user *user);
 /* Room for 'count' labels, still empty. */
+/* Once its times are set: it is durable from 'wall_ms' on, or is no more. */
+void session_set_durable(struct lockfsm *fsm, struct session *session,
+                         bool is_durable, uint64_t wall_ms);
 struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
                                  uint32_t count);
 /* Frees it and what it owns; holds and waits must have gone. */
@@ -399,7 +403,7 @@ void session_tell_changed(struct lockfsm *fsm, const struct session *session,
                           const char *reason, struct bytes text);
 /* Notes a hold that ends under a living session, for KEEP to tell. */
 void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
-                        bool is_max_hold);
+                        enum hold_loss loss);
 void session_forget_ended(struct lockfsm *fsm, struct session *session,
                           struct bytes lock, struct bytes owner);
 struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session);
@@ -412,6 +416,8 @@ bool session_is_value(const struct session *session, struct result *result);
 
 struct session_terms {
     struct bytes proof; /* Empty: nobody can attach it. */
+    bool is_durable;    /* Then there are no times but 'wall_ms'. */
+    uint64_t wall_ms;
     uint32_t ttl_ms;
     uint64_t asked_ms; /* By the client: TTL, or PX. */
     uint32_t linger_ms;
@@ -448,6 +454,8 @@ void lock_free(struct lockfsm *fsm, struct lock *lock);
 /* Notes that something was taken from the lock or its queue. */
 void lock_touch(struct lockfsm *fsm, struct lock *lock);
 void lock_touch_all(struct lockfsm *fsm);
+/* No delay keeps the lock closed any more; nobody is told. */
+void lock_delay_drop(struct lockfsm *fsm, struct lock *lock);
 
 /* --- holds.c -------------------------------------------------------------- */
 
@@ -489,6 +497,14 @@ void hold_free(struct lockfsm *fsm, struct hold *hold);
 /* Tells that 'hold' was granted, upgraded, downgraded. */
 void hold_tell(struct lockfsm *fsm, const struct hold *hold,
                uint64_t wait_index, const char *reason);
+
+/* --- breaks.c ------------------------------------------------------------- */
+
+/* The holder of 'hold' is there: no break of it stands any more. False if none
+ * did. */
+bool hold_object(struct lockfsm *fsm, struct hold *hold, struct bytes message);
+/* Forgets a break without a word. */
+void hold_break_drop(struct lockfsm *fsm, struct hold *hold);
 
 /* --- waits.c -------------------------------------------------------------- */
 
@@ -588,6 +604,10 @@ void settle(struct lockfsm *fsm);
 bool waiting_is_over_limit(struct lockfsm *fsm, const struct session *session,
                            const struct lock *lock, uint32_t count,
                            struct result *result);
+/* True, with the refusal, if nothing would ever end the wait of a dead client.
+ */
+bool wait_is_endless(const struct session *session, bool is_waiting,
+                     uint64_t wait_ms, struct result *result);
 /* The request 'first' was just queued: it stays there, or goes if it closes a
  * cycle. */
 void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,

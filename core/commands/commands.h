@@ -26,7 +26,7 @@
  *                     errors
  *
  * trust_ms is 0.8 min(ttl, linger), to be counted from before the request was
- * sent. */
+ * sent. Of a session without end ttl_ms and trust_ms are null. */
 
 #ifndef HASP_CORE_COMMANDS_COMMANDS_H
 #define HASP_CORE_COMMANDS_COMMANDS_H
@@ -116,9 +116,11 @@ enum option {
     OPTION_FORCE,
     OPTION_PROOF,
     OPTION_PUSH,
+    OPTION_AFTER,
     OPTION_COUNT_ALL
 };
 #define WAIT_FOREVER UINT64_MAX
+#define TTL_NONE UINT64_MAX
 /* Of ACKED, beside the number up to which all are answered. */
 #define ACKED_RANGE_MAX 16
 
@@ -279,8 +281,9 @@ bool session_keep_parse(struct call *call, struct resp_writer *writer);
 /* lock.c */
 command_encode_fn lock_acquire_encode, lock_release_encode,
     lock_release_if_encode, lock_convert_encode, lock_cancel_encode,
-    lock_note_encode, lock_please_encode;
-command_parse_fn lock_acquire_check, lock_release_if_check, lock_convert_check;
+    lock_note_encode, lock_please_encode, lock_break_encode, lock_object_encode;
+command_parse_fn lock_break_check, lock_acquire_check, lock_release_if_check,
+    lock_convert_check;
 
 /* show.c */
 command_read_fn lock_show_read, lock_list_read, lock_check_read;

@@ -69,6 +69,7 @@ static const struct {
     [OPTION_FORCE] = {WORD("FORCE"), KIND_FLAG, 0, 0},
     [OPTION_PROOF] = {WORD("PROOF"), KIND_TEXT, 2 * PROOF_SIZE, 2 * PROOF_SIZE},
     [OPTION_PUSH] = {WORD("PUSH"), KIND_FLAG, 0, 0},
+    [OPTION_AFTER] = {WORD("AFTER"), KIND_NUMBER, 1, TIME_MS_MAX},
 };
 
 bool option_range(const char *word, uint64_t *ret_min, uint64_t *ret_max)
@@ -355,6 +356,11 @@ static bool parse_option(struct parse *parse, enum option option)
     struct bytes argument = call->argument[parse->at];
     if (option == OPTION_WAIT && bytes_is_word(argument, "FOREVER")) {
         call->number[option] = WAIT_FOREVER;
+        parse->at++;
+        return true;
+    }
+    if (option == OPTION_TTL && bytes_is_word(argument, "NONE")) {
+        call->number[option] = TTL_NONE;
         parse->at++;
         return true;
     }

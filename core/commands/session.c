@@ -16,6 +16,12 @@
 
 bool session_open_check(struct call *call, struct resp_writer *writer)
 {
+    bool is_durable = call_number(call, OPTION_TTL, 0) == TTL_NONE;
+    if (is_durable && call_has(call, OPTION_LINGER)) {
+        return call_fail(call, writer,
+                         "LINGER needs a TTL: a session without end outlives "
+                         "its connections");
+    }
     if (call_number(call, OPTION_LINGER, 0) >
         call_number(call, OPTION_TTL, TTL_DEFAULT_MS)) {
         return call_fail(call, writer, "LINGER must not exceed the TTL");
@@ -36,10 +42,14 @@ void session_open_encode(struct core *core, struct request *request,
 {
     uint64_t max = lockfsm_limit(core->fsm, LIMIT_TTL_MAX);
     uint64_t otherwise = TTL_DEFAULT_MS < max ? TTL_DEFAULT_MS : max;
+    uint64_t ttl_ms = call_number(call, OPTION_TTL, otherwise);
+    bool is_durable = ttl_ms == TTL_NONE;
     struct open_command open = {
         .origin = call_has(call, OPTION_REQ) ? call_origin(request, call)
                                              : (struct origin){0},
-        .ttl_ms = (uint32_t)call_number(call, OPTION_TTL, otherwise),
+        .is_durable = is_durable,
+        .wall_ms = is_durable ? core->port.wall_ms(core->port.data) : 0,
+        .ttl_ms = is_durable ? 0 : (uint32_t)ttl_ms,
         .linger_ms = (uint32_t)call_number(call, OPTION_LINGER, 0),
         .name = call_has(call, OPTION_NAME) ? call->text[OPTION_NAME]
                                             : request_client(request),
@@ -75,7 +85,7 @@ void session_open_reply(struct core *core, struct request *request,
     if (has_secret) {
         resp_key_text(writer, "secret", request->secret);
     }
-    lease_put_times(writer, session->ttl_ms, session->linger_ms);
+    lease_put_times(writer, session);
     request_done_as(core, request, ANSWER_ATTACHED, session->id);
 }
 
@@ -92,7 +102,7 @@ void session_attach_read(struct core *core, struct request *request,
     struct resp_writer *writer = request_reply(core, request);
     if (call_has(call, OPTION_FULL)) {
         resp_map(writer, 3);
-        lease_put_times(writer, session->ttl_ms, session->linger_ms);
+        lease_put_times(writer, session);
     } else {
         resp_simple(writer, "OK");
     }
@@ -142,16 +152,20 @@ static void put_session(struct core *core, const struct session *session,
                         struct resp_writer *writer)
 {
     CHECK(is_serving(core)); /* Nobody else knows what is left. */
-    resp_map(writer, 11);
+    resp_map(writer, session->is_durable ? 12 : 11);
     resp_key_integer(writer, "id", (int64_t)session->id);
     resp_key_bulk(writer, "name", session->name);
     resp_key_bulk(writer, "address", session->address);
-    resp_key_integer(writer, "ttl_ms", session->ttl_ms);
+    resp_text(writer, "ttl_ms");
+    lease_put_time(writer, session, session->ttl_ms);
     resp_key_integer(writer, "linger_ms", session->linger_ms);
-    resp_key_integer(
-        writer, "left_ms",
-        (int64_t)(timers_lease_left(core->timers, session->id, core->now_ns) /
-                  NS_PER_MS));
+    resp_text(writer, "left_ms");
+    lease_put_time(writer, session,
+                   timers_lease_left(core->timers, session->id, core->now_ns) /
+                       NS_PER_MS);
+    if (session->is_durable) {
+        resp_key_integer(writer, "opened_ms", (int64_t)session->opened_ms);
+    }
     resp_key_integer(writer, "holds", session->hold_count);
     resp_key_integer(writer, "waits", session->wait_count);
     resp_text(writer, "labels");

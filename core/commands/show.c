@@ -6,8 +6,10 @@
 #include "core/commands/show.h"
 
 #include "base/check.h"
+#include "base/number.h"
 #include "core/commands/gate.h"
 #include "core/commands/listing.h"
+#include "core/lease.h"
 #include "core/redis/scripts.h"
 #include "core/request.h"
 #include "core/state.h"
@@ -37,6 +39,43 @@ static uint32_t at_most(uint32_t count, uint32_t max)
     return count < max ? count : max;
 }
 
+struct bytes show_reason(const struct session *session)
+{
+    for (uint32_t i = 0; i < session->label_count; i++) {
+        if (bytes_equal(session->labels[i].key, BYTES_LITERAL("reason"))) {
+            return session->labels[i].value;
+        }
+    }
+    return BYTES_LITERAL("");
+}
+
+uint64_t show_break_ms(struct core *core, const struct hold *hold)
+{
+    CHECK(hold->break_count > 0);
+    return to_ms(timers_break_left(core->timers, hold, core->now_ns));
+}
+
+static uint32_t durable_pairs(const struct hold *hold)
+{
+    return hold->session->is_durable ? 2 + 3 * hold->break_count : 0;
+}
+
+/* What a hold without a lease has instead. */
+static void put_durable(struct core *core, const struct hold *hold,
+                        struct resp_writer *writer)
+{
+    if (!hold->session->is_durable) {
+        return;
+    }
+    put_number(writer, "opened_ms", hold->session->opened_ms);
+    resp_key_bulk(writer, "reason", show_reason(hold->session));
+    if (hold->break_count > 0) {
+        put_number(writer, "break_left_ms", show_break_ms(core, hold));
+        resp_key_bulk(writer, "break_by", hold->breaks->by);
+        resp_key_bulk(writer, "break_reason", hold->breaks->reason);
+    }
+}
+
 bool show_waits(const struct wait *wait, const struct hold *hold)
 {
     return bytes_equal(wait->owner, hold->owner);
@@ -51,7 +90,8 @@ static void put_holder_state(struct core *core, const struct request *request,
     struct buffer names = {0};
     struct resp_writer name = {&names, request->version};
     uint32_t count = 0;
-    put_number(writer, "ttl_ms", session->ttl_ms);
+    resp_text(writer, "ttl_ms");
+    lease_put_time(writer, session, session->ttl_ms);
     put_number(writer, "linger_ms", session->linger_ms);
     resp_text(writer, "blacklisted");
     resp_bool(writer, session_is_refused(session));
@@ -77,7 +117,8 @@ static void put_holder(struct core *core, const struct request *request,
     bool sees = gate_sees(core, request, session->user_number);
     resp_map(writer, 11u + (hold->hold_ms != 0 ? 1 : 0) +
                          (hold->delay_ms != 0 ? 1 : 0) +
-                         (hold->has_barged ? 1 : 0) + (explains ? 4 : 0));
+                         (hold->has_barged ? 1 : 0) + durable_pairs(hold) +
+                         (explains ? 4 : 0));
     put_number(writer, "session", session->id);
     resp_key_bulk(writer, "client", session->name);
     resp_key_bulk(writer, "address",
@@ -90,9 +131,11 @@ static void put_holder(struct core *core, const struct request *request,
     put_number(
         writer, "since_ms",
         history_age_ms(&core->history, hold->granted_index, core->now_ns));
-    put_number(writer, "lease_left_ms",
-               timers_lease_left(core->timers, session->id, core->now_ns) /
-                   NS_PER_MS);
+    resp_text(writer, "lease_left_ms");
+    lease_put_time(writer, session,
+                   timers_lease_left(core->timers, session->id, core->now_ns) /
+                       NS_PER_MS);
+    put_durable(core, hold, writer);
     if (hold->hold_ms != 0) {
         /* Believed in for 0.8 of this (rule 16): rounded down. */
         put_number(writer, "hold_left_ms",
@@ -126,15 +169,26 @@ static void put_waiter(struct core *core, const struct wait *wait,
                history_age_ms(&core->history, wait->wait_index, core->now_ns));
 }
 
+/* By its session. */
+static struct show_end session_end(struct core *core, const struct hold *hold)
+{
+    const struct session *session = hold->session;
+    if (hold->break_count > 0) {
+        return (struct show_end){show_break_ms(core, hold), SHOW_BREAK};
+    }
+    if (session->is_durable) {
+        return (struct show_end){SHOW_NEVER_MS, SHOW_NEVER};
+    }
+    uint64_t lease_ms = to_ms(
+        timers_lease_left(core->timers, session->id, core->now_ns));
+    uint64_t linger_ms = rules_promised(lease_ms, session->linger_ms);
+    return linger_ms < lease_ms ? (struct show_end){linger_ms, SHOW_LINGER}
+                                : (struct show_end){lease_ms, SHOW_LEASE};
+}
+
 struct show_end show_hold_end(struct core *core, const struct hold *hold)
 {
-    struct show_end end = {
-        to_ms(timers_lease_left(core->timers, hold->session->id, core->now_ns)),
-        SHOW_LEASE};
-    uint64_t linger_ms = rules_promised(end.end_ms, hold->session->linger_ms);
-    if (linger_ms < end.end_ms) {
-        end = (struct show_end){linger_ms, SHOW_LINGER};
-    }
+    struct show_end end = session_end(core, hold);
     if (hold->hold_ms != 0) {
         uint64_t hold_ms = to_ms(
             timers_hold_left(core->timers, core->fsm, hold->lock->name,
@@ -162,7 +216,8 @@ uint64_t show_earliest(struct core *core, const struct lock *lock,
     uint64_t best_ms = 0;
     CHECK(!list_is_empty(&lock->holds));
     LIST_FOR (struct hold, hold, &lock->holds, in_lock) {
-        uint64_t end_ms = show_hold_end(core, hold).end_ms + hold->delay_ms;
+        uint64_t end_ms = show_hold_end(core, hold).end_ms;
+        end_ms += end_ms != SHOW_NEVER_MS ? hold->delay_ms : 0;
         if (*ret_hold == NULL ||
             (is_first ? end_ms < best_ms : end_ms > best_ms)) {
             best_ms = end_ms;
@@ -227,8 +282,12 @@ void show_lock(struct core *core, const struct request *request,
     const struct hold *last;
     uint64_t quarantine_ms = show_quarantine(core);
     uint64_t lock_ms = lock != NULL ? show_earliest(core, lock, &last) : 0;
-    put_number(writer, "earliest_ms",
-               lock_ms > quarantine_ms ? lock_ms : quarantine_ms);
+    if (lock_ms == SHOW_NEVER_MS) {
+        resp_text(writer, "earliest_ms");
+        resp_null(writer);
+    } else {
+        put_number(writer, "earliest_ms", u64_max(lock_ms, quarantine_ms));
+    }
 }
 
 static const struct showing in_full = {.holders_max = SHOWN_HOLDERS_MAX,

@@ -22,21 +22,30 @@ void show_lock(struct core *core, const struct request *request,
                const struct showing *showing, struct resp_writer *writer);
 
 /* When a hold ends if its holder dies now, and by what. Linger counts from when
- * its last connection is closed. */
+ * its last connection is closed; a durable hold has no end, unless somebody
+ * breaks it. */
+#define SHOW_NEVER_MS UINT64_MAX
 struct show_end {
-    uint64_t end_ms;
-    enum { SHOW_LEASE, SHOW_LINGER, SHOW_MAX_HOLD } by;
+    uint64_t end_ms; /* SHOW_NEVER: SHOW_NEVER_MS. */
+    enum { SHOW_LEASE, SHOW_LINGER, SHOW_MAX_HOLD, SHOW_BREAK, SHOW_NEVER } by;
 };
 struct show_end show_hold_end(struct core *core, const struct hold *hold);
 
 /* When the lock could pass on at the earliest, should its holders die now: when
  * enough of their leases (or lingers, or max holds) have run out, and then the
- * lock delay. 0: it could pass on now. 'ret_hold' is the hold on which that
- * depends, or NULL. After a restore see show_quarantine(). */
+ * lock delay. 0: it could pass on now; SHOW_NEVER_MS: not by time. 'ret_hold'
+ * is the hold on which that depends, or NULL. After a restore see
+ * show_quarantine(). */
 uint64_t show_earliest(struct core *core, const struct lock *lock,
                        const struct hold **ret_hold);
 /* For how long nothing is granted yet. */
 uint64_t show_quarantine(const struct core *core);
+
+/* Why a session was opened, as its client has said: its label "reason"; may be
+ * empty. */
+struct bytes show_reason(const struct session *session);
+/* Until the hold is taken, by the break that was announced. */
+uint64_t show_break_ms(struct core *core, const struct hold *hold);
 
 /* True if this wait is the holder's own. */
 bool show_waits(const struct wait *wait, const struct hold *hold);

@@ -58,7 +58,7 @@ const struct command commands_table[] = {
      .encode = session_open_encode,
      .reply = session_open_reply,
      .parse = session_open_check,
-     .arguments = "[TTL ms] [NAME text] [LINGER ms] [LABEL key "
+     .arguments = "[TTL ms|NONE] [NAME text] [LINGER ms] [LABEL key "
                   "value]... [PROOF sha256] " REQ_ARGUMENTS " [SESSION id]",
      .summary = "Opens a session and attaches it to this connection"},
     {.name = "SESSION.ATTACH",
@@ -260,6 +260,29 @@ const struct command commands_table[] = {
      .arguments = "name [MESSAGE text] " BY_ARGUMENTS " " REQ_ARGUMENTS
                   " [SESSION id]",
      .summary = "Asks a lock's holders to give it back"},
+    {.name = "LOCK.BREAK",
+     .needs = NEEDS_ENTRY,
+     .operands = "l",
+     .options = O(AFTER) | O(SESSION) | O(REASON) | BY_OPTIONS,
+     .flags = TRAIL | CHANGE | ORIGIN,
+     .arity = -4,
+     .reply_kind = REPLY_COUNT,
+     .encode = lock_break_encode,
+     .parse = lock_break_check,
+     .arguments = "name AFTER ms [SESSION id] [REASON text] " BY_ARGUMENTS
+                  " " REQ_ARGUMENTS,
+     .summary = "Takes durable holds, unless their holders object in time"},
+    {.name = "LOCK.OBJECT",
+     .needs = NEEDS_ENTRY,
+     .operands = "l",
+     .options = ACTS | O(MESSAGE),
+     .flags = CHANGE | SESSION | FREES,
+     .arity = -2,
+     .reply_kind = REPLY_COUNT,
+     .encode = lock_object_encode,
+     .arguments = "name [MESSAGE text] [OWNER tag] " REQ_ARGUMENTS
+                  " [SESSION id]",
+     .summary = "A holder keeps what LOCK.BREAK would take"},
     {.name = "LOCK.HISTORY",
      .needs = NEEDS_READ,
      .operands = "l",

@@ -160,6 +160,37 @@ static void put_waits(struct lines *lines, struct core *core,
 
 /* --- Holders and waiters -------------------------------------------------- */
 
+/* A wall clock may have been set back since. */
+static void put_durable(struct lines *lines, struct core *core,
+                        const struct hold *hold)
+{
+    uint64_t opened_ms = hold->session->opened_ms;
+    uint64_t wall_ms = core->port.wall_ms(core->port.data);
+    struct bytes reason = show_reason(hold->session);
+    PUT(lines, "  it has no lease: it stays until it is given back or broken");
+    if (opened_ms != 0 && wall_ms > opened_ms) {
+        PUT(lines, "; its session was opened %s ago",
+            DURATION(wall_ms - opened_ms));
+    }
+    end_line(lines);
+    if (reason.size > 0) {
+        PUT(lines, "  reason: ");
+        put_text(lines, reason);
+        end_line(lines);
+    }
+    if (hold->break_count > 0) {
+        PUT(lines, "  ");
+        put_text(lines, hold->breaks->by);
+        PUT(lines, " breaks it in %s, unless its holder objects",
+            DURATION(show_break_ms(core, hold)));
+        if (hold->breaks->reason.size > 0) {
+            PUT(lines, ": ");
+            put_text(lines, hold->breaks->reason);
+        }
+        end_line(lines);
+    }
+}
+
 static void put_lease(struct lines *lines, struct core *core,
                       const struct session *session)
 {
@@ -209,7 +240,11 @@ static void put_holder(struct lines *lines, struct core *core,
         put_text(lines, hold->value);
         end_line(lines);
     }
-    put_lease(lines, core, session);
+    if (session->is_durable) {
+        put_durable(lines, core, hold);
+    } else {
+        put_lease(lines, core, session);
+    }
     put_waits(lines, core, request, hold);
 }
 
@@ -276,7 +311,8 @@ static void put_terms(struct lines *lines, struct core *core,
     static const char *const by[] = {
         [SHOW_LEASE] = "left of the lease",
         [SHOW_LINGER] = "of linger, once its connections are closed",
-        [SHOW_MAX_HOLD] = "left of the hold's maximum"};
+        [SHOW_MAX_HOLD] = "left of the hold's maximum",
+        [SHOW_BREAK] = "until it is broken"};
     struct show_end end = show_hold_end(core, hold);
     LINE(lines,
          "unless it is given back it could pass on in %s at the earliest:",
@@ -301,6 +337,9 @@ static void put_earliest(struct lines *lines, struct core *core,
              DURATION(quarantine_ms));
     } else if (earliest_ms == 0) {
         LINE(lines, "it could pass on now");
+    } else if (earliest_ms == SHOW_NEVER_MS) {
+        LINE(lines, "no time ends it: somebody has to give it back, or break "
+                    "it");
     } else if (hold == NULL) {
         LINE(lines,
              "it is kept closed after an unclean end and could pass on in %s",

@@ -187,6 +187,10 @@ def test_owner_and_value_have_their_limits(client, name):
         "LOCK.CHECK {} x",
         "LOCK.PLEASE",
         "LOCK.PLEASE {} MESSAGE",
+        "LOCK.BREAK {}",
+        "LOCK.BREAK {} REASON why",
+        "LOCK.BREAK {} AFTER 0",
+        "LOCK.OBJECT",
     ],
 )
 def test_what_is_malformed_is_badarg_and_does_nothing(client, name, words):

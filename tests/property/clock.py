@@ -39,7 +39,7 @@ class Clock:
         count = 0
         for id_, quiet in zip(words[::2], words[1::2]):
             s = self.sessions.get(int(id_))
-            if s:
+            if s and not s.durable:
                 count += 1
                 s.mark = (min(int(quiet), s.ttl), self.clock)
                 self.out.append(f'A {s.id} {s.mark[0]}')
@@ -49,7 +49,7 @@ class Clock:
         count = 0
         for id_ in ids:
             s = self.sessions.get(int(id_))
-            if s:
+            if s and not s.durable:
                 count += 1
                 self.hear(s)
                 self.out.append(f'h {s.id}')
@@ -62,6 +62,8 @@ class Clock:
     def quiet(self, s):
         """How long, and at which clock; of whom no TIME has marked the first
         BEGIN since it was heard has."""
+        if s.durable:
+            return '-'
         if s.mark:
             return '{}@{}'.format(*s.mark)
         for index, clock, _ in self.begins:

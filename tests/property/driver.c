@@ -162,7 +162,9 @@ static void run_open(void)
                              .name = bytes(4),
                              .address = bytes(5),
                              .labels = labels,
-                             .label_count = (uint32_t)number(6)};
+                             .label_count = (uint32_t)number(6),
+                             .is_durable = number(7) != 0,
+                             .wall_ms = number(8)};
     for (uint32_t i = 0; i < c.label_count; i++) {
         labels[i] = (struct label){BYTES_LITERAL("key"), bytes_of_text("v")};
     }
@@ -307,6 +309,30 @@ static void run_hold_over(void)
     encode_hold_over(&command, &key);
 }
 
+static void run_break(void)
+{
+    encode_break_holds(&command,
+                       &(struct break_holds_command){.origin = origin(),
+                                                     .name = bytes(6),
+                                                     .after_ms = number(7),
+                                                     .session = number(8),
+                                                     .reason = bytes(9),
+                                                     .by = bytes(10)});
+}
+
+static void run_object(void)
+{
+    struct object_command c = {
+        .origin = origin(), .name = bytes(6), .message = bytes(7)};
+    encode_object(&command, &c);
+}
+
+static void run_break_over(void)
+{
+    struct break_over_command c = {bytes(2), number(3), bytes(4), number(5)};
+    encode_break_over(&command, &c);
+}
+
 static void run_blacklist_add(void)
 {
     encode_blacklist_add(&command,
@@ -364,7 +390,8 @@ static void run_redis(void)
     static struct redis_key keys[MULTI_COUNT_MAX];
     struct redis_command redis = {
         .keys = keys, .client = bytes(2), .address = BYTES_LITERAL("host:1")};
-    for (size_t i = 3; i < word_count; i += 7) {
+    redis.wall_ms = number(3);
+    for (size_t i = 4; i < word_count; i += 8) {
         keys[redis.key_count++] = (struct redis_key){
             .name = bytes(i),
             .was = (enum redis_state)number(i + 1),
@@ -372,7 +399,8 @@ static void run_redis(void)
             .change = (enum redis_change)number(i + 3),
             .new_value = bytes(i + 4),
             .ttl_ms = (uint32_t)number(i + 5),
-            .px_ms = number(i + 6)};
+            .px_ms = number(i + 6),
+            .is_durable = number(i + 7) != 0};
     }
     encode_redis(&command, &redis);
 }
@@ -396,6 +424,9 @@ static const struct {
     {"waitover", run_wait_over},
     {"delayover", run_delay_over},
     {"holdover", run_hold_over},
+    {"break", run_break},
+    {"object", run_object},
+    {"breakover", run_break_over},
     {"bladd", run_blacklist_add},
     {"blrem", run_blacklist_remove},
     {"blover", run_blacklist_over},
@@ -484,6 +515,12 @@ static void put_lock_effect(const struct effect *e)
         put_place('P', e);
         put(e->text);
         break;
+    case EFFECT_BREAKING:
+    case EFFECT_OBJECTED:
+        put_place(e->type == EFFECT_BREAKING ? 'Y' : 'y', e);
+        printf("%" PRIu64 " %" PRIu64 " ", e->token, e->time_ms);
+        put(e->text);
+        break;
     case EFFECT_DELAYED:
     case EFFECT_DELAY_OVER:
         printf("%s ", e->type == EFFECT_DELAYED ? "D" : "d");
@@ -556,12 +593,18 @@ static void put_effect(const struct effect *e)
 
 /* --- The state ------------------------------------------------------------ */
 
+/* As one word. */
+static const char *loss_of(enum hold_loss loss)
+{
+    return loss == LOSS_MAX_HOLD ? "max-hold" : hold_loss_name(loss);
+}
+
 static void put_session(const struct session *s)
 {
     struct quiet quiet;
-    printf("S %" PRIu64 " %" PRIu32 " %" PRIu32 " ", s->id, s->ttl_ms,
-           s->linger_ms);
-    if (lockfsm_mark(fsm, s, &quiet)) {
+    printf("S %" PRIu64 " %d %" PRIu64 " %" PRIu32 " %" PRIu32 " ", s->id,
+           s->is_durable, s->opened_ms, s->ttl_ms, s->linger_ms);
+    if (!s->is_durable && lockfsm_mark(fsm, s, &quiet)) {
         printf("%" PRIu64 "@%" PRIu64 " ", quiet.quiet_ms, quiet.clock_ms);
     } else {
         printf("- ");
@@ -580,8 +623,7 @@ static void put_session(const struct session *s)
         put(e->lock);
         putchar(' ');
         put(e->owner);
-        printf(" %" PRIu64 " %s\n", e->token,
-               e->is_max_hold ? "max-hold" : "releaseif");
+        printf(" %" PRIu64 " %s\n", e->token, loss_of(e->loss));
     }
 }
 
@@ -592,9 +634,17 @@ static void put_hold(const struct hold *h)
     putchar(' ');
     put(h->value);
     printf(" %d %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu64 " %" PRIu64
-           " %" PRIu64 "\n",
+           " %" PRIu64,
            (int)h->mode, h->token, h->granted_index, h->count, h->delay_ms,
            h->hold_ms, h->hold_clock_ms);
+    if (h->break_count > 0) {
+        printf(" %" PRIu64 " %" PRIu64 " %" PRIu64 " ", h->breaks->since_index,
+               h->breaks->after_ms, h->breaks->clock_ms);
+        put(h->breaks->by);
+        putchar(' ');
+        put(h->breaks->reason);
+    }
+    putchar('\n');
 }
 
 static void put_wait(const struct wait *w)

@@ -26,7 +26,8 @@ class LockOperations:
         def do(s, owner, req):
             if s.listed:
                 return self.refusal(s)
-            if s.redis or len(set(names)) < len(names):
+            if s.redis or s.durable and is_waiting and not ms or \
+                    len(set(names)) < len(names):
                 return BAD
             return self.acquire(s, owner, req, names, mode, slots,
                                 is_waiting, ms, is_barging, terms)
@@ -49,7 +50,7 @@ class LockOperations:
                 return self.held_otherwise()
         if all(owns):
             for own in owns:
-                own.count += 1
+                self.enter_again(own)
             tokens = [own.token for own in owns]
             return Result('ok', tokens[0], tokens=tokens)
         wait = next((w for lock in locks if lock
@@ -69,7 +70,7 @@ class LockOperations:
             tokens = []
             for name, own in zip(names, owns):
                 if own:
-                    own.count += 1
+                    self.enter_again(own)
                 else:
                     own = self.grant(self.obtain(name), s, owner, mode, terms,
                                      0)
@@ -79,6 +80,10 @@ class LockOperations:
         if not is_waiting:
             return NIL
         return self.enqueue(s, owner, req, names, mode, slots, ms, terms)
+
+    def enter_again(self, hold):
+        self.object(hold, '-')
+        hold.count += 1
 
     @staticmethod
     def held_otherwise():
@@ -199,7 +204,7 @@ class LockOperations:
         def do(s, owner, req):
             if mode == EXCLUSIVE and s.listed:
                 return self.refusal(s)
-            if s.redis:
+            if s.redis or s.durable and is_waiting and not ms:
                 return BAD
             return self.convert(s, owner, req, name, mode, is_waiting, ms)
         is_bad = not self.names_are_good([name]) or mode > SHARED or \
@@ -213,6 +218,7 @@ class LockOperations:
             return NOT_HELD
         if hold.mode == SLOTS:
             return BAD
+        self.object(hold, '-')
         wait = wait_at(lock, s.id, owner)
         if wait and wait.upgrade and mode == EXCLUSIVE:
             return self.ask_again(wait, is_waiting, ms, None, req)
@@ -226,7 +232,8 @@ class LockOperations:
             self.out.append(f'G {s.id} {owner} {name} {hold.token} 0 '
                             f'{hold.hold} downgraded')
             return ok(token=hold.token)
-        if lock.holds == [hold] and not lock.delay:
+        is_closed = lock.delay or self.quarantine or self.new_life
+        if lock.holds == [hold] and not is_closed:
             hold.mode = EXCLUSIVE
             cycle = any(w.owner == owner for w in s.waits) and \
                 self.deadlock(s, owner)
@@ -279,9 +286,64 @@ class LockOperations:
             if not hold or hold.token != int(token):
                 return NOT_HELD
             lock.note = text
+            self.object(hold, text)
             return ok(0)
         is_bad = not self.names_are_good([name]) or size(text) > 4096
         return self.numbered(words, ('note', name, token, text), do, is_bad)
+
+    # --- Breaking what has no lease ---------------------------------------
+
+    def op_break(self, *words):
+        name, after, session, reason, by = words[4:]
+
+        def do(_s, _owner, _req):
+            lock = self.locks.get(name)
+            if not lock or not lock.holds:
+                return ok(0)
+            holds = [h for h in lock.holds if h.session.durable and
+                     int(session) in (0, h.session.id)]
+            if not holds:
+                return BAD
+            for h in holds:
+                h.broken = (self.index, int(after), self.clock,
+                            'anyone' if by == '-' else by, reason)
+                self.out.append(f'Y {h.session.id} {h.owner} {name} {h.token} '
+                                f'{after} {reason}')
+            return ok(len(holds))
+        is_bad = not self.names_are_good([name]) or \
+            not 1 <= int(after) <= TIME_MAX or \
+            size(reason) > 4096 or size(by) > 128
+        return self.numbered(words, ('break', words[4:]), do, is_bad, True)
+
+    def object(self, hold, message):
+        """Whoever acts as the holder is there."""
+        if not hold.broken:
+            return False
+        hold.broken = None
+        self.out.append(f'y {hold.session.id} {hold.owner} {hold.lock.name} '
+                        f'{hold.token} 0 {message}')
+        return True
+
+    def op_object(self, *words):
+        name, message = words[4:]
+
+        def do(s, owner, _req):
+            lock = self.locks.get(name)
+            hold = lock and hold_at(lock, s.id, owner)
+            if not hold:
+                return NOT_HELD
+            return ok(int(self.object(hold, message)))
+        is_bad = not self.names_are_good([name]) or size(message) > 4096
+        return self.numbered(words, ('object', name, message), do, is_bad)
+
+    def op_breakover(self, name, session, owner, since):
+        lock = self.locks.get(name)
+        hold = lock and hold_at(lock, int(session), owner)
+        if not hold or not hold.broken or hold.broken[0] != int(since):
+            return VOID
+        self.end_hold(hold, 'broken', False)
+        self.search_place(name, hold.session, owner)
+        return ok(1)
 
     def op_please(self, *words):
         name, message = words[4:]

@@ -52,8 +52,20 @@ class Model(SessionOperations, LockOperations, Clock, Rules):
         return []
 
     def ask_newlife(self, ms):
-        self.locks = {}
-        self.sessions = {}
+        for lock in list(self.locks.values()):
+            lock.queue = []
+            lock.delay = lock.delay_index = lock.delay_slots = 0
+            lock.delay_clock = 0
+            lock.holds = [h for h in lock.holds if h.session.durable]
+            if not lock.holds:
+                del self.locks[lock.name]
+        self.sessions = {s.id: s for s in self.sessions.values() if s.durable}
+        for s in self.sessions.values():
+            s.waits = []
+            s.results = {n: kept for n, kept in s.results.items()
+                         if not kept[1]}
+            for hold in s.holds:
+                hold.broken = None
         self.blacklist = [b for b in self.blacklist if not b[1]]
         self.members = {}
         self.removed = {}
@@ -85,7 +97,8 @@ class Model(SessionOperations, LockOperations, Clock, Rules):
                 in sorted(self.removed.items())]
         for s in sorted(self.sessions.values(), key=lambda s: s.id):
             out.append(
-                f'S {s.id} {s.ttl} {s.linger} {self.quiet(s)} {s.name} {s.address} '
+                f'S {s.id} {s.durable} {s.opened} {s.ttl} {s.linger} '
+                f'{self.quiet(s)} {s.name} {s.address} '
                 f'{s.labels} {s.listed} {s.redis} {s.px} {len(s.holds)} '
                 f'{len(s.waits)} {len(s.askers())} {len(s.results)}')
             out += [f'E {" ".join(map(str, e))}' for e in s.ended]
@@ -95,7 +108,8 @@ class Model(SessionOperations, LockOperations, Clock, Rules):
                        f'{lock.last_token} {lock.delay_clock} {lock.note}')
             out += [f'H {h.session.id} {h.owner} {h.value} {h.mode} {h.token} '
                     f'{h.granted} {h.count} {h.delay} {h.hold} '
-                    f'{h.clock if h.hold else 0}'
+                    f'{h.clock if h.hold else 0}' +
+                    ''.join(f' {word}' for word in h.broken or ())
                     for h in lock.holds]
             out += [f'W {w.session.id} {w.owner} {w.value} {w.mode} {w.slots} '
                     f'{w.index} {w.asked} {w.ms} {w.delay} {w.hold} {w.req} '

@@ -104,6 +104,7 @@ class Rules:
         hold.value, hold.delay, hold.hold = terms
         hold.token = lock.last_token = self.base + self.index
         hold.granted = self.index
+        hold.broken = None  # (since, after, clock, by, reason)
         hold.count, hold.clock = 1, self.clock
         lock.holds.append(hold)
         s.holds.append(hold)
@@ -137,7 +138,7 @@ class Rules:
         wait = wait_at(lock, s.id, hold.owner)
         if wait and wait.upgrade:
             self.end_wait(wait, 'released', NOT_HELD)
-        if reason in ('releaseif', 'max-hold'):
+        if reason in ('releaseif', 'max-hold', 'broken'):
             s.ended.append((lock.name, hold.owner, hold.token, reason))
             del s.ended[:-64]
         if s.redis and not s.holds and not is_session_end:
@@ -216,7 +217,7 @@ class Rules:
             if w.upgrade:
                 self.upgrade(own, w.index)
             elif own:
-                own.count += 1
+                self.enter_again(own)
             else:
                 own = self.grant(w.lock, w.session, w.owner, w.mode,
                                  (w.value, w.delay, w.hold), w.index)

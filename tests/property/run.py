@@ -33,7 +33,8 @@ WEIGHTS = {
     'acquire': 34, 'repeat': 5, 'release': 18, 'convert': 8, 'cancel': 3,
     'open': 5, 'close': 1.5, 'expire': 2.5, 'time': 2, 'heard': 1,
     'release_if': 2, 'please': 0.6, 'note': 1.5, 'wait_over': 4, 'delay_over': 4,
-    'hold_over': 2, 'blacklist_add': 1.2,
+    'hold_over': 2, 'break_holds': 2, 'break_over': 2, 'object_to': .7,
+    'blacklist_add': 1.2,
     'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2, 'unfence': .3,
     'redis': 5,
     'begin': 0.6, 'quarantine_over': 0.3, 'register': 0.2, 'act': 0.2, 'feature': 0.1,
@@ -56,7 +57,7 @@ class Generator:
         self.index = 0
         self.req = {}
         self.numbered_lines = []
-        self.old_keys = {'wait': [], 'hold': [], 'delay': []}
+        self.old_keys = {'wait': [], 'hold': [], 'delay': [], 'break': []}
         self.names = ['a', 'b', 'c', 'd', 'e', '*511'][:rng.randint(1, 6)]
         self.owners = ['-', 'x', 'y', '*128'][:rng.randint(1, 4)]
         self.clients = ['-', 'bob', 'bill', 'eve']
@@ -77,6 +78,7 @@ class Generator:
         self.numbers = rng.choice([0, .1, .5, .9])
         self.ack = rng.choice([0, .1, .4])
         self.bad = rng.choice([0, .01, .05])
+        self.durable = rng.choice([0, .2, .6])
         self.quiet = rng.choice([.03, .2])  # How often a session goes.
         weights = {}
         for name, weight in WEIGHTS.items():
@@ -267,11 +269,14 @@ class Generator:
             linger = self.pick((1, 500, ttl))
         if self.bad and self.chance(self.bad):
             ttl = self.pick((0, 4500006, 1 << 31))
+        durable = int(self.chance(self.durable))
+        if durable and not self.chance(self.bad):
+            ttl = linger = 0
         client = self.pick(self.clients)
         if self.bad and self.chance(self.bad):
             client = self.pick(('*128', '*129'))
         self.entry('open', ttl, linger, client, self.pick(('-', 'host:1')),
-                   self.pick((0, 1, 1, 2)))
+                   self.pick((0, 1, 1, 2)), durable, self.pick((0, 777)))
 
     def close(self):
         self.numbered('close', self.who())
@@ -435,6 +440,40 @@ class Generator:
         if key:
             self.entry('holdover', *key)
 
+    def durable_holds(self):
+        return [h for h in self.holds() if h.session.durable]
+
+    def break_holds(self):
+        holds = self.durable_holds() or self.holds()
+        if not holds or self.chance(.05):
+            name, session = self.name(), self.session()
+        else:
+            hold = self.pick(holds)
+            name, session = hold.lock.name, hold.session.id
+        self.numbered('break', self.anyone(), name, self.ms(.98),
+                      self.pick((0, 0, session)),
+                      self.pick(('-', 'gone', '*4096' if self.bad else 'why')),
+                      self.pick(('-', 'ops', '*129' if self.bad else 'me')))
+
+    def break_over(self):
+        holds = [h for h in self.holds() if h.broken]
+        key = None
+        if holds:
+            h = self.pick(holds)
+            key = (h.lock.name, h.session.id, h.owner, h.broken[0])
+        key = self.stale('break', key)
+        if key:
+            self.entry('breakover', *key)
+
+    def object_to(self):
+        holds = [h for h in self.holds() if h.broken] or self.holds()
+        if holds and self.chance(.9):
+            hold = self.pick(holds)
+            who, name = self.whose(hold), hold.lock.name
+        else:
+            who, name = self.who(), self.name()
+        self.numbered('object', who, name, self.pick(('-', 'here')))
+
     def target(self):
         if self.chance(.5):
             return f'{self.session()} -'
@@ -482,14 +521,17 @@ class Generator:
         if self.chance(.1):
             was, value = self.rng.randint(0, 2), self.pick(self.values)
         change = self.pick({0: (0, 1, 1), 1: (0, 1, 2, 2, 3, 3), 2: (0,)}[was])
-        times = '0 0'
+        times = '0 0 0'
         if change in (1, 2):
-            times = self.pick(('6 1', '1255 1000', '4500005 3600000'))
-            times = '0 0' if (was, change) == (1, 1) and self.chance(.2) \
-                else times
+            times = self.pick(('6 1 0', '1255 1000 0', '4500005 3600000 0'))
+            if self.chance(self.durable):
+                times = '0 0 1'
+            elif (was, change) == (1, 1) and self.chance(.2):
+                times = '0 0 0'
         if self.bad and self.chance(self.bad):
             was, change = self.rng.randint(0, 2), self.rng.randint(0, 3)
-            times = self.pick(('0 0', '4500006 3600000', '6 1'))
+            times = self.pick(('0 0 0', '4500006 3600000 0', '6 1 0', '0 0 1',
+                               '6 1 1'))
         new = self.pick(self.values) if change == 1 else '-'
         return f'{name} {was} {value} {change} {new} {times}'
 
@@ -497,7 +539,7 @@ class Generator:
         names = [self.name() for _ in range(self.pick((1, 1, 1, 2, 3)))]
         if not self.chance(self.bad):
             names = list(dict.fromkeys(names))
-        self.entry('redis', self.pick(self.clients),
+        self.entry('redis', self.pick(self.clients), 888,
                    *(self.redis_key(name) for name in names))
 
     def begin(self):
@@ -581,7 +623,7 @@ def where(line):
     """Which lock or session an effect tells of: only effects of the same one
     have an order between them."""
     words = line.split(' ')
-    if words[0] in ('G', 'Q', 'R', 'X', 'N', 'P'):
+    if words[0] in ('G', 'Q', 'R', 'X', 'N', 'P', 'Y', 'y'):
         return words[3]
     return words[1] if words[0] in ('D', 'd') else ''
 
@@ -591,7 +633,7 @@ def in_any_order(lines):
     entry grants may be granted in any order."""
     def key(line):
         at = where(line)
-        is_free = at == '' or line[0] in 'GP'
+        is_free = at == '' or line[0] in 'GPY'
         return at, is_free, line if is_free else ''
     return lines[:2] + sorted(lines[2:], key=key)
 

@@ -80,9 +80,10 @@ class SessionOperations:
                 return entry
         return None
 
-    def op_open(self, ttl, linger, name, address, labels):
-        ttl, linger = int(ttl), int(linger)
-        if not 1 <= ttl <= TTL_MAX or linger > ttl or size(name) > 128:
+    def op_open(self, ttl, linger, name, address, labels, durable, wall):
+        ttl, linger, durable = int(ttl), int(linger), durable == '1'
+        if durable != (ttl == 0) or ttl > TTL_MAX or linger > ttl or \
+                size(name) > 128:
             return BAD
         if ttl > self.limits[TTL_LIMIT]:
             return LIMIT
@@ -93,6 +94,8 @@ class SessionOperations:
             return LIMIT
         s = Session(self.base + self.index, self.index, ttl, linger, name, address,
                     int(labels))
+        if durable:
+            s.durable, s.opened = 1, int(wall)
         self.sessions[s.id] = s
         self.out.append(f'O {s.id} {ttl}')
         return ok(token=s.id)
@@ -117,7 +120,7 @@ class SessionOperations:
         count = 0
         for id_ in ids:
             s = self.sessions.get(int(id_))
-            if s:
+            if s and not s.durable:
                 count += 1
                 reason = 'blacklisted' if s.listed else 'expired'
                 self.end_session(s, reason, False)
@@ -129,6 +132,10 @@ class SessionOperations:
         """Who is blacklisted now, after the list has changed."""
         for s in sorted(self.sessions.values(), key=lambda s: s.id):
             entry = self.hit(s.id, s.name)
+            if s.durable:  # There is no lease that could run out.
+                if entry:
+                    self.end_session(s, 'blacklisted', False)
+                continue
             was, s.listed = s.listed, entry[0] if entry else 0
             if s.listed and not was:
                 while s.waits:
@@ -182,7 +189,10 @@ class SessionOperations:
 
         def do(_s, _owner, _req):
             highest = self.fences.get(resource, 0)
-            if token < highest or 1 << 40 <= token < self.base:
+            is_held = any(h.token == token for s in self.sessions.values()
+                          if s.durable for h in s.holds)
+            if token < highest or 1 << 40 <= token < self.base and \
+                    not is_held:
                 return ok(0, highest)
             if resource not in self.fences and \
                     len(self.fences) >= self.limits[6]:
@@ -220,9 +230,13 @@ class SessionOperations:
             return OTHER, None
         return FREE, None
 
-    def renew(self, s, ttl, px):
-        if len(s.holds) == 1 or ttl > s.ttl:
-            s.ttl, s.px = ttl, px
+    def renew(self, s, key, wall):
+        if len(s.holds) == 1 or \
+                not s.durable and (key.durable or key.ttl > s.ttl):
+            s.ttl, s.px = key.ttl, key.px
+            if key.durable != s.durable:
+                s.durable = key.durable
+                s.opened = int(wall) if s.durable else 0
         self.hear(s)
         self.out.append(f'C {s.id} {s.ttl} renewed -')
 
@@ -232,7 +246,9 @@ class SessionOperations:
             return True
         for key in keys:
             none = not key.ttl and not key.px
-            some = 1 <= key.ttl <= TTL_MAX and key.px
+            some = 1 <= key.ttl <= TTL_MAX and key.px and not key.durable or \
+                none and key.durable
+            none = none and not key.durable
             good = {KEEP: key.was <= OTHER and none,
                     SET: key.was == FREE and some or
                     key.was == VALUE and (some or none),
@@ -254,7 +270,7 @@ class SessionOperations:
             return LIMIT
         return None
 
-    def redis_open(self, client, taken):
+    def redis_open(self, client, taken, wall):
         if len(taken) > self.limits[2]:
             return None, LIMIT
         if size(client) > 128:
@@ -268,12 +284,16 @@ class SessionOperations:
         s = Session(self.base + self.index, self.index, longest.ttl, 0, client,
                     'host:1', 0)
         s.redis, s.px = 1, longest.px
+        if any(key.durable for key in taken):
+            s.durable, s.opened, s.ttl, s.px = 1, int(wall), 0, 0
         self.sessions[s.id] = s
         self.out.append(f'O {s.id} {s.ttl}')
         return s, None
 
-    def redis_change(self, key, s):
+    def redis_change(self, key, s, wall):
         hold = self.redis_state(key.name)[1]
+        if hold and key.change in (SET, RENEW):
+            self.object(hold, '-')
         if key.change == SET and not hold:
             self.grant(self.obtain(key.name), s, '-', EXCLUSIVE,
                        (key.new, 0, 0), 0)
@@ -289,13 +309,14 @@ class SessionOperations:
                 hold.token = hold.lock.last_token = self.base + self.index
                 self.out.append(f'G {hold.session.id} {hold.owner} {key.name} '
                                 f'{hold.token} 0 0 -')
-            if key.ttl:
-                self.renew(hold.session, key.ttl, key.px)
+            if key.ttl or key.durable:
+                self.renew(hold.session, key, wall)
 
-    def op_redis(self, client, *words):
+    def op_redis(self, client, wall, *words):
         keys = [RedisKey(words[i], int(words[i + 1]), words[i + 2],
                          int(words[i + 3]), words[i + 4], int(words[i + 5]),
-                         int(words[i + 6])) for i in range(0, len(words), 7)]
+                         int(words[i + 6]), int(words[i + 7]))
+                for i in range(0, len(words), 8)]
         for count in range(len(keys) + 1):  # The first that is wrong tells.
             if self.redis_is_bad(keys[:count]) and count or not keys:
                 return BAD
@@ -311,9 +332,9 @@ class SessionOperations:
         s = None
         taken = [key for key in keys if (key.was, key.change) == (FREE, SET)]
         if taken:
-            s, refusal = self.redis_open(client, taken)
+            s, refusal = self.redis_open(client, taken, wall)
         if refusal:
             return refusal
         for key in keys:
-            self.redis_change(key, s)
+            self.redis_change(key, s, wall)
         return ok(1, s.id if s else 0)

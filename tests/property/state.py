@@ -6,7 +6,8 @@ import collections
 EXCLUSIVE, SHARED, SLOTS = 0, 1, 2
 FREE, VALUE, OTHER = 0, 1, 2  # What a key of Redis is ...
 KEEP, SET, RENEW, DELETE = 0, 1, 2, 3  # ... and what is to come of it.
-RedisKey = collections.namedtuple('RedisKey', 'name was value change new ttl px')
+RedisKey = collections.namedtuple(
+    'RedisKey', 'name was value change new ttl px durable')
 TTL_MAX = 4500005
 TIME_MAX = 1 << 40
 LIFE = 1 << 40
@@ -47,6 +48,8 @@ def is_match(pattern, text):
 class Session:
     def __init__(self, id_, heard, ttl, linger, name, address, labels):
         self.id = id_
+        self.durable = 0
+        self.opened = 0
         self.ttl = ttl
         self.linger = linger
         self.heard = heard

@@ -207,6 +207,7 @@ static void a_grant_allows_what_it_says(void **state)
         {"lock:p/*", "PEXPIRE p/3 1000", "PEXPIRE p 1000"},
         {"fence:p/*", "FENCE.ADMIT p/1 7", "FENCE.ADMIT p 7"},
         {"kick:p/*", "FENCE.REMOVE p/1", "FENCE.REMOVE p"},
+        {"kick:p/*", "LOCK.BREAK p/1 AFTER 9", "LOCK.BREAK p AFTER 9"},
         {"sessions", "BLACKLIST.LIST", "BLACKLIST.ADD CLIENT x"},
         {"blacklist", "BLACKLIST.ADD CLIENT x", "BLACKLIST.LIST"},
         {"cluster", "RAFT.SNAPSHOT", "RAFT.ADD 9 127.0.0.1:1"},

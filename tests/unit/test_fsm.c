@@ -23,6 +23,7 @@
 
 #include <glob.h>
 
+#include "tests/unit/fsm_durable.h"
 #include "tests/unit/fsm_script.h"
 #include "tests/unit/fsm_users.h"
 #include "tests/unit/lockfsm_delta.h"
@@ -97,6 +98,7 @@ static void run_open(struct script *script, struct buffer *out)
     if (option(script, "ttl") != NULL) {
         c.ttl_ms = (uint32_t)number(script, "ttl");
     }
+    read_durable(script, &c);
     add_alias(script, word(script, 1));
     encode_open(out, &c);
 }
@@ -255,21 +257,6 @@ static void run_delay_over(struct script *script, struct buffer *out)
                                .since_index = number(script, "since")});
 }
 
-static struct hold_over_command hold_in(const struct script *script)
-{
-    struct origin origin = origin_in(script);
-    return (struct hold_over_command){.name = bytes_of_text(word(script, 2)),
-                                      .session = origin.session,
-                                      .owner = origin.owner,
-                                      .token = number(script, "token")};
-}
-
-static void run_hold_over(struct script *script, struct buffer *out)
-{
-    struct hold_over_command hold = hold_in(script);
-    encode_hold_over(out, &hold);
-}
-
 static struct blacklist_add_command listing_in(const struct script *script)
 {
     const char *session = option(script, "session");
@@ -339,7 +326,7 @@ static void run_quarantine_over(struct script *script, struct buffer *out)
 
 /* "redis NAME key:was:change[:value] ... px=ms": NAME is for the session that
  * it may open; 'was' is free, other, or a value. */
-static void read_redis_key(char *text, uint64_t px_ms,
+static void read_redis_key(char *text, uint64_t px_ms, bool is_durable,
                            struct redis_key *ret_key)
 {
     static const char *const changes[] = {
@@ -366,8 +353,9 @@ static void read_redis_key(char *text, uint64_t px_ms,
         CHECK(ret_key->change <= REDIS_DELETE);
     }
     if (ret_key->change == REDIS_SET || ret_key->change == REDIS_RENEW) {
-        ret_key->px_ms = px_ms;
-        ret_key->ttl_ms = (uint32_t)(px_ms * 5 / 4 + 5);
+        ret_key->is_durable = is_durable;
+        ret_key->px_ms = is_durable ? 0 : px_ms;
+        ret_key->ttl_ms = is_durable ? 0 : (uint32_t)(px_ms * 5 / 4 + 5);
     }
     if (part[3] != NULL) {
         ret_key->new_value = bytes_of_text(part[3]);
@@ -379,12 +367,13 @@ static void run_redis(struct script *script, struct buffer *out)
     static char texts[MULTI_COUNT_MAX][64];
     struct redis_key keys[MULTI_COUNT_MAX];
     struct redis_command c = {.keys = keys,
-                              .client = text_of(script, "client")};
+                              .client = text_of(script, "client"),
+                              .wall_ms = number(script, "wall")};
     for (uint32_t i = 2;
          i < script->word_count && strchr(word(script, i), ':') != NULL; i++) {
         snprintf(texts[c.key_count], sizeof texts[0], "%s", word(script, i));
         read_redis_key(texts[c.key_count], number(script, "px"),
-                       &keys[c.key_count]);
+                       flag(script, "durable"), &keys[c.key_count]);
         c.key_count++;
     }
     add_alias(script, word(script, 1));
@@ -424,6 +413,8 @@ static const char *const effect_names[] = {
     [EFFECT_WAIT_ENDED] = "wait ended",
     [EFFECT_DELAYED] = "delayed",
     [EFFECT_DELAY_OVER] = "delay over",
+    [EFFECT_BREAKING] = "breaking",
+    [EFFECT_OBJECTED] = "objected",
     [EFFECT_PLEASE] = "please",
     [EFFECT_BLACKLISTED] = "blacklisting",
     [EFFECT_BEGUN] = "begun",
@@ -530,6 +521,7 @@ static void show_lock(struct script *script, struct buffer *out)
         put_number(out, "hold", hold->hold_ms);
         put_number(out, "clock", hold->hold_clock_ms);
         put_text(out, " value=", hold->value);
+        put_break(out, hold);
         buffer_put_text(out, "\n");
     }
     LIST_EACH (node, &lock->queue) {
@@ -556,7 +548,7 @@ static void show_session(struct script *script, struct buffer *out)
         buffer_put_text(out, "nothing\n");
         return;
     }
-    buffer_printf(out, "session ttl=%" PRIu32, session->ttl_ms);
+    put_ttl(out, session);
     put_number(out, "linger", session->linger_ms);
     put_number(out, "holds", session->hold_count);
     put_number(out, "waits", session->wait_count);
@@ -576,7 +568,7 @@ static void show_session(struct script *script, struct buffer *out)
         put_text(out, "ended ", ended->lock);
         put_text(out, "/", ended->owner);
         put_number(out, "token", ended->token);
-        buffer_printf(out, " (%s)\n", ended_hold_reason(ended));
+        buffer_printf(out, " (%s)\n", hold_loss_name(ended->loss));
     }
 }
 
@@ -797,6 +789,9 @@ static const struct {
     {"timeout", run_timeout, RUN_ENTRY},
     {"delayover", run_delay_over, RUN_ENTRY},
     {"holdover", run_hold_over, RUN_ENTRY},
+    {"break", run_break, RUN_ENTRY},
+    {"object", run_object, RUN_ENTRY},
+    {"breakover", run_break_over, RUN_ENTRY},
     {"blacklist", run_blacklist, RUN_ENTRY},
     {"pardon", run_pardon, RUN_ENTRY},
     {"blacklistover", run_blacklist_over, RUN_ENTRY},

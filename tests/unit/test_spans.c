@@ -122,6 +122,82 @@ static void a_delay_outlasts_no_number_of_reigns(void **state)
     }
 }
 
+static uint64_t break_holds(struct world *w, uint64_t after_ms)
+{
+    struct break_holds_command command = {.name = BYTES_LITERAL("a"),
+                                          .after_ms = after_ms};
+    encode_break_holds(&w->command, &command);
+    assert_int_equal(apply_command(w).count, 1);
+    return w->index;
+}
+
+static const char *break_over(uint64_t since_index)
+{
+    static char text[64];
+    snprintf(text, sizeof text, "break-over 1 @%llu\n",
+             (unsigned long long)since_index);
+    return text;
+}
+
+static void a_break_is_over_after_its_time(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    uint64_t s = open_durable(w);
+    acquire(w, s, "a", (struct ask){.wait_ms = 1});
+    break_holds(w, 500);
+    w->now_ms = t0 + 400;
+    uint64_t since_index = break_holds(w, 700); /* Announced anew. */
+    assert_string_equal(due(w, t0 + 1099), "");
+    assert_string_equal(due(w, t0 + 1100), break_over(since_index));
+    apply_proposed(w);
+    assert_null(lockfsm_lock(w->fsm, BYTES_LITERAL("a")));
+    assert_string_equal(due(w, t0 + 9000), "");
+}
+
+/* It was proposed, and the objection got into the log first. */
+static void an_objection_at_the_end_of_a_break_counts(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    uint64_t s = open_durable(w);
+    acquire(w, s, "a", (struct ask){.wait_ms = 1});
+    uint64_t since_index = break_holds(w, 500);
+    assert_string_equal(due(w, t0 + 500), break_over(since_index));
+    struct object_command object = {.origin = {.session = s},
+                                    .name = BYTES_LITERAL("a")};
+    encode_object(&w->command, &object);
+    assert_int_equal(apply_command(w).count, 1);
+    apply_proposed(w);
+    assert_non_null(lockfsm_lock(w->fsm, BYTES_LITERAL("a")));
+    assert_string_equal(due(w, t0 + 9000), "");
+}
+
+/* Never before its time, whoever leads; and not much later. */
+static void a_break_outlasts_no_number_of_reigns(void **state)
+{
+    struct world *w = *state;
+    static const uint64_t reigns_ms[] = {200, 500, 900, 2000, 3900, 5000};
+    uint64_t s = open_durable(w);
+    for (size_t i = 0; i < sizeof reigns_ms / sizeof reigns_ms[0]; i++) {
+        acquire(w, s, "a", (struct ask){.wait_ms = 1});
+        break_holds(w, 4000);
+        uint64_t t0 = w->now_ms;
+        while (lockfsm_lock(w->fsm, BYTES_LITERAL("a")) != NULL) {
+            uint64_t t = w->now_ms - t0;
+            assert_in_range(t, 0, 20000);
+            due(w, w->now_ms);
+            apply_proposed(w);
+            forget_proposed(w);
+            w->now_ms += 10;
+            if ((t + 10) / reigns_ms[i] > t / reigns_ms[i]) {
+                change_leader(w, w->now_ms);
+            }
+        }
+        assert_in_range(w->now_ms - t0, 4000, 5200);
+    }
+}
+
 static void a_delay_is_over_after_its_time(void **state)
 {
     struct world *w = *state;
@@ -316,6 +392,9 @@ int main(void)
         TEST(a_wait_repeated_at_its_end_is_not_cut_short),
         TEST(an_inherited_wait_ends_later_by_a_step_at_most),
         TEST(a_delay_outlasts_no_number_of_reigns),
+        TEST(a_break_is_over_after_its_time),
+        TEST(an_objection_at_the_end_of_a_break_counts),
+        TEST(a_break_outlasts_no_number_of_reigns),
         TEST(a_delay_is_over_after_its_time),
         TEST(a_limited_hold_ends_after_its_time),
         TEST(what_is_told_of_a_hold_is_less_than_a_successor_leaves),

@@ -139,6 +139,28 @@ static void sessions_expire_in_batches(void **state)
     assert_string_equal(due_at(w, t0 + 1004, 2, 2), "expire 5\n");
 }
 
+/* It is heard like others, and has no deadline, mark or HEARD. */
+static void a_durable_session_has_no_deadline(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    uint64_t s = open_durable(w);
+    for (uint64_t t = 0; t <= 10; t++) {
+        assert_string_equal(due(w, t0 + t * 4500005), "");
+        assert_true(timers_heard(w->timers, s, ns(w)));
+        assert_false(timers_needs_heard(w->timers, s));
+        assert_false(timers_is_doomed(w->timers, s));
+        timers_hearing(w->timers, s);
+        timers_detached(w->timers, s, ns(w));
+        if (t == 5) {
+            change_leader(w, w->now_ms);
+        }
+    }
+    assert_int_equal(w->time_count, 0);
+    assert_int_equal(timers_next(w->timers), UINT64_MAX);
+    assert_int_equal(lease_left(w, s), 0);
+}
+
 static void a_blacklisting_moves_no_deadline(void **state)
 {
     struct world *w = *state;
@@ -185,6 +207,46 @@ static void a_changed_ttl_counts_from_its_entry(void **state)
 }
 
 /* --- Rule 9: marks and the log's clock ------------------------------------ */
+
+static void a_value_gets_and_loses_its_lease(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    struct redis_key key = {.name = BYTES_LITERAL("k"),
+                            .change = REDIS_SET,
+                            .new_value = BYTES_LITERAL("v"),
+                            .is_durable = true};
+    encode_redis_key(&w->command, &key);
+    struct result result = apply_command(w);
+    assert_int_equal(result.count, 1);
+    w->session[w->session_count++] = result.token;
+    assert_string_equal(due(w, t0 + 100000), "");
+    key = (struct redis_key){.name = BYTES_LITERAL("k"),
+                             .was = REDIS_VALUE,
+                             .value = BYTES_LITERAL("v"),
+                             .change = REDIS_RENEW,
+                             .ttl_ms = 1000,
+                             .px_ms = 796};
+    encode_redis_key(&w->command, &key);
+    assert_int_equal(apply_command(w).count, 1);
+    assert_int_equal(lease_left(w, result.token), 1000);
+    assert_string_equal(due(w, t0 + 100300), "mark 1=300\n");
+    apply_proposed(w);
+    key.is_durable = true;
+    key.ttl_ms = 0;
+    key.px_ms = 0;
+    encode_redis_key(&w->command, &key);
+    assert_int_equal(apply_command(w).count, 1);
+    assert_string_equal(due(w, t0 + 200000), "");
+    assert_int_equal(timers_next(w->timers), UINT64_MAX);
+    key.is_durable = false;
+    key.ttl_ms = 1000;
+    key.px_ms = 796;
+    encode_redis_key(&w->command, &key);
+    assert_int_equal(apply_command(w).count, 1);
+    assert_string_equal(due(w, t0 + 200999), "mark 1=999\n");
+    assert_string_equal(due(w, t0 + 201000), "expire 1\n");
+}
 
 static void a_quiet_session_is_marked_once_at_a_quarter(void **state)
 {
@@ -654,6 +716,8 @@ int main(void)
         TEST(stepping_down_drops_doom_and_deadlines),
         TEST(a_heartbeat_between_list_and_proposal_saves_the_session),
         TEST(sessions_expire_in_batches),
+        TEST(a_durable_session_has_no_deadline),
+        TEST(a_value_gets_and_loses_its_lease),
         TEST(a_blacklisting_moves_no_deadline),
         TEST(a_changed_ttl_counts_from_its_entry),
         TEST(a_quiet_session_is_marked_once_at_a_quarter),

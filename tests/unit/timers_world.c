@@ -93,6 +93,18 @@ uint64_t open_session(struct world *w, uint32_t ttl_ms, uint32_t linger_ms)
     return result.token;
 }
 
+uint64_t open_durable(struct world *w)
+{
+    struct open_command open = {.is_durable = true,
+                                .name = BYTES_LITERAL("client")};
+    encode_open(&w->command, &open);
+    struct result result = apply_command(w);
+    assert_int_equal(result.code, RESULT_OK);
+    assert_true(w->session_count < SESSION_MAX);
+    w->session[w->session_count++] = result.token;
+    return result.token;
+}
+
 struct result acquire(struct world *w, uint64_t session, const char *lock,
                       struct ask ask)
 {
@@ -169,6 +181,11 @@ static inline void describe(struct world *w, struct bytes command)
         buffer_printf(&w->text, "hold-over %u %llu",
                       number_of(w, c->hold_over->session),
                       (unsigned long long)c->hold_over->token);
+        break;
+    case OP_BREAK_OVER:
+        buffer_printf(&w->text, "break-over %u @%llu",
+                      number_of(w, c->break_over->session),
+                      (unsigned long long)c->break_over->since_index);
         break;
     case OP_BLACKLIST_OVER:
         buffer_printf(&w->text, "blacklist-over @%llu",

@@ -56,6 +56,9 @@ int tear_down(void **state);
 /* Opens session number session_count + 1. */
 uint64_t open_session(struct world *w, uint32_t ttl_ms, uint32_t linger_ms);
 
+/* The same, without end. */
+uint64_t open_durable(struct world *w);
+
 struct ask {
     uint64_t wait_ms;
     uint64_t delay_ms;
