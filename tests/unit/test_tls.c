@@ -590,6 +590,31 @@ static void key_updates_without_end_are_refused(void **state)
     assert_string_equal(tls_why(p->server), "it sends records without data");
 }
 
+/* A client of another make names AES-256 first; and one whose machine is slow
+ * at AES, ChaCha20. */
+static void the_cheapest_cipher_is_taken(void **state)
+{
+    static const struct {
+        const char *offered;
+        const char *taken;
+    } cases[] = {
+        {"TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256",
+         "TLS_AES_128_GCM_SHA256"},
+        {"TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256",
+         "TLS_CHACHA20_POLY1305_SHA256"},
+        {"TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384"},
+    };
+    struct pair *p = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        meet(p, TLS_FOR_CLIENTS, &p->node, NULL, 0);
+        SSL *ssl = tls_ssl(p->client);
+        assert_int_equal(SSL_set_ciphersuites(ssl, cases[i].offered), 1);
+        expect_up(p, SIZE_MAX);
+        assert_string_equal(SSL_get_cipher_name(ssl), cases[i].taken);
+        part(p);
+    }
+}
+
 /* --- Files ---------------------------------------------------------------- */
 
 static int load(struct pair *p, const char *certificate, const char *key,
@@ -754,6 +779,7 @@ int main(void)
         IN_WORLD(nothing_can_be_resumed),
         IN_WORLD(a_recorded_handshake_leads_nowhere),
         IN_WORLD(key_updates_without_end_are_refused),
+        IN_WORLD(the_cheapest_cipher_is_taken),
         IN_WORLD(a_set_of_files_is_checked),
         IN_WORLD(a_client_learns_the_cluster_from_its_ca),
         cmocka_unit_test(names_are_read_strictly),
