@@ -334,6 +334,33 @@ static void a_follower_waits_for_what_it_does_not_know_yet(void **state)
     assert_non_null(strstr(client_text(world, follower, 4), "-WRONGPASS "));
 }
 
+/* Another's words may name locks, addresses and sessions. */
+static void why_names_nothing_that_the_asker_may_not_read(void **state)
+{
+    (void)state;
+    make_user("eye", "read:p/*");
+    make_user("app", "lock:*");
+    open_again(leader, APP);
+    client_ask(world, leader, APP, "AUTH %s", secret_of("app", 'x'));
+    client_ask(world, leader, APP, "SESSION.OPEN");
+    client_ask(world, leader, APP, "LOCK.ACQUIRE p/1");
+    client_session(world, leader, ADMIN, "");
+    admin("LOCK.ACQUIRE q/secret");
+    client_send(world, leader, APP, "LOCK.ACQUIRE q/secret WAIT 60000");
+    world_run(world, 20);
+    open_again(leader, 3);
+    client_ask(world, leader, 3, "AUTH %s", secret_of("eye", 'x'));
+    const char *text = client_ask(world, leader, 3, "LOCK.WHY p/1");
+    assert_non_null(
+        strstr(text, "waits itself for a lock that you may not read"));
+    assert_null(strstr(text, "secret"));
+    assert_null(strstr(text, "10.0.0."));
+    text = client_ask(world, leader, 3, "LOCK.GRAPH PREFIX p/");
+    assert_null(strstr(text, "secret"));
+    assert_non_null(
+        strstr(client_ask(world, leader, ADMIN, "LOCK.WHY p/1"), "q/secret"));
+}
+
 static void a_certificate_of_nobody_is_told_so_and_closed(void **state)
 {
     (void)state;
@@ -587,6 +614,7 @@ int main(void)
         users(anyone_does_not_administer_users),
         users(a_secret_is_taken_or_not),
         users(a_follower_waits_for_what_it_does_not_know_yet),
+        users(why_names_nothing_that_the_asker_may_not_read),
         users(a_certificate_of_nobody_is_told_so_and_closed),
         users(links_without_a_certificate_speak_for_no_user),
         users(a_revoked_certificate_is_told_so_and_closed_quietly),
