@@ -461,13 +461,25 @@ struct bytes fields_text(const struct fields *fields, const char *name)
                             : bytes_of("", 0);
 }
 
+/* "TTL NONE" as two. */
+static void put_words(const char *text, struct words *out)
+{
+    const char *end = strchr(text, ' ');
+    while (end != NULL) {
+        words_put(out, bytes_of(text, (size_t)(end - text)));
+        text = end + 1;
+        end = strchr(text, ' ');
+    }
+    words_put_text(out, text);
+}
+
 static void put_field(const struct fields *fields, const struct field *field,
                       const struct value *value, struct words *out)
 {
     const struct words *texts = &fields->texts;
     if (field->kind == FIELD_FLAG) {
         if (value->number != 0) {
-            words_put_text(out, field->word);
+            put_words(field->word, out);
         }
         return;
     }

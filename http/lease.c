@@ -71,7 +71,9 @@ static void refuse_held(struct visit *visit, const struct resp_reply *show,
                  json_integer(resp_find(show, holder, "token")->integer));
         json_put(more, "yours", json_boolean(is_ours));
     }
-    json_put(more, "earliest_ms", json_integer(earliest->integer));
+    if (earliest->type == RESP_INTEGER) {
+        json_put(more, "earliest_ms", json_integer(earliest->integer));
+    }
     problem_set(&problem, 423, "HELD", NULL,
                 holder == 0 && is_renewing(visit)
                     ? "nobody holds it: this lease has ended"

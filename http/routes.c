@@ -72,6 +72,8 @@ static const struct field no_fields[] = {END};
 static const struct field change_fields[] = {NUMBERED, END};
 static const struct field open_fields[] = {
     OPTION("ttl_ms", FIELD_NUMBER, "TTL", "Its lease; default: 10000."),
+    OPTION("durable", FIELD_FLAG, "TTL NONE",
+           "Without lease and without end; then no ttl_ms."),
     OPTION("name", FIELD_TEXT, "NAME", "The client's name, for people."),
     OPTION("linger_ms", FIELD_NUMBER, "LINGER",
            "What is left of the lease once its last stream or RESP "
@@ -128,6 +130,17 @@ static const struct field note_fields[] = {
 static const struct field please_fields[] = {
     LOCK, OPTION("message", FIELD_TEXT, "MESSAGE", "For the holders."), BY,
     END};
+static const struct field break_fields[] = {
+    LOCK,
+    {"after_ms", FIELD_NUMBER, "AFTER", 0, 0, FIELD_REQUIRED,
+     "For how long the holder may object."},
+    OPTION("session", FIELD_NUMBER, "SESSION", "The holder's session."),
+    OPTION("reason", FIELD_TEXT, "REASON", "For the holder."),
+    BY,
+    END};
+static const struct field object_fields[] = {
+    LOCK, OPTION("message", FIELD_TEXT, "MESSAGE", "For who breaks it."), OWNER,
+    NUMBERED, END};
 static const struct field release_if_fields[] = {
     LOCK,
     {"owner", FIELD_TEXT, "OWNER", 0, OWNER_MAX, FIELD_REQUIRED,
@@ -282,6 +295,12 @@ const struct route routes[] = {
     {"POST", "/v1/lock/release-if", ROUTE_COMMAND, "LOCK.RELEASEIF", NULL,
      release_if_fields, MEMBER("released", "integer"), 0,
      "Takes a lock from a holder that is known to have stopped."},
+    {"POST", "/v1/lock/break", ROUTE_COMMAND, "LOCK.BREAK", NULL, break_fields,
+     MEMBER("announced", "integer"), 0,
+     "Takes durable holds, unless their holders object in time."},
+    {"POST", "/v1/lock/object", ROUTE_COMMAND, "LOCK.OBJECT", NULL,
+     object_fields, MEMBER("kept", "integer"), SESSION,
+     "A holder keeps what would be taken: 1; 0: nothing would."},
     {"GET", "/v1/lock/check", ROUTE_COMMAND, "LOCK.CHECK", NULL, check_fields,
      MEMBER("holds", "integer"), 0,
      "Tells whether a token is still a "
@@ -371,33 +390,38 @@ const uint32_t route_count = sizeof routes / sizeof routes[0];
 
 const struct shape shapes[] = {
     {"OpenedSession",
-     "id:integer secret:text? ttl_ms:integer linger_ms:integer "
-     "trust_ms:integer"},
+     "id:integer secret:text? ttl_ms:integer| linger_ms:integer "
+     "trust_ms:integer|"},
     {"KeptSession",
-     "ttl_ms:integer linger_ms:integer trust_ms:integer ended:[EndedHold]"},
+     "ttl_ms:integer| linger_ms:integer trust_ms:integer| ended:[EndedHold]"},
     {"EndedHold", "lock:text owner:text token:integer reason:text"},
     {"Session",
-     "id:integer name:text address:text ttl_ms:integer linger_ms:integer "
-     "left_ms:integer holds:integer waits:integer labels:{text} "
+     "id:integer name:text address:text ttl_ms:integer| linger_ms:integer "
+     "left_ms:integer| opened_ms:integer? holds:integer waits:integer "
+     "labels:{text} "
      "blacklisted:yes user:text"},
     {"Lock", "name:text note:text? refused_script:text? mode:text "
              "slots:integer holders:[Holder] "
-             "queue:[Waiter] delay_left_ms:integer earliest_ms:integer"},
+             "queue:[Waiter] delay_left_ms:integer earliest_ms:integer|"},
     {"Holder", "session:integer client:text address:text owner:text value:text "
                "token:integer mode:text count:integer since_ms:integer "
-               "lease_left_ms:integer hold_left_ms:integer? delay_ms:integer? "
+               "lease_left_ms:integer| opened_ms:integer? reason:text? "
+               "break_left_ms:integer? break_by:text? break_reason:text? "
+               "hold_left_ms:integer? delay_ms:integer? "
                "barged:integer? user:text"},
     {"Waiter", "session:integer client:text owner:text mode:text index:integer "
                "waiting_ms:integer"},
     {"Why", "name:text note:text? refused_script:text? mode:text "
             "slots:integer holders:[WhyHolder] queue:[Waiter] "
-            "delay_left_ms:integer earliest_ms:integer hold_count:integer "
+            "delay_left_ms:integer earliest_ms:integer| hold_count:integer "
             "wait_count:integer why:[text]"},
     {"WhyHolder",
      "session:integer client:text address:text owner:text value:text "
      "token:integer mode:text count:integer since_ms:integer "
-     "lease_left_ms:integer hold_left_ms:integer? delay_ms:integer? "
-     "barged:integer? user:text ttl_ms:integer linger_ms:integer "
+     "lease_left_ms:integer| opened_ms:integer? reason:text? "
+     "break_left_ms:integer? break_by:text? break_reason:text? "
+     "hold_left_ms:integer? delay_ms:integer? "
+     "barged:integer? user:text ttl_ms:integer| linger_ms:integer "
      "blacklisted:yes waits_for:[text]"},
     {"Top", "window_ms:integer grants:integer lock_count:integer "
             "session_count:integer hold_count:integer wait_count:integer "

@@ -788,6 +788,30 @@ def test_two_that_take_a_lease_at_once(cluster, name):
         assert sorted(status for status, _ in answers) == [200] + 8 * [423]
 
 
+def test_a_lease_excludes_what_has_no_end(asker, name):
+    asker.open(durable=True, labels={"reason": "incident 12"})
+    asker.post("/v1/lock/acquire", name=name)
+    status, problem = asker.put("/v1/lease/" + name, holder="a", ttl_ms=5000)
+    assert status == 423 and "earliest_ms" not in problem
+    holder = asker.get("/v1/locks/" + name)[1]["holders"][0]
+    assert holder["reason"] == "incident 12" and holder["lease_left_ms"] is None
+    assert asker.post("/v1/lock/break", name=name, after_ms=0)[0] == 400
+    assert asker.post("/v1/lock/break", name=name, after_ms=1) == (
+        200,
+        {"announced": 1},
+    )
+    wait_until(
+        lambda: asker.put("/v1/lease/" + name, holder="a", ttl_ms=5000)[0] == 200,
+        10,
+        "the lease is taken",
+    )
+    ended = asker.post("/v1/session/keep")[1]["ended"]
+    assert [one["reason"] for one in ended] == ["broken"]
+    assert asker.post("/v1/session/close") == (200, {"released": 0})
+    status, problem = asker.post("/v1/session/open", durable=True, ttl_ms=1000)
+    assert (status, problem["code"]) == (400, "BADARG")
+
+
 def test_a_lease_excludes_a_session(asker, name):
     asker.open()
     asker.post("/v1/lock/acquire", name=name)
