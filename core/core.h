@@ -195,7 +195,8 @@ struct core_options {
     uint32_t election_ms;
     uint32_t heartbeat_ms;
     enum core_redirect redirect;
-    bool allows_del; /* As a leader: DEL of a value that was not compared. */
+    bool allows_del;    /* As a leader: DEL of a value that was not compared. */
+    bool allows_no_ttl; /* Likewise: a Redis value without PX is durable. */
     /* What this node understands (lockfsm/feature.h); 0: FEATURE_LEVEL. */
     uint32_t feature_level;
     /* At its founding: the lowest level that the founders have announced; 0:

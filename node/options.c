@@ -388,6 +388,7 @@ void options_for_core(const struct hasp_node_options *options,
         .redirect = options->redirect == HASP_NODE_MOVED ? REDIRECT_MOVED
                                                          : REDIRECT_FORWARD,
         .allows_del = options->allows_del,
+        .allows_no_ttl = options->allows_no_ttl,
         .limits = {.requests_in_flight = limits->requests_in_flight,
                    .requests_per_conn = limits->requests_per_conn,
                    .sessions_per_conn = limits->sessions_per_conn,

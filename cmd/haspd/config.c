@@ -30,6 +30,7 @@ enum kind {
     KIND_SWITCH,
     KIND_TLS,
     KIND_DEL,
+    KIND_NO_TTL,
     KIND_ACCESS,
     KIND_MEMBER
 };
@@ -121,6 +122,7 @@ static const struct setting settings[] = {
     {"security", "access", KIND_ACCESS, AT(access), 0, 0},
     {"client", "redirect", KIND_REDIRECT, AT(redirect), 0, 0},
     {"redis", "del", KIND_DEL, AT(allows_del), 0, 0},
+    {"redis", "no_ttl", KIND_NO_TTL, AT(allows_no_ttl), 0, 0},
     {"upgrade", "finalize", KIND_FINALIZE, AT(finalizes_itself), 0, 0},
 };
 #define SETTING_COUNT (sizeof settings / sizeof settings[0])
@@ -138,6 +140,7 @@ static const struct choice {
     [KIND_SWITCH] = {{"no", "yes", NULL}, "yes or no"},
     [KIND_TLS] = {{"off", "allow", "require", NULL}, "off, allow or require"},
     [KIND_DEL] = {{"refuse", "allow", NULL}, "refuse or allow"},
+    [KIND_NO_TTL] = {{"refuse", "durable", NULL}, "refuse or durable"},
     [KIND_ACCESS] = {{"auto", "open", "required", NULL},
                      "auto, open or required"},
 };
@@ -629,6 +632,7 @@ static void print_setting(const struct config *config, size_t index, FILE *out)
     case KIND_SWITCH:
     case KIND_TLS:
     case KIND_DEL:
+    case KIND_NO_TTL:
     case KIND_ACCESS:
         fprintf(out, "%s = %s ; %s\n", setting->key,
                 choices[setting->kind].names[choice_of(config, setting)],

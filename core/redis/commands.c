@@ -193,6 +193,7 @@ static void begin(struct core *core, const struct request *request,
     keys->now_ns = core->now_ns;
     keys->arena = &core->scripts.arena;
     keys->may_delete = core->options.allows_del;
+    keys->may_endure = core->options.allows_no_ttl;
     keys->is_script = false;
     keys->declared = NULL;
     keys->declared_count = 0;
@@ -367,7 +368,8 @@ static void renew(struct core *core, struct request *request,
     for (uint32_t i = 0; i < keys->count; i++) {
         const struct redis_view *view = &keys->view[i];
         const struct hold *hold;
-        if (view->key.was != REDIS_VALUE || view->key.ttl_ms == 0) {
+        if (view->key.was != REDIS_VALUE ||
+            (view->key.ttl_ms == 0 && !view->key.is_durable)) {
             continue;
         }
         /* The view forgets it where it was deleted and set anew. */
@@ -396,6 +398,9 @@ static void propose(struct core *core, struct request *request,
                                   .address = request_address(request)};
     for (uint32_t i = 0; i < outcome->keys.count; i++) {
         key[i] = outcome->keys.view[i].key;
+        if (key[i].is_durable) {
+            redis.wall_ms = core->port.wall_ms(core->port.data);
+        }
     }
     struct resp_writer writer = {&request->answer, request->version};
     buffer_clear(&request->answer);

@@ -144,7 +144,8 @@ static int64_t left_ms(const struct redis_keys *keys,
     if (view->is_timed) {
         return (int64_t)view->px_ms;
     }
-    if (view->hold == NULL) {
+    if (view->lacks_ttl || view->hold == NULL ||
+        view->hold->session->is_durable) {
         return -1;
     }
     uint64_t left_ns = timers_lease_left(keys->timers, view->hold->session->id,
@@ -334,6 +335,22 @@ static bool do_expire(struct redis_keys *keys, const struct bytes *argument,
         return answer_number(ret, 0);
     }
     set_time(view, px_ms);
+    return answer_number(ret, 1);
+}
+
+static bool do_persist(struct redis_keys *keys, const struct bytes *argument,
+                       uint32_t count, struct value *ret)
+{
+    struct redis_view *view;
+    (void)count;
+    if (!find(keys, argument[1], &view, ret)) {
+        return false;
+    }
+    if (!view->is_there || is_foreign(view) || left_ms(keys, view) == -1) {
+        return answer_number(ret, 0);
+    }
+    view->is_timed = false;
+    view->lacks_ttl = true;
     return answer_number(ret, 1);
 }
 
@@ -567,6 +584,7 @@ static const struct {
     {"TTL", 2, 2, do_ttl},
     {"PEXPIRE", 3, 3, do_expire},
     {"EXPIRE", 3, 3, do_expire},
+    {"PERSIST", 2, 2, do_persist},
     {"SET", 3, UINT32_MAX, do_set},
     {"SETEX", 4, 4, do_setex},
     {"PSETEX", 4, 4, do_setex},
@@ -654,7 +672,23 @@ static enum redis_change change_of(const struct redis_view *view)
         !bytes_equal(view->value, view->key.value)) {
         return REDIS_SET;
     }
-    return view->is_timed ? REDIS_RENEW : REDIS_KEEP;
+    return view->is_timed || view->lacks_ttl ? REDIS_RENEW : REDIS_KEEP;
+}
+
+static bool is_taken(const struct redis_view *view)
+{
+    return view->key.change == REDIS_SET && view->key.was == REDIS_FREE;
+}
+
+/* What is taken at once shares a session, which has a lease or none. */
+static bool takes_both(const struct redis_keys *keys)
+{
+    uint32_t taken = 0, durable = 0;
+    for (uint32_t i = 0; i < keys->count; i++) {
+        taken += is_taken(&keys->view[i]);
+        durable += is_taken(&keys->view[i]) && keys->view[i].key.is_durable;
+    }
+    return durable > 0 && durable < taken;
 }
 
 bool redis_keys_finish(struct redis_keys *keys)
@@ -663,11 +697,12 @@ bool redis_keys_finish(struct redis_keys *keys)
         struct redis_view *view = &keys->view[i];
         struct redis_key *key = &view->key;
         key->change = change_of(view);
-        if (view->is_there && view->lacks_ttl) {
+        if (view->is_there && view->lacks_ttl && !keys->may_endure) {
             snprintf(keys->error, sizeof keys->error,
                      "a lock needs a time to live: give PX ms or EX s");
             return false;
         }
+        key->is_durable = view->is_there && view->lacks_ttl;
         if (key->change == REDIS_SET) {
             key->new_value = view->value;
         }
@@ -676,6 +711,12 @@ bool redis_keys_finish(struct redis_keys *keys)
             key->px_ms = view->px_ms;
             key->ttl_ms = (uint32_t)rules_redis_lease_ms(view->px_ms);
         }
+    }
+    if (takes_both(keys)) {
+        snprintf(keys->error, sizeof keys->error,
+                 "locks with and without a time to live cannot be taken at "
+                 "once");
+        return false;
     }
     return true;
 }
@@ -693,8 +734,7 @@ bool redis_keys_change(const struct redis_keys *keys)
 bool redis_keys_take(const struct redis_keys *keys)
 {
     for (uint32_t i = 0; i < keys->count; i++) {
-        if (keys->view[i].key.change == REDIS_SET &&
-            keys->view[i].key.was == REDIS_FREE) {
+        if (is_taken(&keys->view[i])) {
             return true;
         }
     }

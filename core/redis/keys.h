@@ -8,7 +8,8 @@
  * A key is a value that a client of Redis has set, or free; anything else (held
  * by sessions or other users, waited for, closed by a delay, about to expire)
  * is there, has another value than anybody's, and cannot be written. Every
- * value that a run leaves behind has a time to live.
+ * value that a run leaves behind has a time to live, or is durable, if
+ * 'may_endure' (redis.no_ttl = durable).
  *
  * A key whose value was not looked at in the run is not deleted, and its value
  * not replaced, unless 'may_delete' (redis.del = allow): that is what a lock
@@ -31,6 +32,7 @@ struct redis_keys {
     uint64_t now_ns;
     struct arena *arena;
     bool may_delete;
+    bool may_endure;
     bool is_script; /* SET NX of the value that is there: nil, as in Redis. For
                        a command of its own it is a repetition, and OK. */
     /* Those that a script may touch; NULL: any. */
@@ -65,7 +67,7 @@ bool redis_keys_watch(struct redis_keys *keys, struct bytes name,
                       uint64_t *ret_version);
 
 /* Sums the run up in keys->view[].key. False with keys->error: it leaves a
- * value without a time to live. */
+ * value without a time to live that may not be, or takes both kinds. */
 bool redis_keys_finish(struct redis_keys *keys);
 /* True if something is to be changed. */
 bool redis_keys_change(const struct redis_keys *keys);

@@ -198,7 +198,8 @@ struct hasp_node_options {
 
     enum hasp_node_access access;
     enum hasp_node_redirect redirect;
-    bool allows_del; /* DEL of Redis takes a lock from whoever holds it. */
+    bool allows_del;    /* DEL of Redis takes a lock from whoever holds it. */
+    bool allows_no_ttl; /* SET of Redis without PX: a lock without end. */
     /* After an upgrade of all members: raise the cluster to the new version's
      * feature level, without being told so. The way back is closed then. */
     bool finalizes_itself;

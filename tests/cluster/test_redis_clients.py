@@ -325,6 +325,55 @@ def test_del_takes_a_lock_away_where_it_is_allowed():
         assert not client.exists("job")
 
 
+# SET without a time to live.
+
+
+def test_a_value_without_a_time_is_refused(port, name):
+    client = redis.Redis(port=port)
+    with pytest.raises(redis.ResponseError, match="a lock needs a time to live"):
+        client.set(name, "mine", nx=True)
+    assert client.set(name, "mine", nx=True, px=5000)
+    with pytest.raises(redis.ResponseError, match="a lock needs a time to live"):
+        client.persist(name)
+    assert client.pttl(name) > 0
+
+
+def test_a_value_without_a_time_is_durable_where_it_may_be():
+    script = "return {redis.call('set', 'a', 1), redis.call('set', 'b', 1, 'px', 9)}"
+    with Cluster(3, extra="[redis]\nno_ttl = durable\n") as cluster:
+        client = redis.Redis(port=cluster.leader().client_port)
+        assert client.set("job", "mine", nx=True)
+        assert client.ttl("job") == -1 and client.pttl("job") == -1
+        assert not client.set("job", "other", nx=True)
+        # What tells of it, and is told.
+        shown = client.execute_command("LOCK.SHOW", "job")
+        holder = shown[shown.index(b"holders") + 1][0]
+        assert holder[holder.index(b"lease_left_ms") + 1] is None
+        cluster.leader().kill()
+        client = redis.Redis(port=cluster.leader().client_port)
+        assert client.get("job") == b"mine"
+        # A lease, and none again.
+        assert client.pexpire("job", 30000)
+        assert 0 < client.pttl("job") <= 30000
+        assert client.persist("job") and client.pttl("job") == -1
+        assert not client.persist("job")
+        # What is taken at once has a lease, or has none.
+        with pytest.raises(redis.ResponseError, match="at once"):
+            client.eval(script, 2, "a", "b")
+        assert client.eval("return redis.call('mset', 'a', 1, 'b', 2)", 2, "a", "b")
+        assert client.ttl("b") == -1
+        # Given back as any.
+        assert client.eval(
+            "if redis.call('get', KEYS[1]) == ARGV[1] then "
+            "return redis.call('del', KEYS[1]) else return 0 end",
+            1,
+            "job",
+            "mine",
+        )
+        assert client.set("job", "other", nx=True, px=40)
+        eventually(lambda: not client.exists("job"))
+
+
 # redis-cli.
 
 
