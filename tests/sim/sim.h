@@ -79,19 +79,22 @@ struct sim_stats {
     uint64_t snapshots;
     uint64_t installs;
     uint64_t transfers;
-    uint64_t relays;      /* Legs of a relay: leadership is handed over. */
-    uint64_t taken;       /* By RELEASEIF. */
-    uint64_t changes;     /* Of the membership, asked for. */
-    uint64_t raised;      /* Clusters, to a feature level. */
-    uint64_t too_old;     /* Nodes that stopped for it. */
-    uint64_t votes_taken; /* Not by force. */
-    uint64_t refused;     /* Starts, since a bit of a file had flipped. */
-    uint64_t condemned;   /* Old disks that were noticed. */
-    uint64_t removed;     /* Nodes that stopped because they were. */
-    uint64_t pushes;      /* Ends of waits, told to programs. */
-    uint64_t promises;    /* Refusals that a client left it at. */
-    uint64_t events;      /* Told to who watches. */
-    uint64_t gaps;        /* Likewise. */
+    uint64_t relays;       /* Legs of a relay: leadership is handed over. */
+    uint64_t taken;        /* By RELEASEIF. */
+    uint64_t changes;      /* Of the membership, asked for. */
+    uint64_t raised;       /* Clusters, to a feature level. */
+    uint64_t too_old;      /* Nodes that stopped for it. */
+    uint64_t votes_taken;  /* Not by force. */
+    uint64_t refused;      /* Starts, since a bit of a file had flipped. */
+    uint64_t condemned;    /* Old disks that were noticed. */
+    uint64_t removed;      /* Nodes that stopped because they were. */
+    uint64_t pushes;       /* Ends of waits, told to programs. */
+    uint64_t promises;     /* Refusals that a client left it at. */
+    uint64_t events;       /* Told to who watches. */
+    uint64_t gaps;         /* Likewise. */
+    uint64_t listings;     /* Whole ones. */
+    uint64_t crowds;       /* Sessions of one. */
+    uint64_t refused_full; /* Entries, since a table was full. */
     uint64_t simulated_ns;
 };
 

@@ -68,6 +68,8 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     client->is_rogue = number == sim->node_count || sim_chance(sim, 0.25);
     sim_redis_init(&client->redis, client);
     sim_watcher_init(&client->watcher, client);
+    sim_lister_init(&client->lister, client);
+    sim_crowd_init(&client->crowd, client);
     client->lock_count = 1 + (uint32_t)(sim->options.seed % LOCK_COUNT_MAX);
     return client;
 }
@@ -82,6 +84,8 @@ static void die(struct sim_client *client)
     }
     sim_redis_done(&client->redis);
     sim_watcher_done(&client->watcher);
+    sim_lister_done(&client->lister);
+    sim_crowd_done(&client->crowd);
     sim_inbox_clear(&client->host.inbox);
 }
 
@@ -131,6 +135,8 @@ void sim_client_kill(struct sim_client *client, bool is_os_down)
     die(client);
     sim_redis_init(&client->redis, client);
     sim_watcher_init(&client->watcher, client);
+    sim_lister_init(&client->lister, client);
+    sim_crowd_init(&client->crowd, client);
 }
 
 void sim_client_pause(struct sim_client *client, bool is_paused,
@@ -163,6 +169,8 @@ void sim_client_reconnect(struct sim_client *client)
     sim_note(client->sim, &client->host, "reconnects", 0, 0, 0);
     sim_channel_close(&client->redis.channel);
     sim_channel_close(&client->watcher.channel);
+    sim_channel_close(&client->lister.channel);
+    sim_channel_close(&client->crowd.channel);
     if (client->is_rogue) {
         sim_rogue_reconnect(client);
     } else {
@@ -180,7 +188,8 @@ void sim_client_drain(struct sim_client *client)
 bool sim_client_is_done(const struct sim_client *client)
 {
     return !client->host.is_running ||
-           (client->is_done && sim_redis_is_idle(&client->redis));
+           (client->is_done && sim_redis_is_idle(&client->redis) &&
+            sim_crowd_is_idle(&client->crowd));
 }
 
 bool sim_client_is_told(const struct sim_client *client)
@@ -203,7 +212,9 @@ void sim_client_reset_progress(struct sim_client *client)
 static void feed(struct sim_client *client, const struct sim_news *news)
 {
     if (!sim_channel_feed(&client->redis.channel, news) &&
-        !sim_channel_feed(&client->watcher.channel, news)) {
+        !sim_channel_feed(&client->watcher.channel, news) &&
+        !sim_channel_feed(&client->lister.channel, news) &&
+        !sim_channel_feed(&client->crowd.channel, news)) {
         (void)(client->is_rogue ? sim_rogue_feed(client, news)
                                 : sim_program_feed(client->program, news));
     }
@@ -245,5 +256,11 @@ static void client_wake(struct sim *sim, struct sim_event *event)
     sim_watcher_work(&client->watcher);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_watcher_next(&client->watcher), soon_ns));
+    sim_lister_work(&client->lister);
+    sim_at_latest(sim, &host->wake,
+                  not_before(sim_lister_next(&client->lister), soon_ns));
+    sim_crowd_work(&client->crowd);
+    sim_at_latest(sim, &host->wake,
+                  not_before(sim_crowd_next(&client->crowd), soon_ns));
     sim_beliefs_check(client);
 }

@@ -110,6 +110,15 @@ void sim_promises_entry(struct sim_promises *promises, uint64_t index,
     }
 }
 
+uint64_t sim_promises_entry_of(struct sim_promises *promises, uint64_t session,
+                               uint64_t req)
+{
+    char key[256];
+    put_key(key, 'n', session, req, bytes_of_text(""));
+    const struct known *known = find(promises, key);
+    return known != NULL ? known->entry : 0;
+}
+
 bool sim_promises_told(struct sim_promises *promises, const char *client,
                        const char *word, const struct sim_request *request,
                        bool leaves)

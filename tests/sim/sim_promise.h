@@ -30,6 +30,9 @@ void sim_promises_free(struct sim_promises *promises);
 void sim_promises_entry(struct sim_promises *promises, uint64_t index,
                         const struct entry *command,
                         const struct origin *origin);
+/* The first entry that has that request; 0: none. */
+uint64_t sim_promises_entry_of(struct sim_promises *promises, uint64_t session,
+                               uint64_t req);
 /* 'client' was told 'word' of its request. True if it 'leaves' it at that, as
  * it wants: it must not be sent again. */
 bool sim_promises_told(struct sim_promises *promises, const char *client,

@@ -99,18 +99,23 @@ void sim_rogue_lose(struct sim_client *client, const char *why)
 
 /* --- Heartbeats ----------------------------------------------------------- */
 
-/* Nobody guesses here: what is made need not be random, but always another. */
-static void put_proof(struct sim_client *client)
+void sim_rogue_put_proof(struct sim_channel *channel, const char *secret)
 {
     uint8_t hash[SHA256_SIZE];
     char proof[2 * SHA256_SIZE + 1];
-    snprintf(client->secret, sizeof client->secret, "%016" PRIx64 "%016" PRIx64,
-             (uint64_t)client->host.number, client->sim->now_ns);
-    int error = sha256(bytes_of_text(client->secret), hash);
+    int error = sha256(bytes_of_text(secret), hash);
     CHECK(error == 0);
     hex_put(proof, bytes_of(hash, sizeof hash));
-    sim_channel_word(&client->beat, "PROOF");
-    sim_channel_word(&client->beat, proof);
+    sim_channel_word(channel, "PROOF");
+    sim_channel_word(channel, proof);
+}
+
+/* Nobody guesses here: what is made need not be random, but always another. */
+static void put_proof(struct sim_client *client)
+{
+    snprintf(client->secret, sizeof client->secret, "%016" PRIx64 "%016" PRIx64,
+             (uint64_t)client->host.number, client->sim->now_ns);
+    sim_rogue_put_proof(&client->beat, client->secret);
 }
 
 static void ask_open(struct sim_client *client)

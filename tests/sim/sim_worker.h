@@ -14,6 +14,8 @@
 #include "tests/sim/sim_belief.h"
 #include "tests/sim/sim_channel.h"
 #include "tests/sim/sim_client.h"
+#include "tests/sim/sim_crowd.h"
+#include "tests/sim/sim_lister.h"
 #include "tests/sim/sim_redis.h"
 #include "tests/sim/sim_watcher.h"
 
@@ -120,6 +122,8 @@ struct sim_client {
     bool is_done;
     struct sim_redis redis;     /* Beside the session, on its own. */
     struct sim_watcher watcher; /* Likewise. */
+    struct sim_lister lister;   /* Likewise. */
+    struct sim_crowd crowd;     /* Likewise. */
     uint32_t lock_count;
     uint64_t progress;
     bool is_suspended;
@@ -158,6 +162,8 @@ uint64_t sim_rogue_next(const struct sim_client *client);
 bool sim_rogue_trusts(const struct sim_client *client);
 void sim_rogue_beliefs(const struct sim_client *client, sim_belief_fn *each,
                        void *data);
+/* PROOF of a secret, two arguments. */
+void sim_rogue_put_proof(struct sim_channel *channel, const char *secret);
 /* The session is gone: it was told so. */
 void sim_rogue_lose(struct sim_client *client, const char *why);
 
