@@ -176,6 +176,9 @@ static void build(struct sim *sim)
         sim->node_count += 2; /* Membership will change. */
     }
     sim->client_count = (uint32_t)sim_between(sim, 2, 8);
+    if (options->client_max != 0 && sim->client_count > options->client_max) {
+        sim->client_count = options->client_max;
+    }
     sim->host_count = sim->node_count + sim->client_count;
     sim->net = sim_net_new(sim);
     sim->check = sim_check_new(sim);

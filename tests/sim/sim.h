@@ -98,9 +98,27 @@ struct sim_stats {
     uint64_t simulated_ns;
 };
 
+#define SIM_FAULT_COUNT 27
+#define SIM_STATE_COUNT 32
+
+/* What was reached, see sim_cover.h: of one run 1 or 0, of several in how many
+ * of them. */
+struct sim_cover {
+    uint32_t fault[SIM_FAULT_COUNT];
+    uint32_t pair[SIM_FAULT_COUNT][SIM_FAULT_COUNT]; /* [less][greater] */
+    uint32_t state[SIM_STATE_COUNT];
+    uint64_t struck_ns[SIM_FAULT_COUNT]; /* The newest of each kind; 0. */
+    uint64_t looked_ns;
+};
+
+/* Faults of a run have numbers from 1, of which some can be left out. */
+#define SIM_SKIP_MAX 4096
+
 struct sim_options {
     uint64_t seed;
-    uint32_t node_count; /* 0: 3 or 5, as the seed says. */
+    uint32_t node_count;          /* 0: 3 or 5, as the seed says. */
+    uint32_t client_max;          /* 0: as many as the seed says. */
+    bool skips[SIM_SKIP_MAX + 1]; /* By the number of a fault. */
     uint32_t seconds;
     bool is_verbose;
 };
@@ -133,6 +151,7 @@ struct sim {
     struct sim_faults *faults;
     struct sim_event exchange; /* Of a node's version. */
     struct sim_stats stats;
+    struct sim_cover cover;
     uint64_t trace;
     bool has_failed;
     char why[1024]; /* The rule that was broken, and how. */

@@ -11,8 +11,10 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "raft/replica.h"
+#include "tests/sim/sim_cover.h"
 #include "tests/sim/sim_events.h"
 #include "tests/sim/sim_history.h"
+#include "tests/sim/sim_lives.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_silence.h"
 #include "tests/unit/lockfsm_delta.h"
@@ -38,6 +40,7 @@ struct sim_check {
     struct sim_history *history;
     struct sim_silence *silence;
     struct sim_events *events;
+    struct sim_lives *lives;
     struct lockfsm_delta *delta[SIM_NODE_MAX];
     uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last look. */
     uint64_t started_ns[SIM_NODE_MAX];
@@ -56,6 +59,7 @@ struct sim_check *sim_check_new(struct sim *sim)
     struct sim_check *check = memory_new(sizeof *check);
     check->silence = sim_silence_new(sim);
     check->events = sim_events_new(sim);
+    check->lives = sim_lives_new();
     check->history = sim_history_new(sim, check->silence);
     return check;
 }
@@ -68,9 +72,15 @@ void sim_check_free(struct sim_check *check)
     sim_history_free(check->history);
     sim_silence_free(check->silence);
     sim_events_free(check->events);
+    sim_lives_free(check->lives);
     free(check->entries);
     free(check->terms);
     free(check);
+}
+
+struct sim_lives *sim_check_lives(const struct sim *sim)
+{
+    return sim->check->lives;
 }
 
 struct sim_events *sim_check_events(const struct sim *sim)
@@ -299,6 +309,7 @@ void sim_check_applied(void *data, uint64_t log_index,
         sim_note(sim, sim_node_host(node), "commits", log_index, entry.term,
                  now.state_hash & 0xffffff);
         sim_events_entry(check->events, log_index, effects, fsm);
+        sim_lives_entry(check->lives, log_index, fsm);
         sim_history_write(check->history, &entry, effects, fsm);
         return;
     }
@@ -364,6 +375,7 @@ static void look_at_cluster(struct sim *sim, struct sim_node *node,
 void sim_check_stepped(struct sim *sim, struct sim_node *node)
 {
     struct sim_check *check = sim->check;
+    sim_cover_look(sim);
     look_at_leadership(sim, node);
     const char *wrong = core_check(sim_node_core(node));
     if (wrong != NULL) {

@@ -45,6 +45,7 @@ void sim_check_too_old(struct sim *sim, struct sim_node *node);
 uint64_t sim_check_newest(const struct sim *sim);
 
 struct sim_history *sim_check_history(const struct sim *sim);
+struct sim_lives *sim_check_lives(const struct sim *sim);
 struct sim_events *sim_check_events(const struct sim *sim);
 struct sim_silence *sim_check_silence(const struct sim *sim);
 

@@ -14,8 +14,8 @@
 #define UNHEARD_NS (2 * UINT64_C(1000) * SIM_MS * 10 / 9)
 #define TERMS_MAX 3
 /* A voter that needs a snapshot acknowledges nothing before it has installed
- * it, which takes some flushes. */
-#define INSTALL_FLUSHES 20
+ * it, which takes some flushes, and one for each segment of its log. */
+#define INSTALL_FLUSHES 60
 
 static void set_flushes(struct sim *sim, uint64_t flush_ms, bool is_mixed)
 {

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "tests/sim/sim_client.h"
+#include "tests/sim/sim_cover.h"
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_node.h"
@@ -41,6 +42,8 @@ enum fault {
     FAULT_COUNT
 };
 
+_Static_assert(FAULT_COUNT == SIM_FAULT_COUNT, "sim_cover.c has their names");
+
 /* Something that ends by itself. */
 struct ailment {
     struct sim_event end;
@@ -55,6 +58,7 @@ struct sim_faults {
     struct sim_event next;
     uint64_t weight[FAULT_COUNT];
     uint64_t weight_sum;
+    uint32_t count;  /* That have struck, or were skipped. */
     uint64_t gap_ms; /* Mean time between two faults. */
     struct ailment ailment[SIM_HOST_MAX][FAULT_COUNT];
     struct sim_event second; /* The second stroke at a client in the corner. */
@@ -469,6 +473,12 @@ static void client_fault(struct sim *sim, enum fault fault, uint32_t host)
 
 static void strike(struct sim *sim, enum fault fault)
 {
+    uint32_t number = ++sim->faults->count;
+    if (number <= SIM_SKIP_MAX && sim->options.skips[number]) {
+        return;
+    }
+    sim_say(sim, NULL, "fault %u: %s", number, sim_fault_name(fault));
+    sim_cover_fault(sim, fault);
     if (fault == FAULT_SPLIT) {
         split(sim);
     } else if (fault == FAULT_ONE_WAY) {

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "tests/sim/sim_belief.h"
 #include "tests/sim/sim_client.h"
+#include "tests/sim/sim_full.h"
 #include "tests/sim/sim_promise.h"
 #include "tests/sim/sim_push.h"
 #include "tests/sim/sim_silence.h"
@@ -43,9 +44,6 @@ struct past_lock {
     struct list grants; /* In the order of entries, ended ones too. */
     struct list waits;
     uint64_t last_token;
-    struct buffer lives; /* Pairs: the state has it from an entry on, and has it
-                            no more; the last one's end is NEVER. */
-    bool is_alive;
     size_t name_size;
     uint8_t name[];
 };
@@ -164,7 +162,6 @@ struct sim_history *sim_history_new(struct sim *sim,
 
 static void free_lock(struct past_lock *lock)
 {
-    buffer_done(&lock->lives);
     LIST_EACH_SAFE (node, &lock->grants) {
         struct past_grant *grant = LIST_ENTRY(node, struct past_grant, in_lock);
         free_bytes(grant->owner);
@@ -452,30 +449,11 @@ static void settle_queue(const struct writing *w, struct past_lock *lock)
     }
 }
 
-/* Of when it was there the state is the witness: a lock may stand for a hold, a
- * wait, a delay or a note. */
-static void write_life(const struct writing *w, struct past_lock *lock,
-                       bool is_there)
-{
-    if (is_there == lock->is_alive) {
-        return;
-    }
-    lock->is_alive = is_there;
-    if (!is_there) {
-        lock->lives.size -= sizeof(uint64_t);
-    }
-    buffer_put_u64(&lock->lives, w->index);
-    if (is_there) {
-        buffer_put_u64(&lock->lives, NEVER);
-    }
-}
-
 static void compare_lock(const struct writing *w, struct past_lock *lock)
 {
     struct bytes name = bytes_of(lock->name, lock->name_size);
     const struct lock *real = lockfsm_lock(w->fsm, name);
     uint32_t holds = 0, exclusive = 0, waits = 0;
-    write_life(w, lock, real != NULL);
     LIST_EACH (node, &lock->grants) {
         const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
                                                     in_lock);
@@ -670,65 +648,10 @@ static bool is_acked(const struct past_session *session, uint64_t req)
     return is_found;
 }
 
-/* The refusal of a number is kept: asked again, it tells of the first time. */
-static bool is_asked_again(const struct writing *w)
-{
-    const struct origin *origin = origin_of(w->command);
-    return origin != NULL && origin->req != 0 &&
-           sim_promises_entry_of(w->history->promises, origin->session,
-                                 origin->req) != w->index;
-}
-
-/* What LIMIT says is so: of what is counted in all there is no more room. */
-static void check_limit(const struct writing *w, const struct result *result)
-{
-    static const struct {
-        const char *text;
-        enum limit_key key;
-    } counted[] = {{"locks", LIMIT_LOCKS},
-                   {"sessions", LIMIT_SESSIONS},
-                   {"waits", LIMIT_WAITS},
-                   {"fences", LIMIT_FENCES},
-                   {"blacklist", LIMIT_BLACKLIST}};
-    uint64_t wanted = w->command->op == OP_ACQUIRE &&
-                              w->command->acquire->name_count > 1
-                          ? w->command->acquire->name_count
-                          : 1;
-    for (size_t i = 0; i < sizeof counted / sizeof *counted; i++) {
-        uint64_t use = lockfsm_limit_use(w->fsm, counted[i].key);
-        uint64_t limit = lockfsm_limit(w->fsm, counted[i].key);
-        if (bytes_equal(result->text, bytes_of_text(counted[i].text)) &&
-            use + wanted <= limit && !is_asked_again(w)) {
-            sim_fail(w->sim,
-                     "what is refused as full is full: entry %" PRIu64
-                     " was told LIMIT %s with %" PRIu64 " of %" PRIu64,
-                     w->index, counted[i].text, use, limit);
-        }
-    }
-}
-
-/* What gives back is never refused for want of room. */
-static void check_refusal(const struct writing *w, const struct result *result)
-{
-    bool gives = w->command->op == OP_RELEASE || w->command->op == OP_CANCEL ||
-                 w->command->op == OP_CLOSE;
-    if (result->code != RESULT_LIMIT) {
-        return;
-    }
-    w->sim->stats.refused_full++;
-    check_limit(w, result);
-    if (gives) {
-        sim_fail(w->sim,
-                 "what gives back is never refused: entry %" PRIu64
-                 " was told LIMIT %.*s",
-                 w->index, (int)result->text.size,
-                 (const char *)result->text.data);
-    }
-}
-
 static void write_result(const struct writing *w, const struct effect *e)
 {
-    check_refusal(w, &e->result);
+    sim_full_check(w->sim, w->history->promises, w->index, w->command,
+                   &e->result, w->fsm);
     const struct origin *origin = origin_of(w->command);
     if (origin == NULL || origin->req == 0) {
         return;
@@ -954,41 +877,6 @@ bool sim_history_taken_always(const struct sim_history *history,
         }
     }
     return covered > to;
-}
-
-/* True if it was there at some moment between the two entries, or with
- * 'is_always' at each. */
-static bool lived(const struct past_lock *lock, uint64_t from, uint64_t to,
-                  bool is_always)
-{
-    struct reader reader = reader_of(buffer_bytes(&lock->lives));
-    bool is_found = false;
-    while (reader_left(&reader) > 0) {
-        uint64_t begin = reader_u64(&reader);
-        uint64_t end = reader_u64(&reader);
-        is_found |= is_always ? begin <= from && end > to
-                              : begin <= to && end > from;
-    }
-    return is_found;
-}
-
-bool sim_history_existed_sometime(const struct sim_history *history,
-                                  struct bytes name, uint64_t from, uint64_t to)
-{
-    const struct past_lock *lock = find_lock(history, name);
-    return lock != NULL && lived(lock, from, to, false);
-}
-
-void sim_history_existed_always(const struct sim_history *history,
-                                uint64_t from, uint64_t to,
-                                sim_history_lock_fn *each, void *data)
-{
-    for (const struct past_lock *lock = history->locks; lock != NULL;
-         lock = lock->hh.next) {
-        if (lived(lock, from, to, true)) {
-            each(data, bytes_of(lock->name, lock->name_size));
-        }
-    }
 }
 
 static struct past_grant *find_grant(const struct sim_history *history,

@@ -52,15 +52,6 @@ bool sim_history_held_always(const struct sim_history *history,
 /* True if somebody held 'lock' at every moment between the two entries. */
 bool sim_history_taken_always(const struct sim_history *history,
                               struct bytes lock, uint64_t from, uint64_t to);
-/* True if the lock was there at some moment between the two entries. */
-bool sim_history_existed_sometime(const struct sim_history *history,
-                                  struct bytes lock, uint64_t from,
-                                  uint64_t to);
-/* Gives each lock that was there at every moment between them. */
-typedef void sim_history_lock_fn(void *data, struct bytes lock);
-void sim_history_existed_always(const struct sim_history *history,
-                                uint64_t from, uint64_t to,
-                                sim_history_lock_fn *each, void *data);
 /* True if (session, owner) was granted 'lock' with 'token', ever. */
 bool sim_history_granted(const struct sim_history *history, struct bytes lock,
                          uint64_t session, struct bytes owner, uint64_t token);

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "tests/sim/sim_check.h"
-#include "tests/sim/sim_history.h"
+#include "tests/sim/sim_lives.h"
 #include "tests/sim/sim_worker.h"
 
 #define ANSWER_NS (4 * SIM_S)
@@ -18,9 +18,9 @@ static struct sim *sim_of(const struct sim_lister *lister)
     return lister->client->sim;
 }
 
-static struct sim_history *history_of(const struct sim_lister *lister)
+static struct sim_lives *lives_of(const struct sim_lister *lister)
 {
-    return sim_check_history(sim_of(lister));
+    return sim_check_lives(sim_of(lister));
 }
 
 static const char *name_of(const struct sim_lister *lister)
@@ -67,7 +67,7 @@ static void take_name(struct sim_lister *lister, struct bytes name)
                  name_of(lister), (int)name.size, (const char *)name.data);
         return;
     }
-    if (!sim_history_existed_sometime(history_of(lister), name, from, to)) {
+    if (!sim_lives_sometime(lives_of(lister), name, from, to)) {
         sim_fail(sim,
                  "what is listed is there: %s is shown '%.*s', which was not "
                  "between entries %" PRIu64 " and %" PRIu64,
@@ -128,8 +128,8 @@ static void take_page(struct sim_lister *lister)
         buffer_put_bytes(&lister->cursor, cursor);
         return;
     }
-    sim_history_existed_always(history_of(lister), lister->from,
-                               sim_check_newest(sim), look_for, lister);
+    sim_lives_always(lives_of(lister), lister->from, sim_check_newest(sim),
+                     look_for, lister);
     sim->stats.listings++;
     end_listing(lister);
 }

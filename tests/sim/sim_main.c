@@ -3,12 +3,15 @@
 /* The simulator: whole nodes and clients in one process on virtual time.
  *
  *     sim [--seed N] [--seeds K] [--nodes 3|5] [--seconds S] [--jobs J]
- *         [--verbose]
+ *         [--clients N] [--skip-faults LIST] [--coverage] [--verbose]
  *
  * runs K seeds from N on, each S simulated seconds of faults, then a calm in
  * which there must be progress, then an end after which nothing may be left. A
  * run is decided by its seed alone; a failing one prints the rule that was
- * broken and the command that repeats it. How it works: tests/sim/README.md.
+ * broken and the command that repeats it. With fewer clients, or without some
+ * faults ("3,7-9": their numbers are in the trace), the rest of the run is
+ * another one. --coverage tells in how many runs which faults, pairs of faults
+ * and states were reached (sim_cover.h). How it works: tests/sim/README.md.
  *
  * The oracles, each checked all the time:
  *
@@ -82,6 +85,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "tests/sim/sim.h"
+#include "tests/sim/sim_cover.h"
 #include "tests/unit/lockfsm_delta.h"
 
 /* What a worker process tells of a seed. */
@@ -90,6 +94,7 @@ struct outcome {
     bool has_failed;
     uint64_t trace;
     struct sim_stats stats;
+    struct sim_cover cover;
     char why[1024];
 };
 
@@ -97,7 +102,7 @@ struct batch {
     struct sim_options options; /* The seed is the first one. */
     uint64_t seed_count;
     uint32_t job_count;
-    bool is_quiet;
+    bool shows_coverage;
 };
 
 static void log_line(void *data, enum log_level level, const char *event,
@@ -122,6 +127,7 @@ static void run_seed(const struct batch *batch, uint64_t seed,
     outcome->has_failed = sim.has_failed;
     outcome->trace = sim.trace;
     outcome->stats = sim.stats;
+    outcome->cover = sim.cover;
     memcpy(outcome->why, sim.why, sizeof outcome->why);
     sim_done(&sim);
     outcome->is_over = true;
@@ -178,9 +184,11 @@ static void add(struct sim_stats *sum, const struct sim_stats *one)
 static int report(const struct batch *batch, const struct outcome *outcomes)
 {
     struct sim_stats sum = {0};
+    static struct sim_cover cover;
     uint64_t failed = 0, trace = 0;
     for (uint64_t i = 0; i < batch->seed_count; i++) {
         add(&sum, &outcomes[i].stats);
+        sim_cover_add(&cover, &outcomes[i].cover);
         failed += outcomes[i].has_failed ? 1 : 0;
         trace = trace * 31 + outcomes[i].trace;
     }
@@ -205,6 +213,9 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            sum.too_old, sum.votes_taken, sum.refused, sum.condemned,
            sum.removed, sum.pushes, sum.promises, sum.events, sum.gaps,
            sum.listings, sum.crowds, sum.refused_full, failed, trace);
+    if (batch->shows_coverage) {
+        sim_cover_print(&cover);
+    }
     printf("sim: %" PRIu64 " passed, %" PRIu64 " failed\n",
            batch->seed_count - failed, failed);
     return failed == 0 ? 0 : 1;
@@ -251,6 +262,60 @@ static uint64_t number(const char *text)
     return value;
 }
 
+/* "3,7-9" */
+static void skip(struct sim_options *options, const char *text)
+{
+    while (*text != '\0') {
+        char *end;
+        unsigned long from = strtoul(text, &end, 10);
+        unsigned long to = *end == '-' ? strtoul(end + 1, &end, 10) : from;
+        if (from == 0 || to < from || to > SIM_SKIP_MAX ||
+            (*end != ',' && *end != '\0')) {
+            fprintf(stderr, "sim: not a list of faults: '%s'\n", text);
+            exit(64);
+        }
+        for (; from <= to; from++) {
+            options->skips[from] = true;
+        }
+        text = *end == ',' ? end + 1 : end;
+    }
+}
+
+static bool take_option(struct batch *batch, int option)
+{
+    switch (option) {
+    case 's':
+        batch->options.seed = number(optarg);
+        return true;
+    case 'k':
+        batch->seed_count = number(optarg);
+        return true;
+    case 'n':
+        batch->options.node_count = (uint32_t)number(optarg);
+        return true;
+    case 'c':
+        batch->options.client_max = (uint32_t)number(optarg);
+        return true;
+    case 'f':
+        skip(&batch->options, optarg);
+        return true;
+    case 't':
+        batch->options.seconds = (uint32_t)number(optarg);
+        return true;
+    case 'j':
+        batch->job_count = (uint32_t)number(optarg);
+        return true;
+    case 'o':
+        batch->shows_coverage = true;
+        return true;
+    case 'v':
+        batch->options.is_verbose = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -259,6 +324,9 @@ int main(int argc, char **argv)
         {"nodes", required_argument, NULL, 'n'},
         {"seconds", required_argument, NULL, 't'},
         {"jobs", required_argument, NULL, 'j'},
+        {"clients", required_argument, NULL, 'c'},
+        {"skip-faults", required_argument, NULL, 'f'},
+        {"coverage", no_argument, NULL, 'o'},
         {"verbose", no_argument, NULL, 'v'},
         {NULL, 0, NULL, 0},
     };
@@ -266,26 +334,7 @@ int main(int argc, char **argv)
         .options = {.seed = 1, .seconds = 30}, .seed_count = 1, .job_count = 1};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (option) {
-        case 's':
-            batch.options.seed = number(optarg);
-            break;
-        case 'k':
-            batch.seed_count = number(optarg);
-            break;
-        case 'n':
-            batch.options.node_count = (uint32_t)number(optarg);
-            break;
-        case 't':
-            batch.options.seconds = (uint32_t)number(optarg);
-            break;
-        case 'j':
-            batch.job_count = (uint32_t)number(optarg);
-            break;
-        case 'v':
-            batch.options.is_verbose = true;
-            break;
-        default:
+        if (!take_option(&batch, option)) {
             return 64;
         }
     }

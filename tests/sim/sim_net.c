@@ -2,6 +2,7 @@
 
 #include "tests/sim/sim_net.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -23,6 +24,7 @@ enum chunk_kind {
 struct chunk {
     struct list in_queue;
     enum chunk_kind kind;
+    uint64_t sent_ns;
     uint64_t at_ns;
     size_t size;
     uint8_t data[];
@@ -64,6 +66,7 @@ static void push(struct sim *sim, struct sim_wire *wire, int side,
     struct wire_side *end = &wire->side[side];
     struct chunk *chunk = memory_new(sizeof *chunk + bytes.size);
     chunk->kind = kind;
+    chunk->sent_ns = sim->now_ns + after_ns;
     chunk->size = bytes.size;
     if (bytes.size > 0) {
         memcpy(chunk->data, bytes.data, bytes.size);
@@ -163,6 +166,50 @@ static void deliver_chunk(struct sim *sim, struct sim_wire *wire, int side,
     }
 }
 
+/* The type of a frame, the command of a request, the first line of an answer.
+ */
+static void put_word(const struct sim_wire *wire, const struct chunk *chunk,
+                     char word[24])
+{
+    static const char *const frames[] = {
+        "",         "HELLO",        "RAFT",    "FORWARD", "ANSWER", "CLOSED",
+        "SNAPSHOT", "SNAPSHOT_ACK", "PING",    "PONG",    "LOST",   "DIGEST",
+        "DIVERGED", "MEMBERS",      "ACCUSED", "CLEARED", "CLOCK",  "REFUSED"};
+    struct bytes text = bytes_of(chunk->data, chunk->size);
+    size_t size = 0;
+    word[0] = '\0';
+    if (wire->kind == WIRE_PEER) {
+        uint8_t type = text.size > 4 ? text.data[4] : 0;
+        snprintf(word, 24, "%s", type < 18 ? frames[type] : "");
+        return;
+    }
+    if (text.size > 0 && text.data[0] == '*') {
+        /* "*2\r\n$9\r\nLOCK.SHOW\r\n": behind the second line. */
+        for (int lines = 0; lines < 2 && text.size > 0;) {
+            lines += text.data[0] == '\n';
+            text = bytes_of(text.data + 1, text.size - 1);
+        }
+    }
+    while (size < 23 && size < text.size && text.data[size] > ' ' &&
+           text.data[size] < 0x7f) {
+        word[size] = (char)text.data[size];
+        word[++size] = '\0';
+    }
+}
+
+static void say_message(struct sim *sim, const struct sim_wire *wire, int side,
+                        const struct chunk *chunk)
+{
+    char word[24];
+    if (sim->options.is_verbose && chunk->kind == CHUNK_DATA) {
+        put_word(wire, chunk, word);
+        sim_say(sim, sim->host[wire->host[side]],
+                "message from %s sent %.6f: %s",
+                sim->host[wire->host[1 - side]]->name,
+                (double)chunk->sent_ns / 1e9, word);
+    }
+}
+
 static void deliver(struct sim *sim, struct sim_wire *wire, int side)
 {
     struct wire_side *end = &wire->side[side];
@@ -177,6 +224,7 @@ static void deliver(struct sim *sim, struct sim_wire *wire, int side)
     if (sim->host[to]->is_os_up) {
         sim_note(sim, sim->host[to], "arrives", wire->id, chunk->kind,
                  chunk->size);
+        say_message(sim, wire, side, chunk);
         deliver_chunk(sim, wire, side, chunk);
     }
     free(chunk);

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The oracle of full tables: LIMIT, of what is counted in all, is said only
+ * where there is no room, and never of what gives back. */
+
+#ifndef HASP_TESTS_SIM_SIM_FULL_H
+#define HASP_TESTS_SIM_SIM_FULL_H
+
+#include "lockfsm/entry.h"
+#include "lockfsm/lockfsm.h"
+#include "tests/sim/sim.h"
+
+struct sim_promises;
+
+/* An entry is applied for the first time anywhere, and has this result. */
+void sim_full_check(struct sim *sim, struct sim_promises *promises,
+                    uint64_t index, const struct entry *command,
+                    const struct result *result, const struct lockfsm *fsm);
+
+#endif /* HASP_TESTS_SIM_SIM_FULL_H */
