@@ -212,7 +212,7 @@ def test_it_is_served_whole_small_and_with_a_strict_policy(cluster):
         assert rule in policy
 
 
-def test_it_is_served_before_anybody_signs_in_and_tells_nothing(cluster):
+def test_its_script_makes_no_markup_and_fetches_nothing_from_elsewhere():
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(",
                          source())
     assert not re.search(r"(src|href)=\"https?:", source())
@@ -336,6 +336,23 @@ def test_it_shows_a_busy_cluster_in_both_schemes_and_on_a_small_screen(
             page.picture("lock-" + scheme)
         page.look(width=360)
         page.picture("small")
+    assert page.errors() == []
+
+
+def test_a_hold_without_end_is_shown_as_one(cluster, page):
+    leader = cluster.leader()
+    with lockers(leader, "ann", ttl="NONE") as (ann,):
+        ann.do("LOCK.ACQUIRE", "freeze")
+        page.open(leader, "#lock=freeze")
+        page.wait_text("#why", "it has no lease.*no time ends it")
+        page.wait_text("#holders", "no lease, no end.*until it is given back or broken")
+        page.wait_text("#session-table", "no lease, no end")
+        page.run("document.querySelector('#holders button').click()")
+        page.wait_text("#r-will", "It has no lease: it ends at once")
+        page.wait_text("#r-when", "‘freeze’ can pass on at once")
+        page.press("ann", Keys.ENTER)
+        page.wait_text("#note", "is blacklisted")
+        page.wait_text("#why", "'freeze' is held by nobody")
     assert page.errors() == []
 
 
