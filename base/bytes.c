@@ -209,6 +209,16 @@ bool bytes_match_counted(struct bytes pattern, struct bytes text,
     return p == pattern.size;
 }
 
+struct bytes bytes_fixed(struct bytes pattern)
+{
+    struct bytes fixed = {pattern.data, 0};
+    while (fixed.size < pattern.size &&
+           memchr("*?[\\", pattern.data[fixed.size], 4) == NULL) {
+        fixed.size++;
+    }
+    return fixed;
+}
+
 bool bytes_match(struct bytes pattern, struct bytes text)
 {
     uint64_t steps = 0;

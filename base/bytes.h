@@ -73,6 +73,8 @@ void hex_put(char *out, struct bytes bytes);
  * 'out' left alone or in part written, if 'text' is anything else. */
 bool hex_get(struct bytes text, uint8_t *out, size_t size);
 
+/* What each text that matches a glob begins with; borrowed from 'pattern'. */
+struct bytes bytes_fixed(struct bytes pattern);
 /* Matches 'text' against the glob 'pattern' ('*', '?', '[a-z]', '\x'). */
 bool bytes_match(struct bytes pattern, struct bytes text);
 /* Adds the bytes of 'pattern' that were looked at to 'steps'. */

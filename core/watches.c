@@ -377,16 +377,11 @@ bool watch_tells(enum watch_kind kind, struct bytes text,
                  enum extent *ret_extent, struct bytes *ret_name)
 {
     struct bytes channel = BYTES_LITERAL(CHANNEL_PREFIX);
-    struct bytes fixed = {text.data, 0}; /* Before what is no letter. */
+    struct bytes fixed = kind == WATCH_CHANNEL ? text : bytes_fixed(text);
     *ret_extent = kind == WATCH_CHANNEL ? EXTENT_NAME : EXTENT_PREFIX;
     if (kind == WATCH_PREFIX) {
         *ret_name = text;
         return true;
-    }
-    while (fixed.size < text.size &&
-           (kind == WATCH_CHANNEL ||
-            memchr("*?[\\", text.data[fixed.size], 4) == NULL)) {
-        fixed.size++;
     }
     *ret_name = (struct bytes){NULL, 0};
     if (fixed.size < channel.size) {

@@ -456,13 +456,6 @@ static bool has_role(const struct user *user, const struct role *role)
     return false;
 }
 
-static int compare_sessions(const void *a, const void *b)
-{
-    const struct session *const *left = a;
-    const struct session *const *right = b;
-    return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
-}
-
 /* The refusal of the first of a request's waits that is not allowed. */
 static bool refuses_request(struct lockfsm *fsm, struct wait *first,
                             struct result *result)
@@ -512,32 +505,46 @@ static void recheck_session(struct lockfsm *fsm, struct session *session)
     }
 }
 
-void access_changed(struct lockfsm *fsm, const struct user *user,
+static void find_sessions(struct user *user, bool with_idle,
+                          struct session_array *found)
+{
+    struct ordered *set = &user->sessions;
+    struct ordered_node *node = ordered_from(set, bytes_of("", 0), 0);
+    while (node != NULL) {
+        struct session *session = LIST_ENTRY(node, struct session, in_user);
+        if (with_idle || session->wait_count > 0) {
+            session_array_add(found, session);
+        }
+        node = ordered_from(set, node->key, node->number + 1);
+    }
+}
+
+void access_changed(struct lockfsm *fsm, struct user *user,
                     const struct role *role, bool tells_sessions)
 {
-    size_t count = 0;
-    struct session **found = memory_new(HASH_CNT(by_id, fsm->sessions) *
-                                        sizeof(struct session *));
-    for (struct session *session = fsm->sessions; session != NULL;
-         session = session->by_id.next) {
-        bool concerns = user != NULL ? session->user == user
-                                     : has_role(session->user, role);
-        if (concerns && (tells_sessions || session->wait_count > 0)) {
-            found[count++] = session;
+    struct session_array found = {0};
+    if (user != NULL) {
+        find_sessions(user, tells_sessions, &found);
+    }
+    for (struct user *with = user == NULL ? fsm->users : NULL; with != NULL;
+         with = with->by_name.next) {
+        if (has_role(with, role)) {
+            find_sessions(with, tells_sessions, &found);
         }
     }
-    qsort(found, count, sizeof(struct session *), compare_sessions);
-    for (size_t i = 0; i < count; i++) {
-        recheck_session(fsm, found[i]);
-        if (tells_sessions && found[i]->blacklist_index == 0) {
+    session_array_sort(&found);
+    for (uint32_t i = 0; i < found.count; i++) {
+        struct session *session = found.session[i];
+        recheck_session(fsm, session);
+        if (tells_sessions && session->blacklist_index == 0) {
             struct result result = {0};
             refuse_user(fsm, user, &result);
             session_tell_changed(
-                fsm, found[i], user->is_disabled ? "blacklisted" : "pardoned",
+                fsm, session, user->is_disabled ? "blacklisted" : "pardoned",
                 user->is_disabled ? effect_copy(fsm, result.text)
                                   : (struct bytes){NULL, 0});
         }
     }
-    free(found);
+    free(found.session);
     effect_add(fsm, EFFECT_ACCESS_CHANGED);
 }

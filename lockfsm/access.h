@@ -85,20 +85,16 @@ const struct secret *lockfsm_secret(const struct lockfsm *fsm,
 /* The secret 'number' of a user, or NULL. */
 const struct secret *user_secret(const struct user *user, uint64_t number);
 const struct role *lockfsm_role(const struct lockfsm *fsm, struct bytes name);
-/* The first ones; the next is by_name.next, in no order. The built-in role is
- * not among them. */
-const struct user *lockfsm_users(const struct lockfsm *fsm);
-const struct role *lockfsm_roles(const struct lockfsm *fsm);
-uint32_t lockfsm_user_count(const struct lockfsm *fsm);
-uint32_t lockfsm_role_count(const struct lockfsm *fsm);
+/* All but the built-in ones, by name: user.in_order, role.in_order. */
+struct ordered *lockfsm_user_order(struct lockfsm *fsm);
+struct ordered *lockfsm_role_order(struct lockfsm *fsm);
 
 /* The revocation of the certificate with this SHA-256, or NULL. */
 const struct revocation *
 lockfsm_revocation(const struct lockfsm *fsm,
                    const uint8_t fingerprint[FINGERPRINT_SIZE]);
-/* The first one; the next is by_fingerprint.next, in no order. */
-const struct revocation *lockfsm_revocations(const struct lockfsm *fsm);
-uint32_t lockfsm_revocation_count(const struct lockfsm *fsm);
+/* All of them, by their digits: revocation.in_order. */
+struct ordered *lockfsm_revocation_order(struct lockfsm *fsm);
 
 /* True if the user, who may be NULL, has been granted that. Verbs of the
  * cluster take no name. 'ret_permission' may be NULL. O(his grants). */

@@ -13,8 +13,6 @@
 
 #include <stdlib.h>
 
-#include "base/memory.h"
-
 static bool hits(const struct blacklisting *entry, uint64_t session,
                  struct bytes client)
 {
@@ -82,32 +80,29 @@ static void free_entry(struct lockfsm *fsm, struct blacklisting *entry)
     pool_give(&fsm->pool, entry, sizeof *entry);
 }
 
-static int compare_sessions(const void *a, const void *b)
+/* The sessions that 'entry' hits. */
+static struct session_array find_sessions(struct lockfsm *fsm,
+                                          const struct blacklisting *entry)
 {
-    const struct session *const *left = a;
-    const struct session *const *right = b;
-    return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
-}
-
-/* The sessions that 'entry' hits or has hit, in the order of their ids. The
- * caller frees the array. */
-static struct session **find_sessions(struct lockfsm *fsm,
-                                      const struct blacklisting *entry,
-                                      size_t *ret_count)
-{
-    size_t all = HASH_CNT(by_id, fsm->sessions);
-    struct session **found = memory_new(all * sizeof(struct session *));
-    size_t count = 0;
-    struct session *session;
-    struct session *next;
-    HASH_ITER (by_id, fsm->sessions, session, next) {
-        if (session->blacklist_index == entry->since_index ||
-            hits(entry, session->id, session->name)) {
-            found[count++] = session;
+    struct session_array found = {0};
+    struct ordered *set = &fsm->session_order;
+    struct bytes fixed = bytes_fixed(entry->client);
+    if (entry->session != 0) {
+        struct session *session = session_find(fsm, entry->session);
+        if (session != NULL) {
+            session_array_add(&found, session);
+        }
+        return found;
+    }
+    for (struct ordered_node *node = ordered_from(set, fixed, 0);
+         node != NULL && bytes_has_prefix(node->key, fixed);
+         node = ordered_from(set, node->key, node->number + 1)) {
+        if (bytes_match(entry->client, node->key)) {
+            session_array_add(&found,
+                              LIST_ENTRY(node, struct session, in_order));
         }
     }
-    qsort(found, count, sizeof(struct session *), compare_sessions);
-    *ret_count = count;
+    session_array_sort(&found);
     return found;
 }
 
@@ -143,15 +138,19 @@ static void recheck(struct lockfsm *fsm, struct session *session)
     session_tell_changed(fsm, session, "blacklisted", result.text);
 }
 
+static void recheck_all(struct lockfsm *fsm, struct session_array *sessions)
+{
+    for (uint32_t i = 0; i < sessions->count; i++) {
+        recheck(fsm, sessions->session[i]);
+    }
+    free(sessions->session);
+}
+
 static void remove_entry(struct lockfsm *fsm, struct blacklisting *entry)
 {
-    size_t count;
-    struct session **sessions = find_sessions(fsm, entry, &count);
+    struct session_array found = find_sessions(fsm, entry);
     free_entry(fsm, entry);
-    for (size_t i = 0; i < count; i++) {
-        recheck(fsm, sessions[i]);
-    }
-    free(sessions);
+    recheck_all(fsm, &found);
 }
 
 void blacklist_forget_session(struct lockfsm *fsm,
@@ -220,13 +219,9 @@ static void replace_or_add(struct lockfsm *fsm,
     if (old != NULL) {
         remove_entry(fsm, old);
     }
-    size_t count;
-    struct session **sessions = find_sessions(fsm, entry, &count);
+    struct session_array found = find_sessions(fsm, entry);
     /* From here on the entry may go with the only session that it names. */
-    for (size_t i = 0; i < count; i++) {
-        recheck(fsm, sessions[i]);
-    }
-    free(sessions);
+    recheck_all(fsm, &found);
 }
 
 void apply_blacklist_add(struct lockfsm *fsm, const struct entry *command,

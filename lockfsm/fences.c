@@ -19,6 +19,7 @@ struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
     stored_init(&fence->stored, RECORD_FENCE);
     HASH_ADD_KEYPTR(by_resource, fsm->fences, fence->resource.data,
                     fence->resource.size, fence);
+    ordered_add(&fsm->fence_order, &fence->in_order, fence->resource, 0);
     return fence;
 }
 
@@ -27,6 +28,7 @@ static void fence_free(struct lockfsm *fsm, struct fence *fence)
     record_gone(fsm, &fence->stored);
     number_gives(fsm, fence->user, fence_bytes(fence->resource));
     HASH_DELETE(by_resource, fsm->fences, fence);
+    ordered_remove(&fsm->fence_order, &fence->in_order);
     pool_drop(&fsm->pool, &fence->resource);
     pool_give(&fsm->pool, fence, sizeof *fence);
 }

@@ -545,6 +545,47 @@ static const char *check_users(const struct lockfsm *fsm)
     return fsm->local.is_disabled ? "the local door is shut" : NULL;
 }
 
+#ifdef HASP_CHECK_SLOW
+static bool is_in_order(const struct lockfsm *fsm)
+{
+    for (const struct lock *lock = fsm->locks; lock != NULL;
+         lock = lock->by_name.next) {
+        if (!ordered_has(&fsm->lock_order, &lock->in_order)) {
+            return false;
+        }
+    }
+    for (const struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        if (!ordered_has(&fsm->session_order, &session->in_order) ||
+            !ordered_has(&session->user->sessions, &session->in_user)) {
+            return false;
+        }
+    }
+    return true;
+}
+#else
+static bool is_in_order(const struct lockfsm *fsm)
+{
+    (void)fsm;
+    return true; /* A start with a million locks should not wait for it. */
+}
+#endif
+
+/* What is listed is what there is. */
+static const char *check_orders(const struct lockfsm *fsm)
+{
+    bool is_complete = fsm->lock_order.count == HASH_CNT(by_name, fsm->locks) &&
+                       fsm->session_order.count ==
+                           HASH_CNT(by_id, fsm->sessions) &&
+                       fsm->fence_order.count ==
+                           HASH_CNT(by_resource, fsm->fences) &&
+                       fsm->user_order.count == HASH_CNT(by_name, fsm->users) &&
+                       fsm->role_order.count == HASH_CNT(by_name, fsm->roles) &&
+                       fsm->revocation_order.count ==
+                           HASH_CNT(by_fingerprint, fsm->revocations);
+    return is_complete && is_in_order(fsm) ? NULL : "something is not listed";
+}
+
 const char *lockfsm_check_basic(const struct lockfsm *fsm)
 {
     for (const struct lock *lock = fsm->locks; lock != NULL;
@@ -575,5 +616,6 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
     const char *wrong = check_clock(fsm);
     wrong = wrong != NULL ? wrong : check_uses(fsm);
     wrong = wrong != NULL ? wrong : check_users(fsm);
+    wrong = wrong != NULL ? wrong : check_orders(fsm);
     return wrong != NULL ? wrong : check_size(fsm);
 }

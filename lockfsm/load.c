@@ -149,7 +149,7 @@ static const char *check_session(struct loading *loading, void *structure)
     if (user == NULL) {
         return "a session of no user";
     }
-    session_belongs(session, user);
+    session_belongs(fsm, session, user);
     if (session->is_durable) {
         list_push_back(&loading->fsm->durable, &session->in_durable);
     }

@@ -220,9 +220,26 @@ uint32_t lockfsm_fence_count(const struct lockfsm *fsm)
     return HASH_CNT(by_resource, fsm->fences);
 }
 
-const struct fence *lockfsm_fences(const struct lockfsm *fsm)
+struct ordered *lockfsm_fence_order(struct lockfsm *fsm)
 {
-    return fsm->fences;
+    return &fsm->fence_order;
+}
+
+struct ordered *lockfsm_lock_order(struct lockfsm *fsm)
+{
+    return &fsm->lock_order;
+}
+
+struct ordered *lockfsm_session_order(struct lockfsm *fsm)
+{
+    return &fsm->session_order;
+}
+
+struct ordered *lockfsm_session_order_of(struct lockfsm *fsm, uint64_t user)
+{
+    struct user *found = user_numbered(fsm, user);
+    CHECK(found != NULL);
+    return &found->sessions;
 }
 
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,

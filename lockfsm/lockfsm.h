@@ -312,9 +312,14 @@ enum redis_state lockfsm_redis(const struct lockfsm *fsm,
                                const struct hold **ret_hold);
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,
                                   struct bytes resource);
-/* The first one; the next is by_resource.next, in no order. */
-const struct fence *lockfsm_fences(const struct lockfsm *fsm);
 uint32_t lockfsm_fence_count(const struct lockfsm *fsm);
+/* What there is, by name (and id): fence.in_order, lock.in_order,
+ * session.in_order, and of one user session.in_user. For reading only; that
+ * a reader sorts in what is new changes nothing else. */
+struct ordered *lockfsm_fence_order(struct lockfsm *fsm);
+struct ordered *lockfsm_lock_order(struct lockfsm *fsm);
+struct ordered *lockfsm_session_order(struct lockfsm *fsm);
+struct ordered *lockfsm_session_order_of(struct lockfsm *fsm, uint64_t user);
 /* Heads for iteration with HASH_ITER (no order) and LIST_EACH. */
 const struct session *lockfsm_sessions(const struct lockfsm *fsm);
 /* The sessions without end, for LIST_FOR over session.in_durable. */

@@ -27,6 +27,7 @@ struct lock *lock_new(struct lockfsm *fsm, struct bytes name)
     stored_init(&lock->stored, RECORD_LOCK);
     HASH_ADD_KEYPTR(by_name, fsm->locks, lock->name.data, lock->name.size,
                     lock);
+    ordered_add(&fsm->lock_order, &lock->in_order, lock->name, 0);
     return lock;
 }
 
@@ -50,6 +51,7 @@ void lock_free(struct lockfsm *fsm, struct lock *lock)
     number_gives(fsm, lock->delay_user, delay_bytes(lock));
     list_remove(&lock->in_touched);
     HASH_DELETE(by_name, fsm->locks, lock);
+    ordered_remove(&fsm->lock_order, &lock->in_order);
     pool_drop(&fsm->pool, &lock->name);
     pool_drop(&fsm->pool, &lock->note);
     pool_give(&fsm->pool, lock, sizeof *lock);

@@ -9,7 +9,9 @@
  *
  * Outside lockfsm/ these structures are for reading only (SHOW, LIST, timers);
  * only lockfsm_apply() changes them. Lists are in the order of log index; hash
- * tables have no order, and nothing replicated depends on theirs. */
+ * tables have no order, and nothing replicated depends on theirs. What is
+ * listed page by page also stands in a set in the order of names
+ * (base/ordered.h). */
 
 #ifndef HASP_LOCKFSM_MODEL_H
 #define HASP_LOCKFSM_MODEL_H
@@ -20,6 +22,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/ordered.h"
 #include "lockfsm/quota.h"
 
 /* SHA-256 of a session's secret, which the state never sees: what is read from
@@ -129,6 +132,7 @@ struct grant {
 
 struct role {
     UT_hash_handle by_name;
+    struct ordered_node in_order;
     struct bytes name;    /* Owned. */
     struct grant *grants; /* Owned. */
     uint32_t grant_count;
@@ -154,6 +158,7 @@ struct role_name {
 struct user {
     UT_hash_handle by_name;
     UT_hash_handle by_number;
+    struct ordered_node in_order;
     struct bytes name; /* Owned. */
     uint64_t number;   /* From the entry that made him; 0: he was removed. */
     uint64_t changed;  /* Token of the entry that made him what he is. */
@@ -166,11 +171,14 @@ struct user {
     uint32_t bound_count;   /* QUOTA_COUNT, once he was made. */
     struct quota use;       /* Holds without the waits. */
     struct quota recounted; /* Private to lockfsm/quota.c. */
+    struct ordered sessions; /* Whose 'user' he is, by name and id. */
     struct stored stored;
 };
 
 struct session {
     UT_hash_handle by_id;
+    struct ordered_node in_order; /* By name and id. */
+    struct ordered_node in_user;
     uint64_t id;               /* token_base + index of its OPEN. */
     struct user *user;         /* Who opened it. */
     uint64_t user_number;      /* His. */
@@ -207,6 +215,7 @@ struct session {
 
 struct lock {
     UT_hash_handle by_name;
+    struct ordered_node in_order;
     uint64_t id;         /* Counter in the state; never reused. */
     struct bytes name;   /* Owned. */
     enum lock_mode mode; /* The holders'; meaningless without holders. */
@@ -283,6 +292,7 @@ struct wait {
 
 struct fence {
     UT_hash_handle by_resource;
+    struct ordered_node in_order;
     struct bytes resource; /* Owned. */
     uint64_t token;        /* Highest admitted. */
     uint64_t user;         /* The number of him who was the first. */
@@ -293,6 +303,8 @@ struct fence {
 struct revocation {
     UT_hash_handle by_fingerprint;
     uint8_t fingerprint[FINGERPRINT_SIZE];
+    struct ordered_node in_order;          /* By its digits. */
+    char digits[2 * FINGERPRINT_SIZE + 1]; /* Hexadecimal. */
     struct bytes subject; /* Owned: whose it is, as was said then; or none. */
     uint64_t log_index;   /* Of the entry that revoked it. */
     struct stored stored;

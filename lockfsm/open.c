@@ -64,12 +64,12 @@ struct session *session_open(struct lockfsm *fsm,
     }
     session->ttl_ms = terms->ttl_ms;
     session->linger_ms = terms->linger_ms;
-    session_belongs(session, fsm->user);
-    user_takes(session->user, QUOTA_BYTES, RECORD_SIZE + text);
     session->heard_index = fsm->log_index;
     session_set_durable(fsm, session, terms->is_durable, terms->wall_ms);
     session->name = pool_copy(&fsm->pool, terms->name);
     session->address = pool_copy(&fsm->pool, terms->address);
+    session_belongs(fsm, session, fsm->user);
+    user_takes(session->user, QUOTA_BYTES, RECORD_SIZE + text);
     record_changed(fsm, &session->stored);
     struct effect *effect = effect_add(fsm, EFFECT_SESSION_OPENED);
     effect->session = session->id;

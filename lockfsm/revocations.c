@@ -16,6 +16,9 @@ struct revocation *revocation_new(struct lockfsm *fsm,
     stored_init(&revocation->stored, RECORD_REVOCATION);
     HASH_ADD(by_fingerprint, fsm->revocations, fingerprint, FINGERPRINT_SIZE,
              revocation);
+    hex_put(revocation->digits, bytes_of(fingerprint, FINGERPRINT_SIZE));
+    ordered_add(&fsm->revocation_order, &revocation->in_order,
+                bytes_of_text(revocation->digits), 0);
     return revocation;
 }
 
@@ -29,14 +32,9 @@ lockfsm_revocation(const struct lockfsm *fsm,
     return revocation;
 }
 
-const struct revocation *lockfsm_revocations(const struct lockfsm *fsm)
+struct ordered *lockfsm_revocation_order(struct lockfsm *fsm)
 {
-    return fsm->revocations;
-}
-
-uint32_t lockfsm_revocation_count(const struct lockfsm *fsm)
-{
-    return HASH_CNT(by_fingerprint, fsm->revocations);
+    return &fsm->revocation_order;
 }
 
 /* It takes the way in from somebody, so it is refused by no limit of the
@@ -55,7 +53,7 @@ void apply_cert_revoke(struct lockfsm *fsm, const struct entry *command,
     if (lockfsm_revocation(fsm, revoke->fingerprint) != NULL) {
         return;
     }
-    if (lockfsm_revocation_count(fsm) >= REVOKED_COUNT_MAX) {
+    if (HASH_CNT(by_fingerprint, fsm->revocations) >= REVOKED_COUNT_MAX) {
         refuse(result, RESULT_LIMIT,
                "revoked certificates: at most 10000; make a new CA");
         return;

@@ -5,6 +5,10 @@
 
 #include "lockfsm/state.h"
 
+#include <stdlib.h>
+
+#include "base/memory.h"
+
 struct session *session_new(struct lockfsm *fsm, uint64_t id)
 {
     CHECK(id != 0);
@@ -20,12 +24,37 @@ struct session *session_new(struct lockfsm *fsm, uint64_t id)
     return session;
 }
 
-void session_belongs(struct session *session, struct user *user)
+void session_belongs(struct lockfsm *fsm, struct session *session,
+                     struct user *user)
 {
     CHECK(user != NULL && session->user == NULL);
     session->user = user;
     session->user_number = user->number;
     user_takes(user, QUOTA_SESSIONS, 1);
+    ordered_add(&fsm->session_order, &session->in_order, session->name,
+                session->id);
+    ordered_add(&user->sessions, &session->in_user, session->name, session->id);
+}
+
+static int compare_sessions(const void *a, const void *b)
+{
+    const struct session *const *left = a;
+    const struct session *const *right = b;
+    return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
+}
+
+void session_array_add(struct session_array *array, struct session *session)
+{
+    ROOM(array->session, array->capacity, (uint64_t)array->count + 1);
+    array->session[array->count++] = session;
+}
+
+void session_array_sort(struct session_array *array)
+{
+    if (array->count > 0) {
+        qsort(array->session, array->count, sizeof *array->session,
+              compare_sessions);
+    }
 }
 
 void session_set_durable(struct lockfsm *fsm, struct session *session,
@@ -90,6 +119,8 @@ void session_free(struct lockfsm *fsm, struct session *session)
     user_gives(session->user, QUOTA_BYTES, session_bytes(session));
     user_gives(session->user, QUOTA_SESSIONS, 1);
     list_remove(&session->in_durable);
+    ordered_remove(&fsm->session_order, &session->in_order);
+    ordered_remove(&session->user->sessions, &session->in_user);
     record_gone(fsm, &session->stored);
     HASH_DELETE(by_id, fsm->sessions, session);
     for (uint32_t i = 0; i < session->label_count; i++) {

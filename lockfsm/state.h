@@ -191,6 +191,12 @@ struct lockfsm {
     uint32_t removed_count; /* ... and those that were. */
 
     /* Indexes, sums and memory. */
+    struct ordered lock_order;
+    struct ordered session_order;
+    struct ordered fence_order;
+    struct ordered user_order; /* All but the built-in ones. */
+    struct ordered role_order;
+    struct ordered revocation_order;
     uint64_t wait_count; /* In all locks. */
     uint64_t hold_count;
     struct list waits; /* Nodes: wait.in_state; by age, the oldest first. */
@@ -301,7 +307,7 @@ bool wait_is_allowed(const struct lockfsm *fsm, const struct wait *wait);
 /* What a user, or all with a role, may do has changed: ends their waits that
  * are not allowed any more. 'tells_sessions': the user may do nothing any more,
  * or something again. */
-void access_changed(struct lockfsm *fsm, const struct user *user,
+void access_changed(struct lockfsm *fsm, struct user *user,
                     const struct role *role, bool tells_sessions);
 
 /* --- users.c -------------------------------------------------------------- */
@@ -388,8 +394,19 @@ bool session_find_asking(struct lockfsm *fsm, struct session **ret_session,
 enum result_code session_lost_code(const struct lockfsm *fsm, uint64_t id);
 struct session *session_find(const struct lockfsm *fsm, uint64_t id);
 struct session *session_new(struct lockfsm *fsm, uint64_t id);
-/* It is opened by 'user'. */
-void session_belongs(struct session *session, struct user *user);
+/* It has its name now, and was opened by 'user'. */
+void session_belongs(struct lockfsm *fsm, struct session *session,
+                     struct user *user);
+/* Sessions that an entry goes through, in the order of their ids, so that it
+ * does the same on each node. Zeroed memory is an empty array; the caller frees
+ * 'session'. */
+struct session_array {
+    struct session **session;
+    uint32_t count;
+    uint32_t capacity;
+};
+void session_array_add(struct session_array *array, struct session *session);
+void session_array_sort(struct session_array *array);
 /* Room for 'count' labels, still empty. */
 /* Once its times are set: it is durable from 'wall_ms' on, or is no more. */
 void session_set_durable(struct lockfsm *fsm, struct session *session,

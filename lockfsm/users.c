@@ -52,6 +52,7 @@ struct user *user_new(struct lockfsm *fsm, struct bytes name)
     stored_init(&user->stored, RECORD_USER);
     HASH_ADD_KEYPTR(by_name, fsm->users, user->name.data, user->name.size,
                     user);
+    ordered_add(&fsm->user_order, &user->in_order, user->name, 0);
     return user;
 }
 
@@ -102,6 +103,7 @@ struct role *role_new(struct lockfsm *fsm, struct bytes name)
     stored_init(&role->stored, RECORD_ROLE);
     HASH_ADD_KEYPTR(by_name, fsm->roles, role->name.data, role->name.size,
                     role);
+    ordered_add(&fsm->role_order, &role->in_order, role->name, 0);
     return role;
 }
 
@@ -164,24 +166,14 @@ const struct role *lockfsm_role(const struct lockfsm *fsm, struct bytes name)
                                               : role_find(fsm, name);
 }
 
-const struct user *lockfsm_users(const struct lockfsm *fsm)
+struct ordered *lockfsm_user_order(struct lockfsm *fsm)
 {
-    return fsm->users;
+    return &fsm->user_order;
 }
 
-const struct role *lockfsm_roles(const struct lockfsm *fsm)
+struct ordered *lockfsm_role_order(struct lockfsm *fsm)
 {
-    return fsm->roles;
-}
-
-uint32_t lockfsm_user_count(const struct lockfsm *fsm)
-{
-    return HASH_CNT(by_name, fsm->users);
-}
-
-uint32_t lockfsm_role_count(const struct lockfsm *fsm)
-{
-    return HASH_CNT(by_name, fsm->roles);
+    return &fsm->role_order;
 }
 
 /* --- Users ---------------------------------------------------------------- */
@@ -287,7 +279,7 @@ static struct user *make_user(struct lockfsm *fsm, struct user *removed,
                "a user of this name was removed; REUSE makes a new one of it");
         return NULL;
     }
-    if (removed == NULL && lockfsm_user_count(fsm) >= USER_COUNT_MAX) {
+    if (removed == NULL && HASH_CNT(by_name, fsm->users) >= USER_COUNT_MAX) {
         refuse(result, RESULT_LIMIT, "users: at most 100000");
         return NULL;
     }
@@ -496,7 +488,7 @@ static struct role *make_role(struct lockfsm *fsm,
         refuse_changed(result);
         return NULL;
     }
-    if (lockfsm_role_count(fsm) >= ROLE_COUNT_MAX) {
+    if (HASH_CNT(by_name, fsm->roles) >= ROLE_COUNT_MAX) {
         refuse(result, RESULT_LIMIT, "roles: at most 1000");
         return NULL;
     }
@@ -572,6 +564,7 @@ void apply_role_remove(struct lockfsm *fsm, const struct entry *command,
     }
     record_gone(fsm, &role->stored);
     HASH_DELETE(by_name, fsm->roles, role);
+    ordered_remove(&fsm->role_order, &role->in_order);
     drop_grants(fsm, role);
     pool_drop(&fsm->pool, &role->name);
     pool_give(&fsm->pool, role, sizeof *role);

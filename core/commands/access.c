@@ -322,51 +322,18 @@ void role_show_read(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-static int users_by_name(const void *a, const void *b)
-{
-    return bytes_compare((*(const struct user *const *)a)->name,
-                         (*(const struct user *const *)b)->name);
-}
-
-static int roles_by_name(const void *a, const void *b)
-{
-    return bytes_compare((*(const struct role *const *)a)->name,
-                         (*(const struct role *const *)b)->name);
-}
-
-/* Answers with the page that was gathered; 'name' is the last one's. */
-static void begin_page(struct resp_writer *writer,
-                       const struct listing *listing, const struct bytes *name)
-{
-    CHECK(!listing->is_cut || name != NULL); /* The next page begins there. */
-    resp_array(writer, 2);
-    listing_put_cursor(writer, listing->is_cut ? name : NULL);
-    resp_array(writer, listing->count);
-}
-
 void user_list_read(struct core *core, struct request *request,
                     const struct call *call)
 {
     struct listing listing;
-    struct bytes after;
-    if (!listing_after(core, request, call, &after)) {
+    struct ordered *set = lockfsm_user_order(core->fsm);
+    if (!listing_begin(core, request, call, set, false, &listing)) {
         return;
     }
-    listing_begin(&listing, call_page(call), users_by_name);
-    struct bytes prefix = call_text(call, OPTION_PREFIX);
-    for (const struct user *user = lockfsm_users(core->fsm); user != NULL;
-         user = user->by_name.next) {
-        if (bytes_has_prefix(user->name, prefix) &&
-            bytes_compare(user->name, after) > 0) {
-            listing_add(&listing, user);
-        }
-    }
-    listing_end(core, &listing, lockfsm_user_count(core->fsm));
-    const struct user *last = listing.count > 0 ? listing_last(&listing) : NULL;
     struct resp_writer *writer = request_reply(core, request);
-    begin_page(writer, &listing, last != NULL ? &last->name : NULL);
+    listing_put_head(writer, &listing, listing.count);
     for (uint32_t i = 0; i < listing.count; i++) {
-        put_user(listing.item[i], writer);
+        put_user(LISTED(&listing, i, struct user, in_order), writer);
     }
     listing_done(&listing);
     request_done(core, request);
@@ -376,44 +343,24 @@ void role_list_read(struct core *core, struct request *request,
                     const struct call *call)
 {
     struct listing listing;
-    struct bytes after;
-    if (!listing_after(core, request, call, &after)) {
+    struct ordered *set = lockfsm_role_order(core->fsm);
+    if (!listing_begin(core, request, call, set, false, &listing)) {
         return;
     }
-    listing_begin(&listing, call_page(call), roles_by_name);
-    struct bytes prefix = call_text(call, OPTION_PREFIX);
-    for (const struct role *role = lockfsm_roles(core->fsm); role != NULL;
-         role = role->by_name.next) {
-        if (bytes_has_prefix(role->name, prefix) &&
-            bytes_compare(role->name, after) > 0) {
-            listing_add(&listing, role);
-        }
-    }
-    listing_end(core, &listing, lockfsm_role_count(core->fsm));
-    const struct role *last = listing.count > 0 ? listing_last(&listing) : NULL;
     struct resp_writer *writer = request_reply(core, request);
-    begin_page(writer, &listing, last != NULL ? &last->name : NULL);
+    listing_put_head(writer, &listing, listing.count);
     for (uint32_t i = 0; i < listing.count; i++) {
-        put_role(listing.item[i], writer);
+        put_role(LISTED(&listing, i, struct role, in_order), writer);
     }
     listing_done(&listing);
     request_done(core, request);
 }
 
-static int revocations_by_fingerprint(const void *a, const void *b)
-{
-    return memcmp((*(const struct revocation *const *)a)->fingerprint,
-                  (*(const struct revocation *const *)b)->fingerprint,
-                  FINGERPRINT_SIZE);
-}
-
 static void put_revocation(const struct revocation *revocation,
                            struct resp_writer *writer)
 {
-    char digits[2 * FINGERPRINT_SIZE + 1];
-    hex_put(digits, bytes_of(revocation->fingerprint, FINGERPRINT_SIZE));
     resp_map(writer, 3);
-    resp_key_text(writer, "fingerprint", digits);
+    resp_key_text(writer, "fingerprint", revocation->digits);
     resp_key_bulk(writer, "name", revocation->subject);
     resp_key_integer(writer, "index", (int64_t)revocation->log_index);
 }
@@ -422,31 +369,15 @@ void cert_revoked_read(struct core *core, struct request *request,
                        const struct call *call)
 {
     struct listing listing;
-    struct bytes after;
-    char digits[2 * FINGERPRINT_SIZE + 1];
-    struct bytes shown = bytes_of(digits, sizeof digits - 1);
-    if (!listing_after(core, request, call, &after)) {
+    struct ordered *set = lockfsm_revocation_order(core->fsm);
+    if (!listing_begin(core, request, call, set, false, &listing)) {
         return;
     }
-    listing_begin(&listing, call_page(call), revocations_by_fingerprint);
-    struct bytes prefix = call_text(call, OPTION_PREFIX);
-    for (const struct revocation *one = lockfsm_revocations(core->fsm);
-         one != NULL; one = one->by_fingerprint.next) {
-        hex_put(digits, bytes_of(one->fingerprint, FINGERPRINT_SIZE));
-        if (bytes_has_prefix(shown, prefix) &&
-            bytes_compare(shown, after) > 0) {
-            listing_add(&listing, one);
-        }
-    }
-    listing_end(core, &listing, lockfsm_revocation_count(core->fsm));
-    if (listing.count > 0) {
-        const struct revocation *last = listing_last(&listing);
-        hex_put(digits, bytes_of(last->fingerprint, FINGERPRINT_SIZE));
-    }
     struct resp_writer *writer = request_reply(core, request);
-    begin_page(writer, &listing, &shown);
+    listing_put_head(writer, &listing, listing.count);
     for (uint32_t i = 0; i < listing.count; i++) {
-        put_revocation(listing.item[i], writer);
+        put_revocation(LISTED(&listing, i, struct revocation, in_order),
+                       writer);
     }
     listing_done(&listing);
     request_done(core, request);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The best so many of what is offered, in a heap; and the cursor of a page. */
-
 #include "core/commands/listing.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -11,103 +10,120 @@
 #include "core/request.h"
 #include "core/state.h"
 
-void listing_begin(struct listing *listing, uint32_t max,
-                   listing_compare_fn *compare)
-{
-    CHECK(max > 0);
-    *listing = (struct listing){.max = max, .compare = compare};
-    listing->item = memory_new(max * sizeof *listing->item);
-}
+/* What telling one costs of a turn's budget for scans. */
+#define LISTED_STEPS 16
 
-static void sift_down(struct listing *listing, uint32_t at)
+/* A cursor: '=', the number and '/' if there is one, the key. */
+struct cursor {
+    struct bytes key;
+    uint64_t number;
+};
+
+static bool cursor_parse(struct bytes text, bool is_numbered,
+                         struct cursor *ret_cursor)
 {
-    const void **item = listing->item;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= listing->count) {
-            return;
-        }
-        if (child + 1 < listing->count &&
-            listing->compare(&item[child + 1], &item[child]) > 0) {
-            child++;
-        }
-        if (listing->compare(&item[child], &item[at]) <= 0) {
-            return;
-        }
-        const void *other = item[at];
-        item[at] = item[child];
-        item[child] = other;
-        at = child;
+    struct cursor cursor = {0};
+    if (text.size == 0 || text.data[0] != '=') {
+        return false;
     }
+    cursor.key = bytes_of(text.data + 1, text.size - 1);
+    if (is_numbered) {
+        const uint8_t *end = cursor.key.size > 0
+                                 ? memchr(cursor.key.data, '/', cursor.key.size)
+                                 : NULL;
+        size_t size = end != NULL ? (size_t)(end - cursor.key.data) : 0;
+        if (!bytes_to_u64(bytes_of(cursor.key.data, size), &cursor.number) ||
+            cursor.number == UINT64_MAX) {
+            return false;
+        }
+        cursor.key = bytes_of(end + 1, cursor.key.size - size - 1);
+    }
+    *ret_cursor = cursor;
+    return true;
 }
 
-/* The heap's root is the greatest of those kept. */
-void listing_add(struct listing *listing, const void *item)
+/* The first that the page may have. */
+static bool find_first(struct core *core, struct request *request,
+                       const struct call *call, struct ordered *set,
+                       bool is_numbered, struct ordered_node **ret_first)
 {
-    CHECK(listing->max > 0 && listing->count <= listing->max);
-    if (listing->count < listing->max) {
-        uint32_t at = listing->count++;
-        while (at > 0 &&
-               listing->compare(&item, &listing->item[(at - 1) / 2]) > 0) {
-            listing->item[at] = listing->item[(at - 1) / 2];
-            at = (at - 1) / 2;
-        }
-        listing->item[at] = item;
+    struct bytes text = call_text(call, OPTION_CURSOR);
+    struct bytes prefix = call_text(call, OPTION_PREFIX);
+    struct cursor cursor;
+    if (text.size == 0 || bytes_is_word(text, "0")) {
+        *ret_first = ordered_from(set, prefix, 0);
+        return true;
+    }
+    if (!cursor_parse(text, is_numbered, &cursor)) {
+        struct resp_writer *writer = request_reply(core, request);
+        call_fail(call, writer, "CURSOR must be one that LIST returned");
+        request_done(core, request);
+        return false;
+    }
+    *ret_first = bytes_compare(cursor.key, prefix) < 0
+                     ? ordered_from(set, prefix, 0)
+                     : ordered_from(set, cursor.key, cursor.number + 1);
+    return true;
+}
+
+void listing_spend(struct core *core, uint64_t steps)
+{
+    uint64_t *budget = &core->turn.scan_budget;
+    *budget -= steps < *budget ? steps : *budget;
+}
+
+bool listing_begin(struct core *core, struct request *request,
+                   const struct call *call, struct ordered *set,
+                   bool is_numbered, struct listing *ret_listing)
+{
+    uint32_t max = call_page(call);
+    struct bytes prefix = call_text(call, OPTION_PREFIX);
+    struct listing listing = {.is_numbered = is_numbered};
+    struct ordered_node *node;
+    CHECK(max > 0);
+    if (!find_first(core, request, call, set, is_numbered, &node)) {
+        return false;
+    }
+    listing.item = memory_new(max * sizeof(struct ordered_node *));
+    while (node != NULL && bytes_has_prefix(node->key, prefix) &&
+           listing.count < max) {
+        listing.item[listing.count++] = node;
+        node = ordered_from(set, node->key, node->number + 1);
+    }
+    listing.is_cut = node != NULL && bytes_has_prefix(node->key, prefix);
+    listing_spend(core, LISTED_STEPS * (1 + (uint64_t)listing.count));
+    *ret_listing = listing;
+    return true;
+}
+
+void listing_put_head(struct resp_writer *writer, const struct listing *listing,
+                      uint32_t count)
+{
+    uint8_t text[LOCK_NAME_SIZE_MAX + 32] = {'='};
+    size_t size = 1;
+    CHECK(count <= listing->count);
+    resp_array(writer, 2);
+    if (count == listing->count && !listing->is_cut) {
+        resp_text(writer, "0");
+        resp_array(writer, count);
         return;
     }
-    listing->is_cut = true;
-    if (listing->compare(&item, &listing->item[0]) < 0) {
-        listing->item[0] = item;
-        sift_down(listing, 0);
+    CHECK(count > 0);
+    const struct ordered_node *last = listing->item[count - 1];
+    if (listing->is_numbered) {
+        size += (size_t)snprintf((char *)text + 1, 24, "%llu/",
+                                 (unsigned long long)last->number);
     }
-}
-
-void listing_end(struct core *core, struct listing *listing, uint64_t looked_at)
-{
-    qsort(listing->item, listing->count, sizeof *listing->item,
-          listing->compare);
-    core->turn.scan_budget -= looked_at < core->turn.scan_budget
-                                  ? looked_at
-                                  : core->turn.scan_budget;
-}
-
-const void *listing_last(const struct listing *listing)
-{
-    return listing->count > 0 ? listing->item[listing->count - 1] : NULL;
+    CHECK(last->key.size <= sizeof text - size);
+    if (last->key.size > 0) {
+        memcpy(text + size, last->key.data, last->key.size);
+    }
+    resp_bulk(writer, bytes_of(text, size + last->key.size));
+    resp_array(writer, count);
 }
 
 void listing_done(struct listing *listing)
 {
     free(listing->item);
     *listing = (struct listing){0};
-}
-
-bool listing_after(struct core *core, struct request *request,
-                   const struct call *call, struct bytes *ret_after)
-{
-    struct bytes cursor = call_text(call, OPTION_CURSOR);
-    *ret_after = (struct bytes){NULL, 0};
-    if (cursor.size == 0 || bytes_is_word(cursor, "0")) {
-        return true;
-    }
-    if (cursor.data[0] != '=') {
-        struct resp_writer *writer = request_reply(core, request);
-        call_fail(call, writer, "CURSOR must be one that LIST returned");
-        request_done(core, request);
-        return false;
-    }
-    *ret_after = bytes_of(cursor.data + 1, cursor.size - 1);
-    return true;
-}
-
-void listing_put_cursor(struct resp_writer *writer, const struct bytes *last)
-{
-    uint8_t text[LOCK_NAME_SIZE_MAX + 1] = {'='};
-    if (last == NULL) {
-        resp_text(writer, "0");
-        return;
-    }
-    CHECK(last->size < sizeof text);
-    memcpy(text + 1, last->data, last->size);
-    resp_bulk(writer, bytes_of(text, last->size + 1));
 }

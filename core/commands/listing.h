@@ -1,40 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 
-/* One page of a LIST: the smallest 'max' of what is offered, in order.
+/* One page of a LIST, in the order of a set: from behind the cursor, of what
+ * begins with PREFIX, COUNT at most. It costs what it returns.
  *
- * Hash tables have no order, so a page looks at every record; a heap keeps the
- * best. What LIST may look at in one turn is bounded (core->turn.scan_budget).
- */
+ * The cursor names the last one that was told, which may have gone since: what
+ * is there from the first page to the last is told exactly once. */
 
 #ifndef HASP_CORE_COMMANDS_LISTING_H
 #define HASP_CORE_COMMANDS_LISTING_H
 
+#include "base/list.h"
+#include "base/ordered.h"
 #include "core/commands/commands.h"
 
-typedef int listing_compare_fn(const void *a, const void *b);
-
 struct listing {
-    const void **item;
+    struct ordered_node **item;
     uint32_t count;
-    uint32_t max;
-    listing_compare_fn *compare; /* As for qsort: of pointers to items. */
-    bool is_cut;                 /* There are more. */
+    bool is_numbered; /* Names are not unique: cursors have the number, too. */
+    bool is_cut;      /* There are more. */
 };
 
-void listing_begin(struct listing *listing, uint32_t max,
-                   listing_compare_fn *compare);
-void listing_add(struct listing *listing, const void *item);
-/* Sorts; 'looked_at' is taken from the budget. */
-void listing_end(struct core *core, struct listing *listing,
-                 uint64_t looked_at);
-const void *listing_last(const struct listing *listing);
+/* The structure that an item is part of. */
+#define LISTED(listing, i, type, member) \
+    LIST_ENTRY((listing)->item[i], type, member)
+
+/* False if CURSOR is none: then it is refused. */
+bool listing_begin(struct core *core, struct request *request,
+                   const struct call *call, struct ordered *set,
+                   bool is_numbered, struct listing *ret_listing);
+/* Begins the answer: the cursor, and an array of the first 'count' items, which
+ * the caller writes. */
+void listing_put_head(struct resp_writer *writer, const struct listing *listing,
+                      uint32_t count);
 void listing_done(struct listing *listing);
 
-/* Lists in the order of names: the cursor is '=' and the last name that was
- * told; "0" begins and ends. False if CURSOR is none: then it is refused. */
-bool listing_after(struct core *core, struct request *request,
-                   const struct call *call, struct bytes *ret_after);
-/* 'last' is the last name told if there are more, else NULL. */
-void listing_put_cursor(struct resp_writer *writer, const struct bytes *last);
+/* Takes from what may be looked at in this turn: whoever comes when nothing is
+ * left of it waits for the next one. */
+void listing_spend(struct core *core, uint64_t steps);
 
 #endif /* HASP_CORE_COMMANDS_LISTING_H */

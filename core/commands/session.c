@@ -191,46 +191,25 @@ void session_show_read(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-static int by_id(const void *a, const void *b)
-{
-    uint64_t x = (*(const struct session *const *)a)->id;
-    uint64_t y = (*(const struct session *const *)b)->id;
-    return x < y ? -1 : x > y;
-}
-
-/* PREFIX is of the client's name; the cursor is the last id that was told. */
+/* By client names, of which PREFIX is one's beginning, and then by ids. */
 void session_list_read(struct core *core, struct request *request,
                        const struct call *call)
 {
     struct listing listing;
-    uint64_t after = 0;
-    char cursor[24];
-    if (call_has(call, OPTION_CURSOR) &&
-        !bytes_to_u64(call->text[OPTION_CURSOR], &after)) {
-        request_refuse(core, request, "BADARG",
-                       "CURSOR must be one that LIST returned");
+    bool sees_all = gate_has(core, request, VERB_SESSIONS);
+    struct ordered *set = sees_all ? lockfsm_session_order(core->fsm)
+                                   : lockfsm_session_order_of(core->fsm,
+                                                              request->user);
+    if (!listing_begin(core, request, call, set, true, &listing)) {
         return;
     }
-    listing_begin(&listing, call_page(call), by_id);
-    struct bytes prefix = call_text(call, OPTION_PREFIX);
-    bool sees_all = gate_has(core, request, VERB_SESSIONS);
-    for (const struct session *session = lockfsm_sessions(core->fsm);
-         session != NULL; session = session->by_id.next) {
-        if (session->id > after && bytes_has_prefix(session->name, prefix) &&
-            (sees_all || session->user_number == request->user)) {
-            listing_add(&listing, session);
-        }
-    }
-    listing_end(core, &listing, HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
     struct resp_writer *writer = request_reply(core, request);
-    resp_array(writer, 2);
-    const struct session *last = listing.is_cut ? listing_last(&listing) : NULL;
-    snprintf(cursor, sizeof cursor, "%llu",
-             (unsigned long long)(last != NULL ? last->id : 0));
-    resp_text(writer, cursor);
-    resp_array(writer, listing.count);
+    listing_put_head(writer, &listing, listing.count);
     for (uint32_t i = 0; i < listing.count; i++) {
-        put_session(core, listing.item[i], writer);
+        put_session(core,
+                    sees_all ? LISTED(&listing, i, struct session, in_order)
+                             : LISTED(&listing, i, struct session, in_user),
+                    writer);
     }
     listing_done(&listing);
     request_done(core, request);

@@ -301,45 +301,26 @@ void lock_show_read(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return bytes_compare((*(const struct lock *const *)a)->name,
-                         (*(const struct lock *const *)b)->name);
-}
-
 void lock_list_read(struct core *core, struct request *request,
                     const struct call *call)
 {
     struct listing listing;
-    struct bytes after;
-    if (!listing_after(core, request, call, &after)) {
+    struct ordered *set = lockfsm_lock_order(core->fsm);
+    if (!listing_begin(core, request, call, set, false, &listing)) {
         return;
     }
-    listing_begin(&listing, call_page(call), by_name);
-    struct bytes prefix = call_text(call, OPTION_PREFIX);
-    for (const struct lock *lock = lockfsm_locks(core->fsm); lock != NULL;
-         lock = lock->by_name.next) {
-        if (bytes_has_prefix(lock->name, prefix) &&
-            bytes_compare(lock->name, after) > 0) {
-            listing_add(&listing, lock);
-        }
-    }
-    listing_end(core, &listing, HASH_CNT(by_name, lockfsm_locks(core->fsm)));
     /* A page ends early where locks have very many holders or waiters. */
     uint32_t count = 0;
     struct buffer locks = {0};
     struct resp_writer page = {&locks, request->version};
     while (count < listing.count && locks.size < PAGE_SIZE_MAX) {
-        const struct lock *lock = listing.item[count++];
+        const struct lock *lock = LISTED(&listing, count, struct lock,
+                                         in_order);
         show_lock(core, request, lock, lock->name, &in_full, &page);
+        count++;
     }
-    bool is_cut = listing.is_cut || count < listing.count;
-    CHECK(!is_cut || count > 0); /* Each page goes on by one name at least. */
-    const struct lock *last = is_cut ? listing.item[count - 1] : NULL;
     struct resp_writer *writer = request_reply(core, request);
-    resp_array(writer, 2);
-    listing_put_cursor(writer, last != NULL ? &last->name : NULL);
-    resp_array(writer, count);
+    listing_put_head(writer, &listing, count);
     buffer_put_bytes(writer->out, buffer_bytes(&locks));
     buffer_done(&locks);
     listing_done(&listing);

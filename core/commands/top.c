@@ -163,18 +163,19 @@ static void put_hot(const struct core *core, const struct hot *hot,
 static void put_locks(struct top *top, struct core *core, uint32_t rows,
                       struct resp_writer *writer)
 {
-    struct listing listing;
-    listing_begin(&listing, rows, by_heat);
+    uint32_t count = top->count < rows ? top->count : rows;
+    struct hot **sorted = memory_new(((size_t)top->count + 1) * sizeof *sorted);
     for (uint32_t i = 0; i < top->count; i++) {
-        listing_add(&listing, &top->room[i]);
+        sorted[i] = &top->room[i];
     }
-    listing_end(core, &listing, top->looked_at);
+    qsort(sorted, top->count, sizeof *sorted, by_heat);
+    listing_spend(core, top->looked_at);
     resp_text(writer, "locks");
-    resp_array(writer, listing.count);
-    for (uint32_t i = 0; i < listing.count; i++) {
-        put_hot(core, listing.item[i], writer);
+    resp_array(writer, count);
+    for (uint32_t i = 0; i < count; i++) {
+        put_hot(core, sorted[i], writer);
     }
-    listing_done(&listing);
+    free(sorted);
 }
 
 static void put_wait(const struct core *core, const struct wait *wait,

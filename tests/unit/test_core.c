@@ -602,62 +602,6 @@ static void please_reaches_the_holder_unasked(void **state)
     assert_non_null(strstr(client_text(world, 1, 2), "$5\r\nhurry\r\n"));
 }
 
-static void locks_are_listed_page_by_page(void **state)
-{
-    (void)state;
-    client_session(world, 1, 1, "");
-    for (int i = 0; i < 7; i++) {
-        ask("LOCK.ACQUIRE n%d", 6 - i);
-    }
-    ask("LOCK.ACQUIRE m");
-    const char *text = ask("LOCK.LIST PREFIX n COUNT 3");
-    assert_begins(text, "*2\r\n$3\r\n=n2\r\n*3\r\n");
-    assert_null(strstr(text, "$2\r\nn3\r\n"));
-    text = ask("LOCK.LIST PREFIX n COUNT 3 CURSOR =n2");
-    assert_begins(text, "*2\r\n$3\r\n=n5\r\n*3\r\n");
-    text = ask("LOCK.LIST PREFIX n COUNT 3 CURSOR =n5");
-    assert_begins(text, "*2\r\n$1\r\n0\r\n*1\r\n");
-    text = ask("SESSION.LIST");
-    assert_begins(text, "*2\r\n$1\r\n0\r\n*1\r\n");
-}
-
-/* More than a turn may look at: the lists take turns, one of each connection,
- * and whatever else is asked passes them. */
-static void lists_of_very_many_locks_hold_nobody_up(void **state)
-{
-    (void)state;
-    enum { NAMES = 60, REQUESTS = 900, LISTS = 60 };
-    char text[2048];
-    struct credentials session = client_session(world, 1, 1, "TTL 10000");
-    for (int i = 0; i < REQUESTS; i++) {
-        int at = snprintf(text, sizeof text, "LOCK.MACQUIRE %d", NAMES);
-        for (int k = 0; k < NAMES; k++) {
-            at += snprintf(text + at, sizeof text - (size_t)at, " n%d",
-                           i * NAMES + k);
-        }
-        client_send(world, 1, 1, "%s", text);
-    }
-    world_run(world, 20);
-    client_clear(world, 1, 1);
-    for (uint64_t conn = 2; conn < 2 + LISTS; conn++) {
-        client_open(world, 1, conn);
-        client_send(world, 1, conn, "LOCK.LIST COUNT 1");
-        client_send(world, 1, conn, "LOCK.LIST COUNT 1");
-        assert_true(world->node[1].client[conn].is_blocked);
-    }
-    client_send(world, 1, 1, "SESSION.KEEP %llu %s",
-                (unsigned long long)session.id, session.secret);
-    world_step(world);
-    assert_string_equal(client_text(world, 1, 1), ":10000\r\n");
-    assert_int_equal(world->node[1].client[1 + LISTS].output.size, 0);
-    world_run(world, 100);
-    for (uint64_t conn = 2; conn < 2 + LISTS; conn++) {
-        const char *told = client_text(world, 1, conn);
-        assert_begins(told, "*2\r\n$3\r\n=n0\r\n*1\r\n");
-        assert_non_null(strstr(told + 1, "*2\r\n$3\r\n=n0\r\n*1\r\n"));
-    }
-}
-
 static void an_unknown_lock_shows_as_free(void **state)
 {
     (void)state;
@@ -980,8 +924,6 @@ int main(void)
         serving(a_wait_that_is_asked_for_again_is_told_once),
         serving(blacklisting_is_told_of_each_lock_held),
         serving(please_reaches_the_holder_unasked),
-        serving(locks_are_listed_page_by_page),
-        serving(lists_of_very_many_locks_hold_nobody_up),
         serving(an_unknown_lock_shows_as_free),
         serving(the_state_survives_a_restart),
         serving(a_backup_is_read_in_parts),

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+
+/* LISTs: what a page has, where the next one goes on, what they may cost. */
+
+#include "tests/unit/core_world.h"
+
+static struct world *world;
+
+static int set_up(void **state)
+{
+    (void)state;
+    world = world_new(1);
+    world_found(world);
+    world_elect(world);
+    client_open(world, 1, 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+#define assert_begins(text, begin) \
+    assert_memory_equal(text, begin, sizeof(begin) - 1)
+#define ask(...) client_ask(world, 1, 1, __VA_ARGS__)
+#define expect(answer, ...) assert_answer(world, 1, 1, answer, __VA_ARGS__)
+
+static void locks_are_listed_page_by_page(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    for (int i = 0; i < 7; i++) {
+        ask("LOCK.ACQUIRE n%d", 6 - i);
+    }
+    ask("LOCK.ACQUIRE m");
+    const char *text = ask("LOCK.LIST PREFIX n COUNT 3");
+    assert_begins(text, "*2\r\n$3\r\n=n2\r\n*3\r\n");
+    assert_null(strstr(text, "$2\r\nn3\r\n"));
+    text = ask("LOCK.LIST PREFIX n COUNT 3 CURSOR =n2");
+    assert_begins(text, "*2\r\n$3\r\n=n5\r\n*3\r\n");
+    text = ask("LOCK.LIST PREFIX n COUNT 3 CURSOR =n5");
+    assert_begins(text, "*2\r\n$1\r\n0\r\n*1\r\n");
+    text = ask("SESSION.LIST");
+    assert_begins(text, "*2\r\n$1\r\n0\r\n*1\r\n");
+}
+
+/* More than a turn may tell: the lists take turns, one of each connection, and
+ * whatever else is asked passes them. */
+static void lists_of_very_many_locks_hold_nobody_up(void **state)
+{
+    (void)state;
+    enum { NAMES = 50, REQUESTS = 20, LISTS = 60 };
+    char text[2048];
+    struct credentials session = client_session(world, 1, 1, "TTL 10000");
+    for (int i = 0; i < REQUESTS; i++) {
+        int at = snprintf(text, sizeof text, "LOCK.MACQUIRE %d", NAMES);
+        for (int k = 0; k < NAMES; k++) {
+            at += snprintf(text + at, sizeof text - (size_t)at, " n%03d",
+                           i * NAMES + k);
+        }
+        client_send(world, 1, 1, "%s", text);
+    }
+    world_run(world, 20);
+    client_clear(world, 1, 1);
+    for (uint64_t conn = 2; conn < 2 + LISTS; conn++) {
+        client_open(world, 1, conn);
+        client_send(world, 1, conn, "LOCK.LIST COUNT 999");
+        client_send(world, 1, conn, "LOCK.LIST COUNT 999");
+        assert_true(world->node[1].client[conn].is_blocked);
+    }
+    client_send(world, 1, 1, "SESSION.KEEP %llu %s",
+                (unsigned long long)session.id, session.secret);
+    world_step(world);
+    assert_string_equal(client_text(world, 1, 1), ":10000\r\n");
+    assert_int_equal(world->node[1].client[1 + LISTS].output.size, 0);
+    world_run(world, 100);
+    for (uint64_t conn = 2; conn < 2 + LISTS; conn++) {
+        const char *told = client_text(world, 1, conn);
+        assert_begins(told, "*2\r\n$5\r\n=n998\r\n*999\r\n");
+        assert_non_null(strstr(told + 1, "*2\r\n$5\r\n=n998\r\n*999\r\n"));
+    }
+}
+
+/* Its last one has gone before the next page is asked for; and of all clients
+ * of one name each has its place. */
+static void a_listing_goes_on_where_it_was(void **state)
+{
+    (void)state;
+    char cursor[32], text[64];
+    uint64_t ids[5];
+    for (uint64_t conn = 2; conn < 7; conn++) {
+        client_open(world, 1, conn);
+        ids[conn - 2] = client_session(world, 1, conn, "NAME same").id;
+        client_ask(world, 1, conn, "LOCK.ACQUIRE l%d", (int)conn);
+    }
+    assert_begins(ask("LOCK.LIST PREFIX l COUNT 2"),
+                  "*2\r\n$3\r\n=l3\r\n*2\r\n");
+    client_ask(world, 1, 3, "SESSION.CLOSE");
+    client_ask(world, 1, 4, "LOCK.ACQUIRE l31");
+    client_ask(world, 1, 4, "LOCK.ACQUIRE l1");
+    const char *page = ask("LOCK.LIST PREFIX l COUNT 2 CURSOR =l3");
+    assert_begins(page, "*2\r\n$3\r\n=l4\r\n*2\r\n");
+    assert_non_null(strstr(page, "$3\r\nl31\r\n"));
+    /* One that lies before all that begins so is a beginning. */
+    assert_begins(ask("LOCK.LIST PREFIX l5 COUNT 2 CURSOR =a"),
+                  "*2\r\n$1\r\n0\r\n*1\r\n");
+    assert_begins(ask("LOCK.LIST PREFIX l5 CURSOR =m"), "*2\r\n$1\r\n0\r\n*0");
+    snprintf(cursor, sizeof cursor, "=%llu/same", (unsigned long long)ids[0]);
+    snprintf(text, sizeof text, "*2\r\n$%zu\r\n%s\r\n*1\r\n", strlen(cursor),
+             cursor);
+    assert_memory_equal(ask("SESSION.LIST PREFIX sa COUNT 1"), text,
+                        strlen(text));
+    assert_begins(ask("SESSION.LIST PREFIX sa COUNT 9 CURSOR %s", cursor),
+                  "*2\r\n$1\r\n0\r\n*3\r\n");
+    expect("-BADARG session.list: CURSOR must be one that LIST returned\r\n",
+           "SESSION.LIST CURSOR =same");
+    expect("-BADARG session.list: CURSOR must be one that LIST returned\r\n",
+           "SESSION.LIST CURSOR =x/same");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(locks_are_listed_page_by_page),
+        TEST(lists_of_very_many_locks_hold_nobody_up),
+        TEST(a_listing_goes_on_where_it_was),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
