@@ -381,6 +381,7 @@ struct core_counts {
     uint64_t commands;
     uint64_t grants;
     uint64_t sessions_ended;
+    uint64_t searches_given_up; /* For deadlocks, at DEADLOCK_STEP_MAX. */
     uint64_t unclean_ends; /* Holds that expired or outlasted their limit. */
     uint64_t refusals;     /* Error answers to clients of this node, ... */
     uint64_t by_word[CORE_WORD_COUNT]; /* ... by their word. */

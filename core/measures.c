@@ -4,10 +4,13 @@
 
 #include "core/measures.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/log.h"
+#include "base/log_limit.h"
 #include "base/memory.h"
 #include "core/commands/commands.h"
 #include "core/state.h"
@@ -74,6 +77,20 @@ static void note_age(struct core *core, struct histogram *histogram,
     }
 }
 
+static void note_given_up(struct core *core, const struct effect *effect)
+{
+    uint32_t left_out;
+    char name[BYTES_SHOWN_SIZE];
+    core->counts.searches_given_up++;
+    if (log_limit_pass(&core->searches, core->now_ns / NS_PER_MS, &left_out)) {
+        LOG_WARN("search for a deadlock given up",
+                 "session=%" PRIu64 " lock=\"%s\" steps=%d left_out=%u "
+                 "hint=\"if it is one, WAIT or a lease ends it\"",
+                 effect->session, bytes_shown(effect->lock, name),
+                 DEADLOCK_STEP_MAX, left_out);
+    }
+}
+
 void measures_effect(struct core *core, const struct effect *effect)
 {
     switch (effect->type) {
@@ -86,6 +103,9 @@ void measures_effect(struct core *core, const struct effect *effect)
     case EFFECT_HOLD_EXPIRED:
         core->counts.unclean_ends++;
         note_age(core, &core->counts.hold, effect->granted_index);
+        return;
+    case EFFECT_SEARCH_GIVEN_UP:
+        note_given_up(core, effect);
         return;
     case EFFECT_RELEASED:
         note_age(core, &core->counts.hold, effect->granted_index);

@@ -83,6 +83,7 @@ struct core {
     struct feature feature;
     struct log_limit ignored; /* Frames. */
     struct log_limit pleas;
+    struct log_limit searches;
     uint64_t replayed_index; /* Up to it entries were here at the start. */
 
     /* Of this turn. */

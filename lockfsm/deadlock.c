@@ -17,7 +17,8 @@
  *
  * A newcomer on whom nobody waits closes no cycle and is not searched. Both
  * steps are bounded by edges looked at, the same on every node; past the bound
- * the place is granted (WAIT or a lease ends such a deadlock). */
+ * the place is granted (WAIT or a lease ends such a deadlock), and an effect
+ * says so. */
 
 #include "lockfsm/state.h"
 
@@ -390,6 +391,17 @@ bool deadlock_of_newcomer(struct lockfsm *fsm, struct asker *asker,
     return is_waited_for(fsm, asker) && deadlock_found(fsm, asker, ret_cycle);
 }
 
+static void tell_given_up(struct lockfsm *fsm, const struct asker *asker)
+{
+    const struct wait *newest = LIST_ENTRY(asker->waits.prev, struct wait,
+                                           in_asker);
+    struct effect *effect = effect_add(fsm, EFFECT_SEARCH_GIVEN_UP);
+    effect->session = asker->session->id;
+    effect->owner = effect_copy(fsm, asker->owner);
+    effect->lock = effect_copy(fsm, newest->lock->name);
+    effect->wait_index = newest->wait_index;
+}
+
 bool deadlock_found(struct lockfsm *fsm, struct asker *asker,
                     struct bytes *ret_cycle)
 {
@@ -400,8 +412,12 @@ bool deadlock_found(struct lockfsm *fsm, struct asker *asker,
     search->has_slots = false;
     add_node(search, asker, 0, NULL);
     struct reaching reaching = {.search = search};
-    if (!search_all(fsm, &reaching) || !reaching.is_cycle ||
-        (search->has_slots && !is_left_over(fsm, search))) {
+    bool is_found = search_all(fsm, &reaching) && reaching.is_cycle &&
+                    (!search->has_slots || is_left_over(fsm, search));
+    if (!is_found) {
+        if (search->step_count > search->step_max) {
+            tell_given_up(fsm, asker);
+        }
         return false;
     }
     *ret_cycle = describe(fsm, &reaching);

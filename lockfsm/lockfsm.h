@@ -145,7 +145,10 @@ enum effect_type {
                             "released" (an upgrade whose hold has gone),
                             "deadlock" (a request for several that counted on
                             a hold that has gone). */
-    EFFECT_DELAYED,      /* time_ms; wait_index: since_index (this entry). */
+    /* Whether this wait (wait_index) closes a circle was not found out within
+     * DEADLOCK_STEP_MAX: it stands, and if so WAIT or a lease ends it. */
+    EFFECT_SEARCH_GIVEN_UP,
+    EFFECT_DELAYED, /* time_ms; wait_index: since_index (this entry). */
     EFFECT_DELAY_OVER,
     EFFECT_BREAKING,    /* Once per hold: taken in time_ms. text: the reason. */
     EFFECT_OBJECTED,    /* Its holder is there: it is not. text: the message. */

@@ -167,10 +167,10 @@ struct user {
     uint32_t role_count;
     struct list secrets; /* Nodes: secret.in_user. */
     uint32_t secret_count;
-    struct quota bound;     /* Of those that are built in, nothing. */
-    uint32_t bound_count;   /* QUOTA_COUNT, once he was made. */
-    struct quota use;       /* Holds without the waits. */
-    struct quota recounted; /* Private to lockfsm/quota.c. */
+    struct quota bound;      /* Of those that are built in, nothing. */
+    uint32_t bound_count;    /* QUOTA_COUNT, once he was made. */
+    struct quota use;        /* Holds without the waits. */
+    struct quota recounted;  /* Private to lockfsm/quota.c. */
     struct ordered sessions; /* Whose 'user' he is, by name and id. */
     struct stored stored;
 };

@@ -33,6 +33,10 @@ static void put_counts(const struct core_counts *counts, struct buffer *out)
     counter(out, "hasp_grants_total", "Locks granted.", counts->grants);
     counter(out, "hasp_sessions_ended_total", "Sessions that have ended.",
             counts->sessions_ended);
+    counter(out, "hasp_deadlock_searches_given_up_total",
+            "Waits that were queued though the search for a deadlock had come "
+            "to its bound.",
+            counts->searches_given_up);
     counter(out, "hasp_unclean_ends_total",
             "Holds that expired or outlasted their limit.",
             counts->unclean_ends);

@@ -411,6 +411,7 @@ static const char *const effect_names[] = {
     [EFFECT_RELEASED] = "released",
     [EFFECT_HOLD_EXPIRED] = "unclean end",
     [EFFECT_WAIT_ENDED] = "wait ended",
+    [EFFECT_SEARCH_GIVEN_UP] = "search given up",
     [EFFECT_DELAYED] = "delayed",
     [EFFECT_DELAY_OVER] = "delay over",
     [EFFECT_BREAKING] = "breaking",

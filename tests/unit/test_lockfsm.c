@@ -430,14 +430,31 @@ static void a_long_cycle_is_told_from_its_beginning(void **state)
 
 static void a_deadlock_through_a_long_queue_is_found(void **state)
 {
-    assert_int_equal(close_long_cycle(*state, DEADLOCK_STEP_MAX / 3),
+    struct world *world = *state;
+    const struct effects *effects = &world->effects;
+    assert_int_equal(close_long_cycle(world, DEADLOCK_STEP_MAX / 3),
                      RESULT_DEADLOCK);
+    for (uint32_t i = 0; i < effects->count; i++) {
+        assert_int_not_equal(effects->effect[i].type, EFFECT_SEARCH_GIVEN_UP);
+    }
 }
 
 static void past_its_bound_the_search_grants_the_place(void **state)
 {
-    assert_int_equal(close_long_cycle(*state, DEADLOCK_STEP_MAX + 1),
+    struct world *world = *state;
+    const struct effects *effects = &world->effects;
+    uint32_t told = 0;
+    assert_int_equal(close_long_cycle(world, DEADLOCK_STEP_MAX + 1),
                      RESULT_QUEUED);
+    for (uint32_t i = 0; i < effects->count; i++) {
+        const struct effect *effect = &effects->effect[i];
+        if (effect->type == EFFECT_SEARCH_GIVEN_UP) {
+            assert_true(bytes_equal(effect->lock, bytes_of_text("hot")));
+            assert_int_equal(effect->wait_index, world->index);
+            told++;
+        }
+    }
+    assert_int_equal(told, 1);
 }
 
 static void a_cycle_with_strange_names_is_plain_text(void **state)
