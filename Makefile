@@ -268,6 +268,11 @@ SIM_ARGS ?=
 sim: $(B)/sim ## the simulator (SEED=, SEEDS=, SIM_ARGS=)
 	$(B)/sim --seed $(SEED) --seeds $(SEEDS) $(SIM_ARGS)
 
+HOURS ?= 1
+.PHONY: sim-long
+sim-long: $(B)/sim ## fresh seeds for HOURS=; coverage, and a page for each failure
+	tools/sim_long.py --sim $(B)/sim --hours $(HOURS) --out $(B)/sim-long
+
 PROPERTY_SECONDS ?= 600
 .PHONY: property property-short
 property: $(B)/property ## the state machine against a model, for long (SEED=)
@@ -289,7 +294,7 @@ level2:
 	$(MAKE) FLAVOUR=level2 build/level2/haspd
 
 .PHONY: cluster
-cluster: $(B)/haspd $(B)/hasp lib examples client-tests level2 ## tests on real processes (T=part of a name)
+cluster: $(B)/haspd $(B)/hasp $(B)/sim lib examples client-tests level2 ## tests on real processes (T=part of a name)
 	@HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) tools/run-cluster.sh \
 	    $(if $(T),-k $(T)) tests/cluster clients/python/tests \
 	    tests/conformance

@@ -120,6 +120,7 @@ struct sim_options {
     uint32_t client_max;          /* 0: as many as the seed says. */
     bool skips[SIM_SKIP_MAX + 1]; /* By the number of a fault. */
     uint32_t seconds;
+    bool is_planted; /* A bug: rogues trust their sessions for ever. */
     bool is_verbose;
 };
 

@@ -972,6 +972,9 @@ void sim_history_beat(struct sim_history *history, uint64_t session,
                       uint64_t sent_ns, uint64_t ttl_ms, uint64_t linger_ms)
 {
     struct past_session *past = find_session(history, session);
+    sim_say(history->sim, NULL,
+            "session %" PRIu64 " is heard: sent %.6f, %" PRIu64 " ms", session,
+            (double)sent_ns / 1e9, ttl_ms);
     if (past != NULL && sent_ns > past->beat_sent_ns) {
         past->beat_sent_ns = sent_ns;
         past->ttl_ms = ttl_ms;

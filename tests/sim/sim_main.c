@@ -3,7 +3,8 @@
 /* The simulator: whole nodes and clients in one process on virtual time.
  *
  *     sim [--seed N] [--seeds K] [--nodes 3|5] [--seconds S] [--jobs J]
- *         [--clients N] [--skip-faults LIST] [--coverage] [--verbose]
+ *         [--clients N] [--skip-faults LIST] [--coverage] [--plant]
+ *         [--verbose]
  *
  * runs K seeds from N on, each S simulated seconds of faults, then a calm in
  * which there must be progress, then an end after which nothing may be left. A
@@ -11,7 +12,9 @@
  * broken and the command that repeats it. With fewer clients, or without some
  * faults ("3,7-9": their numbers are in the trace), the rest of the run is
  * another one. --coverage tells in how many runs which faults, pairs of faults
- * and states were reached (sim_cover.h). How it works: tests/sim/README.md.
+ * and states were reached (sim_cover.h). --plant puts a bug into the rogues,
+ * which trust their sessions for ever then: for tests of what sees it. How it
+ * works: tests/sim/README.md.
  *
  * The oracles, each checked all the time:
  *
@@ -308,6 +311,9 @@ static bool take_option(struct batch *batch, int option)
     case 'o':
         batch->shows_coverage = true;
         return true;
+    case 'p':
+        batch->options.is_planted = true;
+        return true;
     case 'v':
         batch->options.is_verbose = true;
         return true;
@@ -327,6 +333,7 @@ int main(int argc, char **argv)
         {"clients", required_argument, NULL, 'c'},
         {"skip-faults", required_argument, NULL, 'f'},
         {"coverage", no_argument, NULL, 'o'},
+        {"plant", no_argument, NULL, 'p'},
         {"verbose", no_argument, NULL, 'v'},
         {NULL, 0, NULL, 0},
     };
