@@ -17,6 +17,9 @@
 /* A wait is asked for anew, keeping its place, at least so often: the push may
  * have been lost with a snapshot that its node has skipped to. */
 #define LOOK_MS 15000
+/* A session without end may not wait for ever: nobody would end the wait of a
+ * client that has died. Each time it asks this counts anew. */
+#define ENDLESS_WAIT_MS (UINT64_C(4) * LOOK_MS)
 /* Beyond the wait itself: for its push to come. */
 #define PUSH_MS 1000
 /* For an interrupted call to clear up what it began; after that it is cleared
@@ -80,7 +83,8 @@ static uint64_t wait_left_ms(const struct change *change, uint64_t now_ns)
         return 0;
     }
     if (change->end_ns == UINT64_MAX) {
-        return HASP_FOREVER;
+        return change->machine->lease.is_endless ? ENDLESS_WAIT_MS
+                                                 : HASP_FOREVER;
     }
     return now_ns < change->end_ns
                ? (change->end_ns - now_ns - 1) / NS_PER_MS + 1

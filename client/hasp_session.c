@@ -141,6 +141,11 @@ int session_begin(struct hasp_session *session,
     struct credentials credentials;
     struct machine *machine = &session->machine;
     int error;
+    if (options->is_durable &&
+        (options->ttl_ms != 0 || options->linger_ms != 0)) {
+        return why_set(HASP_EINVALID,
+                       "a session without end has no ttl_ms and no linger_ms");
+    }
     if (options->credentials != NULL) {
         if (credentials_parse(options->credentials, &credentials) != 0) {
             return why_set(HASP_EINVALID, "credentials are ID:SECRET");

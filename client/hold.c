@@ -120,7 +120,7 @@ void machine_look(struct machine *machine, const struct hasp_hold *hold,
     *ret_lease = (struct hasp_lease){
         .remaining_ns = u64_min(limit_ns, lease_remaining(lease, now)),
         .sure_ns = u64_min(limit_ns, lease_remaining(&sure, now)),
-        .most_ns = rules_trusted(most_ns),
+        .most_ns = most_ns == UINT64_MAX ? most_ns : rules_trusted(most_ns),
         .is_refused = machine->is_refused};
     snprintf(ret_lease->why, sizeof ret_lease->why, "%s",
              !is_lost && limit_ns == 0 ? "the hold has ended" : machine->why);

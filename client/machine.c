@@ -56,7 +56,7 @@ void machine_add_event(struct machine *machine, enum hasp_event_kind kind,
     list_push_back(&machine->events, &node->in_machine);
 }
 
-/* ["lock", "please", {lock, session, token, index, message}],
+/* ["lock", "please" or "breaking", {lock, session, token, index, message}],
  * ["lock", "answer", {session, owner, index, wait, tokens}] */
 static void pushed(void *data, const struct resp_reply *reply)
 {
@@ -65,7 +65,8 @@ static void pushed(void *data, const struct resp_reply *reply)
         reply->value[3].type != RESP_MAP) {
         return;
     }
-    if (bytes_is_word(reply->value[2].bytes, "PLEASE")) {
+    struct bytes kind = reply->value[2].bytes;
+    if (bytes_is_word(kind, "PLEASE") || bytes_is_word(kind, "BREAKING")) {
         machine_add_event(
             machine, HASP_EVENT_PLEASE, reply_number(reply, 3, "token"),
             reply_text(reply, 3, "lock"), reply_text(reply, 3, "message"));
@@ -191,14 +192,30 @@ static struct act *act_new(struct machine *machine, const char *command,
     return act;
 }
 
-/* Kept from now on, as an answer to 'ask' has said. */
-static void begin(struct machine *machine, const struct asking *ask,
+/* A map of OPEN or KEEP FULL; false: it is none. A session without end has null
+ * for a TTL. */
+static bool renew(struct machine *machine, const struct asking *ask,
                   const struct resp_reply *reply)
+{
+    const struct resp_value *ttl = resp_find(reply, 0, "ttl_ms");
+    uint64_t ttl_ms = reply_number(reply, 0, "ttl_ms");
+    if (ttl != NULL && ttl->type == RESP_NULL) {
+        lease_answered_endless(&machine->lease, ask->sent);
+        return true;
+    }
+    if (ttl_ms == 0) {
+        return false;
+    }
+    lease_answered(&machine->lease, ask->sent, ttl_ms,
+                   reply_number(reply, 0, "linger_ms"));
+    return true;
+}
+
+/* Kept from now on. */
+static void begin(struct machine *machine)
 {
     machine->is_open = true;
     machine->asker.is_wanted = true;
-    lease_answered(&machine->lease, ask->sent, reply_number(reply, 0, "ttl_ms"),
-                   reply_number(reply, 0, "linger_ms"));
     uint64_t period_ms = lease_period_ns(&machine->lease) / NS_PER_MS;
     if (period_ms < machine->asker.open_ms) {
         machine->asker.open_ms = period_ms;
@@ -213,7 +230,7 @@ static void opened(struct asking *ask, const struct asking_end *end)
         end_act(act, machine_error(machine, end, act->call->why));
         return;
     }
-    if (reply_number(end->reply, 0, "ttl_ms") == 0) {
+    if (!renew(machine, ask, end->reply)) {
         snprintf(act->call->why, sizeof act->call->why,
                  "the answer is not what was asked for");
         end_act(act, HASP_EPROTO);
@@ -224,7 +241,7 @@ static void opened(struct asking *ask, const struct asking_end *end)
         asker_adopt_session(&machine->asker, &act->credentials);
     }
     machine->credentials = act->credentials;
-    begin(machine, ask, end->reply);
+    begin(machine);
     end_act(act, 0);
 }
 
@@ -247,8 +264,18 @@ int machine_open(struct machine *machine, const struct hasp_options *options,
     }
     hex_put(proof, bytes_of(hash, sizeof hash));
     struct query *query = &act->ask.query;
-    query_option(query, "TTL", options->ttl_ms);
-    query_option(query, "LINGER", options->linger_ms);
+    if (options->is_durable) {
+        query_text(query, "TTL");
+        query_text(query, "NONE");
+    } else {
+        query_option(query, "TTL", options->ttl_ms);
+        query_option(query, "LINGER", options->linger_ms);
+    }
+    if (options->reason != NULL) {
+        query_text(query, "LABEL");
+        query_text(query, "reason");
+        query_text(query, options->reason);
+    }
     query_text(query, "NAME");
     query_text(query, name);
     query_text(query, "PROOF");
@@ -344,12 +371,8 @@ static void tell_ended(struct machine *machine, const struct resp_reply *reply)
 static void kept(struct asking *ask, const struct asking_end *end)
 {
     struct machine *machine = ask->data;
-    uint64_t ttl_ms = end->error == 0 ? reply_number(end->reply, 0, "ttl_ms")
-                                      : 0;
-    if (ttl_ms != 0) {
+    if (end->error == 0 && renew(machine, ask, end->reply)) {
         machine->why[0] = '\0';
-        lease_answered(&machine->lease, ask->sent, ttl_ms,
-                       reply_number(end->reply, 0, "linger_ms"));
         tell_ended(machine, end->reply);
         return;
     }

@@ -29,12 +29,14 @@ static bool is_before(struct lease_clock a, struct lease_clock b)
 
 uint64_t lease_promised_ns(const struct lease *lease)
 {
-    return rules_promised(lease->ttl_ns, lease->linger_ns);
+    return lease->is_endless ? UINT64_MAX
+                             : rules_promised(lease->ttl_ns, lease->linger_ns);
 }
 
 uint64_t lease_period_ns(const struct lease *lease)
 {
-    return rules_beat_period(lease_promised_ns(lease));
+    return lease->is_endless ? LEASE_LOOK_NS
+                             : rules_beat_period(lease_promised_ns(lease));
 }
 
 void lease_init(struct lease *lease)
@@ -67,6 +69,16 @@ void lease_answered(struct lease *lease, struct lease_clock sent,
     lease->is_granted = true;
 }
 
+void lease_answered_endless(struct lease *lease, struct lease_clock sent)
+{
+    if (lease->is_lost || (lease->is_granted && is_before(sent, lease->sent))) {
+        return;
+    }
+    lease->sent = sent;
+    lease->is_granted = true;
+    lease->is_endless = true;
+}
+
 void lease_refused(struct lease *lease)
 {
     lease->is_lost = true;
@@ -79,6 +91,9 @@ enum lease_state lease_check(struct lease *lease, struct lease_clock now)
     }
     if (!lease->is_granted) {
         return LEASE_JEOPARDY;
+    }
+    if (lease->is_endless) {
+        return LEASE_HELD;
     }
     uint64_t passed_ns = elapsed(lease->sent, now);
     if (passed_ns >= rules_trusted(lease->ttl_ns)) {
@@ -93,6 +108,9 @@ uint64_t lease_remaining(struct lease *lease, struct lease_clock now)
 {
     if (lease_check(lease, now) != LEASE_HELD) {
         return 0;
+    }
+    if (lease->is_endless) {
+        return UINT64_MAX;
     }
     uint64_t trust_ns = rules_trusted(lease_promised_ns(lease));
     uint64_t passed_ns = elapsed(lease->sent, now);

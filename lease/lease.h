@@ -38,6 +38,7 @@ struct lease {
     uint64_t ttl_ns;
     uint64_t linger_ns; /* 0: none. */
     bool is_granted;    /* An OPEN or KEEP has been answered. */
+    bool is_endless;    /* The session has no lease: no time ends belief. */
     bool is_lost;       /* For ever. */
 };
 
@@ -53,11 +54,15 @@ void lease_beat_sent(struct lease *lease, struct lease_clock at);
  * run out loses it, even if it was answered OK. */
 void lease_answered(struct lease *lease, struct lease_clock sent,
                     uint64_t ttl_ms, uint64_t linger_ms);
+/* Likewise, of a session without end: it is held from now on, until it is
+ * refused. */
+void lease_answered_endless(struct lease *lease, struct lease_clock sent);
 /* The server said EXPIRED, NOSESSION or BLACKLISTED. */
 void lease_refused(struct lease *lease);
 /* The state at 'now'; LOST is remembered. JEOPARDY before the first answer. */
 enum lease_state lease_check(struct lease *lease, struct lease_clock now);
-/* Nanoseconds for which it may still be trusted; 0 unless held. */
+/* Nanoseconds for which it may still be trusted; 0 unless held, UINT64_MAX
+ * without end. */
 uint64_t lease_remaining(struct lease *lease, struct lease_clock now);
 /* Nanoseconds until the next heartbeat should be sent (a fifth of the shorter
  * of TTL and linger after the last one, so that nobody is marked as quiet);
@@ -65,9 +70,11 @@ uint64_t lease_remaining(struct lease *lease, struct lease_clock now);
 uint64_t lease_next_beat(const struct lease *lease, struct lease_clock now);
 
 /* What each answer promises until the next one: the shorter of TTL and linger;
- * 0 before the first answer. */
+ * 0 before the first answer, UINT64_MAX without end. */
 uint64_t lease_promised_ns(const struct lease *lease);
-/* The time between two heartbeats: a fifth of that. */
+/* The time between two heartbeats: a fifth of that; without end LEASE_LOOK_NS,
+ * since it may be told that an operator has taken something. */
+#define LEASE_LOOK_NS UINT64_C(5000000000)
 uint64_t lease_period_ns(const struct lease *lease);
 
 /* Nanoseconds for which a hold with a limit (max hold) may still be trusted:

@@ -2,6 +2,7 @@
 
 #include "cmd/hasp/acquire.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/signalfd.h>
@@ -65,6 +66,15 @@ int acquire_options_check(const struct tool *tool,
     if (options->is_shared && options->slots != 0) {
         return tool_usage(tool, "--shared and --slots cannot be combined");
     }
+    if (options->is_durable &&
+        (options->ttl_ms != 0 || options->linger_ms != 0)) {
+        return tool_usage(tool, "--durable has no end: it takes neither --ttl "
+                                "nor --linger");
+    }
+    if (options->is_durable != (options->reason != NULL)) {
+        return tool_usage(tool, "--durable and --reason belong together: "
+                                "whoever finds the lock closed reads why");
+    }
     if (options->linger_ms > options->ttl_ms && options->ttl_ms != 0) {
         return tool_usage(tool, "--linger cannot be longer than --ttl");
     }
@@ -96,6 +106,8 @@ static int open_session(const struct attempt *attempt,
     options.linger_ms = (uint32_t)attempt->options->linger_ms;
     options.timeout_ms = tool_timeout_ms(attempt->tool);
     options.credentials = attempt->credentials;
+    options.is_durable = attempt->options->is_durable;
+    options.reason = attempt->options->reason;
     sigprocmask(SIG_UNBLOCK, attempt->signals, NULL);
     int error = hasp_open(&options, ret_session);
     sigprocmask(SIG_BLOCK, attempt->signals, NULL);
@@ -186,6 +198,13 @@ static int give_up(const struct attempt *attempt, int error,
                               acquire_name(options));
     } else if (!acquired->was_not_free) {
         exit_code = tool_hasp_error(attempt->tool, error, what);
+    }
+    if (options->is_durable && acquired->session != NULL && is_outage(error)) {
+        tool_say(attempt->tool,
+                 "session %" PRIu64 " has no end: if it cannot be closed now, "
+                 "it stays until 'hasp blacklist add --session %" PRIu64 "'",
+                 hasp_session_id(acquired->session),
+                 hasp_session_id(acquired->session));
     }
     if (attempt->credentials == NULL) {
         hasp_close(acquired->session);

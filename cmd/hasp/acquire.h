@@ -29,7 +29,9 @@ struct acquire_options {
     uint64_t hold_ms;
     const char *owner;
     const char *value;
-    bool is_inside; /* Of a run that holds it shared, too; not to wait. */
+    bool is_durable;    /* In a new session without end, ... */
+    const char *reason; /* ... because of this; or NULL. */
+    bool is_inside;     /* Of a run that holds it shared, too; not to wait. */
 };
 
 /* The defaults, and the rows of the options that both subcommands take. */

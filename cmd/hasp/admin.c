@@ -75,6 +75,39 @@ int run_blacklist_add(struct tool *tool, char **argv)
                              "cannot add to the blacklist", NULL);
 }
 
+int run_break(struct tool *tool, char **argv)
+{
+    uint64_t after_ms = 60000;
+    const char *session = NULL, *reason = "", *by = USER;
+    json_auto_t *count = NULL;
+    const struct option_row rows[] = {
+        {0, "after", OPTION_TIME, .value = &after_ms, .min = 1},
+        {0, "session", OPTION_TEXT, .value = &session},
+        {0, "reason", OPTION_TEXT, .value = &reason},
+        {0, "by", OPTION_TEXT, .value = &by},
+        {0},
+    };
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code == 0) {
+        exit_code = tool_change(tool,
+                                WORDS("LOCK.BREAK", argv[1], "AFTER",
+                                      NUMBER(after_ms), "REASON", reason, "BY",
+                                      by, session != NULL ? "SESSION" : NULL,
+                                      session),
+                                CANNOT("break", argv[1]), &count);
+    }
+    if (exit_code == 0 && value_number(count, "") == 0) {
+        tool_say(tool, "nobody holds '%s'", argv[1]);
+    } else if (exit_code == 0) {
+        tool_say(
+            tool,
+            "'%s' is taken in %s, unless its holder objects; see: hasp why "
+            "%s",
+            argv[1], DURATION(after_ms), argv[1]);
+    }
+    return exit_code;
+}
+
 int run_blacklist_remove(struct tool *tool, char **argv)
 {
     char *session = NULL;

@@ -147,6 +147,8 @@ int run_acquire(struct tool *tool, char **argv)
         ACQUIRE_ROWS(&options),
         SESSION_ROWS(&source),
         {0, "owner", OPTION_TEXT, .value = &options.owner},
+        {0, "durable", OPTION_FLAG, .value = &options.is_durable},
+        {0, "reason", OPTION_TEXT, .value = &options.reason},
         {0, "export", OPTION_FLAG, .value = &is_export},
         {0},
     };
@@ -159,6 +161,11 @@ int run_acquire(struct tool *tool, char **argv)
     }
     if (exit_code == 0 && !is_new_file) {
         exit_code = session_source_load(tool, &source, false);
+    }
+    if (exit_code == 0 && options.is_durable &&
+        source.credentials.session != 0) {
+        exit_code = tool_usage(tool, "--durable opens a session of its own: "
+                                     "give no other one");
     }
     if (exit_code == 0) {
         exit_code = acquire_as(tool, &options, &source, is_new_file, is_export);
@@ -322,6 +329,35 @@ int run_release(struct tool *tool, char **argv)
         tool_say(tool, "still held %" PRIu64 " times by this owner", answer);
     }
     return 0;
+}
+
+int run_object(struct tool *tool, char **argv)
+{
+    struct session_source source = {0};
+    const char *owner = "", *message = NULL;
+    json_auto_t *kept = NULL;
+    const struct option_row rows[] = {
+        {0, "owner", OPTION_TEXT, .value = &owner},
+        {'m', "message", OPTION_TEXT, .value = &message},
+        SESSION_ROWS(&source),
+        {0},
+    };
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code == 0) {
+        exit_code = need_session(tool, &source);
+    }
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    client_set_session(tool_client(tool), &source.credentials);
+    exit_code = tool_change(tool,
+                            WORDS("LOCK.OBJECT", argv[1], "OWNER", owner,
+                                  message != NULL ? "MESSAGE" : NULL, message),
+                            CANNOT("keep", argv[1]), &kept);
+    if (exit_code == 0 && value_number(kept, "") == 0) {
+        tool_say(tool, "nobody was about to break '%s'", argv[1]);
+    }
+    return exit_code;
 }
 
 /* The token of the hold of this session and owner. */

@@ -38,6 +38,27 @@ static const struct field asked_fields[] = {
     {0},
 };
 
+/* Why it has no lease, and who takes it. */
+static void print_durable(json_t *holder)
+{
+    json_t *break_left = value_at(holder, "break_left_ms");
+    if (value_at(holder, "reason") == NULL) {
+        return;
+    }
+    printf("session %" PRIu64 " has no lease: ",
+           value_number(holder, "session"));
+    text_print(stdout, value_text(holder, "reason"));
+    putchar('\n');
+    if (break_left != NULL) {
+        printf("  ");
+        text_print(stdout, value_text(holder, "break_by"));
+        printf(" breaks it in %s, unless its holder objects: ",
+               DURATION((uint64_t)json_integer_value(break_left)));
+        text_print(stdout, value_text(holder, "break_reason"));
+        putchar('\n');
+    }
+}
+
 static void print_lock(json_t *lock)
 {
     size_t holder_count = json_array_size(value_at(lock, "holders"));
@@ -65,7 +86,13 @@ static void print_lock(json_t *lock)
         putchar('\n');
     }
     if (holder_count > 0) {
+        json_t *holder;
+        size_t i;
         output_rows(FORMAT_TABLE, holder_fields, value_at(lock, "holders"));
+        json_array_foreach(value_at(lock, "holders"), i, holder)
+        {
+            print_durable(holder);
+        }
     }
     if (waiter_count > 0) {
         printf("\n%zu waiting\n", waiter_count);

@@ -141,6 +141,8 @@ const struct subcommand subcommands[] = {
      "wait for a lock and leave it held until the TTL",
      ACQUIRE_OPTIONS
      "    --owner TAG     hold it as this owner\n"
+     "    --durable       without lease and end, until it is released\n"
+     "    --reason TEXT   with --durable: why, for who finds it closed\n"
      "    --export        print variables for eval \"$(hasp acquire ...)\"\n"
      "    --session-file FILE  in the session of this file; if it is not "
      "there,\n"
@@ -160,6 +162,11 @@ const struct subcommand subcommands[] = {
      SESSION_OPTIONS "    --owner TAG          of this owner\n"
                      "    --token N            only if this is its token\n",
      .run = run_release},
+    {LOCKS, "object", "NAME [--session-file FILE] [-m TEXT]",
+     "keep a lock that somebody breaks",
+     SESSION_OPTIONS "    --owner TAG          of this owner\n"
+                     "-m, --message TEXT       told to who watches\n",
+     .run = run_object},
     {LOCKS, "note", "NAME [TEXT]",
      "leave a text at a lock that one holds, or read it",
      SESSION_OPTIONS "    --owner TAG          of this owner\n"
@@ -304,6 +311,13 @@ const struct subcommand subcommands[] = {
      .command = "LIMITS.LIST", .fields = limits_fields, .what = "cannot list"},
     {OPERATOR, "limits set", "LIMIT VALUE", "change a limit of the state",
      .run = run_limits_set},
+    {OPERATOR, "break", "NAME [--after TIME] [--reason TEXT]",
+     "take a lock that has no lease, unless its holder objects",
+     "    --after TIME   how long it may (60s)\n"
+     "    --reason TEXT  told to the holder\n"
+     "    --by WHO       who decided it (user@host)\n"
+     "    --session ID   only what this session holds\n",
+     .run = run_break},
     {OPERATOR, "blacklist add",
      "--session ID | --client PATTERN [--reason TEXT]",
      "refuse a client's heartbeats and sessions",

@@ -240,8 +240,9 @@ enum hasp_event_kind {
      * name: the hold of that lock, whose limit (hold_ms) is over or which an
      * operator took away. */
     HASP_EVENT_LOST = 3,
-    /* Somebody asks for the lock 'name' to be given back when it suits. It is
-     * told once, at best. */
+    /* Somebody asks for the lock 'name' to be given back when it suits; or, of
+     * a session without end, will break it (LOCK.BREAK): who needs it still
+     * acquires it again, which is an objection. It is told once, at best. */
     HASP_EVENT_PLEASE = 4
 };
 
@@ -321,6 +322,17 @@ struct hasp_options {
      * or none; "": none. HASP_EINVALID or HASP_ENOENT if it is not right; the
      * word of what is refused for lack of a right is NOPERM. */
     const char *secret_file;
+
+    /* A session without end: it has no lease, so ttl_ms and linger_ms must be
+     * 0, and its holds outlive the program, until somebody releases or breaks
+     * them (docs/durable.md). No time ends belief in them: hasp_remaining() is
+     * UINT64_MAX. What an operator has taken is told while the program is
+     * connected; against the rest the token guards. hasp_close() ends the
+     * session, hasp_detach() leaves it. If OPEN's answer was lost, a session
+     * stays that holds nothing. */
+    bool is_durable;
+    /* Why, for whoever finds the lock closed: at most 128 bytes; or NULL. */
+    const char *reason;
 };
 
 /* Fills in every default; call it first, so that a member which a newer header

@@ -255,6 +255,22 @@ a_limited_hold_is_trusted_for_four_fifths_of_what_is_left(void **state)
                      0);
 }
 
+static void without_end_only_a_refusal_ends_it(void **state)
+{
+    (void)state;
+    struct lease lease;
+    lease_init(&lease);
+    lease_answered_endless(&lease, at(100));
+    assert_int_equal(lease_check(&lease, at(9000000000)), LEASE_HELD);
+    assert_true(lease_remaining(&lease, at(9000000000)) == UINT64_MAX);
+    assert_int_equal(lease_next_beat(&lease, at(100)), LEASE_LOOK_NS);
+    assert_int_equal(lease_next_beat(&lease, at(9000000000)), 0);
+    lease_refused(&lease);
+    lease_answered_endless(&lease, at(9000000001));
+    assert_int_equal(lease_check(&lease, at(9000000001)), LEASE_LOST);
+    assert_int_equal(lease_remaining(&lease, at(9000000001)), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +284,7 @@ int main(void)
         cmocka_unit_test(a_heartbeat_sent_after_the_end_does_not_revive),
         cmocka_unit_test(a_heartbeat_sent_in_time_keeps_the_lease),
         cmocka_unit_test(a_refusal_ends_it_for_ever),
+        cmocka_unit_test(without_end_only_a_refusal_ends_it),
         cmocka_unit_test(linger_bounds_what_is_held),
         cmocka_unit_test(an_answer_leads_out_of_jeopardy),
         cmocka_unit_test(a_linger_not_below_the_ttl_changes_nothing),

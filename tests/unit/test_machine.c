@@ -282,7 +282,7 @@ static int next_event(void)
     return kind;
 }
 
-static int set_up(void **state)
+static int set_up_closed(void **state)
 {
     struct endpoints endpoints;
     char why[HASP_WHY_SIZE];
@@ -293,8 +293,14 @@ static int set_up(void **state)
     assert_int_equal(machine_init(&world.machine, &endpoints, 7), 0);
     world.machine.timeout_ms = 10000;
     endpoints_done(&endpoints);
-    open_session();
     return 0;
+}
+
+static int set_up(void **state)
+{
+    int error = set_up_closed(state);
+    open_session();
+    return error;
 }
 
 static int tear_down(void **state)
@@ -402,6 +408,49 @@ static void without_answers_it_is_lost_and_all_calls_are_told(void **state)
     pass(5000);
     assert_int_equal(left_ms(held.call.hold), 0);
     machine_forget(&world.machine, held.call.hold);
+}
+
+#define NO_TIMES                                     \
+    "$6\r\nttl_ms\r\n_\r\n$9\r\nlinger_ms\r\n:0\r\n" \
+    "$8\r\ntrust_ms\r\n_\r\n"
+
+/* No silence ends it, only what it is told. */
+static void without_end_it_is_held_until_it_is_told_otherwise(void **state)
+{
+    struct hasp_options options = {
+        .size = sizeof options, .is_durable = true, .reason = "why"};
+    uint8_t random[MACHINE_RANDOM_SIZE] = {1, 2, 3};
+    struct told told, waiting;
+    (void)state;
+    once("SESSION.OPEN", "%4\r\n$2\r\nid\r\n:17\r\n" NO_TIMES);
+    always("SESSION.KEEP", "%4\r\n" NO_TIMES "$5\r\nended\r\n*0\r\n");
+    assert_int_equal(machine_open(&world.machine, &options, "me", random,
+                                  call_of(&told), now()),
+                     0);
+    turn();
+    assert_told(&told, 0);
+    assert_contains(world.seen,
+                    "SESSION.OPEN TTL NONE LABEL reason why NAME me PROOF ");
+    acquire(&told, "a", 0);
+    assert_told(&told, 0);
+    once("LOCK.ACQUIRE w", QUEUED);
+    acquire(&waiting, "w", HASP_FOREVER);
+    assert_contains(world.seen, "LOCK.ACQUIRE w WAIT 60000 PUSH");
+    world.seen[0] = '\0';
+    pass(5000);
+    assert_contains(world.seen, "SESSION.KEEP FULL");
+    world.is_dead[0] = world.is_dead[1] = world.is_dead[2] = true;
+    asker_failed(&world.machine.asker, "closed the connection", now());
+    pass(9000000);
+    assert_int_equal(left_ms(told.call.hold), UINT64_MAX / NS_PER_MS);
+    assert_int_equal(next_event(), 0);
+    world.rule_count = 0;
+    once("SESSION.ATTACH", "-NOSESSION no such session\r\n");
+    world.is_dead[0] = world.is_dead[1] = world.is_dead[2] = false;
+    pass(10000);
+    assert_int_equal(next_event(), HASP_EVENT_LOST);
+    assert_int_equal(left_ms(told.call.hold), 0);
+    machine_forget(&world.machine, told.call.hold);
 }
 
 static void a_suspended_machine_has_lost_it_when_it_wakes(void **state)
@@ -915,6 +964,9 @@ int main(void)
         one(who_gives_up_at_once_sends_nothing_more),
         one(without_answers_it_is_lost_and_all_calls_are_told),
         one(a_suspended_machine_has_lost_it_when_it_wakes),
+        cmocka_unit_test_setup_teardown(
+            without_end_it_is_held_until_it_is_told_otherwise, set_up_closed,
+            tear_down),
         one(with_linger_there_is_jeopardy_and_a_way_back),
         one(expired_loses_it_at_once_and_blacklisted_does_not),
         one(any_answer_may_say_that_it_has_ended),

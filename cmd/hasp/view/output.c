@@ -323,6 +323,8 @@ static void put_cell(struct buffer *out, const struct field *field,
         bool is_set = json_is_true(value) || (json_is_integer(value) &&
                                               json_integer_value(value) != 0);
         buffer_put_text(out, is_set ? "yes" : is_for_people ? "" : "no");
+    } else if (json_is_null(value) && is_for_people) {
+        buffer_put_text(out, "none");
     } else if (json_is_integer(value)) {
         put_number(out, field->kind, json_integer_value(value), is_for_people);
     } else if (json_is_real(value)) {
