@@ -21,7 +21,7 @@
 
 #define NODE_MAX 200
 #define EDGE_MAX 1000
-#define WAITS_SEEN_MAX 10000
+#define WAITS_SEEN_MAX 2000
 /* Of each lock; they all wait for the same holders. */
 #define WAITERS_PER_LOCK 8
 #define SET_WORDS ((NODE_MAX + 63) / 64)

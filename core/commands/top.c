@@ -19,8 +19,8 @@
 #include "core/state.h"
 
 #define WINDOW_MS 10000
-#define EVENTS_SEEN_MAX 16384
-#define WAITS_SEEN_MAX 10000
+#define EVENTS_SEEN_MAX 8192
+#define WAITS_SEEN_MAX 2000
 #define LOCKS_SEEN_MAX 1000
 #define ROWS_DEFAULT 20
 
@@ -41,7 +41,8 @@ struct top {
     uint64_t looked_at;
 };
 
-static struct hot *hot_of(struct top *top, const struct lockfsm *fsm,
+/* 'lock' is the one of that name, NULL if there is none. */
+static struct hot *hot_of(struct top *top, const struct lock *lock,
                           struct bytes name)
 {
     struct hot *hot;
@@ -49,7 +50,7 @@ static struct hot *hot_of(struct top *top, const struct lockfsm *fsm,
     if (hot == NULL) {
         CHECK(top->count < EVENTS_SEEN_MAX + WAITS_SEEN_MAX + LOCKS_SEEN_MAX);
         hot = &top->room[top->count++];
-        *hot = (struct hot){.name = name, .lock = lockfsm_lock(fsm, name)};
+        *hot = (struct hot){.name = name, .lock = lock};
         HASH_ADD_KEYPTR(by_name, top->known, hot->name.data, hot->name.size,
                         hot);
     }
@@ -73,7 +74,7 @@ static void count_grants(struct top *top, struct core *core,
         struct bytes name = past_name(past, event);
         if (strcmp(event->kind, "granted") == 0 &&
             bytes_has_prefix(name, prefix)) {
-            hot_of(top, core->fsm, name)->grants++;
+            hot_of(top, lockfsm_lock(core->fsm, name), name)->grants++;
             top->grants++;
         }
         bool is_last = i - 1 == past->first && past->first > 0;
@@ -96,7 +97,7 @@ static void add_locks(struct top *top, const struct core *core,
             break;
         }
         if (bytes_has_prefix(wait->lock->name, prefix)) {
-            hot_of(top, core->fsm, wait->lock->name);
+            hot_of(top, wait->lock, wait->lock->name);
         }
     }
     top->looked_at += seen;
@@ -105,7 +106,7 @@ static void add_locks(struct top *top, const struct core *core,
          lock != NULL && seen < LOCKS_SEEN_MAX; lock = lock->by_name.next) {
         seen++;
         if (bytes_has_prefix(lock->name, prefix)) {
-            hot_of(top, core->fsm, lock->name);
+            hot_of(top, lock, lock->name);
         }
     }
     top->looked_at += seen;
