@@ -120,6 +120,11 @@ static void take_reply(struct visit *visit, const struct resp_reply *reply)
         visit_refuse(visit, &problem, NULL);
     } else if (is_lease && visit->at >= visit->first_own) {
         lease_reply(visit, reply);
+    } else if (is_last && route->kind == ROUTE_MONITOR) {
+        struct http_reply answer = {.status = 200};
+        visit->gateway->port.monitor(visit->gateway->port.data, route->path,
+                                     &answer);
+        visit_answer(visit, &answer);
     } else if (is_last && route->kind == ROUTE_COMMAND) {
         take_answer(visit, reply);
     } else if (is_last) {
@@ -258,7 +263,10 @@ static void put_steps(struct visit *visit, const struct words *credentials)
         put_watch(visit, visit_step(visit));
         break;
     case ROUTE_PRESENCE:
-        break; /* ATTACH is all. */
+        break;          /* ATTACH is all. */
+    case ROUTE_MONITOR: /* What every user may ask. */
+        words_put_text(visit_step(visit), "RAFT.STATUS");
+        break;
     default:
         fields_command(&visit->fields, credentials, visit_step(visit));
     }
@@ -278,22 +286,29 @@ static void begin_poll(struct visit *visit)
     list_push_back(&gateway->polls, &visit->in_waiting);
 }
 
-/* A secret may come over loopback alone, as long as HTTP has no TLS. */
+/* A secret may come over TLS, or over loopback. */
 static bool is_private(const struct visit *visit)
 {
     char host[128];
     uint16_t port;
-    return address_split(http_address(visit->exchange), host, sizeof host,
-                         &port) == 0 &&
-           address_is_loopback(host);
+    return http_identity(visit->exchange) != NULL ||
+           (address_split(http_address(visit->exchange), host, sizeof host,
+                          &port) == 0 &&
+            address_is_loopback(host));
 }
 
-/* Nobody's at first, whatever its address. */
+/* Nobody's at first, whatever its address, unless a certificate was shown. */
 static void open_connection(struct visit *visit)
 {
     struct gateway *gateway = visit->gateway;
     struct identity identity = {.way = IDENTITY_NONE,
                                 .is_private = is_private(visit)};
+    const struct tls_identity *who = http_identity(visit->exchange);
+    if (who != NULL && who->name.role == TLS_USER) {
+        identity.way = IDENTITY_CERTIFICATE;
+        identity.user = who->name.user;
+        identity.fingerprint = who->fingerprint;
+    }
     bool is_brief = visit->fields.route->kind != ROUTE_PRESENCE;
     visit->conn = ++gateway->number | GATEWAY_CONN |
                   (is_brief ? CORE_CONN_BRIEF : 0);
@@ -388,6 +403,7 @@ static bool is_admitted(struct gateway *gateway, struct http_exchange *exchange,
     struct guard_request request = {
         .method = http_method(exchange),
         .host = http_header(exchange, "Host"),
+        .is_secure = http_identity(exchange) != NULL,
         .origin = http_header(exchange, "Origin"),
         .fetch_site = http_header(exchange, "Sec-Fetch-Site"),
         .content_type = http_header(exchange, "Content-Type"),
@@ -424,9 +440,12 @@ void gateway_request(void *data, struct http_exchange *exchange)
     struct bytes path, query;
     uri_split(http_target(exchange), &path, &query);
     routes_find(http_method(exchange), path, &match);
-    if (match.route != NULL && match.route->kind == ROUTE_MONITOR) {
+    bool is_monitor = match.route != NULL && match.route->kind == ROUTE_MONITOR;
+    bool is_guarded = is_monitor && gateway->guards_metrics &&
+                      strcmp(match.route->path, "/metrics") == 0;
+    if (is_monitor && !is_guarded) {
         answer_monitor(gateway, exchange, match.route);
-    } else if (!is_admitted(gateway, exchange, &match)) {
+    } else if (!is_monitor && !is_admitted(gateway, exchange, &match)) {
         return;
     } else if (match.route->kind == ROUTE_DOCUMENT) {
         answer_document(exchange);

@@ -20,6 +20,8 @@
  * that no web page reaches a node under a name of its own (DNS rebinding); a
  * change by a browser must come from this node's own pages. The probes and the
  * metrics, which name nobody, are exempt: they are polled by any name.
+ * Over TLS the metrics are for users (guards_metrics), and who shows a
+ * certificate is the user whose it is.
  * Threads: the loop's. */
 
 #ifndef HASP_HTTP_GATEWAY_H
@@ -56,8 +58,9 @@ struct gateway_port {
 
 struct gateway {
     struct gateway_port port;
-    const char *names; /* Hosts, with blanks between them; borrowed. */
-    bool has_api;      /* False: the node's own paths alone. */
+    const char *names;   /* Hosts, with blanks between them; borrowed. */
+    bool has_api;        /* False: the node's own paths alone. */
+    bool guards_metrics; /* They are for users, as access demands. */
     struct visit *visits;
     struct list streams; /* Of visits, those without an end; and ... */
     uint32_t stream_count;

@@ -56,10 +56,12 @@ static bool is_our_host(const char *header, const char *names)
 }
 
 /* A page of this very node: the scheme, and what Host says. */
-static bool is_our_origin(const char *origin, const char *host)
+static bool is_our_origin(const char *origin, const char *host, bool is_secure)
 {
     const char *mark = strstr(origin, "://");
-    return mark != NULL && host != NULL && strcasecmp(mark + 3, host) == 0;
+    return mark != NULL &&
+           (!is_secure || strncasecmp(origin, "https:", 6) == 0) &&
+           host != NULL && strcasecmp(mark + 3, host) == 0;
 }
 
 static bool is_json(const char *content_type)
@@ -83,10 +85,11 @@ bool guard_admits(const struct guard_request *request, const char *names,
                     request->host);
         return false;
     }
-    if (!is_reading && ((request->origin != NULL &&
-                         !is_our_origin(request->origin, request->host)) ||
-                        (site != NULL && strcmp(site, "same-origin") != 0 &&
-                         strcmp(site, "none") != 0))) {
+    if (!is_reading &&
+        ((request->origin != NULL &&
+          !is_our_origin(request->origin, request->host, request->is_secure)) ||
+         (site != NULL && strcmp(site, "same-origin") != 0 &&
+          strcmp(site, "none") != 0))) {
         problem_set(ret_problem, 403, "NOPERM", NULL,
                     "a page of another origin may change nothing here");
         return false;

@@ -16,6 +16,7 @@ struct guard_request {
     const char *fetch_site;
     const char *content_type;
     bool has_body;
+    bool is_secure; /* It came by TLS: a page of its origin does, too. */
 };
 
 /* False: 'ret_problem' says why not. 'names' are further names of this node,

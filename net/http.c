@@ -17,6 +17,7 @@
 #include "net/http.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <microhttpd.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -30,7 +31,9 @@
 #include "base/check.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/memory.h"
+#include "net/http_front.h"
 #include "net/stream.h"
 
 /* Those that had to make room go in the next turn. */
@@ -53,7 +56,8 @@ struct http {
     struct http_handler handler;
     void (*closed)(void *data);
     void *closed_data;
-    int listen_fd;
+    struct front *front; /* It accepts, and speaks TLS; NULL: we accept. */
+    int listen_fd;       /* Then. */
     uv_poll_t listening;
     uv_poll_t poll;
     uv_prepare_t prepare;
@@ -68,6 +72,8 @@ struct http {
     uint64_t presence_ms;    /* When they are looked at next. */
     uint64_t starved_ms;     /* Accepting pauses since then; 0: it does not. */
     uint16_t port;
+    struct log_limit tls_failures;
+    uint64_t tls_failed_count;
     bool is_running;  /* Inside MHD_run(). */
     bool has_resumed; /* MHD_run() is due. */
     bool is_closing;
@@ -79,7 +85,8 @@ struct guest {
     int fd;
     char address[STREAM_ADDRESS_SIZE];
     char origin[STREAM_ADDRESS_SIZE];
-    uint64_t since_ms; /* It came, or has had its last answer. */
+    struct tls_identity who; /* If it came by TLS. */
+    uint64_t since_ms;       /* It came, or has had its last answer. */
     struct http_exchange *exchange;
 };
 
@@ -103,9 +110,9 @@ struct http_exchange {
     bool has_gone;  /* Its client has. */
 };
 
-static void closed_cb(uv_handle_t *handle)
+static void part_closed(void *http_data)
 {
-    struct http *http = handle->data;
+    struct http *http = http_data;
     if (--http->handle_count > 0) {
         return;
     }
@@ -116,6 +123,11 @@ static void closed_cb(uv_handle_t *handle)
     if (closed != NULL) {
         closed(data);
     }
+}
+
+static void closed_cb(uv_handle_t *handle)
+{
+    part_closed(handle->data);
 }
 
 static void resume(struct http_exchange *exchange)
@@ -130,8 +142,12 @@ static void resume(struct http_exchange *exchange)
 /* The handles first: the daemon closes the descriptor that is polled. */
 static void close_now(struct http *http)
 {
-    uv_close((uv_handle_t *)&http->listening, closed_cb);
-    close(http->listen_fd); /* The poll has forgotten it. */
+    if (http->front != NULL) {
+        front_close(http->front, part_closed, http);
+    } else {
+        uv_close((uv_handle_t *)&http->listening, closed_cb);
+        close(http->listen_fd); /* The poll has forgotten it. */
+    }
     uv_close((uv_handle_t *)&http->poll, closed_cb);
     uv_close((uv_handle_t *)&http->prepare, closed_cb);
     uv_close((uv_handle_t *)&http->timer, closed_cb);
@@ -335,6 +351,16 @@ static struct guest *guest_of(struct MHD_Connection *connection)
         ->socket_context;
 }
 
+static void know_by_front(const struct http *http, struct guest *guest)
+{
+    const struct tls_identity *who = front_identity(http->front, guest->fd);
+    snprintf(guest->address, sizeof guest->address, "%s",
+             front_address(http->front, guest->fd));
+    if (who != NULL) {
+        guest->who = *who;
+    }
+}
+
 static void connection_cb(void *data, struct MHD_Connection *connection,
                           void **context,
                           enum MHD_ConnectionNotificationCode what)
@@ -351,10 +377,14 @@ static void connection_cb(void *data, struct MHD_Connection *connection,
     guest->fd = MHD_get_connection_info(connection,
                                         MHD_CONNECTION_INFO_CONNECTION_FD)
                     ->connect_fd;
-    address_format(
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
-            ->client_addr,
-        guest->address);
+    if (http->front != NULL) {
+        know_by_front(http, guest);
+    } else {
+        address_format(MHD_get_connection_info(
+                           connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
+                           ->client_addr,
+                       guest->address);
+    }
     address_origin(guest->address, guest->origin);
     guest->since_ms = now_ms(http);
     list_push_back(&http->idle, &guest->in_http);
@@ -617,6 +647,65 @@ static size_t unescape_cb(void *data, struct MHD_Connection *connection,
     return strlen(text);
 }
 
+/* --- Listening ------------------------------------------------------------ */
+
+static void front_make_room(void *data, const char *origin)
+{
+    struct http *http = data;
+    make_room(http, origin, http->limits.per_address);
+    make_room(http, NULL, http->limits.connections);
+}
+
+static void front_joined(void *data, int fd)
+{
+    struct http *http = data;
+    struct sockaddr nowhere = {.sa_family = AF_UNIX};
+    /* What fails closes the socket. */
+    (void)MHD_add_connection(http->daemon, fd, &nowhere, sizeof nowhere);
+    http->has_resumed = true; /* It is to be run. */
+}
+
+static void front_failed(void *data, const char *address, const char *reason)
+{
+    struct http *http = data;
+    uint32_t left_out;
+    http->tls_failed_count++;
+    if (log_limit_pass(&http->tls_failures, now_ms(http), &left_out)) {
+        LOG_WARN("client refused",
+                 "port=http address=%s reason=%s suppressed=%" PRIu32, address,
+                 log_quote(reason, strlen(reason)), left_out);
+    }
+}
+
+static void listen_on(struct http *http, uv_loop_t *loop, int fd,
+                      struct tls_context *context)
+{
+    const struct front_events events = {.make_room = front_make_room,
+                                        .joined = front_joined,
+                                        .failed = front_failed,
+                                        .data = http};
+    if (context != NULL) {
+        http->front = front_open(loop, fd, http->limits.connections,
+                                 http->limits.per_address, context, &events);
+        return;
+    }
+    http->listen_fd = fd;
+    CHECK(uv_poll_init(loop, &http->listening, fd) == 0);
+    http->listening.data = http;
+    CHECK(uv_poll_start(&http->listening, UV_READABLE, accept_cb) == 0);
+}
+
+void http_use_tls(struct http *http, struct tls_context *context)
+{
+    CHECK(http->front != NULL);
+    front_use_tls(http->front, context);
+}
+
+uint64_t http_tls_failed(const struct http *http)
+{
+    return http->tls_failed_count;
+}
+
 static struct MHD_Daemon *start_daemon(struct http *http)
 {
     return MHD_start_daemon(
@@ -633,8 +722,8 @@ static struct MHD_Daemon *start_daemon(struct http *http)
 
 int http_open(uv_loop_t *loop, const char *host, uint16_t port,
               const struct http_limits *limits,
-              const struct http_handler *handler, struct http **ret_http,
-              char why[HASP_WHY_SIZE])
+              const struct http_handler *handler, struct tls_context *context,
+              struct http **ret_http, char why[HASP_WHY_SIZE])
 {
     int fd;
     int error = listener_bind(host, port, &fd, why);
@@ -645,7 +734,6 @@ int http_open(uv_loop_t *loop, const char *host, uint16_t port,
     http->limits = *limits;
     http->handler = *handler;
     http->port = listener_port_of(fd);
-    http->listen_fd = fd;
     list_init(&http->idle);
     list_init(&http->asking);
     list_init(&http->leaving);
@@ -664,16 +752,14 @@ int http_open(uv_loop_t *loop, const char *host, uint16_t port,
         http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     CHECK(info != NULL);
     CHECK(uv_poll_init(loop, &http->poll, info->epoll_fd) == 0);
-    CHECK(uv_poll_init(loop, &http->listening, fd) == 0);
     CHECK(uv_prepare_init(loop, &http->prepare) == 0);
     CHECK(uv_timer_init(loop, &http->timer) == 0);
     http->handle_count = 4;
-    http->listening.data = http;
     http->poll.data = http;
     http->prepare.data = http;
     http->timer.data = http;
     CHECK(uv_poll_start(&http->poll, UV_READABLE, poll_cb) == 0);
-    CHECK(uv_poll_start(&http->listening, UV_READABLE, accept_cb) == 0);
+    listen_on(http, loop, fd, context);
     CHECK(uv_prepare_start(&http->prepare, prepare_cb) == 0);
     *ret_http = http;
     return 0;
@@ -697,6 +783,11 @@ struct bytes http_body(const struct http_exchange *exchange)
 const char *http_address(const struct http_exchange *exchange)
 {
     return exchange->guest->address;
+}
+
+const struct tls_identity *http_identity(const struct http_exchange *exchange)
+{
+    return exchange->http->front != NULL ? &exchange->guest->who : NULL;
 }
 
 const char *http_header(const struct http_exchange *exchange, const char *name)

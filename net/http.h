@@ -11,7 +11,10 @@
  * Limits: struct http_limits; 16 KiB of request head, 5 s for the whole
  * request, 10 s of silence of whoever does not read. At a limit the oldest
  * connection without a whole request makes room, or else the oldest: whoever
- * asks at once is always answered. No TLS here.
+ * asks at once is always answered.
+ *
+ * With a context all speak TLS (net/http_front.h); who speaks plain is answered
+ * 400. A connection then takes three descriptors in place of one.
  *
  * What was sent twice, or means another request to a proxy, is refused: a head
  * with two Host or Content-Length headers, or a length and chunks.
@@ -26,6 +29,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "net/tls.h"
 
 struct http;
 struct http_exchange;
@@ -60,11 +64,16 @@ struct http_handler {
 };
 
 /* Listens on 'host':'port' (port 0: any; http_port() tells). Errors with a
- * message. */
+ * message. 'context' NULL: plain. */
 MUST_CHECK int http_open(uv_loop_t *loop, const char *host, uint16_t port,
                          const struct http_limits *limits,
                          const struct http_handler *handler,
-                         struct http **ret_http, char why[HASP_WHY_SIZE]);
+                         struct tls_context *context, struct http **ret_http,
+                         char why[HASP_WHY_SIZE]);
+/* For connections to come; it was opened with one. Keeps a reference. */
+void http_use_tls(struct http *http, struct tls_context *context);
+/* Connections on which TLS has failed, since it was opened. */
+uint64_t http_tls_failed(const struct http *http);
 uint16_t http_port(const struct http *http);
 /* Closes the port and all connections; 'closed' (may be NULL) is called when
  * the memory has gone. on_end() is called for each exchange before. */
@@ -76,6 +85,8 @@ const char *http_method(const struct http_exchange *exchange);
 const char *http_target(const struct http_exchange *exchange);
 struct bytes http_body(const struct http_exchange *exchange);
 const char *http_address(const struct http_exchange *exchange);
+/* Who is there, if anybody has said so; NULL: it came in plain. */
+const struct tls_identity *http_identity(const struct http_exchange *exchange);
 /* NULL: there is none. */
 const char *http_header(const struct http_exchange *exchange, const char *name);
 

@@ -120,6 +120,7 @@ static const char *whose(const struct tls *tls)
     case TLS_FOR_PEERS:
         return "the peer's certificate";
     case TLS_FOR_CLIENTS:
+    case TLS_FOR_ANYBODY:
         return "the client's certificate";
     case TLS_AS_CLIENT:
         return "the node's certificate";
@@ -315,7 +316,8 @@ int tls_handshake(struct tls *tls)
     bool has_shown = SSL_get0_peer_certificate(tls->ssl) != NULL;
     CHECK(SSL_get_verify_result(tls->ssl) == X509_V_OK);
     CHECK(has_shown == (tls->identity.name.role != TLS_NOBODY));
-    CHECK(has_shown || tls->context->use == TLS_FOR_CLIENTS);
+    CHECK(has_shown || tls->context->use == TLS_FOR_CLIENTS ||
+          tls->context->use == TLS_FOR_ANYBODY);
     tls->is_up = true;
     tls->silent_size = 0;
     return 0;

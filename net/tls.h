@@ -83,6 +83,7 @@ enum tls_use {
     TLS_FOR_PEERS,   /* Between nodes: both ends are nodes of the cluster. */
     TLS_FOR_CLIENTS, /* A node to its clients: a certificate is asked for, not
                         demanded; if one comes it is a user's. */
+    TLS_FOR_ANYBODY, /* Likewise, and none is asked for. */
     TLS_AS_CLIENT    /* A client: the other end is a node. */
 };
 

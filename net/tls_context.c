@@ -254,7 +254,8 @@ static void demand(struct tls_context *context)
     SSL_CTX_set_verify(ssl,
                        context->use == TLS_FOR_PEERS
                            ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
-                           : SSL_VERIFY_PEER,
+                       : context->use == TLS_FOR_ANYBODY ? SSL_VERIFY_NONE
+                                                         : SSL_VERIFY_PEER,
                        tls_verified);
 }
 

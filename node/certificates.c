@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "net/http.h"
 #include "node/node.h"
 
 #define DAY_S (24 * 60 * 60)
@@ -53,6 +54,7 @@ static void set_done(struct certificate_set *set)
     tls_context_unref(set->peers);
     tls_context_unref(set->clients);
     tls_context_unref(set->asking);
+    tls_context_unref(set->web);
     *set = (struct certificate_set){0};
 }
 
@@ -77,6 +79,12 @@ static int set_load(const struct hasp_node_options *options,
                                   &set.asking, why);
         }
     }
+    if (rv == 0 && options->tls_http != HASP_NODE_TLS_OFF) {
+        rv = tls_context_load(&files,
+                              options->tls_http_certificates ? TLS_FOR_CLIENTS
+                                                             : TLS_FOR_ANYBODY,
+                              cluster, options->id, &set.web, why);
+    }
     if (rv != 0) {
         set_done(&set);
         return rv;
@@ -88,7 +96,8 @@ static int set_load(const struct hasp_node_options *options,
 static bool is_wanted(const struct hasp_node_options *options)
 {
     return options->tls_peer != HASP_NODE_TLS_OFF ||
-           options->tls_client != HASP_NODE_TLS_OFF;
+           options->tls_client != HASP_NODE_TLS_OFF ||
+           options->tls_http != HASP_NODE_TLS_OFF;
 }
 
 /* A port that takes plain bytes protects nothing. */
@@ -127,6 +136,9 @@ void certificates_use(struct certificates *certificates)
     }
     clients_use_tls(&node->clients, (enum tls_mode)options->tls_client,
                     certificates->now.clients);
+    if (node->web.http != NULL && certificates->now.web != NULL) {
+        http_use_tls(node->web.http, certificates->now.web);
+    }
     if (node->members.peers != NULL) {
         peers_use_tls(node->members.peers, (enum tls_mode)options->tls_peer,
                       certificates->now.peers);
@@ -138,7 +150,9 @@ bool certificates_days_left(const struct certificates *certificates,
 {
     const struct tls_context *any = certificates->now.peers != NULL
                                         ? certificates->now.peers
-                                        : certificates->now.clients;
+                                    : certificates->now.clients != NULL
+                                        ? certificates->now.clients
+                                        : certificates->now.web;
     if (any == NULL) {
         return false;
     }

@@ -28,6 +28,7 @@ struct certificate_set {
     struct tls_context *peers;   /* NULL: tls.peer is off. */
     struct tls_context *clients; /* NULL: tls.client is off. */
     struct tls_context *asking;  /* This node as a client, likewise. */
+    struct tls_context *web;     /* NULL: tls.http is off. */
 };
 
 struct certificates {

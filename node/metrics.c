@@ -308,6 +308,8 @@ static void put_tls(const struct hasp_node *node, struct buffer *out)
                   node->clients.tls_failed_count);
     buffer_printf(out, "hasp_tls_failures_total{port=\"peer\"} %" PRIu64 "\n",
                   peers_tls_failed(node->members.peers));
+    buffer_printf(out, "hasp_tls_failures_total{port=\"http\"} %" PRIu64 "\n",
+                  node->web.http != NULL ? http_tls_failed(node->web.http) : 0);
     counter(out, "hasp_tls_reload_failures_total",
             "Changed certificates that were not taken.",
             node->certificates.failed_count);

@@ -127,9 +127,14 @@ static int check_tls(const struct hasp_node_options *options,
                      char why[HASP_NODE_WHY_SIZE])
 {
     bool is_wanted = options->tls_client != HASP_NODE_TLS_OFF ||
-                     options->tls_peer != HASP_NODE_TLS_OFF;
+                     options->tls_peer != HASP_NODE_TLS_OFF ||
+                     options->tls_http != HASP_NODE_TLS_OFF;
     if (!is_wanted) {
         return 0;
+    }
+    if (options->tls_http == HASP_NODE_TLS_ALLOW) {
+        return refuse(why, "tls.http is off or require: a browser that may "
+                           "speak plain can be made to");
     }
     if (options->tls_dir == NULL &&
         (options->tls_ca == NULL || options->tls_cert == NULL ||
@@ -265,7 +270,7 @@ int hasp_node_options_check(const struct hasp_node_options *options,
                            options->listen_peer, why);
     }
     if (rv == 0 && options->listen_http != NULL) {
-        rv = check_address(options, HASP_NODE_TLS_OFF, "listen.http",
+        rv = check_address(options, options->tls_http, "listen.http",
                            options->listen_http, why);
     }
     if (rv == 0) {

@@ -48,16 +48,19 @@ void web_init(struct web *web, struct hasp_node *node)
     *web = (struct web){.node = node};
     gateway_open(&web->gateway, &port, node->options.http_names,
                  node->options.http_api);
+    web->gateway.guards_metrics = node->options.tls_http != HASP_NODE_TLS_OFF &&
+                                  !node->options.tls_opens_metrics;
 }
 
-static uint32_t most_connections(void)
+/* Each takes so many descriptors. */
+static uint32_t most_connections(uint32_t files_each)
 {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0 ||
-        files.rlim_cur / 8 >= WEB_CONNECTION_MAX) {
+        files.rlim_cur / 8 / files_each >= WEB_CONNECTION_MAX) {
         return WEB_CONNECTION_MAX;
     }
-    uint32_t count = (uint32_t)(files.rlim_cur / 8);
+    uint32_t count = (uint32_t)(files.rlim_cur / 8 / files_each);
     return count > CONNECTION_LEAST ? count : CONNECTION_LEAST;
 }
 
@@ -66,7 +69,8 @@ int web_open(struct web *web, const char *address, char why[HASP_WHY_SIZE])
     char host[128];
     uint16_t port;
     struct hasp_node *node = web->node;
-    uint32_t connections = most_connections();
+    bool is_secure = node->options.tls_http != HASP_NODE_TLS_OFF;
+    uint32_t connections = most_connections(is_secure ? 3 : 1);
     CHECK(web->http == NULL);
     struct http_limits limits = {
         .connections = connections,
@@ -80,7 +84,8 @@ int web_open(struct web *web, const char *address, char why[HASP_WHY_SIZE])
         snprintf(why, HASP_WHY_SIZE, "'%s' is not an address", address);
         return rv;
     }
-    return http_open(&node->uv, host, port, &limits, &handler, &web->http, why);
+    return http_open(&node->uv, host, port, &limits, &handler,
+                     node->certificates.now.web, &web->http, why);
 }
 
 void web_close(struct web *web)

@@ -29,6 +29,7 @@ enum kind {
     KIND_FINALIZE,
     KIND_SWITCH,
     KIND_TLS,
+    KIND_METRICS,
     KIND_DEL,
     KIND_NO_TTL,
     KIND_ACCESS,
@@ -118,6 +119,9 @@ static const struct setting settings[] = {
     {"tls", "key", KIND_TEXT, AT(tls_key), 0, 1024},
     {"tls", "client", KIND_TLS, AT(tls_client), 0, 0},
     {"tls", "peer", KIND_TLS, AT(tls_peer), 0, 0},
+    {"tls", "http", KIND_TLS, AT(tls_http), 0, 0},
+    {"tls", "http_certificates", KIND_SWITCH, AT(tls_http_certificates), 0, 0},
+    {"tls", "metrics", KIND_METRICS, AT(tls_opens_metrics), 0, 0},
     {"security", "insecure", KIND_SWITCH, AT(is_insecure), 0, 0},
     {"security", "access", KIND_ACCESS, AT(access), 0, 0},
     {"client", "redirect", KIND_REDIRECT, AT(redirect), 0, 0},
@@ -139,6 +143,7 @@ static const struct choice {
     [KIND_FINALIZE] = {{"manual", "auto", NULL}, "manual or auto"},
     [KIND_SWITCH] = {{"no", "yes", NULL}, "yes or no"},
     [KIND_TLS] = {{"off", "allow", "require", NULL}, "off, allow or require"},
+    [KIND_METRICS] = {{"users", "open", NULL}, "users or open"},
     [KIND_DEL] = {{"refuse", "allow", NULL}, "refuse or allow"},
     [KIND_NO_TTL] = {{"refuse", "durable", NULL}, "refuse or durable"},
     [KIND_ACCESS] = {{"auto", "open", "required", NULL},
@@ -631,6 +636,7 @@ static void print_setting(const struct config *config, size_t index, FILE *out)
     case KIND_FINALIZE:
     case KIND_SWITCH:
     case KIND_TLS:
+    case KIND_METRICS:
     case KIND_DEL:
     case KIND_NO_TTL:
     case KIND_ACCESS:

@@ -195,6 +195,11 @@ struct hasp_node_options {
     const char *tls_key;
     enum hasp_node_tls tls_client;
     enum hasp_node_tls tls_peer;
+    enum hasp_node_tls tls_http; /* OFF or REQUIRE: HTTPS. */
+    /* Over HTTPS: a user's certificate is asked for (browsers open a window for
+     * it); and /metrics is for whoever asks, not for users alone. */
+    bool tls_http_certificates;
+    bool tls_opens_metrics;
 
     enum hasp_node_access access;
     enum hasp_node_redirect redirect;

@@ -106,9 +106,9 @@ static int set_up(void **state)
         .connections = 64, .per_address = 16, .body_size = BODY_SIZE};
     struct http_handler handler = {
         .on_request = handle, .on_end = note_end, .data = f};
-    assert_int_equal(
-        http_open(&f->loop, "127.0.0.1", 0, &limits, &handler, &f->http, why),
-        0);
+    assert_int_equal(http_open(&f->loop, "127.0.0.1", 0, &limits, &handler,
+                               NULL, &f->http, why),
+                     0);
     *state = f;
     return 0;
 }
@@ -644,7 +644,7 @@ static void a_port_in_use_is_told(void **state)
     struct http_limits limits = {.connections = 64, .per_address = 16};
     struct http_handler handler = {.data = f};
     assert_int_equal(http_open(&f->loop, "127.0.0.1", http_port(f->http),
-                               &limits, &handler, &second, why),
+                               &limits, &handler, NULL, &second, why),
                      HASP_EBUSY);
     assert_non_null(strstr(why, "127.0.0.1"));
     assert_null(second);
