@@ -37,6 +37,8 @@ def cluster_():
         cluster.hasp("secret", "add", "app", "--file", cluster.secret)
         tool("cert", "user", "app", folder=cluster.folder)
         cluster.hasp("access", "required")
+        wait_until(lambda: all((node.status() or {}).get("users") == "enforced"
+                               for node in cluster.nodes), 10, "all know it")
         yield cluster
 
 
