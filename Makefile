@@ -208,6 +208,9 @@ $(B)/sim: $(SIM_OBJ) $(LIB)
 $(B)/bench: $(BENCH_OBJ) $(LIB)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+$(B)/null_server: $(B)/tests/bench/peers/null_server.o $(LIB)
+	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
 $(B)/property: $(PROPERTY_OBJ) $(LIB)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -339,6 +342,11 @@ bench: all $(B)/bench $(B)/slow_disk.so ## acquire+release cycles on three nodes
 	@tools/bench.sh $(B)
 	@tools/failover.py $(B) 20 | tail -1
 	@tools/minority.py $(B)
+
+.PHONY: bench-peers
+bench-peers: all $(B)/bench $(B)/null_server ## hasp, Redis, etcd, ZooKeeper side by side
+	@tools/bench_peers.py $(B) --install
+	@tools/bench_peers.py $(B) --write
 
 FORMATTED = $(shell git ls-files '*.c' '*.h')
 .PHONY: format lint

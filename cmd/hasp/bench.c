@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 
 /* hasp bench: clients in threads, each of which acquires and releases a lock
- * over and over, waiting for every answer. */
+ * over and over.
+ *
+ * In a closed loop each asks again when it is answered: that is as fast as it
+ * goes, but whoever is slow is asked less often, and looks better than he is.
+ * In an open loop (--rate, --open-loop) cycles begin by a schedule, whatever
+ * came of those before, and what is told is the time since a cycle was due. */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -17,6 +24,7 @@
 
 #define CLIENTS_MAX 1000
 #define SECONDS_MAX 3000
+#define RATE_MAX 10000000
 
 struct bench {
     struct tool *tool;
@@ -24,7 +32,12 @@ struct bench {
     uint64_t seconds;
     uint64_t locks; /* 0: as many as clients. */
     const char *prefix;
-    uint64_t end_ns;
+    uint64_t rate;     /* Cycles a second that are due; 0: a closed loop. */
+    bool is_open_loop; /* At parts of what the closed loop reaches. */
+    char load[24];     /* Of this run, for people. */
+    json_t *records;   /* Of all runs. */
+    atomic_uint_least64_t start_ns; /* 0: not all have their sessions yet. */
+    atomic_uint_least64_t ready;    /* Have one, or never will. */
     atomic_uint_least64_t cycles;
     atomic_bool is_stopped;
 };
@@ -36,11 +49,13 @@ struct worker {
     uint32_t *took_us;
     size_t count;
     uint32_t capacity;
+    uint64_t missed; /* Cycles that were due, and never began. */
     int error;
     char why[HASP_WHY_SIZE];
 };
 
 static const struct field bench_fields[] = {
+    {"load", "LOAD", FIELD_TEXT},
     {"clients", "CLIENTS", FIELD_NUMBER},
     {"locks", "LOCKS", FIELD_NUMBER},
     {"seconds", "SECONDS", FIELD_TEXT},
@@ -48,7 +63,9 @@ static const struct field bench_fields[] = {
     {"cycles_per_second", "CYCLES/S", FIELD_NUMBER},
     {"p50_us", "P50 US", FIELD_NUMBER},
     {"p99_us", "P99 US", FIELD_NUMBER},
+    {"p999_us", "P99.9 US", FIELD_NUMBER},
     {"max_us", "MAX US", FIELD_NUMBER},
+    {"missed", "MISSED", FIELD_NUMBER},
     {"errors", "ERRORS", FIELD_NUMBER},
     {0},
 };
@@ -61,10 +78,19 @@ static void interrupt(int number)
     atomic_store(&was_interrupted, true);
 }
 
+static bool is_cancelled(const struct bench *bench)
+{
+    return atomic_load(&bench->is_stopped) || atomic_load(&was_interrupted);
+}
+
+static uint64_t end_ns(const struct bench *bench)
+{
+    return atomic_load(&bench->start_ns) + bench->seconds * NS_PER_S;
+}
+
 static bool is_over(const struct bench *bench)
 {
-    return client_now_ns() >= bench->end_ns ||
-           atomic_load(&bench->is_stopped) || atomic_load(&was_interrupted);
+    return client_now_ns() >= end_ns(bench) || is_cancelled(bench);
 }
 
 /* Acquires, waiting if others have it, and gives it back. */
@@ -91,6 +117,52 @@ static void note(struct worker *worker, uint64_t took_ns)
     atomic_fetch_add(&worker->bench->cycles, 1);
 }
 
+static void one_cycle(struct worker *worker, struct hasp_session *session,
+                      uint64_t since_ns)
+{
+    worker->error = cycle(worker, session);
+    if (worker->error == 0) {
+        note(worker, client_now_ns() - since_ns);
+    }
+}
+
+static void closed_loop(struct worker *worker, struct hasp_session *session)
+{
+    while (worker->error == 0 && !is_over(worker->bench)) {
+        one_cycle(worker, session, client_now_ns());
+    }
+}
+
+static void sleep_until(uint64_t due_ns)
+{
+    struct timespec due = {(time_t)(due_ns / NS_PER_S),
+                           (long)(due_ns % NS_PER_S)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) ==
+           EINTR) {
+    }
+}
+
+/* The clients take turns with what is due. Who is late begins at once, and has
+ * as long again to catch up; what has not begun by then was missed. */
+static void open_loop(struct worker *worker, struct hasp_session *session)
+{
+    const struct bench *bench = worker->bench;
+    uint64_t start_ns = atomic_load(&bench->start_ns);
+    uint64_t last_ns = end_ns(bench) + bench->seconds * NS_PER_S;
+    uint64_t count = bench->seconds * bench->rate;
+    for (uint64_t i = worker->number; i < count && worker->error == 0;
+         i += bench->clients) {
+        uint64_t due_ns = start_ns +
+                          (uint64_t)((double)i * 1e9 / (double)bench->rate);
+        sleep_until(due_ns);
+        if (client_now_ns() >= last_ns || is_cancelled(bench)) {
+            worker->missed += (count - i - 1) / bench->clients + 1;
+            return;
+        }
+        one_cycle(worker, session, due_ns);
+    }
+}
+
 static void *work(void *data)
 {
     struct worker *worker = data;
@@ -105,12 +177,13 @@ static void *work(void *data)
     options.timeout_ms = tool_timeout_ms(bench->tool);
     worker->error = hasp_open(&options, &session);
     bool is_open = worker->error == 0;
-    while (worker->error == 0 && !is_over(bench)) {
-        uint64_t start_ns = client_now_ns();
-        worker->error = cycle(worker, session);
-        if (worker->error == 0) {
-            note(worker, client_now_ns() - start_ns);
-        }
+    atomic_fetch_add(&bench->ready, 1);
+    while (is_open && atomic_load(&bench->start_ns) == 0 &&
+           !is_cancelled(bench)) {
+        client_sleep_ms(1);
+    }
+    if (is_open && !is_cancelled(bench)) {
+        (bench->rate == 0 ? closed_loop : open_loop)(worker, session);
     }
     if (worker->error != 0) {
         snprintf(worker->why, sizeof worker->why, "%.500s",
@@ -130,7 +203,7 @@ static void show_progress(const struct bench *bench)
 {
     uint64_t before = 0;
     bool is_shown = isatty(STDERR_FILENO) && !bench->tool->is_quiet;
-    uint64_t start_ns = bench->end_ns - bench->seconds * NS_PER_S;
+    uint64_t start_ns = atomic_load(&bench->start_ns);
     while (!is_over(bench)) {
         uint64_t look_ns = client_now_ns() + NS_PER_S;
         while (client_now_ns() < look_ns && !is_over(bench)) {
@@ -157,14 +230,21 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int report(const struct bench *bench, struct worker *workers,
-                  uint64_t took_ns)
+/* The sample below which so many of 1000 are. */
+static uint32_t part_of(const uint32_t *sorted, size_t count, size_t per_mille)
 {
-    size_t count = 0, errors = 0;
+    return count == 0 ? 0 : sorted[(count - 1) * per_mille / 1000];
+}
+
+static int report(const struct bench *bench, struct worker *workers,
+                  uint64_t took_ns, uint64_t *ret_rate)
+{
+    size_t count = 0, errors = 0, missed = 0;
     const struct worker *failed = NULL;
     for (uint64_t i = 0; i < bench->clients; i++) {
         count += workers[i].count;
         errors += workers[i].error != 0;
+        missed += workers[i].missed;
         failed = workers[i].error != 0 ? &workers[i] : failed;
     }
     uint32_t *all = memory_new((count + 1) * sizeof *all);
@@ -175,16 +255,18 @@ static int report(const struct bench *bench, struct worker *workers,
         }
     }
     qsort(all, count, sizeof *all, compare);
-    size_t last = count > 0 ? count - 1 : 0;
+    *ret_rate = (uint64_t)((double)count * 1e9 / (double)took_ns);
     json_auto_t *record = json_pack(
-        "{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I}", "clients",
-        (json_int_t)bench->clients, "locks", (json_int_t)bench->locks,
-        "seconds", (double)(took_ns / 10000000) / 100, "cycles",
-        (json_int_t)count, "cycles_per_second",
-        (json_int_t)((double)count * 1e9 / (double)took_ns), "p50_us",
-        (json_int_t)all[last / 2], "p99_us", (json_int_t)all[last - last / 100],
-        "max_us", (json_int_t)all[last], "errors", (json_int_t)errors);
-    output_record(bench->tool->format, bench_fields, record);
+        "{s:s, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "load",
+        bench->load, "clients", (json_int_t)bench->clients, "locks",
+        (json_int_t)bench->locks, "seconds", (double)(took_ns / 10000000) / 100,
+        "cycles", (json_int_t)count, "cycles_per_second", (json_int_t)*ret_rate,
+        "p50_us", (json_int_t)part_of(all, count, 500), "p99_us",
+        (json_int_t)part_of(all, count, 990), "p999_us",
+        (json_int_t)part_of(all, count, 999), "max_us",
+        (json_int_t)part_of(all, count, 1000), "missed", (json_int_t)missed,
+        "errors", (json_int_t)errors);
+    json_array_append(bench->records, record);
     free(all);
     return failed == NULL
                ? 0
@@ -204,6 +286,9 @@ static int read_bench(struct bench *bench, char **argv)
          .max = SECONDS_MAX},
         {'l', "locks", OPTION_NUMBER, .value = &bench->locks, .min = 1},
         {0, "prefix", OPTION_TEXT, .value = &bench->prefix},
+        {'r', "rate", OPTION_NUMBER, .value = &bench->rate, .min = 1,
+         .max = RATE_MAX},
+        {0, "open-loop", OPTION_FLAG, .value = &bench->is_open_loop},
         {0},
     };
     int exit_code = options_read(bench->tool, argv, rows, 0, 0);
@@ -213,44 +298,87 @@ static int read_bench(struct bench *bench, char **argv)
     return exit_code;
 }
 
-int run_bench(struct tool *tool, char **argv)
+/* All clients begin at once, when each has its session. */
+static uint64_t start(struct bench *bench, uint64_t count)
 {
-    struct bench bench = {
-        .tool = tool, .clients = 16, .seconds = 5, .prefix = "bench/"};
-    struct sigaction action = {.sa_handler = interrupt,
-                               .sa_flags = (int)SA_RESETHAND};
-    int exit_code = read_bench(&bench, argv);
-    if (exit_code != 0) {
-        return exit_code;
+    while (atomic_load(&bench->ready) < count && !is_cancelled(bench)) {
+        client_sleep_ms(1);
     }
-    struct worker *workers = memory_new(bench.clients * sizeof *workers);
-    uint64_t start_ns = client_now_ns(), started = 0;
-    bench.end_ns = start_ns + bench.seconds * NS_PER_S;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    for (; started < bench.clients; started++) {
-        workers[started].bench = &bench;
+    uint64_t now_ns = client_now_ns();
+    atomic_store(&bench->start_ns, now_ns);
+    return now_ns;
+}
+
+/* One load. '*ret_rate' is how many cycles a second were done. */
+static int run_load(struct bench *bench, uint64_t *ret_rate)
+{
+    struct worker *workers = memory_new(bench->clients * sizeof *workers);
+    uint64_t started = 0;
+    int exit_code = 0;
+    atomic_store(&bench->start_ns, 0);
+    atomic_store(&bench->ready, 0);
+    atomic_store(&bench->cycles, 0);
+    for (; started < bench->clients; started++) {
+        workers[started].bench = bench;
         workers[started].number = started;
         if (pthread_create(&workers[started].thread, NULL, work,
                            &workers[started]) != 0) {
             exit_code = tool_fail(EX_OSERR,
                                   "cannot start more than %" PRIu64 " threads",
                                   started);
-            atomic_store(&bench.is_stopped, true);
+            atomic_store(&bench->is_stopped, true);
             break;
         }
     }
-    show_progress(&bench);
+    uint64_t start_ns = start(bench, started);
+    show_progress(bench);
     uint64_t took_ns = client_now_ns() - start_ns;
     for (uint64_t i = 0; i < started; i++) {
         pthread_join(workers[i].thread, NULL);
     }
     if (exit_code == 0) {
-        exit_code = report(&bench, workers, took_ns);
+        exit_code = report(bench, workers, took_ns, ret_rate);
     }
     for (uint64_t i = 0; i < started; i++) {
         free(workers[i].took_us);
     }
     free(workers);
+    return exit_code;
+}
+
+int run_bench(struct tool *tool, char **argv)
+{
+    static const uint64_t parts[] = {10, 50, 80};
+    struct bench bench = {
+        .tool = tool, .clients = 16, .seconds = 5, .prefix = "bench/"};
+    struct sigaction action = {.sa_handler = interrupt,
+                               .sa_flags = (int)SA_RESETHAND};
+    uint64_t most = 0, reached;
+    int exit_code = read_bench(&bench, argv);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    bench.records = json_array();
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    snprintf(bench.load, sizeof bench.load, "closed");
+    if (bench.rate != 0) {
+        snprintf(bench.load, sizeof bench.load, "%" PRIu64 "/s", bench.rate);
+    }
+    exit_code = run_load(&bench, &most);
+    for (size_t i = 0; bench.is_open_loop && exit_code == 0 &&
+                       i < sizeof parts / sizeof parts[0];
+         i++) {
+        bench.rate = most * parts[i] / 100 > 0 ? most * parts[i] / 100 : 1;
+        snprintf(bench.load, sizeof bench.load, "%" PRIu64 " %%", parts[i]);
+        exit_code = is_cancelled(&bench) ? 0 : run_load(&bench, &reached);
+    }
+    if (bench.is_open_loop) {
+        output_rows(tool->format, bench_fields, bench.records);
+    } else if (json_array_size(bench.records) > 0) {
+        output_record(tool->format, bench_fields,
+                      json_array_get(bench.records, 0));
+    }
+    json_decref(bench.records);
     return exit_code;
 }

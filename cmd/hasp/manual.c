@@ -29,7 +29,11 @@ static const struct {
      "each other."},
     {"bench",
      "Each client waits for its answer before it asks again; a cycle is one "
-     "acquire and one release, each of them on the disks of a majority."},
+     "acquire and one release, each of them on the disks of a majority. With "
+     "--rate or --open-loop cycles begin by a schedule instead, and the times "
+     "count from when each was due, so that a pause of the cluster is seen by "
+     "all that it kept waiting. What has not begun when as long again has "
+     "passed is MISSED."},
     {"blacklist", "Nothing prolongs the leases of whom it names, so their "
                   "locks pass on when these are over: this is how a lock is "
                   "taken from a holder that is stuck. hasp show NAME tells the "

@@ -400,12 +400,16 @@ const struct subcommand subcommands[] = {
      "    --port P    node i has the ports from P + 10 (i - 1)\n",
      .run = run_dev},
     {TRYING, "bench",
-     "[--clients 16] [--seconds 5] [--locks N] [--prefix NAME]",
+     "[--clients 16] [--seconds 5] [--locks N] [--prefix NAME] "
+     "[--rate N | --open-loop]",
      "acquire and release as fast as it goes, and measure",
      "-c, --clients N     this many at a time, each with a session (16)\n"
      "-s, --seconds N     for this long (5)\n"
      "-l, --locks N       that they share (each has its own)\n"
-     "    --prefix NAME   of the locks' names (bench/)\n",
+     "    --prefix NAME   of the locks' names (bench/)\n"
+     "-r, --rate N        so many cycles a second are due (as fast as it "
+     "goes)\n"
+     "    --open-loop     as fast as it goes, then 10, 50 and 80 % of that\n",
      .run = run_bench},
     {TRYING, "completion", "bash|zsh|fish",
      "a script for the shell: source <(hasp completion bash)",

@@ -289,6 +289,24 @@ def test_bench_measures_cycles_and_leaves_nothing_behind(endpoints):
     assert hasp(endpoints, "bench", "-c", "9999").returncode == 64
 
 
+def test_bench_by_a_schedule_begins_what_is_due(endpoints):
+    """However slow the machine is: each cycle that was due was begun, or is
+    told as missed."""
+    bench = ("-o", "json", "bench", "-c", "4", "-s", "1")
+    result = hasp(endpoints, *bench, "--rate", "50")
+    told = json.loads(result.stdout)
+    assert (told["load"], told["cycles"] + told["missed"]) == ("50/s", 50)
+    result = hasp(endpoints, *bench, "--open-loop")
+    assert result.returncode == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert [one["load"] for one in told] == ["closed", "10 %", "50 %", "80 %"]
+    for one, part in zip(told[1:], (10, 50, 80)):
+        due = told[0]["cycles_per_second"] * part // 100
+        assert one["cycles"] + one["missed"] == due
+        assert 0 < one["p50_us"] <= one["p99_us"] <= one["p999_us"]
+        assert one["p999_us"] <= one["max_us"]
+
+
 def test_bench_shows_progress_on_a_terminal_and_may_be_interrupted(endpoints):
     with Screen(endpoints, "bench", "-c", "2", "-s", "60") as bench:
         bench.expect(r"\d+ of 60 s, \d+ cycles/s")

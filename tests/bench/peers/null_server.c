@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A server that only parses and answers: what the sockets of this machine
+ * allow. It speaks as much of hasp's protocol as tests/bench/bench.c asks for,
+ * and has neither locks nor a disk nor a log.
+ *
+ *     null_server PORT */
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/memory.h"
+#include "net/resp.h"
+
+#define FRAME_SIZE_MAX 65536
+
+struct conn {
+    int fd;
+    struct resp_parser parser;
+    struct buffer input;
+    struct buffer output;
+};
+
+static uint64_t token;
+static int port;
+
+static void answer(struct conn *conn, const struct resp_request *request)
+{
+    struct resp_writer writer = {&conn->output, 2};
+    char address[32];
+    struct bytes word = request->argument[0];
+    if (bytes_is_word(word, "RAFT.STATUS")) {
+        snprintf(address, sizeof address, "127.0.0.1:%d", port);
+        resp_map(&writer, 1);
+        resp_key_text(&writer, "leader_address", address);
+    } else if (bytes_is_word(word, "SESSION.OPEN")) {
+        resp_map(&writer, 2);
+        resp_key_integer(&writer, "id", (int64_t)++token);
+        resp_key_text(&writer, "secret", "none");
+    } else if (bytes_is_word(word, "LOCK.ACQUIRE")) {
+        resp_integer(&writer, (int64_t)++token);
+    } else {
+        resp_integer(&writer, 0);
+    }
+}
+
+/* False at the end of the connection. */
+static bool serve(struct conn *conn)
+{
+    uint8_t *room = buffer_reserve(&conn->input, FRAME_SIZE_MAX);
+    ssize_t got = recv(conn->fd, room, FRAME_SIZE_MAX, 0);
+    struct resp_request request;
+    const char *why;
+    size_t used;
+    if (got <= 0) {
+        return false;
+    }
+    conn->input.size += (size_t)got;
+    size_t done = 0;
+    while (
+        resp_parse(&conn->parser,
+                   bytes_of(conn->input.data + done, conn->input.size - done),
+                   &request, &used, &why) == 0) {
+        answer(conn, &request);
+        done += used;
+    }
+    buffer_consume(&conn->input, done);
+    send(conn->fd, conn->output.data, conn->output.size, MSG_NOSIGNAL);
+    buffer_clear(&conn->output);
+    return true;
+}
+
+static int listen_at(int at)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)at),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int one = 1;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
+        listen(fd, 4096) != 0) {
+        perror("null_server");
+        exit(1);
+    }
+    return fd;
+}
+
+static void accept_one(int epoll, int listener)
+{
+    struct conn *conn = memory_new(sizeof *conn);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
+    int one = 1;
+    conn->fd = accept(listener, NULL, NULL);
+    setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    epoll_ctl(epoll, EPOLL_CTL_ADD, conn->fd, &event);
+}
+
+static void end(struct conn *conn)
+{
+    close(conn->fd);
+    buffer_done(&conn->input);
+    buffer_done(&conn->output);
+    resp_parser_done(&conn->parser);
+    free(conn);
+}
+
+int main(int argc, char **argv)
+{
+    struct rlimit files = {65536, 65536};
+    struct epoll_event events[256];
+    struct epoll_event listening = {.events = EPOLLIN, .data.ptr = NULL};
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+    uint64_t at;
+    if (argc != 2 || !bytes_to_u64(bytes_of_text(argv[1]), &at) || at > 65535) {
+        fprintf(stderr, "usage: null_server PORT\n");
+        return 64;
+    }
+    port = (int)at;
+    int listener = listen_at(port);
+    epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &listening);
+    for (;;) {
+        int count = epoll_wait(epoll, events, 256, -1);
+        for (int i = 0; i < count; i++) {
+            struct conn *conn = events[i].data.ptr;
+            if (conn == NULL) {
+                accept_one(epoll, listener);
+            } else if (!serve(conn)) {
+                end(conn);
+            }
+        }
+    }
+}
