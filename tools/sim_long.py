@@ -31,6 +31,7 @@ class Case:
         self.change = {'--seconds': '30'}
         self.skipped = set()
         self.runs = 0
+        self.first = self.size = measure(run([*self.command(), '--verbose']))
 
     def command(self, change=None, skipped=None):
         change = self.change if change is None else change
@@ -44,9 +45,17 @@ class Case:
         return words
 
     def fails(self, change, skipped):
+        """In the same way, and no later or after more faults: with something
+        left out a run is another one."""
         self.runs += 1
-        told = run(self.command(change, skipped))
-        return f'seed {self.seed}: {self.rule}' in told
+        words = self.command(change, skipped)
+        if f'seed {self.seed}: {self.rule}' not in run(words):
+            return False
+        size = measure(run([*words, '--verbose']))
+        if any(new > old for new, old in zip(size, self.size)):
+            return False
+        self.size = size
+        return True
 
     def trace(self):
         return run([*self.command(), '--verbose'])
@@ -66,20 +75,17 @@ class Case:
         return True
 
     def shrink(self, until):
-        trace = self.trace()
-        ends = re.findall(r'^ *(\d+)\.\d{6} +VIOLATION', trace, re.M)
-        if ends and int(ends[0]) + 1 < 30:
-            self.try_change('--seconds', str(int(ends[0]) + 1))
+        if self.size[-1] < 29:
+            self.try_change('--seconds', str(int(self.size[-1]) + 1))
         for clients in 1, 2, 3, 4, 6:
             if time.time() < until and self.try_change('--clients',
                                                        str(clients)):
                 break
         if time.time() < until:
             self.try_change('--nodes', '3')
-        before = -1
-        while len(self.skipped) > before and time.time() < until:
-            # With less in it a run can be longer, and have others.
-            before = len(self.skipped)
+        before = None
+        while self.size != before and time.time() < until:
+            before = self.size
             faults = [int(n) for n in
                       re.findall(r'fault (\d+): ', self.trace())]
             self.shrink_faults(faults, until)
@@ -96,6 +102,18 @@ class Case:
                 else:
                     at += size
             size //= 2
+
+
+def measure(trace):
+    """Hosts, faults, seconds until the end."""
+    hosts = set(re.findall(r'^ *[\d.]+ ([nc]\d+) +starts', trace, re.M))
+    faults = re.findall(r'^ *[\d.]+ +fault \d+: ', trace, re.M)
+    ends = re.findall(r'^ *([\d.]+) +VIOLATION', trace, re.M)
+    return len(hosts), len(faults), float(ends[0]) if ends else 0.0
+
+
+def shown(size):
+    return f'{size[0]} nodes and clients, {size[1]} faults, {size[2]:.3f} s'
 
 
 def ranges(numbers):
@@ -125,8 +143,9 @@ def tell(options, seed, why):
     case.shrink(time.time() + options.shrink_seconds)
     trace = case.trace()
     command = ' '.join([*case.command(), '--verbose'])
-    note = (f'Of the run that failed at first {case.runs} others were tried; '
-            f'{len(case.skipped)} faults are left out.')
+    note = (f'The run that failed at first had {shown(case.first)}; '
+            f'{case.runs} others were tried, and this is the least: '
+            f'{shown(case.size)}.')
     path = os.path.join(options.out, str(seed))
     write(f'{path}.txt', f'{command}\n{trace}')
     page = subprocess.run(
@@ -134,7 +153,8 @@ def tell(options, seed, why):
          command, '--note', note],
         input=trace, stdout=subprocess.PIPE, text=True, check=True).stdout
     write(f'{path}.html', page)
-    print(f'seed {seed}: {why}\n  repeat: {command}\n  page: {path}.html',
+    print(f'seed {seed}: {why}\n  shrunk: {shown(case.first)} to '
+          f'{shown(case.size)}\n  repeat: {command}\n  page: {path}.html',
           flush=True)
 
 

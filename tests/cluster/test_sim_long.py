@@ -2,10 +2,12 @@
 """`make sim-long`: a failing seed is shrunk, and its page can be read."""
 
 import html.parser
+import importlib.util
 import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -53,7 +55,7 @@ def long_run(tmp_path_factory):
     out = tmp_path_factory.mktemp('sim-long')
     done = subprocess.run(
         [sys.executable, 'tools/sim_long.py', '--sim', SIM, '--sim-args=--plant',
-         '--hours', '0', '--jobs', '1', '--seeds', '10', '--first', '5000',
+         '--hours', '0', '--jobs', '1', '--seeds', '10', '--first', '6000',
          '--failures', '1', '--shrink-seconds', '5', '--out', str(out)],
         cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False, timeout=300)
     assert done.returncode == 1, done.stdout
@@ -65,13 +67,31 @@ def long_run(tmp_path_factory):
 def test_a_failing_seed_is_shrunk_and_still_fails(told):
     stdout, out, seed, rule = told
     command = re.search(r'repeat: (.*) --verbose', stdout)[1].split()
-    assert '--skip-faults' in command or '--clients' in command
+    sizes = re.search(r'shrunk: (\d+) \D*(\d+) faults, ([\d.]+) s to '
+                      r'(\d+) \D*(\d+) faults, ([\d.]+) s', stdout).groups()
+    before, after = sizes[:3], sizes[3:]
+    assert all(float(new) <= float(old) for new, old in zip(after, before))
+    assert '--seconds' in command
     again = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE,
                            text=True, check=False, timeout=120)
     assert again.returncode == 1
     assert f'seed {seed}: {rule}' in again.stdout
     trace = (out / f'{seed}.txt').read_text()
     assert 'VIOLATION: ' + rule in trace
+
+
+def test_faults_that_are_not_needed_are_left_out():
+    spec = importlib.util.spec_from_file_location(
+        'sim_long', os.path.join(ROOT, 'tools', 'sim_long.py'))
+    sim_long = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sim_long)
+    needed, faults = {3, 9, 10}, list(range(1, 41))
+    case = object.__new__(sim_long.Case)
+    case.skipped, case.change = set(), {}
+    case.fails = lambda _, skipped: not skipped & needed
+    case.shrink_faults(list(faults), time.time() + 60)
+    assert set(faults) - case.skipped == needed
+    assert sim_long.ranges(case.skipped) == '1-2,4-8,11-40'
 
 
 def test_its_page_names_the_sentence_and_needs_nothing_else(told):

@@ -200,6 +200,8 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
     } else if (op->admin == ADMIN_BLACKLIST_CLIENT ||
                op->admin == ADMIN_PARDON_CLIENT) {
         op->id = client + 1;
+    } else if (op->admin == ADMIN_BLACKLIST_SESSION) {
+        op->id = sim->client[client]->session; /* 0: it has none just now. */
     } else if (op->admin == ADMIN_PLEASE) {
         op->lock = (uint32_t)prng_below(&sim->prng, LOCK_COUNT_MAX);
     } else if (op->admin == ADMIN_TRIAL) {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_history.h"
+#include "tests/sim/sim_lives.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_promise.h"
 
@@ -101,10 +102,29 @@ static void take_grant(struct worker *worker, uint32_t lock, uint64_t token)
     };
 }
 
+/* nil is said of a lock that is taken, closed, or waited for: at some moment
+ * since it was asked it has been there. */
+static void check_not_free(const struct worker *worker)
+{
+    struct sim *sim = worker->client->sim;
+    const struct op *op = &worker->op;
+    uint64_t newest = sim_check_newest(sim);
+    if (!sim_lives_sometime(sim_check_lives(sim), sim_lock_bytes(op->lock),
+                            op->newest, newest)) {
+        sim_fail(sim,
+                 "a try fails only if the lock is not free: %s.%s was told nil "
+                 "of '%s', which nobody had between entries %" PRIu64
+                 " and %" PRIu64,
+                 worker->client->host.name, op->tag, sim_lock_name(op->lock),
+                 op->newest, newest);
+    }
+}
+
 static void take_acquired(struct worker *worker, const struct resp_value *value)
 {
     struct op *op = &worker->op;
     if (value->type == RESP_NULL) {
+        check_not_free(worker);
         check_answer(worker, RESULT_NOT_ACQUIRED, 0, 0);
     } else {
         struct past_result past = {.count = 0};
@@ -306,6 +326,22 @@ static bool is_left_undone(struct worker *worker, const char *word)
     return true;
 }
 
+/* Neither for want of room, nor because of who asks. */
+static void check_gives_back(const struct worker *worker, const char *word)
+{
+    static const char *const never[] = {"LIMIT", "DEADLOCK", "BLACKLISTED",
+                                        NULL};
+    const struct op *op = &worker->op;
+    if ((op->kind == ASK_RELEASE || op->kind == ASK_CANCEL) &&
+        is_word(word, never)) {
+        sim_fail(worker->client->sim,
+                 "what gives back is never refused: %s.%s gives '%s' back and "
+                 "is told %s",
+                 worker->client->host.name, op->tag, sim_lock_name(op->lock),
+                 word);
+    }
+}
+
 static void take_error(struct worker *worker, const char *word)
 {
     static const char *const later[] = {"NOLEADER", "BUSY", "MOVED", NULL};
@@ -317,6 +353,7 @@ static void take_error(struct worker *worker, const char *word)
     struct sim *sim = client->sim;
     struct op *op = &worker->op;
     sim_say(sim, &client->host, "op of %s answered %s", worker->tag, word);
+    check_gives_back(worker, word);
     if (op->kind == ASK_ADMIN) {
         op_ends(worker);
     } else if (is_word(word, later) || is_disk_full(value->bytes)) {

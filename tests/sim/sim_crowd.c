@@ -72,7 +72,7 @@ static void next_stage(struct sim_crowd *crowd)
     }
     switch (crowd->stage) {
     case CROWD_OPEN:
-        begin_stage(crowd, CROWD_LIMIT, crowd->is_full);
+        begin_stage(crowd, CROWD_LIMIT, crowd->is_full ? 2 : 1);
         break;
     case CROWD_LIMIT:
         begin_stage(crowd, CROWD_FILL, crowd->count);
@@ -100,11 +100,12 @@ static void next_stage(struct sim_crowd *crowd)
 
 /* --- Asking --------------------------------------------------------------- */
 
-static void put_limit(struct sim_crowd *crowd, uint64_t value)
+static void put_limit(struct sim_crowd *crowd, enum limit_key key,
+                      uint64_t value)
 {
     sim_channel_begin(&crowd->channel, 3);
     sim_channel_word(&crowd->channel, "LIMITS.SET");
-    sim_channel_word(&crowd->channel, "locks");
+    sim_channel_word(&crowd->channel, limit_rules[key].name);
     sim_channel_number(&crowd->channel, value);
 }
 
@@ -153,10 +154,15 @@ static bool put_step(struct sim_crowd *crowd)
         put_open(crowd);
         return true;
     case CROWD_LIMIT:
-        put_limit(crowd, crowd->count / 2 + 20);
+        if (crowd->next == 0) {
+            put_limit(crowd, LIMIT_HOLDS_PER_SESSION,
+                      lockfsm_default_limits.of[LIMIT_HOLDS_PER_SESSION]);
+        } else {
+            put_limit(crowd, LIMIT_LOCKS, crowd->count / 2 + 20);
+        }
         return true;
     case CROWD_UNLIMIT:
-        put_limit(crowd, lockfsm_default_limits.of[LIMIT_LOCKS]);
+        put_limit(crowd, LIMIT_LOCKS, lockfsm_default_limits.of[LIMIT_LOCKS]);
         return true;
     case CROWD_FILL:
         crowd->req = 2 * crowd->next + 1;

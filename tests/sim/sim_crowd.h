@@ -27,7 +27,7 @@ struct sim_crowd {
     enum {
         CROWD_REST,
         CROWD_OPEN,
-        CROWD_LIMIT, /* Fewer locks are allowed. */
+        CROWD_LIMIT, /* More for each session, or fewer locks, are allowed. */
         CROWD_FILL,
         CROWD_AGAIN,
         CROWD_LEFT_OUT, /* Numbers that were left out. */

@@ -41,8 +41,9 @@
  *    10. who believes in a hold has it
  *    11. reads are linearizable; a fence lets nothing older in, and the newest
  *    12. a refusal is about what is committed; one that says that nothing was
- *        done has no entry, then and ever after; errors are those of the
- *        contract
+ *        done has no entry, then and ever after; a try fails only if the lock
+ *        is not free; what gives back is never refused; errors are those of
+ *        the contract
  *    13. no node stops by itself, and each starts from what it left on disk;
  *        who has the state of a cluster knows its id; no entry is on disk
  *        before its term

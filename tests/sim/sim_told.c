@@ -8,6 +8,7 @@
 
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_history.h"
+#include "tests/sim/sim_lives.h"
 #include "tests/sim/sim_program.h"
 #include "tests/sim/sim_promise.h"
 
@@ -66,6 +67,28 @@ static void expect_grant(const struct sim_caller *caller,
                      hold->held[i].name, told == 0 ? 1 : told,
                      told == 0 ? ", the log has none" : "");
         }
+    }
+}
+
+/* Of a lock that is told to be not free: it has been there, at some moment
+ * since it was asked; of several, one of them. */
+static void expect_not_free(const struct sim_caller *caller)
+{
+    struct sim *sim = caller->program->sim;
+    uint64_t newest = sim_check_newest(sim);
+    bool is_one_there = caller->kind != CALL_ACQUIRE;
+    for (uint32_t i = 0; i < caller->count; i++) {
+        is_one_there |= sim_lives_sometime(sim_check_lives(sim),
+                                           sim_lock_bytes(caller->lock[i]),
+                                           caller->newest, newest);
+    }
+    if (!is_one_there) {
+        sim_fail(sim,
+                 "a try fails only if the lock is not free: t%u of %s was told "
+                 "so of '%s', which nobody had between entries %" PRIu64
+                 " and %" PRIu64,
+                 caller->number, name_of(caller->program),
+                 sim_lock_name(caller->lock[0]), caller->newest, newest);
     }
 }
 
@@ -184,6 +207,7 @@ void sim_told_call(struct sim_caller *caller)
         break;
     case HASP_NOT_ACQUIRED:
         expect_result(caller, RESULT_NOT_ACQUIRED);
+        expect_not_free(caller);
         break;
     case HASP_ENOTHELD:
         expect_not_held(caller);
@@ -197,6 +221,11 @@ void sim_told_call(struct sim_caller *caller)
     case HASP_EDEADLOCK:
     case HASP_EBLACKLISTED:
         expect_nothing(caller, false);
+        if (caller->kind == CALL_RELEASE) {
+            sim_fail(caller->program->sim,
+                     "what gives back is never refused: t%u of %s was told %s",
+                     caller->number, name_of(caller->program), call->why);
+        }
         break;
     case HASP_EUNKNOWN:
         caller->program->sim->stats.unknowns++;
