@@ -47,6 +47,10 @@ func (s *Session) watchAt(ctx context.Context, turn int, prefix string, tell fun
 		if len(event) < 3 {
 			return
 		}
+		if asText(event[1]) == "gap" { // The node itself has missed some.
+			tell(Change{})
+			return
+		}
 		told := asMap(event[2])
 		tell(Change{asText(event[1]), asText(told["lock"]), asInt(told["session"]),
 			asInt(told["token"]), asInt(told["index"]), asText(told["message"])})

@@ -92,6 +92,10 @@ public final class Watch implements AutoCloseable {
     private void pushed(List<Object> push) {
         if (push.size() > 2 && !end.isDone()) {
             Object told = push.get(2);
+            if ("gap".equals(push.get(1))) { // The node itself has missed some.
+                tell.accept(new Change("", "", 0, 0, 0, ""));
+                return;
+            }
             tell.accept(new Change(String.valueOf(push.get(1)),
                 Resp.text(told, "lock"), Resp.number(told, "session"),
                 Resp.number(told, "token"), Resp.number(told, "index"),
