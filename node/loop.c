@@ -269,6 +269,7 @@ static void run_turns(struct hasp_node *node)
         journal_await(&node->journal, false);
         uint64_t after = turn_now();
         note_alive(loop, now, after);
+        histogram_note(&loop->turns, after - now);
         now = after;
     }
 }

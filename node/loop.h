@@ -27,6 +27,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "base/histogram.h"
 #include "node/turn.h"
 
 struct hasp_node;
@@ -51,6 +52,7 @@ struct loop {
     uint64_t told_room;   /* Of the table. */
     uint64_t stall_count; /* For the metrics. */
     uint64_t turn_count;
+    struct histogram turns;
 };
 
 void loop_open(struct hasp_node *node);

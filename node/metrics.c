@@ -260,12 +260,10 @@ static void put_disk(const struct hasp_node *node, struct buffer *out)
 {
     const struct journal *journal = &node->journal;
     uint64_t used, room;
-    head(out, "hasp_log_write_seconds", "summary",
+    head(out, "hasp_log_write_seconds", "histogram",
          "Durable writes of the log.");
-    buffer_printf(out, "hasp_log_write_seconds_sum %.6f\n",
-                  (double)journal->durable.writes.sum_ns / 1e9);
-    buffer_printf(out, "hasp_log_write_seconds_count %" PRIu64 "\n",
-                  journal->durable.writes.count);
+    put_histogram(out, "hasp_log_write_seconds", "",
+                  &journal->durable.writes.times);
     head(out, "hasp_log_write_seconds_max", "gauge",
          "The longest durable write since the start.");
     buffer_printf(out, "hasp_log_write_seconds_max %.6f\n",
@@ -370,6 +368,10 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
             node->clients.request_count);
     counter(out, "hasp_loop_turns_total", "Turns of the event loop's core.",
             node->loop.turn_count);
+    head(out, "hasp_turn_seconds", "histogram",
+         "Turns of the loop: what has come is decided, proposed, applied, "
+         "answered and sent; meanwhile everything else waits.");
+    put_histogram(out, "hasp_turn_seconds", "", &node->loop.turns);
     counter(out, "hasp_loop_stalls_total",
             "Times the event loop was away for longer than a tick.",
             node->loop.stall_count);

@@ -21,8 +21,7 @@ void writes_ended(struct writes *writes, uint64_t now_ns)
     CHECK(now_ns >= writes->began_ns);
     writes->took_ns = now_ns - writes->began_ns;
     writes->began_ns = 0;
-    writes->count++;
-    writes->sum_ns += writes->took_ns;
+    histogram_note(&writes->times, writes->took_ns);
     if (writes->took_ns > writes->max_ns) {
         writes->max_ns = writes->took_ns;
     }

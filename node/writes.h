@@ -16,14 +16,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/histogram.h"
+
 struct writes {
     uint64_t slow_ns;
     uint64_t hangs_ns;
     uint64_t began_ns; /* When the write in flight was started; 0: none. */
     uint64_t took_ns;  /* How long the last one took. */
     bool is_slow;
-    uint64_t count; /* Of the writes that have ended, for the metrics. */
-    uint64_t sum_ns;
+    struct histogram times; /* Of those that have ended, for the metrics. */
     uint64_t max_ns;
 };
 

@@ -165,6 +165,10 @@ def test_waits_and_holds_are_timed():
                     assert 1 < found[name + "_sum"] < 10
                 assert found["hasp_waits"] == found["hasp_oldest_wait_seconds"] == 0
             assert metrics(leader)["hasp_commit_seconds_count"] > 4
+            for name in ("hasp_log_write_seconds", "hasp_turn_seconds"):
+                found = metrics(leader)
+                assert bucket(found, name, "+Inf") == found[name + "_count"] > 4
+                assert 0 < found[name + "_sum"] < 60
             follower = cluster.followers(leader)[0]
             assert metrics(follower)["hasp_commit_seconds_count"] == 0
             acquires = 'hasp_request_seconds_count{command="LOCK.ACQUIRE"}'

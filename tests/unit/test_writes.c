@@ -67,12 +67,14 @@ static void writes_are_counted_and_summed(void **state)
     (void)state;
     writes_ended(&writes, 10); /* None was in flight. */
     writes_began(&writes, 1000);
-    writes_ended(&writes, 1030);
-    writes_began(&writes, 2000);
-    writes_ended(&writes, 2010);
-    assert_int_equal(writes.count, 2);
-    assert_int_equal(writes.sum_ns, 40);
-    assert_int_equal(writes.max_ns, 30);
+    writes_ended(&writes, 301000);
+    writes_began(&writes, 400000);
+    writes_ended(&writes, 410000);
+    assert_int_equal(histogram_total(&writes.times), 2);
+    assert_int_equal(writes.times.count[0], 1); /* Up to 0.25 ms. */
+    assert_int_equal(writes.times.count[1], 1);
+    assert_int_equal(writes.times.sum_us, 310);
+    assert_int_equal(writes.max_ns, 300000);
 }
 
 int main(void)
