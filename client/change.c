@@ -190,14 +190,48 @@ static void change_free(struct change *change)
     free(change);
 }
 
-static struct change *change_new(struct machine *machine, enum change_kind kind,
-                                 const char *const *names, size_t count,
-                                 struct client_call *call)
+static void free_room(struct change *room)
 {
-    struct change *change = calloc(1, sizeof *change);
-    if (change == NULL) {
+    free(room->names);
+    free(room->tokens);
+    free(room);
+}
+
+static struct change *make_room(size_t count)
+{
+    struct change *room = calloc(1, sizeof *room);
+    if (room == NULL) {
         return NULL;
     }
+    room->names = calloc(count + 1, sizeof *room->names);
+    room->tokens = calloc(count + 1, sizeof *room->tokens);
+    if (room->names == NULL || room->tokens == NULL) {
+        free_room(room);
+        return NULL;
+    }
+    return room;
+}
+
+struct change *change_room(struct machine *machine, size_t count)
+{
+    struct change *room = make_room(count);
+    if (room != NULL && numbers_keep(&machine->numbers) != 0) {
+        free_room(room);
+        return NULL;
+    }
+    return room;
+}
+
+void change_room_free(struct machine *machine, struct change *room)
+{
+    numbers_give_back(&machine->numbers);
+    free_room(room);
+}
+
+/* What there was room for begins. */
+static void enter(struct change *change, struct machine *machine,
+                  enum change_kind kind, size_t count, struct client_call *call)
+{
     change->machine = machine;
     change->kind = kind;
     change->count = count;
@@ -208,9 +242,18 @@ static struct change *change_new(struct machine *machine, enum change_kind kind,
     change->ask.done = answered;
     change->ask.is_repeatable = true;
     list_push_back(&machine->changes, &change->in_machine);
-    change->names = calloc(count + 1, sizeof *change->names);
-    change->tokens = calloc(count + 1, sizeof *change->tokens);
-    bool is_ok = change->names != NULL && change->tokens != NULL;
+}
+
+static struct change *change_new(struct machine *machine, enum change_kind kind,
+                                 const char *const *names, size_t count,
+                                 struct client_call *call)
+{
+    struct change *change = make_room(count);
+    bool is_ok = true;
+    if (change == NULL) {
+        return NULL;
+    }
+    enter(change, machine, kind, count, call);
     for (size_t i = 0; is_ok && i < count; i++) {
         change->names[i] = strdup(names[i]);
         is_ok = change->names[i] != NULL;
@@ -340,21 +383,10 @@ int machine_convert(struct machine *machine, struct hasp_hold *hold,
 int machine_release(struct machine *machine, struct hasp_hold *hold,
                     struct client_call *call, struct lease_clock now)
 {
+    struct change *change = hold->release;
     machine->asker.now = now;
-    struct change *change = change_new(machine, CHANGE_RELEASE, NULL, 0, call);
-    if (change != NULL) {
-        free(change->names);
-        change->names = calloc(hold->count, sizeof *change->names);
-    }
-    if (change == NULL || change->names == NULL) {
-        owner_put(hold->owner);
-        client_hold_free(hold);
-        if (change != NULL) {
-            change_free(change);
-        }
-        return HASP_ENOMEM;
-    }
-    change->count = hold->count;
+    hold->release = NULL;
+    enter(change, machine, CHANGE_RELEASE, hold->count, call);
     change->owner = hold->owner;
     for (size_t i = 0; i < hold->count; i++) {
         change->names[i] = hold->held[i].name;
@@ -364,7 +396,10 @@ int machine_release(struct machine *machine, struct hasp_hold *hold,
         change->token = hold->held[0].token;
     }
     client_hold_free(hold);
-    return begin(change, limit_ns(change));
+    numbers_give_back(&machine->numbers); /* For the number of this one. */
+    int error = begin(change, limit_ns(change));
+    CHECK(error == 0);
+    return error;
 }
 
 int machine_query(struct machine *machine, struct query *query, bool is_change,

@@ -73,10 +73,15 @@ static void drive(struct hasp_session *session)
     }
 }
 
+/* Timer and socket, which there must be room for without an allocation, and a
+ * few that interrupt. */
+#define FEW 8
+
 /* The descriptors to wait for: timer, socket, and those that interrupt. */
 struct poll_set {
-    struct pollfd *fds;
+    struct pollfd *fds; /* 'few', or of more room. */
     nfds_t room;
+    struct pollfd few[FEW];
 };
 
 static nfds_t fill(struct poll_set *set, struct hasp_session *session)
@@ -86,9 +91,11 @@ static nfds_t fill(struct poll_set *set, struct hasp_session *session)
         needed += waiting->interrupt_fd >= 0;
     }
     if (needed > set->room) {
-        struct pollfd *fds = realloc(set->fds, 2 * needed * sizeof *fds);
-        if (fds != NULL) {
-            set->fds = fds;
+        /* Without memory the last ones interrupt later. */
+        struct pollfd *larger = set->fds != set->few ? set->fds : NULL;
+        larger = realloc(larger, 2 * needed * sizeof *larger);
+        if (larger != NULL) {
+            set->fds = larger;
             set->room = 2 * needed;
         }
     }
@@ -147,10 +154,9 @@ static void wait_for_news(struct hasp_session *session, struct poll_set *set)
 static void *run(void *data)
 {
     struct hasp_session *session = data;
-    struct pollfd first[2];
-    struct poll_set set = {malloc(sizeof first), 2};
+    struct poll_set set = {.fds = set.few, .room = FEW};
     pthread_mutex_lock(&session->mutex);
-    while (!session->is_stopping && set.fds != NULL) {
+    while (!session->is_stopping) {
         session->seen_count = atomic_load(&session->wake_count);
         session_turn(session, client_clock_read());
         transport_turn(&session->transport, &session->machine.asker,
@@ -159,7 +165,9 @@ static void *run(void *data)
         wait_for_news(session, &set);
     }
     pthread_mutex_unlock(&session->mutex);
-    free(set.fds);
+    if (set.fds != set.few) {
+        free(set.fds);
+    }
     return NULL;
 }
 

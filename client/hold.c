@@ -21,6 +21,12 @@ struct hasp_hold *client_hold_new(struct machine *machine, size_t count)
         free(hold);
         return NULL;
     }
+    hold->release = change_room(machine, count);
+    if (hold->release == NULL) {
+        free(hold->held);
+        free(hold);
+        return NULL;
+    }
     hold->machine = machine;
     hold->count = count;
     for (size_t i = 0; i < count; i++) {
@@ -33,6 +39,9 @@ struct hasp_hold *client_hold_new(struct machine *machine, size_t count)
 void client_hold_free(struct hasp_hold *hold)
 {
     list_remove(&hold->in_machine);
+    if (hold->release != NULL) {
+        change_room_free(hold->machine, hold->release);
+    }
     for (size_t i = 0; i < hold->count; i++) {
         free(hold->held[i].name);
     }

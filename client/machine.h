@@ -78,6 +78,7 @@ struct hasp_hold {
     struct machine *machine;
     void *session; /* The driver's. */
     struct owner *owner;
+    struct change *release; /* Ready, so that giving back needs no memory. */
     struct held *held;
     size_t count;
     bool has_ended;    /* The cluster says so. */
@@ -170,7 +171,8 @@ MUST_CHECK int machine_convert(struct machine *machine, struct hasp_hold *hold,
                                const struct hasp_acquire_options *options,
                                struct client_call *call,
                                struct lease_clock now);
-/* Takes and frees the hold, whatever is returned; belief in it ends here. */
+/* Takes and frees the hold; belief in it ends here. It needs no memory, so that
+ * nothing stays held that nobody knows of. Always 0. */
 MUST_CHECK int machine_release(struct machine *machine, struct hasp_hold *hold,
                                struct client_call *call,
                                struct lease_clock now);
@@ -213,6 +215,10 @@ void changes_turn(struct machine *machine);
 uint64_t changes_next_ns(const struct machine *machine);
 /* Tells all that the session is lost, or nothing; frees them. */
 void changes_end(struct machine *machine, bool are_told);
+
+/* Of a change of 'count' locks, and its number; NULL: no memory. */
+struct change *change_room(struct machine *machine, size_t count);
+void change_room_free(struct machine *machine, struct change *room);
 
 /* Room for 'count' locks; NULL: no memory. */
 struct hasp_hold *client_hold_new(struct machine *machine, size_t count);

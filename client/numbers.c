@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
+
 void numbers_init(struct numbers *numbers)
 {
     *numbers = (struct numbers){0};
@@ -70,16 +72,40 @@ void owner_put(struct owner *owner)
     }
 }
 
+/* Room for one more, beside those that are promised. */
+static int make_room(struct numbers *numbers)
+{
+    if (numbers->open_count + numbers->kept_count < numbers->open_room) {
+        return 0;
+    }
+    uint32_t room = numbers->open_room == 0 ? 16 : 2 * numbers->open_room;
+    uint64_t *open = realloc(numbers->open, room * sizeof *open);
+    if (open == NULL) {
+        return HASP_ENOMEM;
+    }
+    numbers->open = open;
+    numbers->open_room = room;
+    return 0;
+}
+
+int numbers_keep(struct numbers *numbers)
+{
+    int error = make_room(numbers);
+    numbers->kept_count += error == 0;
+    return error;
+}
+
+void numbers_give_back(struct numbers *numbers)
+{
+    CHECK(numbers->kept_count > 0);
+    numbers->kept_count--;
+}
+
 int numbers_begin(struct numbers *numbers, uint64_t *ret_number)
 {
-    if (numbers->open_count == numbers->open_room) {
-        uint32_t room = numbers->open_room == 0 ? 16 : 2 * numbers->open_room;
-        uint64_t *open = realloc(numbers->open, room * sizeof *open);
-        if (open == NULL) {
-            return HASP_ENOMEM;
-        }
-        numbers->open = open;
-        numbers->open_room = room;
+    int error = make_room(numbers);
+    if (error != 0) {
+        return error;
     }
     *ret_number = ++numbers->newest;
     numbers->open[numbers->open_count++] = numbers->newest;

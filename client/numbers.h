@@ -38,6 +38,7 @@ struct numbers {
     uint64_t *open;  /* Those that are not over; ascending. */
     uint32_t open_count;
     uint32_t open_room;
+    uint32_t kept_count; /* Places in it that are promised. */
     uint32_t acked_turn; /* Where the next ranges of ACKED begin. */
 };
 
@@ -52,6 +53,10 @@ void owner_put(struct owner *owner);
 
 /* A number for a new request; HASP_ENOMEM. */
 MUST_CHECK int numbers_begin(struct numbers *numbers, uint64_t *ret_number);
+/* Promises a place for a number that numbers_begin() then has for sure, once it
+ * is given back. */
+MUST_CHECK int numbers_keep(struct numbers *numbers);
+void numbers_give_back(struct numbers *numbers);
 /* The request has been answered or given up, or was never sent. */
 void numbers_end(struct numbers *numbers, uint64_t number);
 /* Appends "OWNER tag REQ n ACKED m,a-b...". */
