@@ -112,6 +112,9 @@ static void add_rates(json_t *look)
                         (window_ms > 0 ? window_ms : 1);
         json_object_set_new(lock, "grants_per_second",
                             json_integer((json_int_t)rate));
+        if (value_number(lock, "holders") == 0) {
+            json_object_del(lock, "since_ms");
+        }
     }
 }
 
