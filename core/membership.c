@@ -60,7 +60,7 @@ static void change_begin(struct core *core, struct request *request,
     request->state = REQUEST_CHANGING;
     buffer_clear(&change->asker);
     encode_user(&change->asker, request->user);
-    trail_append(request, &change->asker);
+    trail_append(core, request, &change->asker);
     change->request = request;
     change->index = 0;
     change->member = id;

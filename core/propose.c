@@ -69,7 +69,7 @@ void propose_end(struct core *core, struct request *request)
         encode_user(&propose->batch, request->user);
     }
     if (request != NULL && (request->command->flags & COMMAND_TRAIL) != 0) {
-        trail_append(request, &propose->batch);
+        trail_append(core, request, &propose->batch);
     }
     struct bytes command = bytes_of(propose->batch.data + propose->item_start,
                                     propose->batch.size - propose->item_start);

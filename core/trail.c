@@ -27,9 +27,11 @@ static struct bytes asker_of(const struct request *request)
     return by.size > 0 ? by : request_client(request);
 }
 
-void trail_append(const struct request *request, struct buffer *out)
+void trail_append(struct core *core, const struct request *request,
+                  struct buffer *out)
 {
-    encode_trail(out, request_address(request), asker_of(request));
+    encode_trail(out, request_address(request), asker_of(request),
+                 core->port.wall_ms(core->port.data));
 }
 
 static void put_text(struct buffer *line, const char *key, struct bytes text)

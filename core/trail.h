@@ -21,7 +21,8 @@ struct request;
 
 /* To be called while a request is decided on. Appends who asks to its encoded
  * entry. */
-void trail_append(const struct request *request, struct buffer *out);
+void trail_append(struct core *core, const struct request *request,
+                  struct buffer *out);
 /* A line of this node alone: 'request' is carried out here. */
 void trail_log(const struct request *request);
 /* Proposes the entry that tells of a change of the members; 'asker' is what

@@ -85,6 +85,10 @@ static const struct field open_fields[] = {
     END};
 static const struct field id_fields[] = {ID("The session."), END};
 static const struct field page_fields[] = {PAGE, END};
+static const struct field audit_fields[] = {
+    OPTION("after", FIELD_NUMBER, "AFTER",
+           "The index of an act: those behind it. Else the newest."),
+    OPTION("count", FIELD_NUMBER, "COUNT", "How many; default: 100."), END};
 static const struct field show_fields[] = {LOCK, END};
 #define PREFIX OPTION("prefix", FIELD_TEXT, "PREFIX", "Of the locks' names.")
 static const struct field top_fields[] = {
@@ -350,6 +354,8 @@ const struct route routes[] = {
     {"POST", "/v1/limits/set", ROUTE_COMMAND, "LIMITS.SET", NULL, limit_fields,
      OK, 0, "Changes a limit."},
 
+    {"GET", "/v1/audit", ROUTE_COMMAND, "AUDIT.LIST", NULL, audit_fields,
+     LIST("acts", "Act"), 0, "Who did what: administrative acts."},
     {"GET", "/v1/whoami", ROUTE_COMMAND, "WHOAMI", NULL, no_fields,
      MAP("Whoami"), 0, "Who asks, and what he may."},
     {"GET", "/v1/status", ROUTE_COMMAND, "RAFT.STATUS", NULL, no_fields,
@@ -445,6 +451,8 @@ const struct shape shapes[] = {
     {"Blacklisted",
      "session:integer client:text reason:text by:text for_ms:integer "
      "since_ms:integer"},
+    {"Act", "index:integer number:integer time_ms:integer user:text from:text "
+            "by:text command:text what:text outcome:text"},
     {"Limit", "name:text value:integer used:integer| min:integer max:integer"},
     {"Status",
      "node:integer cluster:text role:text term:integer leader:integer "

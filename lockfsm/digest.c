@@ -190,6 +190,9 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm)
          role = role->by_name.next) {
         sum += share_of(&record, &role->stored);
     }
+    LIST_FOR (struct act, act, &fsm->acts, in_order) {
+        sum += share_of(&record, &act->stored);
+    }
     for (const struct revocation *one = fsm->revocations; one != NULL;
          one = one->by_fingerprint.next) {
         sum += share_of(&record, &one->stored);

@@ -42,6 +42,7 @@ static CODEC_BEGIN(entry, entry)
     CODEC_U64(100, user)
     CODEC_BYTES(101, from)
     CODEC_BYTES(102, by)
+    CODEC_U64(103, wall_ms)
 CODEC_END
     /* clang-format on */
 
@@ -70,9 +71,10 @@ void encode_user(struct buffer *out, uint64_t user)
     entry_put(out, &(struct entry){.user = user});
 }
 
-void encode_trail(struct buffer *out, struct bytes from, struct bytes by)
+void encode_trail(struct buffer *out, struct bytes from, struct bytes by,
+                  uint64_t wall_ms)
 {
-    entry_put(out, &(struct entry){.from = from, .by = by});
+    entry_put(out, &(struct entry){.from = from, .by = by, .wall_ms = wall_ms});
 }
 
 static void *take(void *arena, size_t size)

@@ -64,6 +64,7 @@ struct entry {
     uint64_t user;
     struct bytes from;
     struct bytes by;
+    uint64_t wall_ms; /* When, by the leader's wall clock, for people. */
 };
 
 void entry_put(struct buffer *out, const struct entry *entry);
@@ -83,8 +84,9 @@ bool entry_get(struct bytes in, struct arena *arena, struct entry *ret_entry,
 
 /* Appends to an encoded command whose it is. */
 void encode_user(struct buffer *out, uint64_t user);
-/* Appends to that from where and by whom it was asked. */
-void encode_trail(struct buffer *out, struct bytes from, struct bytes by);
+/* Appends to that from where, by whom and when it was asked. */
+void encode_trail(struct buffer *out, struct bytes from, struct bytes by,
+                  uint64_t wall_ms);
 
 /* Who asks; NULL for what nobody does. */
 const struct origin *entry_origin(const struct entry *entry);

@@ -614,6 +614,7 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
         return "something was not settled";
     }
     const char *wrong = check_clock(fsm);
+    wrong = wrong != NULL ? wrong : audit_check(fsm);
     wrong = wrong != NULL ? wrong : check_uses(fsm);
     wrong = wrong != NULL ? wrong : check_users(fsm);
     wrong = wrong != NULL ? wrong : check_orders(fsm);

@@ -61,12 +61,13 @@ uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key)
     return fsm->limits.of[key];
 }
 
-/* Every record stands in one of these lists. */
+/* Every record stands in one of these lists; the acts are bounded by their
+ * number. */
 static uint64_t state_size(const struct lockfsm *fsm)
 {
     uint64_t records = fsm->changed_count + lockfsm_settled_count(fsm);
     return records * RECORD_SIZE + fsm->pool.copied_size +
-           fsm->spent_range_count * 2 * sizeof(uint64_t);
+           fsm->spent_range_count * 2 * sizeof(uint64_t) - fsm->acts_size;
 }
 
 uint64_t lockfsm_hold_count(const struct lockfsm *fsm)

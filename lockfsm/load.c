@@ -417,14 +417,20 @@ static const char *check_revocation(struct loading *loading, void *structure)
     return revocation->log_index != 0 ? NULL : "record of a revocation";
 }
 
+static struct stored *new_act(struct loading *loading, struct reader *key)
+{
+    uint64_t number = get_number(key);
+    return reader_ok(key, true) ? &act_new(loading->fsm, number)->stored : NULL;
+}
+
 /* By the map that is walked; by kind. */
 static struct stored *(*const makers[])(struct loading *, struct reader *) = {
-    [TABLE_SESSIONS] = new_session,  [TABLE_LOCKS] = new_lock,
-    [TABLE_HOLDS] = new_hold,        [TABLE_WAITS] = new_wait,
-    [TABLE_RESULTS] = new_result,    [TABLE_BLACKLIST] = new_blacklisting,
-    [TABLE_FENCES] = new_fence,      [TABLE_MEMBERS] = new_member,
-    [TABLE_USERS] = new_user,        [TABLE_ROLES] = new_role,
-    [TABLE_REVOKED] = new_revocation};
+    [TABLE_SESSIONS] = new_session,   [TABLE_LOCKS] = new_lock,
+    [TABLE_HOLDS] = new_hold,         [TABLE_WAITS] = new_wait,
+    [TABLE_RESULTS] = new_result,     [TABLE_BLACKLIST] = new_blacklisting,
+    [TABLE_FENCES] = new_fence,       [TABLE_MEMBERS] = new_member,
+    [TABLE_USERS] = new_user,         [TABLE_ROLES] = new_role,
+    [TABLE_REVOKED] = new_revocation, [TABLE_ACTS] = new_act};
 static const char *(*const checks[RECORD_KIND_COUNT])(struct loading *,
                                                       void *) = {
     [RECORD_SESSION] = check_session,
@@ -529,7 +535,8 @@ static int load_all(struct loading *loading, struct table_txn *txn)
     static const enum table_map order[] = {
         TABLE_META,      TABLE_ROLES,  TABLE_USERS,   TABLE_SESSIONS,
         TABLE_LOCKS,     TABLE_HOLDS,  TABLE_WAITS,   TABLE_RESULTS,
-        TABLE_BLACKLIST, TABLE_FENCES, TABLE_MEMBERS, TABLE_REVOKED};
+        TABLE_BLACKLIST, TABLE_FENCES, TABLE_MEMBERS, TABLE_REVOKED,
+        TABLE_ACTS};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         loading->map = order[i];
         int error = 0;
@@ -549,6 +556,7 @@ static int load_all(struct loading *loading, struct table_txn *txn)
     }
     link_results(loading);
     quota_recount(loading->fsm);
+    audit_recount(loading->fsm);
     const char *wrong = lockfsm_check_basic(loading->fsm);
     if (wrong == NULL &&
         loading->digest != loading->fsm->digest + loading->meta_sum) {

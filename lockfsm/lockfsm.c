@@ -30,6 +30,7 @@ static void init(struct lockfsm *fsm)
     list_init(&fsm->durable);
     list_init(&fsm->blacklist);
     list_init(&fsm->members);
+    list_init(&fsm->acts);
     users_init(fsm);
     list_init(&fsm->touched);
     list_init(&fsm->unbacked);
@@ -62,6 +63,7 @@ static void done(struct lockfsm *fsm)
     buffer_done(&fsm->deleted);
     buffer_done(&fsm->identity);
     buffer_done(&fsm->refusal);
+    buffer_done(&fsm->listed);
     deadlock_search_free(fsm->search);
     tally_done(&fsm->places_of_session);
     tally_done(&fsm->waits_of_session);
@@ -125,6 +127,7 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
         refuse(&result, RESULT_LEVEL, needed.what); /* No leader proposes it. */
     }
     settle(fsm);
+    audit_note(fsm, &decoded, &result);
 
     struct result copy;
     effect_copy_result(fsm, &copy, &result);

@@ -101,6 +101,11 @@ static void put_key_of_revocation(struct buffer *out, const void *structure)
     buffer_put(out, revocation->fingerprint, FINGERPRINT_SIZE);
 }
 
+static void put_key_of_act(struct buffer *out, const void *structure)
+{
+    put_number(out, ((const struct act *)structure)->number);
+}
+
 /* --- Records -------------------------------------------------------------- */
 
 #define KIND(name, map, put_key)                                    \
@@ -120,6 +125,7 @@ const struct record_kind_row record_kinds[RECORD_KIND_COUNT] = {
     [RECORD_MEMBER] = KIND(member, TABLE_MEMBERS, put_key_of_member),
     [RECORD_USER] = KIND(user, TABLE_USERS, put_key_of_user),
     [RECORD_ROLE] = KIND(role, TABLE_ROLES, put_key_of_role),
+    [RECORD_ACT] = KIND(act, TABLE_ACTS, put_key_of_act),
     [RECORD_REVOCATION] = KIND(revocation, TABLE_REVOKED,
                                put_key_of_revocation),
 };

@@ -121,6 +121,10 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
         (message->token != 0 && message->token != hold->token)) {
         return;
     }
+    /* An act, if it takes from others; who they are an open cluster does not
+     * know. */
+    fsm->trail.is_for_log = hold->session->user == fsm->user &&
+                            fsm->user != &fsm->anyone;
     session_note_ended(fsm, hold, LOSS_RELEASE_IF);
     hold_end(fsm, hold, hold_loss_name(LOSS_RELEASE_IF), true);
     result->count = 1;

@@ -7,6 +7,7 @@
  *     lockfsm.c    decodes, looks into the table of commands
  *     results.c    has this request been answered before?
  *     access.c     may its user do that?
+ *     audit.c      keeps who did what
  *     acquire.c convert.c release.c open.c blacklist.c redis.c cluster.c
  *     clock.c fences.c limits.c quota.c users.c revocations.c breaks.c
  *                  one function per command: checks, then changes
@@ -26,6 +27,7 @@
 #include "base/check.h"
 #include "lockfsm/access.h"
 #include "lockfsm/arena.h"
+#include "lockfsm/audit.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "lockfsm/pool.h"
@@ -143,6 +145,7 @@ enum record_kind {
     RECORD_USER,
     RECORD_ROLE,
     RECORD_REVOCATION,
+    RECORD_ACT,
     RECORD_KIND_COUNT
 };
 
@@ -186,6 +189,11 @@ struct lockfsm {
     struct secret *secrets;
     struct role *roles;
     struct revocation *revocations;
+    struct list acts;   /* Nodes: act.in_order. */
+    uint32_t act_count; /* In 'acts'. */
+    uint64_t acts_size; /* Their bytes. */
+    uint64_t last_act;  /* The number of the newest; see lockfsm_first_act(). */
+    uint64_t first_act;
     struct list members;
     uint32_t member_count;  /* In 'members', ... */
     uint32_t removed_count; /* ... and those that were. */
@@ -236,6 +244,7 @@ struct lockfsm {
     struct arena decoded;
     struct buffer identity; /* The request, for its hash. */
     struct buffer refusal;  /* The text of one, see access.h. */
+    struct buffer listed;   /* Roles or grants, see trail.c. */
 };
 
 /* The token of what this entry grants; also the id of a session it opens. */
@@ -689,6 +698,19 @@ bool state_is_full(const struct lockfsm *fsm);
 /* True, with the refusal, if nobody may ask for so long a TTL. */
 bool ttl_is_over_limit(struct lockfsm *fsm, uint64_t ttl_ms,
                        struct result *result);
+
+/* --- audit.c -------------------------------------------------------------- */
+
+/* The entry has been applied: keeps it, if it is an act. */
+void audit_note(struct lockfsm *fsm, const struct entry *command,
+                const struct result *result);
+struct act *act_new(struct lockfsm *fsm, uint64_t number);
+/* No part of LIMIT_STATE_SIZE: they have a bound of their own. */
+uint64_t act_bytes(const struct act *act);
+/* Their bytes, anew, after loading. */
+void audit_recount(struct lockfsm *fsm);
+/* What is wrong with the acts, or NULL. */
+const char *audit_check(const struct lockfsm *fsm);
 
 /* --- quota.c -------------------------------------------------------------- */
 

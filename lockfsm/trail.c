@@ -5,8 +5,13 @@
 
 #include "lockfsm/trail.h"
 
+#include <inttypes.h>
+
 #include "lockfsm/entry.h"
 #include "lockfsm/state.h"
+
+/* Of roles or grants in a line. */
+#define LIST_SIZE_MAX 800
 
 static void put_number(struct trail *trail, const char *key, uint64_t number)
 {
@@ -47,8 +52,52 @@ static void put_fields(struct trail *trail, const struct entry *command)
     }
 }
 
+/* What was gathered from 'start' on; it lives until the next entry. */
+static void put_list(struct lockfsm *fsm, struct trail *trail, const char *key,
+                     size_t start, size_t end)
+{
+    size_t size = end - start;
+    put_text(trail, key,
+             bytes_of(fsm->listed.data + start,
+                      size < LIST_SIZE_MAX ? size : LIST_SIZE_MAX));
+}
+
+/* Roles; and bounds, where they are not the standard. */
+static void put_user(struct lockfsm *fsm, const struct user_set_command *set,
+                     struct trail *trail)
+{
+    struct buffer *list = &fsm->listed;
+    buffer_clear(list);
+    for (uint32_t i = 0; i < set->role_count; i++) {
+        buffer_put_text(list, i > 0 ? "," : "");
+        buffer_put_bytes(list, set->roles[i].name);
+    }
+    size_t roles_end = list->size;
+    for (uint32_t key = 0; key < set->bound_count && key < QUOTA_COUNT; key++) {
+        if (set->bounds[key] != quota_standard.of[key]) {
+            buffer_printf(list, "%s%s:%" PRIu64,
+                          list->size > roles_end ? "," : "",
+                          quota_rules[key].name, set->bounds[key]);
+        }
+    }
+    put_list(fsm, trail, "roles", 0, roles_end);
+    put_list(fsm, trail, "quotas", roles_end, list->size);
+    put_number(trail, "disabled", set->is_disabled);
+}
+
+static void put_grants(struct lockfsm *fsm, const struct role_set_command *set,
+                       struct trail *trail)
+{
+    buffer_clear(&fsm->listed);
+    for (uint32_t i = 0; i < set->grant_count; i++) {
+        buffer_put_text(&fsm->listed, i > 0 ? " " : "");
+        grant_print(&fsm->listed, &set->grants[i]);
+    }
+    put_list(fsm, trail, "grants", 0, fsm->listed.size);
+}
+
 /* What an operator wants to know besides, of the state before it is applied. */
-static void put_more(const struct lockfsm *fsm, const struct entry *command,
+static void put_more(struct lockfsm *fsm, const struct entry *command,
                      struct trail *trail)
 {
     static const char *const acts[] = {
@@ -63,6 +112,7 @@ static void put_more(const struct lockfsm *fsm, const struct entry *command,
         put_number(trail, "restored", fsm->is_new_life);
         put_number(trail, "quarantine_ms", fsm->quarantine_ms);
         trail->tells_itself = true;
+        trail->begins_life = true;
         return;
     case OP_BLACKLIST_ADD:
         if (trail->by.size == 0) {
@@ -98,6 +148,16 @@ static void put_more(const struct lockfsm *fsm, const struct entry *command,
         if (command->act->kind < sizeof acts / sizeof acts[0]) {
             trail->command = acts[command->act->kind];
         }
+        return;
+    case OP_USER_SET:
+        put_user(fsm, command->user_set, trail);
+        return;
+    case OP_ROLE_SET:
+        put_grants(fsm, command->role_set, trail);
+        return;
+    case OP_PLEASE:
+    case OP_RELEASE_IF: /* Unless it takes another's, see release.c. */
+        trail->is_for_log = true;
         return;
     default:
         return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Who did what: administrative entries carry from where and by whom they were
- * asked for, and tell it when they are applied, for a line in each node's log.
- * Nothing of it is state. */
+ * asked for, and tell it when they are applied, for a line in each node's log,
+ * and for what the state keeps of them (lockfsm/audit.h). */
 
 #ifndef HASP_LOCKFSM_TRAIL_H
 #define HASP_LOCKFSM_TRAIL_H
@@ -35,6 +35,8 @@ struct trail {
     struct trail_field field[TRAIL_FIELD_MAX];
     uint32_t count;
     char digits[2 * FINGERPRINT_SIZE + 1]; /* Of a field's text. */
+    bool is_for_log; /* Anybody may ask it: no administrator's act. */
+    bool begins_life;
     bool tells_itself; /* The result says nothing that no field says. */
 };
 

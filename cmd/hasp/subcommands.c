@@ -128,6 +128,18 @@ static const struct field whoami_fields[] = {
     " (64M)\n"                                                            \
     "    --connections N  to each node (1000)\n"
 
+static const struct field act_fields[] = {
+    {"index", "INDEX", FIELD_NUMBER},
+    {"time", "TIME", FIELD_TEXT},
+    {"user", "USER", FIELD_TEXT},
+    {"from", "FROM", FIELD_TEXT},
+    {"by", "BY", FIELD_TEXT},
+    {"command", "COMMAND", FIELD_TEXT},
+    {"what", "WHAT", FIELD_TEXT},
+    {"outcome", "OUTCOME", FIELD_TEXT},
+    {0},
+};
+
 const struct subcommand subcommands[] = {
     {LOCKS, "run", "[-s] [-n] [-w TIME] [--on-lost HOW] NAME [--] COMMAND...",
      "run a command while holding a lock",
@@ -284,6 +296,12 @@ const struct subcommand subcommands[] = {
     {USERS, "user remove", "NAME",
      "remove a user who is disabled and has no sessions",
      .run = run_user_remove},
+    {USERS, "audit", "[-f] [--user USER] [--count N]",
+     "who did what: administrative acts, the newest last",
+     "-f, --follow     and those to come\n"
+     "    --user USER  his alone\n"
+     "    --count N    look at so many (100, at most 1000)\n",
+     .run = run_audit, .fields = act_fields},
     {USERS, "secret add", "USER [--label TEXT] [--file FILE]",
      "make a secret by which a user may come",
      "    --label TEXT  to tell it from others\n"

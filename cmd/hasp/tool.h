@@ -79,7 +79,7 @@ const struct subcommand *tool_find(const char *first, const char *second);
 
 subcommand_fn run_access, run_can, run_role_remove, run_role_set, run_role_show,
     run_secret_add, run_secret_remove, run_user_add, run_user_disable,
-    run_user_enable, run_user_grant, run_user_set, run_user_remove,
+    run_user_enable, run_user_grant, run_user_set, run_audit, run_user_remove,
     run_user_revoke, run_user_show, run_whoami;
 subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_remove,
     run_cert_ca, run_cert_check, run_cert_node, run_cert_renew, run_cert_show,

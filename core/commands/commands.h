@@ -80,6 +80,7 @@ enum command_needs {
     NEEDS_SESSIONS, /* The verb of the cluster; likewise those below. */
     NEEDS_CLUSTER,
     NEEDS_BACKUP,
+    NEEDS_AUDIT,
     NEEDS_ADMIN,
     NEEDS_ACCESS
 };
@@ -311,6 +312,9 @@ command_encode_fn user_set_encode, user_remove_encode, secret_add_encode,
 command_read_fn user_show_read, user_list_read, user_can_read, role_show_read,
     role_list_read, cert_revoked_read;
 command_run_fn whoami_run;
+
+/* audit.c */
+command_read_fn audit_list_read;
 
 /* core/membership.c, core/transfer.c, core/snapshots.c */
 command_run_fn raft_add_run, raft_promote_run, raft_take_away_run,

@@ -161,6 +161,8 @@ bool gate_passes(struct core *core, struct request *request,
         return passes(core, request, VERB_CLUSTER, none, EXTENT_NAME, is_final);
     case NEEDS_BACKUP:
         return passes(core, request, VERB_BACKUP, none, EXTENT_NAME, is_final);
+    case NEEDS_AUDIT:
+        return passes(core, request, VERB_AUDIT, none, EXTENT_NAME, is_final);
     case NEEDS_ADMIN:
         return passes(core, request, VERB_ADMIN, none, EXTENT_NAME, is_final);
     case NEEDS_ACCESS:

@@ -176,6 +176,51 @@ def test_a_quota_is_its_users_alone(cluster, tmp_path):
     assert "sessions 1 of 7\n" in shown and "holds 1 of 100000\n" in shown
 
 
+def test_acts_are_told_with_who_and_where(cluster, tmp_path):
+    tool = Tool(cluster)
+    make_app(tool, tmp_path)
+    tool.admin("role", "set", "eyes", "audit")
+    tool.admin("user", "add", "eve", "--role", "eyes", "--holds", "5")
+    path = str(tmp_path / "eve.secret")
+    tool.admin("secret", "add", "eve", "--file", path)
+    eve = ("--secret-file", path)
+    acts = json.loads(tool.run(*eve, "audit", "-o", "json").stdout)
+    told = [(a["user"], a["command"], a["what"], a["outcome"]) for a in acts]
+    assert ("local", "USER.SET", "name=eve roles=eyes quotas=holds:5", "OK") in told
+    assert told[0][1] == "LIFE" and all(a["from"] == "local" for a in acts[1:])
+    with open(path) as file:
+        secret = file.read().strip()
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    assert secret[-43:] not in str(acts) and digest not in str(acts)
+    assert tool.run(*eve, "audit", "--user", "eve", "-o", "plain").stdout == ""
+    # Who follows sees what comes; members' changes are acts, too.
+    with subprocess.Popen(
+        [HASP, "-e", tool.ports, *eve, "audit", "-f"], stdout=subprocess.PIPE, text=True
+    ) as watcher:
+        try:
+            tool.admin("user", "grant", "app", "observer")
+            for line in watcher.stdout:
+                if "roles=app,observer" in line:
+                    break
+            assert "USER.SET" in line and " local " in line
+        finally:
+            watcher.kill()
+    standby = next(n for n in cluster.nodes if n is not cluster.leader())
+    tool.admin("member", "demote", str(standby.id))
+    last = json.loads(tool.run(*eve, "audit", "-o", "json").stdout)[-1]
+    assert (last["command"], last["user"]) == ("RAFT.DEMOTE", "local")
+    assert last["what"] == "member=%d" % standby.id
+    tool.admin("member", "promote", str(standby.id))
+    # Every node has them, also after a start.
+    for node in cluster.nodes:
+        node.stop()
+    for node in cluster.nodes:
+        node.start()
+    cluster.leader()
+    again = json.loads(tool.run(*eve, "audit", "-o", "json").stdout)
+    assert again[: len(acts)] == acts and again[-1]["command"] == "RAFT.PROMOTE"
+
+
 def test_no_secret_is_left_anywhere(cluster, tmp_path):
     tool = Tool(cluster)
     path = make_app(tool, tmp_path)

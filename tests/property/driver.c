@@ -139,7 +139,7 @@ static void run_act(void)
                                                .member = number(3),
                                                .address = bytes(6),
                                                .wall_ms = number(4)});
-    encode_trail(&command, bytes(6), bytes(5));
+    encode_trail(&command, bytes(6), bytes(5), 0);
 }
 
 static void run_feature(void)

@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "lockfsm/access.h"
+#include "lockfsm/audit.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/feature.h"
 #include "lockfsm/lockfsm.h"

@@ -194,3 +194,21 @@ void show_role(struct script *script, struct buffer *out)
     }
     buffer_put_text(out, "\n");
 }
+
+void show_acts(struct script *script, struct buffer *out)
+{
+    LIST_FOR (const struct act, act, lockfsm_acts(script->shown), in_order) {
+        buffer_put_text(out, "act");
+        put_number(out, "", act->number);
+        put_number(out, "index", act->log_index);
+        put_number(out, "wall", act->wall_ms);
+        put_text(out, " ", act->command);
+        put_text(out, " user=", act->user);
+        put_text(out, " from=", act->from);
+        put_text(out, " by=", act->by);
+        put_text(out, ": ", act->what);
+        put_text(out, " refused: ", act->why);
+        put_number(out, "code", act->code);
+        buffer_put_text(out, "\n");
+    }
+}

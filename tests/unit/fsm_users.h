@@ -11,6 +11,6 @@
 uint64_t user_in(const struct script *script, uint64_t otherwise);
 
 run_fn run_user, run_unuser, run_secret, run_unsecret, run_role, run_unrole,
-    run_access, run_revoke, show_user, show_role, show_revoked;
+    run_access, run_revoke, show_user, show_role, show_revoked, show_acts;
 
 #endif /* HASP_TESTS_UNIT_FSM_USERS_H */

@@ -414,6 +414,39 @@ static void a_revoked_certificate_is_told_so_and_closed_quietly(void **state)
     assert_true(is_refused(client_ask(world, leader, 3, "CERT.REVOKED")));
 }
 
+static void acts_are_told_to_who_may_see_them(void **state)
+{
+    (void)state;
+    make_user("app", "lock:*");
+    make_user("eve", "audit");
+    come_as(follower, APP, "app");
+    come_as(follower, 3, "eve");
+    assert_true(is_refused(client_ask(world, follower, APP, "AUDIT.LIST")));
+    /* LIFE, and of each user the role, himself, the secret. */
+    assert_memory_equal(client_ask(world, follower, 3, "AUDIT.LIST"), "*7\r\n",
+                        4);
+    assert_memory_equal(client_ask(world, follower, 3, "AUDIT.LIST COUNT 2"),
+                        "*2\r\n", 4);
+    const char *answer = client_text(world, follower, 3);
+    assert_non_null(strstr(answer, "USER.SET"));
+    assert_non_null(strstr(answer, "name=eve roles=eve"));
+    assert_non_null(strstr(answer, "SECRET.ADD"));
+    assert_non_null(strstr(answer, "local"));
+    assert_null(strstr(answer, "ROLE.SET"));
+    int64_t last = answer_number(world, follower, 3, "index");
+    assert_memory_equal(
+        client_ask(world, follower, 3, "AUDIT.LIST AFTER %" PRId64, last),
+        "*1\r\n", 4); /* 'last' is that of the first of the two. */
+    assert_string_equal(
+        client_ask(world, follower, 3, "AUDIT.LIST AFTER %" PRId64, last + 1),
+        "*0\r\n");
+    /* What is refused before it is an entry is no act. */
+    client_ask(world, leader, 4, "USER.REMOVE app");
+    assert_string_equal(
+        client_ask(world, follower, 3, "AUDIT.LIST AFTER %" PRId64, last + 1),
+        "*0\r\n");
+}
+
 /* Each node counts for itself; who is refused is not counted. */
 static void a_user_has_so_many_connections(void **state)
 {
@@ -618,6 +651,7 @@ int main(void)
         users(a_certificate_of_nobody_is_told_so_and_closed),
         users(links_without_a_certificate_speak_for_no_user),
         users(a_revoked_certificate_is_told_so_and_closed_quietly),
+        users(acts_are_told_to_who_may_see_them),
         users(a_user_has_so_many_connections),
         users(a_session_is_its_users_alone),
         users(a_withdrawal_closes_quietly),

@@ -820,6 +820,7 @@ static const struct {
     {"revoked", show_revoked, RUN_SHOW},
     {"listed", show_blacklist, RUN_SHOW},
     {"cluster", show_cluster, RUN_SHOW},
+    {"acts", show_acts, RUN_SHOW},
 };
 
 static void run_line(struct script *script, char *line)
@@ -849,6 +850,10 @@ static void run_line(struct script *script, char *line)
                             user_in(script, runs[i].kind == RUN_ADMIN
                                                 ? USER_LOCAL
                                                 : USER_ANYONE));
+            }
+            if (option(script, "from") != NULL) {
+                encode_trail(&script->command, text_of(script, "from"),
+                             text_of(script, "by"), number(script, "wall"));
             }
             apply(script);
         }

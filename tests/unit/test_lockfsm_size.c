@@ -16,6 +16,7 @@
 
 #include "base/memory.h"
 #include "lockfsm/access.h"
+#include "lockfsm/audit.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 
@@ -304,6 +305,39 @@ static void a_refused_request_may_be_repeated_when_there_is_room(void **state)
     assert_null(lockfsm_lock(world->fsm, BYTES_LITERAL("l9000")));
 }
 
+/* Acts have a bound of their own: the oldest go, and they leave the room to
+ * others. */
+static void the_newest_acts_are_kept(void **state)
+{
+    struct world *world = *state;
+    uint64_t before = size_now(world);
+    uint64_t first = lockfsm_last_act(world->fsm);
+    for (uint64_t i = 1; i <= ACT_COUNT_MAX + 5; i++) {
+        encode_set_limit(
+            &world->command,
+            &(struct set_limit_command){.key = LIMIT_BLACKLIST, .value = i});
+        encode_user(&world->command, USER_LOCAL);
+        encode_trail(&world->command, BYTES_LITERAL("10.0.0.1:5"),
+                     BYTES_LITERAL("root"), i);
+        effects_clear(&world->effects);
+        assert_int_equal(lockfsm_apply(world->fsm, ++world->index, 1,
+                                       buffer_bytes(&world->command),
+                                       &world->effects),
+                         0);
+        buffer_clear(&world->command);
+    }
+    const struct act *oldest = LIST_FIRST(lockfsm_acts(world->fsm), struct act,
+                                          in_order);
+    assert_null(lockfsm_check_basic(world->fsm));
+    assert_int_equal(lockfsm_act_count(world->fsm), ACT_COUNT_MAX);
+    assert_int_equal(lockfsm_last_act(world->fsm), first + ACT_COUNT_MAX + 5);
+    assert_int_equal(oldest->number, first + 6);
+    assert_int_equal(oldest->wall_ms, 6);
+    assert_true(
+        bytes_equal(oldest->what, BYTES_LITERAL("limit=blacklist value=6")));
+    assert_int_equal(size_now(world), before);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -312,6 +346,7 @@ int main(void)
         TEST(releaseif_gives_back_in_a_full_state),
         TEST(a_limit_below_the_size_ends_nothing),
         TEST(no_way_of_asking_passes_the_limit),
+        TEST(the_newest_acts_are_kept),
         TEST(a_refused_request_may_be_repeated_when_there_is_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp audit: who did what. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "cmd/hasp/tool.h"
+
+/* Of one page, and so of what -f asks for at a time. */
+#define PAGE_COUNT_MAX 1000
+
+/* "2026-11-22 16:20:05" of this machine's time zone, for people. */
+static void add_time(json_t *act)
+{
+    char text[32] = "";
+    struct tm parts;
+    time_t seconds = (time_t)(value_number(act, "time_ms") / 1000);
+    if (seconds != 0 && localtime_r(&seconds, &parts) != NULL) {
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+    }
+    json_object_set_new(act, "time", json_string(text));
+}
+
+/* Keeps the acts of 'user', or all if it is NULL; returns the index of the last
+ * one that was looked at, or 'last'. */
+static uint64_t choose(json_t *acts, const char *user, uint64_t last)
+{
+    for (size_t i = 0; i < json_array_size(acts);) {
+        json_t *act = json_array_get(acts, i);
+        last = value_number(act, "index");
+        add_time(act);
+        if (user != NULL && strcmp(value_text(act, "user"), user) != 0) {
+            json_array_remove(acts, i);
+        } else {
+            i++;
+        }
+    }
+    return last;
+}
+
+static int ask(struct tool *tool, uint64_t after, uint64_t count,
+               json_t **ret_acts)
+{
+    char index[24], size[24];
+    snprintf(index, sizeof index, "%" PRIu64, after);
+    snprintf(size, sizeof size, "%" PRIu64, count);
+    const char *what = "cannot look at the acts";
+    return after == 0
+               ? tool_ask(tool, WORDS("AUDIT.LIST", "COUNT", size), what,
+                          ret_acts)
+               : tool_ask(tool,
+                          WORDS("AUDIT.LIST", "AFTER", index, "COUNT", size),
+                          what, ret_acts);
+}
+
+/* A line each, as in the table, since columns would change their widths. */
+static void print_lines(const struct tool *tool, json_t *acts)
+{
+    for (size_t i = 0; i < json_array_size(acts); i++) {
+        json_t *act = json_array_get(acts, i);
+        if (tool->format == FORMAT_JSON) {
+            char *line = json_dumps(act, JSON_COMPACT);
+            printf("%s\n", line != NULL ? line : "");
+            free(line);
+            continue;
+        }
+        printf("%" PRIu64 " %s %s %s %s %s: %s\n", value_number(act, "index"),
+               value_text(act, "time"), value_text(act, "user"),
+               value_text(act, "from"), value_text(act, "command"),
+               value_text(act, "what"), value_text(act, "outcome"));
+    }
+    fflush(stdout);
+}
+
+static int follow(struct tool *tool, const char *user, uint64_t last)
+{
+    for (;;) {
+        json_auto_t *acts = NULL;
+        int exit_code = ask(tool, last, PAGE_COUNT_MAX, &acts);
+        if (exit_code != 0) {
+            return exit_code;
+        }
+        last = choose(acts, user, last);
+        print_lines(tool, acts);
+        sleep(1);
+    }
+}
+
+int run_audit(struct tool *tool, char **argv)
+{
+    bool is_following = false;
+    char *user = NULL;
+    uint64_t count = 100;
+    json_auto_t *acts = NULL;
+    const struct option_row rows[] = {
+        {'f', "follow", OPTION_FLAG, .value = &is_following},
+        {0, "user", OPTION_TEXT, .value = &user},
+        {0, "count", OPTION_NUMBER, .value = &count, 1, PAGE_COUNT_MAX},
+        {0},
+    };
+    int exit_code = options_read(tool, argv, rows, 0, 0);
+    if (exit_code == 0) {
+        exit_code = ask(tool, 0, count, &acts);
+    }
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    uint64_t last = choose(acts, user, 0);
+    if (!is_following) {
+        output_rows(tool->format, tool->subcommand->fields, acts);
+        return 0;
+    }
+    print_lines(tool, acts);
+    return follow(tool, user, last);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+
+/* AUDIT.LIST: the newest administrative acts. */
+
+#include "lockfsm/audit.h"
+#include "base/check.h"
+#include "core/commands/commands.h"
+#include "core/request.h"
+#include "core/state.h"
+
+/* The first act of the page: the oldest behind 'after', or of the newest
+ * 'count' without that. NULL: there is none. */
+static const struct act *first_of_page(const struct core *core,
+                                       const struct call *call, uint32_t count)
+{
+    uint64_t last = lockfsm_last_act(core->fsm);
+    uint64_t after = call_number(call, OPTION_AFTER, 0);
+    bool has_after = call_has(call, OPTION_AFTER);
+    LIST_FOR (const struct act, act, lockfsm_acts(core->fsm), in_order) {
+        if (has_after ? act->log_index > after : act->number + count > last) {
+            return act;
+        }
+    }
+    return NULL;
+}
+
+static void put_act(const struct act *act, struct resp_writer *writer)
+{
+    resp_map(writer, 9);
+    resp_key_integer(writer, "index", (int64_t)act->log_index);
+    resp_key_integer(writer, "number", (int64_t)act->number);
+    resp_key_integer(writer, "time_ms", (int64_t)act->wall_ms);
+    resp_key_bulk(writer, "user", act->user);
+    resp_key_bulk(writer, "from", act->from);
+    resp_key_bulk(writer, "by", act->by);
+    resp_key_bulk(writer, "command", act->command);
+    resp_key_bulk(writer, "what", act->what);
+    resp_text(writer, "outcome");
+    if (act->code == RESULT_OK) {
+        resp_bulk(writer, BYTES_LITERAL("OK"));
+    } else {
+        struct buffer text = {0};
+        buffer_printf(&text, "%s %.*s", result_word(act->code),
+                      (int)act->why.size, (const char *)act->why.data);
+        resp_bulk(writer, buffer_bytes(&text));
+        buffer_done(&text);
+    }
+}
+
+void audit_list_read(struct core *core, struct request *request,
+                     const struct call *call)
+{
+    uint32_t count = call_page(call);
+    const struct list *acts = lockfsm_acts(core->fsm);
+    const struct act *first = first_of_page(core, call, count);
+    uint64_t there = first != NULL
+                         ? lockfsm_last_act(core->fsm) - first->number + 1
+                         : 0;
+    struct resp_writer *writer = request_reply(core, request);
+    count = there < count ? (uint32_t)there : count;
+    resp_array(writer, count);
+    const struct list *at = first != NULL ? &first->in_order : acts;
+    for (uint32_t i = 0; i < count; i++, at = at->next) {
+        CHECK(at != acts);
+        put_act(LIST_ENTRY(at, const struct act, in_order), writer);
+    }
+    request_done(core, request);
+}
