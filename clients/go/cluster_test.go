@@ -72,7 +72,7 @@ func (c *cluster) leader(t *testing.T) int {
 	for began := time.Now(); time.Since(began) < 20*time.Second; {
 		for i, endpoint := range c.endpoints {
 			until := time.Now().Add(time.Second)
-			one, err := dial(endpoint, nil, until)
+			one, err := dial(endpoint, nil, []string{"HELLO", "3"}, until)
 			if err != nil {
 				continue
 			}

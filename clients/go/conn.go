@@ -19,8 +19,9 @@ type conn struct {
 	onPush   func(push)
 }
 
-// dial connects; secure is nil for plain.
-func dial(endpoint string, secure *tls.Config, until time.Time) (*conn, error) {
+// dial connects and greets; secure is nil for plain.
+func dial(endpoint string, secure *tls.Config, greeting []string,
+	until time.Time) (*conn, error) {
 	dialer := net.Dialer{Deadline: until}
 	line, err := dialer.Dial("tcp", endpoint)
 	if err != nil {
@@ -30,7 +31,7 @@ func dial(endpoint string, secure *tls.Config, until time.Time) (*conn, error) {
 		line = tls.Client(line, named(secure, endpoint))
 	}
 	c := &conn{endpoint: endpoint, net: line, in: bufio.NewReader(line)}
-	reply, err := c.ask(until, "HELLO", "3")
+	reply, err := c.ask(until, greeting...)
 	if refusal, ok := reply.(*replyError); ok {
 		err = judge(refusal)
 	}

@@ -74,7 +74,8 @@ func (l *line) hangUp() {
 }
 
 func (s *Session) newLine(turn int, until time.Time) (*line, error) {
-	c, err := dial(s.nodes.endpoint(turn), s.nodes.secure, until)
+	c, err := dial(s.nodes.endpoint(turn), s.nodes.secure,
+		s.nodes.greeting, until)
 	if err != nil {
 		return nil, err
 	}

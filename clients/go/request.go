@@ -30,6 +30,7 @@ const (
 type nodes struct {
 	endpoints []string
 	secure    *tls.Config // nil: plain.
+	greeting  []string
 	// greet makes a new connection act for the session.
 	greet func(c *conn, until time.Time) error
 
@@ -84,7 +85,7 @@ func (n *nodes) take(turn int, until time.Time) (*conn, error) {
 	if limit := time.Now().Add(connectTimeout); limit.Before(until) {
 		until = limit
 	}
-	c, err := dial(endpoint, n.secure, until)
+	c, err := dial(endpoint, n.secure, n.greeting, until)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,9 @@ type Options struct {
 	// else plain. TLSConfig, if not nil, is taken instead, as it is.
 	TLS       string
 	TLSConfig *tls.Config
+	// SecretFile has the secret of a user ("hasp secret add" writes it, 0600);
+	// "": $HASP_SECRET_FILE, or else who the certificate says, or anyone.
+	SecretFile string
 	// OnEvent is told what happens to the session, one event after the other,
 	// on a goroutine of its own. It may call anything but Close.
 	OnEvent func(Event)
@@ -105,6 +108,10 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hasp: %w", err)
 	}
+	greeting, err := greetingOf(options)
+	if err != nil {
+		return nil, fmt.Errorf("hasp: %w", err)
+	}
 	if options.TTL == 0 {
 		options.TTL = 10 * time.Second
 	}
@@ -124,7 +131,8 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 		holds:     map[*Lock]bool{},
 		aliveAt:   clockNow()}
 	s.over, s.end = context.WithCancel(context.Background())
-	s.nodes = nodes{endpoints: endpoints, secure: secure, busy: map[*conn]bool{}}
+	s.nodes = nodes{endpoints: endpoints, secure: secure,
+		greeting: greeting, busy: map[*conn]bool{}}
 	s.nodes.greet = func(*conn, time.Time) error { return nil }
 	if err := s.open(ctx); err != nil {
 		s.end()

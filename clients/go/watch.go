@@ -33,7 +33,8 @@ func (s *Session) Watch(ctx context.Context, prefix string, tell func(Change)) e
 
 func (s *Session) watchAt(ctx context.Context, turn int, prefix string, tell func(Change)) {
 	until := time.Now().Add(connectTimeout)
-	c, err := dial(s.nodes.endpoint(turn), s.nodes.secure, until)
+	c, err := dial(s.nodes.endpoint(turn), s.nodes.secure,
+		s.nodes.greeting, until)
 	if err != nil {
 		return
 	}

@@ -25,6 +25,9 @@ export interface SessionOptions {
   /** A folder with ca.crt, and client.crt with client.key ('hasp cert user'
    * makes it), or options of tls.connect(); default: HASP_TLS, else plain. */
   tls?: string | object;
+  /** A file with the secret of a user ("hasp secret add" writes it, 0600);
+   * default: HASP_SECRET_FILE, else who the certificate says, or anyone. */
+  secretFile?: string;
 }
 
 export interface LockOptions {

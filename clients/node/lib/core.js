@@ -8,6 +8,7 @@ const { debuglog } = require('node:util');
 const { Connection } = require('./connection');
 const { ReplyError } = require('./resp');
 const { Lease, MS, readClock } = require('./lease');
+const { greetingOf } = require('./secret');
 const { tlsOptions } = require('./tls');
 const { HaspError, Owners, judge, parseEndpoints, waitWords } =
   require('./request');
@@ -27,10 +28,11 @@ const toMs = (ns) => Number(ns) / Number(MS);
 
 /** A session as its locks see it. */
 class Core extends EventEmitter {
-  constructor({ endpoints, timeout, tls }) {
+  constructor({ endpoints, timeout, tls, secretFile }) {
     super();
     this.endpoints = parseEndpoints(endpoints);
     this.tls = tlsOptions(tls);
+    this.user = greetingOf(secretFile);
     this.timeout = timeout;
     this.turn = Math.floor(Math.random() * this.endpoints.length);
     this.lease = new Lease();
@@ -177,7 +179,7 @@ class Core extends EventEmitter {
       this.tls);
     line.turn = turn;
     try {
-      for (const words of [['HELLO', 3],
+      for (const words of [['HELLO', 3, ...this.user],
         ...(this.id && attaches ? [['SESSION.ATTACH', this.id, this.secret]] : [])]) {
         const reply = await line.ask(timeout, words);
         if (reply instanceof ReplyError) {

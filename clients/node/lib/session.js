@@ -17,7 +17,7 @@ const LOOK_MIN_MS = 20; // Between two looks at a lease that runs out.
 const AGAIN_MS = [20, 200]; // After a heartbeat without an answer.
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const OPTIONS = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
-  'tls'];
+  'tls', 'secretFile'];
 
 /** A lease-backed identity that owns locks. Emits 'jeopardy', 'safe', 'lost'
  * and 'please', each with { name, token, text }. Times are in milliseconds. */

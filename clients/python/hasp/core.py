@@ -24,6 +24,7 @@ from .lease import SECOND, Clock, Lease, State, read_clock
 from .request import (CONNECT_TIMEOUT, IDLE_MAX, Endpoint, Forgotten, Owners,
                       Trouble, default_name, judge, open_words,
                       parse_endpoints, retry_pause, wait_words)
+from .secret import SecretFile, greeting_of
 from .tls import Tls, context_of
 
 LOG = logging.getLogger('hasp')
@@ -34,9 +35,10 @@ class Core:
 
     def __init__(self, endpoints: Union[None, str, Sequence[str]], name: str,
                  ttl: float, linger: float, timeout: float,
-                 tls: Tls = None) -> None:
+                 tls: Tls = None, secret_file: SecretFile = None) -> None:
         self.endpoints = parse_endpoints(endpoints)
         self.tls = context_of(tls)
+        self._user = greeting_of(secret_file)
         self.name = name or default_name()
         self.ttl, self.linger, self.timeout = ttl, linger, timeout
         self.id = self.secret = ''
@@ -200,7 +202,8 @@ class Core:
                        attaches: bool = True) -> Connection:
         """Greets, and tells the node whose connection it is."""
         line = Connection(self._endpoint(turn), turn, self.tls)
-        greetings: List[Tuple[resp.Argument, ...]] = [('HELLO', 3)]
+        greetings: List[Tuple[resp.Argument, ...]] = [
+            ('HELLO', 3, *self._user)]
         if self.id and attaches:
             greetings.append(('SESSION.ATTACH', self.id, self.secret))
         try:

@@ -18,6 +18,7 @@ from .core import LOG, Core
 from .errors import HaspError, LeaseLost
 from .lease import SECOND, Clock, State, read_clock
 from .request import CONNECT_TIMEOUT
+from .secret import SecretFile
 from .tls import Tls
 
 PATIENCE_MIN = 0.05  # For an answer, however short the lease.
@@ -43,9 +44,10 @@ class Keeper(Core):
     def __init__(self, endpoints: Union[None, str, Sequence[str]] = None, *,
                  name: str = '', ttl: float = 10.0, linger: float = 0.0,
                  timeout: float = 10.0, alive: float = 0.0,
-                 tls: Tls = None,
+                 tls: Tls = None, secret_file: SecretFile = None,
                  on_event: Optional[Callable[[Event], Any]] = None) -> None:
-        super().__init__(endpoints, name, ttl, linger, timeout, tls)
+        super().__init__(endpoints, name, ttl, linger, timeout, tls,
+                         secret_file)
         self.on_event = on_event
         self._alive = alive
         self._reported = read_clock()

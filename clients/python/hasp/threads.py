@@ -111,6 +111,8 @@ class Session(Keeper):
     alive     unless alive() is called so often, the lease is not renewed
     tls       a folder with ca.crt, and client.crt with client.key ('hasp cert
               user' makes it), or an ssl.SSLContext; None: HASP_TLS, or plain
+    secret_file  with the secret of a user ('hasp secret add' writes it, 0600);
+              None: HASP_SECRET_FILE, or who the certificate says, or anyone
     on_event  is called with each Event, one after the other, on a thread that
               does nothing else
 

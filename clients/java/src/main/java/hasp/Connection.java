@@ -33,7 +33,8 @@ final class Connection {
     volatile Consumer<List<Object>> onPush = push -> {};
 
     /** Connects and greets until then ({@link Time}); 'tls' may be null. */
-    Connection(String endpoint, Tls tls, long until) throws IOException {
+    Connection(String endpoint, Tls tls, List<String> greeting, long until)
+        throws IOException {
         this.endpoint = endpoint;
         int colon = endpoint.lastIndexOf(':');
         String host = endpoint.substring(0, colon).replaceAll("[\\[\\]]", "");
@@ -51,7 +52,7 @@ final class Connection {
         reader.setDaemon(true);
         reader.start();
         try {
-            if (await(ask("HELLO", "3"), until) instanceof Resp.Refusal no) {
+            if (await(ask(greeting), until) instanceof Resp.Refusal no) {
                 throw new IOException(no.text());
             }
         } catch (IOException e) {

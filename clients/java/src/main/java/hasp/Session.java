@@ -84,6 +84,7 @@ public final class Session implements AutoCloseable {
         private Duration alive = Duration.ZERO;
         private String tls = System.getenv("HASP_TLS");
         private String cluster;
+        private String secretFile = System.getenv("HASP_SECRET_FILE");
         private final Map<String, String> labels = new LinkedHashMap<>();
         private Consumer<Event> onEvent = event -> {};
 
@@ -136,6 +137,15 @@ public final class Session implements AutoCloseable {
             return this;
         }
 
+        /** A file with the secret of a user ({@code hasp secret add} writes it,
+         * 0600). Default: the environment's HASP_SECRET_FILE, or else who the
+         * certificate says, or anyone. IllegalArgumentException from open(): it
+         * has no secret, or others can read it. */
+        public Options secretFile(String file) {
+            secretFile = file;
+            return this;
+        }
+
         /** The cluster's name, for a CA that was not made by {@code hasp cert}
          * and so does not say it. */
         public Options cluster(String text) {
@@ -175,6 +185,7 @@ public final class Session implements AutoCloseable {
         Executors.newSingleThreadExecutor(DAEMONS);
     private final Options options;
     private final Tls tls; // null: plain.
+    private final List<String> greeting;
     private final Keeper keeper;
     private final String secret;
     private final AtomicInteger owners = new AtomicInteger();
@@ -190,6 +201,7 @@ public final class Session implements AutoCloseable {
         nodes = new Nodes(options.endpoints);
         tls = options.tls == null || options.tls.isEmpty() ? null
             : new Tls(options.tls, options.cluster);
+        greeting = Secret.greeting(options.secretFile);
         byte[] random = new byte[16];
         new SecureRandom().nextBytes(random);
         secret = HexFormat.of().formatHex(random);
@@ -504,7 +516,8 @@ public final class Session implements AutoCloseable {
     /** A new connection that acts for the session. */
     Connection connect(int at, long limit) throws IOException {
         long until = Math.min(limit, Time.in(Nodes.CONNECT));
-        Connection line = new Connection(nodes.endpoint(at), tls, until);
+        Connection line = new Connection(nodes.endpoint(at), tls, greeting,
+            until);
         try {
             if (id != 0 && Connection.await(line.ask("SESSION.ATTACH",
                     Long.toString(id), secret), until) instanceof Resp.Refusal no) {

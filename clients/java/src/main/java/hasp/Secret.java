@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+
+package hasp;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermission;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.List;
+import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/** A user's secret, from a file that nobody else may read. */
+final class Secret {
+    private static final Set<PosixFilePermission> OWNERS =
+        PosixFilePermissions.fromString("rwx------");
+    private static final Pattern FORM =
+        Pattern.compile("hasp1\\.([\\w.-]{1,64})\\.[\\w-]{43}");
+
+    private Secret() {
+    }
+
+    /** How a connection greets: as the user whose secret stands in the file, a
+     * line hasp1.NAME.... as "hasp secret add" writes it, or as nobody if
+     * 'file' is null or empty. */
+    static List<String> greeting(String file) {
+        if (file == null || file.isEmpty()) {
+            return List.of("HELLO", "3");
+        }
+        Path path = Path.of(file);
+        try {
+            checkMode(path);
+            String text = Files.readString(path, StandardCharsets.ISO_8859_1);
+            Matcher found = FORM.matcher(text.split("\n", 2)[0].strip());
+            if (!found.matches()) {
+                throw new IllegalArgumentException("no secret in '" + file
+                    + "': a line hasp1.NAME.... is expected, as 'hasp secret "
+                    + "add' writes it");
+            }
+            return List.of("HELLO", "3", "AUTH", found.group(1), found.group());
+        } catch (IOException e) {
+            throw new IllegalArgumentException("cannot read the secret in '"
+                + file + "': " + e, e);
+        }
+    }
+
+    private static void checkMode(Path path) throws IOException {
+        if (!Files.getFileStore(path).supportsFileAttributeView("posix")) {
+            return;
+        }
+        Set<PosixFilePermission> found = Files.getPosixFilePermissions(path);
+        if (!OWNERS.containsAll(found)) {
+            throw new IllegalArgumentException("'" + path + "' has a secret "
+                + "that others can read (mode "
+                + PosixFilePermissions.toString(found) + "): chmod 0600 it");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+"""A user's secret, from a file that nobody else may read."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import Tuple, Union
+
+SecretFile = Union[None, str, 'os.PathLike[str]']
+
+
+def greeting_of(secret_file: SecretFile) -> Tuple[str, ...]:
+    """What HELLO says of the user whose secret stands in the file, a line
+    hasp1.NAME.... as 'hasp secret add' writes it; None: the environment's
+    HASP_SECRET_FILE, or nothing; '': nothing. The file is read once. Who may
+    read it is the user, so it must be its owner's alone."""
+    path = os.environ.get('HASP_SECRET_FILE', '') if secret_file is None \
+        else os.fspath(secret_file)
+    if not path:
+        return ()
+    with open(path, encoding='ascii', errors='replace') as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if os.name == 'posix' and stat.S_ISREG(mode) and mode & 0o077:
+            raise PermissionError(
+                f"'{path}' has a secret that others can read (mode "
+                f'{mode & 0o777:03o}): chmod 0600 it')
+        line = file.readline(256).strip()
+    found = re.fullmatch(r'hasp1\.([\w.-]{1,64})\.[\w-]{43}', line, re.ASCII)
+    if not found:
+        raise ValueError(f"no secret in '{path}': a line hasp1.NAME.... is "
+                         "expected, as 'hasp secret add' writes it")
+    return 'AUTH', found[1], line
