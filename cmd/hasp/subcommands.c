@@ -417,9 +417,7 @@ const struct subcommand subcommands[] = {
      "    --dir DIR   keep it here (default: a temporary folder)\n"
      "    --port P    node i has the ports from P + 10 (i - 1)\n",
      .run = run_dev},
-    {TRYING, "bench",
-     "[--clients 16] [--seconds 5] [--locks N] [--prefix NAME] "
-     "[--rate N | --open-loop]",
+    {TRYING, "bench", "[--clients 16] [--seconds 5] [--locks N] [--open-loop]",
      "acquire and release as fast as it goes, and measure",
      "-c, --clients N     this many at a time, each with a session (16)\n"
      "-s, --seconds N     for this long (5)\n"
