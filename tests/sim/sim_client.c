@@ -70,6 +70,7 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     sim_watcher_init(&client->watcher, client);
     sim_lister_init(&client->lister, client);
     sim_crowd_init(&client->crowd, client);
+    sim_durable_init(&client->durable, client);
     client->lock_count = 1 + (uint32_t)(sim->options.seed % LOCK_COUNT_MAX);
     return client;
 }
@@ -86,6 +87,7 @@ static void die(struct sim_client *client)
     sim_watcher_done(&client->watcher);
     sim_lister_done(&client->lister);
     sim_crowd_done(&client->crowd);
+    sim_durable_die(&client->durable);
     sim_inbox_clear(&client->host.inbox);
 }
 
@@ -171,6 +173,7 @@ void sim_client_reconnect(struct sim_client *client)
     sim_channel_close(&client->watcher.channel);
     sim_channel_close(&client->lister.channel);
     sim_channel_close(&client->crowd.channel);
+    sim_channel_close(&client->durable.channel);
     if (client->is_rogue) {
         sim_rogue_reconnect(client);
     } else {
@@ -189,7 +192,8 @@ bool sim_client_is_done(const struct sim_client *client)
 {
     return !client->host.is_running ||
            (client->is_done && sim_redis_is_idle(&client->redis) &&
-            sim_crowd_is_idle(&client->crowd));
+            sim_crowd_is_idle(&client->crowd) &&
+            sim_durable_is_idle(&client->durable));
 }
 
 bool sim_client_is_told(const struct sim_client *client)
@@ -214,7 +218,8 @@ static void feed(struct sim_client *client, const struct sim_news *news)
     if (!sim_channel_feed(&client->redis.channel, news) &&
         !sim_channel_feed(&client->watcher.channel, news) &&
         !sim_channel_feed(&client->lister.channel, news) &&
-        !sim_channel_feed(&client->crowd.channel, news)) {
+        !sim_channel_feed(&client->crowd.channel, news) &&
+        !sim_channel_feed(&client->durable.channel, news)) {
         (void)(client->is_rogue ? sim_rogue_feed(client, news)
                                 : sim_program_feed(client->program, news));
     }
@@ -262,5 +267,8 @@ static void client_wake(struct sim *sim, struct sim_event *event)
     sim_crowd_work(&client->crowd);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_crowd_next(&client->crowd), soon_ns));
+    sim_durable_work(&client->durable);
+    sim_at_latest(sim, &host->wake,
+                  not_before(sim_durable_next(&client->durable), soon_ns));
     sim_beliefs_check(client);
 }

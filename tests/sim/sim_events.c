@@ -80,6 +80,7 @@ static const char *kind_of(const struct effect *effect)
         [EFFECT_RELEASED] = "released",     [EFFECT_HOLD_EXPIRED] = "expired",
         [EFFECT_WAIT_ENDED] = "wait-ended", [EFFECT_DELAYED] = "delayed",
         [EFFECT_DELAY_OVER] = "delay-over", [EFFECT_PLEASE] = "please",
+        [EFFECT_BREAKING] = "breaking",     [EFFECT_OBJECTED] = "objected",
     };
     bool is_repeated = effect->type == EFFECT_QUEUED && effect->count != 0;
     return effect->type < sizeof kinds / sizeof *kinds && !is_repeated

@@ -987,7 +987,9 @@ uint64_t sim_history_overdue(const struct sim_history *history,
 {
     struct past_session *session, *next;
     HASH_ITER (hh, history->sessions, session, next) {
-        if (session->ended_index == 0 && session->opened_ns < before_ns &&
+        bool is_durable = session->ttl_ms == 0;
+        if (!is_durable && session->ended_index == 0 &&
+            session->opened_ns < before_ns &&
             session->beat_sent_ns < before_ns &&
             !sim_clients_use(history->sim, session->id)) {
             return session->id;

@@ -74,7 +74,10 @@
  *        all the time (sim_lister.h)
  *    24. what is refused as full is full, and what gives back is not refused
  *        for it; a number is forgotten when 64 gaps have overtaken it
- *        (sim_crowd.h) */
+ *        (sim_crowd.h)
+ *    25. a session without end does not expire, and a hold of it is broken only
+ *        if that was announced, its time is over and nobody has objected
+ *        (sim_durable.h, sim_silence.h) */
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -207,8 +210,8 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            " votes taken %" PRIu64 " rot refused %" PRIu64 " condemned %" PRIu64
            " removed %" PRIu64 " pushes %" PRIu64 " promises %" PRIu64
            " events %" PRIu64 " gaps %" PRIu64 " listings %" PRIu64
-           " crowds %" PRIu64 " full %" PRIu64 " violations %" PRIu64
-           " trace %016" PRIx64 "\n",
+           " crowds %" PRIu64 " durable %" PRIu64 " full %" PRIu64
+           " violations %" PRIu64 " trace %016" PRIx64 "\n",
            batch->seed_count, (double)sum.simulated_ns / 3.6e12, sum.entries,
            sum.operations, sum.unknowns, sum.grants, sum.beats, sum.reads,
            sum.expired, sum.lost, sum.crashes, sum.pauses, sum.partitions,
@@ -216,7 +219,8 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            sum.installs, sum.transfers, sum.relays, sum.taken, sum.raised,
            sum.too_old, sum.votes_taken, sum.refused, sum.condemned,
            sum.removed, sum.pushes, sum.promises, sum.events, sum.gaps,
-           sum.listings, sum.crowds, sum.refused_full, failed, trace);
+           sum.listings, sum.crowds, sum.durables, sum.refused_full, failed,
+           trace);
     if (batch->shows_coverage) {
         sim_cover_print(&cover);
     }

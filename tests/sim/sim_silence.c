@@ -64,7 +64,15 @@ struct quiet_session {
     struct moment mark;
 };
 
-enum span_kind { SPAN_OF_WAIT, SPAN_OF_DELAY, SPAN_OF_HOLD, SPAN_OF_LISTING };
+enum span_kind {
+    SPAN_OF_WAIT,
+    SPAN_OF_DELAY,
+    SPAN_OF_HOLD,
+    SPAN_OF_BREAK,
+    SPAN_OF_LISTING
+};
+static const char *const span_names[] = {"WAIT", "DELAY", "HOLD", "BREAK",
+                                         "FOR"};
 
 struct standing_span {
     UT_hash_handle hh;
@@ -304,11 +312,32 @@ static void end_span(struct sim_silence *silence, struct bytes key,
         sim_fail(silence->sim,
                  "what takes a time takes that time: a %s of %" PRIu64
                  " ms was over after %" PRIu64 " ms",
-                 span->kind == SPAN_OF_DELAY ? "DELAY" : "HOLD",
-                 span->length_ns / SIM_MS, passed_ns / SIM_MS);
+                 span_names[span->kind], span->length_ns / SIM_MS,
+                 passed_ns / SIM_MS);
     }
     HASH_DEL(silence->spans, span);
     free(span);
+}
+
+/* Who has objected, or was told of no break, keeps his hold. */
+static void follow_break(struct sim_silence *silence, const struct effect *e)
+{
+    struct bytes key = make_key(silence, SPAN_OF_BREAK, e->session, e->lock,
+                                e->owner);
+    bool is_end = e->type == EFFECT_RELEASED || e->type == EFFECT_HOLD_EXPIRED;
+    bool is_broken = is_end && e->reason != NULL &&
+                     strcmp(e->reason, "broken") == 0;
+    if (is_broken && find_span(silence, key) == NULL) {
+        sim_fail(silence->sim,
+                 "a durable hold is broken only if that was announced, and "
+                 "nobody objected: session %" PRIu64 " lost %.*s",
+                 e->session, (int)e->lock.size, (const char *)e->lock.data);
+    }
+    if (e->type == EFFECT_BREAKING) {
+        start_span(silence, key, e->time_ms);
+    } else if (is_end || e->type == EFFECT_OBJECTED) {
+        end_span(silence, key, is_broken);
+    }
 }
 
 static void follow_span(struct sim_silence *silence, const struct effect *e)
@@ -373,7 +402,14 @@ static bool is_renewal(const struct effect *e)
 static void follow_session(struct sim_silence *silence, const struct effect *e)
 {
     struct quiet_session *session = find_session(silence, e->session);
-    if (e->type == EFFECT_SESSION_OPENED && session == NULL) {
+    bool is_durable = e->type == EFFECT_SESSION_OPENED && e->time_ms == 0;
+    if (session == NULL && e->type == EFFECT_SESSION_ENDED &&
+        strcmp(e->reason, "expired") == 0) {
+        sim_fail(silence->sim,
+                 "no time ends a session without end: %" PRIu64 " has expired",
+                 e->session);
+    }
+    if (e->type == EFFECT_SESSION_OPENED && session == NULL && !is_durable) {
         session = memory_new(sizeof *session);
         session->id = e->session;
         session->ttl_ns = e->time_ms * SIM_MS;
@@ -484,6 +520,7 @@ void sim_silence_entry(struct sim_silence *silence,
     }
     for (uint32_t i = 0; i < effects->count; i++) {
         follow_session(silence, &effects->effect[i]);
+        follow_break(silence, &effects->effect[i]);
         follow_span(silence, &effects->effect[i]);
     }
     drop_listings(silence, fsm);
@@ -611,7 +648,6 @@ static void look_at_sessions(struct sim_silence *silence)
 
 static void look_at_spans(struct sim_silence *silence)
 {
-    static const char *const names[] = {"WAIT", "DELAY", "HOLD", "FOR"};
     for (struct standing_span *span = silence->spans; span != NULL;
          span = span->hh.next) {
         uint64_t steps = span->kind == SPAN_OF_HOLD ? 3 : 2;
@@ -622,7 +658,7 @@ static void look_at_spans(struct sim_silence *silence)
             sim_fail(silence->sim,
                      "a span outlasts no number of leaders: a %s of %" PRIu64
                      " ms lasts %" PRIu64 " ms, at most %" PRIu64,
-                     names[span->kind], span->length_ns / SIM_MS,
+                     span_names[span->kind], span->length_ns / SIM_MS,
                      passed_ns / SIM_MS, most_ns / SIM_MS);
         }
     }

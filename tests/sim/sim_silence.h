@@ -11,8 +11,10 @@
  *   - a silent session is marked within T/4, and ends within T + T/4 + a step,
  *     a span within its length and two steps (a limited hold: three), by the
  *     slowest clock, plus the time in which no leader served and that which
- *     was not measured; a delay and a limited hold not sooner than their
- *     length by the fastest clock.
+ *     was not measured; a delay, a limited hold and the time to object to a
+ *     break not sooner than their length by the fastest clock;
+ *   - a session without end does not expire, and a hold of it is broken only if
+ *     that was announced and nobody has objected since.
  *
  * A leader serves while its loop turns and what it proposes and asks is
  * answered by the others. Not measured is what lies between two pieces of time

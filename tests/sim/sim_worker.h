@@ -15,6 +15,7 @@
 #include "tests/sim/sim_channel.h"
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_crowd.h"
+#include "tests/sim/sim_durable.h"
 #include "tests/sim/sim_lister.h"
 #include "tests/sim/sim_redis.h"
 #include "tests/sim/sim_watcher.h"
@@ -124,6 +125,7 @@ struct sim_client {
     struct sim_watcher watcher; /* Likewise. */
     struct sim_lister lister;   /* Likewise. */
     struct sim_crowd crowd;     /* Likewise. */
+    struct sim_durable durable; /* Likewise; it outlives the process. */
     uint32_t lock_count;
     uint64_t progress;
     bool is_suspended;
