@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Backups: hasp snapshot save, inspect, restore; and a lost majority."""
 
+import hashlib
 import json
 import os
 import re
@@ -503,6 +504,41 @@ def test_of_two_restores_the_later_one_has_larger_tokens(folder):
             time.sleep(1.1)  # The tokens begin with the date in seconds.
         assert tokens == sorted(tokens) and len(set(tokens)) == 200
         assert ids[0] != ids[1] != inspect(path)["cluster"]
+
+
+def test_a_restore_keeps_durable_holds(folder):
+    path = os.path.join(folder, "backup")
+    proof = hashlib.sha256(b"0" * 32).hexdigest()
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        with Client(node.client_port) as client:
+            opened = client.do(
+                *"SESSION.OPEN TTL NONE LABEL reason freeze PROOF".split(), proof
+            )
+            session = opened[opened.index(b"id") + 1]
+            token = client.do("LOCK.ACQUIRE", "deploy")
+            assert client.do("LOCK.BREAK", "deploy", "AFTER", 60000) == 1
+        with Client(node.client_port) as client:
+            Session(client)
+            leased = client.do("LOCK.ACQUIRE", "leased")
+        done("snapshot", "save", path, nodes=[node])
+        node.kill()
+        shutil.rmtree(node.dir)
+        done(
+            *["snapshot", "restore", path, *member(cluster, 1)],
+            *["--quarantine", "0"],
+        )
+        node.start()
+        cluster.leader()
+        with Client(node.client_port) as client:
+            assert client.do("SESSION.ATTACH", session, "0" * 32) == "OK"
+            # The same hold, which nobody is about to break any more.
+            assert client.do("LOCK.OBJECT", "deploy") == 0
+            assert client.do("LOCK.ACQUIRE", "deploy") == token
+            assert client.do("FENCE.ADMIT", "disk", leased) == 0
+            assert client.do("FENCE.ADMIT", "disk", token) == 1
+            assert client.do("SESSION.CLOSE") == 1
+            assert client.do("FENCE.ADMIT", "tape", token) == 0
 
 
 def test_a_restore_that_was_cut_short_does_not_start(folder):
