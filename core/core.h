@@ -249,6 +249,10 @@ void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns);
  * the limit such a one goes first. */
 bool core_client_is_stranger(struct core *core, uint64_t conn);
 
+/* True of one that has not said who it is, while access is required: it may do
+ * nothing but say so. */
+bool core_client_is_nobody(struct core *core, uint64_t conn);
+
 /* Fills in what only the core knows: how far this node's log goes. */
 void core_fill_hello(const struct core *core, struct frame_hello *hello);
 /* 0 if who greets so may connect, else an error with its reason.

@@ -215,6 +215,13 @@ enum core_users core_users(const struct core *core)
                                                   : CORE_USERS_ENFORCED;
 }
 
+bool core_client_is_nobody(struct core *core, uint64_t conn)
+{
+    const struct conn *found = conn_find(core, conn);
+    return found != NULL && found->user == USER_ANYONE &&
+           lockfsm_access_is_required(core->fsm);
+}
+
 bool core_certificate_is_revoked(const struct core *core,
                                  const uint8_t fingerprint[FINGERPRINT_SIZE])
 {

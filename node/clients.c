@@ -41,9 +41,14 @@ static const struct stream_limits limits = {
 #define UNFINISHED "request not finished in time"
 #define MALFORMED "protocol error"
 #define MADE_ROOM "made room for others"
+#define UNKNOWN "it does not say who it is"
+#define WHO_ARE_YOU                                                           \
+    "-NOAUTH who you are is not known: give a certificate, or a secret with " \
+    "AUTH, within 10 s, 16 KiB, and an eighth of this node's connections\r\n"
 
 const char *const clients_cut_reason[CLIENTS_CUT_REASONS] = {
-    MALFORMED, UNFINISHED, TOO_SLOW, ALL_TOO_SLOW, CORE_TOO_COSTLY, MADE_ROOM};
+    MALFORMED,       UNFINISHED, TOO_SLOW, ALL_TOO_SLOW,
+    CORE_TOO_COSTLY, MADE_ROOM,  UNKNOWN};
 
 /* How many connections come from one host, or network of IPv6. */
 struct origin {
@@ -62,9 +67,12 @@ struct client {
     struct list in_resumed;
     struct list in_unfinished;
     struct list in_strangers; /* Until it is found to be none. */
-    uint64_t unfinished_ns;   /* Since when. */
-    size_t unsent_size;       /* That is counted in clients->unsent_size. */
-    bool is_local;            /* Came by the local door. */
+    struct list in_unknown;   /* Until it is found to have said who it is. */
+    uint64_t came_ns;
+    uint64_t heard_size;    /* While it is there. */
+    uint64_t unfinished_ns; /* Since when. */
+    size_t unsent_size;     /* That is counted in clients->unsent_size. */
+    bool is_local;          /* Came by the local door. */
     bool is_ready;
     bool is_known; /* The core has heard of it. */
     bool is_blocked;
@@ -95,6 +103,76 @@ static void note_unfinished(struct client *client, uint64_t now_ns)
     }
 }
 
+/* --- Who does not say who he is ------------------------------------------- */
+
+static void know(struct client *client)
+{
+    if (!list_is_empty(&client->in_unknown)) {
+        list_remove(&client->in_unknown);
+        client->clients->unknown_count--;
+    }
+}
+
+/* Those who say nothing are asked nothing either until there is a core. */
+static bool is_nobody(const struct client *client)
+{
+    return client->is_known && !client->is_closing &&
+           core_client_is_nobody(client->clients->node->core, client->conn);
+}
+
+static void refuse_nobody(struct client *client)
+{
+    know(client);
+    client->is_closing = true;
+    buffer_put_text(stream_output(&client->stream), WHO_ARE_YOU);
+    stream_close_flushed(&client->stream, UNKNOWN);
+}
+
+/* False: it was refused. What it has left unread counts as well. */
+static bool has_room_as_nobody(struct client *client, size_t size)
+{
+    if (list_is_empty(&client->in_unknown)) {
+        return true;
+    }
+    client->heard_size += size;
+    if (client->heard_size + stream_input(&client->stream).size <=
+        CLIENTS_UNKNOWN_SIZE) {
+        return true;
+    }
+    if (!is_nobody(client)) {
+        return true; /* Access is open, or it has said who it is. */
+    }
+    refuse_nobody(client);
+    return false;
+}
+
+static bool is_access_required(const struct clients *clients)
+{
+    const struct hasp_node *node = clients->node;
+    return node->has_begun && !turn_is_over(&node->turn) &&
+           core_users(node->core) != CORE_USERS_OPEN;
+}
+
+/* Looks at the oldest ones: those who have said who they are need no looking
+ * after, and of the others those go that came before 'by_ns', or are more than
+ * 'max'. */
+static void sift_unknown(struct clients *clients, uint64_t by_ns, uint32_t max)
+{
+    if (!is_access_required(clients)) {
+        return;
+    }
+    LIST_FOR_SAFE (struct client, client, &clients->unknown, in_unknown) {
+        if (client->came_ns >= by_ns && clients->unknown_count <= max) {
+            return;
+        }
+        if (is_nobody(client)) {
+            refuse_nobody(client);
+        } else if (client->is_known || client->is_closing) {
+            know(client);
+        }
+    }
+}
+
 static void refuse_bytes(struct client *client, const char *why)
 {
     struct resp_writer writer = {stream_output(&client->stream), 2};
@@ -119,6 +197,7 @@ static void feed(struct client *client, uint64_t now_ns)
         int rv = resp_parse(&client->parser, stream_input(&client->stream),
                             &request, &used, &why);
         if (rv == HASP_EMORE) {
+            (void)has_room_as_nobody(client, 0);
             break;
         }
         if (rv != 0) {
@@ -135,6 +214,9 @@ static void feed(struct client *client, uint64_t now_ns)
             }
         }
         CHECK(used > 0); /* Or it would be parsed for ever. */
+        if (!client->is_closing && !has_room_as_nobody(client, used)) {
+            break;
+        }
         /* Whatever is still unfinished now is another request. */
         list_remove(&client->in_unfinished);
         stream_consume(&client->stream, used);
@@ -225,6 +307,7 @@ static void on_closed(struct stream *stream, const char *reason)
     list_remove(&client->in_resumed);
     list_remove(&client->in_unfinished);
     list_remove(&client->in_strangers);
+    know(client);
     count_unsent(client, 0);
     resp_parser_done(&client->parser);
     clients->slot[slot] = NULL;
@@ -335,6 +418,9 @@ static struct stream *new_client(struct clients *clients, struct origin *origin,
     list_init(&client->in_resumed);
     list_init(&client->in_unfinished);
     list_push_back(&clients->strangers, &client->in_strangers);
+    client->came_ns = turn_now();
+    list_push_back(&clients->unknown, &client->in_unknown);
+    clients->unknown_count++;
     *ret_events = &events;
     *ret_limits = &limits;
     *ret_owner = client;
@@ -356,6 +442,7 @@ static struct stream *on_accept(void *data, const char *address,
         *ret_refusal = AT_LIMIT;
         forget_origin(clients, origin);
     } else {
+        sift_unknown(clients, 0, clients->count_max / CLIENTS_UNKNOWN_PART);
         return new_client(clients, origin, ret_events, ret_limits, ret_owner);
     }
     clients->refused_count++;
@@ -382,6 +469,7 @@ static struct stream *on_accept_local(void *data, const char *address,
     struct client *client = *ret_owner;
     client->is_local = true;
     list_remove(&client->in_strangers);
+    know(client);
     return stream;
 }
 
@@ -460,6 +548,7 @@ int clients_open(struct clients *clients, struct hasp_node *node,
     list_init(&clients->resumed);
     list_init(&clients->unfinished);
     list_init(&clients->strangers);
+    list_init(&clients->unknown);
     int rv = address_split(address, host, sizeof host, &port);
     if (rv != 0) {
         snprintf(why, HASP_WHY_SIZE, "'%s' is not an address", address);
@@ -635,6 +724,9 @@ void clients_resume(struct clients *clients)
 
 void clients_tick(struct clients *clients, uint64_t now_ns)
 {
+    sift_unknown(clients,
+                 now_ns > CLIENTS_UNKNOWN_NS ? now_ns - CLIENTS_UNKNOWN_NS : 0,
+                 UINT32_MAX);
     while (!list_is_empty(&clients->unfinished)) {
         struct client *client = LIST_ENTRY(clients->unfinished.next,
                                            struct client, in_unfinished);

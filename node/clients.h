@@ -37,8 +37,14 @@
 #define CLIENTS_UNSENT_MAX (UINT64_C(512) << 20)
 
 /* Why this node closes a connection that it does not want any more. */
-#define CLIENTS_CUT_REASONS 6
+#define CLIENTS_CUT_REASONS 7
 extern const char *const clients_cut_reason[CLIENTS_CUT_REASONS];
+
+/* Of those who have not said who they are, while access is required: the time,
+ * the bytes, and the part of all connections that they have. */
+#define CLIENTS_UNKNOWN_NS (10 * NS_PER_S)
+#define CLIENTS_UNKNOWN_SIZE (16u << 10)
+#define CLIENTS_UNKNOWN_PART 8
 
 struct hasp_node;
 struct client;
@@ -57,6 +63,8 @@ struct clients {
     uint32_t count;
     uint32_t count_max;
     struct list strangers; /* Those, and some more; the oldest first. */
+    struct list unknown;   /* Who may have yet to say who they are, likewise. */
+    uint32_t unknown_count;
     uint32_t per_origin_max;
     struct list dirty;      /* Have output for the end of the turn. */
     struct list resumed;    /* Were let go on in this turn. */

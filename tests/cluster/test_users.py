@@ -10,6 +10,7 @@ import os
 import re
 import stat
 import subprocess
+import time
 
 import pytest
 
@@ -302,10 +303,41 @@ def test_without_that_choice_plain_peers_speak_for_nobody():
         leader = cluster.leader()
         tool.admin("access", "required")
         for node in cluster.nodes:
-            done = tool.run("-e", "127.0.0.1:1", "--socket", node.dir, "-t", "1s",
+            done = tool.run("-e", "127.0.0.1:1", "--socket", node.dir, "-t", "15s",
                             "list")
             if node is leader:
                 assert done.returncode == 0, done.stderr
             else:
                 assert "has reached the leader without TLS" in done.stderr
         assert "unenforced" not in str(leader.status())
+
+
+def test_who_does_not_say_who_he_is_has_little_room():
+    """An eighth of the connections, 16 KiB, 10 s; who says it has all of it."""
+    extra = "[security]\ninsecure = yes\n[limits]\nconnections = 64\n"
+    with Cluster(1, extra + "connections_per_address = 64\n") as cluster:
+        tool = Tool(cluster)
+        node = cluster.leader()
+        with Client(node.client_port) as early:
+            assert early.do("PING") == "PONG"
+            tool.admin("access", "required")
+            assert early.do("PING") == "PONG"
+            began = time.monotonic()
+            with contextlib.ExitStack() as stack:
+                many = [stack.enter_context(Client(node.client_port))
+                        for _ in range(20)]
+                assert many[-1].do("PING") == "PONG"
+                closed = [c for c in many[:10] if is_refused(c)]
+                assert len(closed) >= 9
+                many[-1].send("PING", "x" * 20000)
+                assert is_refused(many[-1])
+                assert is_refused(many[-2], 15)
+                assert time.monotonic() - began > 8
+
+
+def is_refused(client, seconds=3):
+    client.socket.settimeout(seconds)
+    try:
+        return b"who you are is not known" in client.file.read()
+    except (OSError, ValueError):
+        return False
