@@ -489,6 +489,15 @@ static struct asking *next_in_flight(struct asker *asker)
     return ask;
 }
 
+/* That the leader has no room on its disk is no entry's result: it tells
+ * nothing of an earlier sending, which may still be on its way to the log. */
+static bool is_open_still(const struct asker *asker, const struct asking *ask)
+{
+    return (ask->seen & 1u << OUTCOME_UNKNOWN) != 0 &&
+           strcmp(asker->code, "LIMIT") == 0 &&
+           strncmp(asker->why, "disk", 4) == 0;
+}
+
 /* One answer. Gives how the node is to be left; NONE: not at all. */
 static enum outcome answered(struct asker *asker, struct lease_clock now)
 {
@@ -503,6 +512,10 @@ static enum outcome answered(struct asker *asker, struct lease_clock now)
         return OUTCOME_NONE;
     }
     enum outcome outcome = of_reply_error(asker, value->bytes);
+    if (outcome == OUTCOME_REFUSED && is_open_still(asker, ask)) {
+        note(asker, "%s", asker->why);
+        outcome = OUTCOME_BUSY;
+    }
     if (outcome == OUTCOME_REFUSED) {
         asker->failed = 0;
         finish(asker, ask, HASP_EREPLY);

@@ -575,6 +575,7 @@ static void without_a_leader_or_moved_it_is_asked_elsewhere(void **state)
     once("LOCK.ACQUIRE", "-MOVED 0 2:1\r\n");
     once("LOCK.ACQUIRE", "-BUSY too much\r\n");
     once("LOCK.ACQUIRE", "-UNKNOWN the leader was lost\r\n");
+    once("LOCK.ACQUIRE", "-LIMIT disk: it is full\r\n"); /* By now. */
     acquire(&told, "a", 0);
     pass(1000);
     assert_told(&told, 0);
