@@ -5,8 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include "base/bytes.h"
+
+/* As much as fits into an address. */
+#define SOCKET_PATH_MAX (sizeof((struct sockaddr_un *)NULL)->sun_path - 1)
 
 static int refuse(const char *text, size_t size, const char *reason,
                   char why[HASP_WHY_SIZE])
@@ -59,8 +63,13 @@ int endpoint_parse(const char *text, size_t size, struct endpoint *ret_endpoint,
     if (size == 0) {
         return refuse(text, size, "it is empty", why);
     }
-    if (text[0] == '/') {
-        if (size >= sizeof endpoint.host) {
+    bool is_socket = size > strlen(ENDPOINT_SOCKET "/") &&
+                     memcmp(text, ENDPOINT_SOCKET "/",
+                            strlen(ENDPOINT_SOCKET "/")) == 0;
+    if (text[0] == '/' || is_socket) {
+        size_t max = is_socket ? strlen(ENDPOINT_SOCKET) + SOCKET_PATH_MAX
+                               : sizeof endpoint.host - 1;
+        if (size > max) {
             return refuse(text, size, "the path is too long", why);
         }
         memcpy(endpoint.host, text, size);

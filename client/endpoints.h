@@ -8,23 +8,34 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/err.h"
 
 #define ENDPOINT_COUNT_MAX 64
 #define ENDPOINT_PORT_DEFAULT "7420"
+#define ENDPOINT_SOCKET "unix:" /* Before a path. */
 #define CLIENT_USER_SECRET_SIZE 160
 
 struct endpoint {
     char host[256];
     char port[8];
-    char text[272]; /* "host:port", for people; "[::1]:7420" for IPv6. */
+    char text[272]; /* For people: "host:port", "[::1]:7420", "unix:/path". */
 };
 
 /* A path: the local door of a node of this machine, by its data directory. */
 static inline bool endpoint_is_local(const struct endpoint *endpoint)
 {
     return endpoint->host[0] == '/';
+}
+
+/* A UNIX socket of a node of this machine: its path, or NULL. */
+static inline const char *endpoint_socket(const struct endpoint *endpoint)
+{
+    return strncmp(endpoint->host, ENDPOINT_SOCKET,
+                   sizeof ENDPOINT_SOCKET - 1) == 0
+               ? endpoint->host + sizeof ENDPOINT_SOCKET - 1
+               : NULL;
 }
 
 struct endpoints {
@@ -34,8 +45,9 @@ struct endpoints {
 };
 
 /* Parses "host:port,host:port,..."; a port that is missing is 7420, an IPv6
- * address stands in brackets where a port follows; what begins with '/' is the
- * data directory of a node of this machine. HASP_EINVALID with a
+ * address stands in brackets where a port follows; "unix:/path" is the socket
+ * of a node of this machine (listen.local), and what begins with '/' its data
+ * directory. HASP_EINVALID with a
  * message, HASP_ENOMEM. */
 MUST_CHECK int endpoints_parse(const char *text,
                                struct endpoints *ret_endpoints,

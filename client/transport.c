@@ -186,31 +186,40 @@ bool transport_is_late(struct transport *transport, const struct asker *asker)
     return transport->number != asker->number;
 }
 
+/* Nothing leaves the machine: no TLS. It is connected at once or not at all. */
+static int connect_socket(struct transport *transport,
+                          const struct sockaddr_un *to)
+{
+    transport->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+                           0);
+    return transport->fd >= 0 &&
+                   connect(transport->fd, (const struct sockaddr *)to,
+                           sizeof *to) == 0
+               ? 0
+               : errno;
+}
+
 /* The folder's path may be longer than what fits into an address, so it is
- * named by a descriptor. Nothing leaves the machine: no TLS. */
-static void connect_local(struct transport *transport, struct asker *asker,
-                          const char *folder)
+ * named by a descriptor. */
+static int connect_door(struct transport *transport, const char *folder)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     int directory = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0) {
+        return errno;
+    }
     snprintf(to.sun_path, sizeof to.sun_path, "/proc/self/fd/%d/admin.sock",
              directory);
-    transport->fd = directory < 0
-                        ? -1
-                        : socket(AF_UNIX,
-                                 SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    bool is_connected = transport->fd >= 0 &&
-                        connect(transport->fd, (struct sockaddr *)&to,
-                                sizeof to) == 0;
-    int code = errno;
-    if (directory >= 0) {
-        close(directory);
-    }
-    if (is_connected) {
-        asker_connected(asker, client_clock_read());
-    } else {
-        asker_failed(asker, strerror(code), client_clock_read());
-    }
+    int code = connect_socket(transport, &to);
+    close(directory);
+    return code;
+}
+
+static int connect_path(struct transport *transport, const char *path)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
+    return connect_socket(transport, &to);
 }
 
 const struct endpoint *transport_follow(struct transport *transport,
@@ -222,11 +231,18 @@ const struct endpoint *transport_follow(struct transport *transport,
         return NULL;
     }
     const struct endpoint *endpoint = asker_endpoint(asker);
-    if (endpoint_is_local(endpoint)) {
-        connect_local(transport, asker, endpoint->host);
-        return NULL;
+    const char *path = endpoint_socket(endpoint);
+    if (path == NULL && !endpoint_is_local(endpoint)) {
+        return endpoint;
     }
-    return endpoint;
+    int code = path != NULL ? connect_path(transport, path)
+                            : connect_door(transport, endpoint->host);
+    if (code == 0) {
+        asker_connected(asker, client_clock_read());
+    } else {
+        asker_failed(asker, strerror(code), client_clock_read());
+    }
+    return NULL;
 }
 
 void transport_connect(struct transport *transport, struct asker *asker,

@@ -16,10 +16,6 @@ void address_format(const struct sockaddr *from,
     char host[INET6_ADDRSTRLEN] = "?";
     unsigned port = 0;
     bool is_v6 = false;
-    if (from->sa_family == AF_UNIX) {
-        snprintf(ret_address, STREAM_ADDRESS_SIZE, "local");
-        return;
-    }
     if (from->sa_family == AF_INET) {
         const struct sockaddr_in *v4 = (const struct sockaddr_in *)from;
         inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host);

@@ -14,6 +14,8 @@
 #include "base/err.h"
 
 #define DOOR_NAME "admin.sock"
+/* The address of those who come by it. */
+#define DOOR_ADDRESS "local"
 #define DOOR_CONNECTION_MAX 8
 
 /* The bound socket in 'folder', which belongs to this process alone; one that

@@ -225,7 +225,8 @@ struct front *front_open(uv_loop_t *loop, int fd, uint32_t connections,
                             .part_count = 1};
     list_init(&front->waiting);
     list_init(&front->joined);
-    front->listener = listener_adopt(loop, fd, on_accept, on_ready, front);
+    front->listener = listener_adopt(loop, fd, NULL, on_accept, on_ready,
+                                     front);
     front_use_tls(front, context);
     return front;
 }

@@ -29,6 +29,7 @@ struct listener {
     listener_accept_fn *accept;
     void *data;
     struct gate gate;
+    const char *name; /* Of what comes there, in place of an address; NULL. */
     void (*closed)(void *data);
     void *closed_data;
     uint64_t starved_logged_ms;
@@ -110,17 +111,18 @@ int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
     int fd;
     int error = listener_bind(host, port, &fd, why);
     if (error == 0) {
-        *ret_listener = listener_adopt(loop, fd, accept, ready, data);
+        *ret_listener = listener_adopt(loop, fd, NULL, accept, ready, data);
         (*ret_listener)->port = listener_port_of(fd);
     }
     return error;
 }
 
-struct listener *listener_adopt(uv_loop_t *loop, int fd,
+struct listener *listener_adopt(uv_loop_t *loop, int fd, const char *name,
                                 listener_accept_fn *accept,
                                 listener_ready_fn *ready, void *data)
 {
     struct listener *listener = memory_new(sizeof *listener);
+    listener->name = name;
     listener->accept = accept;
     listener->data = data;
     listener->gate.ready = ready;
@@ -204,12 +206,18 @@ static void take_connection(struct listener *listener, int fd,
     const struct stream_limits *limits = NULL;
     const char *refusal = NULL;
     void *owner = NULL;
-    if (from->sa_family == AF_UNIX && !door_lets_in(fd)) {
+    bool is_door = listener->name != NULL &&
+                   strcmp(listener->name, DOOR_ADDRESS) == 0;
+    if (is_door && !door_lets_in(fd)) {
         refuse(fd, "-NOPERM only root and the user that runs the node may come "
                    "by its own socket\r\n");
         return;
     }
-    address_format(from, address);
+    if (listener->name != NULL) {
+        snprintf(address, sizeof address, "%s", listener->name);
+    } else {
+        address_format(from, address);
+    }
     struct stream *stream = listener->accept(listener->data, address, &events,
                                              &limits, &owner, &refusal);
     if (stream == NULL) {
@@ -218,6 +226,7 @@ static void take_connection(struct listener *listener, int fd,
     }
     CHECK(events != NULL);
     stream_adopt(stream, listener->poll.loop, fd, events, limits, owner);
+    memcpy(stream->address, address, sizeof stream->address);
     gate_take(&listener->gate, stream);
 }
 

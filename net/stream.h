@@ -171,9 +171,10 @@ MUST_CHECK int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
                              listener_ready_fn *ready, void *data,
                              struct listener **ret_listener,
                              char why[HASP_WHY_SIZE]);
-/* Likewise on a socket that is bound, which it closes with itself. What comes
- * by the local door (net/door.h) has the address "local". */
-struct listener *listener_adopt(uv_loop_t *loop, int fd,
+/* Likewise on a socket that is bound, which it closes with itself. 'name'
+ * (static text, or NULL) is what those who come by it have for an address:
+ * DOOR_ADDRESS, who are then looked at (net/door.h), or LOCAL_ADDRESS. */
+struct listener *listener_adopt(uv_loop_t *loop, int fd, const char *name,
                                 listener_accept_fn *accept,
                                 listener_ready_fn *ready, void *data);
 /* What is spoken there; the first byte of a connection tells it apart. */

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/door.h"
+#include "net/local.h"
 #include "net/resp.h"
 #include "net/stream.h"
 #include "node/node.h"
@@ -480,9 +481,10 @@ static struct identity identity_of(const struct stream *stream)
     bool is_user = who != NULL && who->name.role == TLS_USER;
     char host[STREAM_ADDRESS_SIZE];
     uint16_t port;
-    bool is_here = address_split(stream->address, host, sizeof host, &port) ==
-                       0 &&
-                   address_is_loopback(host);
+    bool is_here = strcmp(stream->address, LOCAL_ADDRESS) == 0 ||
+                   (address_split(stream->address, host, sizeof host, &port) ==
+                        0 &&
+                    address_is_loopback(host));
     return (struct identity){.way = is_user ? IDENTITY_CERTIFICATE
                                             : IDENTITY_NONE,
                              .user = is_user ? who->name.user : NULL,
@@ -580,8 +582,23 @@ int clients_open_door(struct clients *clients, char why[HASP_WHY_SIZE])
     int fd;
     int rv = door_bind(node->options.directory, &fd, why);
     if (rv == 0) {
-        clients->door = listener_adopt(&node->uv, fd, on_accept_local, on_ready,
-                                       clients);
+        clients->door = listener_adopt(&node->uv, fd, DOOR_ADDRESS,
+                                       on_accept_local, on_ready, clients);
+    }
+    return rv;
+}
+
+int clients_open_local(struct clients *clients, const char *path,
+                       char why[HASP_WHY_SIZE])
+{
+    struct hasp_node *node = clients->node;
+    int fd;
+    int rv = local_bind(path, &fd, why);
+    if (rv == 0) {
+        clients->local = listener_adopt(&node->uv, fd, LOCAL_ADDRESS, on_accept,
+                                        on_ready, clients);
+        LOG_INFO("listening for clients", "path=%s",
+                 log_quote(path, strlen(path)));
     }
     return rv;
 }
@@ -601,6 +618,11 @@ void clients_refuse(struct clients *clients)
     if (clients->listener != NULL) {
         listener_close(clients->listener);
         clients->listener = NULL;
+    }
+    if (clients->local != NULL) {
+        local_remove(clients->node->options.listen_local);
+        listener_close(clients->local);
+        clients->local = NULL;
     }
     if (clients->door != NULL) {
         door_remove(clients->node->options.directory);

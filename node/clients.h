@@ -54,7 +54,8 @@ struct origin;
 struct clients {
     struct hasp_node *node;
     struct listener *listener;
-    struct listener *door; /* The local one. */
+    struct listener *door;  /* The local one. */
+    struct listener *local; /* At listen.local; NULL: none. */
     struct client **slot;
     uint32_t *generation;
     uint32_t *vacant; /* A stack of free slots. */
@@ -83,6 +84,9 @@ struct clients {
 /* Listens. 'why' says what failed. */
 MUST_CHECK int clients_open(struct clients *clients, struct hasp_node *node,
                             const char *address, char why[HASP_WHY_SIZE]);
+/* Likewise at a path, for this machine (net/local.h). */
+MUST_CHECK int clients_open_local(struct clients *clients, const char *path,
+                                  char why[HASP_WHY_SIZE]);
 /* Likewise by the local door, in the data directory. */
 MUST_CHECK int clients_open_door(struct clients *clients,
                                  char why[HASP_WHY_SIZE]);

@@ -65,6 +65,9 @@ int hasp_node_open(const struct hasp_node_options *options,
                clients_open(&node->clients, node, node->options.listen_client,
                             why) != 0 ||
                clients_open_door(&node->clients, why) != 0 ||
+               (node->options.listen_local != NULL &&
+                clients_open_local(&node->clients, node->options.listen_local,
+                                   why) != 0) ||
                (node->options.listen_http != NULL &&
                 web_open(&node->web, node->options.listen_http, why) != 0)) {
         status = HASP_NODE_UNAVAILABLE;

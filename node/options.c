@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "net/local.h"
 #include "net/stream.h"
 #include "net/tls.h"
 
@@ -234,6 +235,18 @@ static int check_limits(const struct hasp_node_limits *limits,
     return 0;
 }
 
+static int check_path(const char *path, char why[HASP_NODE_WHY_SIZE])
+{
+    if (path == NULL || (path[0] == '/' && strlen(path) <= LOCAL_PATH_MAX &&
+                         strpbrk(path, ", \t") == NULL)) {
+        return 0;
+    }
+    return refuse(why,
+                  "listen.local = '%s' is not the path of a socket: it begins "
+                  "with '/', has at most %d bytes, and no blanks or commas",
+                  path, LOCAL_PATH_MAX);
+}
+
 int hasp_node_options_check(const struct hasp_node_options *options,
                             char why[HASP_NODE_WHY_SIZE])
 {
@@ -269,6 +282,9 @@ int hasp_node_options_check(const struct hasp_node_options *options,
         rv = check_address(options, options->tls_peer, "listen.peer",
                            options->listen_peer, why);
     }
+    if (rv == 0) {
+        rv = check_path(options->listen_local, why);
+    }
     if (rv == 0 && options->listen_http != NULL) {
         rv = check_address(options, options->tls_http, "listen.http",
                            options->listen_http, why);
@@ -292,6 +308,7 @@ void options_copy(struct hasp_node_options *to,
     to->listen_client = copy_text(from->listen_client);
     to->listen_peer = copy_text(from->listen_peer);
     to->listen_http = copy_text(from->listen_http);
+    to->listen_local = copy_text(from->listen_local);
     to->http_names = copy_text(from->http_names);
     to->cluster_name = copy_text(from->cluster_name);
     to->tls_dir = copy_text(from->tls_dir);
@@ -320,6 +337,7 @@ void options_done(struct hasp_node_options *options)
     free((void *)(uintptr_t)options->listen_client);
     free((void *)(uintptr_t)options->listen_peer);
     free((void *)(uintptr_t)options->listen_http);
+    free((void *)(uintptr_t)options->listen_local);
     free((void *)(uintptr_t)options->http_names);
     free((void *)(uintptr_t)options->cluster_name);
     free((void *)(uintptr_t)options->tls_dir);

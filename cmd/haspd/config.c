@@ -79,6 +79,7 @@ static const struct setting settings[] = {
     {"listen", "client", KIND_TEXT, AT(listen_client), 1, 120},
     {"listen", "peer", KIND_TEXT, AT(listen_peer), 1, 120},
     {"listen", "http", KIND_TEXT, AT(listen_http), 0, 120},
+    {"listen", "local", KIND_TEXT, AT(listen_local), 0, 107},
     {"http", "names", KIND_TEXT, AT(http_names), 0, 1000},
     {"http", "api", KIND_SWITCH, AT(http_api), 0, 0},
     {"cluster", "name", KIND_TEXT, AT(cluster_name), 1, 64},
@@ -550,6 +551,15 @@ int config_set(struct config *config, const char *flag, const char *name,
     return set(config, &place, section, dot + 1, value, why);
 }
 
+/* What is printed of one that is off is empty. */
+static void drop_if_off(const char **text)
+{
+    if (*text != NULL && ((*text)[0] == '\0' || strcmp(*text, "off") == 0)) {
+        free((void *)(uintptr_t)*text);
+        *text = NULL;
+    }
+}
+
 int config_finish(struct config *config, char why[HASP_WHY_SIZE])
 {
     struct hasp_node_options *options = &config->options;
@@ -577,11 +587,8 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
             options->listen_peer = memory_text(member->peer_address);
         }
     }
-    if (options->listen_http != NULL &&
-        strcmp(options->listen_http, "off") == 0) {
-        free((void *)(uintptr_t)options->listen_http);
-        options->listen_http = NULL;
-    }
+    drop_if_off(&options->listen_http);
+    drop_if_off(&options->listen_local);
     return hasp_node_options_check(options, why) == 0 ? 0 : HASP_EINVALID;
 }
 

@@ -77,6 +77,7 @@ enum option_value {
     _("listen-client", "listen.client")    \
     _("listen-peer", "listen.peer")        \
     _("listen-http", "listen.http")        \
+    _("listen-local", "listen.local")      \
     _("member", "cluster.member")          \
     _("name", "cluster.name")              \
     _("election-ms", "raft.election_ms")   \
@@ -119,6 +120,7 @@ static const char help[] =
     "  --listen-client ADDR    host:port for clients (127.0.0.1:7420)\n"
     "  --listen-peer ADDR      for the other nodes (127.0.0.1:7421)\n"
     "  --listen-http ADDR      for HTTP (127.0.0.1:7422), or off\n"
+    "  --listen-local PATH     a UNIX socket for clients (none)\n"
     "  --member 'ID PEER CLIENT'\n"
     "                          a member that founds the cluster, with its two\n"
     "                          addresses; once for each. None: a cluster of 1\n"

@@ -265,8 +265,9 @@ struct hasp_options {
     size_t size; /* Set by hasp_options_init(). */
 
     /* "host:port,host:port,..."; without ":port", 7420. NULL: the environment's
-     * HASP_ENDPOINTS, or "127.0.0.1:7420". Name all nodes; any of them finds
-     * the leader. */
+     * HASP_ENDPOINTS, or "127.0.0.1:7420"; "unix:/path" is a socket of a node
+     * on this machine (listen.local). Name all nodes; any of them finds the
+     * leader. */
     const char *endpoints;
 
     /* Shown to people who ask who holds a lock. NULL: "program@host:pid". */
@@ -306,11 +307,12 @@ struct hasp_options {
 
     /* TLS: a folder with ca.crt, which says whom to believe, and, if the
      * program is to show who it is, client.crt and client.key ('hasp cert user'
-     * makes it). With it nothing is ever said in plain. Whatever the endpoints
-     * are called, each must show a certificate of a node of the cluster. NULL:
-     * the environment's HASP_TLS, or plain; "": plain. HASP_ECERT, with a
-     * sentence in hasp_why(), from hasp_open() at once if the files are not
-     * right, and as HASP_ECONNECT if no node is trusted, or trusts. */
+     * makes it). With it nothing leaves this machine in plain. Whatever the
+     * endpoints are called, each must show a certificate of a node of the
+     * cluster. NULL: the environment's HASP_TLS, or plain; "": plain.
+     * HASP_ECERT, with a sentence in hasp_why(), from hasp_open() at once if
+     * the files are not right, and as HASP_ECONNECT if no node is trusted, or
+     * trusts. */
     const char *tls;
 
     /* The cluster's name, for a CA that was not made by 'hasp cert' and so does

@@ -161,6 +161,9 @@ struct hasp_node_options {
     const char *listen_client; /* Where to listen; port 0: any free one. */
     const char *listen_peer;
     const char *listen_http; /* NULL: no HTTP. */
+    /* A path: a UNIX socket for clients of this machine, mode 0660, which takes
+     * less of the processor than TCP; NULL: none. */
+    const char *listen_local;
     /* Names by which it may be asked over HTTP beside its addresses and
      * localhost, with blanks between them; NULL: none. */
     const char *http_names;

@@ -2,7 +2,8 @@
 
 /* A load generator: how many locks a second, how long each takes.
  *
- *     bench MODE --endpoints HOST:PORT,... [--clients N] [--seconds S]
+ *     bench MODE --endpoints HOST:PORT|unix:/PATH,... [--clients N] [--seconds
+ * S]
  *           [--pids PID,PID,...] [--any] [--connections C] [--tls DIR]
  *
  * Modes: 'cycle', each client acquires and releases a lock of its own in a
@@ -28,6 +29,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -139,8 +141,22 @@ static double histogram_us(const struct histogram *histogram, double part)
     return 0;
 }
 
+static int dial_path(const char *path)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) != 0) {
+        die(strerror(errno), bytes_of_text(path));
+    }
+    return fd;
+}
+
 static int dial(const char *endpoint)
 {
+    if (strncmp(endpoint, "unix:", 5) == 0) {
+        return dial_path(endpoint + 5);
+    }
     char host[128];
     const char *colon = strrchr(endpoint, ':');
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
@@ -246,7 +262,25 @@ static void put_words(struct buffer *out, int count, const char *const *word)
     }
 }
 
-/* Asks one node for the leader's client address. */
+/* What a node's status says of where the leader is; false: nothing. Of a path
+ * only the node itself can say that it leads. */
+static bool leads_to(const struct resp_reply *status, const char *endpoint,
+                     char ret_address[256])
+{
+    bool is_path = strncmp(endpoint, "unix:", 5) == 0;
+    const struct resp_value *value = resp_find(
+        status, 0, is_path ? "role" : "leader_address");
+    if (value == NULL || value->bytes.size == 0 ||
+        (is_path && !bytes_equal(value->bytes, BYTES_LITERAL("leader")))) {
+        return false;
+    }
+    struct bytes found = is_path ? bytes_of_text(endpoint) : value->bytes;
+    snprintf(ret_address, 256, "%.*s", (int)found.size,
+             (const char *)found.data);
+    return true;
+}
+
+/* Asks one node after the other where the leader is. */
 static char *find_leader(void)
 {
     static char address[256];
@@ -255,8 +289,8 @@ static char *find_leader(void)
     size_t used;
     const char *const words[] = {"RAFT.STATUS"};
     for (int try = 0; try < 100; try++) {
-        struct line line = line_open(
-            bench.endpoint[try % (int)bench.endpoint_count]);
+        const char *endpoint = bench.endpoint[try % (int)bench.endpoint_count];
+        struct line line = line_open(endpoint);
         int status = HASP_EMORE;
         buffer_clear(&buffer);
         put_words(&buffer, 1, words);
@@ -268,18 +302,14 @@ static char *find_leader(void)
         }
         close(line.fd);
         tls_free(line.tls);
-        const struct resp_value *value = status == 0
-                                             ? resp_find(&reply, 0,
-                                                         "leader_address")
-                                             : NULL;
-        if (value != NULL && value->bytes.size > 0) {
-            snprintf(address, sizeof address, "%.*s", (int)value->bytes.size,
-                     (const char *)value->bytes.data);
+        if (status == 0 && leads_to(&reply, endpoint, address)) {
             buffer_done(&buffer);
             resp_reply_done(&reply);
             return address;
         }
-        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        if (try % (int)bench.endpoint_count == 0) {
+            nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        }
     }
     die("no leader", bytes_of_text(bench.endpoint[0]));
 }

@@ -224,6 +224,7 @@ def test_what_is_printed_can_be_read_back(tmp_path):
     assert second.returncode == 0, second.stderr
     assert printed(second) == printed(first)
     assert printed(first)["limits.table_size"] == str(2 << 30)
+    assert printed(first)["listen.local"] == ""
 
 
 def test_indented_keys_and_comments_are_fine(check):

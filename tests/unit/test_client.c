@@ -264,14 +264,23 @@ static void addresses_are_understood(void **state)
     assert_string_equal(endpoints.endpoint[3].text, "[fe80::1]:7420");
     assert_string_equal(endpoints.endpoint[4].text, "[fe80::2]:7420");
     endpoints_done(&endpoints);
+    assert_int_equal(endpoints_parse("unix:/a:1,/b,unix", &endpoints, why), 0);
+    assert_string_equal(endpoint_socket(&endpoints.endpoint[0]), "/a:1");
+    assert_string_equal(endpoints.endpoint[0].text, "unix:/a:1");
+    assert_false(endpoint_is_local(&endpoints.endpoint[0]));
+    assert_true(endpoint_is_local(&endpoints.endpoint[1]));
+    assert_null(endpoint_socket(&endpoints.endpoint[1]));
+    assert_null(endpoint_socket(&endpoints.endpoint[2])); /* A host. */
+    endpoints_done(&endpoints);
 }
 
 static void what_is_no_address_is_refused_with_its_text(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "",     ",",      "a:1,", "a:",   ":1",   "a:0",  "a:65536", "a:1x",
-        "[::1", "[::1]x", "[]:1", "a: 1", "a:-1", "a:+1", "a:0x10",
+        "",        ",",    "a:1,",   "a:",     ":1",     "a:0",
+        "a:65536", "a:1x", "[::1",   "[::1]x", "[]:1",   "a: 1",
+        "a:-1",    "a:+1", "a:0x10", "unix:",  "unix:a",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct endpoints endpoints;

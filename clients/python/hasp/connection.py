@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any, Awaitable, Callable, Deque, Optional, TypeVar
 
 from . import resp
-from .request import Endpoint
+from .request import SOCKET, Endpoint
 from .tls import peer_fault
 
 Result = TypeVar('Result')
@@ -44,9 +44,15 @@ class Connection(asyncio.Protocol):
         self._transport: Any = None
 
     async def open(self, timeout: float) -> None:
-        host = self.endpoint[0] if self.tls else None
-        await within(timeout, asyncio.get_running_loop().create_connection(
-            lambda: self, *self.endpoint, ssl=self.tls, server_hostname=host))
+        host, port = self.endpoint
+        loop = asyncio.get_running_loop()
+        if port == 0:  # Nothing leaves the machine, so nothing is encrypted.
+            await within(timeout, loop.create_unix_connection(
+                lambda: self, host[len(SOCKET):]))
+            return
+        await within(timeout, loop.create_connection(
+            lambda: self, host, port, ssl=self.tls,
+            server_hostname=host if self.tls else None))
         if self.tls:
             fault = peer_fault(self._transport.get_extra_info('ssl_object'),
                                self.tls)

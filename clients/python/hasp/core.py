@@ -23,7 +23,7 @@ from .errors import HaspError, LeaseLost, Unknown, Unreachable
 from .lease import SECOND, Clock, Lease, State, read_clock
 from .request import (CONNECT_TIMEOUT, IDLE_MAX, Endpoint, Forgotten, Owners,
                       Trouble, default_name, judge, open_words,
-                      parse_endpoints, retry_pause, wait_words)
+                      parse_endpoints, retry_pause, show_endpoint, wait_words)
 from .secret import SecretFile, greeting_of
 from .tls import Tls, context_of
 
@@ -136,7 +136,8 @@ class Core:
                 sent, is_sent = read_clock(), True
                 reply = await line.ask(min(patience, limit - time.monotonic()),
                                        *words, *more)
-                LOG.debug('%s:%d: %s: %s', *endpoint, words, reply)
+                LOG.debug('%s: %s: %s', show_endpoint(endpoint), words,
+                          reply)
                 if not isinstance(reply, resp.ReplyError):
                     self._put(line)
                     return reply, sent
@@ -147,7 +148,7 @@ class Core:
                     raise refusal
                 trouble.note(endpoint, refusal, reply.code == 'UNKNOWN')
             except OSError as error:
-                LOG.debug('%s:%d: %s: %r', *endpoint, words, error)
+                LOG.debug('%s: %s: %r', show_endpoint(endpoint), words, error)
                 trouble.note(endpoint, error, is_sent)
             except BaseException:  # A cancellation, for one.
                 self._fail(line)

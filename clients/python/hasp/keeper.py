@@ -17,7 +17,7 @@ from .connection import Connection, within
 from .core import LOG, Core
 from .errors import HaspError, LeaseLost
 from .lease import SECOND, Clock, State, read_clock
-from .request import CONNECT_TIMEOUT
+from .request import CONNECT_TIMEOUT, show_endpoint
 from .secret import SecretFile
 from .tls import Tls
 
@@ -180,7 +180,7 @@ class Keeper(Core):
             pass
         except (OSError, HaspError) as error:
             self._why = 'no heartbeat was answered in time, last: ' \
-                f'{endpoint[0]}:{endpoint[1]}: {error}'
+                f'{show_endpoint(endpoint)}: {error}'
             if isinstance(error, socket.timeout):
                 # Those who wait for a lock there are in the dark, too.
                 for busy in list(self._busy):

@@ -15,7 +15,9 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 from . import resp
 from .errors import HaspError, LeaseLost, NotHeld, Refused, Unknown, Unreachable
 
-Endpoint = Tuple[str, int]
+Endpoint = Tuple[str, int]  # Host and port, or 'unix:/path' and 0.
+
+SOCKET = 'unix:'  # Before the path of a node's socket on this machine.
 
 DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440'
 CONNECT_TIMEOUT = 1.0
@@ -27,11 +29,15 @@ ACKED_RANGES = 16  # That a node takes in ACKED.
 
 
 def parse_endpoints(text: Union[None, str, Sequence[str]]) -> List[Endpoint]:
-    """'host:port,...' or a list of them; a port that is missing is 7420."""
+    """'host:port,...' or a list of them; a port that is missing is 7420, and
+    'unix:/path' is a socket of this machine."""
     if text is None:
         text = os.environ.get('HASP_ENDPOINTS', DEFAULT_ENDPOINTS)
     found = []
     for part in text.split(',') if isinstance(text, str) else text:
+        if part.strip().startswith(SOCKET + '/'):
+            found.append((part.strip(), 0))
+            continue
         host, colon, port = part.strip().rpartition(':')
         if not colon or (':' in host and not host.endswith(']')):
             host, port = part.strip(), '7420'
@@ -40,6 +46,10 @@ def parse_endpoints(text: Union[None, str, Sequence[str]]) -> List[Endpoint]:
                              'host:port, as in 127.0.0.1:7420')
         found.append((host.strip('[]'), int(port)))
     return found
+
+
+def show_endpoint(endpoint: Endpoint) -> str:
+    return '%s:%d' % endpoint if endpoint[1] else endpoint[0]
 
 
 def default_name() -> str:
@@ -113,7 +123,7 @@ class Trouble:
     def note(self, endpoint: Endpoint, error: Exception, is_sent: bool) -> None:
         self.is_doubtful |= is_sent
         text = getattr(error, 'strerror', None) or str(error) or 'no answer'
-        self._last['%s:%d' % endpoint] = text
+        self._last[show_endpoint(endpoint)] = text
 
     def error(self) -> HaspError:
         told = '; '.join(f'{node}: {text}' for node, text in

@@ -48,12 +48,13 @@ def willing(words):
 @pytest.mark.parametrize('text, found', [
     ('10.0.0.1', [('10.0.0.1', 7420)]),
     ('[::1]:5, ::1', [('::1', 5), ('::1', 7420)]),
-    (['a:1', 'b:2'], [('a', 1), ('b', 2)])])
+    (['a:1', 'b:2'], [('a', 1), ('b', 2)]),
+    ('unix:/a/b:1,c', [('unix:/a/b:1', 0), ('c', 7420)])])
 def test_an_address_without_a_port_means_7420(text, found):
     assert parse_endpoints(text) == found
 
 
-@pytest.mark.parametrize('text', ['a:b', ':7', 'a:0', 'a:70000', '', 'a,'])
+@pytest.mark.parametrize('text', ['a:b', ':7', 'a:0', 'a:70000', '', 'a,', 'unix:a'])
 def test_an_address_that_is_none_is_named(text):
     with pytest.raises(ValueError, match='host:port'):
         parse_endpoints(text)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""listen.local: a UNIX socket for the programs of the node's machine."""
+
+import os
+import socket
+import stat
+import sys
+
+import pytest
+
+from cluster import ROOT, Cluster, wait_until
+from tls_cluster import TlsCluster, tool
+
+sys.path.insert(0, os.path.join(ROOT, "clients", "python"))
+
+import hasp  # noqa: E402
+
+
+@pytest.fixture(name="path")
+def path_(tmp_path):
+    path = str(tmp_path / "c.sock")
+    assert len(path) <= 107
+    return path
+
+
+def in_listen(path):
+    return "[listen]\nlocal = %s\n" % path
+
+
+def test_programs_of_the_machine_come_by_it(path):
+    with Cluster(1, in_listen(path)) as cluster:
+        node = cluster.nodes[0]
+        cluster.leader()
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
+        at = "unix:" + path
+        assert tool("-e", at, "run", "a", "--", "echo", "held").stdout == "held\n"
+        with hasp.Session(at, ttl=5) as session, session.lock("b") as lock:
+            assert lock.token > 0
+            shown = tool("-e", at, "-o", "plain", "list").stdout
+            assert shown.split()[0] == "b", shown
+        assert "anyone" in tool("-e", at, "whoami").stdout
+        # A node that was killed leaves it behind; the next start takes it over.
+        node.kill()
+        assert os.path.exists(path)
+        node.start()
+        cluster.leader()
+        assert tool("-e", at, "run", "a", "--", "true").returncode == 0
+        assert node.stop() == 0
+        assert not os.path.exists(path)
+        done = tool("-e", at, "-t", "1s", "status", check=False)
+        assert done.returncode == 69 and at in done.stderr
+
+
+def test_what_lies_there_and_is_not_ours_stays(path):
+    with Cluster(1, in_listen(path), start=False) as cluster:
+        node = cluster.nodes[0]
+        with open(path, "w") as file:
+            file.write("precious")
+        assert node.start().wait_exit() == 69
+        assert "a file that is no socket lies there" in node.log()
+        with open(path) as file:
+            assert file.read() == "precious"
+        os.unlink(path)
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(path)
+            other.listen(1)
+            assert node.start().wait_exit() == 69
+            assert "cannot listen on '%s': Address already in use" % path in node.log()
+            assert os.path.exists(path)
+
+
+def test_it_is_a_port_like_others_and_private(path, tmp_path):
+    """A secret is taken there, since nobody listens; nobody is somebody."""
+    extra = in_listen(path) + "[security]\naccess = required\n"
+    with Cluster(1, extra) as cluster:
+        node = cluster.nodes[0]
+        at, secret = "unix:" + path, str(tmp_path / "secret")
+        door = ("--socket", node.dir)
+        wait_until(
+            lambda: tool(*door, "list", check=False).returncode == 0, 20, "a leader"
+        )
+        done = tool("-e", at, "run", "a", "--", "true", check=False)
+        assert done.returncode == 77 and "NOAUTH" in done.stderr
+        tool(*door, "role", "set", "app", "lock,read:app/*")
+        tool(*door, "user", "add", "app", "--role", "app")
+        tool(*door, "secret", "add", "app", "--file", secret)
+        me = ("-e", at, "--secret-file", secret)
+        assert tool(*me, "run", "app/1", "--", "true").returncode == 0
+        assert tool(*me, "run", "a", "--", "true", check=False).returncode == 77
+
+
+def test_it_is_plain_where_the_port_wants_tls(path):
+    with TlsCluster(start=False) as cluster:
+        node = cluster.nodes[0]
+        cluster.configure(node, "require", in_listen(path))
+        cluster.start()
+        cluster.leader()
+        at = "unix:" + path
+        assert tool("-e", at, "run", "a", "--", "true").returncode == 0
+        done = tool("-e", at, "run", "a", "--", "true", tls=cluster.app)
+        assert done.returncode == 0, "what leaves the machine is what TLS is for"
+        with hasp.Session(at, ttl=5, tls=cluster.app) as session:
+            assert session.lock("b").acquire()
+
+
+@pytest.mark.parametrize("bad", ["relative.sock", "/" + "x" * 107, "/a b"])
+def test_a_path_that_cannot_be_one_is_refused(bad):
+    with Cluster(1, in_listen(bad), start=False) as cluster:
+        assert cluster.nodes[0].start().wait_exit() == 78
+        assert "local" in cluster.nodes[0].log()
