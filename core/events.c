@@ -82,6 +82,19 @@ static void put_json(struct buffer *out, struct bytes text)
     buffer_put_u8(out, '"');
 }
 
+/* A message up to its text. */
+static void put_message(struct resp_writer *writer, const struct watch *watch,
+                        struct bytes channel)
+{
+    bool is_pattern = watch->of.pattern->kind == WATCH_PATTERN;
+    resp_push(writer, is_pattern ? 4 : 3);
+    resp_text(writer, is_pattern ? "pmessage" : "message");
+    if (is_pattern) {
+        resp_bulk(writer, watch_text(watch));
+    }
+    resp_bulk(writer, channel);
+}
+
 static void publish(struct core *core, const struct watch *watch,
                     const struct event *event)
 {
@@ -92,16 +105,10 @@ static void publish(struct core *core, const struct watch *watch,
         return;
     }
     struct buffer *json = &core->watches.message;
-    bool is_pattern = watch->of.pattern->kind == WATCH_PATTERN;
-    resp_push(&writer, is_pattern ? 4 : 3);
-    resp_text(&writer, is_pattern ? "pmessage" : "message");
-    if (is_pattern) {
-        resp_bulk(&writer, watch_text(watch));
-    }
     buffer_clear(json);
     buffer_put_text(json, CHANNEL_PREFIX);
     buffer_put_bytes(json, event->lock);
-    resp_bulk(&writer, buffer_bytes(json));
+    put_message(&writer, watch, buffer_bytes(json));
     buffer_clear(json);
     buffer_put_text(json, "{\"kind\":");
     put_json(json, bytes_of_text(event->kind));
@@ -216,8 +223,29 @@ static void notify_holder(struct core *core, const struct effect *effect,
     }
 }
 
+/* To its user's own connections, and to those who may read everything. */
+static void relay_message(struct core *core, const struct watch *watch,
+                          void *data)
+{
+    const struct effect *effect = data;
+    struct conn *conn = watch->of.conn;
+    struct resp_writer writer = {output_of(core, conn), conn->version};
+    if (writer.out == NULL ||
+        (conn->user != effect->count &&
+         !lockfsm_may(core->fsm, lockfsm_user(core->fsm, conn->user), VERB_READ,
+                      (struct bytes){NULL, 0}, EXTENT_PREFIX, NULL))) {
+        return;
+    }
+    put_message(&writer, watch, effect->lock);
+    resp_bulk(&writer, effect->text);
+}
+
 void events_effect(struct core *core, const struct effect *effect)
 {
+    if (effect->type == EFFECT_MESSAGE) {
+        watches_hit_channel(core, effect->lock, relay_message, (void *)effect);
+        return;
+    }
     if (effect->type == EFFECT_SESSION_CHANGED && effect->reason != NULL &&
         strcmp(effect->reason, "blacklisted") == 0) {
         notify_blacklisted(core, effect);

@@ -347,6 +347,17 @@ static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
     }
 }
 
+/* Who watches a channel of that name, or a glob that it fits. */
+static void hit_named(struct core *core, struct bytes name, watch_hit_fn *hit,
+                      void *data)
+{
+    struct pattern *exact = find_pattern(core, WATCH_CHANNEL, name);
+    if (exact != NULL) {
+        hit_all(core, exact, hit, data);
+    }
+    hit_globs(core, name, hit, data);
+}
+
 void watches_hit(struct core *core, struct bytes lock, watch_hit_fn *hit,
                  void *data)
 {
@@ -359,12 +370,16 @@ void watches_hit(struct core *core, struct bytes lock, watch_hit_fn *hit,
     hit_prefixes(core, lock, hit, data);
     memcpy(channel, CHANNEL_PREFIX, prefix_size);
     memcpy(channel + prefix_size, lock.data, lock.size);
-    struct bytes name = bytes_of(channel, prefix_size + lock.size);
-    struct pattern *exact = find_pattern(core, WATCH_CHANNEL, name);
-    if (exact != NULL) {
-        hit_all(core, exact, hit, data);
+    hit_named(core, bytes_of(channel, prefix_size + lock.size), hit, data);
+}
+
+void watches_hit_channel(struct core *core, struct bytes channel,
+                         watch_hit_fn *hit, void *data)
+{
+    core->watches.event++;
+    if (core->watches.by_owner != NULL) {
+        hit_named(core, channel, hit, data);
     }
-    hit_globs(core, name, hit, data);
 }
 
 void watches_turn(struct core *core)

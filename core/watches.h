@@ -93,6 +93,9 @@ typedef void watch_hit_fn(struct core *core, const struct watch *watch,
  * longer ones later, then the channel, then globs. */
 void watches_hit(struct core *core, struct bytes lock, watch_hit_fn *hit,
                  void *data);
+/* Likewise for each watch of a channel's name; it is no lock's. */
+void watches_hit_channel(struct core *core, struct bytes channel,
+                         watch_hit_fn *hit, void *data);
 /* The end of a turn. */
 void watches_turn(struct core *core);
 

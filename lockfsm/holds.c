@@ -114,22 +114,27 @@ struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
     return hold;
 }
 
-void hold_replace(struct lockfsm *fsm, struct hold *hold, struct bytes value)
+void hold_edit(struct lockfsm *fsm, struct hold *hold, struct bytes value)
 {
     CHECK(hold->session->is_redis && value.size <= VALUE_SIZE_MAX);
-    struct effect *effect = effect_add_at(fsm, EFFECT_RELEASED, hold->lock,
-                                          hold->session, hold->owner);
-    effect->token = hold->token;
-    effect->reason = "deleted";
     user_gives(hold->session->user, QUOTA_BYTES, bytes_of_hold(hold));
     pool_drop(&fsm->pool, &hold->value);
     hold->value = pool_copy(&fsm->pool, value);
     user_takes(hold->session->user, QUOTA_BYTES, bytes_of_hold(hold));
+    record_changed(fsm, &hold->stored);
+}
+
+void hold_replace(struct lockfsm *fsm, struct hold *hold, struct bytes value)
+{
+    struct effect *effect = effect_add_at(fsm, EFFECT_RELEASED, hold->lock,
+                                          hold->session, hold->owner);
+    effect->token = hold->token;
+    effect->reason = "deleted";
+    hold_edit(fsm, hold, value);
     hold->token = new_token(fsm);
     hold->granted_index = fsm->log_index;
     hold->lock->last_token = hold->token;
     record_changed(fsm, &hold->lock->stored);
-    record_changed(fsm, &hold->stored);
     hold_tell(fsm, hold, 0, NULL);
 }
 

@@ -43,6 +43,7 @@
 #define VALUE_SIZE_MAX 4096
 #define CLIENT_NAME_SIZE_MAX 128
 #define LABEL_COUNT_MAX 16
+#define REDIS_MESSAGES_MAX 16
 #define MULTI_COUNT_MAX 64
 /* How many results of a session are kept without being acknowledged, the newest
  * ones (as many as a connection may have in flight), and ranges of numbers. */
@@ -160,7 +161,9 @@ enum effect_type {
     EFFECT_TIME,        /* A TIME or BEGIN; time_ms: moved the clock so far. */
     EFFECT_ACCESS_CHANGED, /* Users, secrets, roles, access, certificates that
                               are refused. */
-    EFFECT_LIMIT_SET       /* count: enum limit_key; token: its value now. */
+    EFFECT_LIMIT_SET,      /* count: enum limit_key; token: its value now. */
+    EFFECT_MESSAGE         /* PUBLISH by a script of the user 'count'; lock: the
+                              channel; text. */
 };
 
 /* Names and owners are copied into the effects' arena: an effect stays readable

@@ -48,6 +48,10 @@ static bool is_sound(const struct redis_key *key)
     bool has_ttl = !key->is_durable && key->ttl_ms > 0 &&
                    key->ttl_ms <= SESSION_TTL_MS_MAX && key->px_ms > 0 &&
                    key->px_ms <= TIME_MS_MAX;
+    if (key->keeps_grant &&
+        (key->change != REDIS_SET || key->was != REDIS_VALUE)) {
+        return false;
+    }
     switch (key->change) {
     case REDIS_KEEP:
         return key->was <= REDIS_OTHER && has_no_ttl && !key->is_durable;
@@ -69,7 +73,8 @@ static bool is_sound(const struct redis_key *key)
 static bool check_keys(struct lockfsm *fsm, const struct redis_command *message,
                        struct result *result)
 {
-    if (message->key_count == 0 || message->key_count > MULTI_COUNT_MAX) {
+    if (message->key_count == 0 || message->key_count > MULTI_COUNT_MAX ||
+        message->message_count > REDIS_MESSAGES_MAX) {
         refuse(result, RESULT_BAD_ARGUMENT, "keys");
         return false;
     }
@@ -241,11 +246,25 @@ static void change(struct lockfsm *fsm, const struct redis_key *key,
         return;
     }
     (void)hold_object(fsm, hold, (struct bytes){NULL, 0});
-    if (key->change == REDIS_SET && !bytes_equal(hold->value, key->new_value)) {
+    if (key->change == REDIS_SET && key->keeps_grant) {
+        hold_edit(fsm, hold, key->new_value);
+    } else if (key->change == REDIS_SET &&
+               !bytes_equal(hold->value, key->new_value)) {
         hold_replace(fsm, hold, key->new_value);
     }
     if (key->ttl_ms > 0 || key->is_durable) {
         renew(fsm, hold->session, key, wall_ms);
+    }
+}
+
+static void tell(struct lockfsm *fsm, const struct redis_command *message)
+{
+    CHECK(fsm->user != NULL); /* None is the leader's own. */
+    for (uint32_t i = 0; i < message->message_count; i++) {
+        struct effect *effect = effect_add(fsm, EFFECT_MESSAGE);
+        effect->count = fsm->user->number;
+        effect->lock = effect_copy(fsm, message->messages[i].channel);
+        effect->text = effect_copy(fsm, message->messages[i].text);
     }
 }
 
@@ -264,5 +283,6 @@ void apply_redis(struct lockfsm *fsm, const struct entry *command,
     for (uint32_t i = 0; i < message->key_count; i++) {
         change(fsm, &message->keys[i], session, message->wall_ms);
     }
+    tell(fsm, message);
     result->count = 1;
 }

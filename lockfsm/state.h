@@ -512,6 +512,8 @@ struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
 void hold_enter_again(struct lockfsm *fsm, struct hold *hold);
 /* Makes the only hold of its lock exclusive, under a new token. */
 void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index);
+/* A value of Redis changes, and its holder does not. */
+void hold_edit(struct lockfsm *fsm, struct hold *hold, struct bytes value);
 /* A value of Redis is overwritten: a new grant, with a new token. */
 void hold_replace(struct lockfsm *fsm, struct hold *hold, struct bytes value);
 /* Takes a hold away and tells why; an unclean end may start the lock delay. The

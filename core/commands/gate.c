@@ -98,6 +98,10 @@ static bool passes_read(struct core *core, struct request *request,
                         const struct call *call, bool is_final)
 {
     uint32_t key_at = call->command->key_at;
+    if (call->name_count > 0) {
+        return passes_names(core, request, call->names, call->name_count,
+                            is_final);
+    }
     CHECK(key_at < call->count && (key_at != 0 || call->name.size > 0));
     return key_at != 0 ? passes_names(core, request, &call->argument[key_at],
                                       call->count - key_at, is_final)

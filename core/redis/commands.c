@@ -198,6 +198,7 @@ static void begin(struct core *core, const struct request *request,
     keys->declared = NULL;
     keys->declared_count = 0;
     keys->count = 0;
+    keys->message_count = 0;
 }
 
 /* Compares the versions that were watched. False: one has changed, or there is
@@ -394,6 +395,8 @@ static void propose(struct core *core, struct request *request,
     struct redis_key key[MULTI_COUNT_MAX];
     struct redis_command redis = {.keys = key,
                                   .key_count = outcome->keys.count,
+                                  .messages = outcome->keys.message,
+                                  .message_count = outcome->keys.message_count,
                                   .client = request_client(request),
                                   .address = request_address(request)};
     for (uint32_t i = 0; i < outcome->keys.count; i++) {

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "core/redis/hash.h"
 #include "core/redis/script_lex.h"
 #include "core/state.h"
 #include "lease/rules.h"
@@ -120,6 +121,13 @@ static bool refuse_foreign(struct redis_keys *keys, struct value *ret)
                 "closed: only LOCK commands change it");
 }
 
+static bool fail_type(struct redis_keys *keys, struct value *ret)
+{
+    return fail(keys, ret,
+                "WRONGTYPE Operation against a key holding the wrong kind of "
+                "value");
+}
+
 /* As GET tells it: of a lock that is no client's of Redis the holder's value,
  * if it has one; to a script none, since it might take it for its own. */
 static struct bytes value_of(const struct redis_keys *keys,
@@ -134,7 +142,22 @@ static struct bytes value_of(const struct redis_keys *keys,
                : (struct bytes){NULL, 0};
 }
 
-/* As Redis: -2 absent, -1 without a time to live. */
+/* The session that holds a key's lock; of those of others the first. NULL: none
+ * does, or it was deleted. */
+static const struct session *holder_of(const struct redis_keys *keys,
+                                       const struct redis_view *view)
+{
+    if (!is_foreign(view)) {
+        return view->hold != NULL ? view->hold->session : NULL;
+    }
+    const struct lock *lock = lockfsm_lock(keys->fsm, view->key.name);
+    return lock != NULL && lock->hold_count > 0
+               ? LIST_FIRST(&lock->holds, struct hold, in_lock)->session
+               : NULL;
+}
+
+/* As Redis: -2 absent, -1 without a time to live. Of what a session holds its
+ * lease, so that clients who wait for so long ask again. */
 static int64_t left_ms(const struct redis_keys *keys,
                        const struct redis_view *view)
 {
@@ -144,11 +167,11 @@ static int64_t left_ms(const struct redis_keys *keys,
     if (view->is_timed) {
         return (int64_t)view->px_ms;
     }
-    if (view->lacks_ttl || view->hold == NULL ||
-        view->hold->session->is_durable) {
+    const struct session *session = holder_of(keys, view);
+    if (view->lacks_ttl || session == NULL || session->is_durable) {
         return -1;
     }
-    uint64_t left_ns = timers_lease_left(keys->timers, view->hold->session->id,
+    uint64_t left_ns = timers_lease_left(keys->timers, session->id,
                                          keys->now_ns);
     return (int64_t)(rules_redis_px_ns(left_ns) / NS_PER_MS);
 }
@@ -182,18 +205,35 @@ static bool write_value(struct redis_keys *keys, struct redis_view *view,
     if (value.size > VALUE_SIZE_MAX) {
         return fail(keys, ret, "a value has at most %d bytes", VALUE_SIZE_MAX);
     }
+    if (hash_is(value)) {
+        return fail(keys, ret, "a value may not begin as a hash is stored");
+    }
     bool is_same = view->is_there && bytes_equal(view->value, value);
     if (view->is_there && !is_same && !view->is_looked_at) {
         return fail(keys, ret,
                     "another value holds this lock: give IFEQ, or "
                     "compare it before");
     }
+    view->is_replaced |= !is_same;
     view->is_there = true;
     view->is_looked_at = true;
     view->is_timed = false; /* Until it is said again. */
     view->lacks_ttl = true;
     view->value = value;
     return true;
+}
+
+/* True if the key may be deleted though its value was not looked at. A hash
+ * that a script deletes is a lock of Redisson, which does so to force its
+ * release and looks at it else; and Redisson notes with a key of its own, which
+ * it deletes by a plain DEL, that a release has been answered. */
+static bool may_delete(const struct redis_keys *keys,
+                       const struct redis_view *view)
+{
+    return keys->may_delete || view->is_looked_at ||
+           (keys->is_script && hash_is(view->value)) ||
+           bytes_has_prefix(view->key.name,
+                            BYTES_LITERAL("redisson_unlock_latch:"));
 }
 
 /* False with the error; nothing is done if there is no such key. */
@@ -203,13 +243,14 @@ static bool delete_view(struct redis_keys *keys, struct redis_view *view,
     if (!view->is_there) {
         return true;
     }
-    if (is_foreign(view) || !(view->is_looked_at || keys->may_delete)) {
+    if (is_foreign(view) || !may_delete(keys, view)) {
         return fail(keys, ret,
                     "a held lock is released by its holder (with "
                     "the script that compares the value), or taken "
                     "by LOCK.RELEASEIF");
     }
     view->is_there = false;
+    view->is_replaced = true;
     view->hold = NULL;
     view->is_timed = false;
     view->value = (struct bytes){NULL, 0};
@@ -227,6 +268,9 @@ static bool do_get(struct redis_keys *keys, const struct bytes *argument,
         return false;
     }
     view->is_looked_at = true;
+    if (hash_is(view->value)) {
+        return fail_type(keys, ret);
+    }
     *ret = view->is_there ? value_of_text(value_of(keys, view))
                           : value_of_bool(false);
     return true;
@@ -300,8 +344,9 @@ static bool do_type(struct redis_keys *keys, const struct bytes *argument,
         return false;
     }
     *ret = value_of_status(keys->arena, "ok",
-                           view->is_there ? BYTES_LITERAL("string")
-                                          : BYTES_LITERAL("none"));
+                           !view->is_there        ? BYTES_LITERAL("none")
+                           : hash_is(view->value) ? BYTES_LITERAL("hash")
+                                                  : BYTES_LITERAL("string"));
     return true;
 }
 
@@ -559,12 +604,185 @@ static bool do_getdel(struct redis_keys *keys, const struct bytes *argument,
     return true;
 }
 
-/* Scripts tell waiters so; here none can have subscribed. */
+/* PUBLISH channel message: told to who has subscribed if the run changes
+ * something, as a release does. How many they are nobody knows here. hasp's own
+ * channels tell of hasp's events alone. */
 static bool do_publish(struct redis_keys *keys, const struct bytes *argument,
                        uint32_t count, struct value *ret)
 {
-    (void)keys, (void)argument, (void)count;
+    (void)count;
+    if (keys->message_count == REDIS_MESSAGES_MAX ||
+        argument[1].size > LOCK_NAME_SIZE_MAX ||
+        argument[2].size > VALUE_SIZE_MAX) {
+        return fail(keys, ret,
+                    "at most %d messages of %d bytes, on channels of %d",
+                    REDIS_MESSAGES_MAX, VALUE_SIZE_MAX, LOCK_NAME_SIZE_MAX);
+    }
+    if (!bytes_has_prefix(argument[1], BYTES_LITERAL("lock:"))) {
+        keys->message[keys->message_count++] = (struct redis_message){
+            .channel = arena_copy(keys->arena, argument[1]),
+            .text = arena_copy(keys->arena, argument[2])};
+    }
     return answer_number(ret, 0);
+}
+
+/* --- Hashes --------------------------------------------------------------- */
+
+/* Finds a key that has a hash, or may have one. False with the error. */
+static bool find_hash(struct redis_keys *keys, struct bytes name,
+                      struct redis_view **ret_view, struct value *ret)
+{
+    if (!find(keys, name, ret_view, ret)) {
+        return false;
+    }
+    struct redis_view *view = *ret_view;
+    view->is_looked_at = true;
+    if (view->is_there && !is_foreign(view) && !hash_is(view->value)) {
+        return fail_type(keys, ret);
+    }
+    return true;
+}
+
+/* A number that a double holds. */
+static bool to_integer(struct bytes text, int64_t *ret)
+{
+    static const uint64_t max = UINT64_C(1) << 52;
+    bool is_negative = text.size > 0 && text.data[0] == '-';
+    uint64_t number;
+    if (is_negative) {
+        text = bytes_of(text.data + 1, text.size - 1);
+    }
+    if (!bytes_to_u64(text, &number) || number > max) {
+        return false;
+    }
+    *ret = is_negative ? -(int64_t)number : (int64_t)number;
+    return true;
+}
+
+/* Sets a field, or takes it away if 'value' is NULL. A key without fields is
+ * deleted. The time to live stays. False with the error. */
+static bool edit_hash(struct redis_keys *keys, struct redis_view *view,
+                      struct bytes field, const struct bytes *value,
+                      struct value *ret)
+{
+    struct buffer text = {0};
+    struct bytes old;
+    bool was_there = hash_find(view->value, field, &old);
+    if (is_foreign(view)) {
+        return refuse_foreign(keys, ret);
+    }
+    if (!hash_edit(view->value, field, value, &text)) {
+        return fail(keys, ret, "a hash has no '=' or line ends in its fields");
+    }
+    struct bytes hash = arena_copy(keys->arena, buffer_bytes(&text));
+    buffer_done(&text);
+    if (hash.size > VALUE_SIZE_MAX) {
+        return fail(keys, ret, "a hash has at most %d bytes", VALUE_SIZE_MAX);
+    }
+    if (hash_count(hash) == 0) {
+        return delete_view(keys, view, ret);
+    }
+    view->lacks_ttl = view->hold == NULL && !view->is_timed;
+    view->is_replaced |= was_there != (value != NULL);
+    view->is_there = true;
+    view->value = hash;
+    return true;
+}
+
+/* HEXISTS key field, HGET key field. */
+static bool do_hget(struct redis_keys *keys, const struct bytes *argument,
+                    uint32_t count, struct value *ret)
+{
+    struct redis_view *view;
+    struct bytes value;
+    (void)count;
+    if (!find_hash(keys, argument[1], &view, ret)) {
+        return false;
+    }
+    bool is_there = hash_find(view->value, argument[2], &value);
+    if (bytes_is_word(argument[0], "HEXISTS")) {
+        return answer_number(ret, is_there);
+    }
+    *ret = is_there ? value_of_text(value) : value_of_bool(false);
+    return true;
+}
+
+/* HSET key field value..., HSETNX key field value. */
+static bool do_hset(struct redis_keys *keys, const struct bytes *argument,
+                    uint32_t count, struct value *ret)
+{
+    struct redis_view *view;
+    struct bytes old;
+    int64_t added = 0;
+    bool is_nx = bytes_is_word(argument[0], "HSETNX");
+    if (count % 2 != 0) {
+        return fail(keys, ret, "wrong number of arguments");
+    }
+    if (!find_hash(keys, argument[1], &view, ret)) {
+        return false;
+    }
+    for (uint32_t i = 2; i < count; i += 2) {
+        bool is_there = hash_find(view->value, argument[i], &old);
+        added += !is_there;
+        if (!(is_nx && is_there) &&
+            !edit_hash(keys, view, argument[i], &argument[i + 1], ret)) {
+            return false;
+        }
+    }
+    return answer_number(ret, added);
+}
+
+/* HINCRBY key field number: what it comes to. */
+static bool do_hincrby(struct redis_keys *keys, const struct bytes *argument,
+                       uint32_t count, struct value *ret)
+{
+    struct redis_view *view;
+    struct bytes text;
+    char digits[32];
+    int64_t old = 0, by = 0;
+    (void)count;
+    if (!find_hash(keys, argument[1], &view, ret)) {
+        return false;
+    }
+    bool is_there = hash_find(view->value, argument[2], &text);
+    if ((is_there && !to_integer(text, &old)) ||
+        !to_integer(argument[3], &by)) {
+        return fail(keys, ret, "value is not an integer or out of range");
+    }
+    snprintf(digits, sizeof digits, "%" PRId64, old + by);
+    struct bytes value = bytes_of_text(digits);
+    return edit_hash(keys, view, argument[2], &value, ret) &&
+           answer_number(ret, old + by);
+}
+
+/* HDEL key field... */
+static bool do_hdel(struct redis_keys *keys, const struct bytes *argument,
+                    uint32_t count, struct value *ret)
+{
+    struct redis_view *view;
+    struct bytes old;
+    int64_t deleted = 0;
+    if (!find_hash(keys, argument[1], &view, ret)) {
+        return false;
+    }
+    for (uint32_t i = 2; i < count; i++) {
+        if (hash_find(view->value, argument[i], &old)) {
+            deleted++;
+            if (!edit_hash(keys, view, argument[i], NULL, ret)) {
+                return false;
+            }
+        }
+    }
+    return answer_number(ret, deleted);
+}
+
+static bool do_hlen(struct redis_keys *keys, const struct bytes *argument,
+                    uint32_t count, struct value *ret)
+{
+    struct redis_view *view;
+    (void)count;
+    return find_hash(keys, argument[1], &view, ret) &&
+           answer_number(ret, hash_count(view->value));
 }
 
 static const struct {
@@ -597,6 +815,15 @@ static const struct {
     {"DELIFEQ", 3, 3, do_delex},
     {"GETDEL", 2, 2, do_getdel},
     {"PUBLISH", 3, 3, do_publish},
+    {"SPUBLISH", 3, 3, do_publish},
+    {"HEXISTS", 3, 3, do_hget},
+    {"HGET", 3, 3, do_hget},
+    {"HSET", 4, UINT32_MAX, do_hset},
+    {"HMSET", 4, UINT32_MAX, do_hset},
+    {"HSETNX", 4, 4, do_hset},
+    {"HINCRBY", 4, 4, do_hincrby},
+    {"HDEL", 3, UINT32_MAX, do_hdel},
+    {"HLEN", 2, 2, do_hlen},
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
@@ -705,6 +932,7 @@ bool redis_keys_finish(struct redis_keys *keys)
         key->is_durable = view->is_there && view->lacks_ttl;
         if (key->change == REDIS_SET) {
             key->new_value = view->value;
+            key->keeps_grant = key->was == REDIS_VALUE && !view->is_replaced;
         }
         if (view->is_timed && key->change != REDIS_KEEP &&
             key->change != REDIS_DELETE) {

@@ -11,6 +11,12 @@
  * value that a run leaves behind has a time to live, or is durable, if
  * 'may_endure' (redis.no_ttl = durable).
  *
+ * A value may be a hash, as Redisson's locks are: it is stored as text, and
+ * begins with a mark with which no other value may begin. As long as its fields
+ * are the same its holder is, and keeps his token.
+ *
+ * What a run publishes is told when the entry is applied.
+ *
  * A key whose value was not looked at in the run is not deleted, and its value
  * not replaced, unless 'may_delete' (redis.del = allow): that is what a lock
  * client does by mistake. */
@@ -44,12 +50,15 @@ struct redis_keys {
         const struct hold *hold; /* Of REDIS_VALUE, until it is deleted. */
         bool is_there;
         bool is_looked_at;
-        bool is_timed;  /* Its time was set, to px_ms. */
-        bool lacks_ttl; /* Written, and without a time so far. */
+        bool is_replaced; /* Whoever holds it now is somebody else. */
+        bool is_timed;    /* Its time was set, to px_ms. */
+        bool lacks_ttl;   /* Written, and without a time so far. */
         uint64_t px_ms;
         struct bytes value;
     } view[MULTI_COUNT_MAX];
     uint32_t count;
+    struct redis_message message[REDIS_MESSAGES_MAX];
+    uint32_t message_count;
     /* What was wrong; room for the text of an error. */
     char error[160];
 };

@@ -399,6 +399,91 @@ static void what_is_deleted_and_set_anew_is_another_grant(void **state)
     expect(":1\r\n", "DELIFEQ k w");
 }
 
+/* --- Hashes and messages -------------------------------------------------- */
+
+/* As Redisson takes a lock, or enters it again. */
+#define ENTER                                                            \
+    "if redis.call('exists', KEYS[1]) == 0 or\n"                         \
+    "   redis.call('hexists', KEYS[1], ARGV[1]) == 1 then\n"             \
+    "  local count = redis.call('hincrby', KEYS[1], ARGV[1], ARGV[2])\n" \
+    "  redis.call('pexpire', KEYS[1], 1000)\n"                           \
+    "  redis.call('publish', 'news', count)\n"                           \
+    "  return count\n"                                                   \
+    "end\n"                                                              \
+    "return redis.call('pttl', KEYS[1])"
+
+static void a_hash_keeps_its_token_as_long_as_its_fields(void **state)
+{
+    (void)state;
+    assert_string_equal(eval(ENTER, "k", "a:1", "1", NULL), ":1\r\n");
+    long long token = token_of("k");
+    assert_string_equal(eval(ENTER, "k", "a:1", "1", NULL), ":2\r\n");
+    assert_int_equal(token_of("k"), token);
+    expect("$1\r\n2\r\n", "HGET k a:1");
+    expect("$-1\r\n", "HGET k a:2");
+    expect(":1\r\n", "HEXISTS k a:1");
+    assert_in_range(number(eval(ENTER, "k", "b:1", "1", NULL)), 985, 1000);
+    const char *text = "redis.call('hset', KEYS[1], 'b', 1, 'c', 'x') "
+                       "redis.call('hdel', KEYS[1], 'a:1', 'none') "
+                       "return {redis.call('hlen', KEYS[1]), "
+                       "redis.call('hget', KEYS[1], 'c'), "
+                       "redis.call('hsetnx', KEYS[1], 'c', 'y'), "
+                       "redis.call('hsetnx', KEYS[1], 'd', 'y')}";
+    assert_string_equal(eval(text, "k", NULL, NULL, NULL),
+                        "*4\r\n:2\r\n$1\r\nx\r\n:0\r\n:1\r\n");
+    assert_true(token_of("k") > token);
+    text = "return redis.call('hdel', KEYS[1], 'b', 'c', 'd')";
+    assert_string_equal(eval(text, "k", NULL, NULL, NULL), ":3\r\n");
+    expect(":0\r\n", "EXISTS k");
+}
+
+static void what_a_hash_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    static const char *const refused[][2] = {
+        {"return redis.call('hset', KEYS[1], 'a', 1)", "a lock needs a time"},
+        {"return redis.call('hset', KEYS[1], 'a=b', 1)", "a hash has no '='"},
+        {"return redis.call('hset', KEYS[1], 'a', '1\\n2')",
+         "a hash has no '='"},
+        {"return redis.call('hset', KEYS[1], 'a')", "HSET: wrong number"},
+        {"return redis.call('hset', KEYS[1], 'a', 1, 'b')", "wrong number"},
+        {"return redis.call('hincrby', KEYS[1], 'a', 'x')", "not an integer"},
+        {"return redis.call('hincrby', KEYS[1], 'a', '9007199254740993')",
+         "not an integer"},
+        {"local s = 'xxxxxxxxxxxxxxxx' for i = 1, 8 do s = s .. s end "
+         "return redis.call('hset', KEYS[1], 'a', s)",
+         "a hash has at most 4096 bytes"},
+        {"for i = 1, 17 do redis.call('publish', 'c', i) end",
+         "at most 16 messages"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const char *answer = eval(refused[i][0], "k", NULL, NULL, NULL);
+        assert_int_equal(answer[0], '-');
+        assert_non_null(strstr(answer, refused[i][1]));
+    }
+    expect(":0\r\n", "EXISTS k");
+}
+
+static void
+what_a_script_publishes_is_told_if_it_changed_something(void **state)
+{
+    (void)state;
+    client_open(world, 1, 2);
+    client_ask(world, 1, 2, "SUBSCRIBE news");
+    client_clear(world, 1, 2);
+    assert_string_equal(eval(ENTER, "k", "a:1", "1", NULL), ":1\r\n");
+    assert_string_equal(client_text(world, 1, 2),
+                        "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\n1\r\n");
+    client_clear(world, 1, 2);
+    const char *text = "return redis.call('publish', 'news', 'x')";
+    assert_string_equal(eval(text, "k", NULL, NULL, NULL), ":0\r\n");
+    text = "redis.call('hincrby', KEYS[1], 'a:1', 1) "
+           "redis.call('publish', 'lock:k', 'forged') return 1";
+    assert_string_equal(eval(text, "k", NULL, NULL, NULL), ":1\r\n");
+    world_run(world, 100);
+    assert_string_equal(client_text(world, 1, 2), "");
+}
+
 /* Feeds several requests at once. */
 static void feed(const char *const *words[], size_t count)
 {
@@ -542,6 +627,9 @@ int main(void)
         one(of_two_at_once_one_gets_it),
         one(set_and_delete_may_compare),
         one(what_is_deleted_and_set_anew_is_another_grant),
+        one(a_hash_keeps_its_token_as_long_as_its_fields),
+        one(what_a_hash_cannot_be_is_refused),
+        one(what_a_script_publishes_is_told_if_it_changed_something),
         one(what_comes_at_once_is_done_in_its_order),
         one(a_transaction_is_one_entry_if_nothing_has_changed),
         one(a_transaction_is_nothing_if_a_watched_key_has_changed),

@@ -324,8 +324,8 @@ static void run_quarantine_over(struct script *script, struct buffer *out)
                                     .since_index = number(script, "since")});
 }
 
-/* "redis NAME key:was:change[:value] ... px=ms": NAME is for the session that
- * it may open; 'was' is free, other, or a value. */
+/* "redis NAME key:was:change[:value] ... px=ms tell=text": NAME is for the
+ * session that it may open; 'was' is free, other, or a value. */
 static void read_redis_key(char *text, uint64_t px_ms, bool is_durable,
                            struct redis_key *ret_key)
 {
@@ -348,6 +348,8 @@ static void read_redis_key(char *text, uint64_t px_ms, bool is_durable,
         ret_key->was = REDIS_VALUE;
         ret_key->value = bytes_of_text(part[1]);
     }
+    ret_key->keeps_grant = strcmp(part[2], "edit") == 0;
+    part[2] = ret_key->keeps_grant ? "set" : part[2];
     while (strcmp(changes[ret_key->change], part[2]) != 0) {
         ret_key->change++;
         CHECK(ret_key->change <= REDIS_DELETE);
@@ -377,6 +379,10 @@ static void run_redis(struct script *script, struct buffer *out)
         c.key_count++;
     }
     add_alias(script, word(script, 1));
+    struct redis_message message = {.channel = BYTES_LITERAL("news"),
+                                    .text = text_of(script, "tell")};
+    c.messages = &message;
+    c.message_count = message.text.size > 0;
     encode_redis(out, &c);
 }
 
@@ -423,6 +429,7 @@ static const char *const effect_names[] = {
     [EFFECT_LIMIT_SET] = "limit set",
     [EFFECT_TIME] = "time",
     [EFFECT_ACCESS_CHANGED] = "access changed",
+    [EFFECT_MESSAGE] = "message",
 };
 
 static void put_session(const struct script *script, struct buffer *out,
