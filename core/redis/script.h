@@ -9,7 +9,9 @@
  * {err=..}; KEYS, ARGV; redis.call, redis.pcall, redis.status_reply,
  * redis.error_reply; tonumber, tostring, type, unpack, table.insert,
  * string.sub, string.len, string.lower, string.upper, math.floor, math.ceil,
- * math.max, math.min. What there is not is refused by an error that names it
+ * math.max, math.min. A local
+ * variable may be another name for one of these functions. What there is not is
+ * refused by an error that names it
  * and its line: globals, closures, methods, several results of a function,
  * other libraries.
  *
@@ -34,6 +36,8 @@
 #define SCRIPT_DEPTH_MAX 100  /* Of blocks and expressions in each other. */
 #define SCRIPT_LOCALS_MAX 100 /* Of a function, or of the rest. */
 #define SCRIPT_CALLS_MAX 16   /* Functions that call each other. */
+#define SCRIPT_ALIASES_MAX \
+    16 /* Names like 'rcall' in local rcall = redis.call. */
 /* Nodes that one run comes to, and as many for each SCRIPT_STEP_SIZE bytes of
  * text that it compares: about a quarter of a millisecond. */
 #define SCRIPT_STEPS_MAX 5000

@@ -28,6 +28,12 @@ struct parser {
     uint32_t local_count; /* At most, of the function at hand. */
     uint32_t loops;       /* Around the statement at hand. */
     bool is_function;
+    /* Other names for functions of ours. */
+    struct alias {
+        struct bytes name;
+        struct bytes means;
+    } alias[SCRIPT_ALIASES_MAX];
+    uint32_t alias_count;
 };
 
 static struct node *parse_block(struct parser *parser);
@@ -245,12 +251,75 @@ static void check_builtin(struct parser *parser, const struct node *node,
     }
 }
 
+/* "string.sub", of which 'first' has been read. */
+static struct bytes whole_name(struct parser *parser, struct bytes first)
+{
+    if (!accept(parser, ".")) {
+        return first;
+    }
+    struct bytes last = expect_name(parser);
+    return parser->has_failed
+               ? first
+               : bytes_of(first.data,
+                          (size_t)(last.data + last.size - first.data));
+}
+
+/* What a name stands for: itself, unless it is another one's. */
+static struct bytes meaning_of(const struct parser *parser, struct bytes name)
+{
+    for (uint32_t i = parser->alias_count; i-- > 0;) {
+        if (bytes_equal(parser->alias[i].name, name)) {
+            return parser->alias[i].means;
+        }
+    }
+    return name;
+}
+
+static bool is_builtin(struct bytes name)
+{
+    for (size_t i = 0; i < sizeof builtins / sizeof *builtins; i++) {
+        if (bytes_equal(name, bytes_of_text(builtins[i].name))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Behind "local", "rcall = redis.call" and nothing more: another name from here
+ * on. False, and nothing taken, of everything else. */
+static bool accept_alias(struct parser *parser)
+{
+    struct lexer before = parser->lexer;
+    struct token token = parser->token;
+    struct alias alias = {.name = token.text};
+    bool is_alias = false;
+    if (token.type == TOKEN_NAME) {
+        advance(parser);
+        if (accept(parser, "=") && parser->token.type == TOKEN_NAME &&
+            find_local(parser, parser->token.text) == NULL) {
+            struct bytes first = parser->token.text;
+            advance(parser);
+            alias.means = meaning_of(parser, whole_name(parser, first));
+            is_alias = is_builtin(alias.means) && !is_mark(parser, "(");
+        }
+    }
+    if (is_alias && parser->alias_count == SCRIPT_ALIASES_MAX) {
+        fail_at(parser, token.line, "more than %d names for functions",
+                SCRIPT_ALIASES_MAX);
+    } else if (is_alias) {
+        parser->alias[parser->alias_count++] = alias;
+    } else if (!parser->has_failed) {
+        parser->lexer = before;
+        parser->token = token;
+    }
+    return is_alias;
+}
+
 /* A name that is no variable's: "KEYS", or "string.sub" and so on. */
 static struct node *parse_builtin(struct parser *parser, struct bytes first)
 {
     char name[BYTES_SHOWN_SIZE];
     struct node *node = new_node(parser, NODE_BUILTIN);
-    struct bytes whole = first;
     if (bytes_equal(first, BYTES_LITERAL("KEYS"))) {
         node->kind = NODE_KEYS;
         return node;
@@ -259,14 +328,7 @@ static struct node *parse_builtin(struct parser *parser, struct bytes first)
         node->kind = NODE_ARGV;
         return node;
     }
-    if (accept(parser, ".")) {
-        struct bytes last = expect_name(parser);
-        if (parser->has_failed) {
-            return node;
-        }
-        whole = bytes_of(first.data,
-                         (size_t)(last.data + last.size - first.data));
-    }
+    struct bytes whole = meaning_of(parser, whole_name(parser, first));
     if (bytes_has_prefix(whole, BYTES_LITERAL("redis.LOG_"))) {
         node->kind = NODE_NUMBER;
         return node;
@@ -640,6 +702,10 @@ static struct node *parse_local(struct parser *parser)
     struct node *node = new_node(parser, NODE_ASSIGN);
     struct node **end = &node->a;
     bool is_function = accept(parser, "function");
+    if (!is_function && accept_alias(parser)) {
+        node->kind = NODE_DO;
+        return node;
+    }
     do {
         if (name_count == SCRIPT_LOCALS_MAX) {
             fail_at(parser, node->line, "too many names");

@@ -399,6 +399,30 @@ static void what_is_deleted_and_set_anew_is_another_grant(void **state)
     expect(":1\r\n", "DELIFEQ k w");
 }
 
+static void a_function_may_have_another_name(void **state)
+{
+    (void)state;
+    const char *text = "local rcall, other = redis.call, 1";
+    assert_non_null(strstr(eval(text, "k", NULL, NULL, NULL), "redis.call"));
+    text = "local rcall = redis.call\n"
+           "local number = tonumber;\n"
+           "local function take(key)\n"
+           "  return rcall('set', key, ARGV[1], 'NX', 'PX', number('1000'))\n"
+           "end\n"
+           "if rcall('exists', KEYS[1]) == 0 then return take(KEYS[1]) end\n"
+           "return rcall('get', KEYS[1])";
+    assert_string_equal(eval(text, "k", "v", NULL, NULL), "+OK\r\n");
+    assert_string_equal(eval(text, "k", "w", NULL, NULL), "$1\r\nv\r\n");
+    text = "local rcall = redis.call return rcall('zadd', KEYS[1], 1, 'x')";
+    assert_non_null(strstr(eval(text, "k", NULL, NULL, NULL),
+                           "redis.call('zadd'): hasp does not have"));
+    /* A variable of that name is nearer; and what is called is no name. */
+    text = "local call = redis.call local call = 7 return call";
+    assert_string_equal(eval(text, "k", NULL, NULL, NULL), ":7\r\n");
+    text = "local v = redis.call('get', KEYS[1]) return v";
+    assert_string_equal(eval(text, "k", NULL, NULL, NULL), "$1\r\nv\r\n");
+}
+
 /* --- Hashes and messages -------------------------------------------------- */
 
 /* As Redisson takes a lock, or enters it again. */
@@ -627,6 +651,7 @@ int main(void)
         one(of_two_at_once_one_gets_it),
         one(set_and_delete_may_compare),
         one(what_is_deleted_and_set_anew_is_another_grant),
+        one(a_function_may_have_another_name),
         one(a_hash_keeps_its_token_as_long_as_its_fields),
         one(what_a_hash_cannot_be_is_refused),
         one(what_a_script_publishes_is_told_if_it_changed_something),
