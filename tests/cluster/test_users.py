@@ -180,7 +180,7 @@ def test_a_quota_is_its_users_alone(cluster, tmp_path):
 def test_acts_are_told_with_who_and_where(cluster, tmp_path):
     tool = Tool(cluster)
     make_app(tool, tmp_path)
-    tool.admin("role", "set", "eyes", "audit")
+    tool.admin("role", "set", "eyes", "audit,cluster")
     tool.admin("user", "add", "eve", "--role", "eyes", "--holds", "5")
     path = str(tmp_path / "eve.secret")
     tool.admin("secret", "add", "eve", "--file", path)
@@ -207,11 +207,11 @@ def test_acts_are_told_with_who_and_where(cluster, tmp_path):
         finally:
             watcher.kill()
     standby = next(n for n in cluster.nodes if n is not cluster.leader())
-    tool.admin("member", "demote", str(standby.id))
+    assert tool.run(*eve, "member", "demote", str(standby.id)).returncode == 0
     last = json.loads(tool.run(*eve, "audit", "-o", "json").stdout)[-1]
-    assert (last["command"], last["user"]) == ("RAFT.DEMOTE", "local")
+    assert (last["command"], last["user"]) == ("RAFT.DEMOTE", "eve")
     assert last["what"] == "member=%d" % standby.id
-    tool.admin("member", "promote", str(standby.id))
+    assert tool.run(*eve, "member", "promote", str(standby.id)).returncode == 0
     # Every node has them, also after a start.
     for node in cluster.nodes:
         node.stop()
