@@ -53,6 +53,7 @@
 #include "storage/snapshot.h"
 #include "storage/table.h"
 
+struct act;
 struct core;
 
 /* That this node has acknowledged entries of a term up to an index, and has
@@ -344,6 +345,8 @@ MUST_CHECK int core_flush(struct core *core);
 /* --- Questions ---------------------------------------------------------- */
 
 const struct lockfsm *core_state(const struct core *core);
+/* "OK", or the word of the refusal and why. */
+void core_act_outcome(const struct act *act, struct buffer *out);
 const struct replica *core_replica(const struct core *core);
 /* True while it may not count, see port.bar. */
 bool core_is_barred(const struct core *core);

@@ -99,6 +99,7 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
         return; /* Nothing may leave any more. */
     }
     monitor_note(&node->monitor, node->core, now_ns);
+    acts_file_turn(&node->acts_file, now_ns);
     if (loop->deadline_ns <= now_ns) {
         loop->turn->is_due = true; /* It has not come to its end. */
     }
@@ -136,6 +137,7 @@ static void on_reload(uv_async_t *reload)
     struct hasp_node *node = reload->data;
     if (!turn_is_over(&node->turn)) {
         certificates_reload(&node->certificates);
+        acts_file_reopen(&node->acts_file);
     }
 }
 

@@ -290,6 +290,9 @@ static void put_disk(const struct hasp_node *node, struct buffer *out)
     counter(out, "hasp_snapshots_failed_total",
             "Snapshots that could not be taken, read, or received.",
             node->archive.failed_count);
+    counter(out, "hasp_audit_file_failures_total",
+            "How often audit.file could not be opened or written.",
+            node->acts_file.failed_count);
     gauge(out, "hasp_snapshot_index", "Index of the newest snapshot.",
           node->archive.newest_index);
     gauge(out, "hasp_snapshot_bytes", "Size of the newest snapshot.",

@@ -52,6 +52,7 @@ int hasp_node_open(const struct hasp_node_options *options,
     archive_init(&node->archive, node);
     probes_open(&node->probes);
     errands_init(&node->errands, &node->turn);
+    acts_file_init(&node->acts_file, node);
     loop_open(node);
     node->monitor.node = node;
     web_init(&node->web, node);
@@ -112,6 +113,7 @@ static void settle(struct hasp_node *node)
     /* Workers read the table and the directory: they are waited for. */
     while (archive_is_busy(&node->archive) ||
            errands_are_busy(&node->errands) ||
+           acts_file_is_busy(&node->acts_file) ||
            certificates_are_busy(&node->certificates) ||
            (turn_now() < by &&
             (node->clients.count > 0 || !node->members.is_closed ||
@@ -203,6 +205,7 @@ void hasp_node_close(struct hasp_node *node)
     clients_done(&node->clients);
     web_done(&node->web);
     certificates_done(&node->certificates);
+    acts_file_done(&node->acts_file);
     archive_done(&node->archive);
     journal_done(&node->journal);
     wal_close(node->journal.durable.wal);

@@ -12,6 +12,7 @@
  *     archive.c    snapshots: taken and received ones, by a worker
  *     certificates.c  those of this node, and when they change
  *     errands.c    small writes into the data directory, by a worker
+ *     acts_file.c  audit.file: the acts that are applied, by a worker
  *     recovery.c   what a start finds on disk
  *     founding.c   how a cluster begins (amnesia guard)
  *     options.c    the options: defaults, checks
@@ -42,6 +43,7 @@
 #include "core/core.h"
 #include "include/hasp/node.h"
 #include "net/peers.h"
+#include "node/acts_file.h"
 #include "node/archive.h"
 #include "node/certificates.h"
 #include "node/clients.h"
@@ -75,6 +77,7 @@ struct hasp_node {
     struct clients clients;
     struct certificates certificates;
     struct errands errands;
+    struct acts_file acts_file;
     struct probes probes;
     struct monitor monitor;
     struct web web;

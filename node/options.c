@@ -311,6 +311,7 @@ void options_copy(struct hasp_node_options *to,
     to->listen_local = copy_text(from->listen_local);
     to->http_names = copy_text(from->http_names);
     to->cluster_name = copy_text(from->cluster_name);
+    to->audit_file = copy_text(from->audit_file);
     to->tls_dir = copy_text(from->tls_dir);
     to->tls_ca = copy_text(from->tls_ca);
     to->tls_cert = copy_text(from->tls_cert);
@@ -340,6 +341,7 @@ void options_done(struct hasp_node_options *options)
     free((void *)(uintptr_t)options->listen_local);
     free((void *)(uintptr_t)options->http_names);
     free((void *)(uintptr_t)options->cluster_name);
+    free((void *)(uintptr_t)options->audit_file);
     free((void *)(uintptr_t)options->tls_dir);
     free((void *)(uintptr_t)options->tls_ca);
     free((void *)(uintptr_t)options->tls_cert);

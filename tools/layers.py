@@ -59,7 +59,7 @@ ROOMS = [
      'jansson', False),
     ('node', r'node/',
      'base lockfsm raft storage net net/resp net/frame net/http net/tls core '
-     'http include', 'uv', False),
+     'http include', 'uv jansson', False),
     # hasp_uv.h goes with hasp.h; neither includes anything of ours.
     ('include', r'include/', '', '', False),
     # What users would write: system includes (<hasp/hasp.h>) only.

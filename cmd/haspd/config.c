@@ -125,6 +125,7 @@ static const struct setting settings[] = {
     {"tls", "metrics", KIND_METRICS, AT(tls_opens_metrics), 0, 0},
     {"security", "insecure", KIND_SWITCH, AT(is_insecure), 0, 0},
     {"security", "access", KIND_ACCESS, AT(access), 0, 0},
+    {"audit", "file", KIND_TEXT, AT(audit_file), 0, 1024},
     {"client", "redirect", KIND_REDIRECT, AT(redirect), 0, 0},
     {"redis", "del", KIND_DEL, AT(allows_del), 0, 0},
     {"redis", "no_ttl", KIND_NO_TTL, AT(allows_no_ttl), 0, 0},
@@ -589,6 +590,7 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
     }
     drop_if_off(&options->listen_http);
     drop_if_off(&options->listen_local);
+    drop_if_off(&options->audit_file);
     return hasp_node_options_check(options, why) == 0 ? 0 : HASP_EINVALID;
 }
 

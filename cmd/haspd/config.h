@@ -13,7 +13,7 @@
  *     [raft] election_ms, heartbeat_ms       [limits] ...
  *     [tls] dir, ca, cert, key, client|peer = off|allow|require
  *     [security] insecure = yes|no           [client] redirect = forward|moved
- *     [redis] del = refuse|allow
+ *     [redis] del = refuse|allow             [audit] file
  */
 
 #ifndef HASP_CMD_HASPD_CONFIG_H

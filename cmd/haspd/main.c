@@ -343,7 +343,7 @@ static void on_signal(int number)
     errno = saved;
 }
 
-/* Certificates have been exchanged. */
+/* Certificates have been exchanged, or files been renamed. */
 static void on_hangup(int number)
 {
     int saved = errno;

@@ -24,6 +24,16 @@ static const struct act *first_of_page(const struct core *core,
     return NULL;
 }
 
+void core_act_outcome(const struct act *act, struct buffer *out)
+{
+    if (act->code == RESULT_OK) {
+        buffer_put_text(out, "OK");
+        return;
+    }
+    buffer_printf(out, "%s %.*s", result_word(act->code), (int)act->why.size,
+                  (const char *)act->why.data);
+}
+
 static void put_act(const struct act *act, struct resp_writer *writer)
 {
     resp_map(writer, 9);
@@ -36,15 +46,10 @@ static void put_act(const struct act *act, struct resp_writer *writer)
     resp_key_bulk(writer, "command", act->command);
     resp_key_bulk(writer, "what", act->what);
     resp_text(writer, "outcome");
-    if (act->code == RESULT_OK) {
-        resp_bulk(writer, BYTES_LITERAL("OK"));
-    } else {
-        struct buffer text = {0};
-        buffer_printf(&text, "%s %.*s", result_word(act->code),
-                      (int)act->why.size, (const char *)act->why.data);
-        resp_bulk(writer, buffer_bytes(&text));
-        buffer_done(&text);
-    }
+    struct buffer outcome = {0};
+    core_act_outcome(act, &outcome);
+    resp_bulk(writer, buffer_bytes(&outcome));
+    buffer_done(&outcome);
 }
 
 void audit_list_read(struct core *core, struct request *request,

@@ -205,6 +205,10 @@ struct hasp_node_options {
     bool tls_opens_metrics;
 
     enum hasp_node_access access;
+    /* Each administrative act that this node applies goes to this file, as a
+     * line of JSON; NULL: none. What cannot be written is logged and counted,
+     * and tried again. */
+    const char *audit_file;
     enum hasp_node_redirect redirect;
     bool allows_del;    /* DEL of Redis takes a lock from whoever holds it. */
     bool allows_no_ttl; /* SET of Redis without PX: a lock without end. */
@@ -258,9 +262,10 @@ HASP_NODE_API int hasp_node_run(struct hasp_node *node);
  * thread and from a signal handler, more than once. */
 HASP_NODE_API void hasp_node_stop(struct hasp_node *node);
 
-/* Reads the certificates again; the log says what came of it. They are read
- * within a minute after they have changed anyway. From any thread, or a signal
- * handler, while the node is open. */
+/* Reads the certificates again, and opens audit_file anew (it may have been
+ * renamed); the log says what came of it. Certificates are read within a minute
+ * after they have changed anyway. From any thread, or a signal handler, while
+ * the node is open. */
 HASP_NODE_API void hasp_node_reload(struct hasp_node *node);
 
 /* Frees the node; it must not be running. NULL is fine. */
