@@ -122,7 +122,6 @@ void server_info(struct core *core, struct request *request,
     struct buffer text = {0};
     char leader[MEMBER_ADDRESS_SIZE];
     forward_client_address(core, replica_leader(core->replica), leader);
-    bool leads = replica_role(core->replica) == REPLICA_LEADER;
     if (is_asked_for(call, "SERVER")) {
         buffer_printf(
             &text,
@@ -161,7 +160,7 @@ void server_info(struct core *core, struct request *request,
                       "term:%" PRIu64 "\r\nleader:%" PRIu64
                       "\r\nleader_address:%s\r\ncommit:%" PRIu64
                       "\r\napplied:%" PRIu64 "\r\nconnected_slaves:0\r\n\r\n",
-                      leads ? "master" : "slave",
+                      server_is_master(core) ? "master" : "slave",
                       replica_role_name(replica_role(core->replica)),
                       replica_term(core->replica),
                       replica_leader(core->replica), leader,

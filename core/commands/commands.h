@@ -346,6 +346,8 @@ command_parse_fn watch_texts_check, lock_watch_parse;
 command_run_fn server_hello, server_auth, server_ping, server_echo, server_quit,
     server_reset, server_select, server_command, server_client, server_config,
     server_readonly, server_cluster;
+/* In the words of Redis. */
+bool server_is_master(const struct core *core);
 /* The answer to HELLO, from now on in this version. */
 void server_hello_answer(struct core *core, struct request *request,
                          int version);

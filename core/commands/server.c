@@ -73,6 +73,14 @@ static bool hello_options(struct core *core, struct request *request,
     return true;
 }
 
+/* Who forwards takes writes, as a master does: libraries send none to a
+ * replica. */
+bool server_is_master(const struct core *core)
+{
+    return core->options.redirect == REDIRECT_FORWARD ||
+           replica_role(core->replica) == REPLICA_LEADER;
+}
+
 void server_hello_answer(struct core *core, struct request *request,
                          int version)
 {
@@ -90,8 +98,7 @@ void server_hello_answer(struct core *core, struct request *request,
                   core->options.redirect == REDIRECT_MOVED ? "cluster"
                                                            : "standalone");
     resp_key_text(writer, "role",
-                  replica_role(core->replica) == REPLICA_LEADER ? "master"
-                                                                : "replica");
+                  server_is_master(core) ? "master" : "replica");
     resp_text(writer, "modules");
     resp_array(writer, 0);
     request_done(core, request);

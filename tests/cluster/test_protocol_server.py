@@ -40,9 +40,7 @@ def test_hello_is_truthful(connect, world, version):
     assert told["proto"] == version
     assert told["id"] == wire.do("CLIENT", "ID")
     assert told["mode"] == b"standalone"
-    port = wire.socket.getpeername()[1]
-    leads = port == world.leader.client_port
-    assert told["role"] == (b"master" if leads else b"replica")
+    assert told["role"] == b"master"  # It takes writes, and passes them on.
     assert told["modules"] == []
 
 
@@ -157,7 +155,8 @@ def test_info_has_what_clients_read(connect, world):
         assert line in text
     assert "term:" in text and "leader:" in text
     leads = wire.socket.getpeername()[1] == world.leader.client_port
-    assert "role:" + ("master" if leads else "slave") in text
+    assert "\r\nrole:master\r\n" in text
+    assert "raft_role:" + ("leader" if leads else "follower") in text
     assert "loading:0" in wire.do("INFO", "persistence").decode()
     assert "loading" not in wire.do("INFO", "replication").decode()
 
@@ -293,7 +292,8 @@ def test_with_redirect_moved_a_follower_says_where():
             code, text = wire.error("LOCK.SHOW", "foo")
             assert (code, text) == ("MOVED", "12182 127.0.0.1:%d" % leader.client_port)
             assert wire.error("SESSION.OPEN")[0] == "MOVED"
-            assert plain(wire.do("HELLO"))["mode"] == b"cluster"
+            told = plain(wire.do("HELLO"))
+            assert (told["mode"], told["role"]) == (b"cluster", b"replica")
             # What the asked node answers itself is not moved.
             assert wire.map("RAFT.STATUS")["role"] == b"follower"
             assert wire.do("PING") == "PONG"
