@@ -17,8 +17,8 @@ JAVA = 'src/main/java/hasp/'
 # hold is freed by its release, so that nobody can ask it any more (7).
 PLANTED = [
     ('1 keep it', 'kept', {
-        'c': ('lease/lease.c', 'return rules_beat_period(lease_promised_ns(lease));',
-              'return 2 * lease_promised_ns(lease);'),
+        'c': ('lease/lease.c', ': rules_beat_period(lease_promised_ns(lease));',
+              ': 2 * lease_promised_ns(lease);'),
         'go': ('lease.go', 'l.promised() / 5)', 'l.promised() * 2)'),
         'java': (JAVA + 'Lease.java', 'return promised() / 5;',
                  'return promised() * 2;'),
