@@ -42,9 +42,10 @@ struct dev_node {
     char folder[PATH_MAX];
     char config[PATH_MAX];
     char log[PATH_MAX];
-    char address[64]; /* For clients. */
-    pid_t started;    /* Its pid, also after its end. */
-    pid_t pid;        /* 0: not running. */
+    char address[64];     /* For clients. */
+    char asked[PATH_MAX]; /* By us: the address, or the local door. */
+    pid_t started;        /* Its pid, also after its end. */
+    pid_t pid;            /* 0: not running. */
 };
 
 struct dev {
@@ -54,6 +55,7 @@ struct dev {
     const char *folder_option;
     char folder[PATH_MAX];
     bool is_temporary;
+    bool is_secure;
     char binary[PATH_MAX];
     struct dev_node node[DEV_NODES_MAX];
     int signal_fd;
@@ -69,6 +71,7 @@ static int read_dev(struct dev *dev, char **argv)
          .max = DEV_NODES_MAX},
         {0, "dir", OPTION_TEXT, .value = &dev->folder_option},
         {0, "port", OPTION_NUMBER, .value = &dev->port, .min = 1, .max = 65535},
+        {0, "secure", OPTION_FLAG, .value = &dev->is_secure},
         {0},
     };
     int exit_code = options_read(dev->tool, argv, rows, 0, 0);
@@ -114,12 +117,19 @@ static int make_folders(struct dev *dev)
     if (exit_code == 0) {
         exit_code = find_folder(dev);
     }
+    if (exit_code == 0) {
+        exit_code = dev_secure_check(dev->folder, dev->is_secure);
+    }
+    if (exit_code == 0 && dev->is_secure) {
+        exit_code = dev_secure_certify(dev->tool, dev->folder, dev->count);
+    }
     for (uint64_t i = 0; exit_code == 0 && i < dev->count; i++) {
         struct dev_node *node = &dev->node[i];
         struct dev_config config = {.id = i + 1,
                                     .count = dev->count,
                                     .port = dev->port,
-                                    .folder = dev->folder};
+                                    .folder = dev->folder,
+                                    .is_secure = dev->is_secure};
         snprintf(node->folder, sizeof node->folder, "%.4000s/n%" PRIu64,
                  dev->folder, i + 1);
         snprintf(node->config, sizeof node->config, "%.4050s/haspd.conf",
@@ -132,6 +142,12 @@ static int make_folders(struct dev *dev)
                                   node->folder, strerror(errno));
         } else {
             exit_code = dev_config_make(node->config, &config, node->address);
+            if (dev->is_secure) {
+                snprintf(node->asked, sizeof node->asked, "%.4000s/data",
+                         node->folder);
+            } else {
+                snprintf(node->asked, sizeof node->asked, "%s", node->address);
+            }
         }
     }
     return exit_code;
@@ -228,8 +244,7 @@ static bool knows_leader(const struct dev_node *node)
     struct endpoint endpoint;
     struct endpoints one = {.endpoint = &endpoint, .count = 1};
     char why[HASP_WHY_SIZE];
-    if (endpoint_parse(node->address, strlen(node->address), &endpoint, why) !=
-        0) {
+    if (endpoint_parse(node->asked, strlen(node->asked), &endpoint, why) != 0) {
         return false;
     }
     struct client *client = client_new(&one, NULL);
@@ -322,6 +337,17 @@ static int wait_ready(struct dev *dev)
     }
 }
 
+/* By the first that runs: all of those are ready. */
+static int admit_demo(const struct dev *dev)
+{
+    for (uint64_t i = 0; i < dev->count; i++) {
+        if (dev->node[i].pid != 0) {
+            return dev_secure_admit(dev->tool, dev->folder, dev->node[i].asked);
+        }
+    }
+    return 0;
+}
+
 static void print_ready(const struct dev *dev)
 {
     printf("ready endpoints=");
@@ -342,9 +368,14 @@ static void print_ready(const struct dev *dev)
     for (uint64_t i = 0; i < dev->count; i++) {
         fprintf(stderr, "%s%s", i > 0 ? "," : "", dev->node[i].address);
     }
-    fprintf(stderr, "\n  hasp status\n"
-                    "  hasp run demo -- echo done under the lock\n"
-                    "hasp: Ctrl-C stops them\n");
+    putc('\n', stderr);
+    if (dev->is_secure) {
+        dev_secure_print(dev->folder, dev->node[0].address);
+    } else {
+        fprintf(stderr, "  hasp status\n"
+                        "  hasp run demo -- echo done under the lock\n");
+    }
+    fprintf(stderr, "hasp: Ctrl-C stops them\n");
 }
 
 static void watch_nodes(struct dev *dev)
@@ -422,6 +453,9 @@ int run_dev(struct tool *tool, char **argv)
     }
     if (exit_code == 0) {
         exit_code = wait_ready(dev);
+    }
+    if (exit_code == 0 && dev->is_secure && !dev->is_stopping) {
+        exit_code = admit_demo(dev);
     }
     if (exit_code == 0 && !dev->is_stopping) {
         print_ready(dev);

@@ -34,13 +34,28 @@ static int write_config(const char *path, const struct dev_config *config)
             "peer = 127.0.0.1:%" PRIu64 "\n"
             "http = 127.0.0.1:%" PRIu64 "\n"
             "\n"
-            "[cluster]\n",
-            config->id, config->folder, config->id, port, port + 1, port + 2);
+            "[cluster]\n"
+            "%s",
+            config->id, config->folder, config->id, port, port + 1, port + 2,
+            config->is_secure ? "name = " DEV_CLUSTER "\n" : "");
     for (uint64_t id = 1; id <= config->count; id++) {
         fprintf(file,
                 "member = %" PRIu64 " 127.0.0.1:%" PRIu64 " 127.0.0.1:%" PRIu64
                 "\n",
                 id, port_of(config, id) + 1, port_of(config, id));
+    }
+    if (config->is_secure) {
+        fprintf(file,
+                "\n"
+                "[tls]\n"
+                "dir = %s/certs/node-%" PRIu64 "\n"
+                "client = require\n"
+                "peer = require\n"
+                "http = require\n"
+                "\n"
+                "[security]\n"
+                "access = required\n",
+                config->folder, config->id);
     }
     if (fclose(file) != 0) {
         remove(path);

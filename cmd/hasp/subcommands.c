@@ -411,12 +411,14 @@ const struct subcommand subcommands[] = {
      "is a folder right? key, CA, names, days, modes", NULL,
      .run = run_cert_check, .is_offline = true},
 
-    {TRYING, "dev", "[--nodes 3] [--dir DIR] [--port 7420]",
+    {TRYING, "dev", "[--nodes 3] [--dir DIR] [--port 7420] [--secure]",
      "a throw-away cluster on loopback",
      "    --nodes N   how many\n"
      "    --dir DIR   keep it here (default: a temporary folder)\n"
-     "    --port P    node i has the ports from P + 10 (i - 1)\n",
-     .run = run_dev},
+     "    --port P    node i has the ports from P + 10 (i - 1)\n"
+     "    --secure    TLS on all ports and access for users alone: admin, and\n"
+     "                demo, who may lock and read demo/*\n",
+     .run = run_dev, .is_offline = true},
     {TRYING, "bench", "[--clients 16] [--seconds 5] [--locks N] [--open-loop]",
      "acquire and release as fast as it goes, and measure",
      "-c, --clients N     this many at a time, each with a session (16)\n"
