@@ -79,6 +79,14 @@ const struct user *lockfsm_user(const struct lockfsm *fsm, uint64_t number);
 /* NULL: never was one; number 0: he was removed. Not the built-in ones. */
 const struct user *lockfsm_user_named(const struct lockfsm *fsm,
                                       struct bytes name);
+/* Of users there are, without the built-in ones and 'admin', and of secrets. */
+struct user_counts {
+    uint64_t users;
+    uint64_t secrets;
+};
+struct user_counts lockfsm_user_counts(const struct lockfsm *fsm);
+/* Before a new life: disables all users, 'admin' too. The local door stays. */
+void lockfsm_suspend_users(struct lockfsm *fsm);
 /* The secret with this SHA-256, or NULL. */
 const struct secret *lockfsm_secret(const struct lockfsm *fsm,
                                     const uint8_t hash[PROOF_SIZE]);

@@ -166,6 +166,28 @@ const struct role *lockfsm_role(const struct lockfsm *fsm, struct bytes name)
                                               : role_find(fsm, name);
 }
 
+struct user_counts lockfsm_user_counts(const struct lockfsm *fsm)
+{
+    struct user_counts counts = {.secrets = HASH_CNT(by_hash, fsm->secrets)};
+    for (const struct user *user = fsm->users; user != NULL;
+         user = user->by_name.next) {
+        counts.users += user->number != 0 &&
+                        !bytes_equal(user->name, fsm->admin.name);
+    }
+    return counts;
+}
+
+void lockfsm_suspend_users(struct lockfsm *fsm)
+{
+    for (struct user *user = fsm->users; user != NULL;
+         user = user->by_name.next) {
+        if (user->number != 0 && !user->is_disabled) {
+            user->is_disabled = true;
+            record_changed(fsm, &user->stored);
+        }
+    }
+}
+
 struct ordered *lockfsm_user_order(struct lockfsm *fsm)
 {
     return &fsm->user_order;

@@ -23,6 +23,8 @@
 #include "base/number.h"
 #include "core/apply.h"
 #include "include/hasp/node.h"
+#include "lockfsm/access.h"
+#include "lockfsm/audit.h"
 #include "lockfsm/lockfsm.h"
 #include "node/options.h"
 #include "raft/replica.h"
@@ -125,6 +127,37 @@ static void describe_locks(const struct lockfsm *fsm,
     snapshot->longest_delay_ms = longest_ms;
 }
 
+static bool is_about_users(struct bytes command)
+{
+    static const char *const groups[] = {"USER.", "SECRET.", "ROLE.", "ACCESS.",
+                                         "CERT."};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        size_t size = strlen(groups[i]);
+        if (command.size > size && memcmp(command.data, groups[i], size) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void describe_users(const struct lockfsm *fsm,
+                           struct hasp_node_snapshot *snapshot)
+{
+    struct user_counts counts = lockfsm_user_counts(fsm);
+    snapshot->users = counts.users;
+    snapshot->secrets = counts.secrets;
+    snapshot->is_access_required = lockfsm_access_is_required(fsm);
+    LIST_FOR (const struct act, act, lockfsm_acts(fsm), in_order) {
+        if (act->code == RESULT_OK && is_about_users(act->command)) {
+            snapshot->users_changed_ms = act->wall_ms;
+            snprintf(snapshot->users_change, sizeof snapshot->users_change,
+                     "%.*s %.*s", (int)act->command.size,
+                     (const char *)act->command.data, (int)act->what.size,
+                     (const char *)act->what.data);
+        }
+    }
+}
+
 static void describe(const struct backup *backup,
                      struct hasp_node_snapshot *ret_snapshot)
 {
@@ -138,6 +171,7 @@ static void describe(const struct backup *backup,
     lockfsm_cluster_id(fsm, snapshot.cluster_id);
     lockfsm_quarantine(fsm, &snapshot.quarantine_ms);
     describe_locks(fsm, &snapshot);
+    describe_users(fsm, &snapshot);
     for (const struct session *session = lockfsm_sessions(fsm); session != NULL;
          session = session->by_id.next) {
         snapshot.sessions++;
@@ -449,7 +483,7 @@ static int check_empty(const char *directory, char why[HASP_WHY_SIZE])
 }
 
 int hasp_node_restore(const struct hasp_node_options *options, const char *path,
-                      uint64_t quarantine_ms,
+                      uint64_t quarantine_ms, bool suspends_users,
                       struct hasp_node_snapshot *ret_snapshot,
                       char why[HASP_NODE_WHY_SIZE])
 {
@@ -480,6 +514,9 @@ int hasp_node_restore(const struct hasp_node_options *options, const char *path,
         if (quarantine_ms == HASP_NODE_QUARANTINE_FULL) {
             quarantine_ms = lockfsm_lease_max(backup.fsm) +
                             snapshot.longest_delay_ms;
+        }
+        if (suspends_users) {
+            lockfsm_suspend_users(backup.fsm);
         }
         lockfsm_new_life(backup.fsm, u64_min(quarantine_ms, TIME_MS_MAX));
         backup.members = members;

@@ -51,6 +51,8 @@ static const struct field inspect_fields[] = {
     {"longest_ttl_ms", "LONGEST TTL", FIELD_DURATION},
     {"longest_delay_ms", "LONGEST DELAY", FIELD_DURATION},
     {"quarantine_ms", "QUARANTINE", FIELD_DURATION},
+    {"users", "USERS", FIELD_NUMBER},
+    {"secrets", "SECRETS", FIELD_NUMBER},
     {"token_base", "TOKEN BASE", FIELD_NUMBER},
     {"size", "BYTES", FIELD_NUMBER},
     {"checksum", "CHECKSUM", FIELD_TEXT},
@@ -402,6 +404,7 @@ int run_snapshot_inspect(struct tool *tool, char **argv)
 int run_snapshot_restore(struct tool *tool, char **argv)
 {
     char *config = NULL, *folder = NULL, *address = NULL, *client = NULL;
+    char *users = NULL;
     uint64_t id = 0, quarantine_ms = UINT64_MAX;
     const struct option_row rows[] = {
         {0, "config", OPTION_TEXT, .value = &config},
@@ -411,9 +414,12 @@ int run_snapshot_restore(struct tool *tool, char **argv)
         {0, "client", OPTION_TEXT, .value = &client},
         {0, "quarantine", OPTION_TIME, .value = &quarantine_ms,
          .max = UINT32_MAX},
+        {0, "users", OPTION_TEXT, .value = &users},
         {0},
     };
-    char member[700], quarantine[32];
+    char member[700], for_long[64], of_users[32];
+    const char *more[2] = {NULL};
+    size_t more_count = 0;
     int exit_code = options_read(tool, argv, rows, 1, 1);
     if (exit_code != 0) {
         return exit_code;
@@ -424,16 +430,23 @@ int run_snapshot_restore(struct tool *tool, char **argv)
         return tool_usage(tool, "needs either --config, or --dir, --id, "
                                 "--address and --client");
     }
-    const char *for_long = quarantine_ms != UINT64_MAX ? "--quarantine" : NULL;
-    snprintf(quarantine, sizeof quarantine, "%" PRIu64 "ms", quarantine_ms);
+    if (quarantine_ms != UINT64_MAX) {
+        snprintf(for_long, sizeof for_long, "--quarantine=%" PRIu64 "ms",
+                 quarantine_ms);
+        more[more_count++] = for_long;
+    }
+    if (users != NULL) {
+        snprintf(of_users, sizeof of_users, "--users=%.20s", users);
+        more[more_count++] = of_users;
+    }
     if (config != NULL) {
         return run_haspd(WORDS("haspd", "--restore", argv[1], "--config",
-                               config, for_long, quarantine));
+                               config, more[0], more[1]));
     }
     snprintf(member, sizeof member, "%" PRIu64 " %.300s %.300s", id, address,
              client);
     /* Nothing listens now; haspd asks again when it will. */
     return run_haspd(WORDS("haspd", "--restore", argv[1], "--id", NUMBER(id),
                            "--dir", folder, "--member", member, "--insecure",
-                           for_long, quarantine));
+                           more[0], more[1]));
 }

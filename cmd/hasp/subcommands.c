@@ -369,7 +369,11 @@ const struct subcommand subcommands[] = {
      "    --address HOST:PORT  where the other nodes reach it\n"
      "    --client HOST:PORT   where clients reach it\n"
      "    --quarantine TIME    grant nothing for this long (the longest lease\n"
-     "                         and the longest lock delay)\n",
+     "                         and the longest lock delay)\n"
+     "    --users WORD         keep or suspend: whether users may come at "
+     "once,\n"
+     "                         or after hasp user enable; where there are "
+     "any\n",
      .run = run_snapshot_restore},
     {OPERATOR, "quarantine end", "--i-vouch REASON",
      "grant again after a restore, before the time",

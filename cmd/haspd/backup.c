@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 
 #include "base/duration.h"
 
@@ -26,6 +27,17 @@ int backup_quarantine(struct backup_request *request, const char *text)
     fprintf(stderr, "haspd: --quarantine '%s' is no time; write 90s or 1h\n",
             text);
     return EX_USAGE;
+}
+
+int backup_users(struct backup_request *request, const char *text)
+{
+    if (strcmp(text, "keep") != 0 && strcmp(text, "suspend") != 0) {
+        fprintf(stderr, "haspd: --users '%s' is neither keep nor suspend\n",
+                text);
+        return EX_USAGE;
+    }
+    request->users = text[0] == 'k' ? BACKUP_USERS_KEEP : BACKUP_USERS_SUSPEND;
+    return 0;
 }
 
 static int explain(int status, const char *why)
@@ -74,6 +86,8 @@ static void print_json(const struct hasp_node_snapshot *snapshot)
         {"longest_ttl_ms", snapshot->longest_ttl_ms},
         {"longest_delay_ms", snapshot->longest_delay_ms},
         {"quarantine_ms", snapshot->quarantine_ms},
+        {"users", snapshot->users},
+        {"secrets", snapshot->secrets},
     };
     fputs("{\"cluster\": \"", stdout);
     print_hex(snapshot->cluster_id, sizeof snapshot->cluster_id);
@@ -184,16 +198,67 @@ static void say_next(const struct hasp_node_options *options,
     }
 }
 
+/* Where all may do everything there is nobody to decide about. */
+static bool has_users(const struct hasp_node_snapshot *snapshot)
+{
+    return snapshot->users > 0 || snapshot->secrets > 0 ||
+           snapshot->is_access_required;
+}
+
+static void say_users(const struct hasp_node_snapshot *snapshot)
+{
+    char date[64] = "at a time that is not known";
+    time_t seconds = (time_t)(snapshot->users_changed_ms / 1000);
+    struct tm utc;
+    if (seconds != 0 && gmtime_r(&seconds, &utc) != NULL) {
+        strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", &utc);
+    }
+    fprintf(stderr,
+            "haspd: it has %" PRIu64 " users besides admin, and %" PRIu64
+            " secrets; ",
+            snapshot->users, snapshot->secrets);
+    if (snapshot->users_change[0] == '\0') {
+        fputs("no change of them is known\n", stderr);
+    } else {
+        fprintf(stderr, "the newest change of them: %s, %s\n", date,
+                snapshot->users_change);
+    }
+}
+
+static int refuse_users(const struct hasp_node_snapshot *snapshot)
+{
+    say_users(snapshot);
+    return explain(
+        EX_USAGE, "what was withdrawn since then is there again: say --users "
+                  "suspend, so that nobody is let in before you have looked "
+                  "('hasp user enable' lets a user in again), or --users keep");
+}
+
+static void say_suspended(const struct hasp_node_options *options)
+{
+    fprintf(stderr,
+            "\nAll users are suspended, admin too. Once the node runs, look at "
+            "them and let them in:\n"
+            "       hasp --socket %s user list\n"
+            "       hasp --socket %s user enable admin\n",
+            options->directory, options->directory);
+}
+
 int backup_restore(const struct backup_request *request,
                    const struct hasp_node_options *options,
                    const char *config_path)
 {
     struct hasp_node_snapshot before, now;
     char why[HASP_NODE_WHY_SIZE];
+    bool suspends = request->users == BACKUP_USERS_SUSPEND;
     int status = hasp_node_inspect(request->file, &before, why);
+    if (status == 0 && has_users(&before) &&
+        request->users == BACKUP_USERS_NOT_SAID) {
+        return refuse_users(&before);
+    }
     if (status == 0) {
         status = hasp_node_restore(options, request->file,
-                                   request->quarantine_ms, &now, why);
+                                   request->quarantine_ms, suspends, &now, why);
     }
     if (status != 0) {
         return explain(status, why);
@@ -201,6 +266,12 @@ int backup_restore(const struct backup_request *request,
     fprintf(stderr, "haspd: '%s' is the beginning of a new life now:\n",
             options->directory);
     say_contents(&before);
+    if (has_users(&before)) {
+        say_users(&before);
+    }
     say_next(options, &before, &now, config_path);
+    if (suspends) {
+        say_suspended(options);
+    }
     return 0;
 }

@@ -12,16 +12,26 @@
 
 #include "include/hasp/node.h"
 
+enum backup_users {
+    BACKUP_USERS_NOT_SAID,
+    BACKUP_USERS_KEEP,
+    BACKUP_USERS_SUSPEND
+};
+
 struct backup_request {
     const char *file;
     bool may_replace;       /* A file that is there. */
     uint64_t quarantine_ms; /* HASP_NODE_QUARANTINE_FULL: as long as need be. */
+    enum backup_users users;
 };
 extern const struct backup_request backup_request_default;
 
 /* Takes "90s", "500ms", "1h", a bare number being seconds; 0 or an exit
  * code. */
 int backup_quarantine(struct backup_request *request, const char *text);
+
+/* Takes "keep" or "suspend"; likewise. */
+int backup_users(struct backup_request *request, const char *text);
 
 /* Each returns an exit code and has explained it. */
 int backup_inspect(const struct backup_request *request);

@@ -65,6 +65,7 @@ enum option_value {
     OPTION_INSPECT,
     OPTION_RESTORE,
     OPTION_FORCE,
+    OPTION_USERS,
     OPTION_QUARANTINE,
     OPTION_SETTING
 };
@@ -104,6 +105,7 @@ static const struct option options[] = {
     {"inspect", required_argument, NULL, OPTION_INSPECT},
     {"restore", required_argument, NULL, OPTION_RESTORE},
     {"force", no_argument, NULL, OPTION_FORCE},
+    {"users", required_argument, NULL, OPTION_USERS},
     {"quarantine", required_argument, NULL, OPTION_QUARANTINE},
     SETTING_FLAGS(OPTION_OF_FLAG){NULL, 0, NULL, 0}};
 
@@ -148,7 +150,7 @@ static const char help[] =
     "  --export FILE [--force] make a backup of the data directory of a node\n"
     "                          that does not run; --force: replace FILE\n"
     "  --inspect FILE          check a backup, say as JSON what is in it\n"
-    "  --restore FILE [--quarantine TIME]\n"
+    "  --restore FILE [--quarantine TIME] [--users keep|suspend]\n"
     "                          begin a new life of a cluster from a backup,\n"
     "                          with this node as its only member\n"
     "\n"
@@ -189,6 +191,8 @@ static int parse_backup(struct command_line *line, int value)
     case OPTION_FORCE:
         line->backup.may_replace = true;
         return 0;
+    case OPTION_USERS:
+        return backup_users(&line->backup, optarg);
     default:
         return backup_quarantine(&line->backup, optarg);
     }

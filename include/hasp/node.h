@@ -325,6 +325,12 @@ struct hasp_node_snapshot {
     uint64_t longest_ttl_ms;   /* Of a session. */
     uint64_t longest_delay_ms; /* Lock delay, running or asked for. */
     uint64_t quarantine_ms;    /* Nothing is granted for so long at first. */
+    uint64_t users;            /* Besides 'admin'. */
+    uint64_t secrets;          /* Of all users. */
+    bool is_access_required;   /* Who does not say who he is may do nothing. */
+    uint64_t users_changed_ms; /* The newest act on users, roles, secrets,
+                                  certificates or access, since 1970, ... */
+    char users_change[256];    /* ... in words, cut; "": none is known. */
     struct hasp_node_snapshot_member member[HASP_NODE_MEMBER_MAX];
     uint32_t member_count;
 };
@@ -358,12 +364,16 @@ HASP_NODE_API int hasp_node_export(const char *directory, const char *file,
  * directories and are added. Nothing is granted for 'quarantine_ms' after the
  * first leader has begun. Whoever gives less than HASP_NODE_QUARANTINE_FULL
  * vouches for it that by the end of that time no client of the old life
- * believes in a lock any more. 'ret_snapshot' is what the directory begins
- * with. HASP_NODE_DATA: there is no such file, or it is damaged;
- * HASP_NODE_EXISTS: the directory is not empty; HASP_NODE_CONFIG;
+ * believes in a lock any more. With 'suspends_users' all users are disabled,
+ * 'admin' too, until somebody who comes by the local door enables them; without
+ * it whoever was removed or disabled since the backup was made, and each secret
+ * and certificate withdrawn since, is let in again. 'ret_snapshot' is what the
+ * directory begins with. HASP_NODE_DATA: there is no such file, or it is
+ * damaged; HASP_NODE_EXISTS: the directory is not empty; HASP_NODE_CONFIG;
  * HASP_NODE_STORAGE. */
 HASP_NODE_API int hasp_node_restore(const struct hasp_node_options *options,
                                     const char *file, uint64_t quarantine_ms,
+                                    bool suspends_users,
                                     struct hasp_node_snapshot *ret_snapshot,
                                     char why[HASP_NODE_WHY_SIZE]);
 

@@ -541,6 +541,56 @@ def test_a_restore_keeps_durable_holds(folder):
             assert client.do("FENCE.ADMIT", "tape", token) == 0
 
 
+def test_a_restore_of_users_keeps_or_suspends_them(folder):
+    path = os.path.join(folder, "backup")
+
+    def state(node, name):
+        rows = json.loads(done("-o", "json", "--socket", node.dir, "user", "list"))
+        return {row["name"]: row["state"] for row in rows}[name]
+
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        door = "--socket", node.dir
+        done(*door, "role", "set", "billing", "lock:billing/*")
+        done(*door, "user", "add", "app", "--role", "billing")
+        done(*door, "user", "add", "gone", "--role", "billing")
+        done(*door, "secret", "add", "app", "--file", folder + "/app.secret")
+        done(*door, "user", "disable", "gone")
+        done(*door, "user", "remove", "gone")
+        done("snapshot", "save", path, nodes=[node])
+        found = inspect(path)
+        assert (found["users"], found["secrets"]) == (1, 1)
+        node.kill()
+        shutil.rmtree(node.dir)
+        restore = ["snapshot", "restore", path, *member(cluster, 1),
+                   "--quarantine", "0"]
+        refused = hasp(*restore)
+        assert refused.returncode == 64
+        assert "1 users besides admin, and 1 secrets" in refused.stderr
+        assert re.search(r"newest change of them: 20..-..-.. ..:..:.. UTC, "
+                         r"USER.REMOVE name=gone\n", refused.stderr)
+        assert "--users suspend" in refused.stderr
+        assert hasp(*restore, "--users", "drop").returncode == 64
+        assert not os.path.exists(node.dir)
+        for word, kept in ("keep", "enabled"), ("suspend", "disabled"):
+            told = hasp(*restore, "--users", word)
+            assert told.returncode == 0, told.stderr
+            assert "1 users besides admin, and 1 secrets" in told.stderr
+            node.start()
+            cluster.leader()
+            assert state(node, "app") == state(node, "admin") == kept
+            secret = "--secret-file", folder + "/app.secret"
+            take = *secret, "acquire", "billing/x", "--ttl", "1s"
+            taken = hasp(*take, nodes=[node])
+            assert taken.returncode == (0 if word == "keep" else 77), taken.stderr
+            if word == "suspend":
+                done(*door, "user", "enable", "app")
+                done(*take, nodes=[node])
+                assert state(node, "admin") == "disabled"
+            node.kill()
+            shutil.rmtree(node.dir)
+
+
 def test_a_restore_that_was_cut_short_does_not_start(folder):
     """The log is made last: without it the directory is refused."""
     path = os.path.join(folder, "backup")
