@@ -493,7 +493,7 @@ static struct asking *next_in_flight(struct asker *asker)
  * nothing of an earlier sending, which may still be on its way to the log. */
 static bool is_open_still(const struct asker *asker, const struct asking *ask)
 {
-    return (ask->seen & 1u << OUTCOME_UNKNOWN) != 0 &&
+    return (ask->was_sent || (ask->seen & 1u << OUTCOME_UNKNOWN) != 0) &&
            strcmp(asker->code, "LIMIT") == 0 &&
            strncmp(asker->why, "disk", 4) == 0;
 }

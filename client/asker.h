@@ -105,6 +105,7 @@ struct asking {
     bool is_read;        /* Repeatable, and whether it was done is no matter. */
     bool is_once;        /* One attempt at one node, whatever it ends with. */
     bool is_urgent;      /* Goes before those that have not been sent. */
+    bool was_sent;       /* Before, under its REQ: that may be done still. */
     /* Before it is sent again: the query may be written anew. Or NULL. */
     void (*again)(struct asking *ask, struct lease_clock now);
     asking_done_fn *done;

@@ -504,6 +504,7 @@ static void settle(struct change *change, int error, const char *why)
         holds_converted(change->machine, change->owner, change->names[0], 0);
     }
     tell(change, error, why);
+    change->ask.was_sent = true;
     ask_anew(change, STEP_SETTLE, UINT64_MAX);
 }
 
@@ -658,6 +659,7 @@ static bool shown(struct change *change, const struct resp_reply *reply)
 /* Asks what became of it, and gives its place in the queue up. */
 static void withdraw(struct change *change)
 {
+    change->ask.was_sent = true;
     ask_anew(change, STEP_WITHDRAW, after_ms(change->machine, WITHDRAW_MS));
 }
 

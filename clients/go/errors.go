@@ -5,6 +5,7 @@ package hasp
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // What errors.Is() finds in the errors of this package.
@@ -52,6 +53,12 @@ func judge(reply *replyError) error {
 		kind = ErrUnreachable
 	}
 	return &Error{reply.word, reply.text, kind}
+}
+
+// isFullDisk: the leader has no room on its disk. That says nothing of an earlier
+// sending, which may be on its way still.
+func isFullDisk(reply *replyError) bool {
+	return reply.word == "LIMIT" && strings.HasPrefix(reply.text, "disk")
 }
 
 // isForgotten: the cluster knows nothing of that number any more.

@@ -481,6 +481,7 @@ type change struct {
 	words  []string // What stands before WAIT.
 	number int64
 	tail   []string
+	asked  bool // It may have been done by now.
 }
 
 func (l *Lock) newChange(verb string, more ...string) *change {
@@ -523,7 +524,7 @@ func (l *Lock) words() []string {
 // ask asks until it is answered. One that waits does so until ctx is done, and
 // asks again now and then: its node may be frozen.
 func (c *change) ask(ctx context.Context, wait bool) (any, error) {
-	reply, err := c.lock.session.request(ctx, func() ([]string, time.Duration) {
+	reply, err := c.lock.session.requestAgain(ctx, func() ([]string, time.Duration) {
 		if !wait {
 			return c.with(), answerTimeout
 		}
@@ -540,7 +541,8 @@ func (c *change) ask(ctx context.Context, wait bool) (any, error) {
 			patience = left + waitGrace
 		}
 		return c.with("WAIT", milliseconds(left)), patience
-	})
+	}, c.asked)
+	c.asked = true
 	if err == nil && reply == nil && wait {
 		err = &outcome{errLate, context.DeadlineExceeded, errors.New("others hold it")}
 	}

@@ -156,7 +156,12 @@ func once(words ...string) attempt {
 // the session has ended. Its error tells the truth about what was done:
 // ErrUnreachable means nothing, ErrUnknown that nobody knows.
 func (s *Session) request(ctx context.Context, next attempt) (any, error) {
-	doubtful := false
+	return s.requestAgain(ctx, next, false)
+}
+
+// requestAgain is request of what may have been done, if doubtful: it was sent
+// before, under this number.
+func (s *Session) requestAgain(ctx context.Context, next attempt, doubtful bool) (any, error) {
 	last := errors.New("no node was asked")
 	turn := s.nodes.firstTurn()
 	for i := 0; ; i++ {
@@ -189,6 +194,7 @@ func (s *Session) request(ctx context.Context, next attempt) (any, error) {
 		last = judge(refusal)
 		switch {
 		case errors.Is(last, ErrUnreachable):
+		case doubtful && isFullDisk(refusal):
 		case refusal.word == "UNKNOWN":
 			doubtful = true
 		default:

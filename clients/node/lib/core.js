@@ -65,8 +65,8 @@ class Core extends EventEmitter {
     this.lease.refuse();
   }
 
-  refusal(reply) {
-    const error = judge(reply);
+  refusal(reply, isDoubtful) {
+    const error = judge(reply, isDoubtful);
     if (error.code === 'LOST') {
       this.refuse(error.message);
     }
@@ -74,12 +74,13 @@ class Core extends EventEmitter {
   }
 
   /** Asks until there is an answer. 'until' is the end of a wait for a lock,
-   * the time-out counts from there. Gives the reply and the clock before the
-   * answered request was sent. */
-  async request(words, { until = null, timeout = this.timeout, signal } = {}) {
+   * the time-out counts from there. 'isDoubtful': an attempt may have been done,
+   * if only because it was sent before, under this number. Gives the reply and
+   * the clock before the answered request was sent. */
+  async request(words, { until = null, timeout = this.timeout, signal,
+    isDoubtful = false } = {}) {
     const limit = (until ?? performance.now()) + timeout;
     const last = new Map(); // What each node ended with.
-    let isDoubtful = false; // An attempt may have been done.
     for (let attempt = 1; ; attempt++) {
       this.check();
       signal?.throwIfAborted();
@@ -101,7 +102,7 @@ class Core extends EventEmitter {
           this.put(line);
           return { reply, sent };
         }
-        const error = this.refusal(reply);
+        const error = this.refusal(reply, isDoubtful);
         if (error.isForgotten ||
             !['UNREACHABLE', 'UNKNOWN'].includes(error.code)) {
           this.put(line);

@@ -371,7 +371,8 @@ class Lock {
       const { verb, words } = this.doubt;
       let reply = null;
       try {
-        ({ reply } = await this.session.request(words));
+        ({ reply } = await this.session.request(words,
+          { isDoubtful: true }));
       } catch (error) {
         if (!error.isForgotten &&
             ['UNKNOWN', 'UNREACHABLE'].includes(error.code)) {

@@ -50,12 +50,16 @@ function parseEndpoints(endpoints) {
 }
 
 /** The error of a refusal. UNREACHABLE and UNKNOWN: ask again; but not where the
- * cluster knows nothing of that number any more (isForgotten). */
-function judge({ code, message }) {
+ * cluster knows nothing of that number any more (isForgotten). 'isDoubtful': an
+ * earlier sending may be done. That the leader has no room on its disk says
+ * nothing of that one, which may be on its way still. */
+function judge({ code, message }, isDoubtful = false) {
   const kinds = { NOLEADER: 'UNREACHABLE', BUSY: 'UNREACHABLE',
     MOVED: 'UNREACHABLE', EXPIRED: 'LOST', NOSESSION: 'LOST',
     FORGOTTEN: 'UNKNOWN' };
-  const error = new HaspError(kinds[code] ?? code, message);
+  const isOpenStill = isDoubtful && message.startsWith('LIMIT disk');
+  const error = new HaspError(
+    isOpenStill ? 'UNREACHABLE' : kinds[code] ?? code, message);
   error.isForgotten = code === 'FORGOTTEN';
   return error;
 }

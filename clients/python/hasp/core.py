@@ -92,8 +92,9 @@ class Core:
     def _changed(self) -> None:
         """What is believed may be another now: who waits for that looks."""
 
-    def _refusal(self, reply: resp.ReplyError) -> HaspError:
-        error = judge(reply)
+    def _refusal(self, reply: resp.ReplyError,
+                 is_doubtful: bool = False) -> HaspError:
+        error = judge(reply, is_doubtful)
         if isinstance(error, LeaseLost):
             self._refuse(str(error))
         return error
@@ -118,13 +119,15 @@ class Core:
 
     async def _request(self, words: Sequence[resp.Argument],
                        until: Optional[float] = None,
-                       timeout: Optional[float] = None) -> Tuple[Any, Clock]:
+                       timeout: Optional[float] = None,
+                       is_doubtful: bool = False) -> Tuple[Any, Clock]:
         """Asks until there is an answer. 'until' is the end of a wait for a
-        lock, the time-out counts from there. Gives the reply and the clock
-        before the answered request was sent."""
+        lock, the time-out counts from there. 'is_doubtful': it was sent before,
+        under this number. Gives the reply and the clock before the answered
+        request was sent."""
         limit = (time.monotonic() if until is None else until) + \
             (self.timeout if timeout is None else timeout)
-        trouble = Trouble()
+        trouble = Trouble(is_doubtful)
         for attempt in itertools.count(1):
             self._check()
             endpoint = self._endpoint(self._turn)
@@ -141,7 +144,7 @@ class Core:
                 if not isinstance(reply, resp.ReplyError):
                     self._put(line)
                     return reply, sent
-                refusal = self._refusal(reply)
+                refusal = self._refusal(reply, trouble.is_doubtful)
                 if isinstance(refusal, Forgotten) or \
                         not isinstance(refusal, (Unreachable, Unknown)):
                     self._put(line)

@@ -317,7 +317,8 @@ class Hold:
         while self._doubt:
             reply: Any = None
             try:
-                reply = await self.session._ask(*self._doubt)
+                reply, _ = await self.session._request(self._doubt,
+                                                       is_doubtful=True)
             except Forgotten:
                 # A named owner may have other holds of it.
                 assert self._owner is not None

@@ -104,9 +104,12 @@ class Forgotten(Unknown):
     under it."""
 
 
-def judge(error: resp.ReplyError) -> HaspError:
-    """The exception of a refusal. Unreachable and Unknown: ask again."""
-    if error.code in ('NOLEADER', 'BUSY', 'MOVED'):
+def judge(error: resp.ReplyError, is_doubtful: bool = False) -> HaspError:
+    """The exception of a refusal. Unreachable and Unknown: ask again.
+    'is_doubtful': an earlier sending may be done. That the leader has no room
+    on its disk says nothing of that one, which may be on its way still."""
+    if error.code in ('NOLEADER', 'BUSY', 'MOVED') or \
+            (is_doubtful and str(error).startswith('LIMIT disk')):
         return Unreachable(str(error))
     kinds = {'UNKNOWN': Unknown, 'FORGOTTEN': Forgotten,
              'EXPIRED': LeaseLost, 'NOSESSION': LeaseLost, 'NOTHELD': NotHeld}
@@ -116,8 +119,8 @@ def judge(error: resp.ReplyError) -> HaspError:
 class Trouble:
     """What the attempts of one request ended with."""
 
-    def __init__(self) -> None:
-        self.is_doubtful = False  # One of them may have been done.
+    def __init__(self, is_doubtful: bool) -> None:
+        self.is_doubtful = is_doubtful  # One of them may have been done.
         self._last: Dict[str, str] = {}
 
     def note(self, endpoint: Endpoint, error: Exception, is_sent: bool) -> None:

@@ -60,6 +60,12 @@ public final class HaspException extends RuntimeException {
         return word;
     }
 
+    /** The leader has no room on its disk. That says nothing of an earlier
+     * sending, which may be on its way still. */
+    boolean isFullDisk() {
+        return getMessage().startsWith("LIMIT disk");
+    }
+
     /** Asking again under the same number tells no more. */
     boolean isForgotten() {
         return word.equals("FORGOTTEN");

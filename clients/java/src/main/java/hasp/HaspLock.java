@@ -480,6 +480,7 @@ public final class HaspLock implements Lock {
         private final List<String> words = new ArrayList<>();
         private boolean givesTurn;
         private boolean isOpen; // What became of it is not known yet.
+        private boolean wasAsked;
 
         Change(String verb, String... more) {
             this(verb, List.of(more));
@@ -537,9 +538,11 @@ public final class HaspLock implements Lock {
 
         private Object ask(long until, boolean mayInterrupt)
                 throws InterruptedException {
+            boolean isAgain = wasAsked;
+            wasAsked = true;
             return session.request(words, until, Time.plus(
                 until == 0 ? Time.now() : until, session.timeout),
-                mayInterrupt).reply();
+                mayInterrupt, isAgain).reply();
         }
 
         private void end(boolean isOver) {

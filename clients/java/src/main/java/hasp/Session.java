@@ -430,7 +430,7 @@ public final class Session implements AutoCloseable {
     /** Whatever interrupts meanwhile. */
     Answer request(List<String> words, long waitUntil, long limit) {
         try {
-            return request(words, waitUntil, limit, false);
+            return request(words, waitUntil, limit, false, false);
         } catch (InterruptedException e) {
             throw new AssertionError(e);
         }
@@ -438,10 +438,11 @@ public final class Session implements AutoCloseable {
 
     /** Asks one node after the other until one answers. 'waitUntil' is the end of
      * a wait for a lock, 0 if there is none. The error tells the truth about what
-     * was done: UNREACHABLE means nothing, UNKNOWN that nobody knows. */
+     * was done: UNREACHABLE means nothing, UNKNOWN that nobody knows.
+     * 'wasAsked': it was sent before, under this number. */
     Answer request(List<String> words, long waitUntil, long limit,
-            boolean mayInterrupt) throws InterruptedException {
-        boolean isDoubtful = false;
+            boolean mayInterrupt, boolean wasAsked) throws InterruptedException {
+        boolean isDoubtful = wasAsked;
         String last = "no node was asked";
         int turn = nodes.turn();
         for (int i = 0;; i++) {
@@ -483,7 +484,8 @@ public final class Session implements AutoCloseable {
                 last = refusal.text();
                 boolean isFinal = error.isForgotten()
                     || (error.reason() != Reason.UNREACHABLE
-                        && error.reason() != Reason.UNKNOWN);
+                        && error.reason() != Reason.UNKNOWN
+                        && !(isDoubtful && error.isFullDisk()));
                 if (isFinal) {
                     nodes.put(line, at);
                     throw judged(error);
