@@ -55,6 +55,15 @@ func judge(reply *replyError) error {
 	return &Error{reply.word, reply.text, kind}
 }
 
+// judge: of a session without end, which has no lease to wait for, the blacklist
+// is the end.
+func (s *Session) judge(reply *replyError) error {
+	if reply.word == "BLACKLISTED" && s.lease.hasNoEnd() {
+		return &Error{reply.word, reply.text, ErrLost}
+	}
+	return judge(reply)
+}
+
 // isFullDisk: the leader has no room on its disk. That says nothing of an earlier
 // sending, which may be on its way still.
 func isFullDisk(reply *replyError) bool {

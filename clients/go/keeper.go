@@ -178,7 +178,7 @@ func (s *Session) beat(keeper *line, turn int) *line {
 	sent := clockNow()
 	reply, err := keeper.ask(until, "SESSION.KEEP", "FULL")
 	if refusal, ok := reply.(*replyError); ok {
-		err = judge(refusal)
+		err = s.judge(refusal)
 	}
 	if err != nil {
 		s.failed(endpoint, err)
@@ -248,7 +248,7 @@ func (s *Session) finish() {
 }
 
 func (s *Session) pushed(event push) {
-	if len(event) < 3 || event[1] != "please" {
+	if len(event) < 3 || (event[1] != "please" && event[1] != "breaking") {
 		return
 	}
 	told := asMap(event[2])

@@ -78,6 +78,13 @@ func (s State) String() string {
 	return [...]string{"held", "jeopardy", "lost"}[s]
 }
 
+const (
+	// endless is what remains of the lease of a session without end.
+	endless = int64(1<<63 - 1)
+	// It asks so often whether something was taken.
+	endlessLook = 5 * time.Second
+)
+
 // trusted is the part of a promise that may be trusted: 0.8.
 func trusted(promised int64) int64 { return promised * 4 / 5 }
 
@@ -98,6 +105,20 @@ type lease struct {
 	ttl, linger int64   // Nanoseconds; linger 0: none.
 	granted     bool
 	lost        bool
+	isEndless   bool // No time ends belief, only what is told.
+}
+
+// answeredEndless is answered of a session without end.
+func (l *lease) answeredEndless(sent reading) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent, l.granted, l.isEndless = sent, true, true
+}
+
+func (l *lease) hasNoEnd() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isEndless
 }
 
 // answered notes that a heartbeat sent at sent was answered OK. Nothing revives
@@ -134,6 +155,9 @@ func (l *lease) stateLocked(now reading) State {
 	if !l.granted {
 		return Jeopardy
 	}
+	if l.isEndless {
+		return Held
+	}
 	age := l.sent.age(now)
 	switch {
 	case age >= trusted(l.ttl):
@@ -153,6 +177,9 @@ func (l *lease) remaining(now reading) int64 {
 	if !l.granted || l.stateLocked(now) != Held {
 		return 0
 	}
+	if l.isEndless {
+		return endless
+	}
 	return trusted(l.promisedLocked()) - l.sent.age(now)
 }
 
@@ -164,6 +191,9 @@ func (l *lease) promised() int64 {
 }
 
 func (l *lease) promisedLocked() int64 {
+	if l.isEndless {
+		return endless
+	}
 	if l.linger != 0 && l.linger < l.ttl {
 		return l.linger
 	}
@@ -173,5 +203,8 @@ func (l *lease) promisedLocked() int64 {
 // period is the time between heartbeats: a fifth of what is promised, so that a
 // session is never quiet for a quarter of its lease.
 func (l *lease) period() time.Duration {
+	if l.hasNoEnd() {
+		return endlessLook
+	}
 	return time.Duration(l.promised() / 5)
 }

@@ -530,7 +530,7 @@ func (c *change) ask(ctx context.Context, wait bool) (any, error) {
 		}
 		until, ok := ctx.Deadline()
 		if !ok {
-			return c.with("WAIT", "FOREVER"), waitSilence
+			return c.with("WAIT", c.lock.session.forever()), waitSilence
 		}
 		left := time.Until(until)
 		if left < 0 {
@@ -547,6 +547,15 @@ func (c *change) ask(ctx context.Context, wait bool) (any, error) {
 		err = &outcome{errLate, context.DeadlineExceeded, errors.New("others hold it")}
 	}
 	return reply, err
+}
+
+// forever is a wait without end. A durable session may have none: nothing would
+// end that of a client that has died. A minute counts anew whenever it asks.
+func (s *Session) forever() string {
+	if s.options.Durable {
+		return "60000"
+	}
+	return "FOREVER"
 }
 
 func (c *change) with(more ...string) []string {

@@ -191,7 +191,7 @@ func (s *Session) requestAgain(ctx context.Context, next attempt, doubtful bool)
 		if !ok {
 			return reply, nil
 		}
-		last = judge(refusal)
+		last = s.judge(refusal)
 		switch {
 		case errors.Is(last, ErrUnreachable):
 		case doubtful && isFullDisk(refusal):

@@ -36,6 +36,12 @@ type Options struct {
 	// Session.Alive is called at least so often, the session ends as a dead
 	// one does.
 	Alive time.Duration
+	// Durable opens a session without end: no time ends it, so TTL and Linger
+	// mean nothing. Its holds outlive the program until somebody gives them back
+	// or breaks them (docs/durable.md). Session.Close ends it.
+	Durable bool
+	// Reason says why, for whoever finds the lock closed: at most 128 bytes.
+	Reason string
 	// Labels are shown to people.
 	Labels map[string]string
 	// TLS is a folder with ca.crt and, if the program is to show who it is,
@@ -152,9 +158,16 @@ func (s *Session) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	proof := sha256.Sum256([]byte(s.secret))
-	words := []string{"SESSION.OPEN", "TTL", milliseconds(s.options.TTL),
+	ttl := milliseconds(s.options.TTL)
+	if s.options.Durable {
+		ttl = "NONE"
+	}
+	words := []string{"SESSION.OPEN", "TTL", ttl,
 		"NAME", s.options.Name, "PROOF", hex.EncodeToString(proof[:])}
-	if s.options.Linger > 0 {
+	if s.options.Reason != "" {
+		words = append(words, "LABEL", "reason", s.options.Reason)
+	}
+	if s.options.Linger > 0 && !s.options.Durable {
 		words = append(words, "LINGER", milliseconds(s.options.Linger))
 	}
 	for key, value := range s.options.Labels {
@@ -175,6 +188,10 @@ func (s *Session) open(ctx context.Context) error {
 
 func (s *Session) answered(reply any, sent reading) {
 	told := asMap(reply)
+	if ttl, ok := told["ttl_ms"]; ok && ttl == nil {
+		s.lease.answeredEndless(sent)
+		return
+	}
 	s.lease.answered(sent, asInt(told["ttl_ms"]), asInt(told["linger_ms"]))
 }
 
@@ -192,10 +209,15 @@ func (s *Session) attach(c *conn, until time.Time) error {
 // ID is the session's id, as "hasp session list" shows it.
 func (s *Session) ID() int64 { return s.id }
 
+// Secret is what SESSION.ATTACH asks for, with the ID: whoever has both acts for
+// the session, as is wanted of a durable one.
+func (s *Session) Secret() string { return s.secret }
+
 // State is what may be believed of the session now.
 func (s *Session) State() State { return s.lease.state(clockNow()) }
 
-// Remaining is for how long the lease may still be trusted; 0 unless it is held.
+// Remaining is for how long the lease may still be trusted; 0 unless it is held,
+// the longest time.Duration of a durable session.
 func (s *Session) Remaining() time.Duration {
 	return time.Duration(s.lease.remaining(clockNow()))
 }

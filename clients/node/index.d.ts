@@ -28,6 +28,11 @@ export interface SessionOptions {
   /** A file with the secret of a user ("hasp secret add" writes it, 0600);
    * default: HASP_SECRET_FILE, else who the certificate says, or anyone. */
   secretFile?: string;
+  /** A session without end: no time ends it, so ttl and linger mean nothing. Its
+   * holds outlive the program until somebody gives them back or breaks them. */
+  durable?: boolean;
+  /** Why, for whoever finds the lock closed: at most 128 bytes. */
+  reason?: string;
 }
 
 export interface LockOptions {

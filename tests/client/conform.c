@@ -149,6 +149,8 @@ static int do_open(json_t *command, json_t **ret_told)
     options.linger_ms = (uint32_t)number_of(command, "linger", 0);
     options.timeout_ms = (uint32_t)number_of(command, "timeout", 0);
     options.alive_ms = (uint32_t)number_of(command, "alive", 0);
+    options.is_durable = json_is_true(json_object_get(command, "durable"));
+    options.reason = text_of(command, "reason");
     options.on_event = tell_event;
     *ret_told = json_object();
     return hasp_open(&options, &session);
@@ -274,7 +276,7 @@ static int do_can(json_t *command, json_t **ret_told)
 {
     static const char *const features[] = {"several", "convert", "alive",
                                            "cancel",  "owner",   "linger",
-                                           "hold",    "please"};
+                                           "hold",    "please",  "durable"};
     json_t *list = json_array();
     (void)command;
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {

@@ -28,6 +28,7 @@ FEATURES = {
     'please': 'is told that somebody asks for the lock',
     'watch': 'watches what happens to locks',
     'note': 'leaves a note at the lock',
+    'durable': '[sessions without end](durable.md)',
 }
 NOT_SHOWN = {'freeze'}
 

@@ -29,6 +29,8 @@ type command struct {
 	Shared, Barge               bool
 	Value, Text, Prefix, Owner  string
 	Hold, Delay, Need           int64
+	Durable                     bool
+	Reason                      string
 }
 
 type object map[string]any
@@ -102,11 +104,12 @@ func run(c *command) (object, error) {
 	ctx, now := context.Background(), monotonicNS()
 	switch c.Do {
 	case "can":
-		return object{"features": strings.Fields("several convert alive place cancel owner linger hold note please watch")}, nil
+		return object{"features": strings.Fields("several convert alive place cancel owner linger hold note please watch durable")}, nil
 	case "open":
 		opened, err := hasp.Open(ctx, hasp.Options{
 			Endpoints: strings.Split(c.Endpoints, ","), Name: c.Name, TTL: ms(c.Ttl),
 			Linger: ms(c.Linger), Timeout: ms(c.Timeout), Alive: ms(c.Alive),
+			Durable: c.Durable, Reason: c.Reason,
 			OnEvent: func(e hasp.Event) {
 				say(object{"event": e.Kind, "name": e.Lock, "token": e.Token, "text": e.Text})
 			}})

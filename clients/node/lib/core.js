@@ -7,7 +7,7 @@ const { EventEmitter } = require('node:events');
 const { debuglog } = require('node:util');
 const { Connection } = require('./connection');
 const { ReplyError } = require('./resp');
-const { Lease, MS, readClock } = require('./lease');
+const { ENDLESS, Lease, MS, readClock } = require('./lease');
 const { greetingOf } = require('./secret');
 const { tlsOptions } = require('./tls');
 const { HaspError, Owners, judge, parseEndpoints, waitWords } =
@@ -24,16 +24,17 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const between = (low, high) => low + Math.random() * (high - low);
 
 /** Of nanoseconds. */
-const toMs = (ns) => Number(ns) / Number(MS);
+const toMs = (ns) => (ns === ENDLESS ? Infinity : Number(ns) / Number(MS));
 
 /** A session as its locks see it. */
 class Core extends EventEmitter {
-  constructor({ endpoints, timeout, tls, secretFile }) {
+  constructor({ endpoints, timeout, tls, secretFile, durable }) {
     super();
     this.endpoints = parseEndpoints(endpoints);
     this.tls = tlsOptions(tls);
     this.user = greetingOf(secretFile);
     this.timeout = timeout;
+    this.durable = Boolean(durable);
     this.turn = Math.floor(Math.random() * this.endpoints.length);
     this.lease = new Lease();
     this.why = 'the lease has run out';
@@ -48,7 +49,8 @@ class Core extends EventEmitter {
     return this.lease.state();
   }
 
-  /** Milliseconds for which the session's holds may be trusted. */
+  /** Milliseconds for which the session's holds may be trusted; Infinity of a
+   * durable one. */
   remaining() {
     return toMs(this.lease.remaining());
   }
@@ -67,6 +69,9 @@ class Core extends EventEmitter {
 
   refusal(reply, isDoubtful) {
     const error = judge(reply, isDoubtful);
+    if (this.lease.isEndless && error.code === 'BLACKLISTED') {
+      error.code = 'LOST'; // There is no lease to wait for.
+    }
     if (error.code === 'LOST') {
       this.refuse(error.message);
     }
@@ -92,7 +97,7 @@ class Core extends EventEmitter {
         text = line.endpoint.text;
         signal?.addEventListener('abort', abort);
         signal?.throwIfAborted();
-        const { more, patience } = waitWords(until);
+        const { more, patience } = waitWords(until, this.durable);
         const sent = readClock();
         const reply = await line.ask(
           Math.max(1, Math.min(patience, limit - performance.now())),

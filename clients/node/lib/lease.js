@@ -17,6 +17,8 @@
 const { readClock } = require('./clock');
 
 const MS = 1000000n;
+const ENDLESS = 2n ** 63n - 1n; // What remains of the lease of a session without end.
+const LOOK = 5000n * MS; // It asks so often whether something was taken.
 
 /** The part of a promise that may be trusted: 0.8. */
 const trusted = (promised) => promised * 4n / 5n;
@@ -46,6 +48,12 @@ class Lease {
     this.linger = 0n;
     this.sent = null;
     this.isLost = false;
+    this.isEndless = false; // No time ends belief, only what is told.
+  }
+
+  /** As answered(), of a session without end. */
+  answeredEndless(sent) {
+    Object.assign(this, { sent, isEndless: true });
   }
 
   /** A heartbeat sent at 'sent' was answered OK, with these times in
@@ -71,6 +79,9 @@ class Lease {
     if (this.isLost || !this.sent) {
       return this.isLost ? 'lost' : 'jeopardy';
     }
+    if (this.isEndless) {
+      return 'held';
+    }
     const age = since(this.sent, now);
     this.isLost = age >= trusted(this.ttl);
     if (this.isLost) {
@@ -81,20 +92,27 @@ class Lease {
 
   /** Nanoseconds for which it may still be trusted; 0 unless held. */
   remaining(now = readClock()) {
-    return this.state(now) === 'held'
+    const state = this.state(now);
+    if (this.isEndless) {
+      return state === 'held' ? ENDLESS : 0n;
+    }
+    return state === 'held'
       ? trusted(this.promised()) - since(this.sent, now) : 0n;
   }
 
   /** What each answer promises until the next one. */
   promised() {
+    if (this.isEndless) {
+      return ENDLESS;
+    }
     return this.linger && this.linger < this.ttl ? this.linger : this.ttl;
   }
 
   /** Between heartbeats: a session is never quiet for a quarter of its
    * lease. */
   period() {
-    return this.promised() / 5n;
+    return this.isEndless ? LOOK : this.promised() / 5n;
   }
 }
 
-module.exports = { Lease, MS, holdRemaining, readClock, since, trusted };
+module.exports = { ENDLESS, Lease, MS, holdRemaining, readClock, since, trusted };

@@ -8,6 +8,7 @@ const DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440';
 const ANSWER_MS = 4000; // For an answer; after it another node is asked.
 const GRACE_MS = 2000; // For the answer to a wait, beyond the wait.
 const ACKED_RANGES = 16; // That a node takes in ACKED.
+const ENDLESS_WAIT_MS = 60000; // Of a session without end, each time it asks.
 const SILENCE_MS = 15000; // A wait is asked again then: its node may be frozen.
 
 /** 'code' says what can be done about it: UNREACHABLE (nothing was done),
@@ -65,13 +66,16 @@ function judge({ code, message }, isDoubtful = false) {
 }
 
 /** WAIT, and how long this attempt listens. Where the wait is over there is
- * none: that asks for the outcome and gives the place in the queue up. */
-function waitWords(until) {
+ * none: that asks for the outcome and gives the place in the queue up. A durable
+ * session may not wait for ever: nothing would end that of a client that has
+ * died. */
+function waitWords(until, durable) {
   const left = until === null ? 0 : until - performance.now();
   if (left <= 0) {
     return { more: [], patience: ANSWER_MS };
   }
-  return { more: ['WAIT', left === Infinity ? 'FOREVER' : Math.ceil(left)],
+  const forever = durable ? ENDLESS_WAIT_MS : 'FOREVER';
+  return { more: ['WAIT', left === Infinity ? forever : Math.ceil(left)],
     patience: Math.min(left + GRACE_MS, SILENCE_MS) };
 }
 

@@ -17,20 +17,22 @@ const LOOK_MIN_MS = 20; // Between two looks at a lease that runs out.
 const AGAIN_MS = [20, 200]; // After a heartbeat without an answer.
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const OPTIONS = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
-  'tls', 'secretFile'];
+  'tls', 'secretFile', 'durable', 'reason'];
 
 /** A lease-backed identity that owns locks. Emits 'jeopardy', 'safe', 'lost'
  * and 'please', each with { name, token, text }. Times are in milliseconds. */
 class Session extends Core {
   static async open(options = {}) {
     const session = new Session(options);
-    const { name, ttl, linger } = session.options;
+    const { name, ttl, linger, durable, reason } = session.options;
     try {
       // The nodes are shown the hash of the secret alone.
       const secret = crypto.randomBytes(16).toString('hex');
       const proof = crypto.createHash('sha256').update(secret).digest('hex');
-      const { reply, sent } = await session.request(['SESSION.OPEN', 'TTL', ttl,
-        'NAME', name, ...(linger ? ['LINGER', linger] : []), 'PROOF', proof]);
+      const { reply, sent } = await session.request(['SESSION.OPEN',
+        'TTL', durable ? 'NONE' : ttl, 'NAME', name,
+        ...(linger && !durable ? ['LINGER', linger] : []), 'PROOF', proof,
+        ...(reason ? ['LABEL', 'reason', reason] : [])]);
       session.id = String(reply.id);
       session.secret = secret;
       session.reported = readClock();
@@ -96,7 +98,11 @@ class Session extends Core {
   // --- looking ---------------------------------------------------------------
 
   prolong({ ttl_ms: ttl, linger_ms: linger }, sent) {
-    this.lease.answered(sent, ttl, linger ?? 0);
+    if (ttl === null) {
+      this.lease.answeredEndless(sent);
+    } else {
+      this.lease.answered(sent, ttl, linger ?? 0);
+    }
     this.look();
   }
 
@@ -196,7 +202,7 @@ class Session extends Core {
       keeper.close();
     }
     keeper.onPush = ([name, kind, told]) => {
-      if (kind === 'please') {
+      if (kind === 'please' || kind === 'breaking') { // A durable hold is.
         this.emit('please', { name: told?.lock ?? name, token: told?.token ?? 0,
           text: told?.message ?? '' });
       }

@@ -7,8 +7,9 @@ const readline = require('node:readline');
 const { HaspError, Session } = require('..');
 
 const FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner',
-  'linger', 'hold', 'freeze', 'note', 'please', 'watch'];
-const OPEN = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive'];
+  'linger', 'hold', 'freeze', 'note', 'please', 'watch', 'durable'];
+const OPEN = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
+  'durable', 'reason'];
 const LOCK = ['shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge'];
 
 let session = null;
@@ -16,6 +17,8 @@ let locks = {};
 
 const say = (told) => process.stdout.write(`${JSON.stringify(told)}\n`);
 const now = () => Number(process.hrtime.bigint());
+/** JSON has no infinity. */
+const ns = (ms) => Math.min(Math.floor(1e6 * ms), Number.MAX_SAFE_INTEGER);
 const pick = (told, names) => Object.fromEntries(
   names.filter((name) => name in told).map((name) => [name, told[name]]));
 const wait = ({ wait: ms = Infinity }) => ms ?? Infinity;
@@ -45,7 +48,7 @@ const commands = {
 
   state() {
     const at = now();
-    return { left_ns: Math.floor(1e6 * session.remaining()),
+    return { left_ns: ns(session.remaining()),
       state: session.state(), at_ns: at };
   },
 
@@ -67,7 +70,7 @@ const commands = {
 
   remaining(told) {
     const at = now();
-    return { left_ns: Math.floor(1e6 * lock(told).remaining()), at_ns: at };
+    return { left_ns: ns(lock(told).remaining()), at_ns: at };
   },
 
   async convert(told) {

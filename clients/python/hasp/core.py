@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
 from . import resp
 from .connection import Connection
 from .errors import HaspError, LeaseLost, Unknown, Unreachable
-from .lease import SECOND, Clock, Lease, State, read_clock
+from .lease import Clock, Lease, State, read_clock, to_seconds
 from .request import (CONNECT_TIMEOUT, IDLE_MAX, Endpoint, Forgotten, Owners,
                       Trouble, default_name, judge, open_words,
                       parse_endpoints, retry_pause, show_endpoint, wait_words)
@@ -35,12 +35,14 @@ class Core:
 
     def __init__(self, endpoints: Union[None, str, Sequence[str]], name: str,
                  ttl: float, linger: float, timeout: float,
-                 tls: Tls = None, secret_file: SecretFile = None) -> None:
+                 tls: Tls = None, secret_file: SecretFile = None,
+                 durable: bool = False, reason: str = '') -> None:
         self.endpoints = parse_endpoints(endpoints)
         self.tls = context_of(tls)
         self._user = greeting_of(secret_file)
         self.name = name or default_name()
         self.ttl, self.linger, self.timeout = ttl, linger, timeout
+        self.durable, self.reason = durable, reason
         self.id = self.secret = ''
         self._pid = os.getpid()
         self._lease = Lease()
@@ -64,8 +66,9 @@ class Core:
         return self._lease.state(read_clock())
 
     def remaining(self) -> float:
-        """Seconds for which the session's holds may be trusted."""
-        return self._remaining() / SECOND
+        """Seconds for which the session's holds may be trusted; math.inf of a
+        durable one."""
+        return to_seconds(self._remaining())
 
     def _remaining(self) -> int:
         self._check_process()
@@ -95,6 +98,8 @@ class Core:
     def _refusal(self, reply: resp.ReplyError,
                  is_doubtful: bool = False) -> HaspError:
         error = judge(reply, is_doubtful)
+        if self._lease.is_endless and reply.code == 'BLACKLISTED':
+            error = LeaseLost(str(reply))  # There is no lease to wait for.
         if isinstance(error, LeaseLost):
             self._refuse(str(error))
         return error
@@ -102,14 +107,18 @@ class Core:
     async def _open(self) -> None:
         secret = os.urandom(16).hex()
         reply, sent = await self._request(
-            open_words(self.name, self.ttl, self.linger, secret))
+            open_words(self.name, self.ttl, self.linger, secret,
+                       self.durable, self.reason))
         self.id, self.secret = str(reply['id']), secret
         self._prolong(reply, sent)
 
     def _prolong(self, reply: Dict[str, Any], sent: Clock) -> None:
         """The answer to OPEN or KEEP, which was sent then."""
-        self._lease.answered(sent, reply['ttl_ms'],
-                             reply.get('linger_ms') or 0)
+        if reply['ttl_ms'] is None:
+            self._lease.answered_endless(sent)
+        else:
+            self._lease.answered(sent, reply['ttl_ms'],
+                                 reply.get('linger_ms') or 0)
         self._changed()
 
     # --- requests ---------------------------------------------------------
@@ -135,7 +144,7 @@ class Core:
             try:
                 line = await self._take()
                 endpoint = line.endpoint
-                more, patience = wait_words(until)
+                more, patience = wait_words(until, self.durable)
                 sent, is_sent = read_clock(), True
                 reply = await line.ask(min(patience, limit - time.monotonic()),
                                        *words, *more)

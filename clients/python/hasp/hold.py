@@ -15,7 +15,7 @@ from .connection import within
 from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, TimedOut,
                      Unknown, Unreachable)
 from .keeper import Keeper
-from .lease import MS, SECOND, Clock, hold_remaining, read_clock, trusted
+from .lease import MS, SECOND, Clock, hold_remaining, read_clock, to_seconds, trusted
 from .request import CONNECT_TIMEOUT, Forgotten, Owner
 from .resp import Argument
 
@@ -90,7 +90,7 @@ class Hold:
 
     def remaining(self) -> float:
         """Seconds for which the hold may be trusted; 0 if it is not held."""
-        return self._remaining() / SECOND
+        return to_seconds(self._remaining())
 
     def _remaining(self) -> int:
         left = self.session._remaining()

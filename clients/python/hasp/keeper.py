@@ -45,9 +45,10 @@ class Keeper(Core):
                  name: str = '', ttl: float = 10.0, linger: float = 0.0,
                  timeout: float = 10.0, alive: float = 0.0,
                  tls: Tls = None, secret_file: SecretFile = None,
+                 durable: bool = False, reason: str = '',
                  on_event: Optional[Callable[[Event], Any]] = None) -> None:
         super().__init__(endpoints, name, ttl, linger, timeout, tls,
-                         secret_file)
+                         secret_file, durable, reason)
         self.on_event = on_event
         self._alive = alive
         self._reported = read_clock()
@@ -218,8 +219,9 @@ class Keeper(Core):
 
 
 def asked_for(push: resp.Push) -> List[Event]:
-    """[lock, 'please', {token, message, ...}]"""
-    if len(push) < 3 or push[1] != 'please':
+    """[lock, 'please', {token, message, ...}]; or 'breaking', of a durable
+    hold."""
+    if len(push) < 3 or push[1] not in ('please', 'breaking'):
         return []
     told = push[2]
     return [Event('please', str(told.get('lock', push[0])),

@@ -16,10 +16,17 @@ other languages do the same, tests/vectors/lease.json holds them to it.
 from __future__ import annotations
 
 import enum
+import math
 import time
 from typing import NamedTuple, Optional
 
 MS, SECOND = 1000000, 1000000000
+ENDLESS = 2 ** 63 - 1  # What remains of the lease of a session without end.
+LOOK = 5 * SECOND  # It asks so often whether something was taken.
+
+
+def to_seconds(left: int) -> float:
+    return math.inf if left == ENDLESS else left / SECOND
 
 
 def trusted(promised: int) -> int:
@@ -66,6 +73,11 @@ class Lease:
         self.linger = 0
         self._sent: Optional[Clock] = None
         self._is_lost = False
+        self.is_endless = False  # No time ends belief, only what is told.
+
+    def answered_endless(self, sent: Clock) -> None:
+        """As answered(), of a session without end."""
+        self._sent, self.is_endless = sent, True
 
     def answered(self, sent: Clock, ttl_ms: int, linger_ms: int) -> None:
         """A heartbeat sent at 'sent' was answered OK. Nothing revives a lease
@@ -86,6 +98,8 @@ class Lease:
             return State.LOST
         if self._sent is None:
             return State.JEOPARDY
+        if self.is_endless:
+            return State.HELD
         age = self._sent.age(now)
         if age >= trusted(self.ttl):
             self._is_lost = True
@@ -97,13 +111,17 @@ class Lease:
         """Nanoseconds for which it may still be trusted; 0 unless held."""
         if self._sent is None or self.state(now) is not State.HELD:
             return 0
+        if self.is_endless:
+            return ENDLESS
         return max(0, trusted(self.promised()) - self._sent.age(now))
 
     def promised(self) -> int:
         """What each answer promises until the next one, in nanoseconds."""
+        if self.is_endless:
+            return ENDLESS
         return min(self.ttl, self.linger) if self.linger else self.ttl
 
     def period(self) -> int:
         """Nanoseconds between heartbeats: a fifth of what is promised, so that
         a session is never quiet for a quarter of its lease."""
-        return self.promised() // 5
+        return LOOK if self.is_endless else self.promised() // 5

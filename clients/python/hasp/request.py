@@ -23,6 +23,7 @@ DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440'
 CONNECT_TIMEOUT = 1.0
 ANSWER = 4.0  # For an answer; after it another node is asked.
 GRACE = 2.0  # For the answer to a wait, beyond the wait.
+ENDLESS_WAIT_MS = 60000  # Of a session without end, each time it asks.
 SILENCE = 15.0  # A wait is asked again then: its node may be frozen.
 IDLE_MAX = 8  # Connections kept for later requests.
 ACKED_RANGES = 16  # That a node takes in ACKED.
@@ -56,13 +57,16 @@ def default_name() -> str:
     return f'{os.path.basename(sys.argv[0] or "python")}:{os.getpid()}'
 
 
-def open_words(name: str, ttl: float, linger: float,
-               secret: str) -> List[resp.Argument]:
+def open_words(name: str, ttl: float, linger: float, secret: str,
+               durable: bool = False, reason: str = '') -> List[resp.Argument]:
     """OPEN. Of the secret it shows the hash alone."""
     words: List[resp.Argument] = [
-        'SESSION.OPEN', 'TTL', int(ttl * 1000), 'NAME', name,
+        'SESSION.OPEN', 'TTL', 'NONE' if durable else int(ttl * 1000),
+        'NAME', name,
         'PROOF', hashlib.sha256(secret.encode()).hexdigest()]
-    return words + ['LINGER', int(linger * 1000)] if linger else words
+    if linger and not durable:
+        words += ['LINGER', int(linger * 1000)]
+    return words + ['LABEL', 'reason', reason] if reason else words
 
 
 def wait_until(blocking: bool, timeout: Optional[float],
@@ -82,14 +86,17 @@ def wait_until(blocking: bool, timeout: Optional[float],
     return time.monotonic() + timeout if blocking and timeout else None
 
 
-def wait_words(until: Optional[float]) -> Tuple[List[resp.Argument], float]:
+def wait_words(until: Optional[float],
+               durable: bool = False) -> Tuple[List[resp.Argument], float]:
     """WAIT, and how long this attempt listens. Where the wait is over there is
-    none: that asks for the outcome and gives the place in the queue up."""
+    none: that asks for the outcome and gives the place in the queue up. A
+    durable session may not wait for ever: nothing would end that of a client
+    that has died."""
     left = 0.0 if until is None else until - time.monotonic()
     if left <= 0:
         return [], ANSWER
-    wait: resp.Argument = \
-        'FOREVER' if left == math.inf else math.ceil(left * 1000)
+    forever: resp.Argument = ENDLESS_WAIT_MS if durable else 'FOREVER'
+    wait = forever if left == math.inf else math.ceil(left * 1000)
     return ['WAIT', wait], min(left + GRACE, SILENCE)
 
 

@@ -12,12 +12,17 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 import hasp  # noqa: E402
 
 FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner', 'linger',
-            'hold', 'note', 'please', 'watch']
+            'hold', 'note', 'please', 'watch', 'durable']
 SESSION_SECONDS = ('ttl', 'linger', 'timeout', 'alive')
 LOCK_SECONDS = ('hold', 'delay')
 OPTIONS = ('shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge')
 WORDS = {hasp.LeaseShort: 'SHORT', hasp.LeaseLost: 'LOST', hasp.NotHeld: 'NOTHELD',
          hasp.Unreachable: 'UNREACHABLE', hasp.Unknown: 'UNKNOWN'}
+
+
+def in_ns(seconds):
+    """JSON has no infinity."""
+    return int(min(seconds * 1e9, 2 ** 63 - 1))
 
 
 class Program:
@@ -48,6 +53,8 @@ class Program:
     def do_open(self, told):
         options = {key: told[key] / 1000 for key in SESSION_SECONDS
                    if key in told}
+        options.update({key: told[key] for key in ('durable', 'reason')
+                        if key in told})
         self.session = hasp.Session(told['endpoints'], name=told.get('name', ''),
                                     on_event=self.on_event, **options)
         self.locks = {}
@@ -60,7 +67,7 @@ class Program:
     def do_state(self, _):
         now = time.monotonic_ns()
         left = self.session.remaining()
-        return {'state': self.session.state().value, 'left_ns': int(left * 1e9),
+        return {'state': self.session.state().value, 'left_ns': in_ns(left),
                 'at_ns': now}
 
     def do_lock(self, told):
@@ -81,7 +88,7 @@ class Program:
 
     def do_remaining(self, told):
         now = time.monotonic_ns()
-        return {'left_ns': int(self.lock(told).remaining() * 1e9), 'at_ns': now}
+        return {'left_ns': in_ns(self.lock(told).remaining()), 'at_ns': now}
 
     def do_convert(self, told):
         wait = told.get('wait')

@@ -3,6 +3,7 @@
 nodes that freeze, answer nothing, refuse or lose answers."""
 
 import asyncio
+import math
 import os
 import shutil
 import subprocess
@@ -234,6 +235,27 @@ def test_a_hold_that_an_operator_took_is_not_believed_in(cluster):
         with pytest.raises(hasp.NotHeld):
             lock.release()
         assert lock.acquire(0) and lock.remaining() > 0
+
+
+def test_a_durable_hold_ends_when_an_operator_ends_it(cluster):
+    events, ended = [], threading.Event()
+
+    def tell(event):
+        events.append(event)
+        ended.set()
+
+    with hasp.Session(endpoints(cluster), durable=True, reason='incident 12',
+                      on_event=tell) as session:
+        lock = session.lock('freeze')
+        assert lock.acquire(timeout=5) and lock.remaining() == math.inf
+        lock.guard(365 * 86400)
+        with cluster.leader().connect() as client:
+            client.do('BLACKLIST.ADD', 'SESSION', session.id, 'REASON', 'over')
+        assert ended.wait(20)
+        assert [event.kind for event in events] == ['lost']
+        assert lock.remaining() == 0
+        with pytest.raises(hasp.LeaseLost):
+            lock.guard(0)
 
 
 def test_a_wait_can_be_cancelled_from_another_thread(cluster):

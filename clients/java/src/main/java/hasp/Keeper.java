@@ -165,7 +165,7 @@ final class Keeper {
     }
 
     private void pushed(List<Object> push) {
-        if (push.size() > 2 && "please".equals(push.get(1))) {
+        if (push.size() > 2 && List.of("please", "breaking").contains(push.get(1))) {
             session.emit(Kind.PLEASE, Resp.text(push.get(2), "lock"),
                 Resp.number(push.get(2), "token"),
                 Resp.text(push.get(2), "message"));

@@ -19,11 +19,24 @@ import hasp.Clocks.Reading;
  */
 final class Lease {
     private static final long MS = 1_000_000;
+    /** A session without end asks so often whether something was taken. */
+    private static final long LOOK = 5000 * MS;
 
     private Reading sent; // Of the newest heartbeat that was answered; or null.
     private long ttl;
     private long linger; // 0: none.
     private boolean isLost;
+    private boolean isEndless; // No time ends belief, only what is told.
+
+    /** As answered(), of a session without end. */
+    synchronized void answeredEndless(Reading at) {
+        sent = at;
+        isEndless = true;
+    }
+
+    synchronized boolean isEndless() {
+        return isEndless;
+    }
 
     /** The part of a promise that may be trusted. */
     static long trusted(long promised) {
@@ -54,6 +67,9 @@ final class Lease {
     }
 
     synchronized Session.State state(Reading now) {
+        if (isEndless) {
+            return isLost ? Session.State.LOST : Session.State.HELD;
+        }
         isLost |= sent != null && sent.age(now) >= trusted(ttl);
         if (isLost) {
             return Session.State.LOST;
@@ -64,18 +80,27 @@ final class Lease {
 
     /** For how long it may still be trusted; 0 unless it is held. */
     synchronized long remaining(Reading now) {
+        if (isEndless) {
+            return isLost ? 0 : Time.FOREVER;
+        }
         return state(now) == Session.State.HELD
             ? trusted(promised()) - sent.age(now) : 0;
     }
 
     /** What each answer promises until the next one. */
     synchronized long promised() {
+        if (isEndless) {
+            return Time.FOREVER;
+        }
         return linger != 0 && linger < ttl ? linger : ttl;
     }
 
     /** Between heartbeats: a session is never quiet for a quarter of its
      * lease. */
     long period() {
+        if (isEndless()) {
+            return LOOK;
+        }
         return promised() / 5;
     }
 }

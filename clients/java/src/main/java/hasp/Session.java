@@ -82,6 +82,7 @@ public final class Session implements AutoCloseable {
         private Duration linger = Duration.ZERO;
         private Duration timeout = Duration.ofSeconds(10);
         private Duration alive = Duration.ZERO;
+        private boolean isDurable;
         private String tls = System.getenv("HASP_TLS");
         private String cluster;
         private String secretFile = System.getenv("HASP_SECRET_FILE");
@@ -126,6 +127,15 @@ public final class Session implements AutoCloseable {
         public Options alive(Duration length) {
             alive = length;
             return this;
+        }
+
+        /** A session without end, and why, in at most 128 bytes, for whoever finds
+         * the lock closed: no time ends it, so ttl and linger mean nothing. Its
+         * holds outlive the program until somebody gives them back or breaks them
+         * (docs/durable.md). {@link Session#close} ends it. */
+        public Options durable(String reason) {
+            isDurable = true;
+            return label("reason", reason);
         }
 
         /** TLS: a folder with ca.crt, which says whom to believe, and, if the
@@ -230,8 +240,9 @@ public final class Session implements AutoCloseable {
     /** OPEN; of the secret it shows the hash alone. */
     private void begin() {
         List<String> words = new ArrayList<>(List.of("SESSION.OPEN", "TTL",
-            Time.milliseconds(options.ttl), "NAME", name, "PROOF", proof(secret)));
-        if (!options.linger.isZero()) {
+            options.isDurable ? "NONE" : Time.milliseconds(options.ttl),
+            "NAME", name, "PROOF", proof(secret)));
+        if (!options.linger.isZero() && !options.isDurable) {
             words.addAll(List.of("LINGER", Time.milliseconds(options.linger)));
         }
         options.labels.forEach((key, value) ->
@@ -251,6 +262,11 @@ public final class Session implements AutoCloseable {
     }
 
     void answered(Object reply, Reading sent) {
+        if (reply instanceof Map<?, ?> told && told.containsKey("ttl_ms")
+                && told.get("ttl_ms") == null) {
+            lease.answeredEndless(sent);
+            return;
+        }
         lease.answered(sent, Resp.number(reply, "ttl_ms"),
             Resp.number(reply, "linger_ms"));
     }
@@ -281,12 +297,19 @@ public final class Session implements AutoCloseable {
         return id;
     }
 
+    /** What SESSION.ATTACH asks for, with the id: whoever has both acts for the
+     * session, as is wanted of a durable one. */
+    public String secret() {
+        return secret;
+    }
+
     /** What may be believed of it now; asks nobody. */
     public State state() {
         return lease.state(Clocks.now());
     }
 
-    /** For how long the lease may still be trusted; zero unless it is held. */
+    /** For how long the lease may still be trusted; zero unless it is held,
+     * 2^63 - 1 nanoseconds of a durable session. */
     public Duration remaining() {
         return Duration.ofNanos(lease.remaining(Clocks.now()));
     }
@@ -502,10 +525,13 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    private static List<String> waiting(List<String> words, long left) {
+    /** A durable session may not wait for ever: nothing would end that of a client
+     * that has died. A minute counts anew whenever it asks. */
+    private List<String> waiting(List<String> words, long left) {
         List<String> all = new ArrayList<>(words);
         all.add("WAIT");
-        all.add(left == Time.FOREVER ? "FOREVER"
+        String forever = options.isDurable ? "60000" : "FOREVER";
+        all.add(left == Time.FOREVER ? forever
             : Long.toString((left - 1) / Time.MS + 1));
         return all;
     }
@@ -538,6 +564,10 @@ public final class Session implements AutoCloseable {
 
     /** EXPIRED, from whichever node, ends it all. */
     HaspException judged(HaspException error) {
+        if (lease.isEndless() && error.word().equals("BLACKLISTED")) {
+            refuse(error.getMessage()); // There is no lease to wait for.
+            return new HaspException(Reason.LOST, error.getMessage());
+        }
         if (error.reason() == Reason.LOST) {
             refuse(error.getMessage());
         }

@@ -15,7 +15,7 @@ import java.util.concurrent.ConcurrentHashMap;
 public final class Conform {
     private static final List<String> FEATURES = List.of("several", "convert",
         "alive", "place", "cancel", "owner", "linger", "hold", "note", "please",
-        "watch");
+        "watch", "durable");
     private static final Map<String, HaspLock> LOCKS = new ConcurrentHashMap<>();
     private static final Map<String, Thread> WAITS = new ConcurrentHashMap<>();
     private static volatile Session session;
@@ -56,6 +56,9 @@ public final class Conform {
                 "name", e.lock(), "token", e.token(), "text", e.text())));
         if (c.number("ttl") != 0) {
             options.ttl(c.ms("ttl"));
+        }
+        if (c.is("durable")) {
+            options.durable(c.text("reason"));
         }
         if (c.number("timeout") != 0) {
             options.timeout(c.ms("timeout"));
