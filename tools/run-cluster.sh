@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # Runs the tests on real processes. What fails is run once more, alone: on a
-# busy machine a bound in time may be missed. A test that then passes is named
+# busy machine a bound in time may be missed, and one stall of the disk makes
+# each process miss one. A test that then passes is named
 # as unsteady; one that fails again has failed. Most of the time they wait, so
 # several run beside each other, each process with ports of its own
 # (tools/ports.py): TEST_JOBS, 4 if not set.
@@ -30,7 +31,7 @@ fi
 status=$?
 passed=$(count passed)
 failed=$(grep -oE '^(FAILED|ERROR) [^ ]+' "$log" | sort -u)
-if [ -z "$failed" ] || [ "$(wc -l <<< "$failed")" -gt 5 ]; then
+if [ -z "$failed" ] || [ "$(wc -l <<< "$failed")" -gt 12 ]; then
     cat "$cache/first"
     exit "$status"
 fi
