@@ -115,6 +115,12 @@ void questions_answer(struct core *core)
     }
 }
 
+void questions_spend(struct core *core, uint64_t steps)
+{
+    uint64_t *budget = &core->turn.scan_budget;
+    *budget -= steps < *budget ? steps : *budget;
+}
+
 uint64_t questions_next(const struct core *core)
 {
     const struct questions *questions = &core->reign.questions;

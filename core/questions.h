@@ -44,6 +44,9 @@ void questions_update(struct core *core);
 void questions_ask(struct core *core);
 /* Answers what has been confirmed. */
 void questions_answer(struct core *core);
+/* Takes from what scans and scripts may look at among these answers: whoever
+ * comes when nothing is left of it waits for the next turn. */
+void questions_spend(struct core *core, uint64_t steps);
 /* When to ask at the latest; UINT64_MAX: nothing waits for the clock. */
 uint64_t questions_next(const struct core *core);
 

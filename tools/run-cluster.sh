@@ -3,10 +3,10 @@
 #
 # Runs the tests on real processes. What fails is run once more, alone: on a
 # busy machine a bound in time may be missed, and one stall of the disk makes
-# each process miss one. A test that then passes is named
-# as unsteady; one that fails again has failed. Most of the time they wait, so
-# several run beside each other, each process with ports of its own
-# (tools/ports.py): TEST_JOBS, 4 if not set.
+# each process miss one. A test that then passes is named as unsteady; one that
+# fails again has failed. Most of the time they wait, so several run beside each
+# other, each process with ports of its own (tools/ports.py): TEST_JOBS, 4 if
+# not set.
 #
 #     tools/run-cluster.sh PYTEST-ARGUMENT...
 set -u

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "core/questions.h"
 #include "core/request.h"
 #include "core/state.h"
 
@@ -66,12 +67,6 @@ static bool find_first(struct core *core, struct request *request,
     return true;
 }
 
-void listing_spend(struct core *core, uint64_t steps)
-{
-    uint64_t *budget = &core->turn.scan_budget;
-    *budget -= steps < *budget ? steps : *budget;
-}
-
 bool listing_begin(struct core *core, struct request *request,
                    const struct call *call, struct ordered *set,
                    bool is_numbered, struct listing *ret_listing)
@@ -91,7 +86,7 @@ bool listing_begin(struct core *core, struct request *request,
         node = ordered_from(set, node->key, node->number + 1);
     }
     listing.is_cut = node != NULL && bytes_has_prefix(node->key, prefix);
-    listing_spend(core, LISTED_STEPS * (1 + (uint64_t)listing.count));
+    questions_spend(core, LISTED_STEPS * (1 + (uint64_t)listing.count));
     *ret_listing = listing;
     return true;
 }

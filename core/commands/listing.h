@@ -34,8 +34,4 @@ void listing_put_head(struct resp_writer *writer, const struct listing *listing,
                       uint32_t count);
 void listing_done(struct listing *listing);
 
-/* Takes from what may be looked at in this turn: whoever comes when nothing is
- * left of it waits for the next one. */
-void listing_spend(struct core *core, uint64_t steps);
-
 #endif /* HASP_CORE_COMMANDS_LISTING_H */

@@ -13,9 +13,9 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "core/commands/listing.h"
 #include "core/commands/show.h"
 #include "core/past.h"
+#include "core/questions.h"
 #include "core/state.h"
 
 #define WINDOW_MS 10000
@@ -170,7 +170,7 @@ static void put_locks(struct top *top, struct core *core, uint32_t rows,
         sorted[i] = &top->room[i];
     }
     qsort(sorted, top->count, sizeof *sorted, by_heat);
-    listing_spend(core, top->looked_at);
+    questions_spend(core, top->looked_at);
     resp_text(writer, "locks");
     resp_array(writer, count);
     for (uint32_t i = 0; i < count; i++) {

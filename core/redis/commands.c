@@ -147,13 +147,6 @@ static const char *shown(struct bytes text, char *out, size_t size)
     return out;
 }
 
-/* Of what scripts, like scans, may take of a turn. */
-static void spend(struct core *core, uint64_t cost)
-{
-    uint64_t *budget = &core->turn.scan_budget;
-    *budget -= cost < *budget ? cost : *budget;
-}
-
 static void run_script(struct core *core, const struct call *call,
                        struct outcome *outcome)
 {
@@ -172,14 +165,14 @@ static void run_script(struct core *core, const struct call *call,
     outcome->keys.is_script = true;
     outcome->keys.declared = call->names;
     outcome->keys.declared_count = call->name_count;
-    spend(core, call->argument[1].size);
+    questions_spend(core, call->argument[1].size);
     if (!script_parse(call->argument[1], arena, redis_keys_know, &script,
                       &error)) {
         fail(outcome, "ERR", "hasp does not run this script", error.text);
     } else if (!script_run(&script, &run, &outcome->answer, &error)) {
         fail(outcome, "ERR", "script", error.text);
     }
-    spend(core, run.steps);
+    questions_spend(core, run.steps);
 }
 
 /* Makes ready to look at keys. */
