@@ -51,9 +51,8 @@ void measures_answered(struct core *core, const struct request *request,
     if (request->command != NULL) {
         CHECK(request->received_ns <= core->now_ns);
         uint64_t took_ns = core->now_ns - request->received_ns;
-        histogram_note(
-            &core->measures.request[request->command - commands_table],
-            took_ns);
+        uint32_t place = command_place(request->command);
+        histogram_note(&core->measures.request[place], took_ns);
     }
     if (reply.size > 0 && reply.data[0] == '-') {
         size_t size = 1;
@@ -125,7 +124,7 @@ const struct histogram *core_request_times(const struct core *core,
     if (place >= commands_count()) {
         return NULL;
     }
-    *ret_name = commands_table[place].name;
+    *ret_name = command_at(place)->name;
     return &core->measures.request[place];
 }
 

@@ -153,7 +153,7 @@ static void put_selected(struct core *core, struct request *request,
         const struct command *command = named != 0
                                             ? commands_find(
                                                   core, call->argument[2 + i])
-                                            : &commands_table[i];
+                                            : command_at(i);
         if (is_docs) {
             if (command != NULL) {
                 put_name(writer, command);
@@ -173,7 +173,7 @@ static void put_list(struct core *core, struct request *request)
     struct resp_writer *writer = request_reply(core, request);
     resp_array(writer, commands_count());
     for (uint32_t i = 0; i < commands_count(); i++) {
-        put_name(writer, &commands_table[i]);
+        put_name(writer, command_at(i));
     }
     request_done(core, request);
 }

@@ -222,9 +222,10 @@ struct command {
     const char *summary;
 };
 
-/* Ends with a command without a name. */
-extern const struct command commands_table[];
+/* The table of commands: places count from 0; NULL is at places beyond. */
 uint32_t commands_count(void);
+const struct command *command_at(uint32_t place);
+uint32_t command_place(const struct command *command);
 
 void commands_init(struct core *core);
 const struct command *commands_find(const struct core *core, struct bytes name);

@@ -24,8 +24,8 @@ void commands_init(struct core *core)
     CHECK(commands_count() < 512 / 2); /* A search has to end. */
     memset(core->command_slots, 0, sizeof core->command_slots);
     for (uint32_t i = 0; i < commands_count(); i++) {
-        const char *name = commands_table[i].name;
-        CHECK(commands_table[i].needs != NEEDS_MISSING);
+        const char *name = command_at(i)->name;
+        CHECK(command_at(i)->needs != NEEDS_MISSING);
         uint32_t slot = name_hash((const uint8_t *)name, strlen(name));
         while (core->command_slots[slot % 512] != 0) {
             slot++;
@@ -42,8 +42,9 @@ const struct command *commands_find(const struct core *core, struct bytes name)
         if (i == 0) {
             return NULL;
         }
-        if (bytes_is_word(name, commands_table[i - 1].name)) {
-            return &commands_table[i - 1];
+        const struct command *command = command_at(i - 1);
+        if (bytes_is_word(name, command->name)) {
+            return command;
         }
     }
 }

@@ -93,7 +93,8 @@ static uint64_t held(const char *name)
 static void no_administration_is_forgotten(void **state)
 {
     (void)state;
-    for (const struct command *c = commands_table; c->name != NULL; c++) {
+    for (uint32_t place = 0; place < commands_count(); place++) {
+        const struct command *c = command_at(place);
         bool is_change = (c->flags & COMMAND_ADMIN) != 0 &&
                          (c->flags & COMMAND_CHANGE) != 0 && c->encode != NULL;
         if (is_change && (c->flags & COMMAND_TRAIL) == 0) {
