@@ -544,10 +544,10 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     return core->turn.has_left_over ? now_ns : next_deadline(core);
 }
 
-void core_disk_scarce(struct core *core, bool is_scarce, uint64_t now_ns)
+void core_disk_is(struct core *core, enum core_disk disk, uint64_t now_ns)
 {
     set_now(core, now_ns);
-    core->is_disk_scarce = is_scarce;
+    core->disk = disk;
     if (is_leader(core)) {
         transfer_at_once(core);
     }

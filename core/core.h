@@ -330,9 +330,16 @@ void core_snapshot_installed(struct core *core, uint64_t now_ns);
  * latest. */
 uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns);
 
-/* The disk has become scarce, or has room again: refuse changes of clients,
- * hand over leadership. */
-void core_disk_scarce(struct core *core, bool is_scarce, uint64_t now_ns);
+/* How the disk under the log is. */
+enum core_disk {
+    CORE_DISK_OK,
+    CORE_DISK_FULL, /* Nearly: there is room for what frees. */
+    CORE_DISK_SLOW  /* Writes take too long. */
+};
+
+/* Unless the disk is well, a leader hands over, and refuses those changes of
+ * clients that take something. */
+void core_disk_is(struct core *core, enum core_disk disk, uint64_t now_ns);
 
 /* A clean stop: hands leadership over, refuses new requests.
  * core_is_quiet() becomes true when the caller may go on (it bounds the

@@ -97,7 +97,7 @@ struct core {
     uint64_t probe_number; /* The newest one's, see port.probe_address. */
     bool has_fatal;
     bool is_cluster_known;
-    bool is_disk_scarce;
+    enum core_disk disk;
     bool is_stopping;
 };
 

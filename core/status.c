@@ -8,6 +8,10 @@
 #include "core/forward.h"
 #include "core/state.h"
 
+static const char *const disk_words[] = {[CORE_DISK_OK] = "ok",
+                                         [CORE_DISK_FULL] = "full",
+                                         [CORE_DISK_SLOW] = "slow"};
+
 static const char *member_role_name(enum member_role role)
 {
     switch (role) {
@@ -88,7 +92,7 @@ void raft_status_run(struct core *core, struct request *request,
     resp_key_text(writer, "version", core->version);
     resp_key_integer(writer, "quarantine_ms",
                      (int64_t)core_quarantine_ms(core));
-    resp_key_text(writer, "disk", core->is_disk_scarce ? "scarce" : "ok");
+    resp_key_text(writer, "disk", disk_words[core->disk]);
     resp_key_integer(writer, "level", core->options.feature_level);
     resp_key_integer(writer, "cluster_level", lockfsm_feature_level(core->fsm));
     resp_key_integer(writer, "finalize_level", feature_possible(core, why));

@@ -135,7 +135,7 @@ static void begin_unasked(struct core *core)
         replica_is_transferring(core->replica)) {
         return;
     }
-    bool is_scarce = core->is_disk_scarce &&
+    bool is_scarce = core->disk != CORE_DISK_OK &&
                      core->now_ns >= reign->transfer.scarce_retry_ns;
     if ((core->is_stopping || is_scarce) && silence_heir(core) != 0) {
         transfer_put_off(core);
@@ -175,7 +175,7 @@ uint64_t transfer_next(const struct core *core)
         core->is_stopping) {
         return core->now_ns + RETRY_NS;
     }
-    return core->is_disk_scarce ? transfer->scarce_retry_ns : UINT64_MAX;
+    return core->disk != CORE_DISK_OK ? transfer->scarce_retry_ns : UINT64_MAX;
 }
 
 void transfer_stepped_down(struct core *core)

@@ -208,14 +208,20 @@ static void space_run(uv_work_t *work)
     disk_watch_end(place);
 }
 
+enum core_disk journal_disk(const struct journal *journal)
+{
+    return journal->is_full                  ? CORE_DISK_FULL
+           : journal->durable.writes.is_slow ? CORE_DISK_SLOW
+                                             : CORE_DISK_OK;
+}
+
 static void tell_core(struct journal *journal, uint64_t now_ns)
 {
     struct hasp_node *node = journal->node;
-    bool is_scarce = journal->is_full || journal->durable.writes.is_slow;
-    if (is_scarce != journal->is_told_scarce && node->has_begun &&
-        !node->turn.has_failed) {
-        journal->is_told_scarce = is_scarce;
-        core_disk_scarce(node->core, is_scarce, now_ns);
+    enum core_disk disk = journal_disk(journal);
+    if (disk != journal->told && node->has_begun && !node->turn.has_failed) {
+        journal->told = disk;
+        core_disk_is(node->core, disk, now_ns);
         turn_wake(&node->turn);
     }
 }

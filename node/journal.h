@@ -27,6 +27,7 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "core/core.h"
 #include "node/durable.h"
 #include "raft/replica.h"
 
@@ -43,7 +44,7 @@ struct journal {
     int space_error;
     uint64_t space_found; /* ... which writes these. */
     bool is_full;
-    bool is_told_scarce; /* What the core knows. */
+    enum core_disk told; /* What the core knows of the disk. */
     uint64_t free_size;
     uint64_t starved_told_ns; /* 0: there are files enough. */
 };
@@ -70,6 +71,7 @@ uint64_t journal_next(const struct journal *journal);
 /* Empties the log, which then goes on at 'next_index'; 'durable.is_resetting'
  * until it has. */
 void journal_reset(struct journal *journal, uint64_t next_index);
+enum core_disk journal_disk(const struct journal *journal);
 /* Bytes that may be written until the reserve is reached. */
 uint64_t journal_room(const struct journal *journal);
 /* Writes entries and waits until they are durable: only before the loop

@@ -125,7 +125,7 @@ static void gauge(struct buffer *out, const char *name, const char *help,
 
 static bool is_scarce(const struct hasp_node *node)
 {
-    return node->journal.is_full || node->journal.durable.writes.is_slow;
+    return journal_disk(&node->journal) != CORE_DISK_OK;
 }
 
 static void put_raft(const struct hasp_node *node, struct buffer *out)

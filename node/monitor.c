@@ -28,11 +28,12 @@ static bool disk_hangs(struct buffer *reason)
 /* A node in quarantine, or without room, serves: who asks is told. */
 static void put_ready(const struct hasp_node *node, struct buffer *reason)
 {
-    if (node->journal.is_full) {
-        buffer_put_text(reason, core_is_serving(node->core)
-                                    ? "; changes are refused: the disk is "
-                                      "nearly full"
-                                    : "; the disk is nearly full");
+    enum core_disk disk = journal_disk(&node->journal);
+    if (disk != CORE_DISK_OK) {
+        buffer_printf(reason, "; %sthe disk is %s",
+                      core_is_serving(node->core) ? "changes are refused: "
+                                                  : "",
+                      disk == CORE_DISK_FULL ? "nearly full" : "too slow");
     }
     uint64_t left_ms = core_quarantine_ms(node->core);
     if (left_ms > 0) {

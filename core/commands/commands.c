@@ -416,18 +416,21 @@ static bool is_repeated(struct core *core, const struct request *request,
     return lockfsm_was_asked(core->fsm, origin.session, origin.req);
 }
 
-static bool has_no_room(struct core *core, const struct request *request,
+static bool has_no_disk(struct core *core, const struct request *request,
                         const struct call *call)
 {
-    return core->is_disk_scarce &&
+    return core->disk != CORE_DISK_OK &&
            (request->command->flags & COMMAND_FREES) == 0 &&
            !is_repeated(core, request, call);
 }
 
-static void refuse_for_room(struct core *core, struct request *request)
+void commands_refuse_for_disk(struct core *core, struct request *request)
 {
+    CHECK(core->disk != CORE_DISK_OK);
     request_refuse(core, request, "LIMIT",
-                   "disk: the leader's disk is nearly full");
+                   core->disk == CORE_DISK_FULL
+                       ? "disk: the leader's disk is nearly full"
+                       : "disk: the leader's disk is too slow");
 }
 
 /* A try while nothing is granted to anybody. nil would say that somebody else
@@ -468,9 +471,9 @@ void commands_decide(struct core *core, struct request *request)
         return;
     }
     if ((command->flags & COMMAND_CHANGE) != 0) {
-        if (has_no_room(core, request, call)) {
+        if (has_no_disk(core, request, call)) {
             if (call_number(call, OPTION_REQ, 0) == 0) {
-                refuse_for_room(core, request);
+                commands_refuse_for_disk(core, request);
                 return;
             }
             /* Another may lead and have granted it: that must be known first
@@ -546,12 +549,12 @@ void commands_read(struct core *core, struct request *request)
         }
         return;
     }
-    if (has_no_room(core, request, call)) {
+    if (has_no_disk(core, request, call)) {
         /* Leadership is confirmed, and no entry has its number. */
         if (request->has_req) {
             request->effect = NOTHING_DONE;
         }
-        refuse_for_room(core, request);
+        commands_refuse_for_disk(core, request);
     } else {
         request->is_confirmed = true;
         commands_decide(core, request);

@@ -230,6 +230,9 @@ uint32_t command_place(const struct command *command);
 void commands_init(struct core *core);
 const struct command *commands_find(const struct core *core, struct bytes name);
 
+/* To a change that takes something while the leader's disk is not well. */
+void commands_refuse_for_disk(struct core *core, struct request *request);
+
 /* A request of a client of this node. */
 void commands_received(struct core *core, struct conn *conn,
                        const struct bytes *argument, uint32_t count);

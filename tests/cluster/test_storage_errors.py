@@ -226,7 +226,7 @@ def test_a_scarce_disk_refuses_changes_and_serves_the_rest():
         error = wait_until(refused, 10, "a change is refused")
         assert isinstance(error, ReplyError), error
         assert "disk" in str(error)
-        assert node.status()["disk"] == "scarce"
+        assert node.status()["disk"] == "full"
         ready = fetch(node, "/readyz")
         assert ready.startswith("ok, leader; changes are refused")
         metrics = fetch(node, "/metrics")

@@ -723,8 +723,8 @@ void sim_node_scarce(struct sim_node *node, bool is_scarce)
 {
     if (node->host.is_running) {
         sim_note(node->sim, &node->host, "disk scarce", is_scarce, 0, 0);
-        core_disk_scarce(node->core, is_scarce,
-                         sim_host_now(node->sim, &node->host));
+        core_disk_is(node->core, is_scarce ? CORE_DISK_FULL : CORE_DISK_OK,
+                     sim_host_now(node->sim, &node->host));
         sim_host_poke(node->sim, &node->host);
     }
 }

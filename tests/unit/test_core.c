@@ -831,12 +831,14 @@ static void a_scarce_disk_refuses_what_takes_but_not_what_gives(void **state)
     (void)state;
     client_session(world, 1, 1, "TTL 1000");
     ask("LOCK.ACQUIRE a");
-    core_disk_scarce(world->node[1].core, true, world->now_ms * MS);
+    core_disk_is(world->node[1].core, CORE_DISK_FULL, world->now_ms * MS);
     expect("-LIMIT disk: the leader's disk is nearly full\r\n",
            "LOCK.ACQUIRE b");
+    core_disk_is(world->node[1].core, CORE_DISK_SLOW, world->now_ms * MS);
+    expect("-LIMIT disk: the leader's disk is too slow\r\n", "LOCK.ACQUIRE b");
     expect(":0\r\n", "LOCK.RELEASE a");
     assert_begins(ask("SESSION.KEEP FULL"), "*8\r\n");
-    core_disk_scarce(world->node[1].core, false, world->now_ms * MS);
+    core_disk_is(world->node[1].core, CORE_DISK_OK, world->now_ms * MS);
     assert_int_equal(ask("LOCK.ACQUIRE b")[0], ':');
 }
 
@@ -848,7 +850,7 @@ static void a_scarce_disk_refuses_no_request_that_was_asked_before(void **state)
     struct credentials one = client_session(world, 1, 1, "TTL 60000");
     snprintf(token, sizeof token, "%s", ask("LOCK.ACQUIRE a REQ 1"));
     client_send(world, 1, 1, "LOCK.ACQUIRE b REQ 2");
-    core_disk_scarce(world->node[1].core, true, world->now_ms * MS);
+    core_disk_is(world->node[1].core, CORE_DISK_FULL, world->now_ms * MS);
     client_open(world, 1, 2);
     client_send(world, 1, 2, "SESSION.ATTACH %llu %s",
                 (unsigned long long)one.id, one.secret);
@@ -859,13 +861,13 @@ static void a_scarce_disk_refuses_no_request_that_was_asked_before(void **state)
     assert_answer(world, 1, 2, token, "LOCK.ACQUIRE a REQ 1");
     assert_begins(client_ask(world, 1, 2, "LOCK.ACQUIRE c REQ 3"), "-LIMIT");
     /* One that waits has its place. */
-    core_disk_scarce(world->node[1].core, false, world->now_ms * MS);
+    core_disk_is(world->node[1].core, CORE_DISK_OK, world->now_ms * MS);
     client_open(world, 1, 3);
     client_session(world, 1, 3, "TTL 60000");
     client_ask(world, 1, 3, "LOCK.ACQUIRE d");
     client_send(world, 1, 2, "LOCK.ACQUIRE d WAIT 5000 REQ 4");
     world_run(world, 50);
-    core_disk_scarce(world->node[1].core, true, world->now_ms * MS);
+    core_disk_is(world->node[1].core, CORE_DISK_FULL, world->now_ms * MS);
     client_open(world, 1, 4);
     client_ask(world, 1, 4, "SESSION.ATTACH %llu %s",
                (unsigned long long)one.id, one.secret);
@@ -887,7 +889,7 @@ static void a_scarce_disk_does_not_hide_that_the_session_has_ended(void **state)
     client_ask(world, 1, 2, "SESSION.ATTACH %llu %s",
                (unsigned long long)one.id, one.secret);
     assert_answer(world, 1, 2, ":1\r\n", "SESSION.CLOSE");
-    core_disk_scarce(world->node[1].core, true, world->now_ms * MS);
+    core_disk_is(world->node[1].core, CORE_DISK_FULL, world->now_ms * MS);
     assert_begins(ask("LOCK.ACQUIRE a REQ 1"), "-EXPIRED");
 }
 

@@ -760,12 +760,12 @@ static void a_member_that_does_not_come_stays_a_standby(void **state)
 static void a_leader_whose_disk_is_scarce_hands_over(void **state)
 {
     (void)state;
-    core_disk_scarce(world->node[leader].core, true, world->now_ms * MS);
+    core_disk_is(world->node[leader].core, CORE_DISK_FULL, world->now_ms * MS);
     world_run(world, 1000);
     assert_int_not_equal(world_elect(world), leader);
     /* Where all are scarce, it does not go round and round. */
     for (uint64_t id = 1; id <= 3; id++) {
-        core_disk_scarce(world->node[id].core, true, world->now_ms * MS);
+        core_disk_is(world->node[id].core, CORE_DISK_FULL, world->now_ms * MS);
     }
     uint64_t term = replica_term(core_replica(world->node[leader].core));
     world_run(world, 10000);
@@ -780,7 +780,7 @@ static void a_leader_whose_disk_hangs_hands_over(void **state)
     world_run(world, 1500);
     world->node[leader].is_disk_stuck = true;
     client_send(world, leader, 1, "LOCK.ACQUIRE a");
-    core_disk_scarce(world->node[leader].core, true, world->now_ms * MS);
+    core_disk_is(world->node[leader].core, CORE_DISK_FULL, world->now_ms * MS);
     world_run(world, 600);
     assert_false(core_is_serving(world->node[leader].core));
     assert_int_not_equal(world_elect(world), leader);

@@ -47,9 +47,13 @@ static void tell_of_quarantine(uint64_t left_ms)
     }
 }
 
-static bool has_scarce_disk(json_t *node)
+/* What is wrong with its disk, and what to do; NULL: nothing. */
+static const char *disk_trouble(json_t *node)
 {
-    return strcmp(value_text(node, "disk"), "scarce") == 0;
+    const char *disk = value_text(node, "disk");
+    return strcmp(disk, "full") == 0   ? "is nearly full: make room there"
+           : strcmp(disk, "slow") == 0 ? "is too slow: see what else uses it"
+                                       : NULL;
 }
 
 /* What is wrong is said last and on stderr, where it is seen. */
@@ -75,12 +79,11 @@ static int judge(json_t *nodes)
                       "of this one: correct its configuration, stop it, empty "
                       "its directory, start it, remove it and add it",
                       value_text(node, "endpoint"), value_number(node, "node"));
-        } else if (has_scarce_disk(node)) {
+        } else if (disk_trouble(node) != NULL) {
             tool_fail(0,
                       "node %" PRIu64
-                      ": its disk is nearly full, or too slow: while it leads "
-                      "changes are refused; make room there",
-                      value_number(node, "node"));
+                      ": its disk %s; while it leads, changes are refused",
+                      value_number(node, "node"), disk_trouble(node));
         }
     }
     json_array_foreach(nodes, i, node)
@@ -313,14 +316,13 @@ static int ask_for_room(struct tool *tool)
     json_auto_t *nodes = nodes_ask(tool, NODES_LEADER);
     json_t *newest = nodes_newest(nodes);
     if (newest == NULL || !nodes_is_leader(newest) ||
-        !has_scarce_disk(newest)) {
+        disk_trouble(newest) == NULL) {
         return 0;
     }
     return tool_fail(EX_UNAVAILABLE,
                      "changes are refused: the disk of the leader, node "
-                     "%" PRIu64
-                     ", is nearly full, or too slow; make room there",
-                     value_number(newest, "node"));
+                     "%" PRIu64 ", %s",
+                     value_number(newest, "node"), disk_trouble(newest));
 }
 
 /* A read that the confirmed leader answers: it shows that a majority is
