@@ -39,23 +39,22 @@ struct acquire_options {
     {                                                                  \
         .wait_ms = HASP_FOREVER, .exit_code = EX_TEMPFAIL, .owner = "" \
     }
-#define ACQUIRE_ROWS(a)                                                   \
-    {'s', "shared", OPTION_FLAG, .value = &(a)->is_shared},               \
-        {'n', "nonblock", OPTION_FLAG, .value = &(a)->is_trying},         \
-        {'w', "wait", OPTION_TIME, .value = &(a)->wait_ms},               \
-        {'E', "exit-code", OPTION_NUMBER, .value = &(a)->exit_code,       \
-         .max = 255},                                                     \
-        {0,        "slots",          OPTION_NUMBER, .value = &(a)->slots, \
-         .min = 1, .max = UINT32_MAX},                                    \
-        {0,          "ttl",         OPTION_TIME, .value = &(a)->ttl_ms,   \
-         .min = 100, .max = 3600000},                                     \
-        {0,         "linger",      OPTION_TIME, .value = &(a)->linger_ms, \
-         .min = 50, .max = 3600000},                                      \
-        {0, "delay", OPTION_TIME, .value = &(a)->delay_ms},               \
-        {0, "hold", OPTION_TIME, .value = &(a)->hold_ms, .min = 1},       \
-        {0, "value", OPTION_TEXT, .value = &(a)->value},                  \
-    {                                                                     \
-        0, "with", OPTION_LIST, .value = &(a)->names                      \
+#define ACQUIRE_ROWS(a)                                                     \
+    {"shared", OPTION_FLAG, .value = &(a)->is_shared},                      \
+        {"nonblock", OPTION_FLAG, .value = &(a)->is_trying},                \
+        {"wait", OPTION_TIME, .value = &(a)->wait_ms},                      \
+        {"exit-code", OPTION_NUMBER, .value = &(a)->exit_code, .max = 255}, \
+        {"slots", OPTION_NUMBER, .value = &(a)->slots, .min = 1,            \
+         .max = UINT32_MAX},                                                \
+        {"ttl", OPTION_TIME, .value = &(a)->ttl_ms, .min = 100,             \
+         .max = 3600000},                                                   \
+        {"linger", OPTION_TIME, .value = &(a)->linger_ms, .min = 50,        \
+         .max = 3600000},                                                   \
+        {"delay", OPTION_TIME, .value = &(a)->delay_ms},                    \
+        {"hold", OPTION_TIME, .value = &(a)->hold_ms, .min = 1},            \
+        {"value", OPTION_TEXT, .value = &(a)->value},                       \
+    {                                                                       \
+        "with", OPTION_LIST, .value = &(a)->names                           \
     }
 
 /* After the last option: takes 'names', up to a NULL, before those of --with,

@@ -53,11 +53,11 @@ int run_blacklist_add(struct tool *tool, char **argv)
     const char *client = NULL, *reason = "", *by = USER;
     uint64_t for_ms = 0;
     const struct option_row rows[] = {
-        {0, "session", OPTION_TEXT, .value = &session},
-        {0, "client", OPTION_TEXT, .value = &client},
-        {0, "reason", OPTION_TEXT, .value = &reason},
-        {0, "by", OPTION_TEXT, .value = &by},
-        {0, "for", OPTION_TIME, .value = &for_ms, .min = 1},
+        {"session", OPTION_TEXT, .value = &session},
+        {"client", OPTION_TEXT, .value = &client},
+        {"reason", OPTION_TEXT, .value = &reason},
+        {"by", OPTION_TEXT, .value = &by},
+        {"for", OPTION_TIME, .value = &for_ms, .min = 1},
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 0, 0);
@@ -81,10 +81,10 @@ int run_break(struct tool *tool, char **argv)
     const char *session = NULL, *reason = "", *by = USER;
     json_auto_t *count = NULL;
     const struct option_row rows[] = {
-        {0, "after", OPTION_TIME, .value = &after_ms, .min = 1},
-        {0, "session", OPTION_TEXT, .value = &session},
-        {0, "reason", OPTION_TEXT, .value = &reason},
-        {0, "by", OPTION_TEXT, .value = &by},
+        {"after", OPTION_TIME, .value = &after_ms, .min = 1},
+        {"session", OPTION_TEXT, .value = &session},
+        {"reason", OPTION_TEXT, .value = &reason},
+        {"by", OPTION_TEXT, .value = &by},
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 1, 1);
@@ -113,8 +113,8 @@ int run_blacklist_remove(struct tool *tool, char **argv)
     char *session = NULL;
     const char *client = NULL;
     const struct option_row rows[] = {
-        {0, "session", OPTION_TEXT, .value = &session},
-        {0, "client", OPTION_TEXT, .value = &client},
+        {"session", OPTION_TEXT, .value = &session},
+        {"client", OPTION_TEXT, .value = &client},
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 0, 0);
@@ -137,7 +137,7 @@ int run_quarantine_end(struct tool *tool, char **argv)
 {
     const char *reason = "";
     const struct option_row rows[] = {
-        {0, "i-vouch", OPTION_TEXT, .value = &reason}, {0}};
+        {"i-vouch", OPTION_TEXT, .value = &reason}, {0}};
     int exit_code = options_read(tool, argv, rows, 0, 0);
     if (exit_code != 0) {
         return exit_code;

@@ -98,9 +98,9 @@ int run_audit(struct tool *tool, char **argv)
     uint64_t count = 100;
     json_auto_t *acts = NULL;
     const struct option_row rows[] = {
-        {'f', "follow", OPTION_FLAG, .value = &is_following},
-        {0, "user", OPTION_TEXT, .value = &user},
-        {0, "count", OPTION_NUMBER, .value = &count, 1, PAGE_COUNT_MAX},
+        {"follow", OPTION_FLAG, .value = &is_following},
+        {"user", OPTION_TEXT, .value = &user},
+        {"count", OPTION_NUMBER, .value = &count, 1, PAGE_COUNT_MAX},
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 0, 0);

@@ -280,15 +280,15 @@ static int report(const struct bench *bench, struct worker *workers,
 static int read_bench(struct bench *bench, char **argv)
 {
     const struct option_row rows[] = {
-        {'c', "clients", OPTION_NUMBER, .value = &bench->clients, .min = 1,
+        {"clients", OPTION_NUMBER, .value = &bench->clients, .min = 1,
          .max = CLIENTS_MAX},
-        {'s', "seconds", OPTION_NUMBER, .value = &bench->seconds, .min = 1,
+        {"seconds", OPTION_NUMBER, .value = &bench->seconds, .min = 1,
          .max = SECONDS_MAX},
-        {'l', "locks", OPTION_NUMBER, .value = &bench->locks, .min = 1},
-        {0, "prefix", OPTION_TEXT, .value = &bench->prefix},
-        {'r', "rate", OPTION_NUMBER, .value = &bench->rate, .min = 1,
+        {"locks", OPTION_NUMBER, .value = &bench->locks, .min = 1},
+        {"prefix", OPTION_TEXT, .value = &bench->prefix},
+        {"rate", OPTION_NUMBER, .value = &bench->rate, .min = 1,
          .max = RATE_MAX},
-        {0, "open-loop", OPTION_FLAG, .value = &bench->is_open_loop},
+        {"open-loop", OPTION_FLAG, .value = &bench->is_open_loop},
         {0},
     };
     int exit_code = options_read(bench->tool, argv, rows, 0, 0);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cmd/hasp/described.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 
@@ -171,60 +172,18 @@ static void put_values(struct tool *tool, const char *name, size_t size,
 
 /* --- Options -------------------------------------------------------------- */
 
-/* One option, as a line of 'details' tells it: "-o, --output a|b  ...". */
-struct described {
-    char letter;
-    const char *name; /* "--output" */
-    size_t name_size;
-    const char *value; /* What it takes. */
-    size_t value_size; /* 0: nothing. */
-};
-
-/* Reads the next line that is of an option. */
-static bool next_option(const char **text, struct described *ret_option)
-{
-    while (*text != NULL && **text != '\0') {
-        struct described option = {0};
-        const char *at = *text + strspn(*text, " ");
-        *text += strcspn(*text, "\n");
-        *text += **text == '\n';
-        if (at[0] == '-' && at[1] != '-' && at[2] == ',') {
-            option.letter = at[1];
-            at += 4;
-        }
-        if (strncmp(at, "--", 2) != 0) {
-            continue;
-        }
-        option.name = at;
-        option.name_size = strcspn(at, " \n");
-        at += option.name_size;
-        if (at[0] == ' ' && at[1] != ' ') {
-            option.value = at + 1;
-            option.value_size = strcspn(at + 1, " \n");
-        }
-        *ret_option = option;
-        return true;
-    }
-    return false;
-}
-
 /* The option that 'word' is. */
 static bool find_option(const char *details, const char *word,
                         struct described *ret_option)
 {
-    const char *texts[] = {details, tool_options_text};
-    for (int i = 0; i < 2; i++) {
-        const char *text = texts[i];
-        while (next_option(&text, ret_option)) {
-            if ((strlen(word) == ret_option->name_size &&
-                 strncmp(word, ret_option->name, ret_option->name_size) == 0) ||
-                (word[0] == '-' && word[1] == ret_option->letter &&
-                 word[1] != '\0' && word[2] == '\0')) {
-                return true;
-            }
-        }
+    bool is_long = word[1] == '-';
+    const char *name = is_long ? word + 2 : NULL;
+    size_t size = is_long ? strlen(name) : 0;
+    if (!is_long && (word[1] == '\0' || word[2] != '\0')) {
+        return false;
     }
-    return false;
+    return described_find(details, name, size, word[1], ret_option) ||
+           described_find(tool_options_text, name, size, word[1], ret_option);
 }
 
 static void put_options(const char *details, const char *begun)
@@ -233,8 +192,9 @@ static void put_options(const char *details, const char *begun)
     struct described option;
     for (int i = 0; i < 2; i++) {
         const char *text = texts[i];
-        while (next_option(&text, &option)) {
-            put(option.name, option.name + option.name_size, begun, "");
+        while (described_next(&text, &option)) {
+            /* With its hyphens. */
+            put(option.name - 2, option.name + option.name_size, begun, "");
         }
     }
 }
@@ -368,7 +328,7 @@ int run_completion(struct tool *tool, char **argv)
     } shells[] = {{"bash", bash}, {"zsh", zsh}, {"fish", fish}};
     bool is_asked = false;
     const struct option_row rows[] = {
-        {0, "words", OPTION_FLAG, .value = &is_asked}, {0}};
+        {"words", OPTION_FLAG, .value = &is_asked}, {0}};
     int exit_code = options_read(tool, argv, rows, 0, SIZE_MAX);
     if (exit_code != 0) {
         return exit_code;

@@ -21,10 +21,10 @@ struct session_source {
     struct credentials credentials; /* session 0: none are known. */
 };
 
-#define SESSION_ROWS(s)                                     \
-    {0, "session", OPTION_TEXT, .value = &(s)->text},       \
-    {                                                       \
-        0, "session-file", OPTION_TEXT, .value = &(s)->path \
+#define SESSION_ROWS(s)                                  \
+    {"session", OPTION_TEXT, .value = &(s)->text},       \
+    {                                                    \
+        "session-file", OPTION_TEXT, .value = &(s)->path \
     }
 
 /* Understands what is given, ID:SECRET (and blanks it in argv) or the file.

@@ -67,11 +67,11 @@ struct dev {
 static int read_dev(struct dev *dev, char **argv)
 {
     const struct option_row rows[] = {
-        {0, "nodes", OPTION_NUMBER, .value = &dev->count, .min = 1,
+        {"nodes", OPTION_NUMBER, .value = &dev->count, .min = 1,
          .max = DEV_NODES_MAX},
-        {0, "dir", OPTION_TEXT, .value = &dev->folder_option},
-        {0, "port", OPTION_NUMBER, .value = &dev->port, .min = 1, .max = 65535},
-        {0, "secure", OPTION_FLAG, .value = &dev->is_secure},
+        {"dir", OPTION_TEXT, .value = &dev->folder_option},
+        {"port", OPTION_NUMBER, .value = &dev->port, .min = 1, .max = 65535},
+        {"secure", OPTION_FLAG, .value = &dev->is_secure},
         {0},
     };
     int exit_code = options_read(dev->tool, argv, rows, 0, 0);

@@ -146,10 +146,10 @@ int run_acquire(struct tool *tool, char **argv)
     const struct option_row rows[] = {
         ACQUIRE_ROWS(&options),
         SESSION_ROWS(&source),
-        {0, "owner", OPTION_TEXT, .value = &options.owner},
-        {0, "durable", OPTION_FLAG, .value = &options.is_durable},
-        {0, "reason", OPTION_TEXT, .value = &options.reason},
-        {0, "export", OPTION_FLAG, .value = &is_export},
+        {"owner", OPTION_TEXT, .value = &options.owner},
+        {"durable", OPTION_FLAG, .value = &options.is_durable},
+        {"reason", OPTION_TEXT, .value = &options.reason},
+        {"export", OPTION_FLAG, .value = &is_export},
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 1, OPTION_LIST_MAX);
@@ -233,11 +233,11 @@ int run_convert(struct tool *tool, char **argv)
     int mode = -1;
     uint64_t wait_ms = HASP_FOREVER, exit_code_no = EX_TEMPFAIL, token = 0;
     const struct option_row rows[] = {
-        {0, "to", OPTION_CHOICE, .value = &mode, .choices = "exclusive shared"},
-        {'n', "nonblock", OPTION_FLAG, .value = &is_trying},
-        {'w', "wait", OPTION_TIME, .value = &wait_ms},
-        {'E', "exit-code", OPTION_NUMBER, .value = &exit_code_no, .max = 255},
-        {0, "owner", OPTION_TEXT, .value = &owner},
+        {"to", OPTION_CHOICE, .value = &mode},
+        {"nonblock", OPTION_FLAG, .value = &is_trying},
+        {"wait", OPTION_TIME, .value = &wait_ms},
+        {"exit-code", OPTION_NUMBER, .value = &exit_code_no, .max = 255},
+        {"owner", OPTION_TEXT, .value = &owner},
         SESSION_ROWS(&source),
         {0},
     };
@@ -277,8 +277,8 @@ int run_release(struct tool *tool, char **argv)
     const char *owner = NULL, *token = NULL;
     uint64_t count = 0, ignored;
     const struct option_row rows[] = {
-        {0, "owner", OPTION_TEXT, .value = &owner},
-        {0, "token", OPTION_TEXT, .value = &token},
+        {"owner", OPTION_TEXT, .value = &owner},
+        {"token", OPTION_TEXT, .value = &token},
         SESSION_ROWS(&source),
         {0},
     };
@@ -337,8 +337,8 @@ int run_object(struct tool *tool, char **argv)
     const char *owner = "", *message = NULL;
     json_auto_t *kept = NULL;
     const struct option_row rows[] = {
-        {0, "owner", OPTION_TEXT, .value = &owner},
-        {'m', "message", OPTION_TEXT, .value = &message},
+        {"owner", OPTION_TEXT, .value = &owner},
+        {"message", OPTION_TEXT, .value = &message},
         SESSION_ROWS(&source),
         {0},
     };
@@ -413,8 +413,8 @@ int run_note(struct tool *tool, char **argv)
     const char *owner = "", *token_text = NULL;
     uint64_t token = 0;
     const struct option_row rows[] = {
-        {0, "owner", OPTION_TEXT, .value = &owner},
-        {0, "token", OPTION_TEXT, .value = &token_text},
+        {"owner", OPTION_TEXT, .value = &owner},
+        {"token", OPTION_TEXT, .value = &token_text},
         SESSION_ROWS(&source),
         {0},
     };

@@ -122,7 +122,7 @@ int run_please(struct tool *tool, char **argv)
     const char *message = NULL;
     json_auto_t *lock = NULL, *told = NULL;
     const struct option_row rows[] = {
-        {'m', "message", OPTION_TEXT, .value = &message}, {0}};
+        {"message", OPTION_TEXT, .value = &message}, {0}};
     int exit_code = options_read(tool, argv, rows, 1, 2);
     if (exit_code != 0) {
         return exit_code;

@@ -178,10 +178,9 @@ int run_member_change(struct tool *tool, char **argv)
     bool is_forced = false;
     const char *revoked = NULL;
     const char *command = tool->subcommand->command;
-    bool removes = strcmp(command, "RAFT.REMOVE") == 0;
     const struct option_row rows[] = {
-        {0, "force", OPTION_FLAG, .value = &is_forced},
-        {0, removes ? "revoke" : NULL, OPTION_TEXT, .value = &revoked},
+        {"force", OPTION_FLAG, .value = &is_forced},
+        {"revoke", OPTION_TEXT, .value = &revoked},
         {0}};
     bool may_force = tool->subcommand->details != NULL;
     uint64_t id;
@@ -208,8 +207,8 @@ int run_member_add(struct tool *tool, char **argv)
 {
     bool is_standby = false, is_forced = false;
     const struct option_row rows[] = {
-        {0, "standby", OPTION_FLAG, .value = &is_standby},
-        {0, "force", OPTION_FLAG, .value = &is_forced},
+        {"standby", OPTION_FLAG, .value = &is_standby},
+        {"force", OPTION_FLAG, .value = &is_forced},
         {0},
     };
     uint64_t id;

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/check.h"
+#include "cmd/hasp/described.h"
 #include "cmd/hasp/tool.h"
 
 #define WORD_SIZE_MAX 40
@@ -15,6 +17,7 @@
 /* What is being read. */
 struct reading {
     struct tool *tool;
+    const char *texts[2];            /* Descriptions of both. */
     const struct option_row *rows;   /* Of the subcommand, or NULL. */
     const struct option_row *common; /* Of hasp itself. */
     char **next;                     /* The word after the current one. */
@@ -76,11 +79,12 @@ static int unknown(const struct reading *reading, const char *word)
 {
     struct buffer names = {0};
     char nearest[WORD_SIZE_MAX + 1];
-    const struct option_row *tables[] = {reading->rows, reading->common};
     for (int i = 0; i < 2; i++) {
-        for (const struct option_row *row = tables[i];
-             row != NULL && row->name != NULL; row++) {
-            buffer_printf(&names, "--%s ", row->name);
+        const char *text = reading->texts[i];
+        struct described option;
+        while (described_next(&text, &option)) {
+            buffer_printf(&names, "--%.*s ", (int)option.name_size,
+                          option.name);
         }
     }
     buffer_put_u8(&names, '\0');
@@ -133,23 +137,24 @@ static int take_number(const struct reading *reading,
 }
 
 static int take_choice(const struct reading *reading,
-                       const struct option_row *row, const char *text)
+                       const struct option_row *row,
+                       const struct described *option, const char *text)
 {
-    const char *word = row->choices;
-    for (int i = 0; *word != '\0'; i++) {
-        size_t size = strcspn(word, " ");
+    const char *word = option->value, *end = word + option->value_size;
+    for (int i = 0; word < end; i++) {
+        size_t size = strcspn(word, "| \n");
         if (strlen(text) == size && strncmp(text, word, size) == 0) {
             *(int *)row->value = i;
             return 0;
         }
-        word += size + (word[size] == ' ');
+        word += size + 1;
     }
-    return tool_usage(reading->tool, "invalid --%s '%s': use one of %s",
-                      row->name, text, row->choices);
+    return tool_usage(reading->tool, "invalid --%s '%s': use one of %.*s",
+                      row->name, text, (int)option->value_size, option->value);
 }
 
 static int take(const struct reading *reading, const struct option_row *row,
-                char *text)
+                const struct described *option, char *text)
 {
     struct option_list *list = row->value;
     switch (row->kind) {
@@ -170,34 +175,51 @@ static int take(const struct reading *reading, const struct option_row *row,
     case OPTION_TIME:
         return take_number(reading, row, text);
     case OPTION_CHOICE:
-        return take_choice(reading, row, text);
+        return take_choice(reading, row, option, text);
     }
     return EX_SOFTWARE;
 }
 
 /* --- Words ---------------------------------------------------------------- */
 
-static const struct option_row *find(const struct reading *reading, char letter,
-                                     const char *name, size_t size)
+static const struct option_row *row_of(const struct option_row *row,
+                                       const struct described *option)
 {
-    const struct option_row *tables[] = {reading->rows, reading->common};
-    for (int i = 0; i < 2; i++) {
-        for (const struct option_row *row = tables[i];
-             row != NULL && row->name != NULL; row++) {
-            bool is_it = letter != 0 ? row->letter == letter
-                                     : strlen(row->name) == size &&
-                                           strncmp(row->name, name, size) == 0;
-            if (is_it) {
-                return row;
-            }
-        }
+    while (row != NULL && row->name != NULL &&
+           !described_is(option, row->name)) {
+        row++;
     }
-    return NULL;
+    /* What is described is understood, and takes a value if that says so. */
+    CHECK(row != NULL && row->name != NULL);
+    CHECK((row->kind == OPTION_FLAG) == (option->value_size == 0));
+    return row;
+}
+
+/* The option with that name, or letter. */
+static const struct option_row *find(const struct reading *reading, char letter,
+                                     const char *name, size_t size,
+                                     struct described *ret_option)
+{
+    return described_find(reading->texts[0], name, size, letter, ret_option)
+               ? row_of(reading->rows, ret_option)
+           : described_find(reading->texts[1], name, size, letter, ret_option)
+               ? row_of(reading->common, ret_option)
+               : NULL;
+}
+
+static void check_rows(const struct reading *reading)
+{
+    const char *text = reading->texts[0];
+    struct described option;
+    while (described_next(&text, &option)) {
+        row_of(reading->rows, &option);
+    }
 }
 
 /* 'value' is what stands behind it in the same word, or NULL. */
 static int take_option(struct reading *reading, const struct option_row *row,
-                       const char *word, char *value)
+                       const struct described *option, const char *word,
+                       char *value)
 {
     if (row->kind == OPTION_FLAG && value != NULL) {
         return tool_usage(reading->tool, "--%s takes no value", row->name);
@@ -209,7 +231,7 @@ static int take_option(struct reading *reading, const struct option_row *row,
         }
         reading->next++;
     }
-    return take(reading, row, value);
+    return take(reading, row, option, value);
 }
 
 /* "--name", "--name=value". */
@@ -217,11 +239,14 @@ static int take_long(struct reading *reading, char *word)
 {
     char *value = strchr(word, '=');
     size_t size = value != NULL ? (size_t)(value - word) : strlen(word);
-    const struct option_row *row = find(reading, 0, word + 2, size - 2);
+    struct described option;
+    const struct option_row *row = find(reading, 0, word + 2, size - 2,
+                                        &option);
     if (row == NULL) {
         return unknown(reading, word);
     }
-    return take_option(reading, row, word, value != NULL ? value + 1 : NULL);
+    return take_option(reading, row, &option, word,
+                       value != NULL ? value + 1 : NULL);
 }
 
 /* "-n", "-sn", "-w5", "-w 5". */
@@ -229,7 +254,8 @@ static int take_letters(struct reading *reading, char *word)
 {
     int exit_code = 0;
     for (char *at = word + 1; *at != '\0' && exit_code == 0; at++) {
-        const struct option_row *row = find(reading, *at, NULL, 0);
+        struct described option;
+        const struct option_row *row = find(reading, *at, NULL, 0, &option);
         if (row == NULL) {
             return unknown(reading, word);
         }
@@ -237,7 +263,8 @@ static int take_letters(struct reading *reading, char *word)
             *(bool *)row->value = true;
             continue;
         }
-        return take_option(reading, row, word, at[1] != '\0' ? at + 1 : NULL);
+        return take_option(reading, row, &option, word,
+                           at[1] != '\0' ? at + 1 : NULL);
     }
     return exit_code;
 }
@@ -283,21 +310,26 @@ static int read_words(struct tool *tool, char **argv,
     int format = (int)tool->format;
     bool wants_help = false, wants_version = false;
     const struct option_row common[] = {
-        {'e', "endpoints", OPTION_TEXT, .value = &tool->endpoints_text},
-        {0, "tls", OPTION_TEXT, .value = &tool->tls_text},
-        {0, "secret-file", OPTION_TEXT, .value = &tool->secret_text},
-        {0, "socket", OPTION_TEXT, .value = &tool->socket_text},
-        {'o', "output", OPTION_CHOICE, .value = &format,
-         .choices = "table json plain"},
-        {'t', "timeout", OPTION_TIME, .value = &tool->timeout_ms, .min = 1},
-        {'q', "quiet", OPTION_FLAG, .value = &tool->is_quiet},
-        {'h', "help", OPTION_FLAG, .value = &wants_help},
-        {'V', "version", OPTION_FLAG, .value = &wants_version},
+        {"endpoints", OPTION_TEXT, .value = &tool->endpoints_text},
+        {"tls", OPTION_TEXT, .value = &tool->tls_text},
+        {"secret-file", OPTION_TEXT, .value = &tool->secret_text},
+        {"socket", OPTION_TEXT, .value = &tool->socket_text},
+        {"output", OPTION_CHOICE, .value = &format},
+        {"timeout", OPTION_TIME, .value = &tool->timeout_ms, .min = 1},
+        {"quiet", OPTION_FLAG, .value = &tool->is_quiet},
+        {"help", OPTION_FLAG, .value = &wants_help},
+        {"version", OPTION_FLAG, .value = &wants_version},
         {0},
     };
     struct reading reading = {
-        .tool = tool, .rows = rows, .common = common, .next = argv + 1};
+        .tool = tool,
+        .texts = {tool->subcommand != NULL ? tool->subcommand->details : NULL,
+                  tool_options_text},
+        .rows = rows,
+        .common = common,
+        .next = argv + 1};
     size_t count = 0;
+    check_rows(&reading);
     bool is_over = false;
     while (*reading.next != NULL) {
         char *word = *reading.next++;

@@ -350,8 +350,8 @@ int run_snapshot_save(struct tool *tool, char **argv)
     char *folder = NULL;
     bool may_replace = false;
     const struct option_row rows[] = {
-        {0, "data", OPTION_TEXT, .value = &folder},
-        {0, "force", OPTION_FLAG, .value = &may_replace},
+        {"data", OPTION_TEXT, .value = &folder},
+        {"force", OPTION_FLAG, .value = &may_replace},
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 1, 1);
@@ -407,14 +407,13 @@ int run_snapshot_restore(struct tool *tool, char **argv)
     char *users = NULL;
     uint64_t id = 0, quarantine_ms = UINT64_MAX;
     const struct option_row rows[] = {
-        {0, "config", OPTION_TEXT, .value = &config},
-        {0, "dir", OPTION_TEXT, .value = &folder},
-        {0, "id", OPTION_NUMBER, .value = &id, .min = 1},
-        {0, "address", OPTION_TEXT, .value = &address},
-        {0, "client", OPTION_TEXT, .value = &client},
-        {0, "quarantine", OPTION_TIME, .value = &quarantine_ms,
-         .max = UINT32_MAX},
-        {0, "users", OPTION_TEXT, .value = &users},
+        {"config", OPTION_TEXT, .value = &config},
+        {"dir", OPTION_TEXT, .value = &folder},
+        {"id", OPTION_NUMBER, .value = &id, .min = 1},
+        {"address", OPTION_TEXT, .value = &address},
+        {"client", OPTION_TEXT, .value = &client},
+        {"quarantine", OPTION_TIME, .value = &quarantine_ms, .max = UINT32_MAX},
+        {"users", OPTION_TEXT, .value = &users},
         {0},
     };
     char member[700], for_long[64], of_users[32];

@@ -161,9 +161,9 @@ const struct subcommand subcommands[] = {
      "                         it gets the new one's (0600)\n"
      "    --session ID:SECRET  in this session, not a new one\n",
      .run = run_acquire},
-    {LOCKS, "convert", "NAME --to shared|exclusive [-n | -w TIME]",
+    {LOCKS, "convert", "NAME --to exclusive|shared [-n | -w TIME]",
      "make a held lock shared or exclusive",
-     "    --to shared|exclusive  what it is to become\n"
+     "    --to exclusive|shared  what it is to become\n"
      "-n, --nonblock      try: do not wait for the other holders\n"
      "-w, --wait TIME     wait at most this long for them (for ever)\n"
      "-E, --exit-code N   exit code if it is still shared then (75)\n"

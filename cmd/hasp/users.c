@@ -113,13 +113,13 @@ static bool is_among(const char *role, char **roles)
     return false;
 }
 
-#define QUOTA_ROWS(quotas)                                       \
-    {0, "sessions", OPTION_TEXT, .value = &(quotas)->of[0]},     \
-        {0, "holds", OPTION_TEXT, .value = &(quotas)->of[1]},    \
-        {0, "waits", OPTION_TEXT, .value = &(quotas)->of[2]},    \
-        {0, "bytes", OPTION_TEXT, .value = &(quotas)->of[3]},    \
-    {                                                            \
-        0, "connections", OPTION_TEXT, .value = &(quotas)->of[4] \
+#define QUOTA_ROWS(quotas)                                    \
+    {"sessions", OPTION_TEXT, .value = &(quotas)->of[0]},     \
+        {"holds", OPTION_TEXT, .value = &(quotas)->of[1]},    \
+        {"waits", OPTION_TEXT, .value = &(quotas)->of[2]},    \
+        {"bytes", OPTION_TEXT, .value = &(quotas)->of[3]},    \
+    {                                                         \
+        "connections", OPTION_TEXT, .value = &(quotas)->of[4] \
     }
 
 /* Whether they are numbers; of bytes with a unit, "64MB". */
@@ -265,8 +265,8 @@ int run_user_add(struct tool *tool, char **argv)
     char text[160];
     bool is_reused = false;
     const struct option_row rows[] = {
-        {0, "role", OPTION_LIST, .value = &roles},
-        {0, "reuse", OPTION_FLAG, .value = &is_reused},
+        {"role", OPTION_LIST, .value = &roles},
+        {"reuse", OPTION_FLAG, .value = &is_reused},
         QUOTA_ROWS(&quotas),
         {0},
     };
@@ -366,8 +366,8 @@ int run_secret_add(struct tool *tool, char **argv)
     const char *label = "", *path = NULL;
     AUTO(buffer_done) struct buffer secret = {0};
     const struct option_row rows[] = {
-        {0, "label", OPTION_TEXT, .value = &label},
-        {0, "file", OPTION_TEXT, .value = &path},
+        {"label", OPTION_TEXT, .value = &label},
+        {"file", OPTION_TEXT, .value = &path},
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 1, 1);
@@ -462,7 +462,7 @@ int run_access(struct tool *tool, char **argv)
     bool is_forced = false;
     json_auto_t *self = NULL;
     const struct option_row rows[] = {
-        {0, "force", OPTION_FLAG, .value = &is_forced}, {0}};
+        {"force", OPTION_FLAG, .value = &is_forced}, {0}};
     int exit_code = options_read(tool, argv, rows, 0, 1);
     if (exit_code != 0) {
         return exit_code;

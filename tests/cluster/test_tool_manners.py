@@ -64,7 +64,7 @@ def test_options_stand_anywhere_and_two_hyphens_end_them():
     (["acquire", "a", "--ttl", "1ms"],
      "--ttl 1ms is out of range: use a time from 100ms to 1h00m"),
     (["run", "--on-lost", "cry", "a", "true"],
-     "invalid --on-lost 'cry': use one of term kill freeze ignore"),
+     "invalid --on-lost 'cry': use one of term|kill|freeze|ignore"),
     (["show"], "missing NAME"),
     (["check", "a"], "missing TOKEN"),
     (["run", "a"], "missing COMMAND"),

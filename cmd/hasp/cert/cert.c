@@ -87,9 +87,9 @@ int run_cert_ca(struct tool *tool, char **argv)
     char *cluster = NULL, *folder = FOLDER;
     uint64_t days = CA_DAYS;
     const struct option_row rows[] = {
-        {0, "cluster", OPTION_TEXT, .value = &cluster},
-        {0, "dir", OPTION_TEXT, .value = &folder},
-        {0, "days", OPTION_NUMBER, .value = &days, .min = 1,
+        {"cluster", OPTION_TEXT, .value = &cluster},
+        {"dir", OPTION_TEXT, .value = &folder},
+        {"days", OPTION_NUMBER, .value = &days, .min = 1,
          .max = PAPER_DAYS_MAX},
         {0},
     };
@@ -152,8 +152,8 @@ int run_cert_node(struct tool *tool, char **argv)
     char *ca_folder = FOLDER;
     uint64_t days = 0;
     const struct option_row rows[] = {
-        {0, "dir", OPTION_TEXT, .value = &ca_folder},
-        {0, "days", OPTION_NUMBER, .value = &days, .min = 1,
+        {"dir", OPTION_TEXT, .value = &ca_folder},
+        {"days", OPTION_NUMBER, .value = &days, .min = 1,
          .max = PAPER_DAYS_MAX},
         {0},
     };
@@ -185,8 +185,8 @@ int run_cert_user(struct tool *tool, char **argv)
     char *ca_folder = FOLDER;
     uint64_t days = USER_DAYS;
     const struct option_row rows[] = {
-        {0, "dir", OPTION_TEXT, .value = &ca_folder},
-        {0, "days", OPTION_NUMBER, .value = &days, .min = 1,
+        {"dir", OPTION_TEXT, .value = &ca_folder},
+        {"days", OPTION_NUMBER, .value = &days, .min = 1,
          .max = PAPER_DAYS_MAX},
         {0},
     };
@@ -218,8 +218,8 @@ int run_cert_renew(struct tool *tool, char **argv)
     char *ca_folder = FOLDER;
     uint64_t days = 0;
     const struct option_row rows[] = {
-        {0, "dir", OPTION_TEXT, .value = &ca_folder},
-        {0, "days", OPTION_NUMBER, .value = &days, .min = 1,
+        {"dir", OPTION_TEXT, .value = &ca_folder},
+        {"days", OPTION_NUMBER, .value = &days, .min = 1,
          .max = PAPER_DAYS_MAX},
         {0},
     };

@@ -34,9 +34,8 @@ static int read_run(struct run *run, char **argv)
 {
     const struct option_row rows[] = {
         ACQUIRE_ROWS(&run->acquire),
-        {0, "on-lost", OPTION_CHOICE, .value = &run->on_lost,
-         .choices = "term kill freeze ignore"},
-        {0, "grace", OPTION_TIME, .value = &run->grace_ms},
+        {"on-lost", OPTION_CHOICE, .value = &run->on_lost},
+        {"grace", OPTION_TIME, .value = &run->grace_ms},
         {0},
     };
     int exit_code = options_read_before(run->tool, argv, rows, 2);

@@ -37,7 +37,7 @@ int run_history(struct tool *tool, char **argv)
 {
     uint64_t count = 100;
     const struct option_row rows[] = {
-        {'c', "count", OPTION_NUMBER, .value = &count, .min = 1}, {0}};
+        {"count", OPTION_NUMBER, .value = &count, .min = 1}, {0}};
     char text[24];
     json_auto_t *history = NULL;
     int exit_code = options_read(tool, argv, rows, 1, 1);

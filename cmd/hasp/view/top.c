@@ -294,8 +294,8 @@ int run_top(struct tool *tool, char **argv)
     struct top top = {
         .tool = tool, .interval_ms = INTERVAL_DEFAULT_MS, .left = UINT64_MAX};
     const struct option_row rows[] = {
-        {'n', "count", OPTION_NUMBER, .value = &top.left, .min = 1},
-        {'i', "interval", OPTION_TIME, .value = &top.interval_ms,
+        {"count", OPTION_NUMBER, .value = &top.left, .min = 1},
+        {"interval", OPTION_TIME, .value = &top.interval_ms,
          .min = INTERVAL_MIN_MS},
         {0},
     };

@@ -120,7 +120,7 @@ int run_watch(struct tool *tool, char **argv)
 {
     struct watch watch = {.tool = tool, .left = UINT64_MAX};
     const struct option_row rows[] = {
-        {'c', "count", OPTION_NUMBER, .value = &watch.left, .min = 1}, {0}};
+        {"count", OPTION_NUMBER, .value = &watch.left, .min = 1}, {0}};
     int exit_code = options_read(tool, argv, rows, 0, 1);
     if (exit_code != 0) {
         return exit_code;
