@@ -140,7 +140,7 @@ bool apply_committed(struct core *core)
     uint64_t applied = lockfsm_applied_index(core->fsm);
     uint64_t target = replica_appliable(core->replica);
     uint64_t budget = EFFECT_BUDGET;
-    if (applied >= target || core->has_fatal ||
+    if (applied >= target || core->run.has_fatal ||
         core->snapshots.installing != 0) {
         return false;
     }

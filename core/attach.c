@@ -132,7 +132,7 @@ static void detached(struct core *core, uint64_t conn, uint64_t session,
                      bool is_quiet)
 {
     CHECK(session != 0);
-    if (core->is_stopping || is_brief(conn)) {
+    if (core->run.is_stopping || is_brief(conn)) {
         return;
     }
     if (is_serving(core)) {
@@ -361,7 +361,7 @@ void attach_report(struct core *core)
 
 void attach_stepped_down(struct core *core)
 {
-    CHECK(!is_leader(core) || core->is_stopping);
+    CHECK(!is_leader(core) || core->run.is_stopping);
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         if (core->peers[i].id != 0) {
             attach_remove_peer(core, &core->peers[i]);

@@ -15,9 +15,11 @@
 #include "base/number.h"
 #include "core/apply.h"
 #include "core/commands/commands.h"
+#include "core/feature.h"
 #include "core/forward.h"
 #include "core/heed.h"
 #include "core/lease.h"
+#include "core/quarantine.h"
 #include "core/silence.h"
 #include "core/state.h"
 #include "core/vouch.h"
@@ -64,7 +66,6 @@ struct core *core_new(const struct core_options *options,
     CHECK(options->id != 0 && options->heartbeat_ms < options->election_ms);
     core->options = *options;
     core->port = *port;
-    core->version = memory_text(options->version);
     loss_begin(core, &options->accused);
     struct core_limits *limits = &core->options.limits;
     if (limits->sessions_per_conn > FRAME_SESSION_MAX) {
@@ -131,7 +132,7 @@ void core_free(struct core *core)
     if (core == NULL) {
         return;
     }
-    core->is_stopping = true; /* Nobody is told of the connections' end. */
+    core->run.is_stopping = true; /* Nobody is told of the connections' end. */
     LIST_FOR_SAFE (struct conn, conn, &core->conns.by_age, in_core) {
         conn_free(core, conn);
     }
@@ -146,7 +147,6 @@ void core_free(struct core *core)
     timers_free(core->timers);
     lockfsm_free(core->fsm);
     replica_free(core->replica);
-    free(core->version);
     free(core);
 }
 
@@ -174,7 +174,7 @@ int core_begin(struct core *core, const struct core_start *start,
     struct replica_start replica = start->replica;
     CHECK(core->table == NULL); /* Once. */
     core->table = start->table;
-    core->started_ns = now_ns;
+    core->run.started_ns = now_ns;
     set_now(core, now_ns);
     int error = lockfsm_load(core->fsm, core->table, why);
     if (error != 0) {
@@ -202,8 +202,8 @@ int core_begin(struct core *core, const struct core_start *start,
     } else {
         update_peers(core);
     }
-    core->replayed_index = replica_last_index(core->replica);
-    CHECK(replica.applied_index <= core->replayed_index);
+    core->run.replayed_index = replica_last_index(core->replica);
+    CHECK(replica.applied_index <= core->run.replayed_index);
     update_cluster_id(core);
     update_carry_out(core, &update);
     follow(core);
@@ -503,7 +503,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         update_carry_out(core, &update);
         follow(core);
     }
-    for (int round = 0; round < TURN_ROUNDS && !core->has_fatal; round++) {
+    for (int round = 0; round < TURN_ROUNDS && !core->run.has_fatal; round++) {
         bool was_serving = is_serving(core);
         reign_begin(core);
         follow(core);
@@ -547,7 +547,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
 void core_disk_is(struct core *core, enum core_disk disk, uint64_t now_ns)
 {
     set_now(core, now_ns);
-    core->disk = disk;
+    core->run.disk = disk;
     if (is_leader(core)) {
         transfer_at_once(core);
     }
@@ -556,8 +556,8 @@ void core_disk_is(struct core *core, enum core_disk disk, uint64_t now_ns)
 void core_stop(struct core *core, uint64_t now_ns)
 {
     set_now(core, now_ns);
-    if (!core->is_stopping) {
-        core->is_stopping = true;
+    if (!core->run.is_stopping) {
+        core->run.is_stopping = true;
         LOG_INFO("stopping", "role=%s",
                  replica_role_name(replica_role(core->replica)));
     }
@@ -565,7 +565,7 @@ void core_stop(struct core *core, uint64_t now_ns)
 
 bool core_is_quiet(const struct core *core)
 {
-    if (!core->is_stopping) {
+    if (!core->run.is_stopping) {
         return false;
     }
     if (is_leader(core) && silence_heir(core) != 0) {
@@ -609,7 +609,7 @@ uint64_t core_agreed_index(const struct core *core)
 
 const struct core_counts *core_counts(const struct core *core)
 {
-    return &core->counts;
+    return &core->measures.counts;
 }
 
 void core_set_applied_hook(struct core *core, core_applied_fn *hook, void *data)

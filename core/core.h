@@ -214,7 +214,8 @@ struct core_options {
     bool founds_access_required;
     bool finalizes_itself; /* Raises the cluster to it without RAFT.FINALIZE. */
     struct core_limits limits;
-    const char *version; /* Of the program, for HELLO, INFO and STATUS. */
+    /* Of the program, for HELLO, INFO and STATUS; static text. */
+    const char *version;
 };
 
 /* What the caller found on disk. */

@@ -64,14 +64,14 @@ static const struct frame_digest *of_member(struct core *core, uint64_t id,
 static void condemn(struct core *core, uint64_t log_index)
 {
     char why[HASP_WHY_SIZE];
-    CHECK(!core->has_fatal); /* Nothing is condemned twice. */
+    CHECK(!core->run.has_fatal); /* Nothing is condemned twice. */
     snprintf(why, sizeof why,
              "the state of this node at entry %" PRIu64
              " is not that of a majority: its memory or its disk was damaged, "
              "or its program differs. Remove this member from the cluster and "
              "add it again with an empty directory",
              log_index);
-    core->has_fatal = true;
+    core->run.has_fatal = true;
     core->port.data_lost(core->port.data, why);
 }
 
@@ -128,7 +128,7 @@ static void compare(struct core *core, uint64_t log_index)
 {
     struct replica_members members;
     bool differ;
-    if (!is_leader(core) || core->has_fatal) {
+    if (!is_leader(core) || core->run.has_fatal) {
         return;
     }
     replica_members(core->replica, &members);
@@ -229,7 +229,7 @@ static void scrub(struct core *core)
     }
     core->digests.scrub_due_ns = core->now_ns + scrub_interval_ns(core);
     const char *wrong = lockfsm_scrub(core->fsm, core->table, SCRUB_RECORDS,
-                                      &core->counts.scrubbed);
+                                      &core->measures.counts.scrubbed);
     if (wrong != NULL) {
         char why[HASP_WHY_SIZE];
         snprintf(why, sizeof why,
@@ -240,7 +240,7 @@ static void scrub(struct core *core)
 
 void digests_turn(struct core *core)
 {
-    if (core->has_fatal) {
+    if (core->run.has_fatal) {
         return;
     }
     take_idle_point(core);
@@ -277,7 +277,7 @@ int digests_diverged(struct core *core, uint64_t from, struct bytes body)
 {
     struct frame_digest right;
     int error = frame_get_digest(body, &right);
-    if (error != 0 || from != core->leader.id || core->has_fatal) {
+    if (error != 0 || from != core->leader.id || core->run.has_fatal) {
         return error;
     }
     const struct frame_digest *own = find(&core->digests.own, right.log_index);

@@ -16,10 +16,6 @@
 struct core;
 struct request;
 
-struct feature {
-    uint32_t logged_level; /* That the cluster could be raised to it. */
-};
-
 /* The level to which the cluster may be raised: the lowest one of its members
  * as this node is connected to them. 0 if that is not above the present one,
  * with the reason unless all are at that. */

@@ -48,7 +48,7 @@ int flush_whole(struct core *core)
 
 void flush_state(struct core *core, bool is_now)
 {
-    if (core->has_fatal || core->snapshots.installing != 0 ||
+    if (core->run.has_fatal || core->snapshots.installing != 0 ||
         lockfsm_flushed_index(core->fsm) == lockfsm_applied_index(core->fsm)) {
         return;
     }

@@ -225,14 +225,14 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
     if (error != 0) {
         return error;
     }
-    core->counts.commands++;
+    core->measures.counts.commands++;
     if (request->command == NULL ||
         (request->command->flags & COMMAND_LOCAL) != 0) {
         request_refuse(core, request, "LEVEL",
                        "the leader is of another version and does not know "
                        "this command; upgrade all nodes, then: hasp cluster "
                        "finalize");
-    } else if (!is_leader(core) || core->is_stopping ||
+    } else if (!is_leader(core) || core->run.is_stopping ||
                term != core->reign.term) {
         /* What comes late was for a leader whose term is over, and may have
          * been asked of another since. */

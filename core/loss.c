@@ -67,7 +67,7 @@ static void ask(struct core *core)
 {
     uint64_t leader = replica_leader(core->replica);
     uint64_t term = replica_term(core->replica);
-    if (!is_barred(core) || core->has_fatal || leader == 0 ||
+    if (!is_barred(core) || core->run.has_fatal || leader == 0 ||
         leader == core->options.id ||
         (leader == core->loss.asked_leader && term == core->loss.asked_term)) {
         return;
@@ -174,9 +174,9 @@ static void condemn(struct core *core, uint64_t from,
                     const struct frame_lost *lost)
 {
     char why[HASP_WHY_SIZE];
-    CHECK(is_barred(core) && !core->has_fatal); /* Two have said so. */
+    CHECK(is_barred(core) && !core->run.has_fatal); /* Two have said so. */
     put_why(core, from, lost, why);
-    core->has_fatal = true;
+    core->run.has_fatal = true;
     core->port.data_lost(core->port.data, why);
 }
 
@@ -192,7 +192,7 @@ int loss_received(struct core *core, uint64_t from, struct bytes body)
     }
     if (lost.incarnation != core->options.incarnation ||
         lost.last_index <= replica_last_index(core->replica) ||
-        core->has_fatal) {
+        core->run.has_fatal) {
         return 0;
     }
     if (is_barred(core) && from == replica_leader(core->replica)) {
@@ -220,7 +220,7 @@ int loss_cleared(struct core *core, uint64_t from, struct bytes body)
 {
     struct frame_lost cleared;
     int error = frame_get_lost(body, &cleared);
-    if (error != 0 || !is_barred(core) || core->has_fatal ||
+    if (error != 0 || !is_barred(core) || core->run.has_fatal ||
         from != replica_leader(core->replica) ||
         cleared.incarnation != core->options.incarnation ||
         cleared.term != core->loss.accused.term ||

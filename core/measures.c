@@ -41,8 +41,8 @@ void measures_refused(struct core *core, struct bytes word)
            !bytes_equal(word, bytes_of_text(core_words[place]))) {
         place++;
     }
-    core->counts.refusals++;
-    core->counts.by_word[place]++;
+    core->measures.counts.refusals++;
+    core->measures.counts.by_word[place]++;
 }
 
 void measures_answered(struct core *core, const struct request *request,
@@ -60,7 +60,7 @@ void measures_answered(struct core *core, const struct request *request,
             size++;
         }
         measures_refused(core, bytes_of(reply.data + 1, size - 1));
-        core->counts.unknown_scripts += bytes_has_prefix(
+        core->measures.counts.unknown_scripts += bytes_has_prefix(
             reply, BYTES_LITERAL("-ERR hasp does not run this script"));
     }
 }
@@ -69,7 +69,7 @@ static void note_age(struct core *core, struct histogram *histogram,
                      uint64_t log_index)
 {
     CHECK(log_index <= lockfsm_applied_index(core->fsm));
-    if (log_index > core->replayed_index) {
+    if (log_index > core->run.replayed_index) {
         histogram_note(histogram,
                        history_age_ms(&core->history, log_index, core->now_ns) *
                            NS_PER_MS);
@@ -80,8 +80,9 @@ static void note_given_up(struct core *core, const struct effect *effect)
 {
     uint32_t left_out;
     char name[BYTES_SHOWN_SIZE];
-    core->counts.searches_given_up++;
-    if (log_limit_pass(&core->searches, core->now_ns / NS_PER_MS, &left_out)) {
+    core->measures.counts.searches_given_up++;
+    if (log_limit_pass(&core->logged.searches, core->now_ns / NS_PER_MS,
+                       &left_out)) {
         LOG_WARN("search for a deadlock given up",
                  "session=%" PRIu64 " lock=\"%s\" steps=%d left_out=%u "
                  "hint=\"if it is one, WAIT or a lease ends it\"",
@@ -94,23 +95,23 @@ void measures_effect(struct core *core, const struct effect *effect)
 {
     switch (effect->type) {
     case EFFECT_GRANTED:
-        core->counts.grants++;
+        core->measures.counts.grants++;
         if (effect->wait_index != 0) {
-            note_age(core, &core->counts.wait, effect->wait_index);
+            note_age(core, &core->measures.counts.wait, effect->wait_index);
         }
         return;
     case EFFECT_HOLD_EXPIRED:
-        core->counts.unclean_ends++;
-        note_age(core, &core->counts.hold, effect->granted_index);
+        core->measures.counts.unclean_ends++;
+        note_age(core, &core->measures.counts.hold, effect->granted_index);
         return;
     case EFFECT_SEARCH_GIVEN_UP:
         note_given_up(core, effect);
         return;
     case EFFECT_RELEASED:
-        note_age(core, &core->counts.hold, effect->granted_index);
+        note_age(core, &core->measures.counts.hold, effect->granted_index);
         return;
     case EFFECT_SESSION_ENDED:
-        core->counts.sessions_ended++;
+        core->measures.counts.sessions_ended++;
         return;
     default:
         return;

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/histogram.h"
+#include "core/core.h"
 
 struct core;
 struct effect;
@@ -17,6 +18,7 @@ struct request;
 
 /* Lives as long as the core. */
 struct measures {
+    struct core_counts counts;
     struct histogram *request; /* By the command's place in the table. */
 };
 

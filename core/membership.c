@@ -298,7 +298,8 @@ void core_address_probed(struct core *core, uint64_t number, int error,
 {
     struct change *change = &core->reign.change;
     set_now(core, now_ns);
-    if (change->state != CHANGE_PROBING || core->probe_number != number) {
+    if (change->state != CHANGE_PROBING ||
+        core->members.probe_number != number) {
         return; /* Of a change that is over. */
     }
     if (error == HASP_ECONNECT && core->now_ns < change->deadline_ns) {
@@ -317,7 +318,7 @@ static void probe(struct core *core)
 {
     struct change *change = &core->reign.change;
     enter(change, CHANGE_PROBING);
-    core->port.probe_address(core->port.data, ++core->probe_number,
+    core->port.probe_address(core->port.data, ++core->members.probe_number,
                              change->member, change->address);
 }
 

@@ -83,7 +83,7 @@ void past_add(struct core *core, const char *kind, const struct effect *effect,
     struct past *past = &core->past;
     bool is_next = past->newest.index == effect->log_index &&
                    past->newest.ordinal != UINT32_MAX;
-    bool is_replayed = effect->log_index <= core->replayed_index;
+    bool is_replayed = effect->log_index <= core->run.replayed_index;
     if (past->events == NULL) {
         past->events = memory_new(PAST_COUNT * sizeof *past->events);
         past->bytes = memory_new(PAST_SIZE);

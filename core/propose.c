@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "core/commands/commands.h"
 #include "core/commands/gate.h"
+#include "core/feature.h"
 #include "core/state.h"
 #include "core/trail.h"
 
@@ -292,7 +293,7 @@ struct request *propose_take(struct core *core, uint64_t log_index)
         propose->own_in_flight--;
     }
     if (expected->proposed_ns != 0) {
-        histogram_note(&core->counts.commit,
+        histogram_note(&core->measures.counts.commit,
                        core->now_ns - expected->proposed_ns);
     }
     return expected->requests;

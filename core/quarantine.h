@@ -12,10 +12,6 @@
 
 struct core;
 
-struct quarantine {
-    uint64_t due_ns; /* Of the next line that tells of it; 0. */
-};
-
 /* A line in the log, once a minute as long as it lasts. */
 void quarantine_turn(struct core *core);
 uint64_t quarantine_next(const struct core *core);

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "core/feature.h"
 #include "core/forward.h"
 #include "core/state.h"
 
@@ -74,7 +75,7 @@ void reign_follow(struct core *core)
     if (leads && !is_leader(core)) {
         CHECK(core->reign.propose.ring == NULL); /* The last one has ended. */
         core->reign = (struct reign){.stage = REIGN_ELECTED, .term = term};
-        core->counts.elected++;
+        core->measures.counts.elected++;
         LOG_INFO("became leader", "term=%" PRIu64, term);
     }
     if (leader != core->leader.id || term != core->leader.term) {
@@ -82,7 +83,7 @@ void reign_follow(struct core *core)
         core->leader.term = term;
         if (leader != 0 && leader != core->leader.last_id) {
             core->leader.last_id = leader;
-            core->counts.leaders++;
+            core->measures.counts.leaders++;
             update_peers(core); /* The one before may have been removed. */
         }
         forward_leader_changed(core);

@@ -80,7 +80,7 @@ static void take(struct core *core)
     struct buffer members = {0};
     struct snapshot_header header = {0};
     flush_state(core, true);
-    if (core->has_fatal || core->flush.is_table_full) {
+    if (core->run.has_fatal || core->flush.is_table_full) {
         return;
     }
     header.last_index = lockfsm_flushed_index(core->fsm);
@@ -101,7 +101,7 @@ void snapshots_turn(struct core *core)
     uint64_t applied = lockfsm_applied_index(core->fsm);
     const struct core_limits *limits = &core->options.limits;
     if (core->snapshots.is_taking || core->snapshots.receiver.is_adopting ||
-        core->has_fatal || core->now_ns < core->snapshots.retry_ns ||
+        core->run.has_fatal || core->now_ns < core->snapshots.retry_ns ||
         applied == core->snapshots.index) {
         return;
     }
@@ -247,7 +247,8 @@ static bool has_room(struct core *core, uint64_t from, uint64_t size)
     if (size <= room) {
         return true;
     }
-    if (log_limit_pass(&core->ignored, core->now_ns / NS_PER_MS, &left_out)) {
+    if (log_limit_pass(&core->logged.ignored, core->now_ns / NS_PER_MS,
+                       &left_out)) {
         LOG_WARN("snapshot refused",
                  "from=%" PRIu64 " size=%" PRIu64 " room=%" PRIu64
                  " suppressed=%" PRIu32

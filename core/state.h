@@ -22,14 +22,12 @@
 #include "core/conn.h"
 #include "core/core.h"
 #include "core/digests.h"
-#include "core/feature.h"
 #include "core/flush.h"
 #include "core/history.h"
 #include "core/loss.h"
 #include "core/measures.h"
 #include "core/past.h"
 #include "core/peer.h"
-#include "core/quarantine.h"
 #include "core/redis/scripts.h"
 #include "core/reign.h"
 #include "core/request.h"
@@ -43,20 +41,17 @@
 struct core {
     struct core_options options;
     struct core_port port;
-    char *version;
     struct replica *replica;
     struct lockfsm *fsm;
     struct timers *timers;
     struct table *table;
     struct effects effects;
     uint64_t now_ns;
-    uint64_t started_ns;
     struct core_hooks {
         core_applied_fn *applied;
         core_heard_fn *heard;
         void *data;
     } hooks;
-    struct core_counts counts;
     uint16_t command_slots[512]; /* Hash of a name -> place in the table + 1. */
 
     struct reign reign;
@@ -79,13 +74,23 @@ struct core {
     struct snapshots snapshots;
     struct backup backup;
     struct history history;
-    struct quarantine quarantine;
-    struct feature feature;
-    struct log_limit ignored; /* Frames. */
-    struct log_limit pleas;
-    struct log_limit searches;
-    uint64_t replayed_index; /* Up to it entries were here at the start. */
 
+    /* What the log has been told, so that it is not told too often. */
+    struct logged {
+        struct log_limit ignored; /* Frames. */
+        struct log_limit pleas;
+        struct log_limit searches;
+        uint64_t quarantine_due_ns; /* Of its next line; 0. */
+        uint32_t level; /* That the cluster could be raised to it. */
+    } logged;
+    /* From core_start() to the end of the process. */
+    struct run {
+        uint64_t started_ns;
+        uint64_t replayed_index; /* Up to it entries were here at the start. */
+        enum core_disk disk;
+        bool has_fatal;
+        bool is_stopping;
+    } run;
     /* Of this turn. */
     struct turn {
         bool has_left_over;      /* Work was put off to the next one. */
@@ -94,11 +99,6 @@ struct core {
         bool has_session_ended;  /* Since doomed heartbeats were looked at. */
         uint64_t scan_budget;    /* For LIST, and scripts. */
     } turn;
-    uint64_t probe_number; /* The newest one's, see port.probe_address. */
-    bool has_fatal;
-    bool is_cluster_known;
-    enum core_disk disk;
-    bool is_stopping;
 };
 
 /* This node leads, as far as the core has taken note. */

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "core/commands/commands.h"
+#include "core/feature.h"
 #include "core/forward.h"
 #include "core/state.h"
 
@@ -89,10 +90,10 @@ void raft_status_run(struct core *core, struct request *request,
     for (uint32_t i = 0; i < members.count; i++) {
         put_member(core, &members.member[i], writer);
     }
-    resp_key_text(writer, "version", core->version);
+    resp_key_text(writer, "version", core->options.version);
     resp_key_integer(writer, "quarantine_ms",
                      (int64_t)core_quarantine_ms(core));
-    resp_key_text(writer, "disk", disk_words[core->disk]);
+    resp_key_text(writer, "disk", disk_words[core->run.disk]);
     resp_key_integer(writer, "level", core->options.feature_level);
     resp_key_integer(writer, "cluster_level", lockfsm_feature_level(core->fsm));
     resp_key_integer(writer, "finalize_level", feature_possible(core, why));
@@ -132,9 +133,9 @@ void server_info(struct core *core, struct request *request,
             "# Server\r\nhasp_version:%s\r\nredis_version:" REDIS_VERSION
             "\r\nredis_mode:%s\r\n"
             "node_id:%" PRIu64 "\r\nuptime_in_seconds:%" PRIu64 "\r\n\r\n",
-            core->version,
+            core->options.version,
             core->options.redirect == REDIRECT_MOVED ? "cluster" : "standalone",
-            core->options.id, (core->now_ns - core->started_ns) / NS_PER_S);
+            core->options.id, (core->now_ns - core->run.started_ns) / NS_PER_S);
     }
     if (is_asked_for(call, "CLIENTS")) {
         buffer_printf(&text,
@@ -147,16 +148,17 @@ void server_info(struct core *core, struct request *request,
         buffer_put_text(&text, "# Persistence\r\nloading:0\r\n\r\n");
     }
     if (is_asked_for(call, "STATS")) {
-        buffer_printf(&text,
-                      "# Stats\r\ntotal_commands_processed:%" PRIu64 "\r\n"
-                      "grants:%" PRIu64 "\r\nsessions_ended:%" PRIu64 "\r\n"
-                      "unclean_ends:%" PRIu64 "\r\nrefusals:%" PRIu64
-                      "\r\nrequests_in_flight:%u"
-                      "\r\nrequest_bytes_in_flight:%" PRIu64 "\r\n\r\n",
-                      core->counts.commands, core->counts.grants,
-                      core->counts.sessions_ended, core->counts.unclean_ends,
-                      core->counts.refusals, core->requests.in_flight,
-                      core->conns.held_size);
+        buffer_printf(
+            &text,
+            "# Stats\r\ntotal_commands_processed:%" PRIu64 "\r\n"
+            "grants:%" PRIu64 "\r\nsessions_ended:%" PRIu64 "\r\n"
+            "unclean_ends:%" PRIu64 "\r\nrefusals:%" PRIu64
+            "\r\nrequests_in_flight:%u"
+            "\r\nrequest_bytes_in_flight:%" PRIu64 "\r\n\r\n",
+            core->measures.counts.commands, core->measures.counts.grants,
+            core->measures.counts.sessions_ended,
+            core->measures.counts.unclean_ends, core->measures.counts.refusals,
+            core->requests.in_flight, core->conns.held_size);
     }
     if (is_asked_for(call, "REPLICATION")) {
         buffer_printf(&text,

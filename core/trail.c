@@ -54,7 +54,7 @@ static void put_index(const struct core *core, struct buffer *line,
                       uint64_t log_index)
 {
     put_number(line, "index", log_index);
-    if (log_index <= core->replayed_index) {
+    if (log_index <= core->run.replayed_index) {
         buffer_put_text(line, " replayed=yes");
     }
 }
@@ -220,7 +220,8 @@ void trail_applied(struct core *core, const struct effects *effects)
     }
     /* Anybody may ask, as often as he likes. */
     if (strcmp(trail->command, "LOCK.PLEASE") == 0 &&
-        !log_limit_pass(&core->pleas, core->now_ns / NS_PER_MS, &left_out)) {
+        !log_limit_pass(&core->logged.pleas, core->now_ns / NS_PER_MS,
+                        &left_out)) {
         return;
     }
     put_index(core, &line, log_index);

@@ -120,7 +120,7 @@ static void go(struct core *core)
         return;
     }
     transfer->state = TRANSFER_UNDER_WAY;
-    core->counts.transfers++;
+    core->measures.counts.transfers++;
     if (transfer->request != NULL) {
         request_mark(transfer->request);
     }
@@ -135,9 +135,9 @@ static void begin_unasked(struct core *core)
         replica_is_transferring(core->replica)) {
         return;
     }
-    bool is_scarce = core->disk != CORE_DISK_OK &&
+    bool is_scarce = core->run.disk != CORE_DISK_OK &&
                      core->now_ns >= reign->transfer.scarce_retry_ns;
-    if ((core->is_stopping || is_scarce) && silence_heir(core) != 0) {
+    if ((core->run.is_stopping || is_scarce) && silence_heir(core) != 0) {
         transfer_put_off(core);
         begin(core, NULL, 0);
     } else if (reign->clock_heir != 0 && reign->change.state == CHANGE_NONE) {
@@ -155,7 +155,7 @@ void transfer_turn(struct core *core)
     }
     if (transfer->state == TRANSFER_UNDER_WAY &&
         !replica_is_transferring(core->replica)) {
-        core->counts.transfers_failed++;
+        core->measures.counts.transfers_failed++;
         refuse(core, "BUSY", "the other member did not take over in time");
     }
     begin_unasked(core);
@@ -172,10 +172,11 @@ uint64_t transfer_next(const struct core *core)
     }
     /* The end of one that nobody asked for need not be noticed at once. */
     if (transfer->state == TRANSFER_WAITING || transfer->request != NULL ||
-        core->is_stopping) {
+        core->run.is_stopping) {
         return core->now_ns + RETRY_NS;
     }
-    return core->disk != CORE_DISK_OK ? transfer->scarce_retry_ns : UINT64_MAX;
+    return core->run.disk != CORE_DISK_OK ? transfer->scarce_retry_ns
+                                          : UINT64_MAX;
 }
 
 void transfer_stepped_down(struct core *core)

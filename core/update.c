@@ -127,8 +127,8 @@ void update_cluster_id(struct core *core)
 {
     uint8_t id[CLUSTER_ID_SIZE];
     lockfsm_cluster_id(core->fsm, id);
-    if (!core->is_cluster_known && cluster_id_is_known(id)) {
-        core->is_cluster_known = true;
+    if (!core->members.is_cluster_known && cluster_id_is_known(id)) {
+        core->members.is_cluster_known = true;
         core->port.cluster_known(core->port.data, id);
     }
 }
@@ -148,8 +148,8 @@ int core_exit_code(int error)
 void core_fatal(struct core *core, int exit_code, const char *why)
 {
     CHECK(exit_code != 0);
-    if (!core->has_fatal) {
-        core->has_fatal = true;
+    if (!core->run.has_fatal) {
+        core->run.has_fatal = true;
         core->port.fatal(core->port.data, exit_code, why);
     }
 }

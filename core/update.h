@@ -2,11 +2,12 @@
 
 /* Carrying out what the replica asks for: whenever it has taken an event, its
  * entries and messages are handed to the port. What became of the role is
- * role.h's matter, and looked at later. */
+ * reign.h's matter, and looked at later. */
 
 #ifndef HASP_CORE_UPDATE_H
 #define HASP_CORE_UPDATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "raft/replica.h"
@@ -17,7 +18,9 @@ struct core;
 struct members {
     struct replica_members applied;
     struct replica_members wanted; /* As the port was told. */
-    uint64_t snapshot_to; /* The replica wants this one to have one; 0. */
+    uint64_t snapshot_to;  /* The replica wants this one to have one; 0. */
+    uint64_t probe_number; /* The newest one's, see port.probe_address. */
+    bool is_cluster_known; /* The port has been told which it is. */
 };
 
 void update_carry_out(struct core *core, const struct replica_update *update);

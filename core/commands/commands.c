@@ -150,7 +150,7 @@ static bool may_begin(struct core *core, struct request *request,
     if ((command->flags & COMMAND_LOCAL) != 0) {
         return true;
     }
-    if (core->is_stopping) {
+    if (core->run.is_stopping) {
         request_refuse(core, request, "NOLEADER", "this node is stopping");
         return false;
     }
@@ -343,7 +343,7 @@ void commands_received(struct core *core, struct conn *conn,
 {
     CHECK(count > 0); /* The parser gives no empty request. */
     struct request *request = request_new_local(core, conn);
-    core->counts.commands++;
+    core->measures.counts.commands++;
     request->command = commands_find(core, argument[0]);
     if (request->command == NULL) {
         transaction_break(conn);
@@ -419,16 +419,16 @@ static bool is_repeated(struct core *core, const struct request *request,
 static bool has_no_disk(struct core *core, const struct request *request,
                         const struct call *call)
 {
-    return core->disk != CORE_DISK_OK &&
+    return core->run.disk != CORE_DISK_OK &&
            (request->command->flags & COMMAND_FREES) == 0 &&
            !is_repeated(core, request, call);
 }
 
 void commands_refuse_for_disk(struct core *core, struct request *request)
 {
-    CHECK(core->disk != CORE_DISK_OK);
+    CHECK(core->run.disk != CORE_DISK_OK);
     request_refuse(core, request, "LIMIT",
-                   core->disk == CORE_DISK_FULL
+                   core->run.disk == CORE_DISK_FULL
                        ? "disk: the leader's disk is nearly full"
                        : "disk: the leader's disk is too slow");
 }

@@ -91,7 +91,7 @@ void server_hello_answer(struct core *core, struct request *request,
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 7);
     resp_key_text(writer, "server", "hasp");
-    resp_key_text(writer, "version", core->version);
+    resp_key_text(writer, "version", core->options.version);
     resp_key_integer(writer, "proto", version);
     resp_key_integer(writer, "id", (int64_t)(conn->id & INT64_MAX));
     resp_key_text(writer, "mode",

@@ -83,7 +83,7 @@ static void count_grants(struct top *top, struct core *core,
             break;
         }
     }
-    uint64_t up_ms = (core->now_ns - core->started_ns) / NS_PER_MS + 1;
+    uint64_t up_ms = (core->now_ns - core->run.started_ns) / NS_PER_MS + 1;
     top->window_ms = up_ms < top->window_ms ? up_ms : top->window_ms;
     top->looked_at += seen;
 }

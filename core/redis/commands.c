@@ -450,7 +450,8 @@ static void decide(struct core *core, struct request *request, bool is_current)
         request_done(core, request);
     } else if (!propose_is_open(core)) {
         request_refuse(core, request, "NOLEADER", "the leader changed");
-    } else if (core->disk != CORE_DISK_OK && redis_keys_take(&outcome.keys)) {
+    } else if (core->run.disk != CORE_DISK_OK &&
+               redis_keys_take(&outcome.keys)) {
         commands_refuse_for_disk(core, request);
     } else {
         propose(core, request, &outcome);

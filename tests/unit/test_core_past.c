@@ -83,7 +83,7 @@ static void events_of_an_entry_are_numbered(void **state)
 static void what_was_replayed_has_no_time(void **state)
 {
     struct core *core = *state;
-    core->replayed_index = 11;
+    core->run.replayed_index = 11;
     add(core, 11, "a", BYTES_LITERAL(""));
     add(core, 12, "a", BYTES_LITERAL(""));
     assert_int_equal(past_event(&core->past, 0)->wall_ms, 0);
