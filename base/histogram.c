@@ -10,9 +10,9 @@
 #define S (1000 * MS)
 
 const uint64_t histogram_bound_us[HISTOGRAM_BOUND_COUNT] = {
-    250,     500,      MS,       2500,     5 * MS,  10 * MS,   25 * MS,
-    50 * MS, 100 * MS, 250 * MS, 500 * MS, S,       2500 * MS, 5 * S,
-    10 * S,  30 * S,   60 * S,   300 * S,  900 * S, 3600 * S};
+    25,      50,      100,     250,      500,      MS,       2500,    5 * MS,
+    10 * MS, 20 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, S,       2500 * MS,
+    5 * S,   10 * S,  30 * S,  60 * S,   300 * S,  900 * S,  3600 * S};
 
 void histogram_note(struct histogram *histogram, uint64_t ns)
 {

@@ -492,6 +492,13 @@ static uint64_t next_deadline(struct core *core)
     return next > now_ns ? next : now_ns + NS_PER_MS;
 }
 
+static void stage_over(struct core *core, enum core_stage stage)
+{
+    if (core->port.stage_over != NULL) {
+        core->port.stage_over(core->port.data, stage);
+    }
+}
+
 uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
 {
     struct replica_update update;
@@ -520,7 +527,10 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         follow(core);
         questions_ask(core);
         follow(core);
-        if (apply_committed(core)) {
+        stage_over(core, CORE_STAGE_PROPOSE);
+        propose_replicated(core);
+        bool has_applied = apply_committed(core);
+        if (has_applied) {
             follow(core);
             membership_applied(core, lockfsm_applied_index(core->fsm));
             follow(core);
@@ -529,18 +539,24 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         identity_turn(core);
         questions_answer(core);
         commands_run_ready(core);
+        if (has_applied) {
+            stage_over(core, CORE_STAGE_APPLY);
+        }
         if (!propose_has_work(core) && is_serving(core) == was_serving) {
             break;
         }
     }
     /* What is left over is looked at in the next turn, at once. */
     core->turn.has_left_over |= propose_has_work(core);
-    flush_state(core, false);
+    if (flush_state(core, false)) {
+        stage_over(core, CORE_STAGE_TABLE);
+    }
     digests_turn(core);
     quarantine_turn(core);
     clocks_turn(core);
     snapshots_turn(core);
     watches_turn(core);
+    stage_over(core, CORE_STAGE_UPKEEP);
     return core->turn.has_left_over ? now_ns : next_deadline(core);
 }
 

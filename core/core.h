@@ -63,6 +63,14 @@ struct core_accusation {
     uint64_t last_index;
 };
 
+/* Of a turn. */
+enum core_stage {
+    CORE_STAGE_PROPOSE, /* Deciding, and a batch to Raft. */
+    CORE_STAGE_APPLY,   /* Entries into the state, and their answers. */
+    CORE_STAGE_TABLE,   /* What has changed to the table. */
+    CORE_STAGE_UPKEEP   /* All the rest. */
+};
+
 /* What the core asks of the world. All calls are on the core's thread and
  * return at once; 'data' is the first argument of each. */
 struct core_port {
@@ -140,6 +148,9 @@ struct core_port {
     /* It is so: it must be written down that nothing may start from it again,
      * then the node must stop. Nothing leaves it from now on. */
     void (*data_lost)(void *data, const char *why);
+    /* In core_turn(): this stage of it is over, for whoever times them; NULL:
+     * nobody does. */
+    void (*stage_over)(void *data, enum core_stage stage);
     /* The node must stop: exit code and a message for a person. */
     void (*fatal)(void *data, int exit_code, const char *why);
     void *data;
@@ -408,8 +419,11 @@ struct core_counts {
     uint64_t unknown_scripts;  /* EVAL, LOAD of what hasp does not run. */
     /* As far as this node has applied it since its start; those that waited. */
     struct histogram wait;
-    struct histogram hold;   /* Of holds that have ended. */
-    struct histogram commit; /* As the leader: from proposing to applying. */
+    struct histogram hold; /* Of holds that have ended. */
+    /* As the leader: from proposing a batch until a majority has it, and from
+     * proposing an entry to applying it. */
+    struct histogram replicate;
+    struct histogram commit;
 };
 const struct core_counts *core_counts(const struct core *core);
 /* By the place in core_counts.by_word; the last one is "other". */

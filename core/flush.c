@@ -46,24 +46,24 @@ int flush_whole(struct core *core)
     return error;
 }
 
-void flush_state(struct core *core, bool is_now)
+bool flush_state(struct core *core, bool is_now)
 {
     if (core->run.has_fatal || core->snapshots.installing != 0 ||
         lockfsm_flushed_index(core->fsm) == lockfsm_applied_index(core->fsm)) {
-        return;
+        return false;
     }
     if (!is_now && core->now_ns < core->flush.due_ns &&
         (core->flush.is_table_full ||
          lockfsm_dirty_count(core->fsm) < core->options.limits.flush_records)) {
-        return;
+        return false;
     }
     if (!is_now && table_is_busy(core->table)) {
         core->flush.due_ns = core->now_ns + BUSY_RETRY_NS;
-        return;
+        return false;
     }
     if (!is_now && core->turn.has_spent_budget && !core->flush.is_put_off) {
         core->flush.is_put_off = core->turn.has_left_over = true;
-        return;
+        return false;
     }
     int error = flush_whole(core);
     CHECK(error != 0 ||
@@ -84,4 +84,5 @@ void flush_state(struct core *core, bool is_now)
                  hasp_strerror(error));
         core_fatal(core, 70, why);
     }
+    return true;
 }

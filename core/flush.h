@@ -21,8 +21,8 @@ struct flush {
 
 /* Writes the state into the table, if it is time to; or in the next turn, if
  * this one has applied very much: what it sends leaves in between, and what has
- * come meanwhile is read. */
-void flush_state(struct core *core, bool is_now);
+ * come meanwhile is read. True if it did. */
+bool flush_state(struct core *core, bool is_now);
 /* There is something to flush; or nothing any more. */
 void flush_plan(struct core *core);
 void flush_cancel(struct core *core);

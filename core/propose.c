@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "core/commands/commands.h"
 #include "core/commands/gate.h"
 #include "core/feature.h"
@@ -197,6 +198,7 @@ static void enter(struct propose *propose, uint64_t first, uint64_t now_ns)
 {
     if (propose->ring_first == propose->ring_end) {
         propose->ring_first = propose->ring_end = first;
+        propose->ring_committed = first;
     }
     /* Between two batches there may be an entry that is not ours to answer (a
      * barrier, a change). */
@@ -276,6 +278,23 @@ void propose_submit(struct core *core)
     update_carry_out(core, &update);
 }
 
+void propose_replicated(struct core *core)
+{
+    struct propose *propose = &core->reign.propose;
+    uint64_t end = u64_min(replica_commit_index(core->replica) + 1,
+                           propose->ring_end);
+    uint64_t batch_ns = 0; /* When the last batch was proposed. */
+    for (; propose->ring_committed < end; propose->ring_committed++) {
+        uint64_t proposed_ns = expected_at(propose, propose->ring_committed)
+                                   ->proposed_ns;
+        if (proposed_ns != 0 && proposed_ns != batch_ns) {
+            histogram_note(&core->measures.counts.replicate,
+                           core->now_ns - proposed_ns);
+            batch_ns = proposed_ns;
+        }
+    }
+}
+
 struct request *propose_take(struct core *core, uint64_t log_index)
 {
     struct propose *propose = &core->reign.propose;
@@ -283,6 +302,7 @@ struct request *propose_take(struct core *core, uint64_t log_index)
         return NULL;
     }
     CHECK(log_index == propose->ring_first);
+    CHECK(log_index < propose->ring_committed); /* It is being applied. */
     propose->ring_first++;
     if (log_index == propose->heard_index) {
         propose->heard_index = 0;

@@ -51,7 +51,8 @@ struct propose {
     struct expected *ring;   /* By log index. */
     uint64_t ring_size;      /* A power of two. */
     uint64_t ring_first;     /* Indexes from here on ... */
-    uint64_t ring_end;       /* ... to before here are in it. */
+    uint64_t ring_end;       /* ... to before here are in it, ... */
+    uint64_t ring_committed; /* ... of which a majority has those before. */
     struct hearing *hearing; /* For the next HEARD. */
     uint32_t hearing_count;
     uint32_t hearing_capacity;
@@ -77,6 +78,8 @@ bool propose_has_work(const struct core *core);
 
 /* Submits what was gathered. */
 void propose_submit(struct core *core);
+/* Notes how long what is committed by now took to get there. */
+void propose_replicated(struct core *core);
 /* Takes those that wait for the entry 'log_index': a chain by 'next'. */
 struct request *propose_take(struct core *core, uint64_t log_index);
 

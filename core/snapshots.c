@@ -79,7 +79,7 @@ static void take(struct core *core)
 {
     struct buffer members = {0};
     struct snapshot_header header = {0};
-    flush_state(core, true);
+    (void)flush_state(core, true);
     if (core->run.has_fatal || core->flush.is_table_full) {
         return;
     }

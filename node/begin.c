@@ -162,6 +162,16 @@ static uint64_t token_base_now(void)
     return base > TOKEN_BASE_MIN ? base : TOKEN_BASE_MIN;
 }
 
+static void port_stage_over(void *data, enum core_stage stage)
+{
+    static const enum stage stages[] = {[CORE_STAGE_PROPOSE] = STAGE_PROPOSE,
+                                        [CORE_STAGE_APPLY] = STAGE_APPLY,
+                                        [CORE_STAGE_TABLE] = STAGE_TABLE,
+                                        [CORE_STAGE_UPKEEP] = STAGE_UPKEEP};
+    struct hasp_node *node = data;
+    stages_end(&node->turn.stages, stages[stage], turn_now());
+}
+
 /* Makes a core of what 'start' and the table say. */
 static int start_core(struct hasp_node *node, const struct replica_start *start,
                       char why[HASP_WHY_SIZE])
@@ -194,6 +204,7 @@ static int start_core(struct hasp_node *node, const struct replica_start *start,
         .bar = port_bar,
         .unbar = port_unbar,
         .data_lost = port_data_lost,
+        .stage_over = port_stage_over,
         .fatal = port_fatal};
     const struct datadir_identity *identity = datadir_identity(node->datadir);
     struct core_port port = calls;

@@ -238,7 +238,7 @@ static void on_bytes(struct stream *stream)
         stream_consume(stream, stream_input(stream).size);
         return;
     }
-    feed(client, turn_now());
+    feed(client, turn_at_work(&node->turn));
     turn_wake(&node->turn);
 }
 
@@ -301,7 +301,7 @@ static void on_closed(struct stream *stream, const char *reason)
     if (client->is_known && !turn_is_over(&node->turn)) {
         LOG_DEBUG("client gone", "address=%s reason=%s", stream->address,
                   log_quote(reason, strlen(reason)));
-        core_client_closed(node->core, client->conn, turn_now());
+        core_client_closed(node->core, client->conn, turn_at_work(&node->turn));
         turn_wake(&node->turn);
     }
     list_remove(&client->in_dirty);
@@ -419,7 +419,7 @@ static struct stream *new_client(struct clients *clients, struct origin *origin,
     list_init(&client->in_resumed);
     list_init(&client->in_unfinished);
     list_push_back(&clients->strangers, &client->in_strangers);
-    client->came_ns = turn_now();
+    client->came_ns = turn_at_work(&clients->node->turn);
     list_push_back(&clients->unknown, &client->in_unknown);
     clients->unknown_count++;
     *ret_events = &events;
@@ -715,6 +715,11 @@ void clients_flush(struct clients *clients)
     if (clients->unsent_size > clients->unsent_max) {
         close_slowest(clients);
     }
+}
+
+bool clients_have_resumed(const struct clients *clients)
+{
+    return !list_is_empty(&clients->resumed);
 }
 
 void clients_resume(struct clients *clients)

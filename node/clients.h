@@ -109,6 +109,8 @@ void clients_done(struct clients *clients);
 void clients_flush(struct clients *clients);
 /* Parses on where the core has lifted a block. */
 void clients_resume(struct clients *clients);
+/* True if clients_resume() has something to do. */
+bool clients_have_resumed(const struct clients *clients);
 /* Housekeeping: closes those that do not finish a request. */
 void clients_tick(struct clients *clients, uint64_t now_ns);
 

@@ -39,7 +39,7 @@ static void take_completions(struct journal *journal)
 {
     struct hasp_node *node = journal->node;
     uint64_t term = 0, log_index = 0;
-    uint64_t now = turn_now();
+    uint64_t now = turn_at_work(&node->turn);
     int rv = durable_take_log(&journal->durable, now, &term, &log_index);
     if (rv != 0) {
         fail(node, "write the log", rv);

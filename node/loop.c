@@ -79,6 +79,11 @@ static void look_at_role(struct hasp_node *node)
     }
 }
 
+static void end_stage(struct hasp_node *node, enum stage stage)
+{
+    stages_end(&node->turn.stages, stage, turn_now());
+}
+
 static void turn(struct hasp_node *node, uint64_t now_ns)
 {
     struct loop *loop = &node->loop;
@@ -109,9 +114,14 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
     }
     look_at_role(node);
     peers_flush(node->members.peers);
+    end_stage(node, STAGE_SEND);
     clients_flush(&node->clients);
     web_flush(&node->web);
-    clients_resume(&node->clients);
+    if (clients_have_resumed(&node->clients)) {
+        end_stage(node, STAGE_REPLY);
+        clients_resume(&node->clients);
+        end_stage(node, STAGE_RECEIVE);
+    }
 }
 
 static void on_stop(uv_async_t *stop)
@@ -237,8 +247,9 @@ static void look_for_end(struct hasp_node *node, uint64_t now_ns)
 static void note_alive(struct loop *loop, uint64_t expected_ns, uint64_t now_ns)
 {
     if (stall_note(&loop->turn->stall, expected_ns, now_ns)) {
-        LOG_WARN("loop stalled", "ms=%" PRIu64,
-                 (now_ns - expected_ns) / NS_PER_MS);
+        LOG_WARN("loop stalled", "ms=%" PRIu64 " longest_stage=%s",
+                 (now_ns - expected_ns) / NS_PER_MS,
+                 stages_longest(&loop->turn->stages));
         loop->stall_count++;
     }
 }
@@ -248,6 +259,7 @@ static void run_turns(struct hasp_node *node)
     struct loop *loop = &node->loop;
     uint64_t now = turn_now();
     uint64_t by = now + TURNS_NS;
+    stages_begin(&loop->turn->stages, now);
     for (int i = 0; i < TURNS_MAX && loop->turn->is_due && now < by; i++) {
         if (turn_is_over(&node->turn)) {
             return;
@@ -256,6 +268,7 @@ static void run_turns(struct hasp_node *node)
         if (now >= loop->tick_ns) {
             loop->tick_ns = now + TICK_NS;
             tick(node, now);
+            end_stage(node, STAGE_REST);
         }
         if (now >= journal_next(&node->journal)) {
             journal_look(&node->journal, now);
@@ -270,6 +283,7 @@ static void run_turns(struct hasp_node *node)
         look_for_end(node, now);
         journal_await(&node->journal, false);
         uint64_t after = turn_now();
+        stages_end(&loop->turn->stages, STAGE_REPLY, after);
         note_alive(loop, now, after);
         histogram_note(&loop->turns, after - now);
         now = after;
@@ -328,11 +342,14 @@ static void on_prepare(uv_prepare_t *prepare)
 {
     struct hasp_node *node = prepare->data;
     struct loop *loop = &node->loop;
-    note_alive(loop, loop->turn->stall.alive_ns, turn_now());
+    uint64_t now = turn_now();
+    stages_end(&loop->turn->stages, STAGE_REST, now);
+    note_alive(loop, loop->turn->stall.alive_ns, now);
     if (loop->turn->is_due) {
         run_turns(node);
     }
     arm(node, turn_now());
+    stages_sleep(&loop->turn->stages);
 }
 
 /* The poll and its callbacks are done: all that was ready has been fed. */
@@ -346,6 +363,7 @@ static void on_check(uv_check_t *check)
     if (!loop->is_idling && loop->armed_ns > expected) {
         expected = loop->armed_ns; /* It was free to sleep so long. */
     }
+    stages_end(&loop->turn->stages, STAGE_RECEIVE, now);
     note_alive(loop, expected, now);
     if (was_stalled &&
         stall_pass(&loop->turn->stall, loop->turn->saw_more, now)) {

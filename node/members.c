@@ -99,7 +99,8 @@ static int on_frame(void *data, uint64_t id, enum frame_type type,
         return 0; /* Raft says it again. */
     }
     turn_wake(&node->turn);
-    return core_peer_frame(node->core, id, type, body, turn_now(), why);
+    return core_peer_frame(node->core, id, type, body,
+                           turn_at_work(&node->turn), why);
 }
 
 /* A node that joins has no cluster id yet, but may have seen that of the

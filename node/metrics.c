@@ -100,6 +100,10 @@ static void put_times(const struct core *core, struct buffer *out)
     head(out, "hasp_hold_seconds", "histogram",
          "How long holds lasted that have ended.");
     put_histogram(out, "hasp_hold_seconds", "", &counts->hold);
+    head(out, "hasp_replicate_seconds", "histogram",
+         "From proposing a batch of entries until a majority has it on disk, "
+         "at the leader.");
+    put_histogram(out, "hasp_replicate_seconds", "", &counts->replicate);
     head(out, "hasp_commit_seconds", "histogram",
          "From proposing an entry to applying it, at the leader.");
     put_histogram(out, "hasp_commit_seconds", "", &counts->commit);
@@ -256,6 +260,24 @@ static void put_state(const struct hasp_node *node, struct buffer *out)
           lockfsm_dirty_count(state));
 }
 
+static void put_stages(const struct stages *stages, struct buffer *out)
+{
+    head(out, "hasp_stage_seconds", "histogram",
+         "What a pass of the loop spends in each stage; meanwhile everything "
+         "else waits.");
+    for (int i = 0; i < STAGE_COUNT; i++) {
+        char label[64];
+        snprintf(label, sizeof label, "stage=\"%s\",", stage_names[i]);
+        put_histogram(out, "hasp_stage_seconds", label, &stages->times[i]);
+    }
+    head(out, "hasp_stage_seconds_max", "gauge",
+         "The longest stay in a stage since the start.");
+    for (int i = 0; i < STAGE_COUNT; i++) {
+        buffer_printf(out, "hasp_stage_seconds_max{stage=\"%s\"} %.6f\n",
+                      stage_names[i], (double)stages->max_ns[i] / 1e9);
+    }
+}
+
 static void put_disk(const struct hasp_node *node, struct buffer *out)
 {
     const struct journal *journal = &node->journal;
@@ -375,6 +397,7 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
          "Turns of the loop: what has come is decided, proposed, applied, "
          "answered and sent; meanwhile everything else waits.");
     put_histogram(out, "hasp_turn_seconds", "", &node->loop.turns);
+    put_stages(&node->turn.stages, out);
     counter(out, "hasp_loop_stalls_total",
             "Times the event loop was away for longer than a tick.",
             node->loop.stall_count);

@@ -20,6 +20,7 @@
  *     monitor.c    ... /healthz, /readyz, and ...
  *     metrics.c    ... the numbers of /metrics, process.c those of the process
  *     stall.c      up to when all input has been read (rule 6)
+ *     stages.c     where the time of the loop goes
  *     begin.c      how the core begins: from the disk, by founding, by joining
  *     loop.c       when what happens: one turn of the core for all that came in
  *     node.c       life: open, run, stop, close

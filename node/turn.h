@@ -23,6 +23,7 @@
 
 #include "base/units.h"
 #include "include/hasp/node.h"
+#include "node/stages.h"
 #include "node/stall.h"
 
 struct turn {
@@ -30,6 +31,7 @@ struct turn {
     bool is_due;   /* Something has happened since the last turn. */
     bool saw_more; /* In this pass: more input may follow at once. */
     struct stall stall;
+    struct stages stages;
     bool is_stopping; /* The host was told to stop: leadership goes first. */
     bool is_over;     /* The core is not called any more. */
     bool has_failed;
@@ -44,6 +46,15 @@ static inline uint64_t turn_now(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* Whoever is called with what the poll has brought begins with it, so that the
+ * pass is timed from there; the time. */
+static inline uint64_t turn_at_work(struct turn *turn)
+{
+    uint64_t now_ns = turn_now();
+    stages_begin(&turn->stages, now_ns);
+    return now_ns;
 }
 
 /* Something has happened: a turn is due in this iteration of the loop. */

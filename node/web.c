@@ -22,8 +22,8 @@ static struct core *port_core(void *data)
 
 static uint64_t port_now(void *data)
 {
-    (void)data;
-    return turn_now();
+    struct hasp_node *node = data;
+    return turn_at_work(&node->turn);
 }
 
 static void port_wake(void *data)

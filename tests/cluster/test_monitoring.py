@@ -132,6 +132,16 @@ def bucket(found, name, le, label=""):
     return found['%s_bucket{%sle="%s"}' % (name, label, le)]
 
 
+def check_stage(found, stage):
+    name, label = "hasp_stage_seconds", 'stage="%s",' % stage
+    total = found['%s_count{stage="%s"}' % (name, stage)]
+    assert bucket(found, name, "+Inf", label) == total > 4
+    longest = found['%s_max{stage="%s"}' % (name, stage)]
+    assert 0 < longest < 60
+    # What is below a microsecond each time does not add up.
+    assert found['%s_sum{stage="%s"}' % (name, stage)] > longest - 1e-6
+
+
 def test_waits_and_holds_are_timed():
     with Cluster(3) as cluster:
         leader = cluster.leader()
@@ -169,7 +179,12 @@ def test_waits_and_holds_are_timed():
                 found = metrics(leader)
                 assert bucket(found, name, "+Inf") == found[name + "_count"] > 4
                 assert 0 < found[name + "_sum"] < 60
+            for stage in ("receive", "propose", "apply", "send", "reply"):
+                check_stage(metrics(leader), stage)
+            assert 4 < metrics(leader)["hasp_replicate_seconds_count"]
             follower = cluster.followers(leader)[0]
+            check_stage(metrics(follower), "apply")
+            assert metrics(follower)["hasp_replicate_seconds_count"] == 0
             assert metrics(follower)["hasp_commit_seconds_count"] == 0
             acquires = 'hasp_request_seconds_count{command="LOCK.ACQUIRE"}'
             assert metrics(leader)[acquires] == 2
