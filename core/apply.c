@@ -17,9 +17,11 @@
 #include "core/state.h"
 #include "core/trail.h"
 
-/* Effects of one turn: with EXPIRE of many sessions an entry has thousands, and
- * Raft's heartbeats must leave in between. */
-#define EFFECT_BUDGET 32768
+/* Entries and effects of one turn: an entry takes some microseconds, and of an
+ * EXPIRE of many sessions each effect does. What has come meanwhile is to be
+ * read, and Raft's heartbeats are to leave, within a few milliseconds. */
+#define ENTRY_BUDGET 1024
+#define EFFECT_BUDGET 4096
 
 /* False: the node must stop. */
 static bool apply_entry(struct core *core, const struct replica_entry *entry)
@@ -140,11 +142,12 @@ bool apply_committed(struct core *core)
     uint64_t applied = lockfsm_applied_index(core->fsm);
     uint64_t target = replica_appliable(core->replica);
     uint64_t budget = EFFECT_BUDGET;
+    uint64_t end = u64_min(target, applied + ENTRY_BUDGET);
     if (applied >= target || core->run.has_fatal ||
         core->snapshots.installing != 0) {
         return false;
     }
-    while (applied < target && budget > 0) {
+    while (applied < end && budget > 0) {
         CHECK(core->effects.count == 0); /* The last entry has been told. */
         struct replica_entry entry = replica_entry(core->replica, applied + 1);
         CHECK(entry.log_index == applied + 1);
@@ -172,7 +175,7 @@ bool apply_committed(struct core *core)
         identity_recheck(core);
     }
     core->turn.has_left_over |= applied < target;
-    core->turn.has_spent_budget |= budget == 0;
+    core->turn.has_spent_budget |= budget == 0 || applied < target;
     history_add(&core->history, applied, core->now_ns);
     flush_plan(core);
     struct replica_update update;
