@@ -117,16 +117,6 @@ static int load_cas(const struct loading *loading)
 
 /* --- Its own certificate -------------------------------------------------- */
 
-/* OpenSSL would ask on the terminal. */
-static int no_passphrase(char *out, int size, int is_writing, void *data)
-{
-    (void)out;
-    (void)size;
-    (void)is_writing;
-    (void)data;
-    return 0;
-}
-
 /* Why a file cannot be used. */
 static const char *fault_of(const char *path)
 {
@@ -217,7 +207,8 @@ static int load_own(const struct loading *loading)
     if (rv != 0) {
         return rv;
     }
-    SSL_CTX_set_default_passwd_cb(ssl, no_passphrase);
+    /* Without a passphrase OpenSSL would ask for one on the terminal. */
+    SSL_CTX_set_default_passwd_cb_userdata(ssl, (void *)"");
     if (SSL_CTX_use_certificate_chain_file(ssl, files->certificate) != 1) {
         return refuse(loading, "cannot read the certificate '%.300s' (PEM): %s",
                       files->certificate, fault_of(files->certificate));

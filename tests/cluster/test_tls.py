@@ -142,8 +142,24 @@ def test_users_and_nobodies_are_no_nodes(cluster):
 # --- Files ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["node", "key", "mode", "expired", "cluster",
-                                   "none"])
+def encrypt(key):
+    subprocess.run(["openssl", "pkey", "-in", key, "-aes128", "-passout",
+                    "pass:secret", "-out", key + ".new"], check=True,
+                   capture_output=True, timeout=60)
+    os.rename(key + ".new", key)
+    os.chmod(key, 0o600)
+
+
+def test_a_key_with_a_passphrase_is_no_key_of_a_ca(tmp_path):
+    tool("cert", "ca", "--cluster", "test", folder=tmp_path)
+    encrypt(str(tmp_path / "certs" / "ca.key"))
+    made = tool("cert", "node", "1=127.0.0.1", folder=tmp_path, check=False)
+    assert made.returncode == 65
+    assert "ca.key' holds no key (PEM without a passphrase)" in made.stderr
+
+
+@pytest.mark.parametrize("fault", ["node", "key", "passphrase", "mode",
+                                   "expired", "cluster", "none"])
 def test_a_start_with_wrong_files_ends_with_the_reason(tmp_path, fault):
     with TlsCluster(start=False) as cluster:
         node = cluster.nodes[0]
@@ -155,6 +171,10 @@ def test_a_start_with_wrong_files_ends_with_the_reason(tmp_path, fault):
         elif fault == "key":
             shutil.copy(other + "/node.key", own + "/node.key")
             expected = "is not that of the certificate"
+        elif fault == "passphrase":
+            encrypt(own + "/node.key")
+            # Nobody is asked for it on the terminal.
+            expected = "cannot read the key"
         elif fault == "mode":
             os.chmod(own + "/node.key", 0o644)
             expected = "is mode 0644: chmod 0600"

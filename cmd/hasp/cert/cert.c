@@ -147,10 +147,14 @@ static bool parse_node(char *text, uint64_t *ret_id, const char **ret_hosts)
     return is_fine;
 }
 
-int run_cert_node(struct tool *tool, char **argv)
+/* Does with each operand what 'each' does. */
+typedef int each_fn(struct tool *tool, char *word, const char *ca_folder,
+                    uint64_t days);
+
+static int for_each(struct tool *tool, char **argv, uint64_t days,
+                    each_fn *each)
 {
     char *ca_folder = FOLDER;
-    uint64_t days = 0;
     const struct option_row rows[] = {
         {"dir", OPTION_TEXT, .value = &ca_folder},
         {"days", OPTION_NUMBER, .value = &days, .min = 1,
@@ -159,99 +163,101 @@ int run_cert_node(struct tool *tool, char **argv)
     };
     int rv = options_read(tool, argv, rows, 1, SIZE_MAX);
     for (int i = 1; rv == 0 && argv[i] != NULL; i++) {
-        struct paper_wish wish = {.name.role = TLS_NODE, .days = days};
-        char folder[PATH_MAX];
-        if (!parse_node(argv[i], &wish.name.node, &wish.hosts)) {
-            return tool_usage(tool,
-                              "invalid node '%s': use ID=HOST[,HOST...], e.g. "
-                              "1=10.0.0.1,lock1.lan",
-                              argv[i]);
-        }
-        snprintf(folder, sizeof folder, "%.3000s/node-%" PRIu64, ca_folder,
-                 wish.name.node);
-        rv = issue(&wish, ca_folder, folder, false);
-        if (rv == 0) {
-            tool_say(tool,
-                     "%s: node %" PRIu64 " (%s); copy it to that node, and "
-                     "name it there as tls.dir",
-                     folder, wish.name.node, wish.hosts);
-        }
+        rv = each(tool, argv[i], ca_folder, days);
+    }
+    return rv;
+}
+
+static int issue_node(struct tool *tool, char *word, const char *ca_folder,
+                      uint64_t days)
+{
+    struct paper_wish wish = {.name.role = TLS_NODE, .days = days};
+    char folder[PATH_MAX];
+    if (!parse_node(word, &wish.name.node, &wish.hosts)) {
+        return tool_usage(tool,
+                          "invalid node '%s': use ID=HOST[,HOST...], e.g. "
+                          "1=10.0.0.1,lock1.lan",
+                          word);
+    }
+    snprintf(folder, sizeof folder, "%.3000s/node-%" PRIu64, ca_folder,
+             wish.name.node);
+    int rv = issue(&wish, ca_folder, folder, false);
+    if (rv == 0) {
+        tool_say(tool,
+                 "%s: node %" PRIu64 " (%s); copy it to that node, and "
+                 "name it there as tls.dir",
+                 folder, wish.name.node, wish.hosts);
+    }
+    return rv;
+}
+
+int run_cert_node(struct tool *tool, char **argv)
+{
+    return for_each(tool, argv, 0, issue_node);
+}
+
+static int issue_user(struct tool *tool, char *word, const char *ca_folder,
+                      uint64_t days)
+{
+    struct paper_wish wish = {.name.role = TLS_USER, .days = days};
+    char folder[PATH_MAX];
+    if (!tls_word_is_fine(bytes_of_text(word))) {
+        return tool_usage(tool,
+                          "invalid user '%s': use up to 64 letters, "
+                          "digits, '.', '_' and '-'",
+                          word);
+    }
+    snprintf(wish.name.user, sizeof wish.name.user, "%s", word);
+    snprintf(folder, sizeof folder, "%.3000s/user-%s", ca_folder, word);
+    int rv = issue(&wish, ca_folder, folder, false);
+    if (rv == 0) {
+        tool_say(tool, "%s: user %s, for %" PRIu64 " days; HASP_TLS=%s", folder,
+                 word, days, folder);
     }
     return rv;
 }
 
 int run_cert_user(struct tool *tool, char **argv)
 {
-    char *ca_folder = FOLDER;
-    uint64_t days = USER_DAYS;
-    const struct option_row rows[] = {
-        {"dir", OPTION_TEXT, .value = &ca_folder},
-        {"days", OPTION_NUMBER, .value = &days, .min = 1,
-         .max = PAPER_DAYS_MAX},
-        {0},
-    };
-    int rv = options_read(tool, argv, rows, 1, SIZE_MAX);
-    for (int i = 1; rv == 0 && argv[i] != NULL; i++) {
-        struct paper_wish wish = {.name.role = TLS_USER, .days = days};
-        char folder[PATH_MAX];
-        if (!tls_word_is_fine(bytes_of_text(argv[i]))) {
-            return tool_usage(tool,
-                              "invalid user '%s': use up to 64 letters, "
-                              "digits, '.', '_' and '-'",
-                              argv[i]);
-        }
-        snprintf(wish.name.user, sizeof wish.name.user, "%s", argv[i]);
-        snprintf(folder, sizeof folder, "%.3000s/user-%s", ca_folder, argv[i]);
-        rv = issue(&wish, ca_folder, folder, false);
-        if (rv == 0) {
-            tool_say(tool, "%s: user %s, for %" PRIu64 " days; HASP_TLS=%s",
-                     folder, argv[i], days, folder);
-        }
-    }
-    return rv;
+    return for_each(tool, argv, USER_DAYS, issue_user);
 }
 
 /* --- renew ---------------------------------------------------------------- */
 
+/* 'days' 0: as many as such a certificate has. */
+static int renew(struct tool *tool, char *word, const char *ca_folder,
+                 uint64_t days)
+{
+    struct paper old;
+    struct paper_wish wish = {.days = days};
+    int rv = paper_load_folder(word, &old);
+    if (rv != 0) {
+        return rv;
+    }
+    char *hosts = paper_hosts(old.certificate);
+    wish.hosts = hosts[0] != '\0' ? hosts : NULL;
+    if (!paper_name(old.certificate, &wish.name) || wish.name.role == TLS_CA) {
+        rv = tool_fail(EX_DATAERR,
+                       "'%s' holds no certificate of a node or a user of hasp",
+                       word);
+    } else {
+        if (days == 0 && wish.name.role == TLS_USER) {
+            wish.days = USER_DAYS;
+        }
+        rv = issue(&wish, ca_folder, word, true);
+    }
+    if (rv == 0) {
+        tool_say(tool, "%s: renewed, with a new key%s", word,
+                 wish.name.role == TLS_NODE
+                     ? "; haspd takes it within a minute, or at SIGHUP"
+                     : "");
+    }
+    free(hosts);
+    paper_done(&old);
+    return rv;
+}
+
 int run_cert_renew(struct tool *tool, char **argv)
 {
-    char *ca_folder = FOLDER;
-    uint64_t days = 0;
-    const struct option_row rows[] = {
-        {"dir", OPTION_TEXT, .value = &ca_folder},
-        {"days", OPTION_NUMBER, .value = &days, .min = 1,
-         .max = PAPER_DAYS_MAX},
-        {0},
-    };
-    int rv = options_read(tool, argv, rows, 1, SIZE_MAX);
-    for (int i = 1; rv == 0 && argv[i] != NULL; i++) {
-        struct paper old;
-        struct paper_wish wish = {.days = days};
-        rv = paper_load_folder(argv[i], &old);
-        if (rv != 0) {
-            return rv;
-        }
-        char *hosts = paper_hosts(old.certificate);
-        wish.hosts = hosts[0] != '\0' ? hosts : NULL;
-        if (!paper_name(old.certificate, &wish.name) ||
-            wish.name.role == TLS_CA) {
-            rv = tool_fail(EX_DATAERR,
-                           "'%s' holds no certificate of a node or a user of "
-                           "hasp",
-                           argv[i]);
-        } else {
-            wish.days = days == 0 && wish.name.role == TLS_USER ? USER_DAYS
-                                                                : days;
-            rv = issue(&wish, ca_folder, argv[i], true);
-        }
-        if (rv == 0) {
-            tool_say(tool, "%s: renewed, with a new key%s", argv[i],
-                     wish.name.role == TLS_NODE
-                         ? "; haspd takes it within a minute, or at SIGHUP"
-                         : "");
-        }
-        free(hosts);
-        paper_done(&old);
-    }
-    return rv;
+    return for_each(tool, argv, 0, renew);
 }

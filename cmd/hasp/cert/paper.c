@@ -114,16 +114,6 @@ char *paper_hosts(const X509 *certificate)
     return (char *)out.data;
 }
 
-/* OpenSSL would ask on the terminal. */
-static int no_passphrase(char *out, int size, int is_writing, void *data)
-{
-    (void)out;
-    (void)size;
-    (void)is_writing;
-    (void)data;
-    return 0;
-}
-
 static int load_key(const char *path, EVP_PKEY **ret_key)
 {
     FILE *file = fopen(path, "re");
@@ -133,7 +123,8 @@ static int load_key(const char *path, EVP_PKEY **ret_key)
                          "hasp cert ca --cluster NAME",
                          path, strerror(errno));
     }
-    *ret_key = PEM_read_PrivateKey(file, NULL, no_passphrase, NULL);
+    /* Without a passphrase OpenSSL would ask for one on the terminal. */
+    *ret_key = PEM_read_PrivateKey(file, NULL, NULL, (void *)"");
     fclose(file);
     return *ret_key != NULL
                ? 0
