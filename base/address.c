@@ -72,3 +72,22 @@ int address_split(const char *address, char *ret_host, size_t host_size,
     ret_host[size] = '\0';
     return 0;
 }
+
+void address_origin(const char *address, char ret_origin[ADDRESS_SIZE])
+{
+    char host[ADDRESS_SIZE] = "";
+    struct in6_addr v6;
+    const char *colon = strrchr(address, ':');
+    size_t size = colon == NULL ? strlen(address) : (size_t)(colon - address);
+    bool is_v6 = size > 2 && address[0] == '[' && address[size - 1] == ']';
+    address += is_v6 ? 1 : 0;
+    size -= is_v6 ? 2 : 0;
+    memcpy(host, address, size < sizeof host ? size : sizeof host - 1);
+    memset(ret_origin, 0, ADDRESS_SIZE);
+    if (is_v6 && inet_pton(AF_INET6, host, &v6) == 1) {
+        memset(&v6.s6_addr[8], 0, 8);
+        inet_ntop(AF_INET6, &v6, ret_origin, ADDRESS_SIZE);
+    } else {
+        memcpy(ret_origin, host, sizeof host);
+    }
+}

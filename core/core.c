@@ -51,6 +51,7 @@ static void init_lists(struct core *core)
     list_init(&core->conns.settling);
     watches_init(core);
     measures_init(core);
+    denials_init(core);
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
         list_init(&core->requests.at[i]);
     }
@@ -140,6 +141,7 @@ void core_free(struct core *core)
     free_requests(core);
     reign_done(core);
     measures_done(core);
+    denials_done(core);
     past_done(&core->past);
     history_done(&core->history);
     effects_done(&core->effects);
@@ -486,6 +488,7 @@ static uint64_t next_deadline(struct core *core)
     next = u64_min(next, digests_next(core));
     next = u64_min(next, quarantine_next(core));
     next = u64_min(next, clocks_next(core));
+    next = u64_min(next, denials_next(core));
     if (core->flush.due_ns != 0) {
         next = u64_min(next, core->flush.due_ns);
     }
@@ -556,6 +559,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     clocks_turn(core);
     snapshots_turn(core);
     watches_turn(core);
+    denials_turn(core);
     stage_over(core, CORE_STAGE_UPKEEP);
     return core->turn.has_left_over ? now_ns : next_deadline(core);
 }
@@ -574,6 +578,7 @@ void core_stop(struct core *core, uint64_t now_ns)
     set_now(core, now_ns);
     if (!core->run.is_stopping) {
         core->run.is_stopping = true;
+        denials_tell(core);
         LOG_INFO("stopping", "role=%s",
                  replica_role_name(replica_role(core->replica)));
     }

@@ -40,6 +40,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/address.h"
 #include "base/bytes.h"
 #include "base/cluster_id.h"
 #include "base/err.h"
@@ -400,7 +401,7 @@ uint64_t core_agreed_index(const struct core *core);
  * way. */
 const char *core_check(const struct core *core);
 
-#define CORE_WORD_COUNT 22
+#define CORE_WORD_COUNT 23
 
 /* What has happened at this node since its start, for INFO and the metrics. */
 struct core_counts {
@@ -426,6 +427,28 @@ struct core_counts {
     struct histogram commit;
 };
 const struct core_counts *core_counts(const struct core *core);
+
+/* What clients of this node were denied, alike, gathered (core/denials.h).
+ * Times are of CLOCK_MONOTONIC (_ns), and of the wall clock for people. */
+struct core_denial {
+    char user[65];           /* "": who has not said who he is. */
+    char from[ADDRESS_SIZE]; /* The newest; "": several. */
+    const char *command;     /* "LOCK.ACQUIRE"; "": several. */
+    char why[256];           /* "NOPERM user ..."; longer ones are cut. */
+    uint64_t count;
+    uint64_t untold_count;
+    uint64_t unwritten_count; /* Told, and in no file; the writer counts ... */
+    uint64_t in_writing;      /* ... these out when they stand there. */
+    uint64_t first_ms;
+    uint64_t last_ms;
+    uint64_t last_ns;
+    uint64_t tell_ns; /* When it is to be told; UINT64_MAX: it has been. */
+    uint64_t period_ns;
+};
+/* Number 'place' of them, from 0 on; the last one is of those for which there
+ * is no room, and has an empty why while there are none. NULL: there are no
+ * more. */
+struct core_denial *core_denial(struct core *core, uint32_t place);
 /* By the place in core_counts.by_word; the last one is "other". */
 extern const char *const core_words[CORE_WORD_COUNT];
 /* How long requests of this node's clients took, waits included: by the

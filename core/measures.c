@@ -17,10 +17,10 @@
 
 /* Those of docs/protocol.md. */
 const char *const core_words[CORE_WORD_COUNT] = {
-    "NOSESSION", "EXPIRED", "BLACKLISTED", "NOTHELD", "DEADLOCK", "LIMIT",
-    "LEVEL",     "BUSY",    "NOLEADER",    "MOVED",   "UNKNOWN",  "UNFINISHED",
-    "BADARG",    "GONE",    "FORGOTTEN",   "NOAUTH",  "NOPERM",   "WRONGPASS",
-    "ERR",       "NOPROTO", "NOSCRIPT",    "other"};
+    "NOSESSION", "EXPIRED", "BLACKLISTED", "NOTHELD",  "DEADLOCK", "LIMIT",
+    "LEVEL",     "BUSY",    "NOLEADER",    "MOVED",    "UNKNOWN",  "UNFINISHED",
+    "BADARG",    "GONE",    "FORGOTTEN",   "NOAUTH",   "NOPERM",   "WRONGPASS",
+    "NOTLS",     "ERR",     "NOPROTO",     "NOSCRIPT", "other"};
 
 void measures_init(struct core *core)
 {
@@ -60,6 +60,7 @@ void measures_answered(struct core *core, const struct request *request,
             size++;
         }
         measures_refused(core, bytes_of(reply.data + 1, size - 1));
+        denials_note(core, request, bytes_of(reply.data + 1, reply.size - 1));
         core->measures.counts.unknown_scripts += bytes_has_prefix(
             reply, BYTES_LITERAL("-ERR hasp does not run this script"));
     }

@@ -21,6 +21,7 @@
 #include "core/clocks.h"
 #include "core/conn.h"
 #include "core/core.h"
+#include "core/denials.h"
 #include "core/digests.h"
 #include "core/flush.h"
 #include "core/history.h"
@@ -69,6 +70,7 @@ struct core {
     struct requests requests;
     struct scripts scripts;
     struct measures measures;
+    struct denials denials;
 
     struct flush flush;
     struct snapshots snapshots;

@@ -292,7 +292,6 @@ static struct demand demand_of(const struct entry *command)
     case OP_NONE:
     case OP_BEGIN:
     case OP_REGISTER_NODE:
-    case OP_ACT:
     case OP_EXPIRE:
     case OP_TIME:
     case OP_HEARD:
@@ -303,6 +302,10 @@ static struct demand demand_of(const struct entry *command)
     case OP_BLACKLIST_OVER:
         demand.kind = DEMAND_OWN;
         return demand;
+    case OP_ACT: /* Changes of members are decided on before they are made. */
+        demand.kind = DEMAND_OWN;
+        return command->act->kind == ACT_LOGIN ? of_cluster(VERB_ACCESS)
+                                               : demand;
     case OP_OPEN:
     case OP_CLOSE:
     case OP_RELEASE:

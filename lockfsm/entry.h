@@ -21,7 +21,8 @@
 #include "lockfsm/limits.h"
 #include "lockfsm/model.h"
 
-enum act_kind { ACT_ADD, ACT_PROMOTE, ACT_DEMOTE, ACT_REMOVE }; /* Stored. */
+/* Stored. */
+enum act_kind { ACT_ADD, ACT_PROMOTE, ACT_DEMOTE, ACT_REMOVE, ACT_LOGIN };
 
 enum entry_op {
     OP_NONE,

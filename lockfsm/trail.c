@@ -101,10 +101,9 @@ static void put_more(struct lockfsm *fsm, const struct entry *command,
                      struct trail *trail)
 {
     static const char *const acts[] = {
-        [ACT_ADD] = "RAFT.ADD",
-        [ACT_PROMOTE] = "RAFT.PROMOTE",
-        [ACT_DEMOTE] = "RAFT.DEMOTE",
-        [ACT_REMOVE] = "RAFT.REMOVE",
+        [ACT_ADD] = "RAFT.ADD",       [ACT_PROMOTE] = "RAFT.PROMOTE",
+        [ACT_DEMOTE] = "RAFT.DEMOTE", [ACT_REMOVE] = "RAFT.REMOVE",
+        [ACT_LOGIN] = "AUDIT.LOGIN",
     };
     const struct fence *fence;
     switch (command->op) {

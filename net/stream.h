@@ -66,7 +66,7 @@ struct stream_events {
     void (*on_drained)(struct stream *stream);
 };
 
-#define STREAM_ADDRESS_SIZE 64
+#define STREAM_ADDRESS_SIZE ADDRESS_SIZE
 #define STREAM_CONNECT_MS 2000
 #define STREAM_LAST_FLUSH_MS 2000
 
@@ -204,9 +204,5 @@ void listener_close_then(struct listener *listener, void (*closed)(void *data),
 /* "host:port", "[v6]:port"; a mapped IPv4 address is shown as IPv4. */
 void address_format(const struct sockaddr *from,
                     char ret_address[STREAM_ADDRESS_SIZE]);
-/* Whose address that is, for limits: its host without the port; of IPv6 the
- * network of 64 bits, of which everybody has all addresses. The rest of
- * 'ret_origin' is zero. */
-void address_origin(const char *address, char ret_origin[STREAM_ADDRESS_SIZE]);
 
 #endif /* HASP_NET_STREAM_H */

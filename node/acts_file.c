@@ -184,6 +184,17 @@ static void carry_out(uv_work_t *work)
 
 /* --- The loop ------------------------------------------------------------- */
 
+/* Those that are in the file now. */
+static void forget_denials(struct core *core)
+{
+    struct core_denial *denial;
+    for (uint32_t i = 0; (denial = core_denial(core, i)) != NULL; i++) {
+        CHECK(denial->unwritten_count >= denial->in_writing);
+        denial->unwritten_count -= denial->in_writing;
+        denial->in_writing = 0;
+    }
+}
+
 static void carried_out(uv_work_t *work, int status)
 {
     struct acts_file *file = work->data;
@@ -199,6 +210,9 @@ static void carried_out(uv_work_t *work, int status)
         }
         file->has_failed = true;
         return;
+    }
+    if (file->has_denials) {
+        forget_denials(file->node->core);
     }
     file->is_empty &= file->lines.size == 0;
     file->place = file->to;
@@ -253,6 +267,37 @@ static void put_act(const struct act *act, const char *cluster,
     json_write(line, out);
 }
 
+static void put_denial(const struct core_denial *denial,
+                       const struct acts_place *behind, struct buffer *out)
+{
+    json_t *line = line_new(behind->cluster, behind->number);
+    json_t *what = json_object();
+    json_put_text(what, "user", bytes_of_text(denial->user));
+    json_put_text(what, "from", bytes_of_text(denial->from));
+    json_put_text(what, "command", bytes_of_text(denial->command));
+    json_put_text(what, "why", bytes_of_text(denial->why));
+    json_put(what, "count", json_integer((json_int_t)denial->in_writing));
+    json_put(what, "first_ms", json_integer((json_int_t)denial->first_ms));
+    json_put(what, "last_ms", json_integer((json_int_t)denial->last_ms));
+    json_put(line, "denied", what);
+    json_write(line, out);
+}
+
+/* Those that were told and stand in no file. */
+static void put_denials(struct acts_file *file)
+{
+    struct core_denial *denial;
+    file->has_denials = false;
+    for (uint32_t i = 0; (denial = core_denial(file->node->core, i)) != NULL;
+         i++) {
+        denial->in_writing = denial->unwritten_count;
+        if (denial->in_writing > 0) {
+            put_denial(denial, &file->to, &file->lines);
+            file->has_denials = true;
+        }
+    }
+}
+
 /* The lines of the acts behind file->to, as many as are written at once. */
 static void put_acts(struct acts_file *file, const struct lockfsm *fsm,
                      const struct acts_source *source)
@@ -302,6 +347,7 @@ static void put_lines(struct acts_file *file, const struct lockfsm *fsm)
     if (lockfsm_last_act(fsm) > file->to.number) {
         put_acts(file, fsm, &source);
     }
+    put_denials(file);
 }
 
 void acts_file_init(struct acts_file *file, struct hasp_node *node)
@@ -319,6 +365,7 @@ void acts_file_turn(struct acts_file *file, uint64_t now_ns)
     CHECK(file->node->has_begun);
     buffer_clear(&file->lines);
     file->to = file->place;
+    file->has_denials = false;
     if (file->must_open) {
         file->must_open = false;
         start(file);
@@ -339,6 +386,21 @@ void acts_file_reopen(struct acts_file *file)
     file->must_open = true;
     file->retry_ns = 0;
     turn_wake(&file->node->turn);
+}
+
+void acts_file_finish(struct acts_file *file)
+{
+    CHECK(!file->is_busy);
+    if (file->fd < 0 || file->must_open) {
+        return;
+    }
+    buffer_clear(&file->lines);
+    file->to = file->place;
+    put_lines(file, core_state(file->node->core));
+    if (file->lines.size > 0 && append(file) != 0) {
+        LOG_ERROR("audit file not written", "reason=%s",
+                  log_quote(file->why, strlen(file->why)));
+    }
 }
 
 bool acts_file_is_busy(const struct acts_file *file)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The acts (lockfsm/audit.h) that this node applies, as lines of JSON in the
- * file that audit.file names.
+ * file that audit.file names, and what it denies.
  *
  * Acts are numbered, and each line has its number, so the file itself says how
  * far it has come: after a start it goes on behind its last line, and a torn
@@ -9,6 +9,9 @@
  * last (a line says so), or has all that the state still knows. What the state
  * has forgotten meanwhile, or what a restore has undone, is told by one line
  * with "gap".
+ *
+ * Between them stand lines of what this node has denied (core/denials.h): they
+ * have no number of their own, but that of the act before, and "denied".
  *
  * A worker opens, appends and flushes. What fails is logged and counted, and
  * tried again each second: the node goes on without.
@@ -67,6 +70,7 @@ struct acts_file {
     bool is_empty;        /* The file, when it was opened. */
     struct buffer lines;  /* To be appended. */
     struct acts_place to; /* Where the file is then. */
+    bool has_denials;     /* Among the lines. */
     int error;
     char why[HASP_WHY_SIZE];
 };
@@ -76,6 +80,8 @@ void acts_file_init(struct acts_file *file, struct hasp_node *node);
 void acts_file_turn(struct acts_file *file, uint64_t now_ns);
 /* Opens the file anew, soon: it may have been renamed. */
 void acts_file_reopen(struct acts_file *file);
+/* The node stops, and the worker has ended: writes what is left, and waits. */
+void acts_file_finish(struct acts_file *file);
 bool acts_file_is_busy(const struct acts_file *file);
 /* After the worker has ended. */
 void acts_file_done(struct acts_file *file);

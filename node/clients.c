@@ -500,6 +500,7 @@ static void tell_core(struct client *client)
     struct identity identity = identity_of(&client->stream);
     if (client->is_local) {
         identity = (struct identity){.way = IDENTITY_LOCAL, .is_private = true};
+        logins_note(&node->logins, turn_now());
     }
     core_client_opened(node->core, client->conn, client->stream.address,
                        &identity, turn_now());
@@ -781,6 +782,9 @@ struct buffer *clients_port_output(void *data, uint64_t conn)
     struct hasp_node *node = data;
     struct clients *clients = &node->clients;
     struct client *client = find(clients, conn);
+    if (conn == LOGINS_CONN) {
+        return &node->logins.answer;
+    }
     if (client == NULL) {
         return &clients->nowhere;
     }

@@ -104,6 +104,7 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
         return; /* Nothing may leave any more. */
     }
     monitor_note(&node->monitor, node->core, now_ns);
+    logins_turn(&node->logins, now_ns);
     acts_file_turn(&node->acts_file, now_ns);
     if (loop->deadline_ns <= now_ns) {
         loop->turn->is_due = true; /* It has not come to its end. */

@@ -53,6 +53,7 @@ int hasp_node_open(const struct hasp_node_options *options,
     probes_open(&node->probes);
     errands_init(&node->errands, &node->turn);
     acts_file_init(&node->acts_file, node);
+    logins_init(&node->logins, node);
     loop_open(node);
     node->monitor.node = node;
     web_init(&node->web, node);
@@ -140,6 +141,7 @@ static void stop_cleanly(struct hasp_node *node)
     if (node->turn.has_failed || !node->has_begun) {
         return;
     }
+    acts_file_finish(&node->acts_file);
     int rv = core_flush(node->core);
     if (rv == 0) {
         rv = table_sync(node->table);
@@ -206,6 +208,7 @@ void hasp_node_close(struct hasp_node *node)
     web_done(&node->web);
     certificates_done(&node->certificates);
     acts_file_done(&node->acts_file);
+    logins_done(&node->logins);
     archive_done(&node->archive);
     journal_done(&node->journal);
     wal_close(node->journal.durable.wal);

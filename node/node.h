@@ -13,6 +13,7 @@
  *     certificates.c  those of this node, and when they change
  *     errands.c    small writes into the data directory, by a worker
  *     acts_file.c  audit.file: the acts that are applied, by a worker
+ *     logins.c     that somebody came by the local door, as an act
  *     recovery.c   what a start finds on disk
  *     founding.c   how a cluster begins (amnesia guard)
  *     options.c    the options: defaults, checks
@@ -51,6 +52,7 @@
 #include "node/errands.h"
 #include "node/founding.h"
 #include "node/journal.h"
+#include "node/logins.h"
 #include "node/loop.h"
 #include "node/members.h"
 #include "node/monitor.h"
@@ -79,6 +81,7 @@ struct hasp_node {
     struct certificates certificates;
     struct errands errands;
     struct acts_file acts_file;
+    struct logins logins;
     struct probes probes;
     struct monitor monitor;
     struct web web;

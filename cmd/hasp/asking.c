@@ -20,6 +20,21 @@ struct client *tool_client(struct tool *tool)
     return tool->client;
 }
 
+int tool_use(struct tool *tool, const char *address)
+{
+    struct endpoint endpoint;
+    char why[HASP_WHY_SIZE];
+    if (endpoint_parse(address, strlen(address), &endpoint, why) != 0) {
+        return tool_fail(EX_PROTOCOL, "a node is said to be at '%s': %s",
+                         address, why);
+    }
+    struct endpoints one = {.endpoint = &endpoint, .count = 1};
+    memcpy(one.secret, tool->endpoints.secret, sizeof one.secret);
+    client_free(tool->client);
+    tool->client = client_new(&one, tool->tls);
+    return 0;
+}
+
 uint64_t tool_deadline_ns(const struct tool *tool)
 {
     return client_now_ns() + tool->timeout_ms * NS_PER_MS;

@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp audit: who did what. */
+/* hasp audit: who did what, and what was denied to whom. */
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 
 /* Of one page, and so of what -f asks for at a time. */
 #define PAGE_COUNT_MAX 1000
 
 /* "2026-11-22 16:20:05" of this machine's time zone, for people. */
-static void add_time(json_t *act)
+static void add_time(json_t *act, const char *key)
 {
     char text[32] = "";
     struct tm parts;
-    time_t seconds = (time_t)(value_number(act, "time_ms") / 1000);
+    time_t seconds = (time_t)(value_number(act, key) / 1000);
     if (seconds != 0 && localtime_r(&seconds, &parts) != NULL) {
         strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
     }
@@ -33,7 +35,7 @@ static uint64_t choose(json_t *acts, const char *user, uint64_t last)
     for (size_t i = 0; i < json_array_size(acts);) {
         json_t *act = json_array_get(acts, i);
         last = value_number(act, "index");
-        add_time(act);
+        add_time(act, "time_ms");
         if (user != NULL && strcmp(value_text(act, "user"), user) != 0) {
             json_array_remove(acts, i);
         } else {
@@ -91,19 +93,102 @@ static int follow(struct tool *tool, const char *user, uint64_t last)
     }
 }
 
+/* --- Denials -------------------------------------------------------------- */
+
+/* Adds what this node has denied, to 'user' alone if he is not NULL. */
+static int add_denied(struct tool *tool, json_t *node, const char *user,
+                      json_t *all)
+{
+    json_auto_t *denials = NULL;
+    json_t *denial;
+    size_t i;
+    const char *endpoint = value_text(node, "endpoint");
+    int exit_code = tool_use(tool, endpoint);
+    if (exit_code != 0 || value_text(node, "error")[0] != '\0') {
+        return tool_fail(EX_UNAVAILABLE,
+                         "cannot look at what %s has denied: %s", endpoint,
+                         value_text(node, "error"));
+    }
+    exit_code = tool_ask(tool, WORDS("AUDIT.DENIED"),
+                         "cannot look at what was denied", &denials);
+    json_array_foreach(denials, i, denial)
+    {
+        if (user == NULL || strcmp(value_text(denial, "user"), user) == 0) {
+            add_time(denial, "last_ms");
+            json_object_set(denial, "node", json_object_get(node, "node"));
+            json_array_append(all, denial);
+        }
+    }
+    return exit_code;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    uint64_t at = value_number(*(json_t *const *)a, "last_ms");
+    uint64_t other = value_number(*(json_t *const *)b, "last_ms");
+    return (at > other) - (at < other);
+}
+
+/* The newest last. Takes 'all'. */
+static json_t *by_time(json_t *all)
+{
+    size_t count = json_array_size(all);
+    json_t *sorted = json_array();
+    json_t **row = memory_new((count + 1) * sizeof *row);
+    for (size_t i = 0; i < count; i++) {
+        row[i] = json_array_get(all, i);
+    }
+    qsort(row, count, sizeof *row, compare_times);
+    for (size_t i = 0; i < count; i++) {
+        json_array_append(sorted, row[i]);
+    }
+    free(row);
+    json_decref(all);
+    return sorted;
+}
+
+/* Each node tells its own; one that does not answer is named. */
+static int show_denied(struct tool *tool, const char *user)
+{
+    static const struct field fields[] = {
+        {"time", "LAST", FIELD_TEXT},     {"node", "NODE", FIELD_NUMBER},
+        {"count", "COUNT", FIELD_NUMBER}, {"user", "USER", FIELD_TEXT},
+        {"from", "FROM", FIELD_TEXT},     {"command", "COMMAND", FIELD_TEXT},
+        {"why", "WHY", FIELD_TEXT},       {0}};
+    json_auto_t *nodes = nodes_ask(
+        tool, tool->socket_text != NULL ? NODES_NAMED : NODES_MEMBERS);
+    json_t *all = json_array(), *node;
+    size_t i;
+    int exit_code = 0;
+    json_array_foreach(nodes, i, node)
+    {
+        int one = add_denied(tool, node, user, all);
+        exit_code = one != 0 ? one : exit_code;
+    }
+    json_auto_t *sorted = by_time(all);
+    output_rows(tool->format, fields, sorted);
+    return exit_code;
+}
+
 int run_audit(struct tool *tool, char **argv)
 {
     bool is_following = false;
+    bool is_denied = false;
     char *user = NULL;
     uint64_t count = 100;
     json_auto_t *acts = NULL;
     const struct option_row rows[] = {
         {"follow", OPTION_FLAG, .value = &is_following},
+        {"denied", OPTION_FLAG, .value = &is_denied},
         {"user", OPTION_TEXT, .value = &user},
         {"count", OPTION_NUMBER, .value = &count, 1, PAGE_COUNT_MAX},
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 0, 0);
+    if (exit_code == 0 && is_denied) {
+        return is_following ? tool_usage(tool, "--denied goes without -f")
+                            : show_denied(tool, user);
+    }
     if (exit_code == 0) {
         exit_code = ask(tool, 0, count, &acts);
     }

@@ -239,6 +239,11 @@ static int read_secret(struct tool *tool)
 static int read_socket(struct tool *tool)
 {
     char *folder = realpath(tool->socket_text, NULL);
+    if (tool->endpoints_text != NULL && tool->endpoints.count == 0) {
+        free(folder);
+        return tool_fail(EX_USAGE, "--socket asks the node of that directory "
+                                   "alone: leave out -e");
+    }
     if (folder == NULL) {
         return tool_fail(EX_NOINPUT, "--socket: '%s': %s", tool->socket_text,
                          strerror(errno));

@@ -94,35 +94,42 @@ static bool parse_id(const char *text, uint64_t *ret_id)
     return parse_number(text, ret_id) && *ret_id > 0 && *ret_id <= INT64_MAX;
 }
 
-/* Sends the change to the leader itself, and explains a failure: the answer of
- * a member that is being removed could be lost with its connection, and asking
- * again would find it gone. A new member catches up before it is answered,
- * which takes longer than other answers. 'id': a member that is to change or
- * go; 0: that goes without saying. */
+/* The status of the node to be asked for a change: the leader, since the answer
+ * of a member that is being removed could be lost with its connection, and
+ * asking again would find it gone. By the local door it is the node behind that
+ * whoever leads: elsewhere one would be somebody else, or nobody. */
+static json_t *status_of_asked(struct tool *tool)
+{
+    json_t *status = NULL;
+    if (tool->socket_text == NULL) {
+        return status_of_leader(tool, tool_deadline_ns(tool));
+    }
+    json_auto_t *nodes = nodes_ask(tool, NODES_NAMED);
+    status = json_array_get(nodes, 0);
+    return value_text(status, "error")[0] == '\0' ? json_incref(status) : NULL;
+}
+
+/* Sends the change there, and explains a failure. A new member catches up
+ * before it is answered, which takes longer than other answers. 'id': a member
+ * that is to change or go; 0: that goes without saying. */
 static int change(struct tool *tool, const char *const *words, uint64_t id)
 {
     static const char what[] = "cannot change the members";
     uint64_t time_ms = u64_max(tool->timeout_ms, CHANGE_MS);
     struct client_options options = {.attempt_ms = time_ms,
                                      .is_repeatable = true};
-    struct endpoint leader;
-    char why[HASP_WHY_SIZE];
-    json_auto_t *status = status_of_leader(tool, tool_deadline_ns(tool));
-    const char *address = value_text(status, "endpoint");
+    json_auto_t *status = status_of_asked(tool);
     bool is_member = nodes_member(status, id) != NULL;
-    int error = status == NULL
-                    ? HASP_ENOTLEADER
-                    : endpoint_parse(address, strlen(address), &leader, why);
-    if (error != 0) {
-        return tool_fail(EX_UNAVAILABLE,
-                         "%s: no leader answers; see: hasp status", what);
+    if (status == NULL) {
+        return tool_fail(EX_UNAVAILABLE, "%s: no %s answers; see: hasp status",
+                         what, tool->socket_text == NULL ? "leader" : "node");
     }
-    struct endpoints one = {.endpoint = &leader, .count = 1};
-    memcpy(one.secret, tool->endpoints.secret, sizeof one.secret);
-    client_free(tool->client);
-    tool->client = client_new(&one, tool->tls);
+    int exit_code = tool_use(tool, value_text(status, "endpoint"));
+    if (exit_code != 0) {
+        return exit_code;
+    }
     options.deadline_ns = client_now_ns() + time_ms * NS_PER_MS;
-    error = tool_send(tool->client, words, &options, NULL);
+    int error = tool_send(tool->client, words, &options, NULL);
     if (error == HASP_EREPLY &&
         strcmp(client_code(tool->client), "BADARG") == 0) {
         /* It is about the members and not about the words. */

@@ -296,9 +296,10 @@ const struct subcommand subcommands[] = {
     {USERS, "user remove", "NAME",
      "remove a user who is disabled and has no sessions",
      .run = run_user_remove},
-    {USERS, "audit", "[-f] [--user USER] [--count N]",
+    {USERS, "audit", "[-f | --denied] [--user USER] [--count N]",
      "who did what: administrative acts, the newest last",
      "-f, --follow     and those to come\n"
+     "    --denied     what the nodes have denied since they started, instead\n"
      "    --user USER  his alone\n"
      "    --count N    look at so many (100, at most 1000)\n",
      .run = run_audit, .fields = act_fields},

@@ -150,6 +150,8 @@ int tool_find_haspd(char ret_path[PATH_MAX]);
 
 /* The client for all endpoints, made when first needed. */
 struct client *tool_client(struct tool *tool);
+/* Goes on with one node alone, "host:port"; 0 or the exit code, explained. */
+int tool_use(struct tool *tool, const char *address);
 uint64_t tool_deadline_ns(const struct tool *tool);
 /* As the library takes it. */
 uint32_t tool_timeout_ms(const struct tool *tool);

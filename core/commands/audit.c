@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* AUDIT.LIST: the newest administrative acts. */
+/* AUDIT.LIST: the newest administrative acts. AUDIT.DENIED: what the asked node
+ * has denied. AUDIT.LOGIN: an act that no other command tells of. */
 
 #include "lockfsm/audit.h"
 #include "base/check.h"
@@ -70,4 +71,46 @@ void audit_list_read(struct core *core, struct request *request,
         put_act(LIST_ENTRY(at, const struct act, in_order), writer);
     }
     request_done(core, request);
+}
+
+static void put_denial(const struct core_denial *denial,
+                       struct resp_writer *writer)
+{
+    resp_map(writer, 7);
+    resp_key_text(writer, "user", denial->user);
+    resp_key_text(writer, "from", denial->from);
+    resp_key_text(writer, "command", denial->command);
+    resp_key_bulk(writer, "why", bytes_of_text(denial->why));
+    resp_key_integer(writer, "count", (int64_t)denial->count);
+    resp_key_integer(writer, "first_ms", (int64_t)denial->first_ms);
+    resp_key_integer(writer, "last_ms", (int64_t)denial->last_ms);
+}
+
+void audit_denied_run(struct core *core, struct request *request,
+                      const struct call *call)
+{
+    const struct core_denial *denial;
+    uint32_t count = 0;
+    (void)call;
+    while ((denial = core_denial(core, count)) != NULL && denial->count > 0) {
+        count++;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    resp_array(writer, count);
+    for (uint32_t i = 0; i < count; i++) {
+        put_denial(core_denial(core, i), writer);
+    }
+    request_done(core, request);
+}
+
+/* Of the node whose local door it was. */
+void audit_login_encode(struct core *core, struct request *request,
+                        const struct call *call, struct buffer *out)
+{
+    (void)call;
+    encode_act(out, &(struct act_command){
+                        .kind = ACT_LOGIN,
+                        .member = request->peer != 0 ? request->peer
+                                                     : core->options.id,
+                        .wall_ms = core->port.wall_ms(core->port.data)});
 }

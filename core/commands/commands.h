@@ -319,6 +319,8 @@ command_run_fn whoami_run;
 
 /* audit.c */
 command_read_fn audit_list_read;
+command_run_fn audit_denied_run;
+command_encode_fn audit_login_encode;
 
 /* core/membership.c, core/transfer.c, core/snapshots.c */
 command_run_fn raft_add_run, raft_promote_run, raft_take_away_run,

@@ -9,7 +9,7 @@ import stat
 
 import pytest
 
-from cluster import Cluster, wait_until
+from cluster import Cluster, ReplyError, wait_until
 from test_http import metrics
 from test_users import Tool, make_app
 
@@ -179,3 +179,34 @@ def test_what_cannot_be_written_is_told_and_tried_again():
         wait_until(has("pattern=a", path), 10, "an act")
         check_whole(path)
         wait_until(lambda: "audit file is written again" in node.log(), 10, "a line")
+
+
+def denials(path):
+    return [a for a in lines(path) if "denied" in a]
+
+
+def test_what_was_denied_stands_in_the_file_of_the_asked_node(cluster, tmp_path):
+    """Gathered, after ten seconds; acts keep their numbers."""
+    with open(make_app(Tool(cluster), tmp_path), encoding="utf-8") as file:
+        secret = file.read().strip()
+    node, other = cluster.followers(cluster.leader())
+    with node.connect() as client:
+        wait_until(lambda: client.do("AUTH", secret) in (b"OK", "OK"), 10, "the user")
+        for _ in range(100):
+            with pytest.raises(ReplyError, match="NOPERM"):
+                client.do("LOCK.SHOW", "orders")
+    # A stop tells what is gathered; it need not be waited for.
+    node.stop()
+    node.start()
+    (told,) = denials(file_of(node))
+    assert told["denied"]["count"] == 100 and told["denied"]["user"] == "app"
+    assert told["denied"]["command"] == "LOCK.SHOW"
+    assert told["denied"]["why"].startswith("NOPERM user 'app' may not read 'orders'")
+    assert told["denied"]["first_ms"] <= told["denied"]["last_ms"]
+    assert told["number"] <= acts(file_of(node))[-1]["number"]
+    assert denials(file_of(other)) == []
+    ban(cluster, "z")
+    wait_until(has("pattern=z", file_of(node)), 10, "an act behind it")
+    check_whole(file_of(node))
+    assert node.log().count('event="denied"') == 1
+    assert secret not in node.log()

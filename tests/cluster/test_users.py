@@ -34,8 +34,9 @@ class Tool:
         self.door = cluster.nodes[0].dir
 
     def run(self, *words):
+        at = [] if "--socket" in words else ["-e", self.ports]
         return subprocess.run(
-            [HASP, "-e", self.ports] + list(words),
+            [HASP] + at + list(words),
             capture_output=True,
             text=True,
             timeout=60,
@@ -285,6 +286,57 @@ def test_over_http_a_bearer_is_a_user(cluster, tmp_path):
         assert over_http(node, "PUT", mine + "x", take, "")[0] in (400, 401)
 
 
+def test_the_door_of_any_node_is_enough_for_a_change_of_members(cluster):
+    """The tool asks the node behind the door, not the leader as nobody."""
+    tool = Tool(cluster)
+    leader = cluster.leader()
+    tool.admin("access", "required")
+    behind, other = cluster.followers(leader)
+    door = ("--socket", behind.dir)
+    done = tool.run("-e", "127.0.0.1:1", *door, "list")
+    assert done.returncode == 64 and "leave out -e" in done.stderr
+    for words in (("demote", str(other.id)), ("promote", str(other.id)),
+                  ("transfer", str(behind.id)), ("remove", str(other.id))):
+        done = tool.run(*door, "-t", "20s", "member", *words)
+        assert done.returncode == 0, (words, done.stderr)
+    acts = json.loads(tool.run(*door, "-o", "json", "audit").stdout)
+    told = [(a["command"], a["user"]) for a in acts]
+    for name in ("RAFT.DEMOTE", "RAFT.PROMOTE", "RAFT.REMOVE"):
+        assert (name, "local") in told
+    logins = [a["what"] for a in acts if a["command"] == "AUDIT.LOGIN"]
+    doors = {cluster.nodes[0].id, behind.id}
+    assert sorted(logins) == sorted("member=%d" % i for i in doors), "once each"
+
+
+def test_what_was_denied_is_told_by_each_node(cluster, tmp_path):
+    tool = Tool(cluster)
+    path = make_app(tool, tmp_path)
+    with open(path) as file:
+        secret = file.read().strip()
+    tool.admin("role", "set", "watch", "audit")
+    tool.admin("user", "grant", "app", "watch")
+    for node in cluster.nodes:
+        with Client(node.client_port) as client:
+            client.do("AUTH", secret)
+            for name in ("x", "x", "y"):
+                with pytest.raises(ReplyError, match="NOPERM"):
+                    client.do("LOCK.SHOW", name)
+    words = ("--secret-file", path, "-o", "json", "audit", "--denied")
+    # A node decides alone on what it alone knows, by what it has applied.
+    wait_until(lambda: tool.run(*words).returncode == 0, 10, "the right on all nodes")
+    rows = json.loads(tool.run(*words).stdout)
+    rows = [r for r in rows if r["command"] == "LOCK.SHOW"]
+    told = sorted((r["node"], r["count"], r["user"], r["command"]) for r in rows)
+    assert told == sorted(
+        (n.id, count, "app", "LOCK.SHOW") for n in cluster.nodes for count in (1, 2)
+    )
+    assert "user 'app' may not read 'x'" in rows[0]["why"] + rows[-1]["why"]
+    assert secret not in str(rows)
+    here = json.loads(tool.admin("-o", "json", "audit", "--denied", "--user", "app"))
+    assert {r["node"] for r in here} == {cluster.nodes[0].id}
+    assert tool.admin("-o", "json", "audit", "--denied", "--user", "eve") == "[]\n"
+
+
 def test_users_count_for_nothing_behind_a_plain_port(cluster):
     """So says the log, and the status; it is the operator's choice."""
     tool = Tool(cluster)
@@ -303,8 +355,7 @@ def test_without_that_choice_plain_peers_speak_for_nobody():
         leader = cluster.leader()
         tool.admin("access", "required")
         for node in cluster.nodes:
-            done = tool.run("-e", "127.0.0.1:1", "--socket", node.dir, "-t", "15s",
-                            "list")
+            done = tool.run("--socket", node.dir, "-t", "15s", "list")
             if node is leader:
                 assert done.returncode == 0, done.stderr
             else:
