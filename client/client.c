@@ -190,11 +190,6 @@ int client_wait_push(struct client *client, uint64_t deadline_ns)
     }
 }
 
-int client_fd(const struct client *client)
-{
-    return client->transport.fd;
-}
-
 const struct tls_identity *client_node(const struct client *client)
 {
     const struct tls *tls = client->transport.tls;

@@ -84,9 +84,6 @@ MUST_CHECK int client_ask(struct client *client, const struct query *query,
 /* Waits for one push on the connection that is open (after LOCK.WATCH, say).
  * HASP_ETIMEDOUT, HASP_EINTR and, if the connection is lost, HASP_ECLOSED. */
 MUST_CHECK int client_wait_push(struct client *client, uint64_t deadline_ns);
-/* The descriptor of the open connection, to wait for pushes along with other
- * things; -1 if there is none. */
-int client_fd(const struct client *client);
 /* Who answers there, by its certificate; NULL: nobody, or it speaks plain. It
  * lives as long as the connection. */
 const struct tls_identity *client_node(const struct client *client);

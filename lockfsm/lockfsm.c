@@ -256,11 +256,6 @@ const struct session *lockfsm_sessions(const struct lockfsm *fsm)
     return fsm->sessions;
 }
 
-const struct list *lockfsm_durable(const struct lockfsm *fsm)
-{
-    return &fsm->durable;
-}
-
 const struct lock *lockfsm_locks(const struct lockfsm *fsm)
 {
     return fsm->locks;

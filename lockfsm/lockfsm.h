@@ -329,8 +329,6 @@ struct ordered *lockfsm_session_order(struct lockfsm *fsm);
 struct ordered *lockfsm_session_order_of(struct lockfsm *fsm, uint64_t user);
 /* Heads for iteration with HASH_ITER (no order) and LIST_EACH. */
 const struct session *lockfsm_sessions(const struct lockfsm *fsm);
-/* The sessions without end, for LIST_FOR over session.in_durable. */
-const struct list *lockfsm_durable(const struct lockfsm *fsm);
 const struct lock *lockfsm_locks(const struct lockfsm *fsm);
 const struct list *lockfsm_blacklist(const struct lockfsm *fsm);
 /* The hold of (session, owner) at a lock, or NULL. O(1). */

@@ -205,7 +205,7 @@ struct session {
     uint32_t wait_count;
     struct list ended; /* Nodes: ended_hold.in_session; the newest. */
     uint32_t ended_count;
-    struct list in_durable; /* If durable: of lockfsm_durable(). */
+    struct list in_durable; /* If it has no end. */
     struct list askers;     /* Private, of asker.in_session. */
     uint32_t asker_count;
     struct numbers *numbers; /* Private; NULL before the first one. */

@@ -29,6 +29,7 @@ enum {
 
 #define LENGTH_DIGITS_MAX 10
 #define CAPACITY_FIRST 16
+#define CAPACITY_KEPT 64
 #define SCRATCH_KEPT 512
 
 /* What one call works on. */
@@ -77,7 +78,7 @@ void resp_parser_trim(struct resp_parser *parser)
     if (parser->scratch.capacity > SCRATCH_KEPT) {
         buffer_done(&parser->scratch);
     }
-    if (parser->state == STATE_START && parser->capacity > CAPACITY_FIRST) {
+    if (parser->state == STATE_START && parser->capacity > CAPACITY_KEPT) {
         free(parser->arguments);
         free(parser->spans);
         parser->arguments = NULL;

@@ -22,9 +22,6 @@
 #include "net/stream.h"
 #include "node/node.h"
 
-/* A parser that has seen a request of more arguments gives its memory back. */
-#define PARSER_KEEPS 64
-
 /* A client with more than this unsent is read again when it has read. */
 #define UNSENT_MAX (256u << 10)
 #define GENERATION_MAX (UINT32_C(1) << 29)
@@ -221,11 +218,7 @@ static void feed(struct client *client, uint64_t now_ns)
         /* Whatever is still unfinished now is another request. */
         list_remove(&client->in_unfinished);
         stream_consume(&client->stream, used);
-        if (request.count > PARSER_KEEPS) {
-            struct resp_limits kept = client->parser.limits;
-            resp_parser_done(&client->parser);
-            client->parser = (struct resp_parser){.limits = kept};
-        }
+        resp_parser_trim(&client->parser);
     }
     note_unfinished(client, now_ns);
 }
