@@ -102,7 +102,8 @@ all: $(B)/haspd $(B)/hasp lib $(B)/libhaspnode.a ## the daemon, the tool, the li
 .PHONY: lib examples client-tests
 lib: $(B)/libhasp.a $(LIBHASP_SO) ## the client library
 examples: $(EXAMPLES) ## the programs in examples/
-client-tests: $(CLIENT_TESTS) $(B)/slow_disk.so $(B)/no_memory.so
+PRELOADED := $(patsubst %,$(B)/%.so,slow_disk power_disk odd_clock no_memory)
+client-tests: $(CLIENT_TESTS) $(PRELOADED)
 
 # --- compiling ---------------------------------------------------------------
 
@@ -183,7 +184,7 @@ $(B)/client-tests/%: tests/client/%.c $(wildcard tests/client/*.h) \
 $(B)/client-tests/conform: CLIENT_TEST_LIBS := -ljansson
 
 # For LD_PRELOAD: never with a sanitizer of its own.
-$(B)/slow_disk.so $(B)/no_memory.so: $(B)/%.so: tests/cluster/%.c
+$(PRELOADED): $(B)/%.so: tests/cluster/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -fPIC -shared -o $@ $< -ldl
 

@@ -1,452 +1,50 @@
 # SPDX-License-Identifier: MIT
-"""Real nodes in network namespaces, client processes, and a seeded schedule of
-faults against both.
+"""Nodes, clients and what happens to them: one run of the nemesis test.
 
-All namespaces hang on a bridge that is itself inside a namespace, so nothing of
-this shows in the machine's own network. Each name carries this process's id;
-what a killed run left behind is swept by the next.
-
-A direction between two hosts is cut by pointing the sender's neighbour entry at
-an address of hardware that nobody has: packets vanish without a word, as on a
-broken switch. Random loss needs iptables.
+Faults are begun by one thread and undone by it, after their time or at the end.
+What takes several steps (a rolling restart, a change of members) is a generator
+that is asked for its next step again and again; it takes the nodes that it
+stops for itself, so that nobody else starts them. A restore stands alone: all
+faults are over before.
 """
 
 import contextlib
-import ctypes
-import json
 import os
 import random
-import shutil
 import signal
-import socket
-import socketserver
 import subprocess
-import sys
-import tempfile
-import threading
 import time
 
-from cluster import Client, Cluster, Node, wait_until
-from nemesis_check import Counter
+from cluster import ReplyError, as_map, wait_until
+from nemesis_net import Network, both, one_way
+from nemesis_nodes import CounterServer, FarClient, FarCluster, FarNode
 
-CLONE_NEWNET = 0x40000000
-PREFIX = "hasp-nemesis"
-NOBODY = "02:00:00:00:00:fe"
-HUB_ADDRESS = "10.213.0.254"
-ELECTION_MS = 600
-HERE = os.path.dirname(os.path.abspath(__file__))
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def ip(*words, is_checked=True):
-    return subprocess.run(
-        ["ip", *words], check=is_checked, capture_output=True, text=True
-    ).stdout
-
-
-def why_not():
-    """Why namespaces cannot be had here, or None."""
-    if os.geteuid() != 0:
-        return "network namespaces need root"
-    for tool in ("ip", "setpriv"):
-        if shutil.which(tool) is None:
-            return "'%s' is not installed" % tool
-    name = "%s-%d-try" % (PREFIX, os.getpid())
-    tried = [
-        ["ip", "netns", "add", name],
-        ["ip", "-n", name, "link", "add", "name", "b", "type", "bridge"],
-        ["ip", "-n", name, "link", "add", "name", "v", "type", "veth"],
-    ]
-    try:
-        for words in tried:
-            done = subprocess.run(words, capture_output=True, text=True)
-            if done.returncode != 0:
-                return "'%s': %s" % (" ".join(words), done.stderr.strip())
-    finally:
-        ip("netns", "del", name, is_checked=False)
-    return None
-
-
-def sweep():
-    """Removes the namespaces of runs whose process is gone."""
-    for line in ip("netns", "list").splitlines():
-        name = line.split()[0]
-        parts = name.split("-")
-        if name.startswith(PREFIX) and not os.path.exists(
-            "/proc/%s" % parts[2]
-        ):
-            ip("netns", "del", name, is_checked=False)
-
-
-class Network:
-    """Hosts by name, each in a namespace of its own, on one bridge."""
-
-    def __init__(self):
-        sweep()
-        self.hub = "%s-%d-hub" % (PREFIX, os.getpid())
-        self.addresses, self.cuts = {}, {}
-        self.has_loss = shutil.which("iptables") is not None
-        ip("netns", "add", self.hub)
-        ip("-n", self.hub, "link", "add", "name", "bridge", "type", "bridge")
-        ip("-n", self.hub, "addr", "add", HUB_ADDRESS + "/24", "dev", "bridge")
-        ip("-n", self.hub, "link", "set", "bridge", "up")
-        self.hub_fd = os.open("/run/netns/" + self.hub, os.O_RDONLY)
-
-    def namespace(self, host):
-        return "%s-%d-%s" % (PREFIX, os.getpid(), host)
-
-    def add(self, host):
-        name = self.namespace(host)
-        last = len(self.addresses) + 1
-        self.addresses[host] = "10.213.0.%d" % last
-        ip("netns", "add", name)
-        ip(
-            "-n",
-            self.hub,
-            "link",
-            "add",
-            "name",
-            host,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "eth0",
-            "netns",
-            name,
-        )
-        ip("-n", self.hub, "link", "set", host, "master", "bridge", "up")
-        ip(
-            "-n",
-            name,
-            "addr",
-            "add",
-            self.addresses[host] + "/24",
-            "dev",
-            "eth0",
-        )
-        ip("-n", name, "link", "set", "eth0", "up")
-        ip("-n", name, "link", "set", "lo", "up")
-
-    def wrapper(self, host):
-        """Runs a program on that host; it does not outlive this process."""
-        return [
-            "ip",
-            "netns",
-            "exec",
-            self.namespace(host),
-            "setpriv",
-            "--pdeathsig",
-            "KILL",
-        ]
-
-    @contextlib.contextmanager
-    def inside_hub(self):
-        """Sockets that this thread makes meanwhile belong to the hub."""
-        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        try:
-            enter(self.hub_fd)
-            yield
-        finally:
-            enter(home)
-            os.close(home)
-
-    def cut(self, sender, receiver):
-        """Nothing from the sender reaches the receiver. Cuts are counted."""
-        pair = (sender, receiver)
-        self.cuts[pair] = self.cuts.get(pair, 0) + 1
-        if self.cuts[pair] == 1:
-            self.neighbour(
-                "replace", pair, "lladdr", NOBODY, "nud", "permanent"
-            )
-
-    def mend(self, sender, receiver):
-        pair = (sender, receiver)
-        self.cuts[pair] -= 1
-        if self.cuts[pair] == 0:
-            self.neighbour("del", pair)
-
-    def neighbour(self, verb, pair, *rest):
-        sender, receiver = pair
-        ip(
-            "-n",
-            self.namespace(sender),
-            "neigh",
-            verb,
-            self.addresses[receiver],
-            "dev",
-            "eth0",
-            *rest,
-        )
-
-    def lose(self, host, is_on):
-        """A fifth of what reaches the host is lost; not what the test itself
-        asks."""
-        if self.has_loss:
-            subprocess.run(
-                [
-                    "ip",
-                    "netns",
-                    "exec",
-                    self.namespace(host),
-                    "iptables",
-                    "-w",
-                    "-A" if is_on else "-D",
-                    "INPUT",
-                    "!",
-                    "-s",
-                    HUB_ADDRESS,
-                    "-m",
-                    "statistic",
-                    "--mode",
-                    "random",
-                    "--probability",
-                    "0.2",
-                    "-j",
-                    "DROP",
-                ],
-                check=True,
-                capture_output=True,
-            )
-
-    def close(self):
-        for host in self.addresses:
-            ip("netns", "del", self.namespace(host), is_checked=False)
-        ip("netns", "del", self.hub, is_checked=False)
-        os.close(self.hub_fd)
-
-
-def enter(fd):
-    if _libc.setns(fd, CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "setns")
-
-
-class HubClient(Client):
-    """A connection from the hub, which no cut touches."""
-
-    def __init__(self, network, address, timeout):
-        with network.inside_hub():
-            self.socket = socket.create_connection(address, timeout)
-        self.socket.settimeout(timeout)
-        self.file = self.socket.makefile("rb")
-
-
-class FarNode(Node):
-    """A node on a host of its own, with the usual ports."""
-
-    def __init__(self, cluster, number):
-        self.host = "n%d" % number
-        cluster.network.add(self.host)
-        self.address = cluster.network.addresses[self.host]
-        self.stops = 0
-        self.is_killed = False
-        super().__init__(cluster, number, (7420, 7421, 7422))
-
-    def write_config(self, extra=""):
-        members = "".join(
-            "member = %d %s:7421 %s:7420\n" % (n.id, n.address, n.address)
-            for n in self.cluster.founders
-        )
-        with open(self.config, "w") as out:
-            out.write(
-                "[node]\nid = %d\ndir = %s\n" % (self.id, self.dir)
-                + "[listen]\nhttp = 127.0.0.1:7422\n"
-                + "[cluster]\nname = nemesis\n"
-                + members
-                + "[raft]\nelection_ms = %d\n" % ELECTION_MS
-                + "[security]\ninsecure = yes\n"
-                + "[limits]\ndisk_reserve = 1M\n"
-                + extra
-            )
-
-    def start(self, *flags, wrapper=(), environment=None):
-        self.is_killed = False
-        return super().start(
-            *flags,
-            wrapper=list(wrapper) + self.cluster.network.wrapper(self.host),
-            environment=environment,
-        )
-
-    def connect(self, timeout=0.5):
-        return HubClient(self.cluster.network, (self.address, 7420), timeout)
-
-    def kill(self):
-        self.is_killed = True
-        super().kill()
-
-    def freeze(self):
-        self.stops += 1
-        self.pause()
-
-    def thaw(self):
-        self.stops -= 1
-        if self.stops == 0:
-            self.resume()
-
-
-class FarCluster(Cluster):
-    def __init__(self, network, count, extra=""):
-        self.network = network
-        self.folder = tempfile.mkdtemp(prefix="hasp-nemesis-")
-        self.extra = extra
-        self.nodes = []
-        for i in range(count):
-            self.nodes.append(FarNode(self, i + 1))
-        self.founders = list(self.nodes)
-        for node in self.nodes:
-            node.write_config(extra)
-        self.start()
-
-    def guess_leader(self):
-        """Who says to lead, the newest term first; else any that runs."""
-        leaders = []
-        for node in self.nodes:
-            status = (
-                node.status() if node.is_running and not node.stops else {}
-            )
-            if status and status["role"] == "leader":
-                leaders.append((status["term"], node.id, node))
-        return max(leaders)[2] if leaders else None
-
-
-class CounterServer:
-    """Serves the guarded counter on a socket in the file system."""
-
-    def __init__(self, path):
-        self.counter = counter = Counter()
-
-        class Handler(socketserver.StreamRequestHandler):
-            def handle(self):
-                for line in self.rfile:
-                    answer = counter.ask(json.loads(line))
-                    self.wfile.write(json.dumps(answer).encode() + b"\n")
-
-        self.server = socketserver.ThreadingUnixStreamServer(path, Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-
-
-class FarClient:
-    """A client process, started anew after it was killed."""
-
-    def __init__(self, world, index):
-        self.world, self.index = world, index
-        self.host = "c%d" % index
-        self.records, self.process = [], None
-        self.stops = 0
-        self.is_killed = False
-        world.network.add(self.host)
-
-    def start(self):
-        world, life = self.world, len(self.records)
-        record = os.path.join(
-            world.cluster.folder, "client%d.%d" % (self.index, life)
-        )
-        self.records.append(record)
-        self.is_killed = False
-        words = [sys.executable, os.path.join(HERE, "nemesis_client.py")]
-        words += ["--index", str(self.index), "--record", record]
-        words += ["--seed", str(world.seed * 100 + life)]
-        words += ["--resource", world.counter_path, "--plant", world.plant]
-        words += ["--ttl", str(world.ttl_s)]
-        # Every third lets its locks go soon after its connections are gone.
-        if self.index % 3 == 0:
-            words += ["--linger", "1.0"]
-        words += ["--endpoints"]
-        words += ["%s:7420" % n.address for n in world.cluster.nodes]
-        with open(record + ".err", "wb") as errors:
-            self.process = subprocess.Popen(
-                world.network.wrapper(self.host) + words,
-                stdin=subprocess.DEVNULL,
-                stderr=errors,
-            )
-
-    def send(self, number):
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-
-    def kill(self):
-        self.is_killed = True
-        self.send(signal.SIGKILL)
-        self.process.wait(10)
-
-    def freeze(self):
-        self.stops += 1
-        self.send(signal.SIGSTOP)
-
-    def thaw(self):
-        self.stops -= 1
-        if self.stops == 0:
-            self.send(signal.SIGCONT)
-
-    def errors(self):
-        with open(self.records[-1] + ".err", errors="replace") as file:
-            return file.read()[-2000:]
-
-
-# Kind: (shortest, longest) in seconds. Each is drawn once before any is drawn
-# again, so that a short run has them all.
-FAULTS = {
-    "kill the leader": (0.1, 2.0),
-    "kill any": (0.1, 3.0),
-    "kill a majority": (0.1, 2.0),
-    "kill all": (0.1, 0.5),
-    "stop the leader": (0.3, 3.0),
-    "stop any": (0.3, 3.0),
-    "cut the leader from its peers": (0.5, 3.0),
-    "cut the leader from all": (0.5, 3.0),
-    "cut any from all": (0.5, 3.0),
-    "leader deaf to its peers": (0.5, 3.0),
-    "leader mute to its peers": (0.5, 3.0),
-    "leader mute to its clients": (0.5, 3.0),
-    "cut one pair": (0.5, 3.0),
-    "loss": (1.0, 4.0),
-    "stop a client": (0.3, 4.0),
-    "stop two clients": (1.0, 3.0),
-    "cut a client": (0.5, 4.0),
-    "mute nodes to a client": (0.5, 4.0),
-    "kill a client": (0.1, 1.0),
-}
-
-
-def schedule(seed, seconds):
-    """(when, how long, kind, a number to choose the victim by)."""
-    rng = random.Random(seed)
-    plan, deck, at = [], [], 1.5
-    while True:
-        if not deck:
-            deck = sorted(FAULTS)
-            rng.shuffle(deck)
-        kind = deck.pop()
-        length = rng.uniform(*FAULTS[kind])
-        if at + length > seconds:
-            return plan
-        plan.append((at, length, kind, rng.randrange(1 << 30)))
-        # One in three begins while the one before lasts.
-        at += rng.uniform(0.2, 0.8) + (length if rng.random() < 0.67 else 0)
+HASP = os.environ.get("HASP", "build/release/hasp")
+STORAGE_ERROR = 70
+STEP_S = 8.0
 
 
 class World:
-    """Nodes, clients, counter: everything of one run."""
+    """Everything of one run."""
 
-    def __init__(self, nodes=3, clients=6, seed=1, plant="", extra=""):
+    def __init__(
+        self, nodes=3, clients=7, seed=1, plant="", extra="", faults=()
+    ):
         self.seed, self.plant, self.ttl_s = seed, plant, 2.0
-        self.network = Network()
         self.cluster = self.server = None
         self.clients, self.found, self.log = [], [], []
-        self.undo = []
+        self.undo, self.tasks, self.lives = [], [], []
+        self.done = set()
+        self.network = Network()
         try:
-            self.cluster = FarCluster(self.network, nodes, extra)
+            self.cluster = FarCluster(
+                self.network, nodes, extra, faults, plant, seed
+            )
             self.counter_path = os.path.join(self.cluster.folder, "counter")
             self.server = CounterServer(self.counter_path)
             self.cluster.leader()
             for i in range(clients):
-                self.clients.append(FarClient(self, i))
+                self.clients.append(FarClient(self, i, i == clients - 1))
             for client in self.clients:
                 client.start()
         except BaseException:
@@ -476,25 +74,46 @@ class World:
 
     def run(self, plan, seconds):
         """Lets the schedule happen; everything is mended at the end."""
-        start = time.monotonic()
+        self.start = time.monotonic()
         waiting = list(plan)
-        self.start = start
         while True:
-            now = time.monotonic() - start
-            due = [u for u in self.undo if u[0] <= now]
-            self.undo = [u for u in self.undo if u[0] > now]
-            for _, action in due:
-                action()
+            now = time.monotonic() - self.start
+            self.undo_due(now)
             if waiting and waiting[0][0] <= now:
                 _, length, kind, number = waiting.pop(0)
                 self.begin(kind, length, number)
+            self.take_steps()
             self.watch_deaths()
             if now >= seconds and not waiting:
                 break
             time.sleep(0.02)
-        for _, action in self.undo:
+        self.mend_all()
+
+    def undo_due(self, now):
+        due = [u for u in self.undo if u[0] <= now]
+        self.undo = [u for u in self.undo if u[0] > now]
+        for _, action in due:
             action()
-        self.undo = []
+
+    def mend_all(self):
+        """Nothing is cut, stopped or killed any more, and changes are over."""
+        self.undo_due(float("inf"))
+        by = time.monotonic() + 60
+        while self.tasks and time.monotonic() < by:
+            self.take_steps()
+            self.watch_deaths()
+            self.undo_due(float("inf"))
+            time.sleep(0.02)
+        if self.tasks:
+            self.found.append("a change of members does not end")
+
+    def take_steps(self):
+        """Of the first task: they come one after the other."""
+        if self.tasks:
+            try:
+                next(self.tasks[0])
+            except StopIteration:
+                self.tasks.pop(0)
 
     def say(self, text):
         self.log.append("%7.2f %s" % (time.monotonic() - self.start, text))
@@ -502,46 +121,46 @@ class World:
     def begin(self, kind, length, number):
         rng = random.Random(number)
         nodes = self.cluster.nodes
-        victim = rng.choice(nodes)
+        victim = rng.choice([n for n in nodes if not n.is_killed] or nodes)
         if "leader" in kind:
             victim = self.cluster.guess_leader() or victim
         others = [n for n in nodes if n is not victim]
         rng.shuffle(others)
         client = rng.choice(self.clients)
-        another = rng.choice([c for c in self.clients if c is not client])
         self.say(
             "%s, %.2f s (node %d, client %d)"
             % (kind, length, victim.id, client.index)
         )
-        undo = {
+        self.done.add(kind)
+        happen = (
+            self.happen_to_process(kind, victim, others)
+            or self.happen_to_client(kind, client, rng)
+            or self.happen_to_network(kind, victim, others, rng, length)
+            or self.happen_to_disk(kind, victim)
+            or self.happen_to_cluster(kind)
+        )
+        undo = happen()
+        if undo is not None:
+            ends = time.monotonic() - self.start + length
+            self.undo.append((ends, undo))
+
+    def happen_to_process(self, kind, victim, others):
+        nodes = [victim] + others
+        return {
             "kill the leader": lambda: self.kill([victim]),
             "kill any": lambda: self.kill([victim]),
-            "kill a majority": lambda: self.kill(
-                [victim] + others[: len(nodes) // 2]
-            ),
+            "kill a majority": lambda: self.kill(nodes[: len(nodes) // 2 + 1]),
             "kill all": lambda: self.kill(nodes),
             "stop the leader": lambda: self.freeze([victim]),
             "stop any": lambda: self.freeze([victim]),
-            "cut the leader from its peers": lambda: self.cut(
-                both([victim], others)
-            ),
-            "cut the leader from all": lambda: self.cut(
-                both([victim], others + self.clients)
-            ),
-            "cut any from all": lambda: self.cut(
-                both([victim], others + self.clients)
-            ),
-            "leader deaf to its peers": lambda: self.cut(
-                one_way(others, [victim])
-            ),
-            "leader mute to its peers": lambda: self.cut(
-                one_way([victim], others)
-            ),
-            "leader mute to its clients": lambda: self.cut(
-                one_way([victim], self.clients)
-            ),
-            "cut one pair": lambda: self.cut(both([victim], others[:1])),
-            "loss": lambda: self.lose(nodes),
+            "the leader loses power": lambda: self.cut_power([victim]),
+            "all lose power": lambda: self.cut_power(nodes),
+        }.get(kind)
+
+    def happen_to_client(self, kind, client, rng):
+        nodes = self.cluster.nodes
+        another = rng.choice([c for c in self.clients if c is not client])
+        return {
             "stop a client": lambda: self.freeze([client]),
             "stop two clients": lambda: self.freeze([client, another]),
             "cut a client": lambda: self.cut(both([client], nodes)),
@@ -549,20 +168,93 @@ class World:
                 one_way(nodes, [client])
             ),
             "kill a client": lambda: self.kill([client]),
-        }[kind]()
-        self.undo.append((time.monotonic() - self.start + length, undo))
+        }.get(kind)
+
+    def happen_to_network(self, kind, victim, others, rng, length):
+        nodes, clients = self.cluster.nodes, self.clients
+        here, all_others = [victim], others + clients
+        # In a ring each sees its neighbours alone. Over a bridge both halves
+        # see one node, and each other not.
+        circle = [victim] + others
+        size = len(circle)
+        ring = [
+            (circle[i], circle[j])
+            for i in range(size)
+            for j in range(i + 2, size)
+            if (j + 1) % size != i
+        ]
+        half = others[: len(others) // 2]
+        other_half = [n for n in others if n not in half]
+        some = [c for c in clients if rng.random() < 0.5]
+        rest = [c for c in clients if c not in some]
+        halves = both(half + here + some, other_half + rest)
+        pairs = {
+            "cut the leader from its peers": both(here, others),
+            "cut the leader from all": both(here, all_others),
+            "cut the leader from its clients": both(here, clients),
+            "cut any from all": both(here, all_others),
+            "leader deaf to its peers": one_way(others, here),
+            "leader mute to its peers": one_way(here, others),
+            "leader mute to its clients": one_way(here, clients),
+            "cut one pair": both(here, others[:1]),
+            "halves": halves,
+            "bridge": both(half, other_half),
+            "ring": sum((both([a], [b]) for a, b in ring), []),
+        }.get(kind)
+        if pairs is not None:
+            return lambda: self.cut(pairs)
+        each = [p for p in both(nodes, nodes) if p[0] != p[1]]
+        each = sorted(set(each))
+        return {
+            "flapping": lambda: self.flap(both(here, others), rng, length),
+            "loss": lambda: self.lose(nodes),
+            "weather between nodes": lambda: self.worsen(each),
+            "weather everywhere": lambda: self.worsen(
+                each + both(nodes, clients)
+            ),
+        }.get(kind)
+
+    def happen_to_disk(self, kind, victim):
+        told = {
+            "slow disks": (self.cluster.nodes, "flush 60"),
+            "the leader's disk hangs": ([victim], "flush -1"),
+            "a disk hangs": ([victim], "flush -1"),
+            "a disk fails": ([victim], "flush -5"),
+            "the leader's disk is full": ([victim], "fstatvfs -28"),
+        }.get(kind)
+        return None if told is None else lambda: self.tell_disks(*told)
+
+    def happen_to_cluster(self, kind):
+        return {
+            "rolling restart": lambda: self.tasks.append(self.roll()),
+            "add, promote, demote, remove": lambda: self.tasks.append(
+                self.come_and_go()
+            ),
+            "replace the leader": lambda: self.tasks.append(self.replace()),
+            "restore": self.restore,
+        }[kind]
 
     def kill(self, victims):
-        killed = [v for v in victims if not v.is_killed]
-        for victim in killed:
-            victim.kill()
+        return self.end_by(victims, lambda victim: victim.kill())
 
-        def undo():
-            for victim in killed:
+    def cut_power(self, victims):
+        running = [v for v in victims if v.is_running]
+        return self.end_by(running, lambda victim: victim.cut_power())
+
+    def end_by(self, victims, end):
+        killed = []
+        for victim in victims:
+            if not victim.is_killed:
+                end(victim)
+                killed.append((victim, claim(victim)))
+        return lambda: self.start_again(killed)
+
+    def start_again(self, killed):
+        """Unless somebody else takes care of it by now."""
+        for victim, number in killed:
+            if victim.is_killed and victim.claims == number:
                 victim.stops = 0
                 victim.start()
-
-        return undo
 
     def freeze(self, victims):
         stopped = [(v, v.process) for v in victims]
@@ -577,14 +269,24 @@ class World:
         return undo
 
     def cut(self, pairs):
-        for sender, receiver in pairs:
-            self.network.cut(sender.host, receiver.host)
+        self.network.cut(pairs)
+        return lambda: self.network.mend(pairs)
 
-        def undo():
-            for sender, receiver in pairs:
-                self.network.mend(sender.host, receiver.host)
+    def flap(self, pairs, rng, length):
+        """Cut and mended, cut and mended."""
+        at, left = time.monotonic() - self.start, length
+        self.network.cut(pairs)
+        is_cut = True
+        while left > 0.1:
+            step = rng.uniform(0.05, 0.5)
+            at, left, is_cut = at + step, left - step, not is_cut
+            change = self.network.cut if is_cut else self.network.mend
+            self.undo.append((at, lambda change=change: change(pairs)))
+        return (lambda: self.network.mend(pairs)) if is_cut else None
 
-        return undo
+    def worsen(self, pairs):
+        self.network.worsen(pairs)
+        return lambda: self.network.clear(pairs)
 
     def lose(self, nodes):
         for node in nodes:
@@ -596,14 +298,20 @@ class World:
 
         return undo
 
+    def tell_disks(self, victims, line):
+        for victim in victims:
+            victim.disk.tell(line)
+
+        def undo():
+            for victim in victims:
+                victim.disk.tell()
+
+        return undo
+
     def watch_deaths(self):
         for node in self.cluster.nodes:
             if not node.is_killed and not node.is_running:
-                self.found.append(
-                    "node %d ended by itself with %d: %s"
-                    % (node.id, node.process.returncode, node.log()[-1500:])
-                )
-                node.is_killed = True
+                self.bury(node)
         for client in self.clients:
             if not client.is_killed and client.process.poll() is not None:
                 self.found.append(
@@ -611,6 +319,195 @@ class World:
                     % (client.index, client.errors())
                 )
                 client.is_killed = True
+
+    def bury(self, node):
+        """A node whose disk fails or hangs ends, and is started again, as by
+        systemd."""
+        code = node.process.returncode
+        node.is_killed = True
+        if code == STORAGE_ERROR and "disk" in self.cluster.faults:
+            self.say("node %d ended with a storage error" % node.id)
+            ends = time.monotonic() - self.start + 1.0
+            killed = [(node, claim(node))]
+            self.undo.append((ends, lambda: self.start_again(killed)))
+            return
+        self.found.append(
+            "node %d ended by itself with %d: %s"
+            % (node.id, code, node.log()[-1500:])
+        )
+
+    # --- what takes several steps --------------------------------------------
+
+    def until(self, condition, timeout=STEP_S):
+        """Steps until the condition is true or the time is over."""
+        by = time.monotonic() + timeout
+        while not condition() and time.monotonic() < by:
+            yield
+
+    def stop_node(self, node):
+        """Cleanly, if that works while it is frozen, cut off or hangs."""
+        node.is_killed = True
+        number = claim(node)
+        node.signal(signal.SIGTERM)
+        yield from self.until(lambda: not node.is_running, 4.0)
+        node.kill()
+        return [(node, number)]
+
+    def roll(self):
+        for node in list(self.cluster.nodes):
+            if node.is_killed:
+                continue
+            self.start_again((yield from self.stop_node(node)))
+            yield from self.until(lambda: (node.status() or {}).get("leader"))
+
+    def ask_leader(self, *words):
+        """The answer, or None: what has failed is asked again, or left out."""
+        leader = self.cluster.guess_leader()
+        if leader is None:
+            return None
+        try:
+            with leader.connect(2.0) as client:
+                return client.do(*words)
+        except (OSError, ReplyError) as error:
+            self.say("%s: %r" % (" ".join(map(str, words)), error))
+            return None
+
+    def insist(self, *words, timeout=STEP_S):
+        """Asks until it is OK; gives whether it was."""
+        by = time.monotonic() + timeout
+        at = 0.0
+        while time.monotonic() < by:
+            if time.monotonic() >= at:
+                if self.ask_leader(*words) == "OK":
+                    self.say(" ".join(map(str, words)))
+                    return True
+                at = time.monotonic() + 0.25
+            yield
+        return False
+
+    def spare(self):
+        """A node beside the founders; it is started anew."""
+        if len(self.cluster.nodes) == len(self.cluster.founders):
+            node = FarNode(self.cluster, len(self.cluster.nodes) + 1)
+            node.write_config(self.cluster.extra)
+            node.is_killed = True
+            self.cluster.nodes.append(node)
+        return self.cluster.nodes[-1]
+
+    def come_and_go(self):
+        """A node comes as a standby, votes, does not, and goes."""
+        node = self.spare()
+        if not node.is_killed:
+            return
+        node.wipe()
+        self.start_again([(node, claim(node))])
+        is_in = yield from self.insist(
+            "RAFT.ADD", node.id, node.addresses, "STANDBY"
+        )
+        if is_in:
+            yield from self.insist("RAFT.PROMOTE", node.id)
+            yield from self.until(lambda: False, 1.0)
+            yield from self.insist("RAFT.DEMOTE", node.id)
+        yield from self.remove(node)
+
+    def remove(self, node):
+        """It must not stay a member that does not run."""
+        while not (yield from self.insist("RAFT.REMOVE", node.id)):
+            if self.members().get(node.id) is None and self.members():
+                break
+        self.end_node(node)
+
+    def end_node(self, node):
+        """For good: nobody starts it again but who calls this."""
+        node.is_killed = True
+        claim(node)
+        if node.is_running:
+            node.kill()
+        node.wipe()
+
+    def members(self):
+        leader = self.cluster.guess_leader()
+        status = leader.status() if leader is not None else None
+        listed = map(as_map, status["members"]) if status else ()
+        return {one["id"]: one["role"] for one in listed}
+
+    def replace(self):
+        """The leader is removed, loses its directory, and comes back."""
+        node = self.cluster.guess_leader()
+        if node is None or node not in self.cluster.founders:
+            return
+        others = [n for n in self.cluster.founders if n is not node]
+        if any(n.is_killed for n in others):
+            return
+        by = time.monotonic() + STEP_S
+        while self.cluster.guess_leader() is node and time.monotonic() < by:
+            self.ask_leader("RAFT.TRANSFER")
+            yield from self.until(lambda: False, 0.3)
+        if (yield from self.insist("RAFT.REMOVE", node.id)):
+            self.end_node(node)
+            self.start_again([(node, claim(node))])
+            while not (
+                yield from self.insist("RAFT.ADD", node.id, node.addresses)
+            ):
+                pass
+
+    # --- a new life ----------------------------------------------------------
+
+    def tool(self, *words, at=None):
+        node = at or self.cluster.nodes[0]
+        environment = dict(os.environ, HASP_ENDPOINTS=node.address + ":7420")
+        return subprocess.run(
+            self.network.wrapper(node.host) + [HASP] + list(map(str, words)),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+
+    def restore(self):
+        """From a backup that is a moment old: a new life of the cluster."""
+        self.mend_all()
+        leader = self.cluster.leader(20)
+        path = os.path.join(self.cluster.folder, "backup")
+        backup = time.monotonic()
+        saved = self.tool("snapshot", "save", path, "--force", at=leader)
+        if saved.returncode != 0:
+            self.found.append("no backup: %s" % saved.stderr)
+            return
+        time.sleep(0.7)
+        founders = self.cluster.founders
+        for node in self.cluster.nodes:
+            if not node.is_killed:
+                node.kill()
+            node.wipe()
+        dead = time.monotonic()
+        # No session has a longer TTL: see docs/operations.md.
+        quarantine = "%dms" % (self.ttl_s * 1000)
+        words = ["snapshot", "restore", path, "--config", founders[0].config]
+        done = self.tool(*words, "--quarantine", quarantine)
+        if done.returncode != 0:
+            self.found.append("no restore: %s" % done.stderr)
+            return
+        self.start_again([(founders[0], claim(founders[0]))])
+        wait_until(founders[0].is_serving, 15, "the new life has begun")
+        self.start_again([(node, claim(node)) for node in founders[1:]])
+        for node in founders[1:]:
+            for _ in self.insist("RAFT.ADD", node.id, node.addresses):
+                time.sleep(0.05)
+        by = time.monotonic() + 30
+        while self.quarantine_left() and time.monotonic() < by:
+            time.sleep(0.1)
+        self.lives.append(
+            {"k": "life", "t": dead, "backup": backup}
+            | {"until": time.monotonic()}
+        )
+        self.say("a new life has begun")
+
+    def quarantine_left(self):
+        leader = self.cluster.guess_leader()
+        status = leader.status() if leader is not None else None
+        return status is None or status["quarantine_ms"] > 0
 
     # --- after the faults ----------------------------------------------------
 
@@ -634,23 +531,30 @@ class World:
         return [r for c in self.clients for r in c.records]
 
 
-def both(some, others):
-    return one_way(some, others) + one_way(others, some)
-
-
-def one_way(senders, receivers):
-    return [(s, r) for s in senders for r in receivers]
+def claim(victim):
+    """Whoever claims it last is the one who starts it again."""
+    victim.claims += 1
+    return victim.claims
 
 
 def wait_progress(world, timeout):
-    """Each client acquires again after the faults."""
+    """Each client acquires again after the faults; observers are answered."""
 
-    def sizes():
-        return [os.path.getsize(c.records[-1]) for c in world.clients]
+    def written(client):
+        # One that was started just now has not written anything yet.
+        with contextlib.suppress(FileNotFoundError):
+            with open(client.records[-1], "rb") as file:
+                return file.read()
+        return b""
 
-    before = sizes()
+    def works(client, size):
+        wanted = b'"k": "done"' if client.is_observer else b'"k": "hold"'
+        return wanted in written(client)[size:]
+
+    before = [len(written(client)) for client in world.clients]
+
     wait_until(
-        lambda: all(a > b for a, b in zip(sizes(), before)),
+        lambda: all(works(c, b) for c, b in zip(world.clients, before)),
         timeout,
         "every client works on",
     )

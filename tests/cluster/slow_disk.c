@@ -9,9 +9,10 @@
  *     CALL MILLISECONDS [PART-OF-A-PATH]
  *
  * CALL is one of the functions below, or "flush": fsync, fdatasync, pwritev2
- * that flushes. -1 milliseconds: until the line is gone. The path is that of
- * the file that is concerned. Where a call matches several lines, the first
- * counts. */
+ * that flushes. -1 milliseconds: until the line is gone. A number below that is
+ * an error, by which the call fails at once (-28: ENOSPC); fstatvfs then says
+ * that the disk is full. The path is that of the file that is concerned. Where
+ * a call matches several lines, the first counts. */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -84,11 +85,11 @@ static bool look(const char *call, bool flushes, const char *path, long *ret_ms)
 }
 
 /* True if the call is to fail: errno says how. */
-static bool fails(const char *call, const char *path)
+static bool fails(const char *call, bool flushes, const char *path)
 {
     long ms = 0;
     int error = errno;
-    bool is_told = look(call, false, path, &ms) && ms < -1;
+    bool is_told = look(call, flushes, path, &ms) && ms < -1;
     errno = is_told ? (int)-ms : error;
     return is_told;
 }
@@ -99,14 +100,15 @@ static void wait_as_told(const char *call, bool flushes, const char *path)
     int error = errno;
     long ms = 0;
     for (long waited = 0;
-         look(call, flushes, path, &ms) && (ms < 0 || waited < ms);
+         look(call, flushes, path, &ms) && ms >= -1 && (ms < 0 || waited < ms);
          waited += STEP_MS) {
         nanosleep(&step, NULL);
     }
     errno = error;
 }
 
-static void wait_for(const char *call, bool flushes, int fd)
+/* Waits as told; true if the call is to fail: errno says how. */
+static bool wait_for(const char *call, bool flushes, int fd)
 {
     char link[64];
     char path[PATH_MAX];
@@ -114,22 +116,21 @@ static void wait_for(const char *call, bool flushes, int fd)
     long size = kernel()(SYS_readlink, link, path, sizeof path - 1);
     path[size > 0 ? size : 0] = '\0';
     wait_as_told(call, flushes, path);
+    return fails(call, flushes, path);
 }
 
 EXPORT int fsync(int fd)
 {
     int (*real)(int);
     *(void **)&real = next("fsync");
-    wait_for("fsync", true, fd);
-    return real(fd);
+    return wait_for("fsync", true, fd) ? -1 : real(fd);
 }
 
 EXPORT int fdatasync(int fd)
 {
     int (*real)(int);
     *(void **)&real = next("fdatasync");
-    wait_for("fdatasync", true, fd);
-    return real(fd);
+    return wait_for("fdatasync", true, fd) ? -1 : real(fd);
 }
 
 EXPORT ssize_t pwritev2(int fd, const struct iovec *parts, int count,
@@ -137,16 +138,17 @@ EXPORT ssize_t pwritev2(int fd, const struct iovec *parts, int count,
 {
     ssize_t (*real)(int, const struct iovec *, int, off_t, int);
     *(void **)&real = next("pwritev2");
-    wait_for("pwritev2", (flags & (RWF_DSYNC | RWF_SYNC)) != 0, fd);
-    return real(fd, parts, count, offset, flags);
+    bool flushes = (flags & (RWF_DSYNC | RWF_SYNC)) != 0;
+    return wait_for("pwritev2", flushes, fd)
+               ? -1
+               : real(fd, parts, count, offset, flags);
 }
 
 EXPORT ssize_t pwrite(int fd, const void *data, size_t size, off_t offset)
 {
     ssize_t (*real)(int, const void *, size_t, off_t);
     *(void **)&real = next("pwrite");
-    wait_for("pwrite", false, fd);
-    return real(fd, data, size, offset);
+    return wait_for("pwrite", false, fd) ? -1 : real(fd, data, size, offset);
 }
 
 /* As the table is written. */
@@ -154,24 +156,26 @@ EXPORT ssize_t writev(int fd, const struct iovec *parts, int count)
 {
     ssize_t (*real)(int, const struct iovec *, int);
     *(void **)&real = next("writev");
-    wait_for("pwrite", false, fd);
-    return real(fd, parts, count);
+    return wait_for("pwrite", false, fd) ? -1 : real(fd, parts, count);
 }
 
 EXPORT ssize_t pread(int fd, void *data, size_t size, off_t offset)
 {
     ssize_t (*real)(int, void *, size_t, off_t);
     *(void **)&real = next("pread");
-    wait_for("pread", false, fd);
-    return real(fd, data, size, offset);
+    return wait_for("pread", false, fd) ? -1 : real(fd, data, size, offset);
 }
 
 EXPORT int fstatvfs(int fd, struct statvfs *status)
 {
     int (*real)(int, struct statvfs *);
     *(void **)&real = next("fstatvfs");
-    wait_for("fstatvfs", false, fd);
-    return real(fd, status);
+    bool is_full = wait_for("fstatvfs", false, fd);
+    int result = real(fd, status);
+    if (is_full) {
+        status->f_bavail = status->f_bfree = 0;
+    }
+    return result;
 }
 
 EXPORT int unlinkat(int folder, const char *path, int flags)
@@ -199,7 +203,7 @@ EXPORT int openat(int folder, const char *path, int flags, ...)
     mode_t mode = (flags & O_CREAT) != 0 ? va_arg(args, mode_t) : 0;
     va_end(args);
     *(void **)&real = next("openat");
-    if (fails("openat", path)) {
+    if (fails("openat", false, path)) {
         return -1;
     }
     wait_as_told("openat", false, path);
@@ -214,7 +218,7 @@ EXPORT int open(const char *path, int flags, ...)
     mode_t mode = (flags & O_CREAT) != 0 ? va_arg(args, mode_t) : 0;
     va_end(args);
     *(void **)&real = next("open");
-    if (fails("open", path)) {
+    if (fails("open", false, path)) {
         return -1;
     }
     wait_as_told("open", false, path);

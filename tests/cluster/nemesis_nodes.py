@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: MIT
+"""The processes of a nemesis run: nodes on hosts of their own, with the disks
+and clocks that are preloaded, clients, and the counter that the locks guard."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socketserver
+import subprocess
+import sys
+import tempfile
+import threading
+
+from cluster import HASPD, Cluster, Node, is_sanitized
+from nemesis_check import Counter
+from nemesis_client import CLIENT_PLANTS
+from nemesis_net import HubClient
+from slow_disk import SlowDisk
+
+ELECTION_MS = 600
+HERE = os.path.dirname(os.path.abspath(__file__))
+CUT_POWER = signal.SIGRTMIN + 3  # See power_disk.c.
+
+
+def library(name):
+    return os.path.abspath(os.path.join(os.path.dirname(HASPD), name + ".so"))
+
+
+class FarNode(Node):
+    """A node on a host of its own, with the usual ports."""
+
+    def __init__(self, cluster, number):
+        self.host = "n%d" % number
+        cluster.network.add(self.host)
+        self.address = cluster.network.addresses[self.host]
+        self.stops = 0
+        # Whoever has killed it, or takes care of it, starts it again.
+        self.is_killed, self.claims = False, 0
+        super().__init__(cluster, number, (7420, 7421, 7422))
+        self.disk = SlowDisk(self.home)
+
+    @property
+    def addresses(self):
+        return "%s:7421,%s:7420" % (self.address, self.address)
+
+    def write_config(self, extra=""):
+        members = "".join(
+            "member = %d %s:7421 %s:7420\n" % (n.id, n.address, n.address)
+            for n in self.cluster.founders
+        )
+        with open(self.config, "w") as out:
+            out.write(
+                "[node]\nid = %d\ndir = %s\n" % (self.id, self.dir)
+                + "[listen]\nhttp = 127.0.0.1:7422\n"
+                + "client = %s:7420\n" % self.address
+                + "peer = %s:7421\n" % self.address
+                + "[cluster]\nname = nemesis\n"
+                + members
+                + "[raft]\nelection_ms = %d\n" % ELECTION_MS
+                + "[security]\ninsecure = yes\n"
+                + "[limits]\ndisk_reserve = 1M\n"
+                + extra
+            )
+
+    def start(self, *flags, wrapper=(), environment=None):
+        self.is_killed = False
+        return super().start(
+            *flags,
+            wrapper=list(wrapper) + self.cluster.network.wrapper(self.host),
+            environment=environment or self.environment(),
+        )
+
+    def environment(self):
+        """What is preloaded: its disk, and a clock with a rate of this
+        start."""
+        if is_sanitized():
+            return {}  # A sanitizer wants to be the first library.
+        libraries, faults = [], self.cluster.faults
+        environment = {}
+        if "disk" in faults:
+            libraries.append(library("slow_disk"))
+            environment["SLOW_DISK"] = self.disk.path
+        if "power" in faults:
+            libraries.append(library("power_disk"))
+            environment["POWER_DISK"] = self.dir
+            if self.cluster.plant == "no-flush":
+                environment["POWER_DISK_LIES"] = "yes"
+        if "clock" in faults:
+            libraries.append(library("odd_clock"))
+            rate = self.cluster.rng.choice((0.9, 1.0, 1.1))
+            if self.cluster.plant == "node-clock":
+                rate = 2.5
+            environment["ODD_CLOCK"] = str(rate)
+        environment["LD_PRELOAD"] = ":".join(libraries)
+        return environment
+
+    def connect(self, timeout=0.5):
+        return HubClient(self.cluster.network, (self.address, 7420), timeout)
+
+    def kill(self):
+        self.is_killed = True
+        super().kill()
+
+    def cut_power(self):
+        """As kill, and what was not flushed is gone."""
+        self.is_killed = True
+        if self.stops:
+            self.resume()
+        self.signal(CUT_POWER)
+        self.process.wait(20)
+        trust = os.path.join(self.dir, "trust")
+        if os.path.exists(trust):
+            with open(trust) as file:
+                text = file.read()
+            with open(trust, "w") as file:
+                file.write(re.sub(r"boot \S+", "boot of-an-earlier-day", text))
+
+    def freeze(self):
+        self.stops += 1
+        self.pause()
+
+    def thaw(self):
+        self.stops -= 1
+        if self.stops == 0:
+            self.resume()
+
+    def wipe(self):
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class FarCluster(Cluster):
+    def __init__(self, network, count, extra="", faults=(), plant="", seed=1):
+        self.network, self.faults, self.plant = network, faults, plant
+        self.rng = random.Random(seed)
+        self.folder = tempfile.mkdtemp(prefix="hasp-nemesis-")
+        self.extra, self.tls = extra, None
+        self.nodes = []
+        for i in range(count):
+            self.nodes.append(FarNode(self, i + 1))
+        self.founders = list(self.nodes)
+        for node in self.nodes:
+            node.write_config(extra)
+        self.start()
+
+    def guess_leader(self):
+        """Who says to lead, the newest term first; else any that runs."""
+        leaders = []
+        for node in self.nodes:
+            status = (
+                node.status() if node.is_running and not node.stops else {}
+            )
+            if status and status["role"] == "leader":
+                leaders.append((status["term"], node.id, node))
+        return max(leaders)[2] if leaders else None
+
+
+class CounterServer:
+    """Serves the guarded counter on a socket in the file system."""
+
+    def __init__(self, path):
+        self.counter = counter = Counter()
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self):
+                for line in self.rfile:
+                    answer = counter.ask(json.loads(line))
+                    self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+        self.server = socketserver.ThreadingUnixStreamServer(path, Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class FarClient:
+    """A client process, started anew after it was killed."""
+
+    def __init__(self, world, index, is_observer=False):
+        self.world, self.index = world, index
+        self.is_observer = is_observer
+        self.host = "c%d" % index
+        self.records, self.process = [], None
+        self.stops = 0
+        self.is_killed, self.claims = False, 0
+        world.network.add(self.host)
+
+    def start(self):
+        world, life = self.world, len(self.records)
+        record = os.path.join(
+            world.cluster.folder, "client%d.%d" % (self.index, life)
+        )
+        self.records.append(record)
+        self.is_killed = False
+        words = [sys.executable, os.path.join(HERE, "nemesis_client.py")]
+        words += ["--index", str(self.index), "--record", record]
+        words += ["--seed", str(world.seed * 100 + life)]
+        words += ["--resource", world.counter_path]
+        if world.plant in CLIENT_PLANTS:
+            words += ["--plant", world.plant]
+        words += ["--ttl", str(world.ttl_s)]
+        words += ["--observer"] if self.is_observer else []
+        words += ["--rate", str(self.rate())]
+        # Every third lets its locks go soon after its connections are gone.
+        if self.index % 3 == 0:
+            words += ["--linger", "1.0"]
+        words += ["--endpoints"]
+        words += ["%s:7420" % n.address for n in world.cluster.nodes]
+        with open(record + ".err", "wb") as errors:
+            self.process = subprocess.Popen(
+                world.network.wrapper(self.host) + words,
+                stdin=subprocess.DEVNULL,
+                stderr=errors,
+            )
+
+    def rate(self):
+        """Of its clock, in this life."""
+        if "clock" not in self.world.cluster.faults:
+            return 1.0
+        if self.world.plant == "client-clock":
+            return 0.3
+        return self.world.cluster.rng.choice((0.9, 1.0, 1.1))
+
+    def send(self, number):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def kill(self):
+        self.is_killed = True
+        self.send(signal.SIGKILL)
+        self.process.wait(10)
+
+    def freeze(self):
+        self.stops += 1
+        self.send(signal.SIGSTOP)
+
+    def thaw(self):
+        self.stops -= 1
+        if self.stops == 0:
+            self.send(signal.SIGCONT)
+
+    def errors(self):
+        with open(self.records[-1] + ".err", errors="replace") as file:
+            return file.read()[-2000:]
