@@ -95,6 +95,7 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
             peers_flush(node->members.peers);
             clients_flush(&node->clients);
         }
+        end_stage(node, STAGE_REST); /* It may have read its table. */
         return;
     }
     archive_report(&node->archive);

@@ -65,8 +65,11 @@ def missing():
 def install():
     """Services that these packages start are stopped: ours run elsewhere."""
     todo = missing()
-    if not todo:
-        return
+    if todo:
+        install_only(todo)
+
+
+def install_only(todo):
     sudo = [] if os.geteuid() == 0 else ['sudo']
     subprocess.run([*sudo, 'env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get',
                     'install', '-y', '--no-install-recommends', *todo],
@@ -82,16 +85,18 @@ def is_older(made, *sources):
         os.path.getmtime(s) > os.path.getmtime(made) for s in sources)
 
 
+def compile_one(folder, name, *libraries):
+    source = f'{PEERS}/{name}.c'
+    if is_older(f'{folder}/{name}', source, f'{PEERS}/measure.h'):
+        subprocess.run(['cc', '-std=c11', '-D_GNU_SOURCE', '-O2', '-Wall',
+                        '-iquote', '.', '-o', f'{folder}/{name}', source,
+                        *libraries], check=True)
+
+
 def compile_all(folder):
     """The generators that need what only this measurement needs."""
-    common = f'{PEERS}/measure.h'
-    for name, libraries in [('redis_bench', []),
-                            ('zookeeper_bench', ['-lzookeeper_st'])]:
-        source = f'{PEERS}/{name}.c'
-        if is_older(f'{folder}/{name}', source, common):
-            subprocess.run(['cc', '-std=c11', '-D_GNU_SOURCE', '-O2', '-Wall',
-                            '-iquote', '.', '-o', f'{folder}/{name}', source,
-                            *libraries], check=True)
+    compile_one(folder, 'redis_bench')
+    compile_one(folder, 'zookeeper_bench', '-lzookeeper_st')
     source = f'{PEERS}/etcd_bench.go'
     if is_older(f'{folder}/etcd_bench', source):
         environment = dict(os.environ, GO111MODULE='off', GOFLAGS='',

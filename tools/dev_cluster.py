@@ -3,6 +3,7 @@
 
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -10,8 +11,10 @@ import time
 
 
 class Client:
-    def __init__(self, port, timeout):
+    def __init__(self, port, timeout, tls=None):
         self.socket = socket.create_connection(('127.0.0.1', port), timeout)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket)
         self.file = self.socket.makefile('rb')
 
     def ask(self, *words):
@@ -37,8 +40,8 @@ class Client:
         self.socket.close()
 
 
-def status(port):
-    client = Client(port, 1)
+def status(port, tls=None):
+    client = Client(port, 1, tls)
     try:
         flat = client.ask('RAFT.STATUS')
         return dict(zip(flat[::2], flat[1::2]))
@@ -66,10 +69,10 @@ def until(action, seconds=20):
             time.sleep(0.002)
 
 
-def leader_of(ports):
+def leader_of(ports, tls=None):
     for port in ports:
         try:
-            found = int(status(port)[b'leader'])
+            found = int(status(port, tls)[b'leader'])
             if found:
                 return found
         except (OSError, KeyError):
@@ -110,10 +113,19 @@ class SlowDisk:
             self.tell(f'flush {self.flush_ms}')
 
 
+def tls_as(folder, user):
+    """To the nodes of a secure cluster, as this user."""
+    context = ssl.create_default_context(cafile=f'{folder}/certs/ca.crt')
+    context.check_hostname = False
+    context.load_cert_chain(f'{folder}/certs/user-{user}/client.crt',
+                            f'{folder}/certs/user-{user}/client.key')
+    return context
+
+
 class DevCluster:
     """Nodes with the default settings on ports of their own."""
 
-    def __init__(self, build, count=3, flush_ms=0):
+    def __init__(self, build, count=3, flush_ms=0, is_secure=False):
         self.build = build
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = self.temporary.name
@@ -121,16 +133,35 @@ class DevCluster:
         self.ports = [base + 10 * i for i in range(count)]
         self.disk = SlowDisk(build, flush_ms, self.folder)
         self.again = {}
+        self.is_secure = is_secure
+        self.command = [f'{build}/hasp', 'dev', '--dir', self.folder, '--port',
+                        str(base), '--nodes', str(count)]
+        if is_secure:
+            self.open_metrics()
+        self.start()
+
+    def start(self):
         self.dev = subprocess.Popen(
-            [f'{build}/hasp', 'dev', '--dir', self.folder, '--port', str(base),
-             '--nodes', str(count)], stdout=subprocess.PIPE, text=True,
+            self.command, stdout=subprocess.PIPE, text=True,
             stderr=subprocess.DEVNULL, env=self.disk.environment)
+
+    def open_metrics(self):
+        """A secure cluster, made and stopped; its metrics are told to all."""
+        self.command.append('--secure')
+        self.start()
+        self.dev.stdout.readline()
+        self.dev.terminate()
+        self.dev.wait()
+        for i in range(len(self.ports)):
+            with open(f'{self.folder}/n{i + 1}/haspd.conf', 'a') as out:
+                out.write('\n[tls]\nmetrics = open\n')
 
     def __enter__(self):
         ready = self.dev.stdout.readline()
         if not ready.startswith('ready'):
             self.__exit__()
             sys.exit('the cluster did not start')
+        self.tls = tls_as(self.folder, 'admin') if self.is_secure else None
         self.pids = [int(p) for p in ready.split('pids=')[1].split(',')]
         self.disk.begin()
         return self
@@ -145,7 +176,7 @@ class DevCluster:
 
     def leader(self):
         """Its number, from 1."""
-        return until(lambda: leader_of(self.ports))
+        return until(lambda: leader_of(self.ports, self.tls))
 
     def send(self, number, sent):
         os.kill(self.pids[number - 1], sent)

@@ -22,7 +22,8 @@ import time
 from dev_cluster import DevCluster, acquire, status, until
 
 
-def run(cluster, count, by):
+def run(cluster, count, by, is_told=True):
+    """How long each took, in seconds."""
     times = []
     for turn in range(count):
         leader = cluster.leader()
@@ -34,16 +35,16 @@ def run(cluster, count, by):
         until(lambda: acquire(other, f'after/{turn}'))
         times.append(time.monotonic() - began)
         terms = int(status(other)[b'term']) - term
-        print(f'{by.name} {turn + 1}: {1000 * times[-1]:.1f} ms, '
-              f'terms: {terms}', flush=True)
+        if is_told:
+            print(f'{by.name} {turn + 1}: {1000 * times[-1]:.1f} ms, '
+                  f'terms: {terms}', flush=True)
         if by == signal.SIGSTOP:
             cluster.send(leader, signal.SIGCONT)
         else:
             cluster.restart(leader)
         # Links that were up for less than a second are dialled with pauses.
         time.sleep(1.5)
-    print(f'{count} x {by.name}: median {1000 * statistics.median(times):.1f} '
-          f'ms, max {1000 * max(times):.1f} ms')
+    return times
 
 
 def main():
@@ -55,7 +56,12 @@ def main():
     parser.add_argument('--flush', type=int, default=0, metavar='MS')
     options = parser.parse_args()
     with DevCluster(options.build, flush_ms=options.flush) as cluster:
-        run(cluster, options.times, signal.Signals[f'SIG{options.by}'])
+        by = signal.Signals[f'SIG{options.by}']
+        times = run(cluster, options.times, by)
+        print(f'{options.times} x {by.name}: median '
+              f'{1000 * statistics.median(times):.1f} ms, max '
+              f'{1000 * max(times):.1f} ms')
 
 
-main()
+if __name__ == '__main__':
+    main()

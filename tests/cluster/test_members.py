@@ -361,3 +361,29 @@ def test_who_is_to_be_added_is_dialled_at_both_addresses_first():
             wire.send("RAFT.ADD", 9, host % 1)
             time.sleep(0.1)
             assert leader.stop() == 0
+
+
+def test_a_standby_is_an_edge_for_clients():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        edge = cluster.followers(leader)[0]
+        assert leader_do(cluster, "RAFT.DEMOTE", edge.id) == "OK"
+        wait_until(lambda: roles(edge).get(edge.id) == "standby", 10, "it copies")
+        with edge.connect() as one, edge.connect() as two:
+            session = Session(one)
+            token = one.do("LOCK.ACQUIRE", "a")
+            Session(two)
+            two.send("LOCK.ACQUIRE", "a", "WAIT", 30000)
+            wait_until(
+                lambda: as_map(one.do("LOCK.SHOW", "a"))["queue"] != [],
+                10,
+                "it waits",
+            )
+            one.do("SESSION.KEEP")
+            one.do("LOCK.RELEASE", "a")
+            assert two.receive() > token
+        # Nobody needs it, and its clients go on elsewhere.
+        edge.kill()
+        with leader.connect() as client:
+            session.attach(client)
+            assert client.do("LOCK.ACQUIRE", "b") > token

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 
 import pytest
@@ -265,3 +266,24 @@ def test_the_process_is_told(cluster):
     assert abs(found["process_open_fds"] - files) <= 5
     assert found["process_max_fds"] > found["process_open_fds"]
     assert 0 < found["process_cpu_seconds_total"] < 600
+
+
+def test_what_holds_up_the_loop_is_looked_for():
+    build = os.environ.get("HASP_BUILD", os.path.join(ROOT, "build", "release"))
+    tool = [sys.executable, os.path.join(ROOT, "tools", "stalls.py"), build]
+    works = ["connections", "fill", "list"]
+    done = subprocess.run(
+        tool + ["--locks", "1600", "--only", ",".join(works)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    lines = done.stdout.splitlines()
+    # Three nodes tell of each piece of work, one of them as the leader.
+    assert [line.split()[0] for line in lines[:-1]] == [w for w in works for _ in "123"]
+    assert sum("leader" in line for line in lines) == len(works)
+    assert re.match(r"longest: \w+, within [0-9.]+ ms; stages over 20 ms: \d+$",
+                    lines[-1])
+    # A leader that has taken 1,600 locks and said so was somewhere meanwhile.
+    assert not any("longest: none" in line for line in lines if "leader" in line)

@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The goals of docs/performance.md, measured anew.
+
+Three nodes of hasp, three of the version that the goals were set against, a Redis
+that flushes each write, and a server that only parses and answers take turns with
+the same work, so that what else happens on the machine hits all alike; then
+leaders end in three ways, and what holds up the loop is looked for. Prints the
+table; with --write docs/performance.md has it. Six minutes, on a machine that does
+nothing else.
+
+    tools/goals.py BUILD [--rounds 4] [--ends 25] [--locks 300000] [--write]
+    tools/goals.py BUILD --install    Redis by apt, if it is missing, and the
+                                      build of the earlier version
+
+`make goals` does both.
+"""
+
+import argparse
+import os
+import re
+import resource
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import bench_peers
+import failover
+import stalls
+from dev_cluster import DevCluster
+
+# Before the log was written by a thread, and before failovers were hurried.
+BEFORE = 'b24090e'
+# By which program of it a package is known to be there; what then was built with.
+NEEDS = {'redis-server': 'redis-server', 'protoc-c': 'protobuf-c-compiler'}
+PAGE = 'docs/performance.md'
+SECONDS = 1
+ELECTION_MS = 600
+# Kind, clients, connections (0: each its own), and who takes turns with it.
+WORK = [('cycle', 1, 0, ('hasp', 'Redis')),
+        ('cycle', 64, 0, ('hasp', 'Redis', 'null server')),
+        ('cycle', 256, 0, ('hasp',)),
+        ('cycle', 1000, 0, ('hasp', 'Redis', 'null server')),
+        ('cycle', 64, 4, ('hasp', 'before')),
+        ('cycle', 1000, 4, ('hasp', 'before')),
+        ('handover', 16, 0, ('hasp', 'before')),
+        ('handover', 100, 0, ('hasp', 'before'))]
+CPU = re.compile(r'cpu ([\d.]+) s per 1000')
+
+
+def die(text):
+    sys.exit(f'goals: {text}')
+
+
+# --- What is needed -----------------------------------------------------------
+
+def before(build):
+    return f'{build}/before/build/release'
+
+
+def install(build):
+    absent = [package for program, package in NEEDS.items()
+              if shutil.which(program) is None]
+    if absent:
+        bench_peers.install_only([*absent, 'libprotobuf-c-dev'])
+    os.makedirs(f'{build}/peers', exist_ok=True)
+    bench_peers.compile_one(f'{build}/peers', 'redis_bench')
+    if os.path.exists(f'{before(build)}/haspd'):
+        return
+    shutil.rmtree(f'{build}/before', ignore_errors=True)
+    os.makedirs(f'{build}/before')
+    packed = subprocess.run(['git', 'archive', BEFORE], check=False,
+                            stdout=subprocess.PIPE)
+    if packed.returncode != 0:
+        die(f'this copy lacks the commit {BEFORE}: git fetch --unshallow')
+    subprocess.run(['tar', '-x', '-C', f'{build}/before'], input=packed.stdout,
+                   check=True)
+    subprocess.run(['make', '-s', f'-j{os.cpu_count()}', 'all'], check=True,
+                   cwd=f'{build}/before', stdout=subprocess.DEVNULL)
+
+
+# --- Rates --------------------------------------------------------------------
+
+class Rates:
+    """What each system reached in each round: (cycles a second, CPU)."""
+
+    def __init__(self, build, folder):
+        self.build = build
+        self.servers = bench_peers.Servers(build, folder)
+        self.pids = {}
+        self.found = {}
+
+    def start(self):
+        servers = self.servers
+        for name, where in (('hasp', self.build),
+                            ('before', before(self.build))):
+            servers.build = where
+            first = len(servers.started)
+            servers.of[name] = servers.hasp(name, False)
+            self.pids[name] = [p.pid for p in servers.started[first:]]
+        servers.build = self.build
+        servers.of['Redis'] = servers.redis(1)
+        servers.of['null server'] = servers.null_server()
+        for name, endpoints in servers.of.items():
+            for endpoint in endpoints:
+                bench_peers.wait_for(name, endpoint)
+
+    def command(self, system, kind, clients, connections, seconds):
+        if system == 'Redis':
+            return bench_peers.command_of(self.build, self.servers, system,
+                                          kind, clients, seconds)
+        more = ['--connections', str(connections)] if connections else []
+        if system in self.pids:
+            more += ['--pids', ','.join(str(p) for p in self.pids[system])]
+        return [f'{self.build}/bench', kind, '--endpoints',
+                ','.join(self.servers.of[system]), '--clients', str(clients),
+                '--seconds', str(seconds), *more]
+
+    def measure(self, rounds):
+        for system in self.servers.of:  # One may still elect its leader.
+            bench_peers.run(self.command(system, 'cycle', 1, 0, 0.2), 30)
+        for turn in range(rounds):
+            for kind, clients, connections, systems in WORK:
+                for system in systems:
+                    self.one(system, (kind, clients, connections))
+            print(f'round {turn + 1} of {rounds}', file=sys.stderr)
+
+    def one(self, system, work):
+        done = subprocess.run(self.command(system, *work, SECONDS),
+                              stdout=subprocess.PIPE, timeout=120, text=True,
+                              check=False)
+        figures = bench_peers.FIGURES.search(done.stdout)
+        if figures is None:
+            die(f'{system} did not do {work}: {done.stdout[-200:]}')
+        cpu = CPU.search(done.stdout)
+        self.found.setdefault((system, *work), []).append(
+            (int(figures[1]), float(cpu[1]) if cpu else None))
+
+    def ratio(self, other, *work):
+        """Of hasp to another: the median over the rounds."""
+        pairs = zip(self.found[('hasp', *work)], self.found[(other, *work)])
+        return statistics.median(ours[0] / max(1, its[0])
+                                 for ours, its in pairs)
+
+    def rate(self, *work):
+        return statistics.median(
+            figure[0] for figure in self.found[('hasp', *work)])
+
+    def cpu_ms(self, *work):
+        return statistics.median(
+            1000 * figure[1] for figure in self.found[('hasp', *work)])
+
+
+# --- The table ----------------------------------------------------------------
+
+def row(what, goal, measured, is_met, command):
+    return (f'| {what} | {goal} | {measured} | {"yes" if is_met else "**no**"} '
+            f'| {command} |')
+
+
+def rows_of_ends(build, count):
+    rows = []
+    for by, times, what, goal, most in (
+            ('KILL', count, 'kill -9 of the leader to the next grant',
+             'median < 10 ms, max < 50', (10, 50)),
+            ('STOP', max(3, count // 3), 'the leader falls silent (SIGSTOP)',
+             f'max < 1.1 x election_ms ({1.1 * ELECTION_MS:g} ms)',
+             (1.1 * ELECTION_MS, 1.1 * ELECTION_MS)),
+            ('TERM', max(3, count // 2), 'clean stop', 'max < 8 ms', (8, 8))):
+        with DevCluster(build) as cluster:
+            found = [1000 * seconds for seconds in failover.run(
+                cluster, times, signal.Signals[f'SIG{by}'], False)]
+        middle, longest = statistics.median(found), max(found)
+        rows.append(row(what, goal,
+                        f'median {middle:.1f} ms, max {longest:.1f} ({times} '
+                        'times)', middle < most[0] and longest < most[1],
+                        f'`tools/failover.py {build} {times} --by {by}`'))
+        print(rows[-1], file=sys.stderr)
+    return rows
+
+
+def row_of_ratio(rates, what, least, other, *work):
+    kind, clients, connections = work
+    ratio = rates.ratio(other, *work)
+    sharing = f' --connections {connections}' if connections else ''
+    name = 'the version of then' if other == 'before' else other
+    return row(what, f'>= {least} x {name}',
+               f'{ratio:.2f} ({rates.rate(*work):,.0f}/s)', ratio >= least,
+               f'`bench {kind} --clients {clients}{sharing}`')
+
+
+def rows_of_rates(rates):
+    rows = []
+    for what, least, other, *work in (
+            ('64 clients, own connections', 0.6, 'null server', 'cycle', 64, 0),
+            ('the same', 1.2, 'Redis', 'cycle', 64, 0),
+            ('1000 clients, own connections', 0.75, 'null server', 'cycle',
+             1000, 0),
+            ('the same', 2, 'Redis', 'cycle', 1000, 0),
+            ('64 clients over 4 connections', 1.3, 'before', 'cycle', 64, 4),
+            ('1000 clients over 4', 1.3, 'before', 'cycle', 1000, 4),
+            ('one client', 1, 'Redis', 'cycle', 1, 0),
+            ('one lock, 16 wait', 1.3, 'before', 'handover', 16, 0),
+            ('one lock, 100 wait', 1.3, 'before', 'handover', 100, 0)):
+        rows.append(row_of_ratio(rates, what, least, other, *work))
+    for clients, most in ((64, 25), (256, 12)):
+        spent = rates.cpu_ms('cycle', clients, 0)
+        rows.append(row(
+            f'processor time of three nodes, {clients} clients',
+            f'<= {most} ms for 1000 cycles', f'{spent:.1f} ms', spent <= most,
+            f'`bench cycle --clients {clients} --pids ...`'))
+    return rows
+
+
+def row_of_stalls(build, locks):
+    longest, over, stage = stalls.look(build, locks)
+    return row(f'longest pass of a loop: {locks:,} locks taken, listed, put '
+               'into snapshots; 1000 connections at once, plain and by TLS',
+               '<= 20 ms',
+               f'within {longest:g} ms ({stage}), {over} over 20 ms',
+               over == 0, f'`tools/stalls.py {build} --locks {locks}`')
+
+
+def measure(options):
+    folder = tempfile.mkdtemp(prefix='goals-')
+    rates = Rates(options.build, folder)
+    try:
+        rates.start()
+        rates.measure(options.rounds)
+    finally:
+        rates.servers.end()
+        shutil.rmtree(folder, ignore_errors=True)
+    return [*rows_of_ends(options.build, options.ends), *rows_of_rates(rates),
+            row_of_stalls(options.build, options.locks)]
+
+
+def where(build):
+    load = os.getloadavg()[0]
+    told = f', beside other work (load {load:.0f})' if load > 1 else ''
+    version = bench_peers.first_line(f'{build}/hasp', '--version')
+    return (f'{os.uname().sysname} {os.uname().release.split("-")[0]}, '
+            f'{os.cpu_count()} cores{told}; {version}; "the version of then" '
+            f'is {BEFORE}.\n')
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('build')
+    parser.add_argument('--rounds', type=int, default=4)
+    parser.add_argument('--ends', type=int, default=25)
+    parser.add_argument('--locks', type=int, default=300000)
+    parser.add_argument('--write', action='store_true')
+    parser.add_argument('--install', action='store_true')
+    options = parser.parse_args()
+    if options.install:
+        install(options.build)
+        return
+    if not os.path.exists(f'{before(options.build)}/haspd'):
+        die('the earlier version is not built: --install does it')
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    machine = where(options.build)
+    rows = ['| what | goal | measured | met | by |', '|---|---|---|---|---|',
+            *measure(options)]
+    text = f'{machine}\n' + '\n'.join(rows) + '\n'
+    print(text)
+    if options.write:
+        with open(PAGE) as page:
+            text = bench_peers.put_between(page.read(), 'goals', text)
+        with open(PAGE, 'w') as page:
+            page.write(text)
+
+
+if __name__ == '__main__':
+    main()
