@@ -194,7 +194,8 @@ static struct token read_number(struct lexer *lexer)
         last = peek(lexer, 0);
         lexer->at++;
     }
-    if (!text_to_number(since(lexer, start), &token.number)) {
+    token.text = since(lexer, start);
+    if (!text_to_number(token.text, &token.number)) {
         return fail(lexer, "a malformed number");
     }
     return token;

@@ -850,8 +850,7 @@ static struct node *parse_block(struct parser *parser)
         }
         *end = parse_statement(parser);
         end = &(*end)->next;
-        while (accept(parser, ";")) {
-        }
+        accept(parser, ";");
     }
     parser->depth--;
     return first;

@@ -602,6 +602,18 @@ static bool run_tostring(struct machine *machine, const struct node *node,
     return true;
 }
 
+/* The first item: gather() takes the others, where Lua does. */
+static bool run_unpack(struct machine *machine, const struct node *node,
+                       const struct value *list, struct value *ret)
+{
+    if (list->type != VALUE_TABLE) {
+        return fail(machine, node, "unpack: a list expected");
+    }
+    *ret = list->table->count > 0 ? list->table->item[0]
+                                  : (struct value){.type = VALUE_NIL};
+    return true;
+}
+
 static bool run_insert(struct machine *machine, const struct node *node,
                        const struct value_table *list, struct value *ret)
 {
@@ -647,8 +659,7 @@ static bool run_builtin(struct machine *machine, const struct node *node,
         *ret = value_of_text(bytes_of_text(type_name(&list.item[0])));
         return true;
     case BUILTIN_UNPACK:
-        *ret = list.item[0]; /* The first: others only as last arguments. */
-        return true;
+        return run_unpack(machine, node, &list.item[0], ret);
     case BUILTIN_INSERT:
         return list.count == 2 ? run_insert(machine, node, &list, ret)
                                : fail(machine, node,

@@ -5,6 +5,7 @@ same answer, the same state after it."""
 import hashlib
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -18,7 +19,7 @@ from cluster import ReplyError
 from test_http import get
 from test_limits import hasp
 from redis_scripts import REFUSED, SCRIPTS, SEVERAL
-from wire import Wire, eventually, world
+from wire import Simple, Wire, eventually, world
 
 ROUNDS = 24  # Of each script.
 TOKENS = ["token-a", "token-b", "xyz"]  # Two with the same beginning.
@@ -135,6 +136,41 @@ def test_a_script_does_what_it_does_in_redis(world, reference, at):
             assert rounded(mine) == rounded(wanted), draw.said
             kinds.add(str(rounded(wanted[0])))
     assert len(kinds) > 1 or "notation" in SCRIPTS[at][0], "always %s" % kinds
+
+
+VECTORS = os.path.join(os.path.dirname(__file__), "../vectors/scripts.txt")
+
+
+def on_one_line(answer):
+    """The bytes of an answer as tests/vectors/scripts.txt writes them."""
+    if isinstance(answer, list):
+        return " ".join(["*%d" % len(answer), *map(on_one_line, answer)])
+    if isinstance(answer, bytes):
+        return "$%d %s" % (len(answer), answer.decode("latin-1"))
+    if isinstance(answer, int):
+        return ":%d" % answer
+    kind = {Simple: "+", ReplyError: "-"}.get(type(answer), "")
+    return "%s%s" % (kind, answer)
+
+
+def test_a_real_redis_answers_what_the_vectors_say(reference):
+    with open(VECTORS, encoding="latin-1") as file:
+        cases = re.findall(r"(?s)(.*?)\n----\n([^\n]*)\n\n", file.read())
+    # What hasp refuses, Redis may do; of keys that are not declared it knows, too.
+    cases = [
+        (script.split("\n\n")[-1] if i == 0 else script, said)
+        for i, (script, said) in enumerate(cases)
+        if not said.startswith("-ERR") and "'other'" not in script
+    ]
+    assert len(cases) > 150
+    for script, said in cases:
+        assert reference.do("SET", "a", "token", "PX", 30000) == "OK"
+        reference.send("EVAL", script, 2, "a", "b", "token", 1000, 3)
+        answer = on_one_line(reference.reply())
+        escaped = re.sub(
+            r"[^ -~]|\\", lambda found: "\\x%02x" % ord(found[0]), answer
+        )
+        assert escaped == said, script
 
 
 @pytest.mark.parametrize("library, text, said", REFUSED, ids=[r[0] for r in REFUSED])

@@ -68,15 +68,20 @@ class Wire:
     def send(self, *words):
         self.raw(encode(words))
 
-    def receive(self):
-        """The next reply; an error is raised."""
+    def reply(self):
+        """The next reply, be it an error."""
         while True:
             reply = self._read()
-            if isinstance(reply, ReplyError):
-                raise reply
             if not isinstance(reply, Push):
                 return reply
             self.pushes.append(reply)
+
+    def receive(self):
+        """The next reply; an error is raised."""
+        reply = self.reply()
+        if isinstance(reply, ReplyError):
+            raise reply
+        return reply
 
     def do(self, *words):
         self.send(*words)

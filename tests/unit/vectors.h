@@ -11,5 +11,7 @@
 /* The test fails unless 'text' is what stands in the file at 'path'; with
  * REWRITE=1 in the environment it is written there first. */
 void vectors_compare(const char *path, struct bytes text);
+/* Appends what stands in the file. */
+void vectors_read(const char *path, struct buffer *ret_text);
 
 #endif /* HASP_TESTS_UNIT_VECTORS_H */
