@@ -70,6 +70,9 @@ static void follow(struct core *core, const struct replica_entry *entry,
         attach_ended(core, effect->session);
         core->turn.has_session_ended = true;
         return;
+    case EFFECT_SWEPT:
+        sweep_applied(core);
+        return;
     case EFFECT_BEGUN:
         update_cluster_id(core);
         if (core->reign.stage == REIGN_BEGUN &&

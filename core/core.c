@@ -103,6 +103,9 @@ struct core *core_new(const struct core_options *options,
         core->options.feature_level = FEATURE_LEVEL;
     }
     lockfsm_set_node_level(core->fsm, core->options.feature_level);
+    if (limits->slice != 0) {
+        lockfsm_set_slice(core->fsm, limits->slice);
+    }
     core->timers = timers_new();
     init_lists(core);
     commands_init(core);
@@ -539,6 +542,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
             follow(core);
             lease_sessions_ended(core);
         }
+        sweep_turn(core);
         identity_turn(core);
         questions_answer(core);
         commands_run_ready(core);

@@ -175,6 +175,7 @@ struct core_limits {
     uint64_t snapshot_log_size; /* Take a snapshot when the log has grown so. */
     uint64_t snapshot_entries;  /* Or by so many entries. */
     uint32_t snapshot_chunk_size;
+    uint32_t slice; /* lockfsm_set_slice(), for tests; 0: SLICE_DEFAULT. */
     uint32_t flush_records; /* Flush the state when so many are dirty ... */
     uint32_t flush_ms;      /* ... or after this time. */
     /* Of the state, for a cluster that this node founds (the others learn them

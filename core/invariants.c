@@ -236,7 +236,8 @@ static const char *check_reign(const struct core *core)
     if (reign->propose.ring != NULL || reign->propose.items != NULL ||
         reign->propose.hearing != NULL || reign->change.state != CHANGE_NONE ||
         reign->transfer.state != TRANSFER_NONE ||
-        reign->questions.newest.number != 0 || reign->clock_heir != 0) {
+        reign->questions.newest.number != 0 || reign->clock_heir != 0 ||
+        reign->sweep.is_under_way) {
         return "something is under way at a leader that does not serve";
     }
     if (is_leader(core)) {
@@ -251,6 +252,18 @@ static const char *check_reign(const struct core *core)
     return reign->term != 0 || reign->must_register ||
                    reign->must_compare_levels || is_sending || is_attached
                ? "a node that does not lead has kept what was a leader's"
+               : NULL;
+}
+
+static const char *check_sweep(const struct core *core)
+{
+    uint32_t places;
+    bool may_propose = propose_is_open(core) && !core->run.has_fatal &&
+                       core->reign.propose.own_in_flight <
+                           core->options.limits.own_in_flight;
+    return may_propose && !core->reign.sweep.is_under_way &&
+                   lockfsm_has_left_over(core->fsm, &places)
+               ? "something is left over, and no SWEEP is under way"
                : NULL;
 }
 
@@ -308,7 +321,8 @@ static const char *check_conns(const struct core *core)
 const char *core_check(const struct core *core)
 {
     static const char *(*const checks[])(const struct core *core) = {
-        check_reign, check_requests, check_propose, check_queued, check_conns};
+        check_reign,  check_requests, check_propose,
+        check_queued, check_sweep,    check_conns};
     const char *wrong = NULL;
     for (size_t i = 0; i < sizeof checks / sizeof checks[0] && wrong == NULL;
          i++) {

@@ -20,6 +20,7 @@
 #include "core/propose.h"
 #include "core/questions.h"
 #include "core/snapshots.h"
+#include "core/sweep.h"
 #include "core/transfer.h"
 
 struct core;
@@ -41,6 +42,7 @@ struct reign {
     struct propose propose;
     struct change change;
     struct transfer transfer;
+    struct sweep sweep;
     struct snapshot_sender senders[PEER_COUNT_MAX]; /* As core.peers. */
     bool must_register; /* Look for members without an incarnation. */
     bool must_compare_levels;

@@ -284,6 +284,13 @@ static struct demand of_acquire(const struct acquire_command *acquire)
                            .count = acquire->name_count};
 }
 
+/* To give a part back is allowed to all. */
+static struct demand of_convert(const struct convert_command *convert)
+{
+    return convert->to == LOCK_SHARED ? (struct demand){.kind = DEMAND_USER}
+                                      : of_name(VERB_LOCK, &convert->name);
+}
+
 /* Without default: the compiler names a new entry that is not here. */
 static struct demand demand_of(const struct entry *command)
 {
@@ -293,6 +300,7 @@ static struct demand demand_of(const struct entry *command)
     case OP_BEGIN:
     case OP_REGISTER_NODE:
     case OP_EXPIRE:
+    case OP_SWEEP:
     case OP_TIME:
     case OP_HEARD:
     case OP_WAIT_TIMEOUT:
@@ -315,9 +323,7 @@ static struct demand demand_of(const struct entry *command)
     case OP_REDIS: /* See keys_are_refused(). */
         return demand;
     case OP_CONVERT:
-        return command->convert->to == LOCK_SHARED
-                   ? demand
-                   : of_name(VERB_LOCK, &command->convert->name);
+        return of_convert(command->convert);
     case OP_ACQUIRE:
         return of_acquire(command->acquire);
     case OP_PLEASE:

@@ -118,7 +118,7 @@ static void recheck(struct lockfsm *fsm, struct session *session)
     }
     if (session->is_durable) {
         CHECK(hit != NULL);
-        session_end(fsm, session, "blacklisted", false);
+        session_end(fsm, session, SESSION_BLACKLISTED);
         return;
     }
     record_changed(fsm, &session->stored);

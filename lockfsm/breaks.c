@@ -46,7 +46,7 @@ static const char *what_is_wrong(const struct break_holds_command *message)
 static bool is_meant(const struct hold *hold,
                      const struct break_holds_command *message)
 {
-    return hold->session->is_durable &&
+    return hold->session->is_durable && hold->session->end == SESSION_LIVES &&
            (message->session == 0 || message->session == hold->session->id);
 }
 

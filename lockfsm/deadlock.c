@@ -66,7 +66,8 @@ static bool walk_holders(struct lockfsm *fsm, const struct wait *wait,
             return false;
         }
         struct asker *asker = asker_find(fsm, hold->session->id, hold->owner);
-        if (asker == NULL || asker->wait_count == 0 ||
+        if (asker == NULL || hold->session->end != SESSION_LIVES ||
+            asker->wait_count == 0 ||
             (asker == wait->asker && wait->is_upgrade)) {
             continue;
         }
@@ -101,6 +102,9 @@ static bool walk_queue(struct lockfsm *fsm, const struct wait *wait,
         const struct wait *ahead = LIST_ENTRY(node, struct wait, in_lock);
         if (!count_step(fsm->search)) {
             return false;
+        }
+        if (ahead->session->end != SESSION_LIVES) {
+            continue; /* It goes whatever it waits for. */
         }
         bool is_compatible = wait->mode == LOCK_SHARED &&
                              ahead->mode == LOCK_SHARED;

@@ -168,8 +168,8 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm)
          lock = lock->by_name.next) {
         sum += hash_lock(&record, lock);
     }
-    for (const struct session *session = fsm->sessions; session != NULL;
-         session = session->by_id.next) {
+    SESSION_EACH(const struct session, session, fsm)
+    {
         sum += hash_session(&record, session);
     }
     for (const struct fence *fence = fsm->fences; fence != NULL;

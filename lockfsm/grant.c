@@ -65,7 +65,7 @@ bool lock_is_free(const struct lockfsm *fsm, const struct lock *lock,
         return false;
     }
     return lock == NULL ||
-           (holders_allow(lock, mode, slots) &&
+           (lock->cut_serial == 0 && holders_allow(lock, mode, slots) &&
             waits_allow(lock, mode, slots, lock->waits_by_mode));
 }
 
@@ -88,6 +88,9 @@ static uint64_t oldest_in_the_way(const struct lockfsm *fsm,
 bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
                     enum lock_mode mode)
 {
+    if (lock->cut_serial != 0) {
+        return false; /* It is being granted to those who wait. */
+    }
     LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
         if (mode == LOCK_SHARED && wait->mode == LOCK_SHARED) {
             continue;
@@ -148,6 +151,9 @@ static bool wait_is_free(const struct lockfsm *fsm, const struct wait *wait)
 
 bool request_is_free(const struct lockfsm *fsm, const struct wait *wait)
 {
+    if (wait->session->end != SESSION_LIVES) {
+        return false;
+    }
     REQUEST_EACH (const struct wait, member, wait) {
         if (!wait_is_free(fsm, member)) {
             return false;

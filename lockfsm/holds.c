@@ -204,6 +204,11 @@ void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,
 {
     struct lock *lock = hold->lock;
     struct session *session = hold->session;
+    if (session->end != SESSION_LIVES) {
+        /* It has ended already, whatever it is that takes the hold away now. */
+        reason = session_end_name(session->end);
+        is_clean = session_end_is_clean(session->end);
+    }
     struct effect *effect = effect_add_at(
         fsm, is_clean ? EFFECT_RELEASED : EFFECT_HOLD_EXPIRED, lock, session,
         hold->owner);

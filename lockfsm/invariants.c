@@ -39,7 +39,7 @@ static const char *check_holds(const struct lockfsm *fsm,
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         count++;
         if (hold->lock != lock ||
-            session_find(fsm, hold->session->id) != hold->session) {
+            session_find_any(fsm, hold->session->id) != hold->session) {
             return "a hold without its lock or session";
         }
         if (hold_find(fsm, lock, hold->session->id, hold->owner) != hold) {
@@ -91,7 +91,7 @@ static const char *check_wait(const struct lockfsm *fsm,
 {
     const struct hold *own = hold_find(fsm, wait->lock, wait->session->id,
                                        wait->owner);
-    if (session_find(fsm, wait->session->id) != wait->session ||
+    if (session_find_any(fsm, wait->session->id) != wait->session ||
         lock_find(fsm, wait->lock->name) != wait->lock) {
         return "a wait without its lock or session";
     }
@@ -111,10 +111,11 @@ static const char *check_wait(const struct lockfsm *fsm,
     if (wait->mode == LOCK_SLOTS && wait->slots != wait->lock->slots) {
         return "a wait for other slots than the lock's";
     }
-    if (session_is_refused(wait->session)) {
+    bool is_living = wait->session->end == SESSION_LIVES;
+    if (is_living && session_is_refused(wait->session)) {
         return "a wait of a session that is refused";
     }
-    if (!wait_is_allowed(fsm, wait)) {
+    if (is_living && !wait_is_allowed(fsm, wait)) {
         return "a wait that its user may not have";
     }
     if (wait->wait_index > wait->asked_index ||
@@ -123,6 +124,16 @@ static const char *check_wait(const struct lockfsm *fsm,
         return "a wait from the future";
     }
     return NULL;
+}
+
+/* SWEEP has yet to grant it. */
+static bool has_cut(const struct wait *wait)
+{
+    bool is_cut = false;
+    REQUEST_EACH (const struct wait, member, wait) {
+        is_cut |= member->lock->cut_serial != 0;
+    }
+    return is_cut;
 }
 
 static const char *check_queue(const struct lockfsm *fsm,
@@ -145,7 +156,7 @@ static const char *check_queue(const struct lockfsm *fsm,
             return "a queue out of order";
         }
         last_index = wait->is_upgrade ? 0 : wait->wait_index;
-        if (request_is_free(fsm, wait)) {
+        if (request_is_free(fsm, wait) && !has_cut(wait)) {
             return "a wait for what is free";
         }
     }
@@ -166,8 +177,11 @@ static const char *check_lock(const struct lockfsm *fsm,
     if (lock->is_touched) {
         return "a lock that was not settled";
     }
-    if (lock->id > fsm->next_serial) {
+    if (lock->id > fsm->next_serial || lock->cut_serial > fsm->next_serial) {
         return "a lock from the future";
+    }
+    if (list_is_empty(&lock->in_cut) != (lock->cut_serial == 0)) {
+        return "a hand-over that was cut off, and nobody goes on with it";
     }
     if ((lock->delay_ms == 0) != (lock->delay_index == 0) ||
         (lock->delay_ms == 0 && lock->delay_slots != 0) ||
@@ -280,6 +294,39 @@ static const char *check_numbers(const struct lockfsm *fsm,
                : NULL;
 }
 
+/* One that has ended, and has left something to SWEEP. */
+static const char *check_end(const struct lockfsm *fsm,
+                             const struct session *session)
+{
+    if (session->is_redis || session->end > SESSION_BLACKLISTED) {
+        return "a Redis session that ended in part";
+    }
+    if (session->blacklist_index != 0 || !list_is_empty(&session->in_durable)) {
+        return "a session that is known and has ended";
+    }
+    if (list_is_empty(&session->in_swept) ||
+        session_find(fsm, session->id) != NULL) {
+        return "a session that has ended and is found";
+    }
+    return session->end_serial == 0 || session->end_serial > fsm->next_serial
+               ? "an end from the future"
+               : NULL;
+}
+
+static const char *check_swept(const struct lockfsm *fsm)
+{
+    uint64_t count = 0, last = 0;
+    LIST_FOR (const struct session, session, &fsm->to_sweep, in_swept) {
+        if (session->end == SESSION_LIVES || session->end_serial <= last) {
+            return "ends of sessions out of order";
+        }
+        last = session->end_serial;
+        count++;
+    }
+    return count != HASH_CNT(by_id, fsm->swept) ? "an end that nobody sweeps"
+                                                : NULL;
+}
+
 static const char *check_session(const struct lockfsm *fsm,
                                  const struct session *session)
 {
@@ -332,6 +379,9 @@ static const char *check_session(const struct lockfsm *fsm,
     const char *wrong = check_mark(fsm, session);
     if (wrong != NULL) {
         return wrong;
+    }
+    if (session->end != SESSION_LIVES) {
+        return check_end(fsm, session);
     }
     const struct blacklisting *hit = blacklist_hit(fsm, session->id,
                                                    session->name);
@@ -399,8 +449,8 @@ static const char *check_size(const struct lockfsm *fsm)
          lock = lock->by_name.next) {
         size += size_of_lock(lock);
     }
-    for (const struct session *session = fsm->sessions; session != NULL;
-         session = session->by_id.next) {
+    SESSION_EACH(const struct session, session, fsm)
+    {
         size += session_bytes(session);
     }
     for (const struct fence *fence = fsm->fences; fence != NULL;
@@ -452,8 +502,8 @@ static const char *check_uses(const struct lockfsm *fsm)
         waits += lock->wait_count;
         of_lock = greater(of_lock, lock->wait_count);
     }
-    for (const struct session *session = fsm->sessions; session != NULL;
-         session = session->by_id.next) {
+    SESSION_EACH(const struct session, session, fsm)
+    {
         session_holds += session->hold_count;
         session_waits += session->wait_count;
         of_session = greater(of_session, session->wait_count);
@@ -595,8 +645,8 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
             return wrong;
         }
     }
-    for (const struct session *session = fsm->sessions; session != NULL;
-         session = session->by_id.next) {
+    SESSION_EACH(const struct session, session, fsm)
+    {
         const char *wrong = check_session(fsm, session);
         if (wrong != NULL) {
             return wrong;
@@ -613,7 +663,8 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
         fsm->emptied != NULL) {
         return "something was not settled";
     }
-    const char *wrong = check_clock(fsm);
+    const char *wrong = check_swept(fsm);
+    wrong = wrong != NULL ? wrong : check_clock(fsm);
     wrong = wrong != NULL ? wrong : audit_check(fsm);
     wrong = wrong != NULL ? wrong : check_uses(fsm);
     wrong = wrong != NULL ? wrong : check_users(fsm);

@@ -17,7 +17,8 @@ static void drop_numbers(struct lockfsm *fsm, struct session *session)
             kept_drop(fsm, LIST_FIRST(waiting, struct kept_result, in_order));
         }
     }
-    if (session->numbers != NULL && !session->is_durable) {
+    bool stays = session->is_durable && session->end == SESSION_LIVES;
+    if (session->numbers != NULL && !stays) {
         numbers_free(fsm, session->numbers);
     }
 }
@@ -36,6 +37,7 @@ static void open_again(struct lockfsm *fsm, struct lock *lock)
 {
     list_remove(&lock->in_touched);
     lock->is_touched = false;
+    lock_set_cut(fsm, lock, false);
     lock_delay_drop(fsm, lock);
 }
 
@@ -46,7 +48,7 @@ static void empty_lock(struct lockfsm *fsm, struct lock *lock)
         request_free(fsm, LIST_FIRST(&lock->queue, struct wait, in_lock));
     }
     LIST_FOR_SAFE (struct hold, hold, &lock->holds, in_lock) {
-        if (hold->session->is_durable) {
+        if (hold->session->is_durable && hold->session->end == SESSION_LIVES) {
             keep_hold(fsm, hold);
         } else {
             hold_free(fsm, hold);
@@ -59,8 +61,9 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     CHECK(quarantine_ms <= TIME_MS_MAX);
     struct session *session;
     struct session *next_session;
-    HASH_ITER (by_id, fsm->sessions, session, next_session) {
-        drop_numbers(fsm, session);
+    SESSION_EACH(struct session, one, fsm)
+    {
+        drop_numbers(fsm, one);
     }
     struct lock *lock;
     struct lock *next_lock;
@@ -81,6 +84,9 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
         }
         blacklist_forget_session(fsm, session);
         session_free(fsm, session);
+    }
+    while (!list_is_empty(&fsm->to_sweep)) {
+        session_free(fsm, LIST_FIRST(&fsm->to_sweep, struct session, in_swept));
     }
     while (!list_is_empty(&fsm->members)) {
         member_free(fsm, LIST_FIRST(&fsm->members, struct member, in_order));

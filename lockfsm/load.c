@@ -40,6 +40,14 @@ static void array_add(struct array *array, void *item)
     array->item[array->count++] = item;
 }
 
+static void sort(struct array *array,
+                 int (*compare)(const void *, const void *))
+{
+    if (array->count > 0) {
+        qsort(array->item, array->count, sizeof *array->item, compare);
+    }
+}
+
 static int corrupt(struct loading *loading, const char *wrong)
 {
     loading->wrong = wrong;
@@ -150,7 +158,7 @@ static const char *check_session(struct loading *loading, void *structure)
         return "a session of no user";
     }
     session_belongs(fsm, session, user);
-    if (session->is_durable) {
+    if (session->is_durable && session->end == SESSION_LIVES) {
         list_push_back(&loading->fsm->durable, &session->in_durable);
     }
     for (uint32_t i = 0; i < session->label_count; i++) {
@@ -175,6 +183,32 @@ static int compare_lock_ids(const void *a, const void *b)
     return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
 }
 
+static int compare_cuts(const void *a, const void *b)
+{
+    const struct lock *const *left = a;
+    const struct lock *const *right = b;
+    return (*left)->cut_serial < (*right)->cut_serial
+               ? -1
+               : (*left)->cut_serial > (*right)->cut_serial;
+}
+
+/* The hand-overs that were cut off, in their order. */
+static void link_cut(struct loading *loading)
+{
+    struct array cut = {0};
+    for (size_t i = 0; i < loading->lock_count; i++) {
+        if (loading->locks_by_id[i]->cut_serial != 0) {
+            array_add(&cut, loading->locks_by_id[i]);
+        }
+    }
+    sort(&cut, compare_cuts);
+    for (size_t i = 0; i < cut.count; i++) {
+        struct lock *lock = cut.item[i];
+        list_push_back(&loading->fsm->cut, &lock->in_cut);
+    }
+    free(cut.item);
+}
+
 static int sort_locks(struct loading *loading)
 {
     struct lockfsm *fsm = loading->fsm;
@@ -191,6 +225,7 @@ static int sort_locks(struct loading *loading)
             return corrupt(loading, "two locks with one id");
         }
     }
+    link_cut(loading);
     return 0;
 }
 
@@ -217,7 +252,7 @@ static bool get_whose(struct loading *loading, struct reader *key,
 {
     ret_whose->lock = find_lock(loading, get_number(key));
     ret_whose->wait_index = is_waiting ? get_number(key) : 0;
-    ret_whose->session = session_find(loading->fsm, get_number(key));
+    ret_whose->session = session_find_any(loading->fsm, get_number(key));
     ret_whose->owner = reader_bytes(key, reader_left(key));
     return reader_ok(key, true) && ret_whose->lock != NULL &&
            ret_whose->session != NULL &&
@@ -252,7 +287,7 @@ static struct stored *new_wait(struct loading *loading, struct reader *key)
 
 static struct stored *new_result(struct loading *loading, struct reader *key)
 {
-    struct session *session = session_find(loading->fsm, get_number(key));
+    struct session *session = session_find_any(loading->fsm, get_number(key));
     uint64_t req = get_number(key);
     if (!reader_ok(key, true) || session == NULL) {
         return NULL;
@@ -495,14 +530,6 @@ static int compare_results(const void *a, const void *b)
                : (*left)->serial > (*right)->serial;
 }
 
-static void sort(struct array *array,
-                 int (*compare)(const void *, const void *))
-{
-    if (array->count > 0) {
-        qsort(array->item, array->count, sizeof *array->item, compare);
-    }
-}
-
 static int link_holds_and_waits(struct loading *loading)
 {
     struct lockfsm *fsm = loading->fsm;
@@ -541,6 +568,7 @@ static int load_all(struct loading *loading, struct table_txn *txn)
         loading->map = order[i];
         int error = 0;
         if (order[i] == TABLE_HOLDS) {
+            session_order_swept(loading->fsm);
             error = sort_locks(loading);
         } else if (order[i] == TABLE_RESULTS) {
             error = link_holds_and_waits(loading);

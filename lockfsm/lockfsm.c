@@ -28,6 +28,8 @@ static void init(struct lockfsm *fsm)
 {
     fsm->limits = lockfsm_default_limits;
     list_init(&fsm->durable);
+    list_init(&fsm->to_sweep);
+    list_init(&fsm->cut);
     list_init(&fsm->blacklist);
     list_init(&fsm->members);
     list_init(&fsm->acts);
@@ -45,6 +47,7 @@ struct lockfsm *lockfsm_new(void)
 {
     struct lockfsm *fsm = memory_new(sizeof *fsm);
     fsm->node_level = FEATURE_LEVEL;
+    fsm->slice = SLICE_DEFAULT;
     init(fsm);
     return fsm;
 }
@@ -53,6 +56,7 @@ struct lockfsm *lockfsm_new(void)
 static void done(struct lockfsm *fsm)
 {
     HASH_CLEAR(by_id, fsm->sessions);
+    HASH_CLEAR(by_id, fsm->swept);
     HASH_CLEAR(by_name, fsm->locks);
     HASH_CLEAR(by_resource, fsm->fences);
     users_done(fsm);
@@ -82,8 +86,9 @@ void lockfsm_free(struct lockfsm *fsm)
 void lockfsm_reset(struct lockfsm *fsm)
 {
     uint32_t node_level = fsm->node_level;
+    uint32_t slice = fsm->slice;
     done(fsm);
-    *fsm = (struct lockfsm){.node_level = node_level};
+    *fsm = (struct lockfsm){.node_level = node_level, .slice = slice};
     init(fsm);
 }
 
@@ -117,6 +122,8 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
     fsm->origin = origin != NULL ? *origin : (struct origin){0};
     fsm->user = user_numbered(fsm, decoded.user);
     fsm->queued_index = 0;
+    fsm->slice_left = fsm->slice;
+    fsm->grants_left = fsm->slice;
     trail_note(fsm, &decoded);
     uint32_t slot = effects->count;
     effect_add(fsm, EFFECT_RESULT);
@@ -181,6 +188,12 @@ void lockfsm_cluster_id(const struct lockfsm *fsm,
 void lockfsm_set_node_level(struct lockfsm *fsm, uint32_t level)
 {
     fsm->node_level = level;
+}
+
+void lockfsm_set_slice(struct lockfsm *fsm, uint32_t slice)
+{
+    CHECK(slice > 0);
+    fsm->slice = slice;
 }
 
 bool lockfsm_has_limits(const struct lockfsm *fsm)
@@ -276,7 +289,8 @@ bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,
                          uint64_t req, struct result *ret_result)
 {
     const struct kept_result *kept = kept_find(fsm, session, req);
-    if (kept == NULL || kept->wait_index != 0) {
+    if (kept == NULL || kept->wait_index != 0 ||
+        kept->numbers->session->end != SESSION_LIVES) {
         return false;
     }
     kept_result_of(kept, ret_result);

@@ -124,6 +124,7 @@ enum effect_type {
      * wait_index. */
     EFFECT_WAIT_RESULT,
     EFFECT_SESSION_OPENED, /* session; time_ms: its TTL; 0: it is durable. */
+    /* What it still has may end with later entries (SWEEP). */
     EFFECT_SESSION_ENDED,  /* reason: "closed", "expired", "blacklisted",
                               "deleted" (Redis), "released" (Redis). */
     EFFECT_SESSION_MARKED, /* time_ms: quiet for so long. */
@@ -156,6 +157,7 @@ enum effect_type {
     EFFECT_PLEASE,      /* Once per hold. text: the message. */
     EFFECT_BLACKLISTED, /* Once per addition: session or 0, text: the reason,
                            time_ms: FOR; since_index is this entry. */
+    EFFECT_SWEPT,       /* A SWEEP. */
     EFFECT_BEGUN,       /* A leader's BEGIN: count is the node. */
     EFFECT_REGISTERED,  /* count: the node; token: its incarnation. */
     EFFECT_TIME,        /* A TIME or BEGIN; time_ms: moved the clock so far. */
@@ -206,6 +208,13 @@ void lockfsm_free(struct lockfsm *fsm);
 /* Up to which feature level this node understands entries: FEATURE_LEVEL unless
  * a test says otherwise. It is no part of the state. */
 void lockfsm_set_node_level(struct lockfsm *fsm, uint32_t level);
+
+/* How many holds, waits and results of sessions that end, and how many grants,
+ * one entry takes away or makes at most: about a millisecond's work. What is
+ * left over is for SWEEP. It decides what the states are, so it has to be the
+ * same on all nodes: SLICE_DEFAULT unless a test says otherwise. */
+#define SLICE_DEFAULT 1000
+void lockfsm_set_slice(struct lockfsm *fsm, uint32_t slice);
 
 /* Loads the state from a table (at start, and after a snapshot was decoded into
  * it); what was in 'fsm' is dropped. HASP_ECORRUPT with a message, HASP_ETOOOLD
@@ -303,7 +312,11 @@ struct quiet {
 };
 bool lockfsm_mark(const struct lockfsm *fsm, const struct session *session,
                   struct quiet *ret_quiet);
+/* NULL: there is none, or it has ended. */
 const struct session *lockfsm_session(const struct lockfsm *fsm, uint64_t id);
+/* True if there is something for a SWEEP to do, with as many places as
+ * '*ret_places' says. */
+bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places);
 /* True if a session gets nothing more, and no heartbeat of it counts: its lease
  * runs out, on the client's side first (rule 17). It is blacklisted, or its
  * user is disabled, or nobody while access is required. */

@@ -24,6 +24,7 @@ struct lock *lock_new(struct lockfsm *fsm, struct bytes name)
     list_init(&lock->holds);
     list_init(&lock->queue);
     list_init(&lock->in_touched);
+    list_init(&lock->in_cut);
     stored_init(&lock->stored, RECORD_LOCK);
     HASH_ADD_KEYPTR(by_name, fsm->locks, lock->name.data, lock->name.size,
                     lock);
@@ -50,6 +51,7 @@ void lock_free(struct lockfsm *fsm, struct lock *lock)
     number_gives(fsm, lock->note_user, note_bytes(lock));
     number_gives(fsm, lock->delay_user, delay_bytes(lock));
     list_remove(&lock->in_touched);
+    list_remove(&lock->in_cut);
     HASH_DELETE(by_name, fsm->locks, lock);
     ordered_remove(&fsm->lock_order, &lock->in_order);
     pool_drop(&fsm->pool, &lock->name);
@@ -63,6 +65,20 @@ void lock_touch(struct lockfsm *fsm, struct lock *lock)
         lock->is_touched = true;
         list_push_back(&fsm->touched, &lock->in_touched);
     }
+}
+
+void lock_set_cut(struct lockfsm *fsm, struct lock *lock, bool is_cut)
+{
+    if (is_cut == (lock->cut_serial != 0)) {
+        return;
+    }
+    lock->cut_serial = is_cut ? ++fsm->next_serial : 0;
+    if (is_cut) {
+        list_push_back(&fsm->cut, &lock->in_cut);
+    } else {
+        list_remove(&lock->in_cut);
+    }
+    record_changed(fsm, &lock->stored);
 }
 
 void lock_delay_drop(struct lockfsm *fsm, struct lock *lock)

@@ -175,6 +175,20 @@ struct user {
     struct stored stored;
 };
 
+/* How a session has ended; stored. */
+enum session_end {
+    SESSION_LIVES,
+    SESSION_CLOSED,
+    SESSION_EXPIRED,
+    SESSION_BLACKLISTED,
+    SESSION_DELETED, /* Redis: the last key was deleted, ... */
+    SESSION_RELEASED /* ... or taken away. */
+};
+
+/* One that has ended, and had so much that one entry does not take it all away,
+ * is in none of the sets of sessions any more: whatever looks for it by its id
+ * or name finds nothing. What it still has stands until SWEEP has come to it.
+ */
 struct session {
     UT_hash_handle by_id;
     struct ordered_node in_order; /* By name and id. */
@@ -210,6 +224,9 @@ struct session {
     uint32_t asker_count;
     struct numbers *numbers; /* Private; NULL before the first one. */
     uint32_t result_count;   /* Results kept for exactly-once. */
+    enum session_end end;    /* Not SESSION_LIVES: see above. */
+    uint64_t end_serial;     /* Counter in the state: who ended first; or 0. */
+    struct list in_swept;    /* Private: of what SWEEP takes away. */
     struct stored stored;
 };
 
@@ -235,6 +252,9 @@ struct lock {
     uint64_t note_user;   /* The number of him who left it; 0: no note. */
     bool is_touched;      /* Private: stands in the list of what to settle. */
     struct list in_touched;
+    uint64_t cut_serial; /* Its hand-over was cut off: the order in which SWEEP
+                            goes on; 0: it was not. */
+    struct list in_cut;  /* Private: of those. */
     struct stored stored;
 };
 

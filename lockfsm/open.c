@@ -3,25 +3,36 @@
 /* OPEN, CLOSE, EXPIRE: how sessions begin and end. An end takes all that the
  * session holds and waits for. */
 
+#include "base/number.h"
 #include "lockfsm/state.h"
 
-void session_end(struct lockfsm *fsm, struct session *session,
-                 const char *reason, bool is_clean)
+/* What taking all of it away costs, in places. */
+static uint64_t cost_of(const struct session *session)
 {
-    struct result ended = {.code = RESULT_EXPIRED};
-    while (session->wait_count > 0) {
-        wait_end(fsm, LIST_FIRST(&session->waits, struct wait, in_session),
-                 "session", &ended);
-    }
-    while (session->hold_count > 0) {
-        hold_end(fsm, LIST_FIRST(&session->holds, struct hold, in_session),
-                 reason, is_clean);
+    return (uint64_t)session_places(session) + session->result_count;
+}
+
+void session_end(struct lockfsm *fsm, struct session *session,
+                 enum session_end end)
+{
+    CHECK(session->end == SESSION_LIVES && end != SESSION_LIVES);
+    uint64_t cost = cost_of(session);
+    /* A Redis value has few keys, and a key whose session has gone is free. */
+    bool is_at_once = cost <= fsm->slice_left || session->is_redis;
+    session->end = end;
+    if (is_at_once) {
+        fsm->slice_left -= u64_min(cost, fsm->slice_left);
+        sweep_session(fsm, session, UINT64_MAX);
     }
     blacklist_forget_session(fsm, session);
     struct effect *effect = effect_add(fsm, EFFECT_SESSION_ENDED);
     effect->session = session->id;
-    effect->reason = reason;
-    session_free(fsm, session);
+    effect->reason = session_end_name(end);
+    if (is_at_once) {
+        session_free(fsm, session);
+    } else {
+        session_leave(fsm, session);
+    }
 }
 
 struct session *session_open(struct lockfsm *fsm,
@@ -133,7 +144,7 @@ void apply_close(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     result->count = session->hold_count;
-    session_end(fsm, session, "closed", true);
+    session_end(fsm, session, SESSION_CLOSED);
 }
 
 void apply_expire(struct lockfsm *fsm, const struct entry *command,
@@ -143,9 +154,9 @@ void apply_expire(struct lockfsm *fsm, const struct entry *command,
     for (size_t i = 0; i < expire->session_count; i++) {
         struct session *session = session_find(fsm, expire->sessions[i]);
         if (session != NULL && !session->is_durable) {
-            const char *reason = session_is_refused(session) ? "blacklisted"
-                                                             : "expired";
-            session_end(fsm, session, reason, false);
+            session_end(fsm, session,
+                        session_is_refused(session) ? SESSION_BLACKLISTED
+                                                    : SESSION_EXPIRED);
             result->count++;
         }
     }

@@ -214,8 +214,8 @@ static void recount(const struct lockfsm *fsm)
          user = user->by_name.next) {
         user->recounted = (struct quota){0};
     }
-    for (const struct session *session = fsm->sessions; session != NULL;
-         session = session->by_id.next) {
+    SESSION_EACH(const struct session, session, fsm)
+    {
         recount_session(session);
     }
     for (const struct lock *lock = fsm->locks; lock != NULL;

@@ -222,7 +222,7 @@ static void renew(struct lockfsm *fsm, struct session *session,
 static void delete_key(struct lockfsm *fsm, struct hold *hold)
 {
     if (hold->session->hold_count == 1) {
-        session_end(fsm, hold->session, "deleted", true);
+        session_end(fsm, hold->session, SESSION_DELETED);
     } else {
         hold_end(fsm, hold, "deleted", true);
     }

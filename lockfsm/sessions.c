@@ -9,12 +9,37 @@
 
 #include "base/memory.h"
 
+const char *session_end_name(enum session_end end)
+{
+    switch (end) {
+    case SESSION_CLOSED:
+        return "closed";
+    case SESSION_EXPIRED:
+        return "expired";
+    case SESSION_BLACKLISTED:
+        return "blacklisted";
+    case SESSION_DELETED:
+        return "deleted";
+    case SESSION_RELEASED:
+        return "released";
+    case SESSION_LIVES:
+        break;
+    }
+    UNREACHABLE();
+}
+
+bool session_end_is_clean(enum session_end end)
+{
+    return end != SESSION_EXPIRED && end != SESSION_BLACKLISTED;
+}
+
 struct session *session_new(struct lockfsm *fsm, uint64_t id)
 {
     CHECK(id != 0);
     struct session *session = pool_take(&fsm->pool, sizeof *session);
     session->id = id;
     list_init(&session->in_durable);
+    list_init(&session->in_swept);
     list_init(&session->holds);
     list_init(&session->waits);
     list_init(&session->ended);
@@ -31,9 +56,56 @@ void session_belongs(struct lockfsm *fsm, struct session *session,
     session->user = user;
     session->user_number = user->number;
     user_takes(user, QUOTA_SESSIONS, 1);
+    if (session->end != SESSION_LIVES) {
+        return; /* It is listed no more. */
+    }
     ordered_add(&fsm->session_order, &session->in_order, session->name,
                 session->id);
     ordered_add(&user->sessions, &session->in_user, session->name, session->id);
+}
+
+void session_leave(struct lockfsm *fsm, struct session *session)
+{
+    CHECK(session->end != SESSION_LIVES && list_is_empty(&session->in_swept));
+    HASH_DELETE(by_id, fsm->sessions, session);
+    HASH_ADD(by_id, fsm->swept, id, sizeof session->id, session);
+    ordered_remove(&fsm->session_order, &session->in_order);
+    ordered_remove(&session->user->sessions, &session->in_user);
+    list_remove(&session->in_durable);
+    list_push_back(&fsm->to_sweep, &session->in_swept);
+    session->blacklist_index = 0;
+    session->end_serial = ++fsm->next_serial;
+    record_changed(fsm, &session->stored);
+}
+
+static int compare_ends(const void *a, const void *b)
+{
+    const struct session *const *left = a;
+    const struct session *const *right = b;
+    return (*left)->end_serial < (*right)->end_serial
+               ? -1
+               : (*left)->end_serial > (*right)->end_serial;
+}
+
+void session_order_swept(struct lockfsm *fsm)
+{
+    struct session_array found = {0};
+    struct session *session;
+    struct session *next;
+    HASH_ITER (by_id, fsm->sessions, session, next) {
+        if (session->end != SESSION_LIVES) {
+            HASH_DELETE(by_id, fsm->sessions, session);
+            HASH_ADD(by_id, fsm->swept, id, sizeof session->id, session);
+            session_array_add(&found, session);
+        }
+    }
+    if (found.count > 0) {
+        qsort(found.session, found.count, sizeof *found.session, compare_ends);
+    }
+    for (uint32_t i = 0; i < found.count; i++) {
+        list_push_back(&fsm->to_sweep, &found.session[i]->in_swept);
+    }
+    free(found.session);
 }
 
 static int compare_sessions(const void *a, const void *b)
@@ -118,11 +190,16 @@ void session_free(struct lockfsm *fsm, struct session *session)
     }
     user_gives(session->user, QUOTA_BYTES, session_bytes(session));
     user_gives(session->user, QUOTA_SESSIONS, 1);
-    list_remove(&session->in_durable);
-    ordered_remove(&fsm->session_order, &session->in_order);
-    ordered_remove(&session->user->sessions, &session->in_user);
     record_gone(fsm, &session->stored);
-    HASH_DELETE(by_id, fsm->sessions, session);
+    if (list_is_empty(&session->in_swept)) {
+        list_remove(&session->in_durable);
+        ordered_remove(&fsm->session_order, &session->in_order);
+        ordered_remove(&session->user->sessions, &session->in_user);
+        HASH_DELETE(by_id, fsm->sessions, session);
+    } else {
+        list_remove(&session->in_swept);
+        HASH_DELETE(by_id, fsm->swept, session);
+    }
     for (uint32_t i = 0; i < session->label_count; i++) {
         pool_drop(&fsm->pool, &session->labels[i].key);
         pool_drop(&fsm->pool, &session->labels[i].value);
@@ -146,6 +223,9 @@ void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
                         enum hold_loss loss)
 {
     struct session *session = hold->session;
+    if (session->end != SESSION_LIVES) {
+        return; /* Nobody asks for it any more. */
+    }
     struct ended_hold *ended = ended_hold_add(fsm, session);
     ended->lock = pool_copy(&fsm->pool, hold->lock->name);
     ended->owner = pool_copy(&fsm->pool, hold->owner);
@@ -186,6 +266,15 @@ struct session *session_find(const struct lockfsm *fsm, uint64_t id)
 {
     struct session *session = NULL;
     HASH_FIND(by_id, fsm->sessions, &id, sizeof id, session);
+    return session;
+}
+
+struct session *session_find_any(const struct lockfsm *fsm, uint64_t id)
+{
+    struct session *session = session_find(fsm, id);
+    if (session == NULL) {
+        HASH_FIND(by_id, fsm->swept, &id, sizeof id, session);
+    }
     return session;
 }
 

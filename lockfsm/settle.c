@@ -9,7 +9,10 @@
  *   4. Every touched lock is handed over, or forgotten.
  *
  * Nothing is granted to anybody who waits before step 4, so whatever an entry
- * takes away is gone before, and each lock is handed over once. */
+ * takes away is gone before, and each lock is handed over once. A hand-over to
+ * more than an entry may grant is cut off, and SWEEP goes on with it: until
+ * then those who are left stand in the queue as they did, and who comes later
+ * stands behind them. */
 
 #include "lockfsm/state.h"
 
@@ -38,6 +41,8 @@ static uint64_t grant_wait(struct lockfsm *fsm, struct wait *wait)
 static void grant_request(struct lockfsm *fsm, struct wait *wait)
 {
     struct wait *first = request_first(wait);
+    CHECK(fsm->grants_left > 0);
+    fsm->grants_left--;
     uint64_t tokens[MULTI_COUNT_MAX];
     uint32_t count = 0;
     REQUEST_EACH (struct wait, member, first) {
@@ -55,23 +60,26 @@ static void grant_request(struct lockfsm *fsm, struct wait *wait)
 /* Grants from the head as far as it goes. Steps: those granted, and the
  * requests for several locks that block nobody behind them. (An upgrade at the
  * head goes through since its lock is held shared, and blocks all behind it if
- * it is not free.) */
-static void grant_queue(struct lockfsm *fsm, struct lock *lock)
+ * it is not free.) False if it has to stop before that. */
+static bool grant_queue(struct lockfsm *fsm, struct lock *lock)
 {
     uint32_t ahead[3] = {0};
     if (is_quarantined(fsm)) {
-        return;
+        return true;
     }
     LIST_FOR_SAFE (struct wait, wait, &lock->queue, in_lock) {
         if (!lock_can_go_on(lock, ahead)) {
-            return;
+            return true;
         }
-        if (request_is_free(fsm, wait)) {
+        if (!request_is_free(fsm, wait)) {
+            ahead[wait->mode]++;
+        } else if (fsm->grants_left > 0) {
             grant_request(fsm, wait);
         } else {
-            ahead[wait->mode]++;
+            return false;
         }
     }
+    return true;
 }
 
 static bool is_wanted(const struct lock *lock)
@@ -111,7 +119,7 @@ void settle(struct lockfsm *fsm)
     search_unbacked(fsm);
     if (fsm->emptied != NULL) {
         CHECK(fsm->emptied->is_redis && fsm->emptied->wait_count == 0);
-        session_end(fsm, fsm->emptied, "released", true);
+        session_end(fsm, fsm->emptied, SESSION_RELEASED);
     }
     CHECK(fsm->emptied == NULL);
     tell_delays(fsm);
@@ -119,7 +127,7 @@ void settle(struct lockfsm *fsm)
         struct lock *lock = LIST_FIRST(&fsm->touched, struct lock, in_touched);
         list_remove(&lock->in_touched);
         /* Still marked, so that what is granted here does not bring it back. */
-        grant_queue(fsm, lock);
+        lock_set_cut(fsm, lock, !grant_queue(fsm, lock));
         lock->is_touched = false;
         if (!is_wanted(lock) && lock->note.size == 0) {
             lock_free(fsm, lock);

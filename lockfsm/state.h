@@ -9,7 +9,7 @@
  *     access.c     may its user do that?
  *     audit.c      keeps who did what
  *     acquire.c convert.c release.c open.c blacklist.c redis.c cluster.c
- *     clock.c fences.c limits.c quota.c users.c revocations.c breaks.c
+ *     clock.c fences.c limits.c quota.c users.c revocations.c breaks.c sweep.c
  *                  one function per command: checks, then changes
  *     settle.c     at the end of the entry: hands over every touched lock
  *     grant.c deadlock.c
@@ -153,6 +153,7 @@ struct deadlock_search;
 
 struct lockfsm {
     uint32_t node_level; /* Not the cluster's: what this node understands. */
+    uint32_t slice; /* What one entry does at most; the same on all nodes. */
 
     /* The replicated state. */
     struct lockfsm_limits limits;
@@ -176,7 +177,10 @@ struct lockfsm {
 #endif
     uint64_t next_serial; /* Counts locks, holds, waits, results. */
     struct session *sessions;
-    struct list durable; /* Nodes: session.in_durable, in no order. */
+    struct session *swept; /* Those that have ended, and left something. */
+    struct list to_sweep;  /* The same, by end_serial. */
+    struct list cut;       /* Nodes: lock.in_cut, by cut_serial. */
+    struct list durable;   /* Nodes: session.in_durable, in no order. */
     struct lock *locks;
     struct fence *fences;
     struct list blacklist;
@@ -241,6 +245,8 @@ struct lockfsm {
     struct user *user;     /* Whose it is; NULL: the leader's own. */
     struct origin origin;  /* Zero where the command has none. */
     uint64_t queued_index; /* The place it took or kept in a queue, or 0. */
+    uint64_t slice_left;   /* So much more may be taken away by it, ... */
+    uint64_t grants_left;  /* ... and so many requests be granted. */
     struct arena decoded;
     struct buffer identity; /* The request, for its hash. */
     struct buffer refusal;  /* The text of one, see access.h. */
@@ -264,6 +270,20 @@ static inline uint32_t session_places(const struct session *session)
 {
     return session->hold_count + session->wait_count;
 }
+
+/* All that have a session structure: those that live, then those that have
+ * ended and left something. */
+static inline struct session *session_next(const struct lockfsm *fsm,
+                                           const struct session *session)
+{
+    struct session *next = session == NULL ? fsm->sessions
+                                           : session->by_id.next;
+    bool is_swept = session != NULL && !list_is_empty(&session->in_swept);
+    return next == NULL && !is_swept ? fsm->swept : next;
+}
+#define SESSION_EACH(type, at, fsm)                      \
+    for (type *at = session_next(fsm, NULL); at != NULL; \
+         at = session_next(fsm, at))
 
 /* True if 'name' may name a lock or a fence. */
 static inline bool name_is_valid(struct bytes name)
@@ -396,12 +416,18 @@ void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
 
 /* --- sessions.c ----------------------------------------------------------- */
 
+/* "closed", "expired" ...; not of SESSION_LIVES. */
+const char *session_end_name(enum session_end end);
+/* True of an end without lock delays. */
+bool session_end_is_clean(enum session_end end);
 /* Finds the session that asks; false with the refusal in 'result'. */
 bool session_find_asking(struct lockfsm *fsm, struct session **ret_session,
                          struct result *result);
 /* Why there is no session of this id: it has ended, or never was. */
 enum result_code session_lost_code(const struct lockfsm *fsm, uint64_t id);
 struct session *session_find(const struct lockfsm *fsm, uint64_t id);
+/* Likewise, and also one that has ended and left something. */
+struct session *session_find_any(const struct lockfsm *fsm, uint64_t id);
 struct session *session_new(struct lockfsm *fsm, uint64_t id);
 /* It has its name now, and was opened by 'user'. */
 void session_belongs(struct lockfsm *fsm, struct session *session,
@@ -422,6 +448,11 @@ void session_set_durable(struct lockfsm *fsm, struct session *session,
                          bool is_durable, uint64_t wall_ms);
 struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
                                  uint32_t count);
+/* Takes one that has ended out of the sets of sessions; what it has is left to
+ * SWEEP. */
+void session_leave(struct lockfsm *fsm, struct session *session);
+/* Once the ends of all sessions are known, after loading. */
+void session_order_swept(struct lockfsm *fsm);
 /* Frees it and what it owns; holds and waits must have gone. */
 void session_free(struct lockfsm *fsm, struct session *session);
 /* 'text' lives as long as the effects. */
@@ -455,9 +486,17 @@ struct session_terms {
 struct session *session_open(struct lockfsm *fsm,
                              const struct session_terms *terms,
                              struct result *result);
-/* Ends a session with all it has. 'is_clean': without lock delays. */
+/* Ends a session with all it has, or, if that is more than the entry may still
+ * take away, leaves it to SWEEP. */
 void session_end(struct lockfsm *fsm, struct session *session,
-                 const char *reason, bool is_clean);
+                 enum session_end end);
+
+/* --- sweep.c -------------------------------------------------------------- */
+
+/* Takes waits, then holds from a session that has ended, about 'max' of them;
+ * returns how many. */
+uint64_t sweep_session(struct lockfsm *fsm, struct session *session,
+                       uint64_t max);
 
 /* --- clock.c -------------------------------------------------------------- */
 
@@ -480,6 +519,8 @@ void lock_free(struct lockfsm *fsm, struct lock *lock);
 /* Notes that something was taken from the lock or its queue. */
 void lock_touch(struct lockfsm *fsm, struct lock *lock);
 void lock_touch_all(struct lockfsm *fsm);
+/* Its hand-over was cut off, or has come to its end. */
+void lock_set_cut(struct lockfsm *fsm, struct lock *lock, bool is_cut);
 /* No delay keeps the lock closed any more; nobody is told. */
 void lock_delay_drop(struct lockfsm *fsm, struct lock *lock);
 

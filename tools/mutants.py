@@ -40,7 +40,8 @@ CORE = ['unit/test_core_cluster', 'unit/test_core', 'unit/test_core_clocks',
         'unit/test_core_redis', 'unit/test_core_refusals',
         'unit/test_core_watches', 'unit/test_core_guests',
         'unit/test_core_bytes', 'unit/test_core_digests',
-        'unit/test_core_feature', 'unit/test_core_trail']
+        'unit/test_core_feature', 'unit/test_core_trail',
+        'unit/test_core_sweep']
 DRAWN_ROOMS = {
     'lockfsm': ['unit/test_fsm', 'unit/test_lockfsm', 'unit/test_lockfsm_once',
                 'unit/test_lockfsm_size', 'unit/test_digest', *CORE[:4]],

@@ -63,6 +63,7 @@ enum state {
     STATE_SEVERAL,
     STATE_NOTE,
     STATE_BARGED,
+    STATE_LEFT_OVER,
     STATE_COUNT
 };
 
@@ -87,6 +88,7 @@ static const char *const state_names[] = {
     [STATE_SEVERAL] = "one request waits for several locks",
     [STATE_NOTE] = "a lock stands for its note",
     [STATE_BARGED] = "somebody has barged",
+    [STATE_LEFT_OVER] = "something is left for SWEEP",
 };
 
 _Static_assert(STATE_COUNT <= SIM_STATE_COUNT, "sim.h has room for them");
@@ -150,6 +152,8 @@ static void look_at_state(struct sim *sim, const struct lockfsm *fsm)
         reach(sim, STATE_BLACKLISTED, session->blacklist_index != 0);
         reach(sim, STATE_CROWD, session->hold_count >= 64);
     }
+    uint32_t places;
+    reach(sim, STATE_LEFT_OVER, lockfsm_has_left_over(fsm, &places));
     for (const struct lock *lock = lockfsm_locks(fsm); lock != NULL;
          lock = lock->by_name.next) {
         look_at_lock(sim, lock);

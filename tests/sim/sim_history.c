@@ -436,7 +436,8 @@ static void settle_queue(const struct writing *w, struct past_lock *lock)
         LIST_EACH (other, &lock->waits) {
             struct past_wait *wait = LIST_ENTRY(other, struct past_wait,
                                                 in_lock);
-            if (!wait->is_granted && is_before(wait, granted)) {
+            if (!wait->is_granted && is_before(wait, granted) &&
+                sim_history_ended(w->history, wait->session) == 0) {
                 sim_fail(w->sim,
                          "first come, first served: entry %" PRIu64
                          " grants '%.*s' to the wait of entry %" PRIu64

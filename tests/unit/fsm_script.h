@@ -46,6 +46,7 @@ struct script {
     struct table *table;
     const struct lockfsm *shown; /* The machine that is looked at. */
     uint64_t index;
+    uint32_t slice; /* What an entry does at most. */
     struct alias alias[ALIAS_MAX];
     uint32_t alias_count;
     char *word[WORD_MAX]; /* Of the command being run. */

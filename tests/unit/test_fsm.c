@@ -24,6 +24,7 @@
 #include <glob.h>
 
 #include "tests/unit/fsm_durable.h"
+#include "tests/unit/fsm_ends.h"
 #include "tests/unit/fsm_script.h"
 #include "tests/unit/fsm_users.h"
 #include "tests/unit/lockfsm_delta.h"
@@ -101,23 +102,6 @@ static void run_open(struct script *script, struct buffer *out)
     read_durable(script, &c);
     add_alias(script, word(script, 1));
     encode_open(out, &c);
-}
-
-static void run_close(struct script *script, struct buffer *out)
-{
-    struct origin origin = origin_in(script);
-    encode_close(out, &(struct close_command){.origin = origin});
-}
-
-static void run_expire(struct script *script, struct buffer *out)
-{
-    uint64_t sessions[WORD_MAX];
-    for (uint32_t i = 1; i < script->word_count; i++) {
-        sessions[i - 1] = session_named(script, script->word[i]);
-    }
-    encode_expire(
-        out, &(struct expire_command){.sessions = sessions,
-                                      .session_count = script->word_count - 1});
 }
 
 /* "time of=7 ms=800 s1=250 s2=300" */
@@ -411,6 +395,7 @@ static const char *const effect_names[] = {
     [EFFECT_SESSION_ENDED] = "ended",
     [EFFECT_SESSION_MARKED] = "marked",
     [EFFECT_SESSION_HEARD] = "heard",
+    [EFFECT_SWEPT] = "swept",
     [EFFECT_SESSION_CHANGED] = "changed",
     [EFFECT_GRANTED] = "granted",
     [EFFECT_QUEUED] = "queued",
@@ -704,10 +689,11 @@ static void apply_to(struct script *script, struct machine *machine)
 }
 
 /* It understands whatever level a transcript raises the cluster to. */
-static struct lockfsm *machine_fsm(void)
+static struct lockfsm *machine_fsm(uint32_t slice)
 {
     struct lockfsm *fsm = lockfsm_new();
     lockfsm_set_node_level(fsm, UINT32_MAX - 1);
+    lockfsm_set_slice(fsm, slice);
     return fsm;
 }
 
@@ -718,7 +704,7 @@ static void reload(struct script *script)
     assert_int_equal(lockfsm_flush(fsm, script->table), 0);
     assert_int_equal(lockfsm_dirty_count(fsm), 0);
     lockfsm_free(fsm);
-    script->reloaded.fsm = machine_fsm();
+    script->reloaded.fsm = machine_fsm(script->slice);
     if (lockfsm_load(script->reloaded.fsm, script->table, why) != 0) {
         fail_msg("%s", why);
     }
@@ -785,6 +771,8 @@ static const struct {
     {"open", run_open, RUN_ENTRY},
     {"close", run_close, RUN_ENTRY},
     {"expire", run_expire, RUN_ENTRY},
+    {"sweep", run_sweep, RUN_ENTRY},
+    {"slice", run_slice, RUN_SETUP},
     {"time", run_time, RUN_ENTRY},
     {"heard", run_heard, RUN_ENTRY},
     {"acquire", run_acquire, RUN_ENTRY},
@@ -888,10 +876,11 @@ static char *read_text(const char *path)
 
 static void script_init(struct script *script)
 {
-    *script = (struct script){.table = table_new_memory()};
-    script->plain.fsm = machine_fsm();
+    *script = (struct script){.table = table_new_memory(),
+                              .slice = SLICE_DEFAULT};
+    script->plain.fsm = machine_fsm(script->slice);
     script->plain.delta = lockfsm_delta_new();
-    script->reloaded.fsm = machine_fsm();
+    script->reloaded.fsm = machine_fsm(script->slice);
     script->reloaded.delta = lockfsm_delta_new();
 }
 

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What one entry does not do at once, so that no entry keeps the loop for long.
+ * settle.c has the other half, hand-overs to very many.
+ *
+ * A session that ends with more than the entry may take away (lockfsm.slice) is
+ * gone at once for whoever looks for it, and is never granted anything. What it
+ * holds stays held, and its places in queues stay taken, until SWEEP comes to
+ * them: so nothing is granted twice, and at worst somebody waits for some
+ * milliseconds more. SWEEP takes the sessions in the order of their ends, of
+ * each the waits before the holds, each in the order of their serials. */
+
+#include "base/number.h"
+#include "lockfsm/state.h"
+
+uint64_t sweep_session(struct lockfsm *fsm, struct session *session,
+                       uint64_t max)
+{
+    struct result ended = {.code = RESULT_EXPIRED};
+    uint64_t taken = 0;
+    CHECK(session->end != SESSION_LIVES);
+    while (session->wait_count > 0 && taken < max) {
+        uint32_t before = session->wait_count;
+        wait_end(fsm, LIST_FIRST(&session->waits, struct wait, in_session),
+                 "session", &ended);
+        taken += before - session->wait_count;
+    }
+    while (session->hold_count > 0 && taken < max) {
+        hold_end(fsm, LIST_FIRST(&session->holds, struct hold, in_session),
+                 session_end_name(session->end),
+                 session_end_is_clean(session->end));
+        taken++;
+    }
+    return taken;
+}
+
+bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places)
+{
+    *ret_places = fsm->slice;
+    return !list_is_empty(&fsm->to_sweep) || !list_is_empty(&fsm->cut);
+}
+
+/* So many of the oldest as there may be grants: each has one at least. */
+static void touch_cut(struct lockfsm *fsm)
+{
+    uint64_t left = fsm->grants_left;
+    LIST_FOR (struct lock, lock, &fsm->cut, in_cut) {
+        if (left-- == 0) {
+            return;
+        }
+        lock_touch(fsm, lock);
+    }
+}
+
+void apply_sweep(struct lockfsm *fsm, const struct entry *command,
+                 struct result *result)
+{
+    uint64_t left = command->sweep->places;
+    fsm->grants_left = left;
+    touch_cut(fsm);
+    while (left > 0 && !list_is_empty(&fsm->to_sweep)) {
+        struct session *session = LIST_FIRST(&fsm->to_sweep, struct session,
+                                             in_swept);
+        uint64_t taken = sweep_session(fsm, session, left);
+        result->count += taken;
+        if (session_places(session) == 0) {
+            taken += session->result_count;
+            session_free(fsm, session);
+        }
+        left -= u64_min(taken, left);
+    }
+    effect_add(fsm, EFFECT_SWEPT);
+}

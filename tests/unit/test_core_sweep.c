@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What one entry does not do at once: the leader has it done, whoever leads. */
+
+#include "tests/unit/core_world.h"
+
+#define SLICE 3
+#define LOCKS 40
+
+static struct world *world;
+static uint64_t leader;
+
+static int set_up(void **state)
+{
+    (void)state;
+    world = world_new(3);
+    world->limits.slice = SLICE;
+    world_found(world);
+    leader = world_elect(world);
+    client_open(world, leader, 1);
+    client_open(world, leader, 2);
+    client_session(world, leader, 1, "TTL 60000");
+    client_session(world, leader, 2, "TTL 60000");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+static void check_equal_states(void)
+{
+    for (uint64_t id = 2; id <= world->node_count; id++) {
+        assert_true(lockfsm_hash(core_state(world->node[1].core)) ==
+                    lockfsm_hash(core_state(world->node[id].core)));
+    }
+}
+
+static uint64_t held(void)
+{
+    return lockfsm_hold_count(core_state(world->node[leader].core));
+}
+
+static void hold_all(uint64_t conn)
+{
+    for (int i = 0; i < LOCKS; i++) {
+        client_ask(world, leader, conn, "LOCK.ACQUIRE many%d", i);
+    }
+    assert_int_equal(held(), LOCKS);
+}
+
+static void a_large_session_goes_in_slices(void **state)
+{
+    (void)state;
+    hold_all(1);
+    assert_answer(world, leader, 1, ":40\r\n", "SESSION.CLOSE");
+    uint64_t before = held();
+    assert_true(before > 0 && before <= LOCKS);
+    /* Others are served meanwhile. */
+    assert_memory_equal(client_ask(world, leader, 2, "LOCK.ACQUIRE other"), ":",
+                        1);
+    assert_true(held() > 1);
+    for (int i = 0; i < 200 && held() > 1; i++) {
+        uint64_t was = held();
+        world_run(world, 1);
+        assert_true(was - held() <= SLICE);
+    }
+    assert_int_equal(held(), 1);
+    assert_null(core_check(world->node[leader].core));
+    world_run(world, 300);
+    check_equal_states();
+}
+
+static void the_next_leader_goes_on(void **state)
+{
+    (void)state;
+    hold_all(1);
+    client_ask(world, leader, 1, "SESSION.CLOSE");
+    assert_true(held() > SLICE);
+    node_kill(world, leader);
+    leader = world_elect(world);
+    world_run(world, 500);
+    assert_int_equal(held(), 0);
+    assert_null(lockfsm_locks(core_state(world->node[leader].core)));
+}
+
+static void many_readers_are_let_in_in_slices(void **state)
+{
+    (void)state;
+    client_ask(world, leader, 1, "LOCK.ACQUIRE a");
+    client_ask(world, leader, 2, "HELLO 3");
+    for (int i = 0; i < LOCKS; i++) {
+        client_send(world, leader, 2,
+                    "LOCK.ACQUIRE a OWNER o%d SHARED WAIT 60000 PUSH REQ %d", i,
+                    i + 1);
+    }
+    world_run(world, 100);
+    assert_int_equal(lockfsm_wait_count(core_state(world->node[leader].core)),
+                     LOCKS);
+    client_ask(world, leader, 1, "LOCK.RELEASE a");
+    assert_true(held() < LOCKS);
+    world_run(world, 500);
+    assert_int_equal(held(), LOCKS);
+    check_equal_states();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_large_session_goes_in_slices, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(the_next_leader_goes_on, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(many_readers_are_let_in_in_slices,
+                                        set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
