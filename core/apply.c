@@ -140,6 +140,14 @@ static void act(struct core *core, const struct replica_entry *entry)
     }
 }
 
+/* What a leader applies of its own term it has proposed itself. */
+static void note_time(struct core *core, uint64_t term)
+{
+    bool is_own = is_leader(core) && term == replica_term(core->replica);
+    scripts_note_time(&core->scripts, lockfsm_redis_time(core->fsm), is_own,
+                      core->now_ns);
+}
+
 bool apply_committed(struct core *core)
 {
     uint64_t applied = lockfsm_applied_index(core->fsm);
@@ -160,6 +168,7 @@ bool apply_committed(struct core *core)
         applied++;
         CHECK(lockfsm_applied_index(core->fsm) == applied);
         digests_applied(core, applied);
+        note_time(core, entry.term);
         budget -= u64_min(core->effects.count, budget);
         if (entry.type == ENTRY_COMMAND) {
             trail_applied(core, &core->effects);

@@ -186,6 +186,8 @@ int core_begin(struct core *core, const struct core_start *start,
         return error;
     }
     timers_loaded(core->timers, core->fsm, now_ns);
+    scripts_note_time(&core->scripts, lockfsm_redis_time(core->fsm), false,
+                      now_ns);
     replica.applied_index = lockfsm_applied_index(core->fsm);
     if (replica.applied_index < replica.snapshot_index) {
         snprintf(why, HASP_WHY_SIZE,

@@ -22,16 +22,18 @@
 static struct request *new_request(struct core *core)
 {
     struct request *request = core->requests.free;
-    struct buffer body = {0}, answer = {0};
+    struct buffer body = {0}, answer = {0}, renewed = {0};
     if (request != NULL) {
         core->requests.free = request->next;
         core->requests.free_count--;
         body = request->body;
         answer = request->answer;
+        renewed = request->renewed;
     } else {
         request = memory_new(sizeof *request);
     }
-    *request = (struct request){.body = body, .answer = answer};
+    *request = (struct request){
+        .body = body, .answer = answer, .renewed = renewed};
     buffer_clear(&request->body);
     list_init(&request->in_list);
     request->received_ns = core->now_ns;
@@ -141,6 +143,7 @@ static void free_buffers(struct request *request)
 {
     buffer_done(&request->body);
     buffer_done(&request->answer);
+    buffer_done(&request->renewed);
 }
 
 void requests_free(struct core *core)

@@ -86,10 +86,10 @@ struct request {
     uint64_t index;         /* Logged: its entry. Queued: its wait. */
     uint64_t sent_to;       /* Forwarded. */
     uint64_t sent_term;
-    /* Of Redis: the answer, if its entry is applied as it was proposed; which
-     * of its keys that renews; and how many entries were not. */
+    /* Of Redis: the answer, if its entry is applied as it was proposed; the
+     * sessions that it renews, as u64s; and how many entries were not. */
     struct buffer answer;
-    uint64_t renewed;
+    struct buffer renewed;
     uint32_t tries;
     struct authentication *authentication; /* Of AUTH; owned. */
     char secret[2 * SECRET_SIZE + 1]; /* OPEN: made here, told once; or "". */

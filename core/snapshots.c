@@ -412,6 +412,8 @@ void snapshots_installed(struct core *core)
     answer_waiting(core);
     flush_cancel(core); /* The table has it all. */
     timers_loaded(core->timers, core->fsm, core->now_ns);
+    scripts_note_time(&core->scripts, lockfsm_redis_time(core->fsm), false,
+                      core->now_ns);
     history_add(&core->history, index, core->now_ns);
     LOG_INFO("snapshot installed", "index=%" PRIu64, index);
     update_cluster_id(core);

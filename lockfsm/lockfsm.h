@@ -303,6 +303,9 @@ uint64_t lockfsm_quarantine_clock(const struct lockfsm *fsm);
  * the next (0: none yet). */
 uint64_t lockfsm_clock(const struct lockfsm *fsm);
 uint64_t lockfsm_clock_index(const struct lockfsm *fsm);
+/* The newest time that a script of Redis was told and that an entry rests on;
+ * 0: none was. */
+uint64_t lockfsm_redis_time(const struct lockfsm *fsm);
 /* The mark that stands for a session (of a durable one none does), if its
  * client has not been heard since it was made: quiet for 'quiet_ms' when the
  * log's clock showed 'clock_ms'. */

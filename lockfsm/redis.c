@@ -29,6 +29,11 @@ enum redis_state lockfsm_redis(const struct lockfsm *fsm,
                                                       : REDIS_OTHER;
 }
 
+uint64_t lockfsm_redis_time(const struct lockfsm *fsm)
+{
+    return fsm->redis_time_ms;
+}
+
 static struct hold *find_value(struct lockfsm *fsm, struct bytes name)
 {
     const struct hold *hold;
@@ -284,5 +289,8 @@ void apply_redis(struct lockfsm *fsm, const struct entry *command,
         change(fsm, &message->keys[i], session, message->wall_ms);
     }
     tell(fsm, message);
+    if (message->time_ms > fsm->redis_time_ms) {
+        fsm->redis_time_ms = message->time_ms;
+    }
     result->count = 1;
 }

@@ -169,6 +169,7 @@ struct lockfsm {
     uint64_t quarantine_clock_ms; /* The clock after that BEGIN. */
     uint64_t clock_ms;            /* The log's clock; only grows. */
     uint64_t clock_index;         /* The newest TIME or BEGIN; 0: none yet. */
+    uint64_t redis_time_ms;       /* What TIME of Redis has told; only grows. */
     struct begin_mark begins[BEGIN_MARK_MAX]; /* By index. */
     uint32_t begin_count;
     uint32_t feature_level; /* 0: never raised. */

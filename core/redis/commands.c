@@ -161,6 +161,7 @@ static void run_script(struct core *core, const struct call *call,
         .argument_count = call->count - 3 - call->name_count,
         .call = redis_keys_call,
         .data = &outcome->keys,
+        .call_steps = &outcome->keys.steps,
     };
     outcome->keys.is_script = true;
     outcome->keys.declared = call->names;
@@ -192,6 +193,10 @@ static void begin(struct core *core, const struct request *request,
     keys->declared_count = 0;
     keys->count = 0;
     keys->message_count = 0;
+    keys->time_ms = scripts_time_ms(
+        &core->scripts, core->port.wall_ms(core->port.data), core->now_ns);
+    keys->asked_time = false;
+    keys->steps = 0;
 }
 
 /* Compares the versions that were watched. False: one has changed, or there is
@@ -352,13 +357,12 @@ static void put_answer(struct resp_writer *writer,
 }
 
 /* The receipt of a renewal moves the deadline, so that it does not pass before
- * the entry is applied (rule 2), unless it is to be refused (rule 13). Which of
- * the request's keys they are is noted: a session that is doomed until then is
- * no success. */
+ * the entry is applied (rule 2), unless it is to be refused (rule 13). Whose it
+ * is is noted: a session that is doomed until then is no success. */
 static void renew(struct core *core, struct request *request,
                   const struct redis_keys *keys)
 {
-    request->renewed = 0;
+    buffer_clear(&request->renewed);
     for (uint32_t i = 0; i < keys->count; i++) {
         const struct redis_view *view = &keys->view[i];
         const struct hold *hold;
@@ -374,11 +378,7 @@ static void renew(struct core *core, struct request *request,
                         EXTENT_NAME, NULL)) {
             (void)lease_renew(core, hold->session->id, request->received_ns);
         }
-        for (uint32_t j = 0; j < request->call->name_count; j++) {
-            if (bytes_equal(request->call->names[j], view->key.name)) {
-                request->renewed |= UINT64_C(1) << j;
-            }
-        }
+        buffer_put_u64(&request->renewed, hold->session->id);
     }
 }
 
@@ -392,6 +392,7 @@ static void propose(struct core *core, struct request *request,
                                   .message_count = outcome->keys.message_count,
                                   .client = request_client(request),
                                   .address = request_address(request)};
+    redis.time_ms = outcome->keys.asked_time ? outcome->keys.time_ms : 0;
     for (uint32_t i = 0; i < outcome->keys.count; i++) {
         key[i] = outcome->keys.view[i].key;
         if (key[i].is_durable) {
@@ -503,14 +504,14 @@ void redis_watch_read(struct core *core, struct request *request,
     request_done_as(core, request, ANSWER_WATCHED, 0);
 }
 
+/* What the entry renews was to end before it was applied. */
 static bool is_doomed(struct core *core, const struct request *request)
 {
-    for (uint32_t i = 0; i < request->call->name_count; i++) {
-        const struct hold *hold;
-        if ((request->renewed & (UINT64_C(1) << i)) != 0 &&
-            (lockfsm_redis(core->fsm, lockfsm_user(core->fsm, request->user),
-                           request->call->names[i], &hold) != REDIS_VALUE ||
-             timers_is_doomed(core->timers, hold->session->id))) {
+    struct reader reader = reader_of(buffer_bytes(&request->renewed));
+    while (reader_left(&reader) > 0) {
+        uint64_t id = reader_u64(&reader);
+        if (lockfsm_session(core->fsm, id) == NULL ||
+            timers_is_doomed(core->timers, id)) {
             return true;
         }
     }

@@ -3,7 +3,8 @@
 /* Commands of Redis on keys, as one run of a command or a script sees them: on
  * the state as it is applied here, and on what the run itself has written.
  * Nothing is changed: the run ends as a REDIS entry, which says of each key
- * what it was and what is to come of it (lockfsm/entry.def).
+ * what it was and what is to come of it (lockfsm/entry.def). The commands stand
+ * in key_any.c, key_text.c and so on, over views.h.
  *
  * A key is a value that a client of Redis has set, or free; anything else (held
  * by sessions or other users, waited for, closed by a delay, about to expire)
@@ -11,9 +12,10 @@
  * value that a run leaves behind has a time to live, or is durable, if
  * 'may_endure' (redis.no_ttl = durable).
  *
- * A value may be a hash, as Redisson's locks are: it is stored as text, and
- * begins with a mark with which no other value may begin. As long as its fields
- * are the same its holder is, and keeps his token.
+ * A value may be a hash, a list, a set or a sorted set (collection.h). As long
+ * as its fields are the same its holder is, and keeps his token.
+ *
+ * TIME is the cluster's, not a wall clock's: see redis_time.h.
  *
  * What a run publishes is told when the entry is applied.
  *
@@ -24,6 +26,7 @@
 #ifndef HASP_CORE_REDIS_KEYS_H
 #define HASP_CORE_REDIS_KEYS_H
 
+#include "core/redis/collection.h"
 #include "core/redis/script.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
@@ -41,9 +44,11 @@ struct redis_keys {
     bool may_endure;
     bool is_script; /* SET NX of the value that is there: nil, as in Redis. For
                        a command of its own it is a repetition, and OK. */
-    /* Those that a script may touch; NULL: any. */
+    /* Those that the request names, which its user may see; NULL: any. What a
+     * script names itself the user must be allowed to lock or to read. */
     const struct bytes *declared;
     uint32_t declared_count;
+    uint64_t time_ms; /* As TIME tells it. */
 
     struct redis_view {
         struct redis_key key;
@@ -54,11 +59,15 @@ struct redis_keys {
         bool is_timed;    /* Its time was set, to px_ms. */
         bool lacks_ttl;   /* Written, and without a time so far. */
         uint64_t px_ms;
-        struct bytes value;
+        enum key_type type;
+        struct bytes value; /* Of KEY_TEXT; of others once it is finished. */
+        struct collection members;
     } view[MULTI_COUNT_MAX];
     uint32_t count;
     struct redis_message message[REDIS_MESSAGES_MAX];
     uint32_t message_count;
+    bool asked_time; /* Its points in time are those of time_ms. */
+    uint32_t steps;  /* What the commands took: counted with the script's. */
     /* What was wrong; room for the text of an error. */
     char error[160];
 };
@@ -76,7 +85,8 @@ bool redis_keys_watch(struct redis_keys *keys, struct bytes name,
                       uint64_t *ret_version);
 
 /* Sums the run up in keys->view[].key. False with keys->error: it leaves a
- * value without a time to live that may not be, or takes both kinds. */
+ * value without a time to live that may not be, or one that is too long, or
+ * takes both kinds. */
 bool redis_keys_finish(struct redis_keys *keys);
 /* True if something is to be changed. */
 bool redis_keys_change(const struct redis_keys *keys);

@@ -100,7 +100,8 @@ struct script_run {
     uint32_t argument_count;
     script_call_fn *call;
     void *data;
-    uint32_t steps; /* That it took, set when it is over. */
+    const uint32_t *call_steps; /* That 'call' took; NULL: none. */
+    uint32_t steps;             /* That it took, set when it is over. */
 };
 
 /* True if 'call' has a command of this name. */

@@ -176,7 +176,10 @@ static bool spend(struct machine *machine, const struct node *node, size_t size)
 
 static bool step(struct machine *machine, const struct node *node)
 {
-    if (++machine->steps > SCRIPT_STEPS_MAX) {
+    const uint32_t *call_steps = machine->run->call_steps;
+    machine->steps++;
+    if (machine->steps + (call_steps != NULL ? *call_steps : 0) >
+        SCRIPT_STEPS_MAX) {
         return fail(machine, node, "the script goes on for more than %d steps",
                     SCRIPT_STEPS_MAX);
     }
@@ -980,6 +983,7 @@ bool script_run(const struct script *script, struct script_run *run,
     };
     enum flow flow = carry_out(&machine, script->body);
     run->steps = machine.steps;
+    run->steps += run->call_steps != NULL ? *run->call_steps : 0;
     *ret = flow == FLOW_RETURN ? machine.result
                                : (struct value){.type = VALUE_NIL};
     return flow != FLOW_ERROR;

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "core/redis/script.h"
+#include "lease/rules.h"
 
 static struct loaded_script *find(const struct scripts *scripts,
                                   const char *sha)
@@ -87,6 +89,28 @@ const char *scripts_vain(const struct scripts *scripts, uint64_t token)
 {
     size_t i = find_vain(scripts, token);
     return i < SCRIPTS_REFUSED_MAX ? scripts->vain[i].why : NULL;
+}
+
+void scripts_note_time(struct scripts *scripts, uint64_t time_ms, bool is_own,
+                       uint64_t now_ns)
+{
+    struct script_clock *clock = &scripts->clock;
+    if (time_ms != clock->seen_ms && !is_own) {
+        clock->base_ms = time_ms;
+        clock->base_ns = now_ns;
+    }
+    clock->seen_ms = time_ms;
+}
+
+uint64_t scripts_time_ms(struct scripts *scripts, uint64_t wall_ms,
+                         uint64_t now_ns)
+{
+    struct script_clock *clock = &scripts->clock;
+    if (clock->base_ms == 0) {
+        clock->base_ms = wall_ms;
+        clock->base_ns = now_ns;
+    }
+    return clock->base_ms + rules_trusted(now_ns - clock->base_ns) / NS_PER_MS;
 }
 
 void scripts_clear(struct scripts *scripts)

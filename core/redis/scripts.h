@@ -8,6 +8,7 @@
 #ifndef HASP_CORE_REDIS_SCRIPTS_H
 #define HASP_CORE_REDIS_SCRIPTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/bytes.h"
@@ -25,6 +26,17 @@ struct loaded_script {
     struct buffer text;
 };
 
+/* TIME as scripts are told it. It begins at a wall clock, when the cluster has
+ * never told it, and goes on at 0.8 of a node's own clock since the newest time
+ * that the log has: so a client whose clock is a tenth slow believes in what it
+ * has until 'TIME + ttl' no longer than the scripts do, whichever node leads
+ * (rule 18), and no wall clock that jumps ends a lease. */
+struct script_clock {
+    uint64_t seen_ms; /* The newest of the log. */
+    uint64_t base_ms;
+    uint64_t base_ns; /* When it was base_ms, by this node's clock. */
+};
+
 /* Lives as long as the core. */
 struct scripts {
     struct loaded_script loaded[SCRIPTS_LOADED_MAX];
@@ -39,6 +51,7 @@ struct scripts {
         char why[SCRIPT_WHY_SIZE];
     } vain[SCRIPTS_REFUSED_MAX];
     uint32_t vain_count;
+    struct script_clock clock;
     struct arena arena; /* Of the command or script at hand. */
 };
 
@@ -57,6 +70,12 @@ void scripts_note_vain(struct scripts *scripts, uint64_t token,
                        const char *why);
 /* Why, or NULL: none was, or it is forgotten. */
 const char *scripts_vain(const struct scripts *scripts, uint64_t token);
+/* After applying or loading: 'time_ms' is the newest of the log. 'is_own': what
+ * was applied last is what this node itself has proposed as the leader. */
+void scripts_note_time(struct scripts *scripts, uint64_t time_ms, bool is_own,
+                       uint64_t now_ns);
+uint64_t scripts_time_ms(struct scripts *scripts, uint64_t wall_ms,
+                         uint64_t now_ns);
 void scripts_clear(struct scripts *scripts);
 void scripts_done(struct scripts *scripts);
 

@@ -563,43 +563,24 @@ return redis.pcall('pexpire', key, ARGV[2] + 0)
 
 # What hasp refuses by design, and the words that say why.
 REFUSED = [
-    ("redis-semaphore (semaphore)", """
-local key = KEYS[1]
-redis.call('zremrangebyscore', key, '-inf', ARGV[4])
-if redis.call('zcard', key) < tonumber(ARGV[1]) then
-  redis.call('zadd', key, ARGV[3], ARGV[2])
-  return 1
+    ("a value in JSON", """
+local held = redis.call('get', KEYS[1])
+if held and cjson.decode(held).owner == ARGV[1] then
+    return redis.call('del', KEYS[1])
 end
-return 0
-""", "line 3: redis.call('zremrangebyscore')"),
-    ("symfony/lock from 5.2", """
+""", "line 3: 'cjson.decode'"),
+    ("a job of a stream", """
 local key = KEYS[1]
-local uniqueToken = ARGV[2]
-local ttl = tonumber(ARGV[3])
--- asserts the KEY is compatible with current version (old Symfony <5.2 BC)
-if redis.call("TYPE", key).ok == "string" then
-    return false
-end
-local now = redis.call("TIME")
-""", "line 9: redis.call('TIME')"),
-    ("python-redis-lock (unlock)", """
-    if redis.call("get", KEYS[1]) ~= ARGV[1] then
-        return 1
-    else
-        redis.call("del", KEYS[2])
-        redis.call("lpush", KEYS[2], 1)
-        redis.call("pexpire", KEYS[2], ARGV[2])
-        redis.call("del", KEYS[1])
-        return 0
-    end
-""", "line 6: redis.call('lpush')"),
+return redis.call('xadd', key, '*', 'job', ARGV[1])
+""", "line 3: redis.call('xadd')"),
     ("sidekiq-unique-jobs", """
 local function toversion(version)
   local _, _, maj, min, pat = string.find(version, "(%d+)%.(%d+)%.(%d+)")
   return tonumber(maj)
 end
 """, "line 3: 'string.find'"),
-    ("DistributedLock.Redis (readers)", """
-local members = redis.call('smembers', KEYS[1])
-""", "line 2: redis.call('smembers')"),
+    ("a lock whose end is drawn by lot", """
+local extra = math.random(1, 1000)
+return redis.call('pexpire', KEYS[1], ARGV[2] + extra)
+""", "line 2: 'math.random'"),
 ]

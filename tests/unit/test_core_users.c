@@ -638,6 +638,28 @@ static void rights_for_all_keys_come_before_the_first_step(void **state)
     assert_true(is_refused(client_ask(world, leader, APP, "PEXPIRE p/1 1000")));
 }
 
+static void a_script_names_no_key_that_its_user_may_not_see(void **state)
+{
+    (void)state;
+    make_user("app", "lock:p/*");
+    come_as(leader, APP, "app");
+    assert_answer(world, leader, APP, "+OK\r\n",
+                  "EVAL return(redis.call('set',KEYS[1]..'2','v','px',9000)) "
+                  "1 p/");
+    assert_answer(world, leader, ADMIN, "+OK\r\n", "SET q/1 v NX PX 9000");
+    static const char *const scripts[] = {
+        "return(redis.call('exists','q/1'))",
+        "return(redis.call('set','q/2','v','px',9000))",
+        "return(redis.call('hset','q/1','f','v'))"};
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+        const char *answer = client_ask(world, leader, APP, "EVAL %s 1 p/2",
+                                        scripts[i]);
+        assert_non_null(strstr(answer, "may neither lock nor read it"));
+    }
+    assert_answer(world, leader, ADMIN, ":1\r\n", "EXISTS q/1 q/2");
+    assert_answer(world, leader, APP, ":1\r\n", "DELIFEQ p/2 v");
+}
+
 int main(void)
 {
 #define users(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -658,6 +680,7 @@ int main(void)
         users(a_session_is_its_users_alone),
         users(a_withdrawal_closes_quietly),
         users(rights_for_all_keys_come_before_the_first_step),
+        users(a_script_names_no_key_that_its_user_may_not_see),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

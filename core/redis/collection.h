@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What a value of Redis may be beside a string: a hash, a list, a set, a sorted
+ * set. It is stored as the bytes of a value: a mark that says which
+ * ("\x01hash"), and a line for each member, "\nfield=value" of a hash,
+ * "\nmember=score" of a sorted set, "\nmember" of the others, in its order. So
+ * a person who looks at the lock can read it. '%', line ends, and '=' in front
+ * of the first '=', are written as %25, %0A and %3D. No other value begins with
+ * a mark.
+ *
+ * Memory is the arena's. */
+
+#ifndef HASP_CORE_REDIS_COLLECTION_H
+#define HASP_CORE_REDIS_COLLECTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "lockfsm/arena.h"
+
+enum key_type { KEY_TEXT, KEY_HASH, KEY_LIST, KEY_SET, KEY_ZSET };
+
+struct member {
+    struct bytes name;
+    struct bytes value; /* Of a hash. */
+    double score;       /* Of a sorted set, which is in the order of scores,
+                           and of names where they are equal. */
+};
+
+struct collection {
+    struct member *member;
+    uint32_t count;
+    uint32_t capacity;
+};
+
+/* KEY_TEXT: it is none. */
+enum key_type collection_type(struct bytes stored);
+/* "hash" and so on, as TYPE tells it. */
+const char *key_type_name(enum key_type type);
+/* Reads what collection_write() has written, borrowing from it. */
+struct collection collection_read(struct bytes stored, struct arena *arena);
+struct bytes collection_write(enum key_type type,
+                              const struct collection *collection,
+                              struct arena *arena);
+
+/* The place of a member from 0 on; 'count': it is not there. */
+uint32_t collection_find(const struct collection *collection,
+                         struct bytes name);
+/* Where a sorted set has this member, or would have it. */
+uint32_t collection_place(const struct collection *collection,
+                          struct bytes name, double score);
+/* Puts a member at a place, in front of what is there. Borrows its bytes. */
+void collection_insert(struct collection *collection, struct arena *arena,
+                       uint32_t place, const struct member *member);
+void collection_remove(struct collection *collection, uint32_t place,
+                       uint32_t count);
+
+/* False: it is no number, nor "inf" or "-inf". */
+bool score_read(struct bytes text, double *ret_score);
+/* A score as Redis writes it. */
+#define SCORE_TEXT_SIZE 40
+struct bytes score_text(double score, char out[SCORE_TEXT_SIZE]);
+
+#endif /* HASP_CORE_REDIS_COLLECTION_H */

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/redis/views.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "core/state.h"
+#include "lease/rules.h"
+#include "lockfsm/access.h"
+
+/* --- Answers -------------------------------------------------------------- */
+
+bool view_fail(struct redis_keys *keys, struct value *ret, const char *format,
+               ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(keys->error, sizeof keys->error, format, args);
+    va_end(args);
+    *ret = value_of_text(arena_copy(keys->arena, bytes_of_text(keys->error)));
+    return false;
+}
+
+bool view_fail_integer(struct redis_keys *keys, struct value *ret)
+{
+    return view_fail(keys, ret, "value is not an integer or out of range");
+}
+
+bool view_fail_type(struct redis_keys *keys, struct value *ret)
+{
+    return view_fail(keys, ret,
+                     "WRONGTYPE Operation against a key holding the wrong kind "
+                     "of value");
+}
+
+void answer_append(struct redis_keys *keys, const struct value *list,
+                   struct value item)
+{
+    keys->steps++;
+    value_append(keys->arena, list->table, &item);
+}
+
+/* --- Finding -------------------------------------------------------------- */
+
+static bool is_declared(const struct redis_keys *keys, struct bytes name)
+{
+    for (uint32_t i = 0; i < keys->declared_count; i++) {
+        if (bytes_equal(keys->declared[i], name)) {
+            return true;
+        }
+    }
+    return keys->declared == NULL;
+}
+
+/* Of a key that the script has named itself; the others were looked at when the
+ * request came. */
+static bool may_see(const struct redis_keys *keys, struct bytes name)
+{
+    return is_declared(keys, name) ||
+           lockfsm_may(keys->fsm, keys->user, VERB_LOCK, name, EXTENT_NAME,
+                       NULL) ||
+           lockfsm_may(keys->fsm, keys->user, VERB_READ, name, EXTENT_NAME,
+                       NULL);
+}
+
+static void look(struct redis_keys *keys, struct redis_view *view)
+{
+    struct redis_key *key = &view->key;
+    const struct hold *hold;
+    key->was = lockfsm_redis(keys->fsm, keys->user, key->name, &hold);
+    if (hold == NULL) {
+        view->is_there = key->was == REDIS_OTHER;
+        return;
+    }
+    view->is_there = true;
+    if (timers_is_doomed(keys->timers, hold->session->id)) {
+        key->was = REDIS_OTHER; /* Its EXPIRE is on the way. */
+        return;
+    }
+    view->hold = hold;
+    view->value = key->value = hold->value;
+    view->type = collection_type(hold->value);
+    view->members = collection_read(hold->value, keys->arena);
+    keys->steps += view->members.count;
+}
+
+bool view_find(struct redis_keys *keys, struct bytes name,
+               struct redis_view **ret_view, struct value *ret)
+{
+    for (uint32_t i = 0; i < keys->count; i++) {
+        if (bytes_equal(keys->view[i].key.name, name)) {
+            *ret_view = &keys->view[i];
+            return true;
+        }
+    }
+    if (name.size == 0 || name.size > LOCK_NAME_SIZE_MAX) {
+        return view_fail(keys, ret, "a key must have 1 to %d bytes",
+                         LOCK_NAME_SIZE_MAX);
+    }
+    if (!may_see(keys, name)) {
+        return view_fail(keys, ret,
+                         "the key is not one of KEYS, and this user may "
+                         "neither lock nor read it");
+    }
+    if (keys->count == MULTI_COUNT_MAX) {
+        return view_fail(keys, ret, "more than %d keys", MULTI_COUNT_MAX);
+    }
+    struct redis_view *view = &keys->view[keys->count++];
+    *view = (struct redis_view){.key = {.name = name}};
+    look(keys, view);
+    *ret_view = view;
+    return true;
+}
+
+bool view_find_type(struct redis_keys *keys, struct bytes name,
+                    enum key_type type, struct redis_view **ret_view,
+                    struct value *ret)
+{
+    if (!view_find(keys, name, ret_view, ret)) {
+        return false;
+    }
+    struct redis_view *view = *ret_view;
+    view->is_looked_at = true;
+    keys->steps += view->members.count / 16; /* Who looks goes through them. */
+    if (view->is_there && !view_is_foreign(view) && view->type != type) {
+        return view_fail_type(keys, ret);
+    }
+    return true;
+}
+
+/* --- Reading -------------------------------------------------------------- */
+
+struct bytes view_text(const struct redis_keys *keys,
+                       const struct redis_view *view)
+{
+    const struct lock *lock = lockfsm_lock(keys->fsm, view->key.name);
+    if (!view_is_foreign(view)) {
+        return view->value;
+    }
+    return lock != NULL && lock->hold_count > 0 && !keys->is_script
+               ? LIST_FIRST(&lock->holds, struct hold, in_lock)->value
+               : (struct bytes){NULL, 0};
+}
+
+/* The session that holds a key's lock; of those of others the first. NULL: none
+ * does, or it was deleted. */
+static const struct session *holder_of(const struct redis_keys *keys,
+                                       const struct redis_view *view)
+{
+    if (!view_is_foreign(view)) {
+        return view->hold != NULL ? view->hold->session : NULL;
+    }
+    const struct lock *lock = lockfsm_lock(keys->fsm, view->key.name);
+    return lock != NULL && lock->hold_count > 0
+               ? LIST_FIRST(&lock->holds, struct hold, in_lock)->session
+               : NULL;
+}
+
+int64_t view_left_ms(const struct redis_keys *keys,
+                     const struct redis_view *view)
+{
+    if (!view->is_there) {
+        return -2;
+    }
+    if (view->is_timed) {
+        return (int64_t)view->px_ms;
+    }
+    const struct session *session = holder_of(keys, view);
+    if (view->lacks_ttl || session == NULL || session->is_durable) {
+        return -1;
+    }
+    uint64_t left_ns = timers_lease_left(keys->timers, session->id,
+                                         keys->now_ns);
+    return (int64_t)(rules_redis_px_ns(left_ns) / NS_PER_MS);
+}
+
+bool view_integer(struct bytes text, int64_t *ret_number)
+{
+    static const uint64_t max = UINT64_C(1) << 52;
+    bool is_negative = text.size > 0 && text.data[0] == '-';
+    uint64_t number;
+    if (is_negative) {
+        text = bytes_of(text.data + 1, text.size - 1);
+    }
+    if (!bytes_to_u64(text, &number) || number > max) {
+        return false;
+    }
+    *ret_number = is_negative ? -(int64_t)number : (int64_t)number;
+    return true;
+}
+
+/* --- Writing -------------------------------------------------------------- */
+
+static bool refuse_foreign(struct redis_keys *keys, struct value *ret)
+{
+    return view_fail(keys, ret,
+                     "this lock is held by a session, waited for, or "
+                     "closed: only LOCK commands change it");
+}
+
+void view_set_time(struct redis_view *view, uint64_t px_ms)
+{
+    view->is_timed = true;
+    view->lacks_ttl = false;
+    view->px_ms = px_ms;
+}
+
+bool view_write(struct redis_keys *keys, struct redis_view *view,
+                struct bytes value, struct value *ret)
+{
+    if (view_is_foreign(view)) {
+        return refuse_foreign(keys, ret);
+    }
+    if (value.size > VALUE_SIZE_MAX) {
+        return view_fail(keys, ret, "a value has at most %d bytes",
+                         VALUE_SIZE_MAX);
+    }
+    if (collection_type(value) != KEY_TEXT) {
+        return view_fail(keys, ret,
+                         "a value may not begin as a hash is stored");
+    }
+    bool is_same = view->is_there && view->type == KEY_TEXT &&
+                   bytes_equal(view->value, value);
+    if (view->is_there && !is_same && !view->is_looked_at) {
+        return view_fail(keys, ret,
+                         "another value holds this lock: give IFEQ, or "
+                         "compare it before");
+    }
+    view->is_replaced |= !is_same;
+    view->is_there = true;
+    view->is_looked_at = true;
+    view->is_timed = false; /* Until it is said again. */
+    view->lacks_ttl = true;
+    view->type = KEY_TEXT;
+    view->members = (struct collection){0};
+    view->value = value;
+    return true;
+}
+
+/* True if the key may be deleted though its value was not looked at. A hash
+ * that a script deletes is a lock of Redisson, which does so to force its
+ * release and looks at it else, and what a script deletes of the other kinds is
+ * what waits for a lock; and Redisson notes with a key of its own, which it
+ * deletes by a plain DEL, that a release has been answered. */
+static bool may_delete(const struct redis_keys *keys,
+                       const struct redis_view *view)
+{
+    return keys->may_delete || view->is_looked_at ||
+           (keys->is_script && view->type != KEY_TEXT) ||
+           bytes_has_prefix(view->key.name,
+                            BYTES_LITERAL("redisson_unlock_latch:"));
+}
+
+bool view_delete(struct redis_keys *keys, struct redis_view *view,
+                 struct value *ret)
+{
+    if (!view->is_there) {
+        return true;
+    }
+    if (view_is_foreign(view) || !may_delete(keys, view)) {
+        return view_fail(keys, ret,
+                         "a held lock is released by its holder (with "
+                         "the script that compares the value), or taken "
+                         "by LOCK.RELEASEIF");
+    }
+    view->is_there = false;
+    view->is_replaced = true;
+    view->hold = NULL;
+    view->is_timed = false;
+    view->type = KEY_TEXT;
+    view->members = (struct collection){0};
+    view->value = (struct bytes){NULL, 0};
+    return true;
+}
+
+bool view_edit(struct redis_keys *keys, struct redis_view *view,
+               enum key_type type, struct value *ret)
+{
+    if (view_is_foreign(view)) {
+        return refuse_foreign(keys, ret);
+    }
+    if (!view->is_there) {
+        view->is_there = true;
+        view->lacks_ttl = true;
+        view->is_replaced = true;
+        view->type = type;
+    }
+    CHECK(view->type == type);
+    return true;
+}
+
+bool view_edited(struct redis_keys *keys, struct redis_view *view,
+                 bool is_replaced, struct value *ret)
+{
+    view->is_replaced |= is_replaced;
+    return view->members.count > 0 || view_delete(keys, view, ret);
+}
+
+bool view_remove(struct redis_keys *keys, struct redis_view *view,
+                 const struct bytes *name, uint32_t count, struct value *ret)
+{
+    int64_t removed = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place = collection_find(&view->members, name[i]);
+        if (place < view->members.count) {
+            collection_remove(&view->members, place, 1);
+            removed++;
+        }
+    }
+    return (removed == 0 || view_edited(keys, view, true, ret)) &&
+           answer_number(ret, removed);
+}
