@@ -7,28 +7,27 @@
  * its newest snapshot and the log behind it; the LMDB table is only a
  * checkpoint of that and is not looked at. */
 
-#include <dirent.h>
+#include "node/backup.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/number.h"
 #include "core/apply.h"
-#include "include/hasp/node.h"
 #include "lockfsm/access.h"
 #include "lockfsm/audit.h"
+#include "lockfsm/feature.h"
 #include "lockfsm/lockfsm.h"
 #include "node/options.h"
 #include "raft/replica.h"
 #include "storage/datadir.h"
+#include "storage/port.h"
 #include "storage/snapshot.h"
 #include "storage/wal.h"
 #include "storage/wal_load.h"
@@ -49,6 +48,13 @@ struct backup {
     struct replica_members members;
 };
 
+static uint32_t level = FEATURE_LEVEL;
+
+void backup_set_level(uint32_t feature_level)
+{
+    level = feature_level;
+}
+
 static void fill_random(void *out, size_t size)
 {
     ssize_t got;
@@ -67,6 +73,7 @@ static void backup_new(struct backup *backup)
     }
     *backup = (struct backup){.fsm = lockfsm_new(),
                               .table = table_new_memory()};
+    lockfsm_set_node_level(backup->fsm, level);
 }
 
 static void backup_done(struct backup *backup)
@@ -276,14 +283,15 @@ static int load_log(struct backup *backup, const char *path,
                     char why[HASP_WHY_SIZE])
 {
     struct wal_image log;
-    int folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int folder_fd = storage_port->openat(AT_FDCWD, path,
+                                         O_RDONLY | O_DIRECTORY);
     if (folder_fd < 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot open '%.300s': %s", path,
                  strerror(errno));
         return HASP_EIO;
     }
     int error = wal_load(folder_fd, path, 0, &log, why);
-    close(folder_fd);
+    storage_port->close(folder_fd);
     if (error == 0 && goes_on(backup, &log)) {
         if (log.first > lockfsm_applied_index(backup->fsm) + 1) {
             snprintf(why, HASP_WHY_SIZE,
@@ -334,7 +342,7 @@ int hasp_node_export(const char *directory, const char *path, bool may_replace,
     struct table_txn *txn;
     struct buffer members = {0};
     uint64_t size;
-    if (!may_replace && access(path, F_OK) == 0) {
+    if (!may_replace && storage_port->exists(AT_FDCWD, path) == 0) {
         snprintf(why, HASP_NODE_WHY_SIZE, "'%.300s' is there already", path);
         return HASP_NODE_EXISTS;
     }
@@ -360,8 +368,10 @@ int hasp_node_export(const char *directory, const char *path, bool may_replace,
     }
     backup_done(&backup);
     /* What is told is what is in the file now. */
-    return error != 0 ? HASP_NODE_STORAGE
-                      : hasp_node_inspect(path, ret_snapshot, why);
+    if (error == 0) {
+        return hasp_node_inspect(path, ret_snapshot, why);
+    }
+    return error == HASP_ETOOOLD ? HASP_NODE_TOO_OLD : HASP_NODE_STORAGE;
 }
 
 /* In this order: from the second step on haspd refuses the directory, because a
@@ -369,29 +379,28 @@ int hasp_node_export(const char *directory, const char *path, bool may_replace,
  * what is left of a restore that was cut short does not start. */
 static int write_directory(struct backup *backup,
                            const struct hasp_node_options *options,
+                           const struct backup_chance *chance,
                            uint64_t *ret_size, char why[HASP_WHY_SIZE])
 {
     struct wal_options wal_options = {
-        .segment_size = options->limits.wal_segment_size};
+        .segment_size = options->limits.wal_segment_size,
+        .log_id = chance->log_id};
     struct snapshot_header header = {
         .last_index = lockfsm_applied_index(backup->fsm),
         .last_term = lockfsm_applied_term(backup->fsm),
         .configuration_index = backup->configuration_index};
-    uint8_t cluster_id[CLUSTER_ID_SIZE];
-    uint64_t incarnation;
     struct datadir *datadir;
     struct table_txn *txn;
     struct wal *wal = NULL;
     bool is_new;
-    fill_random(cluster_id, sizeof cluster_id);
-    fill_random(&incarnation, sizeof incarnation);
-    int error = datadir_open(options->directory, options->id, incarnation | 1,
-                             &datadir, &is_new, why);
+    CHECK(chance->incarnation != 0 && cluster_id_is_known(chance->cluster_id));
+    int error = datadir_open(options->directory, options->id,
+                             chance->incarnation, &datadir, &is_new, why);
     if (error != 0) {
         return error;
     }
     CHECK(is_new);
-    error = datadir_set_cluster(datadir, cluster_id);
+    error = datadir_set_cluster(datadir, chance->cluster_id);
     if (error == 0) {
         error = datadir_save_vote(datadir, header.last_term, 0);
     }
@@ -454,25 +463,34 @@ static int choose_member(const struct hasp_node_options *options,
     return HASP_NODE_CONFIG;
 }
 
+static bool is_found(void *data, const char *name)
+{
+    (void)name;
+    *(bool *)data = true;
+    return true;
+}
+
 static int check_empty(const char *directory, char why[HASP_WHY_SIZE])
 {
-    DIR *folder = opendir(directory);
-    bool is_empty = true;
-    struct dirent *found;
-    if (folder == NULL) {
-        if (errno == ENOENT) {
-            return 0; /* It is made. */
-        }
+    bool is_full = false;
+    int folder_fd = storage_port->openat(AT_FDCWD, directory,
+                                         O_RDONLY | O_DIRECTORY);
+    if (folder_fd < 0 && errno == ENOENT) {
+        return 0; /* It is made. */
+    }
+    int error = folder_fd < 0 ||
+                        storage_port->list(folder_fd, is_found, &is_full) != 0
+                    ? errno
+                    : 0;
+    if (folder_fd >= 0) {
+        storage_port->close(folder_fd);
+    }
+    if (error != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot read the folder '%.300s': %s",
-                 directory, strerror(errno));
+                 directory, strerror(error));
         return HASP_NODE_STORAGE;
     }
-    while ((found = readdir(folder)) != NULL) {
-        is_empty = is_empty && (strcmp(found->d_name, ".") == 0 ||
-                                strcmp(found->d_name, "..") == 0);
-    }
-    closedir(folder);
-    if (!is_empty) {
+    if (is_full) {
         snprintf(why, HASP_WHY_SIZE,
                  "'%.300s' is not empty; a new life begins in a new directory: "
                  "name another one, or move what is there out of the way",
@@ -482,10 +500,11 @@ static int check_empty(const char *directory, char why[HASP_WHY_SIZE])
     return 0;
 }
 
-int hasp_node_restore(const struct hasp_node_options *options, const char *path,
-                      uint64_t quarantine_ms, bool suspends_users,
-                      struct hasp_node_snapshot *ret_snapshot,
-                      char why[HASP_NODE_WHY_SIZE])
+int backup_new_life(const struct hasp_node_options *options, const char *path,
+                    uint64_t quarantine_ms, bool suspends_users,
+                    const struct backup_chance *chance,
+                    struct hasp_node_snapshot *ret_snapshot,
+                    char why[HASP_NODE_WHY_SIZE])
 {
     struct snapshot_file file;
     struct backup backup;
@@ -524,7 +543,7 @@ int hasp_node_restore(const struct hasp_node_options *options, const char *path,
         error = lockfsm_flush(backup.fsm, backup.table);
         CHECK(error == 0);
         describe(&backup, &snapshot);
-        error = write_directory(&backup, options, &snapshot.size, why);
+        error = write_directory(&backup, options, chance, &snapshot.size, why);
         status = error == 0 ? 0 : HASP_NODE_STORAGE;
     }
     if (status == 0) {
@@ -532,4 +551,17 @@ int hasp_node_restore(const struct hasp_node_options *options, const char *path,
     }
     backup_done(&backup);
     return status;
+}
+
+int hasp_node_restore(const struct hasp_node_options *options, const char *path,
+                      uint64_t quarantine_ms, bool suspends_users,
+                      struct hasp_node_snapshot *ret_snapshot,
+                      char why[HASP_NODE_WHY_SIZE])
+{
+    struct backup_chance chance;
+    fill_random(&chance, sizeof chance);
+    chance.incarnation |= 1;
+    chance.log_id |= 1;
+    return backup_new_life(options, path, quarantine_ms, suspends_users,
+                           &chance, ret_snapshot, why);
 }

@@ -348,6 +348,7 @@ HASP_NODE_API int hasp_node_inspect(const char *file,
  * directory stays as it is, except that what a crash has left at the end of the
  * log is cut off, as at a start. HASP_NODE_CONFIG: there is no such directory;
  * HASP_NODE_STORAGE: it is in use or damaged, or 'file' cannot be written;
+ * HASP_NODE_TOO_OLD: a newer version wrote it;
  * HASP_NODE_EXISTS: 'file' is there, and 'may_replace' is false. */
 HASP_NODE_API int hasp_node_export(const char *directory, const char *file,
                                    bool may_replace,
