@@ -4,6 +4,7 @@
 
 #include "core/backup.h"
 #include "base/check.h"
+#include "base/number.h"
 
 #include <inttypes.h>
 
@@ -12,7 +13,7 @@
 #include "core/trail.h"
 
 /* Small enough to be read between two heartbeats from a slow disk, too. */
-#define CHUNK_SIZE ((size_t)256 << 10)
+#define CHUNK_SIZE_MAX ((uint64_t)256 << 10)
 
 /* Who has not read for so long has given up. */
 #define READER_IDLE_NS (5000 * NS_PER_MS)
@@ -79,8 +80,10 @@ static void send_chunk(struct core *core, struct request *request,
         return;
     }
     struct buffer chunk = {0};
+    uint64_t size = u64_min(core->options.limits.snapshot_chunk_size,
+                            CHUNK_SIZE_MAX);
     if (!core->port.snapshot_read(core->port.data, number[0], number[1],
-                                  number[2], CHUNK_SIZE, &chunk)) {
+                                  number[2], size, &chunk)) {
         request_refuse(core, request, "GONE",
                        "that snapshot is kept no more; begin anew");
     } else {

@@ -7,7 +7,7 @@
  *                                     index, term and size, and which leader
  *                                     the node hears
  *     RAFT.BACKUP index term offset   the next bytes of it, at most
- *                                     CHUNK_SIZE; none at its end
+ *                                     snapshot_chunk_size; none at its end
  *
  * The asked node answers of its own, so that a backup costs the leader nothing
  * unless it is asked, and that a node which has lost its majority can still be

@@ -206,7 +206,7 @@ bool request_understand_borrowed(struct core *core, struct request *request,
         request_release_call(core, request);
         return false;
     }
-    request->has_req = call_is_numbered(request, request->call);
+    request->req = call_req(request, request->call);
     return true;
 }
 
@@ -417,7 +417,7 @@ bool request_may_go_on(const struct request *request)
 {
     uint32_t flags = request->command->flags;
     /* That leadership has moved is what a transfer asked for. */
-    return request->effect == NOTHING_DONE || request->has_req ||
+    return request->effect == NOTHING_DONE || request->req != 0 ||
            (flags & (COMMAND_REPEATABLE | COMMAND_TRANSFERS)) != 0;
 }
 

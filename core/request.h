@@ -61,7 +61,7 @@ struct request {
     struct call *call; /* As understood, while it is needed; or NULL. */
     enum request_state state;
     enum request_effect effect;
-    bool has_req;
+    uint64_t req;      /* Its number; 0: none. */
     bool is_pushed;    /* Its wait is not waited for: a push tells. */
     bool is_heard;     /* KEEP: all its sessions' deadlines were moved. */
     bool is_unwelcome; /* A change that is to be refused: no room on the disk,

@@ -375,7 +375,7 @@ void commands_received(struct core *core, struct conn *conn,
          !transaction_watch(core, request, call))) {
         return;
     }
-    request->has_req = call_is_numbered(request, call);
+    request->req = call_req(request, call);
     conn->hears_answers |= call_has(call, OPTION_PUSH);
     if (may_wait(request->command, call)) {
         conn_block(core, conn, request->slot);
@@ -392,8 +392,8 @@ void commands_received(struct core *core, struct conn *conn,
     }
 }
 
-/* True if the request has been asked before and has taken effect, or may: the
- * session has another one under way. A refusal would then say that nothing was
+/* True if the request has been asked before and has taken effect, or may: one
+ * of its number is under way. A refusal would then say that nothing was
  * done, and nobody would give back what was granted. */
 static bool is_repeated(struct core *core, const struct request *request,
                         const struct call *call)
@@ -408,7 +408,7 @@ static bool is_repeated(struct core *core, const struct request *request,
     }
     LIST_FOR (const struct request, other, &core->requests.at[REQUEST_LOGGED],
               in_list) {
-        if (other != request && other->has_req &&
+        if (other != request && other->req == origin.req &&
             other->session == origin.session) {
             return true;
         }
@@ -551,7 +551,7 @@ void commands_read(struct core *core, struct request *request)
     }
     if (has_no_disk(core, request, call)) {
         /* Leadership is confirmed, and no entry has its number. */
-        if (request->has_req) {
+        if (request->req != 0) {
             request->effect = NOTHING_DONE;
         }
         commands_refuse_for_disk(core, request);

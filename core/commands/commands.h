@@ -264,11 +264,11 @@ void command_name(const struct command *command, char *name, size_t size);
 /* The proof of a secret of 32 hex digits; false for anything else. */
 bool call_secret(struct bytes text, uint8_t ret_proof[PROOF_SIZE]);
 
-/* True if doing it twice has its effect once. */
-static inline bool call_is_numbered(const struct request *request,
-                                    const struct call *call)
+/* The number under which doing it twice has its effect once; 0: none. */
+static inline uint64_t call_req(const struct request *request,
+                                const struct call *call)
 {
-    return call_has(call, OPTION_REQ) && request->session != 0;
+    return request->session != 0 ? call_number(call, OPTION_REQ, 0) : 0;
 }
 
 /* --- Handlers ------------------------------------------------------------- */

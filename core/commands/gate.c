@@ -202,7 +202,7 @@ bool gate_refuses_entry(struct core *core, struct request *request,
 {
     struct result result;
     CHECK(command.size > 0);
-    if (is_free(core, request) || request->has_req ||
+    if (is_free(core, request) || request->req != 0 ||
         !lockfsm_refuses(core->fsm, command, &result)) {
         return false;
     }
