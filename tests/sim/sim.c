@@ -20,6 +20,7 @@
 #include "tests/sim/sim_loss.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_restore.h"
 #include "tests/sim/sim_version.h"
 
 /* After the faults: until when there must have been progress, and until when
@@ -180,6 +181,7 @@ static void build(struct sim *sim)
         sim->client_count = options->client_max;
     }
     sim->host_count = sim->node_count + sim->client_count;
+    sim->restore = sim_restore_new(sim);
     sim->net = sim_net_new(sim);
     sim->check = sim_check_new(sim);
     for (uint32_t i = 0; i < sim->node_count; i++) {
@@ -189,6 +191,7 @@ static void build(struct sim *sim)
         sim->client[i] = sim_client_new(sim, sim->node_count + i);
     }
     sim->faults = sim_faults_new(sim);
+    sim_restore_begin(sim->restore);
     sim_version_begin(sim);
     for (uint32_t i = 0; i < sim->node_count; i++) {
         sim_node_start(sim->node[i]);
@@ -352,6 +355,7 @@ void sim_done(struct sim *sim)
         sim_node_free(sim->node[i]);
     }
     sim_faults_free(sim->faults);
+    sim_restore_free(sim->restore);
     sim_check_free(sim->check);
     sim_net_free(sim->net);
     heap_done(&sim->events);

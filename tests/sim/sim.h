@@ -29,6 +29,7 @@
 #define SIM_NODE_MAX 7
 #define SIM_CLIENT_MAX 16
 #define SIM_HOST_MAX (SIM_NODE_MAX + SIM_CLIENT_MAX)
+#define SIM_LIFE_MAX 4
 
 struct sim;
 
@@ -96,6 +97,8 @@ struct sim_stats {
     uint64_t crowds;       /* Sessions of one. */
     uint64_t durables;     /* Sessions without end. */
     uint64_t refused_full; /* Entries, since a table was full. */
+    uint64_t backups;      /* That were checked. */
+    uint64_t restores;
     uint64_t simulated_ns;
 };
 
@@ -138,6 +141,7 @@ struct sim {
     uint64_t now_ns;
     struct heap events;
     enum sim_phase phase;
+    uint32_t life;      /* Of the cluster, from 0: counts restores. */
     bool is_left_alone; /* Who has died is not started again. */
     struct sim_node *node[SIM_NODE_MAX];
     uint32_t node_count;
@@ -151,6 +155,7 @@ struct sim {
     struct sim_net *net;
     struct sim_check *check;
     struct sim_faults *faults;
+    struct sim_restore *restore;
     struct sim_event exchange; /* Of a node's version. */
     struct sim_stats stats;
     struct sim_cover cover;

@@ -11,18 +11,25 @@
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_majority.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_restore.h"
 #include "tests/sim/sim_version.h"
 #include "tests/sim/sim_worker.h"
 
 /* A node that is to become a member is given an empty data directory and the
  * present members in its configuration. Never one that anybody still takes for
  * a member; one that never was a member may come while others are down. */
-static bool prepare(struct sim *sim, uint64_t id,
-                    const struct replica_members *members)
+bool sim_admin_prepare(struct sim *sim, uint64_t id,
+                       const struct replica_members *members)
 {
+    if (sim_restore_has_forgotten(sim, id)) {
+        return false;
+    }
     for (uint32_t i = 0; i < sim->node_count; i++) {
         struct replica_members named;
         struct core *core = sim_node_core(sim->node[i]);
+        if (sim_node_is_former(sim->node[i])) {
+            continue; /* What it says counts for nothing. */
+        }
         if (core == NULL) {
             if (sim_node_is_fresh(sim->node[id - 1])) {
                 continue;
@@ -76,7 +83,8 @@ static bool choose_member(struct sim *sim, struct op *op)
         return true;
     }
     for (uint64_t id = 1; id <= sim->node_count; id++) {
-        if ((is_member >> id & 1) == 0 && prepare(sim, id, &members)) {
+        if ((is_member >> id & 1) == 0 &&
+            sim_admin_prepare(sim, id, &members)) {
             op->admin = ADMIN_ADD;
             op->is_forced = sim_chance(sim, 0.3);
             op->id = id;

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/units.h"
 #include "raft/replica.h"
 #include "tests/sim/sim_cover.h"
@@ -31,12 +32,32 @@ struct past_term {
     uint64_t leader; /* 0: none yet. */
 };
 
-struct sim_check {
-    struct past_entry *entries; /* By index; [0] is unused. */
-    uint64_t newest;
-    uint64_t capacity;
+/* The members from an entry on. */
+struct past_members {
+    uint64_t place;
+    struct replica_members members;
+};
+
+/* A life of the cluster. */
+struct check_life {
+    uint64_t offset; /* Of places from indexes. */
+    uint64_t began;  /* The place of its first state; 0: a new cluster. */
+    uint64_t ended;  /* Of its last entry, once it is over. */
+    uint64_t token_base;
     struct past_term *terms;
     uint64_t term_capacity;
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
+    bool has_cluster_id;
+};
+
+struct sim_check {
+    struct past_entry *entries; /* By place; [0] is unused. */
+    uint64_t newest;
+    uint64_t capacity;
+    struct check_life life[SIM_LIFE_MAX];
+    struct past_members *changes;
+    uint64_t change_count;
+    uint64_t change_capacity;
     struct sim_history *history;
     struct sim_silence *silence;
     struct sim_events *events;
@@ -44,8 +65,6 @@ struct sim_check {
     struct lockfsm_delta *delta[SIM_NODE_MAX];
     uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last look. */
     uint64_t started_ns[SIM_NODE_MAX];
-    uint8_t cluster_id[CLUSTER_ID_SIZE];
-    bool has_cluster_id;
     struct replica_members members; /* The newest that were applied. */
     uint32_t level;                 /* Of the cluster. */
     /* A node that understands no more than this level could not apply this
@@ -74,8 +93,56 @@ void sim_check_free(struct sim_check *check)
     sim_events_free(check->events);
     sim_lives_free(check->lives);
     free(check->entries);
-    free(check->terms);
+    free(check->changes);
+    for (int i = 0; i < SIM_LIFE_MAX; i++) {
+        free(check->life[i].terms);
+    }
     free(check);
+}
+
+/* --- Lives ---------------------------------------------------------------- */
+
+static struct check_life *life_of(struct sim_check *check,
+                                  const struct sim_node *node)
+{
+    return &check->life[sim_node_life(node)];
+}
+
+/* The last place of a life that is over. */
+static uint64_t end_of(const struct sim *sim, uint32_t life)
+{
+    return life < sim->life ? sim->check->life[life].ended : UINT64_MAX;
+}
+
+uint64_t sim_check_place_in(const struct sim *sim, uint32_t life,
+                            uint64_t log_index)
+{
+    return sim->check->life[life].offset + log_index;
+}
+
+uint64_t sim_check_place(const struct sim *sim, const struct sim_node *node,
+                         uint64_t log_index)
+{
+    return sim_check_place_in(sim, sim_node_life(node), log_index);
+}
+
+uint32_t sim_check_life_at(const struct sim *sim, uint64_t place)
+{
+    uint32_t life = sim->life;
+    while (sim->check->life[life].began > place) {
+        life--;
+    }
+    return life;
+}
+
+bool sim_check_lives_between(const struct sim *sim, uint64_t from, uint64_t to)
+{
+    return sim_check_life_at(sim, from) != sim_check_life_at(sim, to);
+}
+
+uint64_t sim_check_token_base(const struct sim *sim)
+{
+    return sim->check->life[sim->life].token_base;
 }
 
 struct sim_lives *sim_check_lives(const struct sim *sim)
@@ -114,9 +181,10 @@ static void fail_too_old(struct sim *sim, uint32_t level)
 void sim_check_too_old(struct sim *sim, struct sim_node *node)
 {
     struct sim_check *check = sim->check;
-    uint64_t applied = lockfsm_applied_index(core_state(sim_node_core(node)));
+    uint64_t applied = sim_check_place(
+        sim, node, lockfsm_applied_index(core_state(sim_node_core(node))));
     uint32_t level = sim_node_level(node);
-    if (level < check->level) {
+    if (level < check->level || sim_node_is_former(node)) {
         return;
     }
     /* It may be the first to apply what raises the level, if it was of that
@@ -208,6 +276,109 @@ static struct past_entry *entry_at(struct sim_check *check, uint64_t log_index)
     return &check->entries[log_index];
 }
 
+static void note_members(struct sim_check *check, uint64_t place)
+{
+    if (check->change_count == check->change_capacity) {
+        check->change_capacity = 2 * check->change_capacity + 16;
+        check->changes = memory_resize(
+            check->changes, check->change_capacity * sizeof *check->changes);
+    }
+    check->changes[check->change_count++] = (struct past_members){
+        .place = place, .members = check->members};
+}
+
+static bool is_same(const struct replica_members *a,
+                    const struct replica_members *b)
+{
+    struct buffer one = {0}, other = {0};
+    replica_members_encode(a, &one);
+    replica_members_encode(b, &other);
+    bool is_equal = bytes_equal(buffer_bytes(&one), buffer_bytes(&other));
+    buffer_done(&one);
+    buffer_done(&other);
+    return is_equal;
+}
+
+bool sim_check_members_at(const struct sim *sim, uint32_t life,
+                          uint64_t log_index,
+                          const struct replica_members *members)
+{
+    const struct sim_check *check = sim->check;
+    uint64_t place = sim_check_place_in(sim, life, log_index);
+    uint64_t at = check->change_count;
+    while (at > 0 && check->changes[at - 1].place > place) {
+        at--;
+    }
+    return place > check->newest || place > end_of(sim, life) ||
+           (at > 0 && is_same(&check->changes[at - 1].members, members));
+}
+
+/* Tokens of a life begin above all of those before it. */
+static void check_token_base(struct sim *sim, const struct lockfsm *fsm)
+{
+    struct check_life *life = &sim->check->life[sim->life];
+    uint64_t base = lockfsm_token_base(fsm);
+    uint8_t id[CLUSTER_ID_SIZE];
+    lockfsm_cluster_id(fsm, id);
+    if (life->token_base != 0 || !cluster_id_is_known(id)) {
+        return;
+    }
+    life->token_base = base;
+    if (sim->life > 0) {
+        uint64_t former = sim->check->life[sim->life - 1].token_base;
+        uint64_t newest = former + life->began;
+        if (former == 0 || base <= newest) {
+            sim_fail(sim,
+                     "tokens of a new life are above all before: they begin at "
+                     "%" PRIu64 ", and there may be one of %" PRIu64,
+                     base, newest);
+        }
+    }
+}
+
+void sim_check_begin_life(struct sim *sim, uint64_t log_index, uint32_t level)
+{
+    struct sim_check *check = sim->check;
+    CHECK(sim->life + 1 < SIM_LIFE_MAX);
+    check->life[sim->life].ended = check->newest;
+    struct check_life *life = &check->life[++sim->life];
+    /* A directory may have had more than was committed. */
+    life->began = u64_max(check->newest + 1, log_index);
+    life->offset = life->began - log_index;
+    check->too_old_index = 0;
+    check->level = level;
+    check->newest = life->began;
+    sim_silence_free(check->silence);
+    check->silence = sim_silence_new(sim);
+    sim_history_follow(check->history, check->silence);
+}
+
+void sim_check_first_state(struct sim *sim, const struct lockfsm *fsm,
+                           const struct replica_members *members)
+{
+    struct sim_check *check = sim->check;
+    uint64_t place = check->life[sim->life].began;
+    *entry_at(check, place) = (struct past_entry){
+        .term = lockfsm_applied_term(fsm), .state_hash = lockfsm_hash(fsm)};
+    check->members = *members;
+    note_members(check, place);
+    sim_silence_begin_life(check->silence, fsm);
+    sim_lives_entry(check->lives, place, fsm);
+    sim_history_begin_life(check->history, place, fsm);
+}
+
+bool sim_check_state_at(const struct sim *sim, uint32_t life,
+                        uint64_t log_index, uint64_t term, uint64_t *ret_hash)
+{
+    uint64_t place = sim_check_place_in(sim, life, log_index);
+    if (place > sim->check->newest || place > end_of(sim, life)) {
+        return false;
+    }
+    const struct past_entry *past = &sim->check->entries[place];
+    *ret_hash = past->state_hash;
+    return past->term == term;
+}
+
 static void look_at_state(struct sim *sim, struct sim_node *node)
 {
     const struct lockfsm *fsm = core_state(sim_node_core(node));
@@ -244,13 +415,13 @@ static void look_at_level(struct sim *sim, struct sim_node *node,
 {
     struct sim_check *check = sim->check;
     uint32_t level = lockfsm_feature_level(core_state(sim_node_core(node)));
+    uint64_t place = sim_check_place(sim, node, entry->log_index);
     if (level > check->level) {
         /* By BEGIN it was not raised. */
         sim->stats.raised += entry->log_index > 3;
         check->level = level;
     }
-    if (entry->log_index == check->too_old_index &&
-        check->level <= check->too_old_level) {
+    if (place == check->too_old_index && check->level <= check->too_old_level) {
         fail_too_old(sim, check->too_old_level);
     }
     if (level > sim_node_level(node)) {
@@ -270,6 +441,61 @@ static void look_at_level(struct sim *sim, struct sim_node *node,
     }
 }
 
+/* The first node to apply it writes it down. */
+static void write_entry(struct sim *sim, struct sim_node *node, uint64_t place,
+                        const struct replica_entry *entry,
+                        const struct effects *effects,
+                        const struct past_entry *now)
+{
+    struct sim_check *check = sim->check;
+    const struct lockfsm *fsm = core_state(sim_node_core(node));
+    if (place != check->newest + 1) {
+        sim_fail(sim,
+                 "entries are applied one after the other: %s "
+                 "applies %" PRIu64 " after %" PRIu64,
+                 sim_node_host(node)->name, place, check->newest);
+        return;
+    }
+    *entry_at(check, place) = *now;
+    if (entry->type == ENTRY_CHANGE) {
+        CHECK(replica_members_decode(entry->body, &check->members) == 0);
+        note_members(check, place);
+    }
+    check->newest = place;
+    sim->stats.entries++;
+    sim_note(sim, sim_node_host(node), "commits", entry->log_index, entry->term,
+             now->state_hash & 0xffffff);
+    check_token_base(sim, fsm);
+    sim_events_entry(check->events, place, effects, fsm);
+    sim_lives_entry(check->lives, place, fsm);
+    sim_history_write(check->history, place, entry, effects, fsm);
+}
+
+static void compare_entry(struct sim *sim, const struct sim_node *node,
+                          uint64_t place, const struct past_entry *past,
+                          const struct past_entry *now)
+{
+    const char *name = sim_node_host((struct sim_node *)(uintptr_t)node)->name;
+    if (past->term != now->term || past->hash != now->hash) {
+        sim_fail(sim,
+                 "all nodes apply the same entries: %s has another entry "
+                 "at place %" PRIu64 " (term %" PRIu64 ", was %" PRIu64 ")",
+                 name, place, now->term, past->term);
+    } else if (past->effects_hash != now->effects_hash) {
+        sim_fail(sim,
+                 "an entry has the same effects everywhere: %s differs "
+                 "at place %" PRIu64,
+                 name, place);
+    } else if (past->state_hash != now->state_hash) {
+        sim_fail(sim,
+                 "equal applied index means equal state: %s differs at "
+                 "place %" PRIu64,
+                 name, place);
+    }
+}
+
+/* What a node of a former life applies that nobody has applied before it is
+ * judged by nobody: it can tell it to nobody either, since it does not lead. */
 void sim_check_applied(void *data, uint64_t log_index,
                        const struct effects *effects)
 {
@@ -286,75 +512,54 @@ void sim_check_applied(void *data, uint64_t log_index,
         .state_hash = lockfsm_hash(fsm),
         .has_command = entry.type == ENTRY_COMMAND,
     };
+    uint64_t place = sim_check_place(sim, node, log_index);
     CHECK(lockfsm_applied_index(fsm) == log_index);
     look_at_state(sim, node);
-    look_at_level(sim, node, &entry, effects);
-    sim_silence_applied(check->silence, node, log_index, effects);
-    sim_events_applied(check->events, node, log_index);
-    struct past_entry *past = entry_at(check, log_index);
-    if (past->term == 0) {
-        if (log_index != check->newest + 1) {
-            sim_fail(sim,
-                     "entries are applied one after the other: %s "
-                     "applies %" PRIu64 " after %" PRIu64,
-                     sim_node_host(node)->name, log_index, check->newest);
-            return;
-        }
-        *past = now;
-        if (entry.type == ENTRY_CHANGE) {
-            CHECK(replica_members_decode(entry.body, &check->members) == 0);
-        }
-        check->newest = log_index;
-        sim->stats.entries++;
-        sim_note(sim, sim_node_host(node), "commits", log_index, entry.term,
-                 now.state_hash & 0xffffff);
-        sim_events_entry(check->events, log_index, effects, fsm);
-        sim_lives_entry(check->lives, log_index, fsm);
-        sim_history_write(check->history, &entry, effects, fsm);
+    if (place > end_of(sim, sim_node_life(node))) {
         return;
     }
-    if (past->term != now.term || past->hash != now.hash) {
-        sim_fail(sim,
-                 "all nodes apply the same entries: %s has another entry "
-                 "at index %" PRIu64 " (term %" PRIu64 ", was %" PRIu64 ")",
-                 sim_node_host(node)->name, log_index, now.term, past->term);
-    } else if (past->effects_hash != now.effects_hash) {
-        sim_fail(sim,
-                 "an entry has the same effects everywhere: %s differs "
-                 "at index %" PRIu64,
-                 sim_node_host(node)->name, log_index);
-    } else if (past->state_hash != now.state_hash) {
-        sim_fail(sim,
-                 "equal applied index means equal state: %s differs at "
-                 "index %" PRIu64,
-                 sim_node_host(node)->name, log_index);
+    if (!sim_node_is_former(node)) {
+        look_at_level(sim, node, &entry, effects);
+        sim_silence_applied(check->silence, node, log_index, effects);
+    }
+    sim_events_applied(check->events, node, log_index);
+    if (entry_at(check, place)->term == 0) {
+        write_entry(sim, node, place, &entry, effects, &now);
+    } else {
+        compare_entry(sim, node, place, entry_at(check, place), &now);
     }
 }
 
 static void look_at_leadership(struct sim *sim, struct sim_node *node)
 {
-    struct sim_check *check = sim->check;
+    struct check_life *life = life_of(sim->check, node);
     if (!sim_node_leads(node)) {
         return;
     }
     uint64_t term = replica_term(core_replica(sim_node_core(node)));
-    if (term >= check->term_capacity) {
+    if (term >= life->term_capacity) {
         uint64_t capacity = 2 * term + 64;
-        check->terms = memory_resize(check->terms,
-                                     capacity * sizeof *check->terms);
-        memset(check->terms + check->term_capacity, 0,
-               (capacity - check->term_capacity) * sizeof *check->terms);
-        check->term_capacity = capacity;
+        life->terms = memory_resize(life->terms,
+                                    capacity * sizeof *life->terms);
+        memset(life->terms + life->term_capacity, 0,
+               (capacity - life->term_capacity) * sizeof *life->terms);
+        life->term_capacity = capacity;
     }
-    if (check->terms[term].leader == 0) {
-        check->terms[term].leader = sim_node_id(node);
+    if (life->terms[term].leader == 0) {
+        life->terms[term].leader = sim_node_id(node);
         sim->stats.leaders++;
         sim_note(sim, sim_node_host(node), "leads", term, 0, 0);
-    } else if (check->terms[term].leader != sim_node_id(node)) {
+    } else if (life->terms[term].leader != sim_node_id(node)) {
         sim_fail(sim,
                  "there is one leader per term: %s leads term %" PRIu64
                  ", and so did n%" PRIu64,
-                 sim_node_host(node)->name, term, check->terms[term].leader);
+                 sim_node_host(node)->name, term, life->terms[term].leader);
+    }
+    if (sim_node_is_former(node) && core_is_serving(sim_node_core(node))) {
+        sim_fail(sim,
+                 "no former life goes on: %s serves in one, in term "
+                 "%" PRIu64,
+                 sim_node_host(node)->name, term);
     }
 }
 
@@ -383,7 +588,9 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
                  sim_node_host(node)->name, wrong);
         return;
     }
-    sim_silence_stepped(check->silence, node);
+    if (!sim_node_is_former(node)) {
+        sim_silence_stepped(check->silence, node);
+    }
     uint32_t number = sim_node_host(node)->number;
     const struct lockfsm *fsm = core_state(sim_node_core(node));
     uint64_t applied = lockfsm_applied_index(fsm);
@@ -394,14 +601,18 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
     sim_events_stepped(check->events, node, applied);
     look_at_state(sim, node);
     look_at_cluster(sim, node, fsm);
-    if (applied > check->newest) {
+    uint64_t place = sim_check_place(sim, node, applied);
+    if (place > end_of(sim, sim_node_life(node))) {
+        return;
+    }
+    if (place > check->newest) {
         sim_fail(sim,
                  "what is applied is committed: %s has applied %" PRIu64
                  " and nobody has told of it",
                  sim_node_host(node)->name, applied);
         return;
     }
-    const struct past_entry *past = entry_at(check, applied);
+    const struct past_entry *past = entry_at(check, place);
     if (applied > 0 && past->state_hash != lockfsm_hash(fsm)) {
         sim_fail(sim,
                  "equal applied index means equal state: %s differs at "
@@ -413,14 +624,19 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
 void sim_check_cluster(struct sim *sim, struct sim_node *node,
                        const uint8_t cluster_id[CLUSTER_ID_SIZE])
 {
-    struct sim_check *check = sim->check;
-    if (!check->has_cluster_id) {
-        memcpy(check->cluster_id, cluster_id, CLUSTER_ID_SIZE);
-        check->has_cluster_id = true;
-    } else if (!cluster_id_equal(check->cluster_id, cluster_id)) {
-        sim_fail(sim, "a cluster has one id: %s has another",
-                 sim_node_host(node)->name);
+    struct check_life *own = life_of(sim->check, node);
+    for (uint32_t i = 0; i <= sim->life; i++) {
+        const struct check_life *life = &sim->check->life[i];
+        if (life->has_cluster_id &&
+            (life == own) != cluster_id_equal(life->cluster_id, cluster_id)) {
+            sim_fail(sim, "%s: %s has another",
+                     life == own ? "a cluster has one id"
+                                 : "a new life has an id of its own",
+                     sim_node_host(node)->name);
+        }
     }
+    memcpy(own->cluster_id, cluster_id, CLUSTER_ID_SIZE);
+    own->has_cluster_id = true;
 }
 
 /* For so long a process may measure before it knows how fast the others' clocks
@@ -494,7 +710,9 @@ bool sim_check_has_converged(struct sim *sim, char why[HASP_WHY_SIZE])
         struct core *core = sim_node_core(sim->node[members.member[i].id - 1]);
         uint64_t applied = core == NULL
                                ? 0
-                               : lockfsm_applied_index(core_state(core));
+                               : sim_check_place(
+                                     sim, sim->node[members.member[i].id - 1],
+                                     lockfsm_applied_index(core_state(core)));
         if (applied != sim->check->newest) {
             snprintf(why, HASP_WHY_SIZE,
                      "n%" PRIu64 " (%s) has applied %" PRIu64 " of %" PRIu64,

@@ -14,6 +14,7 @@
 #define HASP_TESTS_SIM_SIM_CHECK_H
 
 #include "lockfsm/lockfsm.h"
+#include "raft/replica.h"
 #include "tests/sim/sim.h"
 
 struct sim_node;
@@ -36,13 +37,44 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
 /* By the newest configuration that any node has applied. */
 bool sim_check_is_member(const struct sim *sim, uint64_t id);
 
-/* The newest entry that any node has applied: all that is asked from now on
- * must see it. */
 /* The feature level to which the cluster was raised. */
 uint32_t sim_check_level(const struct sim *sim);
 /* The node stops since it cannot understand what it is told. */
 void sim_check_too_old(struct sim *sim, struct sim_node *node);
+
+/* Lives. The entries of all of them stand in one order: the place of one is its
+ * index and an offset of its life. A restored state has a place of its own,
+ * behind all that its cluster's former life has done; the first entry of the
+ * new life is the next. What is asked, and when, is told by places. */
+
+/* The newest place: all that is asked from now on must see it. */
 uint64_t sim_check_newest(const struct sim *sim);
+/* Of an entry of the node's life; of life 'life'. */
+uint64_t sim_check_place(const struct sim *sim, const struct sim_node *node,
+                         uint64_t log_index);
+uint64_t sim_check_place_in(const struct sim *sim, uint32_t life,
+                            uint64_t log_index);
+/* True if the two are of different lives. */
+bool sim_check_lives_between(const struct sim *sim, uint64_t from, uint64_t to);
+/* The life that has the place. */
+uint32_t sim_check_life_at(const struct sim *sim, uint64_t place);
+/* Where the tokens of the present life begin; 0: it has not begun. */
+uint64_t sim_check_token_base(const struct sim *sim);
+/* From now on the oracles look at a new life, whose first state has this index
+ * and feature level. sim->life counts. */
+void sim_check_begin_life(struct sim *sim, uint64_t log_index, uint32_t level);
+/* Its first state has been loaded; 'members' is its configuration. */
+void sim_check_first_state(struct sim *sim, const struct lockfsm *fsm,
+                           const struct replica_members *members);
+/* True if these were the members after that entry, or no node has applied it.
+ */
+bool sim_check_members_at(const struct sim *sim, uint32_t life,
+                          uint64_t log_index,
+                          const struct replica_members *members);
+/* The hash of the state that entry 'log_index' of life 'life' left, of 'term';
+ * false: no node has applied it. */
+bool sim_check_state_at(const struct sim *sim, uint32_t life,
+                        uint64_t log_index, uint64_t term, uint64_t *ret_hash);
 
 struct sim_history *sim_check_history(const struct sim *sim);
 struct sim_lives *sim_check_lives(const struct sim *sim);

@@ -69,6 +69,7 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     sim_redis_init(&client->redis, client);
     sim_watcher_init(&client->watcher, client);
     sim_lister_init(&client->lister, client);
+    sim_saver_init(&client->saver, client);
     sim_crowd_init(&client->crowd, client);
     sim_durable_init(&client->durable, client);
     client->lock_count = 1 + (uint32_t)(sim->options.seed % LOCK_COUNT_MAX);
@@ -86,6 +87,7 @@ static void die(struct sim_client *client)
     sim_redis_done(&client->redis);
     sim_watcher_done(&client->watcher);
     sim_lister_done(&client->lister);
+    sim_saver_done(&client->saver);
     sim_crowd_done(&client->crowd);
     sim_durable_die(&client->durable);
     sim_inbox_clear(&client->host.inbox);
@@ -138,6 +140,7 @@ void sim_client_kill(struct sim_client *client, bool is_os_down)
     sim_redis_init(&client->redis, client);
     sim_watcher_init(&client->watcher, client);
     sim_lister_init(&client->lister, client);
+    sim_saver_init(&client->saver, client);
     sim_crowd_init(&client->crowd, client);
 }
 
@@ -172,6 +175,7 @@ void sim_client_reconnect(struct sim_client *client)
     sim_channel_close(&client->redis.channel);
     sim_channel_close(&client->watcher.channel);
     sim_channel_close(&client->lister.channel);
+    sim_channel_close(&client->saver.channel);
     sim_channel_close(&client->crowd.channel);
     sim_channel_close(&client->durable.channel);
     if (client->is_rogue) {
@@ -218,6 +222,7 @@ static void feed(struct sim_client *client, const struct sim_news *news)
     if (!sim_channel_feed(&client->redis.channel, news) &&
         !sim_channel_feed(&client->watcher.channel, news) &&
         !sim_channel_feed(&client->lister.channel, news) &&
+        !sim_channel_feed(&client->saver.channel, news) &&
         !sim_channel_feed(&client->crowd.channel, news) &&
         !sim_channel_feed(&client->durable.channel, news)) {
         (void)(client->is_rogue ? sim_rogue_feed(client, news)
@@ -264,6 +269,9 @@ static void client_wake(struct sim *sim, struct sim_event *event)
     sim_lister_work(&client->lister);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_lister_next(&client->lister), soon_ns));
+    sim_saver_work(&client->saver);
+    sim_at_latest(sim, &host->wake,
+                  not_before(sim_saver_next(&client->saver), soon_ns));
     sim_crowd_work(&client->crowd);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_crowd_next(&client->crowd), soon_ns));

@@ -174,8 +174,11 @@ static void look_at_members(struct sim *sim)
         running += is_voter && core != NULL;
         reach(sim, STATE_STANDBY, !is_voter);
         reach(sim, STATE_BEHIND,
-              core != NULL && lockfsm_applied_index(core_state(core)) + 100 <
-                                  sim_check_newest(sim));
+              core != NULL &&
+                  sim_check_place(sim, sim->node[members.member[i].id - 1],
+                                  lockfsm_applied_index(core_state(core))) +
+                          100 <
+                      sim_check_newest(sim));
     }
     reach(sim, STATE_MINORITY, 2 * running <= voters);
 }

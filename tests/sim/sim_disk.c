@@ -146,8 +146,10 @@ void sim_disk_port_log_append(void *data, const struct replica_entry *entries,
     struct sim_disk *disk = acting(data, "appends", entries[0].log_index, count,
                                    entries[0].term);
     if (disk != NULL) {
-        sim_silence_appended(sim_check_silence(disk->sim), disk->node, entries,
-                             count);
+        if (!sim_node_is_former(disk->node)) {
+            sim_silence_appended(sim_check_silence(disk->sim), disk->node,
+                                 entries, count);
+        }
         durable_append(&disk->durable, entries, count);
     }
 }
@@ -262,8 +264,11 @@ static void take(struct sim *sim, struct sim_event *event)
     if (is_full && !disk->is_full) {
         files_set_room(disk->files, sim_between(sim, 0, 20000));
     }
-    int error = snapshot_file_write(datadir_snapshot_path(disk->datadir),
+    int error = disk->take_error;
+    if (error == 0) {
+        error = snapshot_file_write(datadir_snapshot_path(disk->datadir),
                                     &disk->taken, disk->txn, &size, why);
+    }
     table_abort(disk->txn);
     disk->txn = NULL;
     if (is_full && !disk->is_full) {
@@ -291,7 +296,7 @@ void sim_disk_port_snapshot_take(void *data,
         return;
     }
     CHECK(disk->txn == NULL);
-    CHECK(table_begin_read(disk->table, &disk->txn) == 0);
+    disk->take_error = table_begin_read(disk->table, &disk->txn);
     free((void *)(uintptr_t)disk->taken.configuration.data);
     disk->taken = *header;
     disk->taken.configuration.data = memory_copy(header->configuration.data,

@@ -58,6 +58,7 @@ struct sim_disk {
     struct sim_event taking;
     struct snapshot_header taken; /* Its configuration is owned. */
     struct table_txn *txn;
+    int take_error;   /* There is no 'txn' then. */
     int receiving_fd; /* -1: none. */
     uint64_t received_size;
     int receive_error;

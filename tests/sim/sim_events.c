@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "tests/sim/sim_check.h"
 #include "tests/sim/sim_node.h"
 
 /* A process of a node. */
@@ -113,7 +114,7 @@ static void add_blacklisted(struct sim_events *events, struct log_event *event,
     }
 }
 
-void sim_events_entry(struct sim_events *events, uint64_t log_index,
+void sim_events_entry(struct sim_events *events, uint64_t place,
                       const struct effects *effects, const struct lockfsm *fsm)
 {
     uint32_t ordinal = 0;
@@ -121,7 +122,8 @@ void sim_events_entry(struct sim_events *events, uint64_t log_index,
         const struct effect *effect = &effects->effect[i];
         struct log_event event = {
             .life = lockfsm_token_base(fsm) >> 20,
-            .index = log_index,
+            .place = place,
+            .index = lockfsm_applied_index(fsm),
             .ordinal = ordinal,
             .kind = kind_of(effect),
             .lock = effect->lock,
@@ -148,25 +150,28 @@ void sim_events_started(struct sim_events *events, const struct sim_node *node,
 {
     struct knower *knower = &events->knower[sim_node_id(node) - 1];
     knower->process++;
-    knower->known_from = knower->applied = log_index;
+    knower->known_from = knower->applied = sim_check_place(events->sim, node,
+                                                           log_index);
 }
 
 void sim_events_applied(struct sim_events *events, const struct sim_node *node,
                         uint64_t log_index)
 {
     struct knower *knower = &events->knower[sim_node_id(node) - 1];
-    if (log_index > knower->applied + 1) {
-        knower->known_from = log_index - 1;
+    uint64_t place = sim_check_place(events->sim, node, log_index);
+    if (place > knower->applied + 1) {
+        knower->known_from = place - 1;
     }
-    knower->applied = log_index;
+    knower->applied = place;
 }
 
 void sim_events_stepped(struct sim_events *events, const struct sim_node *node,
                         uint64_t log_index)
 {
     struct knower *knower = &events->knower[sim_node_id(node) - 1];
-    if (log_index != knower->applied) {
-        knower->known_from = knower->applied = log_index;
+    uint64_t place = sim_check_place(events->sim, node, log_index);
+    if (place != knower->applied) {
+        knower->known_from = knower->applied = place;
     }
 }
 
@@ -196,12 +201,12 @@ const struct log_event *sim_events_at(const struct sim_events *events,
     return &events->event[number];
 }
 
-uint64_t sim_events_behind(const struct sim_events *events, uint64_t log_index)
+uint64_t sim_events_behind(const struct sim_events *events, uint64_t place)
 {
     uint64_t low = 0, high = events->count;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        if (events->event[middle].index > log_index) {
+        if (events->event[middle].place > place) {
             high = middle;
         } else {
             low = middle + 1;
@@ -225,11 +230,15 @@ bool sim_events_find(const struct sim_events *events, struct bytes id,
         index == 0) {
         return false;
     }
-    uint64_t number = sim_events_behind(events, index - 1) + ordinal;
-    if (number >= events->count || events->event[number].index != index ||
-        events->event[number].life != life) {
-        return false;
+    for (uint32_t i = 0; i <= events->sim->life; i++) {
+        uint64_t place = sim_check_place_in(events->sim, i, index);
+        uint64_t number = sim_events_behind(events, place - 1) + ordinal;
+        if (number < events->count && events->event[number].place == place &&
+            events->event[number].index == index &&
+            events->event[number].life == life) {
+            *ret_number = number;
+            return true;
+        }
     }
-    *ret_number = number;
-    return true;
+    return false;
 }

@@ -14,7 +14,8 @@ struct sim_events;
 struct sim_node;
 
 struct log_event {
-    uint64_t life;
+    uint64_t life;  /* As ids have it. */
+    uint64_t place; /* See sim_check.h. */
     uint64_t index;
     uint32_t ordinal;
     const char *kind;  /* Static. */
@@ -28,7 +29,7 @@ struct sim_events *sim_events_new(struct sim *sim);
 void sim_events_free(struct sim_events *events);
 
 /* An entry is applied for the first time anywhere. */
-void sim_events_entry(struct sim_events *events, uint64_t log_index,
+void sim_events_entry(struct sim_events *events, uint64_t place,
                       const struct effects *effects, const struct lockfsm *fsm);
 /* A process of 'node' begins with the state of 'log_index'. */
 void sim_events_started(struct sim_events *events, const struct sim_node *node,
@@ -47,9 +48,9 @@ void sim_events_stepped(struct sim_events *events, const struct sim_node *node,
 uint64_t sim_events_count(const struct sim_events *events);
 const struct log_event *sim_events_at(const struct sim_events *events,
                                       uint64_t number);
-/* The first one of an entry behind 'log_index', or the number of the next that
+/* The first one of an entry behind 'place', or the number of the next that
  * there will be. */
-uint64_t sim_events_behind(const struct sim_events *events, uint64_t log_index);
+uint64_t sim_events_behind(const struct sim_events *events, uint64_t place);
 /* False if no event has this id (life-index-ordinal). */
 bool sim_events_find(const struct sim_events *events, struct bytes id,
                      uint64_t *ret_number);

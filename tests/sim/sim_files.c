@@ -87,13 +87,14 @@ static struct node *find_folder(int folder_fd, const char *path,
     if (path[0] != '/') {
         folder = opened_at(folder_fd)->node;
     }
+    at += strspn(at, "/");
     for (;;) {
-        at += strspn(at, "/");
         size_t size = strcspn(at, "/");
         CHECK(size > 0 && size < sizeof part);
         memcpy(part, at, size);
         part[size] = '\0';
         at += size;
+        at += strspn(at, "/");
         if (folder == NULL) {
             for (uint32_t i = 0; i < MACHINE_MAX && folder == NULL; i++) {
                 if (machines[i] != NULL &&

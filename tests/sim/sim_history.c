@@ -12,72 +12,10 @@
 #include "tests/sim/sim_belief.h"
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_full.h"
+#include "tests/sim/sim_past.h"
 #include "tests/sim/sim_promise.h"
 #include "tests/sim/sim_push.h"
 #include "tests/sim/sim_silence.h"
-
-#define NEVER UINT64_MAX
-
-struct past_grant {
-    struct list in_lock;
-    struct bytes owner; /* Owned. */
-    uint64_t session;
-    uint64_t token;
-    uint64_t from; /* Entry that granted it. */
-    uint64_t to;   /* Entry that ended it; NEVER. */
-    uint32_t told; /* How often a program was told of it. */
-    bool is_exclusive;
-};
-
-struct past_wait {
-    struct list in_lock;
-    struct bytes owner; /* Owned. */
-    uint64_t session;
-    uint64_t wait_index;
-    bool is_upgrade;
-    bool is_shared;
-    bool is_granted; /* By the entry that is being written. */
-};
-
-struct past_lock {
-    UT_hash_handle hh;
-    struct list grants; /* In the order of entries, ended ones too. */
-    struct list waits;
-    uint64_t last_token;
-    size_t name_size;
-    uint8_t name[];
-};
-
-struct past_session {
-    UT_hash_handle hh;
-    uint64_t id;
-    uint64_t opened_ns; /* True time. */
-    uint64_t ended_index;
-    uint64_t beat_sent_ns; /* True time; 0: none was answered. */
-    uint64_t ttl_ms;
-    uint64_t linger_ms;
-    uint64_t acked;     /* All numbers up to here, and ... */
-    struct buffer also; /* ... pairs of from and to. */
-};
-
-struct past_request {
-    UT_hash_handle hh;
-    struct past_result result;
-    uint64_t wait_index; /* It waits there; 0: answered. */
-    size_t key_size;
-    uint8_t key[];
-};
-
-struct sim_history {
-    struct sim *sim;
-    struct past_lock *locks;
-    struct past_session *sessions;
-    struct past_request *requests;
-    struct sim_promises *promises;
-    struct sim_pushes *pushes;
-    struct sim_silence *silence;
-    struct buffer key;
-};
 
 /* The entry that is being written. */
 struct writing {
@@ -85,23 +23,16 @@ struct writing {
     struct sim *sim;
     const struct lockfsm *fsm;
     const struct effects *effects;
-    uint64_t index;
+    uint64_t index;  /* Its place. */
+    uint64_t offset; /* Of places from indexes. */
     uint64_t token;
     const struct entry *command; /* NULL: no command. */
 };
 
-static struct past_lock *find_lock(const struct sim_history *history,
-                                   struct bytes name)
-{
-    struct past_lock *lock = NULL;
-    HASH_FIND(hh, history->locks, name.data, name.size, lock);
-    return lock;
-}
-
 static struct past_lock *obtain_lock(struct sim_history *history,
                                      struct bytes name)
 {
-    struct past_lock *lock = find_lock(history, name);
+    struct past_lock *lock = past_find_lock(history, name);
     if (lock == NULL) {
         lock = memory_new(sizeof *lock + name.size);
         lock->name_size = name.size;
@@ -111,32 +42,6 @@ static struct past_lock *obtain_lock(struct sim_history *history,
         HASH_ADD_KEYPTR(hh, history->locks, lock->name, lock->name_size, lock);
     }
     return lock;
-}
-
-static struct past_session *find_session(const struct sim_history *history,
-                                         uint64_t id)
-{
-    struct past_session *session = NULL;
-    HASH_FIND(hh, history->sessions, &id, sizeof id, session);
-    return session;
-}
-
-static struct bytes make_key(struct sim_history *history, uint64_t session,
-                             uint64_t req)
-{
-    buffer_clear(&history->key);
-    buffer_put_u64(&history->key, session);
-    buffer_put_u64(&history->key, req);
-    return buffer_bytes(&history->key);
-}
-
-static struct past_request *find_request(struct sim_history *history,
-                                         uint64_t session, uint64_t req)
-{
-    struct bytes key = make_key(history, session, req);
-    struct past_request *request = NULL;
-    HASH_FIND(hh, history->requests, key.data, key.size, request);
-    return request;
 }
 
 static struct bytes copy(struct bytes bytes)
@@ -200,6 +105,12 @@ void sim_history_free(struct sim_history *history)
 }
 
 /* --- Holds and waits ------------------------------------------------------ */
+
+/* The place of a wait's entry; 0: there is none. */
+static uint64_t wait_of(const struct writing *w, const struct effect *e)
+{
+    return e->wait_index != 0 ? w->offset + e->wait_index : 0;
+}
 
 static struct past_grant *current_grant(struct past_lock *lock,
                                         uint64_t session, struct bytes owner)
@@ -305,7 +216,8 @@ static void check_passing(const struct writing *w, const struct past_lock *lock)
 static void check_grantee(const struct writing *w, const struct past_lock *lock,
                           const struct effect *e)
 {
-    const struct past_session *session = find_session(w->history, e->session);
+    const struct past_session *session = past_find_session(w->history,
+                                                           e->session);
     if (session == NULL || session->ended_index != 0 ||
         ends_here(w, e->session)) {
         sim_fail(w->sim,
@@ -353,7 +265,7 @@ static void write_grant(const struct writing *w, const struct effect *e)
     list_push_back(&lock->grants, &grant->in_lock);
     lock->last_token = e->token;
     w->sim->stats.grants++;
-    struct past_wait *wait = find_wait(lock, e->wait_index);
+    struct past_wait *wait = find_wait(lock, wait_of(w, e));
     if (e->wait_index != 0 && wait == NULL) {
         sim_fail(w->sim,
                  "who is granted from the queue stood there: entry %" PRIu64
@@ -382,7 +294,7 @@ static void write_end(const struct writing *w, const struct effect *e)
 static void write_wait(const struct writing *w, const struct effect *e)
 {
     struct past_lock *lock = obtain_lock(w->history, e->lock);
-    struct past_wait *wait = find_wait(lock, e->wait_index);
+    struct past_wait *wait = find_wait(lock, wait_of(w, e));
     if (e->count == 1) {
         if (wait == NULL) {
             sim_fail(w->sim,
@@ -396,7 +308,7 @@ static void write_wait(const struct writing *w, const struct effect *e)
     wait = memory_new(sizeof *wait);
     wait->owner = copy(e->owner);
     wait->session = e->session;
-    wait->wait_index = e->wait_index;
+    wait->wait_index = wait_of(w, e);
     wait->is_upgrade = w->command->op == OP_CONVERT;
     wait->is_shared = w->command->op == OP_ACQUIRE &&
                       w->command->acquire->mode == LOCK_SHARED;
@@ -406,7 +318,7 @@ static void write_wait(const struct writing *w, const struct effect *e)
 static void write_wait_end(const struct writing *w, const struct effect *e)
 {
     struct past_lock *lock = obtain_lock(w->history, e->lock);
-    struct past_wait *wait = find_wait(lock, e->wait_index);
+    struct past_wait *wait = find_wait(lock, wait_of(w, e));
     if (wait == NULL) {
         sim_fail(w->sim,
                  "a wait that ends stood in the queue: entry %" PRIu64
@@ -499,7 +411,7 @@ static void compare_lock(const struct writing *w, struct past_lock *lock)
 
 static void write_opened(const struct writing *w, const struct effect *e)
 {
-    if (find_session(w->history, e->session) != NULL) {
+    if (past_find_session(w->history, e->session) != NULL) {
         sim_fail(w->sim,
                  "a session id is never used again: %" PRIu64
                  " at entry %" PRIu64,
@@ -545,7 +457,7 @@ static void check_expiry(const struct writing *w,
 
 static void write_ended(const struct writing *w, const struct effect *e)
 {
-    struct past_session *session = find_session(w->history, e->session);
+    struct past_session *session = past_find_session(w->history, e->session);
     if (session == NULL || session->ended_index != 0) {
         sim_fail(w->sim, "a session ends once: %" PRIu64 " at entry %" PRIu64,
                  e->session, w->index);
@@ -589,12 +501,12 @@ static bool is_kept(enum result_code code)
            code == RESULT_NOT_HELD || code == RESULT_QUEUED;
 }
 
-static bool ends_wait(const struct effects *effects, uint64_t wait_index)
+static bool ends_wait(const struct writing *w, uint64_t wait_index)
 {
-    for (uint32_t i = 0; i < effects->count; i++) {
-        const struct effect *effect = &effects->effect[i];
+    for (uint32_t i = 0; i < w->effects->count; i++) {
+        const struct effect *effect = &w->effects->effect[i];
         if (effect->type == EFFECT_WAIT_RESULT &&
-            effect->wait_index == wait_index) {
+            wait_of(w, effect) == wait_index) {
             return effect->result.code == RESULT_NOT_ACQUIRED;
         }
     }
@@ -607,7 +519,7 @@ static void write_repetition(const struct writing *w, uint64_t req,
                              const struct result *result)
 {
     bool is_over = result->code == RESULT_NOT_ACQUIRED &&
-                   ends_wait(w->effects, past->wait_index);
+                   ends_wait(w, past->wait_index);
     bool is_same = past->wait_index != 0
                        ? result->code == RESULT_QUEUED || is_over
                        : result->code == past->result.code &&
@@ -657,7 +569,8 @@ static void write_result(const struct writing *w, const struct effect *e)
     if (origin == NULL || origin->req == 0) {
         return;
     }
-    struct past_session *session = find_session(w->history, origin->session);
+    struct past_session *session = past_find_session(w->history,
+                                                     origin->session);
     if (session == NULL || session->ended_index != 0) {
         if (is_kept(e->result.code) && e->result.code != RESULT_NOT_HELD) {
             sim_fail(w->sim,
@@ -678,8 +591,8 @@ static void write_result(const struct writing *w, const struct effect *e)
         }
         return;
     }
-    struct past_request *past = find_request(w->history, origin->session,
-                                             origin->req);
+    struct past_request *past = past_find_request(w->history, origin->session,
+                                                  origin->req);
     if (past != NULL) {
         write_repetition(w, origin->req, past, &e->result);
         return;
@@ -687,7 +600,7 @@ static void write_result(const struct writing *w, const struct effect *e)
     if (!is_kept(e->result.code)) {
         return;
     }
-    struct bytes key = make_key(w->history, origin->session, origin->req);
+    struct bytes key = past_key(w->history, origin->session, origin->req);
     past = memory_new(sizeof *past + key.size);
     past->key_size = key.size;
     memcpy(past->key, key.data, key.size);
@@ -697,7 +610,7 @@ static void write_result(const struct writing *w, const struct effect *e)
         .count = e->result.count,
         .first_index = w->index,
     };
-    past->wait_index = e->result.code == RESULT_QUEUED ? e->wait_index : 0;
+    past->wait_index = e->result.code == RESULT_QUEUED ? wait_of(w, e) : 0;
     HASH_ADD_KEYPTR(hh, w->history->requests, past->key, past->key_size, past);
 }
 
@@ -705,7 +618,7 @@ static void write_wait_result(const struct writing *w, const struct effect *e)
 {
     struct past_request *request, *next;
     HASH_ITER (hh, w->history->requests, request, next) {
-        if (request->wait_index != 0 && request->wait_index == e->wait_index) {
+        if (request->wait_index != 0 && request->wait_index == wait_of(w, e)) {
             request->wait_index = 0;
             request->result.code = e->result.code;
             request->result.token = e->result.token;
@@ -753,7 +666,7 @@ static void write_effect(const struct writing *w, const struct effect *e)
             (int)e->result.code, e->reason != NULL ? e->reason : "");
 }
 
-void sim_history_write(struct sim_history *history,
+void sim_history_write(struct sim_history *history, uint64_t place,
                        const struct replica_entry *entry,
                        const struct effects *effects, const struct lockfsm *fsm)
 {
@@ -774,12 +687,13 @@ void sim_history_write(struct sim_history *history,
         .sim = history->sim,
         .fsm = fsm,
         .effects = effects,
-        .index = entry->log_index,
+        .index = place,
+        .offset = place - entry->log_index,
         .token = lockfsm_token_base(fsm) + entry->log_index,
         .command = command,
     };
-    sim_say(w.sim, NULL, "  entry %" PRIu64 ": %s", w.index,
-            names[command->op]);
+    sim_say(w.sim, NULL, "  entry %" PRIu64 " (place %" PRIu64 "): %s",
+            entry->log_index, w.index, names[command->op]);
     sim_promises_entry(history->promises, w.index, command, origin_of(command));
     sim_pushes_entry(history->pushes, effects);
     /* Results first: they speak of the sessions as they were. */
@@ -800,6 +714,63 @@ void sim_history_write(struct sim_history *history,
     arena_done(&arena);
 }
 
+/* --- A new life ----------------------------------------------------------- */
+
+static void drop_lock(struct past_lock *lock, uint64_t place)
+{
+    LIST_EACH (node, &lock->grants) {
+        struct past_grant *grant = LIST_ENTRY(node, struct past_grant, in_lock);
+        grant->to = grant->to == NEVER ? place : grant->to;
+    }
+    LIST_EACH_SAFE (node, &lock->waits) {
+        drop_wait(LIST_ENTRY(node, struct past_wait, in_lock));
+    }
+}
+
+static void keep_holds(struct sim_history *history, uint64_t place,
+                       const struct lock *kept)
+{
+    struct past_lock *lock = obtain_lock(history, kept->name);
+    LIST_FOR (const struct hold, hold, &kept->holds, in_lock) {
+        struct past_grant *grant = memory_new(sizeof *grant);
+        grant->owner = copy(hold->owner);
+        grant->session = hold->session->id;
+        grant->token = hold->token;
+        grant->from = place;
+        grant->to = NEVER;
+        grant->is_exclusive = kept->mode == LOCK_EXCLUSIVE;
+        list_push_back(&lock->grants, &grant->in_lock);
+    }
+}
+
+void sim_history_begin_life(struct sim_history *history, uint64_t place,
+                            const struct lockfsm *fsm)
+{
+    struct past_session *session, *next_session;
+    HASH_ITER (hh, history->sessions, session, next_session) {
+        if (lockfsm_session(fsm, session->id) != NULL) {
+            session->ended_index = 0; /* It may have ended since the backup. */
+        } else if (session->ended_index == 0) {
+            session->ended_index = place;
+            session->is_dropped = true;
+        }
+    }
+    struct past_lock *lock, *next_lock;
+    HASH_ITER (hh, history->locks, lock, next_lock) {
+        drop_lock(lock, place);
+    }
+    for (const struct lock *kept = lockfsm_locks(fsm); kept != NULL;
+         kept = kept->by_name.next) {
+        keep_holds(history, place, kept);
+    }
+}
+
+void sim_history_follow(struct sim_history *history,
+                        struct sim_silence *silence)
+{
+    history->silence = silence;
+}
+
 struct sim_promises *sim_history_promises(struct sim_history *history)
 {
     return history->promises;
@@ -808,193 +779,4 @@ struct sim_promises *sim_history_promises(struct sim_history *history)
 struct sim_pushes *sim_history_pushes(struct sim_history *history)
 {
     return history->pushes;
-}
-
-/* --- Reading -------------------------------------------------------------- */
-
-bool sim_history_result(const struct sim_history *history, uint64_t session,
-                        uint64_t req, struct past_result *ret_result)
-{
-    struct past_request *past = find_request(
-        (struct sim_history *)(uintptr_t)history, session, req);
-    if (past == NULL || past->wait_index != 0) {
-        return false;
-    }
-    *ret_result = past->result;
-    return true;
-}
-
-bool sim_history_held_sometime(const struct sim_history *history,
-                               struct bytes name, uint64_t token, uint64_t from,
-                               uint64_t to)
-{
-    const struct past_lock *lock = find_lock(history, name);
-    if (lock == NULL) {
-        return false;
-    }
-    LIST_EACH (node, &lock->grants) {
-        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
-                                                    in_lock);
-        if (grant->token == token && grant->from <= to && grant->to > from) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool sim_history_held_always(const struct sim_history *history,
-                             struct bytes name, uint64_t token, uint64_t from,
-                             uint64_t to)
-{
-    const struct past_lock *lock = find_lock(history, name);
-    if (lock == NULL) {
-        return false;
-    }
-    LIST_EACH (node, &lock->grants) {
-        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
-                                                    in_lock);
-        if (grant->token == token && grant->from <= from && grant->to > to) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool sim_history_taken_always(const struct sim_history *history,
-                              struct bytes name, uint64_t from, uint64_t to)
-{
-    const struct past_lock *lock = find_lock(history, name);
-    if (lock == NULL) {
-        return false;
-    }
-    /* Grants stand in the order of their beginnings: one goes on where others
-     * end, or there is a moment without. */
-    uint64_t covered = from;
-    LIST_EACH (node, &lock->grants) {
-        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
-                                                    in_lock);
-        if (grant->from <= covered && grant->to > covered) {
-            covered = grant->to;
-        }
-    }
-    return covered > to;
-}
-
-static struct past_grant *find_grant(const struct sim_history *history,
-                                     struct bytes name, uint64_t session,
-                                     struct bytes owner, uint64_t token)
-{
-    const struct past_lock *lock = find_lock(history, name);
-    if (lock == NULL) {
-        return NULL;
-    }
-    LIST_EACH (node, &lock->grants) {
-        struct past_grant *grant = LIST_ENTRY(node, struct past_grant, in_lock);
-        if (grant->token == token && grant->session == session &&
-            bytes_equal(grant->owner, owner)) {
-            return grant;
-        }
-    }
-    return NULL;
-}
-
-bool sim_history_granted(const struct sim_history *history, struct bytes name,
-                         uint64_t session, struct bytes owner, uint64_t token)
-{
-    return find_grant(history, name, session, owner, token) != NULL;
-}
-
-uint32_t sim_history_tell_grant(struct sim_history *history, struct bytes name,
-                                uint64_t session, struct bytes owner,
-                                uint64_t token)
-{
-    struct past_grant *grant = find_grant(history, name, session, owner, token);
-    return grant == NULL ? 0 : ++grant->told;
-}
-
-bool sim_history_holds(const struct sim_history *history, struct bytes name,
-                       uint64_t session, uint64_t token)
-{
-    const struct past_lock *lock = find_lock(history, name);
-    LIST_EACH (node, &lock->grants) {
-        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
-                                                    in_lock);
-        if (grant->token == token && grant->session == session &&
-            grant->to == NEVER) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool uses(const struct past_lock *lock, uint64_t session)
-{
-    LIST_EACH (node, &lock->grants) {
-        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
-                                                    in_lock);
-        if (grant->session == session && grant->to == NEVER) {
-            return true;
-        }
-    }
-    LIST_EACH (node, &lock->waits) {
-        if (LIST_ENTRY(node, struct past_wait, in_lock)->session == session) {
-            return true;
-        }
-    }
-    return false;
-}
-
-const char *sim_history_left(struct sim_history *history, uint64_t session)
-{
-    struct past_lock *lock, *next;
-    HASH_ITER (hh, history->locks, lock, next) {
-        if (uses(lock, session)) {
-            buffer_clear(&history->key);
-            buffer_put(&history->key, lock->name, lock->name_size);
-            buffer_put(&history->key, "", 1);
-            return (const char *)history->key.data;
-        }
-    }
-    return NULL;
-}
-
-uint64_t sim_history_ended(const struct sim_history *history, uint64_t session)
-{
-    const struct past_session *past = find_session(history, session);
-    return past == NULL ? 0 : past->ended_index;
-}
-
-bool sim_history_opened(const struct sim_history *history, uint64_t session)
-{
-    return find_session(history, session) != NULL;
-}
-
-void sim_history_beat(struct sim_history *history, uint64_t session,
-                      uint64_t sent_ns, uint64_t ttl_ms, uint64_t linger_ms)
-{
-    struct past_session *past = find_session(history, session);
-    sim_say(history->sim, NULL,
-            "session %" PRIu64 " is heard: sent %.6f, %" PRIu64 " ms", session,
-            (double)sent_ns / 1e9, ttl_ms);
-    if (past != NULL && sent_ns > past->beat_sent_ns) {
-        past->beat_sent_ns = sent_ns;
-        past->ttl_ms = ttl_ms;
-        past->linger_ms = linger_ms;
-    }
-}
-
-uint64_t sim_history_overdue(const struct sim_history *history,
-                             uint64_t before_ns)
-{
-    struct past_session *session, *next;
-    HASH_ITER (hh, history->sessions, session, next) {
-        bool is_durable = session->ttl_ms == 0;
-        if (!is_durable && session->ended_index == 0 &&
-            session->opened_ns < before_ns &&
-            session->beat_sent_ns < before_ns &&
-            !sim_clients_use(history->sim, session->id)) {
-            return session->id;
-        }
-    }
-    return 0;
 }

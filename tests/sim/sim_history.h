@@ -20,10 +20,19 @@ struct sim_silence;
 struct sim_history *sim_history_new(struct sim *sim,
                                     struct sim_silence *silence);
 void sim_history_free(struct sim_history *history);
-void sim_history_write(struct sim_history *history,
+/* Of places, see sim_check.h. */
+void sim_history_write(struct sim_history *history, uint64_t place,
                        const struct replica_entry *entry,
                        const struct effects *effects,
                        const struct lockfsm *fsm);
+
+/* A new life has begun at 'place' with this state: of the former one only
+ * durable sessions are left, and what they hold. */
+void sim_history_begin_life(struct sim_history *history, uint64_t place,
+                            const struct lockfsm *fsm);
+/* From now on it tells 'silence'. */
+void sim_history_follow(struct sim_history *history,
+                        struct sim_silence *silence);
 
 /* The refusals that clients were told. */
 struct sim_promises *sim_history_promises(struct sim_history *history);
@@ -69,6 +78,9 @@ const char *sim_history_left(struct sim_history *history, uint64_t session);
 /* The entry that ended the session; 0 while it lives or is unknown. */
 uint64_t sim_history_ended(const struct sim_history *history, uint64_t session);
 bool sim_history_opened(const struct sim_history *history, uint64_t session);
+/* True if it was a restore that ended the session: its client may trust it
+ * still, until the quarantine is over. */
+bool sim_history_dropped(const struct sim_history *history, uint64_t session);
 
 /* A session that lives although nobody has used it since 'before_ns' of true
  * time; 0 if there is none. */

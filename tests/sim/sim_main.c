@@ -77,7 +77,18 @@
  *        (sim_crowd.h)
  *    25. a session without end does not expire, and a hold of it is broken only
  *        if that was announced, its time is over and nobody has objected
- *        (sim_durable.h, sim_silence.h) */
+ *        (sim_durable.h, sim_silence.h)
+ *    26. a backup, taken from a node that serves or of a directory, is the
+ *        state that one entry left, with its members and all that had been
+ *        applied when it was asked for; a damaged one is refused
+ *        (sim_backup.h, sim_saver.h)
+ *    27. a restore keeps what must not be forgotten, and no more; of one that
+ *        was cut short nothing starts but a whole one (sim_restore.h)
+ *    28. no life that is over goes on: none of its nodes serves, a new one has
+ *        an id of its own and tokens above all before, former tokens are not
+ *        admitted, former sessions are dead, and in the quarantine, which is
+ *        as long as was asked for, nothing is granted (sim_check.c,
+ *        sim_silence.h); 7 and 22 look across lives */
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -211,7 +222,8 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            " removed %" PRIu64 " pushes %" PRIu64 " promises %" PRIu64
            " events %" PRIu64 " gaps %" PRIu64 " listings %" PRIu64
            " crowds %" PRIu64 " durable %" PRIu64 " full %" PRIu64
-           " violations %" PRIu64 " trace %016" PRIx64 "\n",
+           " backups %" PRIu64 " restores %" PRIu64 " violations %" PRIu64
+           " trace %016" PRIx64 "\n",
            batch->seed_count, (double)sum.simulated_ns / 3.6e12, sum.entries,
            sum.operations, sum.unknowns, sum.grants, sum.beats, sum.reads,
            sum.expired, sum.lost, sum.crashes, sum.pauses, sum.partitions,
@@ -219,8 +231,8 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            sum.installs, sum.transfers, sum.relays, sum.taken, sum.raised,
            sum.too_old, sum.votes_taken, sum.refused, sum.condemned,
            sum.removed, sum.pushes, sum.promises, sum.events, sum.gaps,
-           sum.listings, sum.crowds, sum.durables, sum.refused_full, failed,
-           trace);
+           sum.listings, sum.crowds, sum.durables, sum.refused_full,
+           sum.backups, sum.restores, failed, trace);
     if (batch->shows_coverage) {
         sim_cover_print(&cover);
     }

@@ -19,6 +19,9 @@
 #include "tests/sim/sim_version.h"
 #include "tests/sim/sim_worker.h"
 
+/* The date when a run begins, in seconds since 2025. */
+#define EPOCH_SECONDS (26 * UINT64_C(1000000))
+
 /* A client's connection as the node sees it. */
 struct server_conn {
     struct list in_node;
@@ -36,6 +39,7 @@ struct sim_node {
     struct sim *sim;
     struct sim_host host;
     uint64_t id;
+    uint32_t life;
     struct core *core;
     struct sim_disk disk;
     struct sim_peers *peers;
@@ -403,6 +407,16 @@ uint64_t sim_node_id(const struct sim_node *node)
     return node->id;
 }
 
+uint32_t sim_node_life(const struct sim_node *node)
+{
+    return node->life;
+}
+
+bool sim_node_is_former(const struct sim_node *node)
+{
+    return node->life != node->sim->life;
+}
+
 uint32_t sim_node_election_ms(const struct sim_node *node)
 {
     return node->election_ms;
@@ -471,6 +485,7 @@ struct sim_node *sim_leader(struct sim *sim)
     for (uint32_t i = 0; i < sim->node_count; i++) {
         struct core *core = sim->node[i]->core;
         if (core != NULL && core_is_serving(core) &&
+            !sim_node_is_former(sim->node[i]) &&
             replica_term(core_replica(core)) > term) {
             leader = sim->node[i];
             term = replica_term(core_replica(core));
@@ -496,7 +511,7 @@ static struct core_options make_options(struct sim_node *node)
         .seed = prng_next(&sim->prng),
         .incarnation = node->incarnation,
         .accused = node->disk.accused,
-        .token_base = 26 * UINT64_C(1000000) << 20,
+        .token_base = (EPOCH_SECONDS + sim->now_ns / SIM_S) << 20,
         .election_ms = node->election_ms,
         .heartbeat_ms = node->heartbeat_ms,
         .redirect = sim->options.seed % 4 == 3 ? REDIRECT_MOVED
@@ -505,6 +520,7 @@ static struct core_options make_options(struct sim_node *node)
         .version = "0.0.0",
         .feature_level = node->feature_level,
     };
+    memcpy(options.cluster_id, node->cluster_id, CLUSTER_ID_SIZE);
     options.limits.snapshot_entries = 20 + sim->options.seed % 7 * 60;
     options.limits.snapshot_chunk_size = 1024;
     if (sim->options.seed % 3 != 0) {
@@ -537,7 +553,9 @@ static struct core_options make_options(struct sim_node *node)
 static void heard(void *data, uint64_t session)
 {
     struct sim_node *node = data;
-    sim_silence_heard(sim_check_silence(node->sim), session);
+    if (!sim_node_is_former(node)) {
+        sim_silence_heard(sim_check_silence(node->sim), session);
+    }
 }
 
 /* False if the process has ended by that. */
@@ -620,7 +638,9 @@ void sim_node_start(struct sim_node *node)
         sim_node_kill(node, false);
         return;
     }
-    sim_silence_loaded(sim_check_silence(sim), node);
+    if (!sim_node_is_former(node)) {
+        sim_silence_loaded(sim_check_silence(sim), node);
+    }
     if (error != 0 && is_excused(node)) {
         sim_node_kill(node, false);
         return;
@@ -673,6 +693,7 @@ void sim_node_wipe(struct sim_node *node, const struct replica_members *members)
     sim_node_kill(node, true);
     sim_disk_done(&node->disk);
     sim_disk_init(&node->disk, node->sim, node);
+    node->life = node->sim->life;
     node->was_wiped = true;
     node->was_clean = false;
     node->rots = false;

@@ -22,6 +22,10 @@ void sim_node_free(struct sim_node *node);
 struct sim *sim_node_sim(struct sim_node *node);
 struct sim_host *sim_node_host(struct sim_node *node);
 uint64_t sim_node_id(const struct sim_node *node);
+/* The life of the cluster that its directory is of: when it was wiped last. */
+uint32_t sim_node_life(const struct sim_node *node);
+/* That life is over: the cluster has been restored since. */
+bool sim_node_is_former(const struct sim_node *node);
 struct sim_disk *sim_node_disk(struct sim_node *node);
 /* NULL while the process does not run. */
 struct core *sim_node_core(struct sim_node *node);

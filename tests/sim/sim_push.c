@@ -10,13 +10,18 @@
 #include "base/memory.h"
 #include "client/reply.h"
 
+/* Of all lives: the ids of sessions are never used again. */
+struct wait_key {
+    uint64_t wait_index;
+    uint64_t session;
+};
+
 /* What a wait ended with; of one that was granted with a token for each lock.
  */
 struct wait_end {
     UT_hash_handle hh;
-    uint64_t wait_index;
+    struct wait_key key;
     uint64_t log_index;
-    uint64_t session;
     struct bytes owner; /* Owned. */
     uint32_t token_count;
     uint64_t tokens[];
@@ -45,10 +50,10 @@ void sim_pushes_free(struct sim_pushes *pushes)
     free(pushes);
 }
 
-static struct wait_end *find(struct sim_pushes *pushes, uint64_t wait_index)
+static struct wait_end *find(struct sim_pushes *pushes, struct wait_key key)
 {
     struct wait_end *end;
-    HASH_FIND(hh, pushes->ends, &wait_index, sizeof wait_index, end);
+    HASH_FIND(hh, pushes->ends, &key, sizeof key, end);
     return end;
 }
 
@@ -56,22 +61,22 @@ static void add(struct sim_pushes *pushes, const struct effect *effect)
 {
     const struct result *result = &effect->result;
     uint32_t count = result->code == RESULT_OK ? result->token_count : 0;
-    if (find(pushes, effect->wait_index) != NULL) {
+    struct wait_key key = {effect->wait_index, effect->session};
+    if (find(pushes, key) != NULL) {
         sim_fail(pushes->sim, "a wait ends once: %" PRIu64 " at entry %" PRIu64,
                  effect->wait_index, effect->log_index);
         return;
     }
     struct wait_end *end = memory_new(sizeof *end + count * sizeof(uint64_t));
-    end->wait_index = effect->wait_index;
+    end->key = key;
     end->log_index = effect->log_index;
-    end->session = effect->session;
     end->owner = bytes_of(memory_copy(effect->owner.data, effect->owner.size),
                           effect->owner.size);
     end->token_count = count;
     if (count > 0) {
         memcpy(end->tokens, result->tokens, count * sizeof(uint64_t));
     }
-    HASH_ADD(hh, pushes->ends, wait_index, sizeof end->wait_index, end);
+    HASH_ADD(hh, pushes->ends, key, sizeof end->key, end);
 }
 
 void sim_pushes_entry(struct sim_pushes *pushes, const struct effects *effects)
@@ -92,11 +97,11 @@ void sim_pushes_told(struct sim_pushes *pushes, const char *client,
     }
     uint32_t at = 0;
     uint32_t count = reply_array(reply, 3, "tokens", &at);
-    uint64_t wait_index = reply_number(reply, 3, "wait");
-    const struct wait_end *end = find(pushes, wait_index);
+    struct wait_key key = {reply_number(reply, 3, "wait"),
+                           reply_number(reply, 3, "session")};
+    const struct wait_end *end = find(pushes, key);
     bool is_right = end != NULL &&
                     end->log_index == reply_number(reply, 3, "index") &&
-                    end->session == reply_number(reply, 3, "session") &&
                     bytes_equal(end->owner, reply_text(reply, 3, "owner")) &&
                     end->token_count == count;
     for (uint32_t i = 0; is_right && i < count; i++) {
@@ -107,6 +112,6 @@ void sim_pushes_told(struct sim_pushes *pushes, const char *client,
         sim_fail(pushes->sim,
                  "a push tells what the log says: %s is told of wait %" PRIu64
                  " with %u tokens",
-                 client, wait_index, count);
+                 client, key.wait_index, count);
     }
 }

@@ -156,10 +156,13 @@ static void take_good(struct sim_redis *redis)
     } else if (is_yes) {
         redis->is_held = true;
         redis->since = redis->channel.sent;
+        redis->since_place = redis->channel.sent_newest;
         belief_begins(redis);
     } else if (redis->asked == ASKED_SET) {
         redis->value = 0;
-    } else if (believes(redis)) {
+    } else if (believes(redis) &&
+               !sim_check_lives_between(redis->client->sim, redis->since_place,
+                                        sim_check_newest(redis->client->sim))) {
         sim_fail(redis->client->sim,
                  "who believes in a Redis lock has it: %s extends '%s' and is "
                  "told 0",

@@ -20,7 +20,8 @@ struct sim_redis {
     uint32_t key;
     uint64_t value; /* Another one for each attempt; 0: none. */
     uint64_t px_ms;
-    bool is_held;             /* A SET or extension has succeeded ... */
+    bool is_held; /* A SET or extension has succeeded ... */
+    uint64_t since_place;
     struct lease_clock since; /* ... that was sent then. */
     bool is_asking;           /* What was asked is not answered yet. */
     bool is_uncertain;        /* An earlier try may have taken effect. */

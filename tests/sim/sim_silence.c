@@ -69,10 +69,11 @@ enum span_kind {
     SPAN_OF_DELAY,
     SPAN_OF_HOLD,
     SPAN_OF_BREAK,
-    SPAN_OF_LISTING
+    SPAN_OF_LISTING,
+    SPAN_OF_QUARANTINE
 };
-static const char *const span_names[] = {"WAIT", "DELAY", "HOLD", "BREAK",
-                                         "FOR"};
+static const char *const span_names[] = {"WAIT",  "DELAY", "HOLD",
+                                         "BREAK", "FOR",   "quarantine"};
 
 struct standing_span {
     UT_hash_handle hh;
@@ -104,6 +105,7 @@ struct sim_silence {
     bool is_needed;
     struct quiet_session *sessions;
     struct standing_span *spans;
+    uint64_t quarantine_ms; /* With which the next BEGIN begins a life; or 0. */
     struct buffer key;
 };
 
@@ -164,6 +166,14 @@ static void note(struct sim_silence *silence, struct sim_node *node,
         .at_ns = silence->sim->now_ns,
         .local_ns = sim_host_now(silence->sim, host),
     };
+}
+
+void sim_silence_begin_life(struct sim_silence *silence,
+                            const struct lockfsm *fsm)
+{
+    silence->newest_clock = lockfsm_clock_index(fsm);
+    silence->counted_up_to = silence->sim->now_ns;
+    (void)lockfsm_quarantine(fsm, &silence->quarantine_ms);
 }
 
 void sim_silence_loaded(struct sim_silence *silence, struct sim_node *node)
@@ -379,6 +389,37 @@ static void follow_span(struct sim_silence *silence, const struct effect *e)
     }
 }
 
+static struct bytes quarantine_key(struct sim_silence *silence)
+{
+    static const struct bytes none = {NULL, 0};
+    return make_key(silence, SPAN_OF_QUARANTINE, 0, none, none);
+}
+
+/* It begins with the first BEGIN of a new life, and ends by itself. */
+static void follow_quarantine(struct sim_silence *silence, uint64_t index,
+                              const struct entry *command,
+                              const struct effects *effects)
+{
+    bool begins = command->op == OP_BEGIN && silence->quarantine_ms > 0;
+    if (begins) {
+        start_span(silence, quarantine_key(silence), silence->quarantine_ms);
+        silence->quarantine_ms = 0;
+    } else if (command->op == OP_QUARANTINE_OVER) {
+        end_span(silence, quarantine_key(silence), true);
+    }
+    bool stands = find_span(silence, quarantine_key(silence)) != NULL;
+    for (uint32_t i = 0; i < effects->count && stands; i++) {
+        const struct effect *e = &effects->effect[i];
+        if (e->type == EFFECT_GRANTED) {
+            sim_fail(silence->sim,
+                     "nothing is granted in the quarantine: entry %" PRIu64
+                     " grants '%.*s' to session %" PRIu64,
+                     index, (int)e->lock.size, (const char *)e->lock.data,
+                     e->session);
+        }
+    }
+}
+
 /* Entries of the blacklist go without a word. */
 static void drop_listings(struct sim_silence *silence,
                           const struct lockfsm *fsm)
@@ -523,6 +564,7 @@ void sim_silence_entry(struct sim_silence *silence,
         follow_break(silence, &effects->effect[i]);
         follow_span(silence, &effects->effect[i]);
     }
+    follow_quarantine(silence, entry->log_index, command, effects);
     drop_listings(silence, fsm);
 }
 

@@ -13,6 +13,8 @@
  *     slowest clock, plus the time in which no leader served and that which
  *     was not measured; a delay, a limited hold and the time to object to a
  *     break not sooner than their length by the fastest clock;
+ *   - a quarantine ends as a span does, and no sooner than it is long, by the
+ *     fastest clock;
  *   - a session without end does not expire, and a hold of it is broken only if
  *     that was announced and nobody has objected since.
  *
@@ -35,6 +37,9 @@ struct sim_silence;
 struct sim_silence *sim_silence_new(struct sim *sim);
 void sim_silence_free(struct sim_silence *silence);
 
+/* A new life begins with this state. */
+void sim_silence_begin_life(struct sim_silence *silence,
+                            const struct lockfsm *fsm);
 /* A node has loaded its state. */
 void sim_silence_loaded(struct sim_silence *silence, struct sim_node *node);
 /* A node, its leader first, has written these entries. */

@@ -75,8 +75,12 @@ static bool is_same_process(const struct sim_watcher *watcher)
 static uint64_t applied_of(const struct sim_watcher *watcher)
 {
     struct sim *sim = sim_of(watcher);
-    struct core *core = sim_node_core(sim->node[node_number(watcher)]);
-    return core != NULL ? lockfsm_applied_index(core_state(core)) : 0;
+    struct sim_node *node = sim->node[node_number(watcher)];
+    struct core *core = sim_node_core(node);
+    return core != NULL
+               ? sim_check_place(sim, node,
+                                 lockfsm_applied_index(core_state(core)))
+               : 0;
 }
 
 /* At least so far the node had come when it answered, and at most so far. */
@@ -108,7 +112,13 @@ static void take_event(struct sim_watcher *watcher, uint64_t number)
     const struct sim_events *events = events_of(watcher);
     const struct log_event *event = sim_events_at(events, number);
     uint64_t next = first_fitting(watcher, watcher->high);
-    if (!watcher->is_watching || !fits(watcher, event)) {
+    if (watcher->is_of_other_life) {
+        sim_fail(sim_of(watcher),
+                 "whoever comes from another life is told of a gap: %s is told "
+                 "%s of '%.*s' by entry %" PRIu64,
+                 name_of(watcher), event->kind, (int)event->lock.size,
+                 event->lock.data, event->index);
+    } else if (!watcher->is_watching || !fits(watcher, event)) {
         sim_fail(sim_of(watcher),
                  "nobody is told what he does not watch: %s is told of '%.*s' "
                  "by entry %" PRIu64,
@@ -146,8 +156,9 @@ static void take_gap(struct sim_watcher *watcher, uint64_t log_index,
 {
     struct sim *sim = sim_of(watcher);
     const struct sim_events *events = events_of(watcher);
+    uint64_t place = sim_check_place_in(sim, watcher->life, log_index);
     uint64_t from = watcher->high > 0
-                        ? sim_events_at(events, watcher->high - 1)->index
+                        ? sim_events_at(events, watcher->high - 1)->place
                         : 0;
     uint64_t known_from = sim_events_known_from(events, node_number(watcher));
     bool is_much = sim_events_count(events) - watcher->low > AGAIN_COUNT_MAX;
@@ -157,17 +168,18 @@ static void take_gap(struct sim_watcher *watcher, uint64_t log_index,
     sim->stats.gaps++;
     if (!watcher->is_watching ||
         (is_same_process(watcher) && known_from < from && !is_much &&
-         has_life && !has_installed)) {
+         has_life && !has_installed && !watcher->is_of_other_life)) {
         sim_fail(sim,
-                 "a gap is said if it is one: %s is told of one behind entry "
+                 "a gap is said if it is one: %s is told of one behind place "
                  "%" PRIu64 ", and the node knows all behind %" PRIu64,
                  name_of(watcher), from, known_from);
-    } else if (log_index > applied_at_most(watcher)) {
+    } else if (place > applied_at_most(watcher)) {
         sim_fail(sim, "a gap ends where the node is: %s is told %" PRIu64,
                  name_of(watcher), log_index);
     }
+    watcher->is_of_other_life = false;
     watcher->watched_from = known_from;
-    watcher->low = watcher->high = sim_events_behind(events, log_index);
+    watcher->low = watcher->high = sim_events_behind(events, place);
     if (watcher->low > 0) {
         watcher->has_known = true;
         watcher->known = watcher->low - 1;
@@ -360,7 +372,7 @@ static void check_history(struct sim_watcher *watcher, const uint32_t *at,
         watcher,
         count > 0 ? number : sim_events_behind(events, watcher->applied));
     if (count < watcher->count && oldest != UINT64_MAX &&
-        sim_events_at(events, oldest)->index >= known_from) {
+        sim_events_at(events, oldest)->place >= known_from) {
         fail_history(watcher, "an event is left out",
                      sim_events_at(events, oldest)->index);
     }
@@ -370,7 +382,8 @@ static void take_history(struct sim_watcher *watcher)
 {
     uint32_t at[100], first = 0;
     const struct resp_reply *reply = &watcher->channel.reply;
-    uint64_t known_from = reply_number(reply, 0, "known_from");
+    uint64_t known_from = sim_check_place_in(
+        sim_of(watcher), watcher->life, reply_number(reply, 0, "known_from"));
     uint32_t count = reply_array(reply, 0, "events", &first);
     CHECK(watcher->count <= 100);
     if (count > watcher->count) {
@@ -415,8 +428,11 @@ static void put_from(struct sim_watcher *watcher)
         snprintf(id + strlen(id), sizeof id - strlen(id), "-%" PRIu32,
                  known->ordinal);
     }
-    watcher->from = is_whole ? sim_events_behind(events, known->index)
+    watcher->from = is_whole ? sim_events_behind(events, known->place)
                              : watcher->known + 1;
+    watcher->is_of_other_life = sim_check_life_at(sim_of(watcher),
+                                                  known->place) !=
+                                watcher->life;
     sim_channel_word(channel, "FROM");
     sim_channel_word(channel, id);
 }
@@ -430,6 +446,7 @@ static void ask_to_watch(struct sim_watcher *watcher)
                       sim_chance(sim, 0.8);
     watcher->asked = WATCHER_WATCH;
     watcher->from = NOT_ASKED;
+    watcher->is_of_other_life = false;
     if (!comes_back) {
         watcher->prefix = prefixes[prng_below(&sim->prng, 7)];
     }
@@ -515,6 +532,7 @@ static void ask(struct sim_watcher *watcher)
     struct sim_channel *channel = &watcher->channel;
     const struct sim_events *events = events_of(watcher);
     uint32_t node = node_number(watcher);
+    watcher->life = sim_node_life(sim_of(watcher)->node[node]);
     watcher->process = sim_events_process(events, node);
     watcher->known_from = sim_events_known_from(events, node);
     watcher->applied = applied_of(watcher);

@@ -35,8 +35,9 @@ struct sim_watcher {
     bool is_watching;
     const char *prefix;
     /* When it was last asked, of the node that was asked. */
+    uint32_t life;
     uint64_t process;
-    uint64_t applied;
+    uint64_t applied; /* Places, as all others. */
     uint64_t known_from;
     uint64_t watched_from; /* Of WATCH: what the node knew all behind of. */
     /* The next event is at least 'low', and the first that fits from 'high' on
@@ -46,8 +47,9 @@ struct sim_watcher {
     bool has_known;
     uint64_t known; /* The newest event that it was told. */
     uint64_t from;  /* WATCH: the first event behind FROM; or UINT64_MAX. */
-    uint32_t lock;  /* HISTORY: of which lock, and ... */
-    uint64_t count; /* ... how many events. */
+    bool is_of_other_life; /* FROM: nothing comes before a `gap`. */
+    uint32_t lock;         /* HISTORY: of which lock, and ... */
+    uint64_t count;        /* ... how many events. */
 };
 
 void sim_watcher_init(struct sim_watcher *watcher, struct sim_client *client);

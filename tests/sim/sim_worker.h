@@ -18,6 +18,7 @@
 #include "tests/sim/sim_durable.h"
 #include "tests/sim/sim_lister.h"
 #include "tests/sim/sim_redis.h"
+#include "tests/sim/sim_saver.h"
 #include "tests/sim/sim_watcher.h"
 
 #define WORKER_COUNT 2
@@ -124,6 +125,7 @@ struct sim_client {
     struct sim_redis redis;     /* Beside the session, on its own. */
     struct sim_watcher watcher; /* Likewise. */
     struct sim_lister lister;   /* Likewise. */
+    struct sim_saver saver;     /* Likewise. */
     struct sim_crowd crowd;     /* Likewise. */
     struct sim_durable durable; /* Likewise; it outlives the process. */
     uint32_t lock_count;
@@ -192,7 +194,13 @@ bool sim_held_believed(const struct worker *worker,
 void sim_worker_beliefs(const struct worker *worker, sim_belief_fn *each,
                         void *data);
 
+struct replica_members;
+
 /* sim_admin.c: what an operator does now and then. */
+/* Makes a node ready to be added: it has an empty directory then, and these
+ * members in its configuration. False if it must not be, or not yet. */
+bool sim_admin_prepare(struct sim *sim, uint64_t id,
+                       const struct replica_members *members);
 /* A value for a limit of the state, small enough to be met, or the default. */
 uint64_t sim_admin_limit(struct sim *sim, enum limit_key key);
 bool sim_admin_choose(struct worker *worker, struct op *op);

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What the history is made of: sim_history.c writes it, sim_past.c reads it.
+ * Entries are told by their places (sim_check.h). */
+
+#ifndef HASP_TESTS_SIM_SIM_PAST_H
+#define HASP_TESTS_SIM_SIM_PAST_H
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "tests/sim/sim_history.h"
+
+#define NEVER UINT64_MAX
+
+struct past_grant {
+    struct list in_lock;
+    struct bytes owner; /* Owned. */
+    uint64_t session;
+    uint64_t token;
+    uint64_t from; /* Entry that granted it. */
+    uint64_t to;   /* Entry that ended it; NEVER. */
+    uint32_t told; /* How often a program was told of it. */
+    bool is_exclusive;
+};
+
+struct past_wait {
+    struct list in_lock;
+    struct bytes owner; /* Owned. */
+    uint64_t session;
+    uint64_t wait_index;
+    bool is_upgrade;
+    bool is_shared;
+    bool is_granted; /* By the entry that is being written. */
+};
+
+struct past_lock {
+    UT_hash_handle hh;
+    struct list grants; /* In the order of entries, ended ones too. */
+    struct list waits;
+    uint64_t last_token;
+    size_t name_size;
+    uint8_t name[];
+};
+
+struct past_session {
+    UT_hash_handle hh;
+    uint64_t id;
+    uint64_t opened_ns; /* True time. */
+    uint64_t ended_index;
+    bool is_dropped;       /* By a restore. */
+    uint64_t beat_sent_ns; /* True time; 0: none was answered. */
+    uint64_t ttl_ms;
+    uint64_t linger_ms;
+    uint64_t acked;     /* All numbers up to here, and ... */
+    struct buffer also; /* ... pairs of from and to. */
+};
+
+struct past_request {
+    UT_hash_handle hh;
+    struct past_result result;
+    uint64_t wait_index; /* It waits there; 0: answered. */
+    size_t key_size;
+    uint8_t key[];
+};
+
+struct sim_history {
+    struct sim *sim;
+    struct past_lock *locks;
+    struct past_session *sessions;
+    struct past_request *requests;
+    struct sim_promises *promises;
+    struct sim_pushes *pushes;
+    struct sim_silence *silence;
+    struct buffer key;
+};
+
+/* NULL: there is none. */
+struct past_lock *past_find_lock(const struct sim_history *history,
+                                 struct bytes name);
+struct past_session *past_find_session(const struct sim_history *history,
+                                       uint64_t id);
+struct past_request *past_find_request(struct sim_history *history,
+                                       uint64_t session, uint64_t req);
+/* Of a request; until the next one. */
+struct bytes past_key(struct sim_history *history, uint64_t session,
+                      uint64_t req);
+
+#endif /* HASP_TESTS_SIM_SIM_PAST_H */
