@@ -374,5 +374,4 @@ void attach_free(struct core *core)
     attach_stepped_down(core);
     CHECK(core->attach.sessions == NULL); /* The connections have gone. */
     free(core->attach.unreported);
-    core->attach.unreported = NULL;
 }

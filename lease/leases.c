@@ -301,9 +301,7 @@ bool leases_heard(struct leases *leases, uint64_t session, uint64_t received_ns)
     }
     CHECK(timed->deadline_ns >= received_ns + timed->ttl_ns); /* Rule 2. */
     timed->marks_now = false;
-    if (timed->mark.slot == 0) {
-        schedule_mark(leases, timed);
-    }
+    CHECK(timed->mark.slot != 0 || next_mark(timed) == UINT64_MAX);
     return true;
 }
 

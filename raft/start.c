@@ -233,7 +233,7 @@ static void start_core(struct replica *replica,
             .batch = replica, /* Not looked at unless it fails. */
         };
     }
-    event.start.entries = plan->entry_count > 0 ? replica->core_entries : NULL;
+    event.start.entries = replica->core_entries;
     event.start.n_entries = plan->entry_count;
     log_reset(&replica->log, event.start.start_index - 1);
     log_append(&replica->log, plan->entries, plan->entry_count);

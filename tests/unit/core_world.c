@@ -375,6 +375,7 @@ void node_start(struct world *world, uint64_t id)
         .version = "0.0.test",
         .feature_level = node->feature_level,
         .finalizes_itself = world->finalizes_itself,
+        .allows_no_ttl = world->allows_no_ttl,
         .founders_level = world->founders_level,
     };
     if (world->founding[id] != NULL) {

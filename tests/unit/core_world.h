@@ -103,6 +103,7 @@ struct world {
     enum core_redirect redirect;
     uint64_t trusted; /* Of each node that is started. */
     bool finalizes_itself;
+    bool allows_no_ttl;
     uint32_t founders_level; /* Of each node that is started. */
 };
 

@@ -328,6 +328,30 @@ a_snapshot_that_does_not_fit_on_the_disk_is_not_written(void **state)
     }
 }
 
+/* --- Marks ---------------------------------------------------------------- */
+
+static uint64_t log_end(void)
+{
+    return replica_last_index(core_replica(world->node[leader].core));
+}
+
+static void nobody_is_marked_while_a_heard_is_under_way(void **state)
+{
+    (void)state;
+    client_session(world, leader, 1, "TTL 4000 LINGER 500");
+    world_run(world, 1100); /* It is marked. */
+    uint64_t before = log_end();
+    world->latency_ms = 50;
+    client_send(world, leader, 1, "SESSION.KEEP FULL");
+    world_step(world);
+    assert_int_equal(log_end(), before + 1); /* HEARD */
+    client_close(world, leader, 1); /* Linger is to be marked at once. */
+    world_run(world, 60);
+    assert_int_equal(log_end(), before + 1);
+    world_run(world, 100);
+    assert_int_equal(log_end(), before + 2); /* TIME */
+}
+
 #define PEER_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -343,6 +367,7 @@ int main(void)
         PEER_TEST(only_the_newest_sending_is_answered),
         PEER_TEST(a_term_that_no_election_leads_to_is_refused),
         PEER_TEST(a_snapshot_that_does_not_fit_on_the_disk_is_not_written),
+        PEER_TEST(nobody_is_marked_while_a_heard_is_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -271,6 +271,19 @@ static void without_end_only_a_refusal_ends_it(void **state)
     assert_int_equal(lease_remaining(&lease, at(9000000001)), 0);
 }
 
+static void an_answer_without_end_counts_from_the_newest(void **state)
+{
+    (void)state;
+    struct lease lease;
+    lease_init(&lease);
+    lease_answered(&lease, at(0), 1000, 0);
+    lease_answered_endless(&lease, at(100));
+    assert_int_equal(lease_next_beat(&lease, at(100)), LEASE_LOOK_NS);
+    lease_answered_endless(&lease, at(50)); /* Comes late. */
+    assert_int_equal(lease_next_beat(&lease, at(100)), LEASE_LOOK_NS);
+    assert_int_equal(lease_check(&lease, at(5000)), LEASE_HELD);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_heartbeat_sent_in_time_keeps_the_lease),
         cmocka_unit_test(a_refusal_ends_it_for_ever),
         cmocka_unit_test(without_end_only_a_refusal_ends_it),
+        cmocka_unit_test(an_answer_without_end_counts_from_the_newest),
         cmocka_unit_test(linger_bounds_what_is_held),
         cmocka_unit_test(an_answer_leads_out_of_jeopardy),
         cmocka_unit_test(a_linger_not_below_the_ttl_changes_nothing),

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "tests/unit/machine_world.h"
+
+struct machine_world world;
+
+/* --- The cluster ---------------------------------------------------------- */
+
+struct lease_clock now(void)
+{
+    uint64_t origin_ns = UINT64_C(1000) * NS_PER_S;
+    return (struct lease_clock){origin_ns +
+                                    (world.ms - world.asleep_ms) * NS_PER_MS,
+                                2 * origin_ns + world.ms * NS_PER_MS};
+}
+
+static void add_rule(const char *prefix, const char *answer, bool is_kept)
+{
+    assert_true(world.rule_count < RULES);
+    world.rule[world.rule_count++] = (struct rule){prefix, answer, is_kept,
+                                                   false};
+}
+
+void once(const char *prefix, const char *answer)
+{
+    add_rule(prefix, answer, false);
+}
+
+void always(const char *prefix, const char *answer)
+{
+    add_rule(prefix, answer, true);
+}
+
+static const char *answer_of(const char *line)
+{
+    static char text[256];
+    for (int i = 0; i < world.rule_count; i++) {
+        struct rule *rule = &world.rule[i];
+        if (!rule->is_used &&
+            strncmp(line, rule->prefix, strlen(rule->prefix)) == 0) {
+            rule->is_used = !rule->is_kept;
+            return rule->answer;
+        }
+    }
+    if (strncmp(line, "SESSION.OPEN", 12) == 0) {
+        snprintf(text, sizeof text, "%%4\r\n$2\r\nid\r\n:17\r\n" TIMES,
+                 world.linger_ms);
+        return text;
+    }
+    if (strncmp(line, "SESSION.KEEP", 12) == 0) {
+        snprintf(text, sizeof text, "%%4\r\n" TIMES "$5\r\nended\r\n*0\r\n",
+                 world.linger_ms);
+        return text;
+    }
+    return strncmp(line, "LOCK", 4) == 0 ? ":1\r\n" : "+OK\r\n";
+}
+
+/* In two pieces: a reply is seldom read at once. */
+void give(const char *text)
+{
+    size_t half = strlen(text) / 2;
+    asker_input(&world.machine.asker, bytes_of(text, half), now());
+    asker_input(&world.machine.asker, bytes_of_text(text + half), now());
+}
+
+static void answer_one(const struct resp_request *request)
+{
+    char line[512] = "";
+    uint32_t number = world.machine.asker.number;
+    for (uint32_t i = 0; i < request->count; i++) {
+        size_t used = strlen(line);
+        snprintf(line + used, sizeof line - used, "%s%.*s", i > 0 ? " " : "",
+                 (int)request->argument[i].size,
+                 (const char *)request->argument[i].data);
+    }
+    if (strncmp(line, "HELLO", 5) != 0) {
+        size_t used = strlen(world.seen);
+        snprintf(world.seen + used, sizeof world.seen - used, "%d:%s|",
+                 world.at, line);
+    }
+    if (world.is_silent[world.at]) {
+        return;
+    }
+    const char *answer = answer_of(line);
+    if (strcmp(answer, HANG_UP) == 0) {
+        asker_failed(&world.machine.asker, "closed the connection", now());
+    } else if (strcmp(answer, SILENCE) != 0 &&
+               number == world.machine.asker.number) {
+        give(answer);
+    }
+}
+
+static void take_output(void)
+{
+    struct asker *asker = &world.machine.asker;
+    struct buffer out = asker->out;
+    struct resp_parser parser = {0};
+    struct resp_request request;
+    const char *why;
+    size_t used, at = 0;
+    asker->out = (struct buffer){0};
+    while (at < out.size && world.number == asker->number) {
+        struct bytes left = bytes_of(out.data + at, out.size - at);
+        assert_int_equal(resp_parse(&parser, left, &request, &used, &why), 0);
+        answer_one(&request);
+        at += used;
+    }
+    resp_parser_done(&parser);
+    buffer_done(&out);
+}
+
+void turn(void)
+{
+    struct asker *asker = &world.machine.asker;
+    for (int i = 0; i < 1000; i++) {
+        machine_turn(&world.machine, now());
+        if (world.number != asker->number) {
+            world.number = asker->number;
+            if (asker->state != ASKER_OPENING) {
+                continue;
+            }
+            world.at = asker_endpoint(asker)->host[0] - '0';
+            if (world.is_dead[world.at]) {
+                asker_failed(asker, "Connection refused", now());
+            } else {
+                asker_connected(asker, now());
+            }
+        } else if (asker->out.size > 0) {
+            take_output();
+        } else if (machine_left_ns(&world.machine, now()) > 0) {
+            return;
+        }
+    }
+    fail_msg("the machine does not come to rest");
+}
+
+/* Lets time pass, with each turn at its time. */
+void pass(uint64_t time_ms)
+{
+    uint64_t end_ms = world.ms + time_ms;
+    turn();
+    while (world.ms < end_ms) {
+        uint64_t left_ns = machine_left_ns(&world.machine, now());
+        uint64_t left_ms = left_ns / NS_PER_MS + (left_ns % NS_PER_MS != 0);
+        world.ms += left_ms < end_ms - world.ms ? left_ms : end_ms - world.ms;
+        turn();
+    }
+}
+
+/* --- Helpers -------------------------------------------------------------- */
+
+static void on_done(struct client_call *call)
+{
+    ((struct told *)call->data)->count++;
+}
+
+struct client_call *call_of(struct told *told)
+{
+    *told = (struct told){.call = {.done = on_done, .data = told}};
+    return &told->call;
+}
+
+void assert_told(const struct told *told, int error)
+{
+    assert_int_equal(told->count, 1);
+    assert_int_equal(told->call.error, error);
+}
+
+void assert_seen(const char *text)
+{
+    assert_string_equal(world.seen, text);
+    world.seen[0] = '\0';
+}
+
+void assert_contains(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) {
+        fail_msg("'%s' is not in '%s'", part, text);
+    }
+}
+
+void open_session(void)
+{
+    struct hasp_options options = {.size = sizeof options, .ttl_ms = TTL_MS};
+    uint8_t random[MACHINE_RANDOM_SIZE] = {1, 2, 3};
+    struct told told;
+    assert_int_equal(machine_open(&world.machine, &options, "me", random,
+                                  call_of(&told), now()),
+                     0);
+    turn();
+    assert_told(&told, 0);
+    assert_contains(world.seen, "SESSION.OPEN TTL 1000 NAME me PROOF ");
+    world.seen[0] = '\0';
+}
+
+void acquire_for(struct told *told, const char *name, uint64_t wait_ms,
+                 const char *owner, uint64_t hold_ms)
+{
+    struct hasp_acquire_options options = {.size = sizeof options,
+                                           .wait_ms = wait_ms,
+                                           .owner = owner,
+                                           .hold_ms = hold_ms,
+                                           .interrupt_fd = -1};
+    assert_int_equal(machine_acquire(&world.machine, &name, 1, &options,
+                                     call_of(told), now()),
+                     0);
+    turn();
+}
+
+void acquire(struct told *told, const char *name, uint64_t wait_ms)
+{
+    acquire_for(told, name, wait_ms, NULL, 0);
+}
+
+void release(struct hasp_hold *hold, struct told *told)
+{
+    assert_int_equal(
+        machine_release(&world.machine, hold, call_of(told), now()), 0);
+    turn();
+}
+
+uint64_t left_ms(struct hasp_hold *hold)
+{
+    struct hasp_lease lease;
+    machine_look(&world.machine, hold, now(), &lease);
+    return lease.remaining_ns / NS_PER_MS;
+}
+
+int next_event(void)
+{
+    struct event_node *node = machine_take_event(&world.machine);
+    int kind = node != NULL ? (int)node->event.kind : 0;
+    free(node);
+    return kind;
+}
+
+int set_up_closed(void **state)
+{
+    struct endpoints endpoints;
+    char why[HASP_WHY_SIZE];
+    (void)state;
+    memset(&world, 0, sizeof world);
+    world.ms = 5;
+    assert_int_equal(endpoints_parse("0:1,1:1,2:1", &endpoints, why), 0);
+    assert_int_equal(machine_init(&world.machine, &endpoints, 7), 0);
+    world.machine.timeout_ms = 10000;
+    endpoints_done(&endpoints);
+    return 0;
+}
+
+int set_up(void **state)
+{
+    int error = set_up_closed(state);
+    open_session();
+    return error;
+}
+
+int tear_down(void **state)
+{
+    (void)state;
+    machine_done(&world.machine);
+    return 0;
+}

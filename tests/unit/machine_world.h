@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The machine of a client against a scripted cluster of three nodes: bytes in,
+ * bytes out, and a time that is set. No socket, clock or thread. */
+
+#ifndef HASP_TESTS_UNIT_MACHINE_WORLD_H
+#define HASP_TESTS_UNIT_MACHINE_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/units.h"
+#include "client/machine.h"
+
+#define NODES 3
+#define TTL_MS 1000
+#define RULES 64
+#define SILENCE "silence" /* As an answer: none. */
+#define HANG_UP "hang up" /* As an answer: the connection is closed. */
+#define QUEUED "+QUEUED 8\r\n"
+#define NIL "_\r\n"
+#define TIMES                                             \
+    "$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:%d\r\n" \
+    "$8\r\ntrust_ms\r\n:800\r\n"
+
+/* What a node answers to requests that begin so; once, or always. */
+struct rule {
+    const char *prefix;
+    const char *answer;
+    bool is_kept;
+    bool is_used;
+};
+
+extern struct machine_world {
+    struct machine machine;
+    uint64_t ms; /* Since the beginning; 'asleep_ms' of it suspended. */
+    uint64_t asleep_ms;
+    int linger_ms;
+    bool is_dead[NODES], is_silent[NODES];
+    struct rule rule[RULES];
+    int rule_count;
+    uint32_t number;
+    int at;          /* The node that is connected. */
+    char seen[4096]; /* Requests but HELLO, e.g. "1:LOCK.ACQUIRE a REQ 1|". */
+} world;
+
+struct told {
+    struct client_call call;
+    int count;
+};
+
+#define ANSWER_PUSH(owner)                                           \
+    ">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%4\r\n$4\r\nwait\r\n:8\r\n" \
+    "$7\r\nsession\r\n:17\r\n$5\r\nowner\r\n$2\r\n" owner "\r\n"     \
+    "$5\r\nindex\r\n:9\r\n"
+
+struct lease_clock now(void);
+/* The answer to the next request, or to all, that begins so. */
+void once(const char *prefix, const char *answer);
+void always(const char *prefix, const char *answer);
+/* These bytes come. */
+void give(const char *text);
+/* Lets the machine and the nodes talk until nobody has anything to say. */
+void turn(void);
+/* The same, while time passes. */
+void pass(uint64_t time_ms);
+struct client_call *call_of(struct told *told);
+void assert_told(const struct told *told, int error);
+void assert_seen(const char *text);
+void assert_contains(const char *text, const char *part);
+void open_session(void);
+void acquire_for(struct told *told, const char *name, uint64_t wait_ms,
+                 const char *owner, uint64_t hold_ms);
+void acquire(struct told *told, const char *name, uint64_t wait_ms);
+void release(struct hasp_hold *hold, struct told *told);
+uint64_t left_ms(struct hasp_hold *hold);
+int next_event(void);
+int set_up_closed(void **state);
+int set_up(void **state);
+int tear_down(void **state);
+
+#endif /* HASP_TESTS_UNIT_MACHINE_WORLD_H */

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+
+/* How a client's session begins, is resumed and ends, and strange answers. */
+
+#include "tests/unit/machine_world.h"
+
+/* --- Closing -------------------------------------------------------------- */
+
+static void belief_ends_when_closing_begins(void **state)
+{
+    struct told held, told;
+    (void)state;
+    acquire(&held, "a", 0);
+    once("SESSION.CLOSE", SILENCE);
+    assert_int_equal(machine_close(&world.machine, call_of(&told), now()), 0);
+    assert_int_equal(left_ms(held.call.hold), 0);
+    world.seen[0] = '\0';
+    pass(4100);
+    assert_told(&told, 0);
+    assert_contains(world.seen, "0:SESSION.CLOSE|1:SESSION.ATTACH");
+    world.seen[0] = '\0';
+    pass(5000);
+    assert_seen("");
+}
+
+static void waits_end_when_closing_begins(void **state)
+{
+    struct told waiting, told;
+    (void)state;
+    once("LOCK.ACQUIRE w", QUEUED);
+    acquire(&waiting, "w", HASP_FOREVER);
+    assert_int_equal(waiting.count, 0);
+    assert_int_equal(machine_close(&world.machine, call_of(&told), now()), 0);
+    assert_null(waiting.call.change); /* Nobody will tell it anything. */
+    world.seen[0] = '\0';
+    turn();
+    assert_told(&told, 0);
+    assert_int_equal(waiting.count, 0);
+}
+
+/* --- Strange answers ------------------------------------------------------ */
+
+static void a_session_needs_an_answer_with_its_terms(void **state)
+{
+    struct hasp_options options = {.size = sizeof options, .ttl_ms = TTL_MS};
+    uint8_t random[MACHINE_RANDOM_SIZE] = {1, 2, 3};
+    struct told told;
+    (void)state;
+    once("SESSION.OPEN", "%1\r\n$2\r\nid\r\n:17\r\n");
+    assert_int_equal(machine_open(&world.machine, &options, "me", random,
+                                  call_of(&told), now()),
+                     0);
+    turn();
+    assert_told(&told, HASP_EPROTO);
+    assert_string_equal(told.call.why, "the answer is not what was asked for");
+}
+
+static void who_is_refused_at_the_door_is_told_at_once(void **state)
+{
+    struct hasp_options options = {.size = sizeof options, .ttl_ms = TTL_MS};
+    uint8_t random[MACHINE_RANDOM_SIZE] = {1, 2, 3};
+    struct told told;
+    (void)state;
+    once("HELLO", "-WRONGPASS no such user\r\n");
+    assert_int_equal(machine_open(&world.machine, &options, "me", random,
+                                  call_of(&told), now()),
+                     0);
+    pass(50);
+    assert_int_equal(told.count, 1);
+    assert_int_not_equal(told.call.error, 0);
+    assert_contains(told.call.why, "no such user");
+}
+
+/* --- Resuming ------------------------------------------------------------- */
+
+#define SHOWN                                                 \
+    "%2\r\n$4\r\nname\r\n$1\r\na\r\n$7\r\nholders\r\n*2\r\n"  \
+    "%3\r\n$7\r\nsession\r\n:18\r\n$5\r\nowner\r\n$0\r\n\r\n" \
+    "$5\r\ntoken\r\n:33\r\n"                                  \
+    "%4\r\n$7\r\nsession\r\n:17\r\n$5\r\nowner\r\n$0\r\n\r\n" \
+    "$5\r\ntoken\r\n:34\r\n$12\r\nhold_left_ms\r\n:500\r\n"
+
+static void a_resumed_hold_has_its_token_and_its_limit(void **state)
+{
+    struct told told;
+    (void)state;
+    once("LOCK.SHOW a", SHOWN);
+    assert_int_equal(
+        machine_resume(&world.machine, "a", "", call_of(&told), now()), 0);
+    turn();
+    assert_told(&told, 0);
+    assert_int_equal(told.call.hold->held[0].token, 34);
+    assert_int_equal(left_ms(told.call.hold), 400);
+    pass(401);
+    assert_int_equal(left_ms(told.call.hold), 0);
+    machine_forget(&world.machine, told.call.hold);
+}
+
+int main(void)
+{
+#define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        one(belief_ends_when_closing_begins),
+        one(waits_end_when_closing_begins),
+        cmocka_unit_test_setup_teardown(
+            a_session_needs_an_answer_with_its_terms, set_up_closed, tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_is_refused_at_the_door_is_told_at_once, set_up_closed,
+            tear_down),
+        one(a_resumed_hold_has_its_token_and_its_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
