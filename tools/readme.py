@@ -106,7 +106,9 @@ class Shell:
         self.process.stdin.write(
             f'{{ {command}\n}} </dev/null\necho; echo "@@end $?"\n'.encode())
         self.process.stdin.flush()
-        lines = self.read(command)
+        # redis-cli tells of an answer that took half a second how long it took.
+        lines = [line for line in self.read(command)
+                 if not re.fullmatch(r'\(\d+\.\d\ds\)', line)]
         while lines and lines[-1] == '':
             lines.pop()
         return lines

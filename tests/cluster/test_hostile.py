@@ -454,7 +454,7 @@ def test_a_flood_of_backups_costs_neither_memory_nor_leadership():
                 busy = 0
                 for one in flood:
                     try:
-                        assert len(one.receive()) == 256 << 10
+                        assert len(one.receive()) == 128 << 10
                     except ReplyError as error:
                         assert error.code == "BUSY"
                         busy += 1
