@@ -18,6 +18,8 @@ undecided, which counts as a mistake of the test. Runs stay below 200. The cost
 is a few ten microseconds for each answer and state.
 """
 
+from collections import deque
+
 from nemesis_history import FOREVER
 
 STATES_MAX = 20000
@@ -82,15 +84,21 @@ class Search:
         return None
 
     def explain(self, number, now):
-        """The states in which that request has taken effect."""
-        seen, found, stack = set(), set(), list(self.states)
-        while stack:
-            state, done = self.with_idle(*stack.pop())
-            if (state, done) in seen:
+        """The states in which that request has taken effect. Shorter ways come
+        first: what has no answer and is not used up can still be used, and need
+        not be, so of two ways to a state the one that uses less is enough."""
+        seen, found, queue = {}, set(), deque(self.states)
+        count = 0
+        while queue:
+            state, done = self.with_idle(*queue.popleft())
+            used = done & self.unanswered
+            others = seen.setdefault((state, done - used), [])
+            if any(other <= used for other in others):
                 continue
-            seen.add((state, done))
-            if len(seen) > STATES_MAX:
-                raise Undecided("%d states at %.3f" % (len(seen), now))
+            others.append(used)
+            count += 1
+            if count > STATES_MAX:
+                raise Undecided("%d states at %.3f" % (count, now))
             if number in done:
                 found.add((state, done - {number}))
                 continue
@@ -98,9 +106,9 @@ class Search:
                 if other not in done:
                     rivals = self.rivals(other, done)
                     for after in self.model.steps(state, op, rivals):
-                        stack.append((after, done | {other}))
+                        queue.append((after, done | {other}))
             for after in self.model.ends(state, now, self.sessions):
-                stack.append((after, done))
+                queue.append((after, done))
         return found
 
     def with_idle(self, state, done):
@@ -109,6 +117,7 @@ class Search:
             number
             for number, op in self.pending.items()
             if number not in done
+            and op.is_known
             and self.model.steps(state, op, self.rivals(number, done))
             == [state]
         ]
@@ -125,9 +134,13 @@ class Search:
         ]
 
     def forget_done(self):
-        """What was not answered, and has taken effect in all states."""
+        """What was not answered, and can do nothing more in any state."""
         for number in self.unanswered & self.pending.keys():
-            if all(number in done for _, done in self.states):
+            if all(
+                number in done
+                or self.model.is_void(state, self.pending[number])
+                for state, done in self.states
+            ):
                 del self.pending[number]
                 self.states = {
                     (state, done - {number}) for state, done in self.states
@@ -173,6 +186,10 @@ class LockModel:
                 yield self.without(state, hold[0][0])
             if hold[4] <= now:
                 yield (tuple(h for h in holds if h is not hold), note, last)
+
+    def is_void(self, state, op):
+        """Can it never do anything again?"""
+        return False
 
     def has(self, state, session):
         return any(hold[0][0] == session for hold in state[0])
@@ -357,6 +374,10 @@ class FenceModel:
 
     def ends(self, state, now, sessions):
         return ()
+
+    def is_void(self, state, op):
+        token = op.args["token"]
+        return token <= state[2] or (state[0] or 0) >= token
 
     def has(self, state, session):
         return False

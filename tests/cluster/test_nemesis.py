@@ -8,6 +8,7 @@ faults, the judges, and how to run more:
 """
 
 import collections
+import json
 import os
 import shutil
 import time
@@ -109,6 +110,8 @@ def kept(world, seed):
     os.makedirs(folder)
     for path in world.records():
         shutil.copy(path, folder)
+    with open(os.path.join(folder, "lives"), "w") as out:
+        out.writelines(json.dumps(life) + "\n" for life in world.lives)
     return folder
 
 
@@ -116,12 +119,13 @@ def run(nodes, seconds, seed, faults, plant="", plan=None):
     plan = schedule(seed, seconds, faults) if plan is None else plan
     with World(nodes, seed=seed, plant=plant, faults=faults) as world:
         world.run(plan, seconds)
-        world.cluster.leader(20)
-        wait_progress(world, 20)
+        stuck = goes_on(world)
         world.stop_clients()
         found, beliefs, counts = judged(world)
-        found += take_all(world, beliefs)
-        world.cluster.converged(10)
+        found += stuck
+        if not stuck:
+            found += take_all(world, beliefs)
+            world.cluster.converged(10)
         world.watch_deaths()
         leaders = sum(
             n.log().count("became leader") for n in world.cluster.nodes
@@ -131,11 +135,22 @@ def run(nodes, seconds, seed, faults, plant="", plan=None):
             assert world.network.weather.count > 0, "no weather"
         print("\n".join(world.log))
         print("%d beliefs, %d terms, %r" % (len(beliefs), leaders, counts))
+        for sentence in found:
+            print("found: %s" % sentence)
         if found and not plant:
             world.cluster.print_logs()
             print("the history is kept in %s" % kept(world, seed))
-            print("\n".join(found))
     return Outcome(found, beliefs, counts, leaders)
+
+
+def goes_on(world):
+    """What does not, after the faults, in words."""
+    try:
+        world.cluster.leader(20)
+        wait_progress(world, 20)
+        return []
+    except AssertionError as error:
+        return [str(error)]
 
 
 def judged(world):

@@ -324,6 +324,20 @@ def test_a_restore_keeps_what_it_promises():
     assert made().acquire(9, 10, None, s=2).found()
 
 
+def test_what_was_never_answered_does_not_grow_beyond_bounds():
+    made = Made()
+    for at in range(300):
+        made.ask("admit", at, None, 0, fence="f", token=10 + at)
+        made.unanswered("release", at, token=5)
+        if at % 20 == 0:
+            made.ask("fence", at + 0.1, at + 0.2, 0, fence="f", v=10 + at)
+            made.acquire(at + 0.3, at + 0.4, 500 + at)
+            made.release(at + 0.5, at + 0.6, 500 + at)
+    begun = time.process_time()
+    assert made.found() == []
+    assert time.process_time() - begun < 30
+
+
 def random_history(rng, count):
     """Six clients at one lock, answered as a lock would, late and at times not
     at all, by an order that is drawn first."""
