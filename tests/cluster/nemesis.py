@@ -22,13 +22,14 @@ from nemesis_nodes import CounterServer, FarClient, FarCluster, FarNode
 HASP = os.environ.get("HASP", "build/release/hasp")
 STORAGE_ERROR = 70
 STEP_S = 8.0
+OBSERVERS = 2
 
 
 class World:
     """Everything of one run."""
 
     def __init__(
-        self, nodes=3, clients=7, seed=1, plant="", extra="", faults=()
+        self, nodes=3, clients=8, seed=1, plant="", extra="", faults=()
     ):
         self.seed, self.plant, self.ttl_s = seed, plant, 2.0
         self.cluster = self.server = None
@@ -44,7 +45,8 @@ class World:
             self.server = CounterServer(self.counter_path)
             self.cluster.leader()
             for i in range(clients):
-                self.clients.append(FarClient(self, i, i == clients - 1))
+                is_observer = i >= clients - OBSERVERS
+                self.clients.append(FarClient(self, i, is_observer))
             for client in self.clients:
                 client.start()
         except BaseException:

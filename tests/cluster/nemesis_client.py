@@ -84,6 +84,9 @@ LIMIT_S = 0.4
 # When a leader whose clock is a tenth too fast takes it away, at the earliest.
 LIMIT_KEPT_S = LIMIT_S / 1.1
 FENCES = EXCLUSIVE
+# For so long an observer waits for a node that is frozen or cut off: what it
+# says when it is back must be true then.
+PATIENCE_S = 3.0
 CLIENT_PLANTS = ("", "answer", "forever", "late")
 
 
@@ -217,7 +220,7 @@ def observe(world, rng):
         try:
             if connection is None:
                 connection = Connection(rng.choice(world.endpoints))
-            ask = lambda *words: connection.ask(REPLY_S, *words)
+            ask = lambda *words: connection.ask(PATIENCE_S, *words)
             look_at_something(world, rng, ask)
             if rng.random() < 0.2:
                 connection.close()

@@ -59,12 +59,13 @@ FAULTS = {
         "add, promote, demote, remove": (5.0, 8.0),
         "replace the leader": (5.0, 8.0),
     },
-    "restore": {"restore": (5.0, 8.0)},
+    "restore": {},  # One after each RESTORE_S, or in the middle of a run.
     "clock": {},  # Rates are drawn at each start.
 }
 
 
 LONG_S = 5.0
+RESTORE_S = 90.0
 
 
 def kinds(groups):
@@ -79,7 +80,7 @@ def schedule(seed, seconds, groups):
     rng = random.Random(seed)
     lengths = kinds(groups)
     plan, deck, at = [], [], 1.5
-    while True:
+    while lengths:
         if not deck:
             deck = sorted(lengths)
             rng.shuffle(deck)
@@ -88,10 +89,20 @@ def schedule(seed, seconds, groups):
         length = rng.uniform(*lengths[kind])
         if at + length > seconds:
             if at + 0.5 > seconds:
-                return plan
+                break
             continue
         plan.append((at, length, kind, rng.randrange(1 << 30)))
         # One in two begins while the one before lasts, and so does what
         # follows a change that takes long.
         is_alone = rng.random() < 0.5 and length < LONG_S
         at += rng.uniform(0.2, 0.8) + (length if is_alone else 0)
+    return with_restores(plan, seconds, groups)
+
+
+def with_restores(plan, seconds, groups):
+    """They stand alone: what would begin meanwhile begins afterwards."""
+    if "restore" in groups:
+        step = min(RESTORE_S, seconds / 2)
+        count = int((seconds - 1) / step)
+        plan += [((i + 1) * step, 0.0, "restore", 0) for i in range(count)]
+    return sorted(plan)
