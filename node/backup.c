@@ -49,10 +49,16 @@ struct backup {
 };
 
 static uint32_t level = FEATURE_LEVEL;
+static uint32_t slice = SLICE_DEFAULT;
 
 void backup_set_level(uint32_t feature_level)
 {
     level = feature_level;
+}
+
+void backup_set_slice(uint32_t entry_slice)
+{
+    slice = entry_slice;
 }
 
 static void fill_random(void *out, size_t size)
@@ -74,6 +80,7 @@ static void backup_new(struct backup *backup)
     *backup = (struct backup){.fsm = lockfsm_new(),
                               .table = table_new_memory()};
     lockfsm_set_node_level(backup->fsm, level);
+    lockfsm_set_slice(backup->fsm, slice);
 }
 
 static void backup_done(struct backup *backup)

@@ -21,6 +21,8 @@ struct backup_chance {
 /* Which states this version understands, of all that loads one here:
  * FEATURE_LEVEL unless a test says otherwise. */
 void backup_set_level(uint32_t feature_level);
+/* lockfsm_set_slice() of all that applies a log here; as that, for tests. */
+void backup_set_slice(uint32_t entry_slice);
 
 /* As hasp_node_restore(). Until the directory is whole haspd refuses it: a
  * cluster is known there, and its log is missing. */

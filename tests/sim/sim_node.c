@@ -543,10 +543,7 @@ static struct core_options make_options(struct sim_node *node)
     }
     options.limits.flush_records = 50;
     options.limits.flush_ms = 200;
-    /* In most runs sessions end, and locks are handed over, in slices. */
-    options.limits.slice = sim->options.seed % 4 == 0
-                               ? 0
-                               : 1 + sim->options.seed % 3;
+    options.limits.slice = sim_node_slice(sim);
     return options;
 }
 

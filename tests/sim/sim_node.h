@@ -75,6 +75,13 @@ uint64_t sim_node_incarnation(const struct sim_node *node);
 /* The id that its data directory remembers, all zero if none. */
 const uint8_t *sim_node_cluster(const struct sim_node *node);
 bool sim_node_leads(struct sim_node *node);
+/* See lockfsm_set_slice(): in most runs sessions end, and locks are handed
+ * over, in slices. */
+static inline uint32_t sim_node_slice(const struct sim *sim)
+{
+    return sim->options.seed % 4 == 0 ? SLICE_DEFAULT
+                                      : 1 + (uint32_t)(sim->options.seed % 3);
+}
 /* Raft's; 0 while the process does not run. */
 uint64_t sim_node_term(const struct sim_node *node);
 /* The node that leads and serves; NULL if none does. */

@@ -61,6 +61,7 @@ struct sim_restore *sim_restore_new(struct sim *sim)
     restore->sim = sim;
     restore->due.run = fall_due;
     backup_set_level(FEATURE_LEVEL_FIRST + 1);
+    backup_set_slice(sim_node_slice(sim));
     return restore;
 }
 
