@@ -14,6 +14,7 @@ import random
 import signal
 import subprocess
 import time
+from collections import Counter
 
 from cluster import ReplyError, as_map, wait_until
 from nemesis_net import Network, both, one_way
@@ -35,7 +36,9 @@ class World:
         self.cluster = self.server = None
         self.clients, self.found, self.log = [], [], []
         self.undo, self.tasks, self.lives = [], [], []
-        self.done = set()
+        # {kind: how often it was begun}, and how often it had an effect.
+        self.begun, self.reached = Counter(), Counter()
+        self.storage_errors = 0
         self.network = Network()
         try:
             self.cluster = FarCluster(
@@ -133,7 +136,7 @@ class World:
             "%s, %.2f s (node %d, client %d)"
             % (kind, length, victim.id, client.index)
         )
-        self.done.add(kind)
+        self.begun[kind] += 1
         happen = (
             self.happen_to_process(kind, victim, others)
             or self.happen_to_client(kind, client, rng)
@@ -144,7 +147,22 @@ class World:
         undo = happen()
         if undo is not None:
             ends = time.monotonic() - self.start + length
-            self.undo.append((ends, undo))
+            self.undo.append((ends, lambda: self.count(kind, undo())))
+
+    def count(self, kind, has_effect):
+        self.reached[kind] += bool(has_effect)
+
+    def report(self):
+        """What happened, how often, and how often it had an effect."""
+        nodes = self.cluster.nodes
+        for kind in sorted(self.begun):
+            counts = (kind, self.begun[kind], self.reached[kind])
+            yield "%-32s %3d begun %3d with an effect" % counts
+        for (whose, rate), count in sorted(self.cluster.rates.items()):
+            yield "clocks of %s at %.1f: %d" % (whose, rate, count)
+        yield "ended by a storage error: %d" % self.storage_errors
+        forgotten = sum(node.forgotten for node in nodes)
+        yield "writes forgotten without power: %d" % forgotten
 
     def happen_to_process(self, kind, victim, others):
         nodes = [victim] + others
@@ -227,14 +245,17 @@ class World:
         return None if told is None else lambda: self.tell_disks(*told)
 
     def happen_to_cluster(self, kind):
-        return {
-            "rolling restart": lambda: self.tasks.append(self.roll()),
-            "add, promote, demote, remove": lambda: self.tasks.append(
-                self.come_and_go()
-            ),
-            "replace the leader": lambda: self.tasks.append(self.replace()),
-            "restore": self.restore,
+        if kind == "restore":
+            return self.restore
+        steps = {
+            "rolling restart": self.roll,
+            "add, promote, demote, remove": self.come_and_go,
+            "replace the leader": self.replace,
         }[kind]
+        return lambda: self.tasks.append(self.counted(kind, steps()))
+
+    def counted(self, kind, steps):
+        self.count(kind, (yield from steps))
 
     def kill(self, victims):
         return self.end_by(victims, lambda victim: victim.kill())
@@ -252,11 +273,13 @@ class World:
         return lambda: self.start_again(killed)
 
     def start_again(self, killed):
-        """Unless somebody else takes care of it by now."""
+        """Unless somebody else takes care of it by now. Gives whether there
+        was one to kill."""
         for victim, number in killed:
             if victim.is_killed and victim.claims == number:
                 victim.stops = 0
                 victim.start()
+        return bool(killed)
 
     def freeze(self, victims):
         stopped = [(v, v.process) for v in victims]
@@ -264,19 +287,34 @@ class World:
             victim.freeze()
 
         def undo():
+            was_frozen = False
             for victim, process in stopped:
                 if victim.process is process and not victim.is_killed:
+                    was_frozen |= victim.is_frozen
                     victim.thaw()
+            return was_frozen
 
         return undo
 
     def cut(self, pairs):
+        undo = self.telling(pairs, lambda: self.network.mend(pairs))
         self.network.cut(pairs)
-        return lambda: self.network.mend(pairs)
+        return undo
+
+    def telling(self, pairs, undo):
+        """The same, which gives whether packets have met what it undoes."""
+        before = self.network.met(pairs)
+
+        def tell():
+            undo()
+            return self.network.met(pairs) > before
+
+        return tell
 
     def flap(self, pairs, rng, length):
         """Cut and mended, cut and mended."""
         at, left = time.monotonic() - self.start, length
+        undo = self.telling(pairs, lambda: is_cut and self.network.mend(pairs))
         self.network.cut(pairs)
         is_cut = True
         while left > 0.1:
@@ -284,29 +322,34 @@ class World:
             at, left, is_cut = at + step, left - step, not is_cut
             change = self.network.cut if is_cut else self.network.mend
             self.undo.append((at, lambda change=change: change(pairs)))
-        return (lambda: self.network.mend(pairs)) if is_cut else None
+        return undo
 
     def worsen(self, pairs):
+        undo = self.telling(pairs, lambda: self.network.clear(pairs))
         self.network.worsen(pairs)
-        return lambda: self.network.clear(pairs)
+        return undo
 
     def lose(self, nodes):
         for node in nodes:
             self.network.lose(node.host, True)
 
         def undo():
+            has_effect = any(self.network.loses(node.host) for node in nodes)
             for node in nodes:
                 self.network.lose(node.host, False)
+            return has_effect
 
         return undo
 
     def tell_disks(self, victims, line):
+        before = sum(victim.disk.obeyed() for victim in victims)
         for victim in victims:
             victim.disk.tell(line)
 
         def undo():
             for victim in victims:
                 victim.disk.tell()
+            return sum(victim.disk.obeyed() for victim in victims) > before
 
         return undo
 
@@ -329,6 +372,7 @@ class World:
         node.is_killed = True
         if code == STORAGE_ERROR and "disk" in self.cluster.faults:
             self.say("node %d ended with a storage error" % node.id)
+            self.storage_errors += 1
             ends = time.monotonic() - self.start + 1.0
             killed = [(node, claim(node))]
             self.undo.append((ends, lambda: self.start_again(killed)))
@@ -356,11 +400,15 @@ class World:
         return [(node, number)]
 
     def roll(self):
+        is_each_back = True
         for node in list(self.cluster.nodes):
             if node.is_killed:
                 continue
             self.start_again((yield from self.stop_node(node)))
-            yield from self.until(lambda: (node.status() or {}).get("leader"))
+            knows_leader = lambda: (node.status() or {}).get("leader")
+            yield from self.until(knows_leader)
+            is_each_back &= bool(knows_leader())
+        return is_each_back
 
     def ask_leader(self, *words):
         """The answer, or None: what has failed is asked again, or left out."""
@@ -400,17 +448,18 @@ class World:
         """A node comes as a standby, votes, does not, and goes."""
         node = self.spare()
         if not node.is_killed:
-            return
+            return False
         node.wipe()
         self.start_again([(node, claim(node))])
         is_in = yield from self.insist(
             "RAFT.ADD", node.id, node.addresses, "STANDBY"
         )
         if is_in:
-            yield from self.insist("RAFT.PROMOTE", node.id)
+            is_in = yield from self.insist("RAFT.PROMOTE", node.id)
             yield from self.until(lambda: False, 1.0)
             yield from self.insist("RAFT.DEMOTE", node.id)
         yield from self.remove(node)
+        return is_in
 
     def remove(self, node):
         """It must not stay a member that does not run."""
@@ -437,21 +486,23 @@ class World:
         """The leader is removed, loses its directory, and comes back."""
         node = self.cluster.guess_leader()
         if node is None or node not in self.cluster.founders:
-            return
+            return False
         others = [n for n in self.cluster.founders if n is not node]
         if any(n.is_killed for n in others):
-            return
+            return False
         by = time.monotonic() + STEP_S
         while self.cluster.guess_leader() is node and time.monotonic() < by:
             self.ask_leader("RAFT.TRANSFER")
             yield from self.until(lambda: False, 0.3)
-        if (yield from self.insist("RAFT.REMOVE", node.id)):
-            self.end_node(node)
-            self.start_again([(node, claim(node))])
-            while not (
-                yield from self.insist("RAFT.ADD", node.id, node.addresses)
-            ):
-                pass
+        if not (yield from self.insist("RAFT.REMOVE", node.id)):
+            return False
+        self.end_node(node)
+        self.start_again([(node, claim(node))])
+        while not (
+            yield from self.insist("RAFT.ADD", node.id, node.addresses)
+        ):
+            pass
+        return True
 
     # --- a new life ----------------------------------------------------------
 
@@ -505,6 +556,7 @@ class World:
             | {"until": time.monotonic()}
         )
         self.say("a new life has begun")
+        self.count("restore", True)
 
     def quarantine_left(self):
         leader = self.cluster.guess_leader()

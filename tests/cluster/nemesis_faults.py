@@ -68,17 +68,21 @@ LONG_S = 5.0
 RESTORE_S = 90.0
 
 
-def kinds(groups):
-    """{kind: (shortest, longest)} of these groups."""
-    return {k: v for g in groups for k, v in FAULTS[g].items()}
+def kinds(groups, nodes):
+    """{kind: (shortest, longest)} of what is drawn of these groups. In a ring
+    of three each sees all."""
+    all_kinds = {k: v for g in groups for k, v in FAULTS[g].items()}
+    if nodes < 4:
+        all_kinds.pop("ring", None)
+    return all_kinds
 
 
-def schedule(seed, seconds, groups):
+def schedule(seed, seconds, groups, nodes):
     """(when, how long, kind, a number to choose the victim by). Each kind is
     drawn once before any is drawn again, what takes long first, so that a
     short run has most."""
     rng = random.Random(seed)
-    lengths = kinds(groups)
+    lengths = kinds(groups, nodes)
     plan, deck, at = [], [], 1.5
     while lengths:
         if not deck:

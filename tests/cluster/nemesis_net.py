@@ -10,8 +10,12 @@ an address of hardware that nobody has: packets vanish without a word, as on a
 broken switch. It has bad weather if the entry points at a device of ours, which
 sends each packet on: late, out of order, twice, or not at all. (The kernel's
 own means for that, netem, is missing in many.) Random loss needs iptables.
+
+The bridge floods what is for nobody, so the device sees that as well and counts
+it: a cut that no packet has met has proved nothing.
 """
 
+import collections
 import contextlib
 import ctypes
 import fcntl
@@ -91,7 +95,8 @@ class Weather(threading.Thread):
         super().__init__(daemon=True)
         self.rng = random.Random(1)
         self.hardware = {}  # {packed IPv4 address: hardware address}
-        self.count = 0
+        # {(sender's packed address, receiver's): how many packets}
+        self.cut, self.delayed = collections.Counter(), collections.Counter()
         with network.inside_hub():
             self.fd = os.open("/dev/net/tun", os.O_RDWR)
             # IFF_TAP | IFF_NO_PI; without offers, the kernel completes
@@ -106,7 +111,7 @@ class Weather(threading.Thread):
         self.start()
 
     def run(self):
-        own = bytes.fromhex(WEATHER.replace(":", ""))
+        own, nobody = packed_hardware(WEATHER), packed_hardware(NOBODY)
         waiting, number = [], 0
         while True:
             now = time.monotonic()
@@ -119,10 +124,14 @@ class Weather(threading.Thread):
             if not ready:
                 continue
             frame = os.read(self.fd, 70000)
-            target = self.hardware.get(frame[30:34])
-            if frame[:6] != own or target is None:
+            pair = (frame[26:30], frame[30:34])
+            target = self.hardware.get(pair[1])
+            if target is None or frame[:6] not in (own, nobody):
                 continue
-            self.count += 1
+            met = self.delayed if frame[:6] == own else self.cut
+            met[pair] += 1
+            if frame[:6] == nobody:
+                continue
             frame = target + own + frame[12:]
             for _ in range(self.copies()):
                 number += 1
@@ -185,9 +194,7 @@ class Network:
         ip("-n", name, "link", "set", "lo", "up")
         if self.weather is not None:
             packed = socket.inet_aton(address)
-            self.weather.hardware[packed] = bytes.fromhex(
-                hardware.replace(":", "")
-            )
+            self.weather.hardware[packed] = packed_hardware(hardware)
 
     def wrapper(self, host):
         """Runs a program on that host; it does not outlive this process."""
@@ -252,20 +259,39 @@ class Network:
         words = (address, hardware)
         return "neigh replace %s lladdr %s nud permanent dev eth0\n" % words
 
+    def met(self, pairs):
+        """How many packets of these pairs a cut or weather has met so far."""
+        if self.weather is None:
+            return 0
+        pack = lambda host: socket.inet_aton(self.addresses[host])
+        packed = {(pack(sender), pack(receiver)) for sender, receiver in pairs}
+        return sum(
+            self.weather.cut[pair] + self.weather.delayed[pair]
+            for pair in packed
+        )
+
     def lose(self, host, is_on):
         """A fifth of what reaches the host is lost; not what the test itself
         asks."""
-        if self.has_loss:
-            rule = ["INPUT", "!", "-s", HUB_ADDRESS, "-m", "statistic"]
-            rule += ["--mode", "random", "--probability", "0.2", "-j", "DROP"]
-            subprocess.run(
-                [
-                    *["ip", "netns", "exec", self.namespace(host)],
-                    *["iptables", "-w", "-A" if is_on else "-D", *rule],
-                ],
-                check=True,
-                capture_output=True,
-            )
+        rule = ["INPUT", "!", "-s", HUB_ADDRESS, "-m", "statistic"]
+        rule += ["--mode", "random", "--probability", "0.2", "-j", "DROP"]
+        self.iptables(host, "-A" if is_on else "-D", *rule)
+
+    def loses(self, host):
+        """Has the host lost something since that began?"""
+        rules = self.iptables(host, "-nvxL", "INPUT").splitlines()[2:]
+        return any(int(rule.split()[0]) > 0 for rule in rules)
+
+    def iptables(self, host, *words):
+        if not self.has_loss:
+            return ""
+        inside = ["ip", "netns", "exec", self.namespace(host)]
+        return subprocess.run(
+            inside + ["iptables", "-w", *words],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
 
     def close(self):
         if self.weather is not None:
@@ -274,6 +300,10 @@ class Network:
             ip("netns", "del", self.namespace(host), is_checked=False)
         ip("netns", "del", self.hub, is_checked=False)
         os.close(self.hub_fd)
+
+
+def packed_hardware(address):
+    return bytes.fromhex(address.replace(":", ""))
 
 
 def both(some, others):

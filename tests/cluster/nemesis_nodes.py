@@ -2,8 +2,10 @@
 """The processes of a nemesis run: nodes on hosts of their own, with the disks
 and clocks that are preloaded, clients, and the counter that the locks guard."""
 
+import collections
 import json
 import os
+import pathlib
 import random
 import re
 import shutil
@@ -29,6 +31,15 @@ def library(name):
     return os.path.abspath(os.path.join(os.path.dirname(HASPD), name + ".so"))
 
 
+def is_stopped(process):
+    """Does the kernel say so?"""
+    try:
+        with open("/proc/%d/stat" % process.pid) as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "T"
+    except FileNotFoundError:
+        return False
+
+
 class FarNode(Node):
     """A node on a host of its own, with the usual ports."""
 
@@ -39,6 +50,7 @@ class FarNode(Node):
         self.stops = 0
         # Whoever has killed it, or takes care of it, starts it again.
         self.is_killed, self.claims = False, 0
+        self.forgotten = 0
         super().__init__(cluster, number, (7420, 7421, 7422))
         self.disk = SlowDisk(self.home)
 
@@ -90,7 +102,7 @@ class FarNode(Node):
                 environment["POWER_DISK_LIES"] = "yes"
         if "clock" in faults:
             libraries.append(library("odd_clock"))
-            rate = self.cluster.rng.choice((0.9, 1.0, 1.1))
+            rate = self.cluster.draw_rate("nodes")
             if self.cluster.plant == "node-clock":
                 rate = 2.5
             environment["ODD_CLOCK"] = str(rate)
@@ -111,6 +123,9 @@ class FarNode(Node):
             self.resume()
         self.signal(CUT_POWER)
         self.process.wait(20)
+        forgotten = pathlib.Path(self.dir + ".forgotten")
+        if forgotten.exists():  # Else it has ended by itself just before.
+            self.forgotten = sum(map(int, forgotten.read_text().split()))
         trust = os.path.join(self.dir, "trust")
         if os.path.exists(trust):
             with open(trust) as file:
@@ -127,6 +142,10 @@ class FarNode(Node):
         if self.stops == 0:
             self.resume()
 
+    @property
+    def is_frozen(self):
+        return is_stopped(self.process)
+
     def wipe(self):
         shutil.rmtree(self.dir, ignore_errors=True)
 
@@ -135,6 +154,7 @@ class FarCluster(Cluster):
     def __init__(self, network, count, extra="", faults=(), plant="", seed=1):
         self.network, self.faults, self.plant = network, faults, plant
         self.rng = random.Random(seed)
+        self.rates = collections.Counter()
         self.folder = tempfile.mkdtemp(prefix="hasp-nemesis-")
         self.extra, self.tls = extra, None
         self.nodes = []
@@ -144,6 +164,12 @@ class FarCluster(Cluster):
         for node in self.nodes:
             node.write_config(extra)
         self.start()
+
+    def draw_rate(self, whose):
+        """Of a clock, for one start."""
+        rate = self.rng.choice((0.9, 1.0, 1.1))
+        self.rates[whose, rate] += 1
+        return rate
 
     def guess_leader(self):
         """Who says to lead, the newest term first; else any that runs."""
@@ -224,7 +250,7 @@ class FarClient:
             return 1.0
         if self.world.plant == "client-clock":
             return 0.3
-        return self.world.cluster.rng.choice((0.9, 1.0, 1.1))
+        return self.world.cluster.draw_rate("clients")
 
     def send(self, number):
         if self.process.poll() is None:
@@ -243,6 +269,10 @@ class FarClient:
         self.stops -= 1
         if self.stops == 0:
             self.send(signal.SIGCONT)
+
+    @property
+    def is_frozen(self):
+        return is_stopped(self.process)
 
     def errors(self):
         with open(self.records[-1] + ".err", errors="replace") as file:

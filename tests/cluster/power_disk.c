@@ -9,6 +9,7 @@
  * process writes those bytes back, newest first, and kills itself: what is left
  * is the least that a real disk would have. Names are not forgotten, and the
  * table is left out, which is not trusted after a crash of the machine.
+ * $POWER_DISK.forgotten gets a line that says how many writes were taken back.
  *
  * With $POWER_DISK_LIES set, flushes succeed and count for nothing. */
 
@@ -105,8 +106,20 @@ static void forget(int fd, unsigned long first, unsigned long last)
     pthread_mutex_unlock(&mutex);
 }
 
+static void write_down(unsigned long forgotten)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s.forgotten", getenv("POWER_DISK"));
+    FILE *out = fopen(path, "a");
+    if (out == NULL || fprintf(out, "%lu\n", forgotten) < 0 ||
+        fclose(out) != 0) {
+        abort();
+    }
+}
+
 static void *wait_for_cut(void *arg)
 {
+    unsigned long forgotten = 0;
     ssize_t (*put)(int, const void *, size_t, off_t);
     sigset_t set;
     int number = 0;
@@ -124,7 +137,9 @@ static void *wait_for_cut(void *arg)
         if (ftruncate(undo->fd, undo->file_size) != 0) {
             abort();
         }
+        forgotten++;
     }
+    write_down(forgotten);
     kill(getpid(), SIGKILL);
     return NULL;
 }

@@ -12,7 +12,10 @@
  * that flushes. -1 milliseconds: until the line is gone. A number below that is
  * an error, by which the call fails at once (-28: ENOSPC); fstatvfs then says
  * that the disk is full. The path is that of the file that is concerned. Where
- * a call matches several lines, the first counts. */
+ * a call matches several lines, the first counts.
+ *
+ * Each call that was kept waiting or failed adds a line with its name to
+ * $SLOW_DISK.obeyed. */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -84,12 +87,29 @@ static bool look(const char *call, bool flushes, const char *path, long *ret_ms)
     return false;
 }
 
+static void write_down(const char *call)
+{
+    char path[PATH_MAX];
+    char line[64];
+    snprintf(path, sizeof path, "%s.obeyed", getenv("SLOW_DISK"));
+    int size = snprintf(line, sizeof line, "%s\n", call);
+    long fd = kernel()(SYS_openat, AT_FDCWD, path,
+                       O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (fd >= 0) {
+        kernel()(SYS_write, fd, line, size);
+        kernel()(SYS_close, fd);
+    }
+}
+
 /* True if the call is to fail: errno says how. */
 static bool fails(const char *call, bool flushes, const char *path)
 {
     long ms = 0;
     int error = errno;
     bool is_told = look(call, flushes, path, &ms) && ms < -1;
+    if (is_told) {
+        write_down(call);
+    }
     errno = is_told ? (int)-ms : error;
     return is_told;
 }
@@ -102,6 +122,9 @@ static void wait_as_told(const char *call, bool flushes, const char *path)
     for (long waited = 0;
          look(call, flushes, path, &ms) && ms >= -1 && (ms < 0 || waited < ms);
          waited += STEP_MS) {
+        if (waited == 0) {
+            write_down(call);
+        }
         nanosleep(&step, NULL);
     }
     errno = error;

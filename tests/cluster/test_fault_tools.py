@@ -70,3 +70,5 @@ def test_a_disk_without_power_has_forgotten_what_was_not_flushed(
     expected = b"" if lies else b"old-new-"
     assert (tmp_path / "flushed").read_bytes() == expected
     assert (tmp_path / "unflushed").read_bytes() == b""
+    forgotten = tmp_path.with_name(tmp_path.name + ".forgotten").read_text()
+    assert forgotten == ("4\n" if lies else "2\n")

@@ -19,7 +19,7 @@ from cluster import HASPD, Session, wait_until
 from nemesis import World, wait_progress
 from nemesis_check import Belief, Counter, check, read_beliefs
 from nemesis_client import LOCKS
-from nemesis_faults import FAULTS, schedule
+from nemesis_faults import FAULTS, kinds, schedule
 from nemesis_history import read_files
 from nemesis_net import why_not
 from nemesis_rules import judge
@@ -36,13 +36,17 @@ THREE = ("process", "client", "network", "weather", "disk", "power")
 THREE += ("clock", "restore")
 FIVE = ("client", "network", "weather", "clock", "rolling", "members")
 # As in `make test`; with the start, the end and the judges 25 s at most.
-SHORT_S = 18.0
+SHORT_S = 16.0
+# From here on each kind of fault must have had an effect.
+LONG_RUN_S = 300.0
 REASON = why_not()
 
 needs_namespaces = pytest.mark.skipif(
     REASON is not None, reason="no network namespaces: %s" % REASON
 )
-Outcome = collections.namedtuple("Outcome", "found beliefs counts leaders")
+Outcome = collections.namedtuple(
+    "Outcome", "found beliefs counts leaders world"
+)
 
 
 def belief(begin, end, token, mode="exclusive", call=None, lock="a"):
@@ -119,7 +123,8 @@ def kept(world, seed):
 
 
 def run(nodes, seconds, seed, faults, plant="", plan=None):
-    plan = schedule(seed, seconds, faults) if plan is None else plan
+    if plan is None:
+        plan = schedule(seed, seconds, faults, nodes)
     with World(nodes, seed=seed, plant=plant, faults=faults) as world:
         world.run(plan, seconds)
         stuck = goes_on(world)
@@ -134,16 +139,14 @@ def run(nodes, seconds, seed, faults, plant="", plan=None):
             n.log().count("became leader") for n in world.cluster.nodes
         )
         found += [f for f in world.found if f not in found]
-        if any("weather" in kind for kind in world.done):
-            assert world.network.weather.count > 0, "no weather"
-        print("\n".join(world.log))
+        print("\n".join(world.log + list(world.report())))
         print("%d beliefs, %d terms, %r" % (len(beliefs), leaders, counts))
         for sentence in found:
             print("found: %s" % sentence)
         if found and not plant:
             world.cluster.print_logs()
             print("the history is kept in %s" % kept(world, seed))
-    return Outcome(found, beliefs, counts, leaders)
+    return Outcome(found, beliefs, counts, leaders, world)
 
 
 def goes_on(world):
@@ -172,9 +175,31 @@ def check_run(nodes, seconds, seed, faults):
     outcome = run(nodes, seconds, seed, faults, PLANT)
     assert outcome.found == []
     # A run in which nothing happened proves nothing.
-    assert len(outcome.beliefs) > 2 * seconds
-    assert outcome.counts.get("repeated", 0) > 10
+    assert outcome.counts["requests"] > 10 * seconds
+    assert len(outcome.beliefs) > seconds
+    assert outcome.counts.get("repeated", 0) > 0
     assert outcome.leaders >= 2
+    world = outcome.world
+    assert 2 * sum(world.reached.values()) > sum(world.begun.values())
+    if seconds >= LONG_RUN_S:
+        wanted = set(kinds(faults, nodes)) | ({"restore"} & set(faults))
+        never = wanted - set(+world.reached)
+        assert not never, "never had an effect: %s" % ", ".join(sorted(never))
+    if "clock" in faults:
+        drawn = {key for key in world.cluster.rates if key[1] != 1.0}
+        assert {whose for whose, _ in drawn} == {"nodes", "clients"}
+
+
+@pytest.mark.parametrize("nodes", [3, 5])
+def test_a_long_schedule_has_each_fault(nodes):
+    groups = tuple(FAULTS)
+    wanted = set(kinds(groups, nodes)) | {"restore"}
+    for seed in range(1, 30):
+        plan = schedule(seed, LONG_RUN_S, groups, nodes)
+        drawn = collections.Counter(kind for _, _, kind, _ in plan)
+        assert set(drawn) == wanted
+        assert min(drawn.values()) >= 2
+        assert all(at + length <= LONG_RUN_S for at, length, _, _ in plan)
 
 
 @needs_namespaces
