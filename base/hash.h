@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* uthash, with a seeded XXH3 as its hash function.
+/* uthash, with a seeded XXH3 as its hash function, and without its pauses.
+ *
+ * Of itself uthash doubles its buckets and puts all items anew when one bucket
+ * is full: 50 ms and more for a million. Here a table has one bucket more for
+ * every second item that is added, and only the items of one bucket are looked
+ * at again for it (linear hashing: W. Litwin, 1980). With n buckets an item is
+ * in the one that the least power of two from n on gives its hash; where there
+ * is none yet, in the one that half of that power gives.
  *
  * Names come from strangers, so the seed is random per process (hash_seed_set
  * once at start; the simulator and tests set a fixed one). Nothing that is
@@ -24,5 +31,41 @@ uint64_t hash_bytes(const void *data, size_t size);
 /* Of itself it would exit with 255 and without a word. */
 #define uthash_fatal(what) check_failed(__FILE__, __LINE__, what)
 #include <uthash.h>
+
+/* Items in a bucket, on average and at most. */
+#define HASH_LOAD 2
+
+static inline unsigned hash_bucket(unsigned hash, unsigned bucket_count)
+{
+    unsigned mask = UINT32_MAX >> __builtin_clz(bucket_count - 1);
+    unsigned bucket = hash & mask;
+    return bucket < bucket_count ? bucket : bucket & (mask >> 1);
+}
+
+/* One bucket more, if there are too many items for those that there are. */
+void hash_grow(struct UT_hash_table *table);
+
+#undef HASH_TO_BKT
+#define HASH_TO_BKT(hashv, num_bkts, bkt) \
+    ((bkt) = hash_bucket((hashv), (num_bkts)))
+
+/* Enters the item first in its bucket. */
+#define HASH_ENTER(bucket, item)                 \
+    do {                                         \
+        (item)->hh_next = (bucket)->hh_head;     \
+        (item)->hh_prev = NULL;                  \
+        if ((bucket)->hh_head != NULL) {         \
+            (bucket)->hh_head->hh_prev = (item); \
+        }                                        \
+        (bucket)->hh_head = (item);              \
+        (bucket)->count++;                       \
+    } while (0)
+
+#undef HASH_ADD_TO_BKT
+#define HASH_ADD_TO_BKT(head, hh, addhh, oomed) \
+    do {                                        \
+        HASH_ENTER(&(head), addhh);             \
+        hash_grow((addhh)->tbl);                \
+    } while (0)
 
 #endif /* HASP_BASE_HASH_H */

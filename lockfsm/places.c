@@ -14,6 +14,7 @@
 #include "base/memory.h"
 
 #define BUCKET_COUNT_MIN 64
+#define BUCKET_COUNT_MAX (UINT32_C(1) << 31)
 
 static uint64_t mix(uint64_t value)
 {
@@ -32,30 +33,47 @@ static uint64_t hash_of(const struct place_key *key)
     return mix(hash);
 }
 
+static struct place **bucket_at(const struct places *places, uint64_t hash)
+{
+    return &places->buckets[hash_bucket((unsigned)hash, places->bucket_count)];
+}
+
+static void begin(struct places *places)
+{
+    places->buckets = memory_new(BUCKET_COUNT_MIN * sizeof(struct place *));
+    places->bucket_count = places->room = BUCKET_COUNT_MIN;
+}
+
+/* One bucket more, which takes its share out of one that there is. */
 static void grow(struct places *places)
 {
-    uint64_t old_count = places->buckets == NULL ? 0 : places->mask + 1;
-    uint64_t count = old_count == 0 ? BUCKET_COUNT_MIN : 2 * old_count;
-    struct place **buckets = memory_new(count * sizeof(struct place *));
-    for (uint64_t i = 0; i < old_count; i++) {
-        struct place *place = places->buckets[i];
-        while (place != NULL) {
-            struct place *next = place->next;
-            struct place **bucket = &buckets[place->hash & (count - 1)];
-            place->next = *bucket;
-            *bucket = place;
-            place = next;
-        }
+    if (places->bucket_count == places->room) {
+        places->room *= 2;
+        places->buckets = memory_resize(
+            places->buckets, (size_t)places->room * sizeof *places->buckets);
     }
-    free(places->buckets);
-    places->buckets = buckets;
-    places->mask = count - 1;
+    uint32_t added = places->bucket_count;
+    struct place **from = bucket_at(places, added);
+    struct place *place = *from;
+    *from = places->buckets[added] = NULL;
+    places->bucket_count++;
+    while (place != NULL) {
+        struct place *next = place->next;
+        struct place **bucket = bucket_at(places, place->hash);
+        CHECK(bucket == from || bucket == &places->buckets[added]);
+        place->next = *bucket;
+        *bucket = place;
+        place = next;
+    }
 }
 
 void places_add(struct places *places, struct place *place,
                 const struct place_key *key)
 {
-    if (places->buckets == NULL || places->count > places->mask) {
+    if (places->buckets == NULL) {
+        begin(places);
+    } else if (places->count >= places->bucket_count &&
+               places->bucket_count < BUCKET_COUNT_MAX) {
         grow(places);
     }
     place->hash = hash_of(key);
@@ -63,7 +81,7 @@ void places_add(struct places *places, struct place *place,
     place->number = key->number;
     place->session = key->session;
     place->owner = key->owner;
-    struct place **bucket = &places->buckets[place->hash & places->mask];
+    struct place **bucket = bucket_at(places, place->hash);
     place->next = *bucket;
     *bucket = place;
     places->count++;
@@ -71,7 +89,7 @@ void places_add(struct places *places, struct place *place,
 
 void places_remove(struct places *places, struct place *place)
 {
-    struct place **link = &places->buckets[place->hash & places->mask];
+    struct place **link = bucket_at(places, place->hash);
     while (*link != place) {
         CHECK(*link != NULL);
         link = &(*link)->next;
@@ -87,7 +105,7 @@ struct place *places_find(const struct places *places,
         return NULL;
     }
     uint64_t hash = hash_of(key);
-    struct place *place = places->buckets[hash & places->mask];
+    struct place *place = *bucket_at(places, hash);
     while (place != NULL) {
         if (place->hash == hash && place->kind == key->kind &&
             place->number == key->number && place->session == key->session &&

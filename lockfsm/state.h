@@ -55,10 +55,11 @@ struct place_key {
     struct bytes owner;
 };
 
-/* A hash table of chains; grows by doubling. */
+/* A hash table of chains; grows by one bucket at a time (base/hash.h). */
 struct places {
     struct place **buckets;
-    uint64_t mask;
+    uint32_t bucket_count;
+    uint32_t room; /* For buckets; a power of two. */
     uint64_t count;
 };
 
