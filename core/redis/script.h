@@ -4,16 +4,11 @@
  * written, parsed and carried out within bounds.
  *
  * What there is: local variables, local functions at the outermost level, if,
- * while, repeat, for (numbers; ipairs and pairs of a list), do, break, return;
- * all operators but '^'; strings in every notation; lists and {ok=..},
- * {err=..}; KEYS, ARGV; redis.call, redis.pcall, redis.status_reply,
- * redis.error_reply; tonumber, tostring, type, unpack, table.insert,
- * string.sub, string.len, string.lower, string.upper, math.floor, math.ceil,
- * math.max, math.min. A local
- * variable may be another name for one of these functions. What there is not is
- * refused by an error that names it
- * and its line: globals, closures, methods, several results of a function,
- * other libraries.
+ * while, repeat, for (numbers; ipairs and pairs), do, break, return; all
+ * operators but '^'; strings in every notation, and their methods; lists and
+ * tables with names; KEYS, ARGV; the functions of script_library.c. A local
+ * variable may be another name for one of these. What there is not is refused
+ * by an error that names it and its line: globals, closures, other libraries.
  *
  * A script can do nothing but ask 'call': it has no clock, and no memory of its
  * own. Where it differs from Lua is in refusing. Source: Lua 5.1 Reference

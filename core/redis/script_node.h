@@ -24,6 +24,7 @@ enum node_kind {
     NODE_BUILTIN,  /* op: enum builtin; a: arguments. */
     NODE_CALL,     /* a: the function; b: arguments. */
     NODE_FUNCTION, /* number: parameters; slots; a: body. */
+    NODE_FIRST,    /* (a): of several results the first. */
     NODE_UNARY,    /* op a. */
     NODE_BINARY,   /* a op b. */
     NODE_AND,
@@ -35,9 +36,9 @@ enum node_kind {
     NODE_REPEAT, /* a: condition, seen from b: block. */
     NODE_COUNT, /* for: number: slot; a: from, to and perhaps step; b: block. */
     NODE_EACH,  /* for: number: slot of the index, the item's is the next; a:
-                   the list; b: block. */
+                   the list; b: block; op: with the fields (pairs). */
     NODE_DO,    /* b: block. */
-    NODE_RETURN, /* a: the value, or NULL. */
+    NODE_RETURN, /* a: the values, or NULL. */
     NODE_BREAK,
     NODE_EVALUATE /* a: a call. */
 };
@@ -62,23 +63,35 @@ enum operator{
     OPERATOR_NEGATE
 };
 
+/* In the order of the table in script_library.c. */
 enum builtin {
     BUILTIN_CALL,
     BUILTIN_PCALL,
     BUILTIN_STATUS,
     BUILTIN_ERROR,
-    BUILTIN_NOTHING, /* redis.log and the like. */
+    BUILTIN_LOG,
+    BUILTIN_REPLICATE,
     BUILTIN_TONUMBER,
     BUILTIN_TOSTRING,
     BUILTIN_TYPE,
-    BUILTIN_UNPACK,
+    BUILTIN_ASSERT,
+    BUILTIN_RAISE,
+    BUILTIN_UNPACK, /* From here ... */
+    BUILTIN_TABLE_UNPACK,
+    BUILTIN_FIND,
+    BUILTIN_MATCH,
+    BUILTIN_GSUB, /* ... to here they have several results. */
     BUILTIN_INSERT,
+    BUILTIN_GETN,
+    BUILTIN_JOIN,
     BUILTIN_SUB,
     BUILTIN_LEN,
     BUILTIN_LOWER,
     BUILTIN_UPPER,
+    BUILTIN_FORMAT,
     BUILTIN_FLOOR,
     BUILTIN_CEIL,
+    BUILTIN_ABS,
     BUILTIN_MAX,
     BUILTIN_MIN
 };
@@ -94,5 +107,13 @@ struct node {
     struct node *a, *b, *c;
     struct node *next; /* In its block or list. */
 };
+
+/* True of a call that may give any number of values, where it is the last. */
+static inline bool node_has_several(const struct node *node)
+{
+    return node->kind == NODE_CALL ||
+           (node->kind == NODE_BUILTIN && node->op >= BUILTIN_UNPACK &&
+            node->op <= BUILTIN_GSUB);
+}
 
 #endif /* HASP_CORE_REDIS_SCRIPT_NODE_H */

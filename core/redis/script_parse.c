@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/redis/script_lex.h"
-#include "core/redis/script_node.h"
+#include "core/redis/script_machine.h"
 
 struct parser {
     struct lexer lexer;
@@ -171,34 +171,6 @@ static struct node *find_local(struct parser *parser, struct bytes name)
     return NULL;
 }
 
-static const struct {
-    const char *name;
-    enum builtin builtin;
-    uint32_t min;
-    uint32_t max;
-} builtins[] = {
-    {"redis.call", BUILTIN_CALL, 1, UINT32_MAX},
-    {"redis.pcall", BUILTIN_PCALL, 1, UINT32_MAX},
-    {"redis.status_reply", BUILTIN_STATUS, 1, 1},
-    {"redis.error_reply", BUILTIN_ERROR, 1, 1},
-    {"redis.log", BUILTIN_NOTHING, 2, UINT32_MAX},
-    {"redis.replicate_commands", BUILTIN_NOTHING, 0, 0},
-    {"tonumber", BUILTIN_TONUMBER, 1, 1},
-    {"tostring", BUILTIN_TOSTRING, 1, 1},
-    {"type", BUILTIN_TYPE, 1, 1},
-    {"unpack", BUILTIN_UNPACK, 1, 1},
-    {"table.unpack", BUILTIN_UNPACK, 1, 1},
-    {"table.insert", BUILTIN_INSERT, 2, 2},
-    {"string.sub", BUILTIN_SUB, 2, 3},
-    {"string.len", BUILTIN_LEN, 1, 1},
-    {"string.lower", BUILTIN_LOWER, 1, 1},
-    {"string.upper", BUILTIN_UPPER, 1, 1},
-    {"math.floor", BUILTIN_FLOOR, 1, 1},
-    {"math.ceil", BUILTIN_CEIL, 1, 1},
-    {"math.max", BUILTIN_MAX, 1, UINT32_MAX},
-    {"math.min", BUILTIN_MIN, 1, UINT32_MAX},
-};
-
 /* --- Expressions ---------------------------------------------------------- */
 
 static struct node *parse_list(struct parser *parser, uint32_t *ret_count)
@@ -227,27 +199,23 @@ static struct node *parse_arguments(struct parser *parser, uint32_t *ret_count)
     return list;
 }
 
-static bool is_unpack(const struct node *node)
-{
-    return node->kind == NODE_BUILTIN && node->op == BUILTIN_UNPACK;
-}
-
 static void check_builtin(struct parser *parser, const struct node *node,
-                          size_t row, uint32_t count)
+                          const struct library_function *function,
+                          uint32_t count)
 {
-    bool is_open = false; /* unpack() may give any number. */
+    bool is_open = false; /* The last may give any number. */
     char text[BYTES_SHOWN_SIZE];
     for (const struct node *a = node->a; a != NULL; a = a->next) {
-        is_open |= a->next == NULL && is_unpack(a);
+        is_open |= a->next == NULL && node_has_several(a);
     }
-    if (count > builtins[row].max || (count < builtins[row].min && !is_open)) {
+    if (count > function->max || (count < function->min && !is_open)) {
         fail_at(parser, node->line, "wrong number of arguments for %s",
-                builtins[row].name);
+                function->name);
     } else if ((node->op == BUILTIN_CALL || node->op == BUILTIN_PCALL) &&
                node->a->kind == NODE_TEXT && !parser->is_known(node->a->text)) {
         fail_at(parser, node->line,
                 "%s('%s'): hasp does not have this command for scripts",
-                builtins[row].name, bytes_shown(node->a->text, text));
+                function->name, bytes_shown(node->a->text, text));
     }
 }
 
@@ -275,16 +243,6 @@ static struct bytes meaning_of(const struct parser *parser, struct bytes name)
     return name;
 }
 
-static bool is_builtin(struct bytes name)
-{
-    for (size_t i = 0; i < sizeof builtins / sizeof *builtins; i++) {
-        if (bytes_equal(name, bytes_of_text(builtins[i].name))) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Behind "local", "rcall = redis.call" and nothing more: another name from here
  * on. False, and nothing taken, of everything else. */
 static bool accept_alias(struct parser *parser)
@@ -292,6 +250,7 @@ static bool accept_alias(struct parser *parser)
     struct lexer before = parser->lexer;
     struct token token = parser->token;
     struct alias alias = {.name = token.text};
+    enum builtin builtin;
     bool is_alias = false;
     if (token.type == TOKEN_NAME) {
         advance(parser);
@@ -300,7 +259,8 @@ static bool accept_alias(struct parser *parser)
             struct bytes first = parser->token.text;
             advance(parser);
             alias.means = meaning_of(parser, whole_name(parser, first));
-            is_alias = is_builtin(alias.means) && !is_mark(parser, "(");
+            is_alias = library_find(alias.means, &builtin) != NULL &&
+                       !is_mark(parser, "(");
         }
     }
     if (is_alias && parser->alias_count == SCRIPT_ALIASES_MAX) {
@@ -313,6 +273,22 @@ static bool accept_alias(struct parser *parser)
         parser->token = token;
     }
     return is_alias;
+}
+
+static void take_arguments(struct parser *parser, struct node *node,
+                           const struct library_function *function)
+{
+    struct node *first = node->a; /* Of a method. */
+    uint32_t count;
+    node->a = parse_arguments(parser, &count);
+    if (first != NULL) {
+        first->next = node->a;
+        node->a = first;
+        count++;
+    }
+    if (!parser->has_failed) {
+        check_builtin(parser, node, function, count);
+    }
 }
 
 /* A name that is no variable's: "KEYS", or "string.sub" and so on. */
@@ -333,19 +309,12 @@ static struct node *parse_builtin(struct parser *parser, struct bytes first)
         node->kind = NODE_NUMBER;
         return node;
     }
-    for (size_t i = 0; i < sizeof builtins / sizeof *builtins; i++) {
-        if (bytes_equal(whole, bytes_of_text(builtins[i].name))) {
-            uint32_t count;
-            node->op = (uint8_t)builtins[i].builtin;
-            if (!is_mark(parser, "(")) {
-                break;
-            }
-            node->a = parse_arguments(parser, &count);
-            if (!parser->has_failed) {
-                check_builtin(parser, node, i, count);
-            }
-            return node;
-        }
+    enum builtin builtin;
+    const struct library_function *function = library_find(whole, &builtin);
+    if (function != NULL && is_mark(parser, "(")) {
+        node->op = (uint8_t)builtin;
+        take_arguments(parser, node, function);
+        return node;
     }
     fail_at(parser, node->line,
             "'%s' is no local variable, and no function that hasp has for "
@@ -432,7 +401,12 @@ static struct node *parse_primary(struct parser *parser)
     if (accept(parser, "(")) {
         struct node *inner = parse_expression(parser, 0);
         expect(parser, ")");
-        return inner;
+        if (!node_has_several(inner)) {
+            return inner;
+        }
+        struct node *first = new_node(parser, NODE_FIRST);
+        first->a = inner;
+        return first;
     }
     name = expect_name(parser);
     if (parser->has_failed) {
@@ -440,6 +414,27 @@ static struct node *parse_primary(struct parser *parser)
     }
     struct node *local = find_local(parser, name);
     return local != NULL ? local : parse_builtin(parser, name);
+}
+
+/* text:sub(1, 3) is string.sub(text, 1, 3); nothing else has methods. */
+static struct node *parse_method(struct parser *parser, struct node *object)
+{
+    char name[BYTES_SHOWN_SIZE], whole[sizeof name + 8];
+    struct node *node = new_node(parser, NODE_BUILTIN);
+    enum builtin builtin;
+    expect(parser, ":");
+    bytes_shown(expect_name(parser), name);
+    snprintf(whole, sizeof whole, "string.%s", name);
+    const struct library_function *function = library_find(bytes_of_text(whole),
+                                                           &builtin);
+    if (function == NULL) {
+        fail_at(parser, node->line, "the method '%s'", name);
+        return node;
+    }
+    node->op = (uint8_t)builtin;
+    node->a = object;
+    take_arguments(parser, node, function);
+    return node;
 }
 
 /* A variable or a call, with all [..], .name and (..) behind it. */
@@ -466,9 +461,7 @@ static struct node *parse_suffixed(struct parser *parser)
             outer->a = node;
             outer->b = parse_arguments(parser, &count);
         } else if (is_mark(parser, ":")) {
-            fail_at(parser, parser->token.line,
-                    "a method call (name:method); write string.sub(name, ..)");
-            break;
+            outer = parse_method(parser, node);
         } else {
             break;
         }
@@ -651,8 +644,8 @@ static void parse_each(struct parser *parser, struct node *node,
     }
     expect(parser, "in");
     struct bytes iterator = expect_name(parser);
-    if (!bytes_equal(iterator, BYTES_LITERAL("ipairs")) &&
-        !bytes_equal(iterator, BYTES_LITERAL("pairs"))) {
+    node->op = bytes_equal(iterator, BYTES_LITERAL("pairs"));
+    if (node->op == 0 && !bytes_equal(iterator, BYTES_LITERAL("ipairs"))) {
         fail_at(parser, node->line, "for .. in: only ipairs and pairs");
         return;
     }
@@ -735,9 +728,6 @@ static struct node *parse_return(struct parser *parser)
         !is_mark(parser, "elseif") && !is_mark(parser, "until") &&
         !is_mark(parser, ";") && parser->token.type != TOKEN_END) {
         node->a = parse_list(parser, &count);
-    }
-    if (count > 1 && parser->is_function) {
-        fail_at(parser, node->line, "several results of a function");
     }
     return node;
 }

@@ -8,26 +8,9 @@
 #include <string.h>
 
 #include "core/redis/script_lex.h"
-#include "core/redis/script_node.h"
+#include "core/redis/script_machine.h"
 
-/* As Lua shows a number, and as Redis hands it to a command. */
-#define LUA_DIGITS 14
-#define CALL_DIGITS 17
 #define DEPTH_MAX (4 * SCRIPT_DEPTH_MAX)
-
-struct machine {
-    const struct script_run *run;
-    struct script_error *error;
-    struct value keys;
-    struct value argv;
-    struct value *outer; /* The script's variables, */
-    struct value *local; /* those of the function at hand. */
-    struct value result; /* With FLOW_RETURN. */
-    size_t memory_size;
-    uint32_t steps;
-    uint32_t depth;
-    uint32_t calls;
-};
 
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_RETURN, FLOW_ERROR };
 
@@ -98,7 +81,7 @@ struct value value_of_status(struct arena *arena, const char *field,
     return status;
 }
 
-static const char *type_name(const struct value *value)
+const char *value_type_name(const struct value *value)
 {
     static const char *const names[] = {
         [VALUE_NIL] = "nil",          [VALUE_FALSE] = "boolean",
@@ -128,7 +111,7 @@ static bool are_equal(const struct value *a, const struct value *b)
 }
 
 /* Beyond 2^53 a number has no fraction. */
-static double round_down(double number)
+double number_floor(double number)
 {
     if (!(number > -9007199254740992.0 && number < 9007199254740992.0)) {
         return number;
@@ -137,7 +120,7 @@ static double round_down(double number)
     return whole > number ? whole - 1 : whole;
 }
 
-static bool to_number(const struct value *value, double *ret_number)
+bool value_to_number(const struct value *value, double *ret_number)
 {
     *ret_number = value->number;
     return value->type == VALUE_NUMBER ||
@@ -147,11 +130,8 @@ static bool to_number(const struct value *value, double *ret_number)
 
 /* --- Bounds --------------------------------------------------------------- */
 
-static bool fail(struct machine *machine, const struct node *node,
-                 const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static bool fail(struct machine *machine, const struct node *node,
-                 const char *format, ...)
+bool machine_fail(struct machine *machine, const struct node *node,
+                  const char *format, ...)
 {
     va_list args;
     int size = snprintf(machine->error->text, sizeof machine->error->text,
@@ -164,24 +144,27 @@ static bool fail(struct machine *machine, const struct node *node,
 }
 
 /* Before so many bytes are taken. */
-static bool spend(struct machine *machine, const struct node *node, size_t size)
+bool machine_spend(struct machine *machine, const struct node *node,
+                   size_t size)
 {
     if (size > SCRIPT_MEMORY_MAX - machine->memory_size) {
-        return fail(machine, node, "the script needs more than %zu bytes",
-                    SCRIPT_MEMORY_MAX);
+        return machine_fail(machine, node,
+                            "the script needs more than %zu bytes",
+                            SCRIPT_MEMORY_MAX);
     }
     machine->memory_size += size;
     return true;
 }
 
-static bool step(struct machine *machine, const struct node *node)
+bool machine_step(struct machine *machine, const struct node *node)
 {
     const uint32_t *call_steps = machine->run->call_steps;
     machine->steps++;
     if (machine->steps + (call_steps != NULL ? *call_steps : 0) >
         SCRIPT_STEPS_MAX) {
-        return fail(machine, node, "the script goes on for more than %d steps",
-                    SCRIPT_STEPS_MAX);
+        return machine_fail(machine, node,
+                            "the script goes on for more than %d steps",
+                            SCRIPT_STEPS_MAX);
     }
     return true;
 }
@@ -197,16 +180,15 @@ static void count_bytes(struct machine *machine, const struct value *a,
 }
 
 /* Room for a list that grows by one, whatever that costs. */
-static bool spend_item(struct machine *machine, const struct node *node,
-                       const struct value_table *table)
+bool machine_spend_item(struct machine *machine, const struct node *node,
+                        const struct value_table *table)
 {
     size_t size = table->count < table->capacity ? 0 : 2 * table->capacity + 4;
-    return spend(machine, node, size * sizeof(struct value));
+    return machine_spend(machine, node, size * sizeof(struct value));
 }
 
-static bool to_text(struct machine *machine, const struct node *node,
-                    const struct value *value, int digits,
-                    struct bytes *ret_text)
+bool machine_text(struct machine *machine, const struct node *node,
+                  const struct value *value, int digits, struct bytes *ret_text)
 {
     char text[32];
     if (value->type == VALUE_TEXT) {
@@ -214,7 +196,7 @@ static bool to_text(struct machine *machine, const struct node *node,
         return true;
     }
     int size = snprintf(text, sizeof text, "%.*g", digits, value->number);
-    if (!spend(machine, node, (size_t)size)) {
+    if (!machine_spend(machine, node, (size_t)size)) {
         return false;
     }
     *ret_text = arena_copy(machine->run->arena, bytes_of(text, (size_t)size));
@@ -232,11 +214,12 @@ static bool concatenate(struct machine *machine, const struct node *node,
                                     ? a
                                     : b;
     if (wrong->type != VALUE_TEXT && wrong->type != VALUE_NUMBER) {
-        return fail(machine, node, "'..' of a %s value", type_name(wrong));
+        return machine_fail(machine, node, "'..' of a %s value",
+                            value_type_name(wrong));
     }
-    if (!to_text(machine, node, a, LUA_DIGITS, &left) ||
-        !to_text(machine, node, b, LUA_DIGITS, &right) ||
-        !spend(machine, node, left.size + right.size)) {
+    if (!machine_text(machine, node, a, LUA_DIGITS, &left) ||
+        !machine_text(machine, node, b, LUA_DIGITS, &right) ||
+        !machine_spend(machine, node, left.size + right.size)) {
         return false;
     }
     uint8_t *both = arena_take(machine->run->arena, left.size + right.size);
@@ -262,8 +245,9 @@ static bool compare(struct machine *machine, const struct node *node,
         is_less = bytes_compare(a->text, b->text) < 0;
         is_greater = bytes_compare(a->text, b->text) > 0;
     } else {
-        return fail(machine, node, "a %s value compared with a %s value",
-                    type_name(a), type_name(b));
+        return machine_fail(machine, node,
+                            "a %s value compared with a %s value",
+                            value_type_name(a), value_type_name(b));
     }
     *ret = value_of_bool(node->op == OPERATOR_LESS         ? is_less
                          : node->op == OPERATOR_GREATER    ? is_greater
@@ -277,9 +261,9 @@ static bool calculate(struct machine *machine, const struct node *node,
                       struct value *ret)
 {
     double x, y;
-    if (!to_number(a, &x) || !to_number(b, &y)) {
-        return fail(machine, node, "arithmetic on a %s value",
-                    type_name(to_number(a, &x) ? b : a));
+    if (!value_to_number(a, &x) || !value_to_number(b, &y)) {
+        return machine_fail(machine, node, "arithmetic on a %s value",
+                            value_type_name(value_to_number(a, &x) ? b : a));
     }
     switch (node->op) {
     case OPERATOR_ADD:
@@ -295,7 +279,7 @@ static bool calculate(struct machine *machine, const struct node *node,
         x = x / y;
         break;
     default:
-        x = x - round_down(x / y) * y;
+        x = x - number_floor(x / y) * y;
     }
     *ret = value_of_number(x);
     return true;
@@ -337,42 +321,41 @@ static bool evaluate_unary(struct machine *machine, const struct node *node,
     }
     if (node->op == OPERATOR_NOT) {
         *ret = value_of_bool(!value_is_true(&a));
-    } else if (node->op == OPERATOR_NEGATE && to_number(&a, &number)) {
+    } else if (node->op == OPERATOR_NEGATE && value_to_number(&a, &number)) {
         *ret = value_of_number(-number);
     } else if (node->op == OPERATOR_LENGTH && a.type == VALUE_TABLE) {
         *ret = value_of_number(a.table->count);
     } else if (node->op == OPERATOR_LENGTH && a.type == VALUE_TEXT) {
         *ret = value_of_number((double)a.text.size);
     } else {
-        return fail(machine, node, "'%s' of a %s value",
-                    node->op == OPERATOR_LENGTH ? "#" : "-", type_name(&a));
+        return machine_fail(machine, node, "'%s' of a %s value",
+                            node->op == OPERATOR_LENGTH ? "#" : "-",
+                            value_type_name(&a));
     }
     return true;
 }
 
 /* --- Lists ---------------------------------------------------------------- */
 
-/* Appends what the nodes evaluate to; unpack() at the end is all its items. */
+/* Appends what the nodes evaluate to; of the last all of its results. */
 static bool gather(struct machine *machine, const struct node *node,
                    struct value_table *list)
 {
     for (; node != NULL; node = node->next) {
         struct value value;
-        bool is_open = node->kind == NODE_BUILTIN &&
-                       node->op == BUILTIN_UNPACK && node->next == NULL;
-        if (!evaluate(machine, is_open ? node->a : node, &value)) {
+        bool is_open = node->next == NULL && node_has_several(node);
+        if (!evaluate(machine, node, &value)) {
             return false;
         }
-        if (is_open && value.type != VALUE_TABLE) {
-            return fail(machine, node, "unpack: a list expected");
-        }
-        uint32_t count = is_open ? value.table->count : 1;
+        struct value_table results = machine->results;
+        uint32_t count = is_open ? results.count : 1;
         for (uint32_t i = 0; i < count; i++) {
-            if (!spend_item(machine, node, list) || !step(machine, node)) {
+            if (!machine_spend_item(machine, node, list) ||
+                !machine_step(machine, node)) {
                 return false;
             }
             value_append(machine->run->arena, list,
-                         is_open ? &value.table->item[i] : &value);
+                         is_open ? &results.item[i] : &value);
         }
     }
     return true;
@@ -382,7 +365,7 @@ static bool evaluate_table(struct machine *machine, const struct node *node,
                            struct value *ret)
 {
     struct arena *arena = machine->run->arena;
-    if (!spend(machine, node, sizeof(struct value_table))) {
+    if (!machine_spend(machine, node, sizeof(struct value_table))) {
         return false;
     }
     *ret = value_new_table(arena);
@@ -393,8 +376,8 @@ static bool evaluate_table(struct machine *machine, const struct node *node,
                 return false;
             }
         } else if (!evaluate(machine, f->a, &value) ||
-                   !spend(machine, f, sizeof(struct value_field)) ||
-                   !spend_item(machine, f, ret->table)) {
+                   !machine_spend(machine, f, sizeof(struct value_field)) ||
+                   !machine_spend_item(machine, f, ret->table)) {
             return false;
         } else if (f->text.data != NULL) {
             set_field(arena, ret->table, f->text, &value);
@@ -410,7 +393,7 @@ static uint32_t place_of(const struct value *index, uint32_t max)
 {
     bool is_place = index->type == VALUE_NUMBER && index->number >= 1 &&
                     index->number <= max &&
-                    index->number == round_down(index->number);
+                    index->number == number_floor(index->number);
     return is_place ? (uint32_t)index->number : 0;
 }
 
@@ -423,7 +406,8 @@ static bool evaluate_index(struct machine *machine, const struct node *node,
         return false;
     }
     if (list.type != VALUE_TABLE) {
-        return fail(machine, node, "an item of a %s value", type_name(&list));
+        return machine_fail(machine, node, "an item of a %s value",
+                            value_type_name(&list));
     }
     uint32_t place = place_of(&index, list.table->count);
     const struct value *found = NULL;
@@ -445,15 +429,16 @@ static bool set_item(struct machine *machine, const struct node *node,
         return false;
     }
     if (list.type != VALUE_TABLE) {
-        return fail(machine, node, "an item of a %s value", type_name(&list));
+        return machine_fail(machine, node, "an item of a %s value",
+                            value_type_name(&list));
     }
     uint32_t place = place_of(&index, list.table->count + 1);
     if (place > 0 && place <= list.table->count) {
         list.table->item[place - 1] = *value;
         return true;
     }
-    if (!spend_item(machine, node, list.table) ||
-        !spend(machine, node, sizeof(struct value_field))) {
+    if (!machine_spend_item(machine, node, list.table) ||
+        !machine_spend(machine, node, sizeof(struct value_field))) {
         return false;
     }
     if (place > 0) {
@@ -461,226 +446,25 @@ static bool set_item(struct machine *machine, const struct node *node,
     } else if (index.type == VALUE_TEXT) {
         set_field(machine->run->arena, list.table, index.text, value);
     } else {
-        return fail(machine, node, "a list with gaps");
+        return machine_fail(machine, node, "a list with gaps");
     }
     return true;
 }
 
 /* --- Calls ---------------------------------------------------------------- */
 
-static bool ask(struct machine *machine, const struct node *node,
-                const struct value_table *list, struct value *ret)
-{
-    const struct script_run *run = machine->run;
-    struct bytes *argument;
-    if (!spend(machine, node, list->count * sizeof *argument)) {
-        return false;
-    }
-    argument = arena_take(run->arena, list->count * sizeof *argument);
-    for (uint32_t i = 0; i < list->count; i++) {
-        const struct value *value = &list->item[i];
-        if (value->type != VALUE_TEXT && value->type != VALUE_NUMBER) {
-            return fail(machine, node,
-                        "redis.call: argument %u is a %s value, not a string "
-                        "or number",
-                        i + 1, type_name(value));
-        }
-        if (!to_text(machine, node, value, CALL_DIGITS, &argument[i])) {
-            return false;
-        }
-    }
-    if (!spend(machine, node, 256)) { /* What the answer may take. */
-        return false;
-    }
-    if (run->call(run->data, argument, list->count, ret)) {
-        return true;
-    }
-    if (node->op == BUILTIN_PCALL) {
-        *ret = value_of_status(run->arena, "err", ret->text);
-        return true;
-    }
-    return fail(machine, node, "%.*s", (int)ret->text.size,
-                (const char *)ret->text.data);
-}
-
-static bool take_part(struct machine *machine, const struct node *node,
-                      const struct value_table *list, struct value *ret)
-{
-    double from = 0, to = -1;
-    struct bytes text;
-    if (!to_text(machine, node, &list->item[0], LUA_DIGITS, &text)) {
-        return false;
-    }
-    double size = (double)text.size;
-    if (!to_number(&list->item[1], &from) ||
-        (list->count > 2 && !to_number(&list->item[2], &to))) {
-        return fail(machine, node, "string.sub: numbers expected");
-    }
-    from = from < 0 ? size + from + 1 : from;
-    to = to < 0 ? size + to + 1 : to;
-    from = from < 1 ? 1 : round_down(from);
-    to = to > size ? size : round_down(to);
-    *ret = value_of_text(to < from ? (struct bytes){NULL, 0}
-                                   : bytes_of(text.data + (size_t)from - 1,
-                                              (size_t)(to - from) + 1));
-    return true;
-}
-
-static bool change_case(struct machine *machine, const struct node *node,
-                        const struct value *value, struct value *ret)
-{
-    struct bytes text;
-    uint8_t first = node->op == BUILTIN_LOWER ? 'A' : 'a';
-    if (!to_text(machine, node, value, LUA_DIGITS, &text) ||
-        !spend(machine, node, text.size)) {
-        return false;
-    }
-    uint8_t *copy = arena_take(machine->run->arena, text.size);
-    for (size_t i = 0; i < text.size; i++) {
-        uint8_t c = text.data[i];
-        copy[i] = c >= first && c < first + 26 ? c ^ 0x20 : c;
-    }
-    *ret = value_of_text(bytes_of(copy, text.size));
-    return true;
-}
-
-static bool run_text(struct machine *machine, const struct node *node,
-                     const struct value_table *list, struct value *ret)
-{
-    const struct value *value = &list->item[0];
-    if (value->type != VALUE_TEXT && value->type != VALUE_NUMBER) {
-        return fail(machine, node, "a string expected, not a %s value",
-                    type_name(value));
-    }
-    if (node->op == BUILTIN_SUB) {
-        return take_part(machine, node, list, ret);
-    }
-    if (node->op == BUILTIN_LEN) {
-        struct bytes text;
-        bool is_good = to_text(machine, node, value, LUA_DIGITS, &text);
-        *ret = value_of_number(is_good ? (double)text.size : 0);
-        return is_good;
-    }
-    if (node->op == BUILTIN_STATUS || node->op == BUILTIN_ERROR) {
-        *ret = value_of_status(machine->run->arena,
-                               node->op == BUILTIN_STATUS ? "ok" : "err",
-                               value->text);
-        return true;
-    }
-    return change_case(machine, node, value, ret);
-}
-
-static bool run_math(struct machine *machine, const struct node *node,
-                     const struct value_table *list, struct value *ret)
-{
-    double result = 0;
-    for (uint32_t i = 0; i < list->count; i++) {
-        double number;
-        if (!to_number(&list->item[i], &number)) {
-            return fail(machine, node, "a number expected, not a %s value",
-                        type_name(&list->item[i]));
-        }
-        if (i == 0 || (node->op == BUILTIN_MAX && number > result) ||
-            (node->op == BUILTIN_MIN && number < result)) {
-            result = number;
-        }
-    }
-    *ret = value_of_number(node->op == BUILTIN_FLOOR  ? round_down(result)
-                           : node->op == BUILTIN_CEIL ? -round_down(-result)
-                                                      : result);
-    return true;
-}
-
-static bool run_tostring(struct machine *machine, const struct node *node,
-                         const struct value *value, struct value *ret)
-{
-    struct bytes text = bytes_of_text(type_name(value));
-    if (value->type == VALUE_FALSE || value->type == VALUE_TRUE) {
-        text = bytes_of_text(value->type == VALUE_TRUE ? "true" : "false");
-    } else if ((value->type == VALUE_TEXT || value->type == VALUE_NUMBER) &&
-               !to_text(machine, node, value, LUA_DIGITS, &text)) {
-        return false;
-    }
-    *ret = value_of_text(text);
-    return true;
-}
-
-/* The first item: gather() takes the others, where Lua does. */
-static bool run_unpack(struct machine *machine, const struct node *node,
-                       const struct value *list, struct value *ret)
-{
-    if (list->type != VALUE_TABLE) {
-        return fail(machine, node, "unpack: a list expected");
-    }
-    *ret = list->table->count > 0 ? list->table->item[0]
-                                  : (struct value){.type = VALUE_NIL};
-    return true;
-}
-
-static bool run_insert(struct machine *machine, const struct node *node,
-                       const struct value_table *list, struct value *ret)
-{
-    struct value_table *to = list->item[0].table;
-    if (list->item[0].type != VALUE_TABLE) {
-        return fail(machine, node, "table.insert: a list expected");
-    }
-    if (!spend_item(machine, node, to)) {
-        return false;
-    }
-    value_append(machine->run->arena, to, &list->item[1]);
-    *ret = (struct value){.type = VALUE_NIL};
-    return true;
-}
-
 static bool run_builtin(struct machine *machine, const struct node *node,
                         struct value *ret)
 {
     struct value_table list = {0};
-    double number;
-    *ret = (struct value){.type = VALUE_NIL};
-    if (!gather(machine, node->a, &list)) {
-        return false;
-    }
-    if (node->a != NULL && list.count == 0) { /* Of unpack({}). */
-        return fail(machine, node, "an argument is missing");
-    }
-    switch ((enum builtin)node->op) {
-    case BUILTIN_CALL:
-    case BUILTIN_PCALL:
-        return ask(machine, node, &list, ret);
-    case BUILTIN_NOTHING:
-        *ret = value_of_bool(true);
-        return true;
-    case BUILTIN_TONUMBER:
-        if (to_number(&list.item[0], &number)) {
-            *ret = value_of_number(number);
-        }
-        return true;
-    case BUILTIN_TOSTRING:
-        return run_tostring(machine, node, &list.item[0], ret);
-    case BUILTIN_TYPE:
-        *ret = value_of_text(bytes_of_text(type_name(&list.item[0])));
-        return true;
-    case BUILTIN_UNPACK:
-        return run_unpack(machine, node, &list.item[0], ret);
-    case BUILTIN_INSERT:
-        return list.count == 2 ? run_insert(machine, node, &list, ret)
-                               : fail(machine, node,
-                                      "table.insert: two "
-                                      "arguments expected");
-    case BUILTIN_FLOOR:
-    case BUILTIN_CEIL:
-    case BUILTIN_MAX:
-    case BUILTIN_MIN:
-        return run_math(machine, node, &list, ret);
-    case BUILTIN_SUB:
-        if (list.count < 2) {
-            return fail(machine, node, "string.sub: two arguments expected");
-        }
-        return run_text(machine, node, &list, ret);
-    default:
-        return run_text(machine, node, &list, ret);
-    }
+    return gather(machine, node->a, &list) &&
+           library_run(machine, node, &list, ret);
+}
+
+static struct value first_of(const struct value_table *results)
+{
+    return results->count > 0 ? results->item[0]
+                              : (struct value){.type = VALUE_NIL};
 }
 
 static bool call_function(struct machine *machine, const struct node *node,
@@ -693,17 +477,18 @@ static bool call_function(struct machine *machine, const struct node *node,
         return false;
     }
     if (function.type != VALUE_FUNCTION) {
-        return fail(machine, node, "a call of a %s value",
-                    type_name(&function));
+        return machine_fail(machine, node, "a call of a %s value",
+                            value_type_name(&function));
     }
     const struct node *callee = function.function;
     struct value *before = machine->local;
     size_t size = callee->slots * sizeof(struct value);
     if (machine->calls == SCRIPT_CALLS_MAX) {
-        return fail(machine, node, "more than %d functions call each other",
-                    SCRIPT_CALLS_MAX);
+        return machine_fail(machine, node,
+                            "more than %d functions call each other",
+                            SCRIPT_CALLS_MAX);
     }
-    if (!spend(machine, node, size)) {
+    if (!machine_spend(machine, node, size)) {
         return false;
     }
     machine->local = arena_take(machine->run->arena, size);
@@ -716,8 +501,10 @@ static bool call_function(struct machine *machine, const struct node *node,
     enum flow flow = carry_out(machine, callee->a);
     machine->calls--;
     machine->local = before;
-    *ret = flow == FLOW_RETURN ? machine->result
-                               : (struct value){.type = VALUE_NIL};
+    if (flow != FLOW_RETURN) {
+        machine->results = (struct value_table){0};
+    }
+    *ret = first_of(&machine->results);
     return flow != FLOW_ERROR;
 }
 
@@ -764,6 +551,8 @@ static bool evaluate_inner(struct machine *machine, const struct node *node,
     case NODE_FUNCTION:
         *ret = (struct value){.type = VALUE_FUNCTION, .function = node};
         return true;
+    case NODE_FIRST:
+        return evaluate(machine, node->a, ret);
     case NODE_UNARY:
         return evaluate_unary(machine, node, ret);
     case NODE_BINARY:
@@ -781,11 +570,11 @@ static bool evaluate_inner(struct machine *machine, const struct node *node,
 static bool evaluate(struct machine *machine, const struct node *node,
                      struct value *ret)
 {
-    if (!step(machine, node)) {
+    if (!machine_step(machine, node)) {
         return false;
     }
     if (++machine->depth > DEPTH_MAX) {
-        return fail(machine, node, "too much in each other");
+        return machine_fail(machine, node, "too much in each other");
     }
     bool is_good = evaluate_inner(machine, node, ret);
     machine->depth--;
@@ -819,7 +608,8 @@ static bool assign(struct machine *machine, const struct node *node)
 static bool go_round(struct machine *machine, const struct node *node,
                      enum flow *flow)
 {
-    *flow = step(machine, node) ? carry_out(machine, node->b) : FLOW_ERROR;
+    *flow = machine_step(machine, node) ? carry_out(machine, node->b)
+                                        : FLOW_ERROR;
     if (*flow == FLOW_ON) {
         return true;
     }
@@ -837,9 +627,10 @@ static enum flow run_count(struct machine *machine, const struct node *node)
         if (!evaluate(machine, n, &value)) {
             return FLOW_ERROR;
         }
-        if (!to_number(&value, &number[count++])) {
-            fail(machine, node, "for: a number expected, not a %s value",
-                 type_name(&value));
+        if (!value_to_number(&value, &number[count++])) {
+            machine_fail(machine, node,
+                         "for: a number expected, not a %s value",
+                         value_type_name(&value));
             return FLOW_ERROR;
         }
     }
@@ -862,18 +653,33 @@ static enum flow run_each(struct machine *machine, const struct node *node)
         return FLOW_ERROR;
     }
     if (list.type != VALUE_TABLE) {
-        fail(machine, node, "for .. in: a list expected, not a %s value",
-             type_name(&list));
+        machine_fail(machine, node,
+                     "for .. in: a list expected, not a %s value",
+                     value_type_name(&list));
         return FLOW_ERROR;
     }
     for (uint32_t i = 0; i < list.table->count; i++) {
         if (list.table->item[i].type == VALUE_NIL) {
-            break;
+            if (node->op == 0) {
+                break;
+            }
+            continue;
         }
         local[0] = value_of_number(i + 1);
         local[1] = list.table->item[i];
         if (!go_round(machine, node, &flow)) {
-            break;
+            return flow;
+        }
+    }
+    for (const struct value_field *f = list.table->fields;
+         f != NULL && node->op != 0; f = f->next) {
+        if (f->value.type == VALUE_NIL) {
+            continue;
+        }
+        local[0] = value_of_text(f->name);
+        local[1] = f->value;
+        if (!go_round(machine, node, &flow)) {
+            return flow;
         }
     }
     return flow;
@@ -913,6 +719,14 @@ static enum flow run_if(struct machine *machine, const struct node *node)
     return node != NULL ? carry_out(machine, node->b) : FLOW_ON;
 }
 
+static bool give_back(struct machine *machine, const struct node *node)
+{
+    struct value_table results = {0};
+    bool is_good = gather(machine, node->a, &results);
+    machine->results = results;
+    return is_good;
+}
+
 static enum flow run_statement(struct machine *machine, const struct node *node)
 {
     struct value value = {.type = VALUE_NIL};
@@ -933,11 +747,7 @@ static enum flow run_statement(struct machine *machine, const struct node *node)
     case NODE_BREAK:
         return FLOW_BREAK;
     case NODE_RETURN:
-        if (node->a != NULL && !evaluate(machine, node->a, &value)) {
-            return FLOW_ERROR;
-        }
-        machine->result = value;
-        return FLOW_RETURN;
+        return give_back(machine, node) ? FLOW_RETURN : FLOW_ERROR;
     default:
         return evaluate(machine, node->a, &value) ? FLOW_ON : FLOW_ERROR;
     }
@@ -947,12 +757,13 @@ static enum flow carry_out(struct machine *machine, const struct node *block)
 {
     enum flow flow = FLOW_ON;
     if (block != NULL && ++machine->depth > DEPTH_MAX) {
-        fail(machine, block, "too much in each other");
+        machine_fail(machine, block, "too much in each other");
         return FLOW_ERROR;
     }
     for (const struct node *n = block; n != NULL && flow == FLOW_ON;
          n = n->next) {
-        flow = step(machine, n) ? run_statement(machine, n) : FLOW_ERROR;
+        flow = machine_step(machine, n) ? run_statement(machine, n)
+                                        : FLOW_ERROR;
     }
     machine->depth -= block != NULL;
     return flow;
@@ -984,7 +795,7 @@ bool script_run(const struct script *script, struct script_run *run,
     enum flow flow = carry_out(&machine, script->body);
     run->steps = machine.steps;
     run->steps += run->call_steps != NULL ? *run->call_steps : 0;
-    *ret = flow == FLOW_RETURN ? machine.result
+    *ret = flow == FLOW_RETURN ? first_of(&machine.results)
                                : (struct value){.type = VALUE_NIL};
     return flow != FLOW_ERROR;
 }

@@ -573,12 +573,12 @@ end
 local key = KEYS[1]
 return redis.call('xadd', key, '*', 'job', ARGV[1])
 """, "line 3: redis.call('xadd')"),
-    ("sidekiq-unique-jobs", """
-local function toversion(version)
-  local _, _, maj, min, pat = string.find(version, "(%d+)%.(%d+)%.(%d+)")
-  return tonumber(maj)
-end
-""", "line 3: 'string.find'"),
+    ("keys by a pattern", """
+for _, key in ipairs(redis.call('keys', ARGV[1])) do redis.call('del', key) end
+""", "line 2: redis.call('keys')"),
+    ("a method that strings have not here", """
+return redis.call('get', KEYS[1]):reverse()
+""", "line 2: the method 'reverse'"),
     ("a lock whose end is drawn by lot", """
 local extra = math.random(1, 1000)
 return redis.call('pexpire', KEYS[1], ARGV[2] + extra)

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A run of a script, for script_run.c, which walks its nodes, and
+ * script_library.c, which has its functions. Whatever takes time or memory is
+ * counted here, so that a script ends whatever it says. */
+
+#ifndef HASP_CORE_REDIS_SCRIPT_MACHINE_H
+#define HASP_CORE_REDIS_SCRIPT_MACHINE_H
+
+#include "core/redis/script_node.h"
+
+/* As Lua shows a number, and as Redis hands it to a command. */
+#define LUA_DIGITS 14
+#define CALL_DIGITS 17
+
+struct machine {
+    const struct script_run *run;
+    struct script_error *error;
+    struct value keys;
+    struct value argv;
+    struct value *outer; /* The script's variables, */
+    struct value *local; /* those of the function at hand. */
+    /* All results of the function that was called last, if it is one that may
+     * have several (node_has_several()); with FLOW_RETURN what is returned. */
+    struct value_table results;
+    size_t memory_size;
+    uint32_t steps;
+    uint32_t depth;
+    uint32_t calls;
+};
+
+/* --- Functions ------------------------------------------------------------ */
+
+struct library_function {
+    const char *name;
+    uint32_t min; /* Arguments that it needs; */
+    uint32_t max; /* that a script may write. */
+};
+
+/* NULL: there is no function of this name. */
+const struct library_function *library_find(struct bytes name,
+                                            enum builtin *ret_builtin);
+/* Carries out a function of Lua or Redis; 'list' is what it is given. One of
+ * several results leaves them in machine->results. False with the error. */
+bool library_run(struct machine *machine, const struct node *node,
+                 const struct value_table *list, struct value *ret);
+
+/* --- The machine ---------------------------------------------------------- */
+
+/* False, with the error of this node's line. */
+bool machine_fail(struct machine *machine, const struct node *node,
+                  const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Before so many bytes are taken. */
+bool machine_spend(struct machine *machine, const struct node *node,
+                   size_t size);
+/* Room for a list that grows by one, whatever that costs. */
+bool machine_spend_item(struct machine *machine, const struct node *node,
+                        const struct value_table *table);
+bool machine_step(struct machine *machine, const struct node *node);
+/* A string or a number as text. */
+bool machine_text(struct machine *machine, const struct node *node,
+                  const struct value *value, int digits,
+                  struct bytes *ret_text);
+
+const char *value_type_name(const struct value *value);
+bool value_to_number(const struct value *value, double *ret_number);
+/* Beyond 2^53 a number has no fraction. */
+double number_floor(double number);
+
+#endif /* HASP_CORE_REDIS_SCRIPT_MACHINE_H */
