@@ -244,6 +244,11 @@ static int read_socket(struct tool *tool)
         return tool_fail(EX_USAGE, "--socket asks the node of that directory "
                                    "alone: leave out -e");
     }
+    if (tool->secret_text != NULL) {
+        free(folder);
+        return tool_fail(EX_USAGE, "--socket is a door where nobody is asked "
+                                   "who he is: leave out --secret-file");
+    }
     if (folder == NULL) {
         return tool_fail(EX_NOINPUT, "--socket: '%s': %s", tool->socket_text,
                          strerror(errno));
