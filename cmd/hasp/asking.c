@@ -20,6 +20,12 @@ struct client *tool_client(struct tool *tool)
     return tool->client;
 }
 
+bool tool_is_by_door(const struct tool *tool)
+{
+    return tool->endpoints.count == 1 &&
+           endpoint_is_local(&tool->endpoints.endpoint[0]);
+}
+
 int tool_use(struct tool *tool, const char *address)
 {
     struct endpoint endpoint;

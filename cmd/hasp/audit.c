@@ -155,8 +155,8 @@ static int show_denied(struct tool *tool, const char *user)
         {"count", "COUNT", FIELD_NUMBER}, {"user", "USER", FIELD_TEXT},
         {"from", "FROM", FIELD_TEXT},     {"command", "COMMAND", FIELD_TEXT},
         {"why", "WHY", FIELD_TEXT},       {0}};
-    json_auto_t *nodes = nodes_ask(
-        tool, tool->socket_text != NULL ? NODES_NAMED : NODES_MEMBERS);
+    json_auto_t *nodes = nodes_ask(tool, tool_is_by_door(tool) ? NODES_NAMED
+                                                               : NODES_MEMBERS);
     json_t *all = json_array(), *node;
     size_t i;
     int exit_code = 0;

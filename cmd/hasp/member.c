@@ -101,7 +101,7 @@ static bool parse_id(const char *text, uint64_t *ret_id)
 static json_t *status_of_asked(struct tool *tool)
 {
     json_t *status = NULL;
-    if (tool->socket_text == NULL) {
+    if (!tool_is_by_door(tool)) {
         return status_of_leader(tool, tool_deadline_ns(tool));
     }
     json_auto_t *nodes = nodes_ask(tool, NODES_NAMED);
@@ -122,7 +122,7 @@ static int change(struct tool *tool, const char *const *words, uint64_t id)
     bool is_member = nodes_member(status, id) != NULL;
     if (status == NULL) {
         return tool_fail(EX_UNAVAILABLE, "%s: no %s answers; see: hasp status",
-                         what, tool->socket_text == NULL ? "leader" : "node");
+                         what, tool_is_by_door(tool) ? "node" : "leader");
     }
     int exit_code = tool_use(tool, value_text(status, "endpoint"));
     if (exit_code != 0) {

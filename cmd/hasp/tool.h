@@ -150,6 +150,9 @@ int tool_find_haspd(char ret_path[PATH_MAX]);
 
 /* The client for all endpoints, made when first needed. */
 struct client *tool_client(struct tool *tool);
+/* All that is asked is asked by one node's local door: elsewhere one would be
+ * somebody else. */
+bool tool_is_by_door(const struct tool *tool);
 /* Goes on with one node alone, "host:port"; 0 or the exit code, explained. */
 int tool_use(struct tool *tool, const char *address);
 uint64_t tool_deadline_ns(const struct tool *tool);
