@@ -18,15 +18,10 @@
 /* Who has not read for so long has given up. */
 #define READER_IDLE_NS (5000 * NS_PER_MS)
 
-bool raft_backup_parse(struct call *call, struct resp_writer *writer)
+bool raft_part_parse(struct call *call, struct resp_writer *writer)
 {
     uint64_t number;
-    if (call->count == 1) {
-        return true;
-    }
-    if (call->count != 4) {
-        return call_fail(call, writer, "index, term and offset, or nothing");
-    }
+    CHECK(call->count == 4); /* Its arity. */
     for (uint32_t i = 1; i < 4; i++) {
         if (!bytes_to_u64(call->argument[i], &number) || number > INT64_MAX) {
             return call_fail(call, writer,
@@ -59,14 +54,19 @@ static bool may_read(struct core *core, uint64_t conn)
     return true;
 }
 
-static void send_chunk(struct core *core, struct request *request,
-                       const struct call *call)
+void raft_part_run(struct core *core, struct request *request,
+                   const struct call *call)
 {
     uint64_t number[3] = {0};
-    CHECK(call->count == 4);      /* raft_backup_parse() saw to it. */
-    CHECK(request->conn != NULL); /* COMMAND_LOCAL. */
+    CHECK(call->count == 4 && request->conn != NULL); /* COMMAND_LOCAL. */
     for (uint32_t i = 0; i < 3; i++) {
         (void)bytes_to_u64(call->argument[i + 1], &number[i]);
+    }
+    /* The leader is asked once, when it is begun. */
+    if (request->user != USER_LOCAL && !request->conn->may_back_up) {
+        request_refuse(core, request, "GONE",
+                       "on this connection nothing was begun: RAFT.BACKUP");
+        return;
     }
     /* What waits behind another answer is kept in memory. */
     if (request->conn->first_slot != request->slot) {
@@ -93,12 +93,23 @@ static void send_chunk(struct core *core, struct request *request,
     buffer_done(&chunk);
 }
 
-void raft_backup_run(struct core *core, struct request *request,
-                     const struct call *call)
+/* At the leader, of another node's client: he may. */
+static void allow(struct core *core, struct request *request)
 {
-    if (call->count > 1) {
-        send_chunk(core, request, call);
-    } else if (lockfsm_applied_index(core->fsm) == 0) {
+    (void)request_reply(core, request);
+    request_done_as(core, request, ANSWER_ALLOWED, 0);
+}
+
+void raft_backup_read(struct core *core, struct request *request,
+                      const struct call *call)
+{
+    (void)call;
+    if (request->conn == NULL) {
+        allow(core, request);
+        return;
+    }
+    request->conn->may_back_up = true;
+    if (lockfsm_applied_index(core->fsm) == 0) {
         request_refuse(core, request, "GONE", "there is nothing here yet");
     } else {
         trail_log(request);

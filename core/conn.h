@@ -80,6 +80,7 @@ struct conn {
     uint64_t held_size; /* Bytes, see core_limits.bytes_per_conn. */
     bool is_blocked;
     bool hears_answers; /* It is told when a wait of its sessions is over. */
+    bool may_back_up; /* A leader has said that who it is may (RAFT.BACKUP). */
     bool is_known;   /* It has done something, see core_client_is_stranger(). */
     bool is_closing; /* We have closed it; nothing more is written. */
     bool is_quiet;   /* And its client has not died: no linger begins. */

@@ -180,6 +180,7 @@ int core_begin(struct core *core, const struct core_start *start,
     CHECK(core->table == NULL); /* Once. */
     core->table = start->table;
     core->run.started_ns = now_ns;
+    core->leader.heard_ns = now_ns;
     set_now(core, now_ns);
     int error = lockfsm_load(core->fsm, core->table, why);
     if (error != 0) {

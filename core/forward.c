@@ -51,6 +51,7 @@ static bool send(struct core *core, struct request *request)
      * it was not. */
     if (core->options.redirect == REDIRECT_MOVED &&
         (request->conn->id & CORE_CONN_BRIEF) == 0 &&
+        (request->command->flags & COMMAND_ASKED) == 0 &&
         request->effect == NOTHING_DONE) {
         char address[MEMBER_ADDRESS_SIZE];
         forward_client_address(core, core->leader.id, address);
@@ -262,6 +263,16 @@ int forward_turned_away(struct core *core, uint64_t peer, struct bytes body)
     return error;
 }
 
+/* The leader has said that who asks may. */
+static void answer_myself(struct core *core, struct request *request)
+{
+    request_leave(core, request);
+    request->effect = NOTHING_DONE;
+    bool is_good = request_understand(core, request);
+    CHECK(is_good); /* It was, when it came. */
+    request->command->read(core, request, request->call);
+}
+
 static void answered(struct core *core, uint64_t peer, struct request *request,
                      const struct frame_answer *answer)
 {
@@ -283,6 +294,10 @@ static void answered(struct core *core, uint64_t peer, struct request *request,
         return;
     }
     CHECK(request->conn != NULL && request->sent_to == peer);
+    if (answer->kind == ANSWER_ALLOWED) {
+        answer_myself(core, request);
+        return;
+    }
     struct resp_writer *writer = request_reply(core, request);
     buffer_put_bytes(writer->out, answer->reply);
     /* The leader was told what may have been done before it was asked. */
@@ -311,6 +326,10 @@ int forward_answered(struct core *core, uint64_t peer, struct bytes body)
             /* It was not asked; or it was asked again meanwhile, and what it
              * said before, that nothing was done, is true no more. */
             return 0;
+        }
+        if (answer.kind == ANSWER_ALLOWED &&
+            (request->command->flags & COMMAND_ASKED) == 0) {
+            return HASP_EPROTO;
         }
         answered(core, peer, request, &answer);
         return 0;

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/sha.h"
 #include "core/commands/commands.h"
 #include "core/state.h"
@@ -114,6 +115,7 @@ static void become(struct core *core, struct conn *conn, uint64_t user,
     if (conn->user != user) {
         watches_remove(core, conn);
         attach_remove_conn(core, conn);
+        conn->may_back_up = false;
     }
     conn_set_user(core, conn, user);
     conn->secret = secret;
@@ -366,8 +368,35 @@ void identity_recheck(struct core *core)
     core->port.access_changed(core->port.data);
 }
 
+bool identity_is_blind(const struct core *core)
+{
+    uint64_t leader = core->leader.id;
+    if (!lockfsm_access_is_required(core->fsm) || leader == core->options.id) {
+        return false;
+    }
+    /* A standby goes on following whom it does not hear any more. */
+    return leader == 0
+               ? core->now_ns - core->leader.heard_ns >= IDENTITY_BLIND_NS
+               : core->port.peer_silence_ms(core->port.data, leader) >=
+                     IDENTITY_BLIND_NS / NS_PER_MS;
+}
+
+static void close_watchers(struct core *core)
+{
+    LIST_EACH_SAFE (node, &core->conns.by_age) {
+        struct conn *conn = LIST_ENTRY(node, struct conn, in_core);
+        if (!conn->is_closing && conn->watch_count > 0 &&
+            conn->user != USER_LOCAL) {
+            conn_close_quietly(core, conn, "no leader tells its rights");
+        }
+    }
+}
+
 void identity_turn(struct core *core)
 {
+    if (core->watches.by_owner != NULL && identity_is_blind(core)) {
+        close_watchers(core);
+    }
     LIST_EACH_SAFE (node, &core->requests.at[REQUEST_AUTHENTICATING]) {
         (void)look_again(core, LIST_ENTRY(node, struct request, in_list));
     }
@@ -389,7 +418,12 @@ uint64_t identity_next(const struct core *core)
     CHECK(request == NULL || request->authentication != NULL);
     uint64_t next = request != NULL ? request->authentication->deadline_ns
                                     : UINT64_MAX;
-    return conn != NULL && conn->settling_ns < next ? conn->settling_ns : next;
+    uint64_t blind_ns = core->leader.heard_ns + IDENTITY_BLIND_NS;
+    next = conn != NULL ? u64_min(next, conn->settling_ns) : next;
+    return core->watches.by_owner != NULL && core->leader.id == 0 &&
+                   blind_ns > core->now_ns
+               ? u64_min(next, blind_ns)
+               : next;
 }
 
 struct bytes identity_name(const struct core *core, uint64_t number)

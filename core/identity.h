@@ -59,6 +59,11 @@ struct request;
  * long: it may have been made just now. */
 #define IDENTITY_WAIT_NS (1000 * NS_PER_MS)
 
+/* Rights are those that a node has applied. One that has heard no leader for so
+ * long tells watchers nothing any more, while access is required: they may have
+ * lost their rights. */
+#define IDENTITY_BLIND_NS (10000 * NS_PER_MS)
+
 /* What AUTH, or HELLO with AUTH, waits with. */
 struct authentication {
     char user[65]; /* The name in the secret. */
@@ -89,7 +94,9 @@ bool identity_is_good(const struct core *core, uint64_t user, uint64_t secret,
  * connections that have lost their user, their secret, their certificate, or
  * the right to what they watch, and has the port look at the links. */
 void identity_recheck(struct core *core);
-/* Looks again for those who wait. */
+/* True if this node may have missed who lost his rights to watch. */
+bool identity_is_blind(const struct core *core);
+/* Looks again for those who wait, and ends watches while it is blind. */
 void identity_turn(struct core *core);
 /* When the first of them is answered at the latest; UINT64_MAX: none waits. */
 uint64_t identity_next(const struct core *core);

@@ -79,6 +79,9 @@ void reign_follow(struct core *core)
         LOG_INFO("became leader", "term=%" PRIu64, term);
     }
     if (leader != core->leader.id || term != core->leader.term) {
+        if (core->leader.id != 0) {
+            core->leader.heard_ns = core->now_ns;
+        }
         core->leader.id = leader;
         core->leader.term = term;
         if (leader != 0 && leader != core->leader.last_id) {

@@ -53,7 +53,8 @@ struct reign {
 struct leader {
     uint64_t id; /* 0: none is known. */
     uint64_t term;
-    uint64_t last_id; /* The newest that was known. */
+    uint64_t last_id;  /* The newest that was known. */
+    uint64_t heard_ns; /* When one was known last, or the core began. */
 };
 
 /* Lets go of what it has kept. */

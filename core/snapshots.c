@@ -38,7 +38,7 @@ static uint64_t spread(const struct core *core, uint64_t threshold)
 /* Of this node, whoever leads. */
 static bool is_backup(const struct request *request)
 {
-    return (request->command->flags & COMMAND_LOCAL) != 0;
+    return (request->command->flags & COMMAND_ASKED) != 0;
 }
 
 /* RAFT.SNAPSHOT is answered when one is on disk that has all that had been

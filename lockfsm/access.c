@@ -170,7 +170,7 @@ bool lockfsm_may(const struct lockfsm *fsm, const struct user *user,
     if (user == NULL || user->is_disabled) {
         may = false;
     } else if (user == &fsm->anyone) {
-        may = verb != VERB_ACCESS;
+        may = verb != VERB_ACCESS && verb != VERB_ADMIN && verb != VERB_BACKUP;
     } else if (user == &fsm->local) {
         may = true;
     }

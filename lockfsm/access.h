@@ -11,8 +11,9 @@
  *
  *     number 0            the leader itself: EXPIRE, BEGIN and the like
  *     USER_ANYONE         who has not said who he is. While access is open he
- *                         may do all but administer users; when it is required
- *                         he is refused like a user that is disabled
+ *                         may do all but administer users, set limits and read
+ *                         backups; when it is required he is refused like a
+ *                         user that is disabled
  *     USER_LOCAL          who came through the local door of a node: may do
  *                         everything, for ever
  *     above token_base    a user that was made, by the token of that entry. Who

@@ -265,7 +265,7 @@ int frame_get_answer(struct bytes body, struct frame_answer *ret)
     uint8_t kind = reader_u8(&reader);
     answer.session = reader_u64(&reader);
     answer.reply = reader_run(&reader);
-    if (!reader_ok(&reader, true) || kind > ANSWER_WATCHED) {
+    if (!reader_ok(&reader, true) || kind > ANSWER_ALLOWED) {
         return HASP_EPROTO;
     }
     answer.kind = (enum frame_answer_kind)kind;

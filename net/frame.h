@@ -165,7 +165,8 @@ enum frame_answer_kind {
     ANSWER_ENDED = 2,      /* Likewise; and 'session' has ended. */
     ANSWER_NOT_LEADER = 3, /* Nothing was done, by any leader: ask another. */
     ANSWER_UNKNOWN = 4,    /* It may have been done; this node leads no more. */
-    ANSWER_WATCHED = 5     /* 'reply' has the versions of what WATCH named. */
+    ANSWER_WATCHED = 5,    /* 'reply' has the versions of what WATCH named. */
+    ANSWER_ALLOWED = 6     /* The asked node may answer it, and is to. */
 };
 struct frame_answer {
     uint64_t conn;

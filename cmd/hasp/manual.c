@@ -139,7 +139,9 @@ static const struct {
      "or because the old cluster has been down for that long."},
     {"snapshot save",
      "Of several endpoints the leader is asked, or, if none leads, the node "
-     "that has applied most; of one, that one. FILE is there when its checksum "
+     "that has applied most; of one, that one. It needs the right 'backup', "
+     "or --socket, the data directory of a node on this machine, by which no "
+     "leader need be there. FILE is there when its checksum "
      "was checked and it is on the disk. With --data the node must not run; "
      "what its log has at the end is saved as well, committed or not."},
     {"status", "One address is enough: all members that the answers name are "

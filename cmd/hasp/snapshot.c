@@ -135,7 +135,7 @@ static int save_part(struct saving *saving)
 {
     struct query query = {0};
     const struct resp_reply *reply;
-    query_begin(&query, "RAFT.BACKUP");
+    query_begin(&query, "RAFT.PART");
     query_number(&query, saving->index);
     query_number(&query, saving->term);
     query_number(&query, saving->offset);

@@ -385,7 +385,10 @@ void commands_received(struct core *core, struct conn *conn,
     if (!keep_order(core, request, call)) {
         return;
     }
-    if (is_serving(core)) {
+    if ((request->command->flags & COMMAND_ASKED) != 0 &&
+        request->user == USER_LOCAL) {
+        request->command->read(core, request, call);
+    } else if (is_serving(core)) {
         commands_decide(core, request);
     } else {
         forward_request(core, request);

@@ -63,7 +63,11 @@ enum command_flag {
     COMMAND_REMOVES = 1 << 19,
     COMMAND_SCRIPT = 1 << 20, /* EVALSHA leaves as EVAL. */
     COMMAND_QUEUES = 1 << 21, /* MULTI queues it, ... */
-    COMMAND_PASSES = 1 << 22  /* ... or lets it pass; it refuses the rest. */
+    COMMAND_PASSES = 1 << 22, /* ... or lets it pass; it refuses the rest. */
+    /* A READ that the asked node answers: the leader confirms that who asks
+     * may. Whoever comes by the local door needs nobody's leave, nor a leader.
+     */
+    COMMAND_ASKED = 1 << 23
 };
 
 /* Who may ask: what a row of the table must say. Decided by gate.h where the
@@ -333,8 +337,9 @@ command_encode_fn raft_trial_encode;
 #endif
 
 /* core/backup.c */
-command_run_fn raft_backup_run;
-command_parse_fn raft_backup_parse;
+command_read_fn raft_backup_read;
+command_run_fn raft_part_run;
+command_parse_fn raft_part_parse;
 
 /* core/lease.c */
 command_run_fn session_keep_run;

@@ -131,18 +131,35 @@ static bool passes_prefix(struct core *core, struct request *request,
     return passes(core, request, VERB_READ, prefix, EXTENT_PREFIX, is_final);
 }
 
+/* What tells on and on whoever began it. */
+static bool is_watch(const struct command *command)
+{
+    return (command->flags & COMMAND_LOCAL) != 0 &&
+           (command->needs == NEEDS_READ_PREFIX ||
+            command->needs == NEEDS_READ_CHANNELS ||
+            command->needs == NEEDS_READ_PATTERNS);
+}
+
 bool gate_passes(struct core *core, struct request *request,
                  const struct call *call, bool is_final)
 {
     static const struct bytes none = {NULL, 0};
     enum command_needs needs = request->command->needs;
     CHECK(needs != NEEDS_MISSING);
-    if ((is_free(core, request) && needs != NEEDS_ACCESS) ||
-        needs == NEEDS_NOTHING) {
+    bool is_guarded = needs == NEEDS_ACCESS || needs == NEEDS_BACKUP;
+    if ((is_free(core, request) && !is_guarded) || needs == NEEDS_NOTHING) {
         return true;
     }
     if (!passes_who(core, request, is_final)) {
         return false;
+    }
+    if (is_watch(request->command) && request->user != USER_LOCAL &&
+        identity_is_blind(core)) {
+        return refuse(
+            core, request, "NOLEADER",
+            BYTES_LITERAL("this node has heard no leader for 10 s, so "
+                          "it does not know who may watch"),
+            true);
     }
     switch (needs) {
     case NEEDS_MISSING:

@@ -50,10 +50,15 @@ class ReplyError(Exception):
 
 
 class Client:
-    """One connection. Replies are int, bytes, list, None or str (simple)."""
+    """One connection, to a port or the path of a socket. Replies are int, bytes,
+    list, None or str (simple)."""
 
     def __init__(self, port, timeout=10.0, tls=None):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout)
+        if isinstance(port, str):
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.connect(port)
+        else:
+            self.socket = socket.create_connection(("127.0.0.1", port), timeout)
         self.socket.settimeout(timeout)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket)
@@ -233,6 +238,10 @@ class Node:
 
     def connect(self, timeout=10.0):
         return Client(self.client_port, timeout, self.cluster.tls)
+
+    def door(self, timeout=10.0):
+        """By the local door: may do everything."""
+        return Client(os.path.join(self.dir, "admin.sock"), timeout)
 
     def log(self):
         with open(self.log_path, errors="replace") as file:

@@ -21,9 +21,8 @@ def cluster():
 
 
 def tool(cluster, *words):
-    ports = ",".join("127.0.0.1:%d" % n.client_port for n in cluster.nodes)
     done = subprocess.run(
-        [HASP, "-e", ports] + list(words),
+        [HASP, "--socket", cluster.nodes[0].dir] + list(words),
         capture_output=True,
         text=True,
         timeout=60,

@@ -2,6 +2,7 @@
 """What strangers send costs them their connection and us nothing."""
 
 import contextlib
+import hashlib
 import random
 import socket
 import struct
@@ -437,18 +438,28 @@ def test_a_slow_reader_gets_all_its_replies():
 def test_a_flood_of_backups_costs_neither_memory_nor_leadership():
     with Cluster(3) as cluster:
         leader = cluster.leader()
+        secret = "hasp1.saver." + "x" * 43
+        digest = hashlib.sha256(secret.encode()).hexdigest()
+        with leader.door() as door:
+            door.do("ROLE.SET", "saver", "IF", 0, "GRANTS", "backup", "lock:*")
+            door.do("USER.SET", "saver", "IF", 0, "ROLES", "saver")
+            door.do("SECRET.ADD", "saver", digest)
         with leader.connect() as client:
+            assert client.do("AUTH", secret) == "OK"
             Session(client, ttl=60000)
             for i in range(150):
                 client.do("LOCK.ACQUIRE", "l%d" % i, "VALUE", b"v" * 4000)
             told = client.map("RAFT.BACKUP")
-            part = ("RAFT.BACKUP", told["index"], told["term"], 0)
+            part = ("RAFT.PART", told["index"], told["term"], 0)
             past = part[:3] + (2**63 - 1,)
             cluster.converged()
             before, memory = calm(cluster), leader.memory_kib()
             assert client.do(*past) == b""
             flood = [leader.connect() for _ in range(600)]
             try:
+                for one in flood:
+                    assert one.do("AUTH", secret) == "OK"
+                    assert one.map("RAFT.BACKUP")["index"] == told["index"]
                 for one in flood:
                     one.send(*part)
                 busy = 0

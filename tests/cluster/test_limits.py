@@ -19,12 +19,9 @@ HASP = os.environ.get("HASP", os.path.join(ROOT, "build", "release", "hasp"))
 
 
 def hasp(cluster, *words):
-    """The tool, run to its end."""
-    endpoints = ",".join(
-        "127.0.0.1:%d" % node.client_port for node in cluster.nodes
-    )
+    """The tool, run to its end, by the local door of the first node."""
     return subprocess.run(
-        [HASP, "-e", endpoints] + list(words),
+        [HASP, "--socket", cluster.nodes[0].dir] + list(words),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -178,7 +175,7 @@ def test_a_limit_is_changed_for_all_and_outlives_a_restart():
 def test_a_limit_out_of_its_range_is_refused_with_the_range():
     with Cluster(1) as cluster:
         node = cluster.leader()
-        with node.connect() as client:
+        with node.door() as client:
             for words, text in (
                 (("locks", 0), "locks must be from 1 to 100000000"),
                 (("locks", 100000001), "locks must be from 1 to 100000000"),

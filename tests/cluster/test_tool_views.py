@@ -27,11 +27,16 @@ HASP = os.path.abspath(
 )
 
 
-@pytest.fixture(scope="module")
-def endpoints():
+@pytest.fixture(scope="module", name="cluster")
+def cluster_():
     with Cluster() as cluster:
         cluster.leader()
-        yield ",".join("127.0.0.1:%d" % n.client_port for n in cluster.nodes)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def endpoints(cluster):
+    return ",".join("127.0.0.1:%d" % n.client_port for n in cluster.nodes)
 
 
 def environment(**more):
@@ -317,9 +322,9 @@ def test_bench_shows_progress_on_a_terminal_and_may_be_interrupted(endpoints):
         assert bench.wait() == 0
 
 
-def test_what_takes_long_says_so_on_a_terminal(endpoints, tmp_path):
+def test_what_takes_long_says_so_on_a_terminal(cluster, tmp_path):
     path = str(tmp_path / "backup")
-    with Screen(endpoints, "snapshot", "save", path) as save:
+    with Screen(cluster.nodes[0].dir, "snapshot", "save", path) as save:
         save.expect(r"\d+ of \d+ KiB")
         assert save.wait() == 0
     leader = {"node": 1, "role": "leader", "term": 1, "leader": 1,

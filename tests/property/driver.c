@@ -927,7 +927,8 @@ static void apply(uint64_t index)
     }
     operations[i].run();
     if (operations[i].run != run_act) { /* Which the leader makes. */
-        encode_user(&command, USER_ANYONE);
+        encode_user(&command,
+                    operations[i].run == run_limit ? USER_LOCAL : USER_ANYONE);
     }
     if (lockfsm_apply(fsm, index, 1, buffer_bytes(&command), &effects) != 0) {
         wrong("cannot be applied");

@@ -567,7 +567,7 @@ class Generator:
         self.entry('feature', self.rng.randint(0, 5))
 
     def limit(self):
-        self.entry('limit', self.anyone(), self.pick((*range(LIMIT_COUNT), 99)),
+        self.entry('limit', '0 - 0 0', self.pick((*range(LIMIT_COUNT), 99)),
                    self.pick((0, 1, 3, 8, 100, 5000, LIMIT_MAX,
                               LIMIT_MAX + 1)))
 

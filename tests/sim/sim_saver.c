@@ -78,7 +78,7 @@ static void ask(struct sim_saver *saver)
         break;
     case SAVER_READ:
         sim_channel_begin(channel, 4);
-        sim_channel_word(channel, "RAFT.BACKUP");
+        sim_channel_word(channel, "RAFT.PART");
         sim_channel_number(channel, saver->backup.log_index);
         sim_channel_number(channel, saver->backup.term);
         sim_channel_number(channel, saver->backup.bytes.size);

@@ -32,6 +32,18 @@ static int tear_down(void **state)
     return 0;
 }
 
+static const struct identity by_door = {.way = IDENTITY_LOCAL,
+                                        .is_private = true};
+
+/* By the local door: only whom a role lets may read backups. */
+static int set_up_door(void **state)
+{
+    set_up_serving(state);
+    client_close(world, 1, 1);
+    client_open_as(world, 1, 1, &by_door);
+    return 0;
+}
+
 #define assert_begins(text, begin) \
     assert_memory_equal(text, begin, sizeof(begin) - 1)
 #define ask(...) client_ask(world, 1, 1, __VA_ARGS__)
@@ -648,25 +660,23 @@ static void a_backup_is_read_in_parts(void **state)
     /* Nothing has changed: the same one. */
     expect(told, "RAFT.BACKUP");
     assert_true(node->snapshot_index == index);
-    const char *answer = ask("RAFT.BACKUP %llu %llu 0",
-                             (unsigned long long)index,
+    const char *answer = ask("RAFT.PART %llu %llu 0", (unsigned long long)index,
                              (unsigned long long)term);
     snprintf(part, sizeof part, "$%zu\r\nHASPSNAP", size);
     assert_memory_equal(answer, part, strlen(part));
-    answer = ask("RAFT.BACKUP %llu %llu %zu", (unsigned long long)index,
+    answer = ask("RAFT.PART %llu %llu %zu", (unsigned long long)index,
                  (unsigned long long)term, size - 3);
     assert_memory_equal(answer, "$3\r\n", 4);
     ask("FENCE.ADMIT disk 8");
     ask("RAFT.BACKUP");
     assert_true(node->snapshot_index > index);
     expect("-GONE that snapshot is kept no more; begin anew\r\n",
-           "RAFT.BACKUP %llu %llu 0", (unsigned long long)index,
+           "RAFT.PART %llu %llu 0", (unsigned long long)index,
            (unsigned long long)term);
-    expect("-BADARG raft.backup: index, term and offset, or nothing\r\n",
-           "RAFT.BACKUP 1");
-    expect("-BADARG raft.backup: index, term and offset must be decimal "
+    expect("-BADARG raft.part: wrong number of arguments\r\n", "RAFT.PART 1");
+    expect("-BADARG raft.part: index, term and offset must be decimal "
            "integers\r\n",
-           "RAFT.BACKUP 1 1 -1");
+           "RAFT.PART 1 1 -1");
 }
 
 static void only_so_many_read_backups_at_once(void **state)
@@ -677,26 +687,26 @@ static void only_so_many_read_backups_at_once(void **state)
     ask("RAFT.BACKUP");
     uint64_t index = node->snapshot_index, term = node->snapshot_term;
     for (uint64_t i = 0; i <= BACKUP_READERS; i++) {
-        client_open(world, 1, 10 + i);
+        client_open_as(world, 1, 10 + i, &by_door);
     }
     for (uint64_t i = 0; i <= BACKUP_READERS; i++) {
         const char *answer = client_ask(
-            world, 1, 10 + i, "RAFT.BACKUP %llu %llu 0",
+            world, 1, 10 + i, "RAFT.PART %llu %llu 0",
             (unsigned long long)index, (unsigned long long)term);
         assert_int_equal(answer[0], i < BACKUP_READERS ? '$' : '-');
     }
     /* One goes, another comes. */
     client_close(world, 1, 10 + 3);
-    assert_begins(
-        client_ask(world, 1, 10 + BACKUP_READERS, "RAFT.BACKUP %llu %llu 0",
-                   (unsigned long long)index, (unsigned long long)term),
-        "$");
+    assert_begins(client_ask(world, 1, 10 + BACKUP_READERS,
+                             "RAFT.PART %llu %llu 0", (unsigned long long)index,
+                             (unsigned long long)term),
+                  "$");
     expect("-BUSY too many read backups of this node; nothing was "
            "done, try later\r\n",
-           "RAFT.BACKUP %llu %llu 0", (unsigned long long)index,
+           "RAFT.PART %llu %llu 0", (unsigned long long)index,
            (unsigned long long)term);
     world_run(world, 6000);
-    assert_begins(ask("RAFT.BACKUP %llu %llu 0", (unsigned long long)index,
+    assert_begins(ask("RAFT.PART %llu %llu 0", (unsigned long long)index,
                       (unsigned long long)term),
                   "$");
 }
@@ -928,8 +938,10 @@ int main(void)
         serving(please_reaches_the_holder_unasked),
         serving(an_unknown_lock_shows_as_free),
         serving(the_state_survives_a_restart),
-        serving(a_backup_is_read_in_parts),
-        serving(only_so_many_read_backups_at_once),
+        cmocka_unit_test_setup_teardown(a_backup_is_read_in_parts, set_up_door,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(only_so_many_read_backups_at_once,
+                                        set_up_door, tear_down),
         serving(quit_answers_what_came_before_it),
         serving(a_connection_attaches_only_so_many_sessions),
         serving(conversion_fences_and_several_locks),

@@ -82,7 +82,7 @@ entries_behind_a_snapshot_are_applied_under_their_limits(void **state)
     world = world_new(3);
     world_found(world);
     uint64_t leader = world_elect(world);
-    client_open(world, leader, 1);
+    client_open_as(world, leader, 1, &(struct identity){.way = IDENTITY_LOCAL});
     client_session(world, leader, 1, "TTL 60000");
     assert_answer(world, leader, 1, "+OK\r\n", "LIMITS.SET locks 2");
     client_ask(world, leader, 1, "LOCK.ACQUIRE a");

@@ -65,6 +65,14 @@ static const char *administer(const char *format, ...)
     return answer;
 }
 
+/* From now on by the local door. */
+static void come_by_the_door(void)
+{
+    client_close(world, follower, 2);
+    client_open_as(world, follower, 2,
+                   &(struct identity){.way = IDENTITY_LOCAL});
+}
+
 /* 'count' lines say all of it. */
 static void expect_lines(uint32_t count, const char *said)
 {
@@ -196,6 +204,7 @@ static void who_takes_a_lock_is_told(void **state)
 static void limits_fences_and_levels_are_told(void **state)
 {
     (void)state;
+    come_by_the_door();
     administer("LIMITS.SET fences 1 BY ann");
     expect_lines(3, "by=\"ann\" limit=\"fences\" value=1");
     client_ask(world, leader, 1, "FENCE.ADMIT disk 77");
@@ -220,6 +229,7 @@ static void changes_of_members_are_told(void **state)
     administer("RAFT.SNAPSHOT BY ann");
     assert_int_equal(line_count, 1); /* The leader's own. */
     expect_lines(1, "command=RAFT.SNAPSHOT");
+    come_by_the_door();
     administer("RAFT.BACKUP");
     expect_lines(1, "command=RAFT.BACKUP");
     administer("RAFT.TRANSFER BY ann");

@@ -266,7 +266,11 @@ static void anyone_does_not_administer_users(void **state)
     assert_true(is_refused(client_ask(world, follower, APP, "USER.LIST")));
     assert_true(
         is_refused(client_ask(world, follower, APP, "ACCESS.SET REQUIRED")));
-    assert_answer(world, follower, APP, "+OK\r\n", "LIMITS.SET locks 50");
+    assert_true(is_refused(client_ask(world, follower, APP, "RAFT.BACKUP")));
+    assert_true(
+        is_refused(client_ask(world, follower, APP, "LIMITS.SET locks 50")));
+    assert_answer(world, follower, APP, "+OK\r\n", "BLACKLIST.ADD CLIENT x");
+    assert_answer(world, follower, APP, "+OK\r\n", "RAFT.SNAPSHOT");
 }
 
 static void a_secret_is_taken_or_not(void **state)
@@ -623,6 +627,89 @@ static void a_withdrawal_closes_quietly(void **state)
         lockfsm_lock(core_state(world->node[leader].core), BYTES_LITERAL("a")));
 }
 
+/* The asked node answers it; whether he may, the leader has to confirm. */
+static void a_backup_is_for_whom_the_leader_confirms(void **state)
+{
+    (void)state;
+    make_user("saver", "backup");
+    come_as(follower, APP, "saver");
+    /* Its parts are for who has begun it on this connection. */
+    assert_answer(world, follower, APP,
+                  "-GONE on this connection nothing was begun: RAFT.BACKUP\r\n",
+                  "RAFT.PART 1 1 0");
+    assert_int_equal(client_ask(world, follower, APP, "RAFT.BACKUP")[0], '*');
+    int64_t index = answer_number(world, follower, APP, "index");
+    int64_t term = answer_number(world, follower, APP, "term");
+    assert_true(index > 0);
+    assert_int_equal(client_ask(world, follower, APP,
+                                "RAFT.PART %" PRId64 " %" PRId64 " 0", index,
+                                term)[0],
+                     '$');
+    /* The node that was asked took it, not the leader. */
+    assert_true(world->node[follower].snapshot_index == (uint64_t)index);
+    assert_int_equal(world->node[leader].snapshot_index, 0);
+    come_as(leader, 3, "saver");
+    assert_int_equal(client_ask(world, leader, 3, "RAFT.BACKUP")[0], '*');
+    open_again(follower, 4);
+    assert_true(is_refused(client_ask(world, follower, 4, "RAFT.BACKUP")));
+    assert_true(is_refused(client_ask(world, follower, 4, "RAFT.PART 1 1 0")));
+    /* A node that is cut off does not know that the right has gone. */
+    world_cut(world, follower, true);
+    admin("USER.SET saver IF %" PRId64, changed("USER", "saver"));
+    const char *answer = client_ask(world, follower, APP, "RAFT.BACKUP");
+    assert_memory_equal(answer, "-NOLEADER ", 10);
+    /* By its door what it has can be saved still. */
+    client_open_as(world, follower, 5, &local);
+    assert_int_equal(client_ask(world, follower, 5, "RAFT.BACKUP")[0], '*');
+    assert_int_equal(client_ask(world, follower, 5,
+                                "RAFT.PART %" PRId64 " %" PRId64 " 0",
+                                answer_number(world, follower, 5, "index"),
+                                answer_number(world, follower, 5, "term"))[0],
+                     '$');
+    world_cut(world, follower, false);
+    world_run(world, 2000);
+    if (!was_cut(follower, APP)) {
+        assert_true(
+            is_refused(client_ask(world, follower, APP, "RAFT.BACKUP")));
+    }
+}
+
+/* Ten seconds, and who watched is closed; who comes is not let in. */
+static void watches_end_where_no_leader_is_heard(void **state)
+{
+    (void)state;
+    make_user("app", "read:a/*");
+    come_as(follower, APP, "app");
+    client_ask(world, follower, APP, "SUBSCRIBE lock:a/1");
+    open_again(follower, 4);
+    client_ask(world, follower, 4, "SUBSCRIBE lock:a/1");
+    client_open_as(world, follower, 5, &local);
+    client_ask(world, follower, 5, "SUBSCRIBE lock:a/1");
+    /* While access is open nobody's rights can have gone. */
+    world_cut(world, follower, true);
+    world_run(world, 15000);
+    assert_false(was_cut(follower, APP));
+    assert_false(was_cut(follower, 4));
+    world_cut(world, follower, false);
+    world_run(world, 2000);
+    client_close(world, follower, 4);
+    admin("ACCESS.SET REQUIRED");
+    world_run(world, 1000);
+    world_cut(world, follower, true);
+    world_run(world, 9000);
+    assert_false(was_cut(follower, APP));
+    world_run(world, 4000);
+    assert_true(was_cut(follower, APP));
+    assert_false(was_cut(follower, 5));
+    come_as(follower, APP, "app");
+    assert_memory_equal(client_ask(world, follower, APP, "SUBSCRIBE lock:a/1"),
+                        "-NOLEADER this node has heard no leader", 39);
+    world_cut(world, follower, false);
+    world_run(world, 2000);
+    assert_int_equal(client_ask(world, follower, APP, "SUBSCRIBE lock:a/1")[0],
+                     '*');
+}
+
 /* A script over several keys: the rights are looked at before its first step.
  */
 static void rights_for_all_keys_come_before_the_first_step(void **state)
@@ -679,6 +766,8 @@ int main(void)
         users(a_user_has_so_many_connections),
         users(a_session_is_its_users_alone),
         users(a_withdrawal_closes_quietly),
+        users(a_backup_is_for_whom_the_leader_confirms),
+        users(watches_end_where_no_leader_is_heard),
         users(rights_for_all_keys_come_before_the_first_step),
         users(a_script_names_no_key_that_its_user_may_not_see),
     };

@@ -324,7 +324,7 @@ static void answer_comes_back(void **state)
 {
     (void)state;
     struct buffer out = {0};
-    for (int kind = ANSWER_REPLY; kind <= ANSWER_WATCHED; kind++) {
+    for (int kind = ANSWER_REPLY; kind <= ANSWER_ALLOWED; kind++) {
         struct frame_answer answer = {.conn = 1,
                                       .slot = 2,
                                       .sending = 4,
@@ -343,7 +343,7 @@ static void answer_comes_back(void **state)
         assert_int_equal(got.session, 3);
         assert_true(bytes_equal(got.reply, answer.reply));
         ASSERT_EXACT(body, frame_get_answer(part, &got));
-        out.data[FRAME_HEADER_SIZE + 20] = ANSWER_WATCHED + 1;
+        out.data[FRAME_HEADER_SIZE + 20] = ANSWER_ALLOWED + 1;
         assert_int_equal(frame_get_answer(body, &got), HASP_EPROTO);
     }
     buffer_done(&out);

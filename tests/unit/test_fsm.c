@@ -766,7 +766,7 @@ static const struct {
     {"begin", run_begin, RUN_ENTRY},
     {"register", run_register, RUN_ENTRY},
     {"feature", run_feature, RUN_ENTRY},
-    {"limit", run_limit, RUN_ENTRY},
+    {"limit", run_limit, RUN_ADMIN},
     {"quarantineover", run_quarantine_over, RUN_ENTRY},
     {"open", run_open, RUN_ENTRY},
     {"close", run_close, RUN_ENTRY},

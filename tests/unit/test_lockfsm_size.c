@@ -30,9 +30,9 @@ struct world {
     uint64_t index;
 };
 
-static const struct result *apply(struct world *world)
+static const struct result *apply_as(struct world *world, uint64_t user)
 {
-    encode_user(&world->command, USER_ANYONE);
+    encode_user(&world->command, user);
     effects_clear(&world->effects);
     assert_int_equal(lockfsm_apply(world->fsm, ++world->index, 1,
                                    buffer_bytes(&world->command),
@@ -44,6 +44,11 @@ static const struct result *apply(struct world *world)
         fail_msg("after entry %" PRIu64 ": %s", world->index, wrong);
     }
     return &world->effects.effect[0].result;
+}
+
+static const struct result *apply(struct world *world)
+{
+    return apply_as(world, USER_ANYONE);
 }
 
 static uint64_t size_now(const struct world *world)
@@ -182,10 +187,9 @@ static void what_is_new_is_refused_and_what_gives_back_is_not(void **state)
     assert_int_equal(acquire(world, me, 3, false), RESULT_OK);
     assert_int_equal(release(world, me, 3), RESULT_OK);
     assert_int_equal(release(world, me, 3), RESULT_OK);
-    encode_set_limit(&world->command,
-                     &(struct set_limit_command){
-                         .origin = me, .key = LIMIT_LOCKS, .value = 5});
-    assert_int_equal(apply(world)->code, RESULT_OK);
+    encode_set_limit(&world->command, &(struct set_limit_command){
+                                          .key = LIMIT_LOCKS, .value = 5});
+    assert_int_equal(apply_as(world, USER_LOCAL)->code, RESULT_OK);
     struct blacklist_add_command list = {.client = BYTES_LITERAL("x"),
                                          .reason = bytes_of(value, 1000)};
     encode_blacklist_add(&world->command, &list);
@@ -235,7 +239,7 @@ static void a_limit_below_the_size_ends_nothing(void **state)
                      &(struct set_limit_command){.origin = nobody,
                                                  .key = LIMIT_STATE_SIZE,
                                                  .value = 10 * SIZE});
-    apply(world);
+    apply_as(world, USER_LOCAL);
     uint64_t session = open_session(world);
     struct origin me = {.session = session};
     for (int i = 0; i < 100; i++) {
@@ -245,7 +249,7 @@ static void a_limit_below_the_size_ends_nothing(void **state)
                      &(struct set_limit_command){.origin = nobody,
                                                  .key = LIMIT_STATE_SIZE,
                                                  .value = SIZE});
-    assert_int_equal(apply(world)->code, RESULT_OK);
+    assert_int_equal(apply_as(world, USER_LOCAL)->code, RESULT_OK);
     assert_true(size_now(world) > 2 * SIZE);
     assert_int_equal(acquire(world, me, 100, false), RESULT_LIMIT);
     assert_int_equal(acquire(world, me, 7, false), RESULT_OK);
