@@ -12,17 +12,17 @@
 #include "base/memory.h"
 #include "core/state.h"
 
-/* Of looking a name up, and of writing a message; a step is a byte of a glob
- * that is looked at. */
-#define LOOK_UP_STEPS 16
+/* Of writing a message; a step is a byte of a glob that is looked at. */
 #define HIT_STEPS 32
 
 void watches_init(struct core *core)
 {
-    for (size_t i = 0; i <= LOCK_NAME_SIZE_MAX; i++) {
-        list_init(&core->watches.prefixes[i]);
-    }
     list_init(&core->watches.globs);
+}
+
+static struct bytes text_of(const struct pattern *pattern)
+{
+    return bytes_of(pattern->key + 1, pattern->size - 1);
 }
 
 /* The kind stands before the text, so that one table has all. */
@@ -73,21 +73,18 @@ static struct pattern *new_pattern(struct core *core, enum watch_kind kind,
     list_init(&pattern->in_core);
     list_init(&pattern->watches);
     HASH_ADD(by_key, core->watches.patterns, key, size, pattern);
+    if (kind == WATCH_PREFIX) {
+        prefixes_add(&core->watches.prefixes, text_of(pattern), pattern);
+    }
     return pattern;
 }
 
 /* From now on it is tried. One that nobody watches any more leaves its list
  * when it is met there. */
-static void list_pattern(struct core *core, struct pattern *pattern)
+static void list_glob(struct core *core, struct pattern *pattern)
 {
-    CHECK(pattern->open_count > 0 && pattern->size > 0);
-    if (!list_is_empty(&pattern->in_core)) {
-        return;
-    }
-    if (pattern->kind == WATCH_PREFIX) {
-        list_push_back(&core->watches.prefixes[pattern->size - 1],
-                       &pattern->in_core);
-    } else if (pattern->kind == WATCH_PATTERN) {
+    CHECK(pattern->open_count > 0 && pattern->kind == WATCH_PATTERN);
+    if (list_is_empty(&pattern->in_core)) {
         list_push_back(&core->watches.globs, &pattern->in_core);
     }
 }
@@ -116,8 +113,8 @@ const char *watch_add(struct core *core, struct conn *conn,
     struct watch *watch = memory_new(sizeof *watch);
     watch->of.conn = conn;
     watch->of.pattern = pattern;
-    if (pattern->open_count++ == 0) {
-        list_pattern(core, pattern);
+    if (pattern->open_count++ == 0 && is_glob) {
+        list_glob(core, pattern);
     }
     HASH_ADD(by_owner, core->watches.by_owner, of, sizeof watch->of, watch);
     list_push_back(&pattern->watches, &watch->in_pattern);
@@ -143,6 +140,9 @@ struct watch *watch_find(struct core *core, struct conn *conn,
 static void free_pattern(struct core *core, struct pattern *pattern)
 {
     CHECK(list_is_empty(&pattern->watches));
+    if (pattern->kind == WATCH_PREFIX) {
+        prefixes_remove(&core->watches.prefixes, text_of(pattern));
+    }
     HASH_DELETE(by_key, core->watches.patterns, pattern);
     list_remove(&pattern->in_core);
     free(pattern);
@@ -179,7 +179,7 @@ void watches_remove(struct core *core, struct conn *conn)
 
 struct bytes watch_text(const struct watch *watch)
 {
-    return bytes_of(watch->of.pattern->key + 1, watch->of.pattern->size - 1);
+    return text_of(watch->of.pattern);
 }
 
 static uint64_t steps_of(const struct core *core, const struct pattern *pattern)
@@ -203,20 +203,6 @@ static void hit_all(struct core *core, struct pattern *pattern,
         count++;
     }
     spend(core, pattern, HIT_STEPS * count);
-}
-
-/* The first that is watched, or NULL. */
-static struct pattern *first_of_size(struct core *core, size_t size)
-{
-    while (!list_is_empty(&core->watches.prefixes[size])) {
-        struct pattern *pattern = LIST_FIRST(&core->watches.prefixes[size],
-                                             struct pattern, in_core);
-        if (pattern->open_count > 0) {
-            return pattern;
-        }
-        list_remove(&pattern->in_core);
-    }
-    return NULL;
 }
 
 struct cost {
@@ -304,19 +290,13 @@ static void close_costliest(struct core *core, bool is_trying)
              closed);
 }
 
-/* A name is looked up in each size that a prefix has. What that costs is put
- * down to one of them: who watches many sizes pays for many. */
 static void hit_prefixes(struct core *core, struct bytes lock,
                          watch_hit_fn *hit, void *data)
 {
-    for (size_t size = 0; size <= lock.size; size++) {
-        struct pattern *pattern = first_of_size(core, size);
-        if (pattern == NULL) {
-            continue;
-        }
-        spend(core, pattern, LOOK_UP_STEPS);
-        pattern = find_pattern(core, WATCH_PREFIX, bytes_of(lock.data, size));
-        if (pattern != NULL) {
+    struct prefixes_walk walk = prefixes_begin(&core->watches.prefixes, lock);
+    struct pattern *pattern;
+    while ((pattern = prefixes_next(&walk)) != NULL) {
+        if (pattern->open_count > 0) {
             hit_all(core, pattern, hit, data);
         }
     }
@@ -334,8 +314,7 @@ static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
             list_remove(&glob->in_core);
             continue;
         }
-        bool is_match = bytes_match_counted(
-            bytes_of(glob->key + 1, glob->size - 1), name, &steps);
+        bool is_match = bytes_match_counted(text_of(glob), name, &steps);
         glob->event = core->watches.event;
         spend(core, glob, steps);
         if (is_match) {

@@ -3,10 +3,11 @@
 /* What the connections of this node watch, and who of them an event hits.
  *
  * A pattern that many connections watch is kept, and matched, once: prefixes
- * and channels are looked up by name, only globs are tried one after the other.
- * What that costs is counted in steps, of which a turn has MATCH_STEPS_MAX:
- * beyond, connections are closed that have cost most, until half of it is left
- * again. So no pattern, and no number of them, keeps a node from its work.
+ * are found by one way down a tree, channels by name, and only globs are tried
+ * one after the other. What that costs is counted in steps, of which a turn has
+ * MATCH_STEPS_MAX: beyond, connections are closed that have cost most, until
+ * half of it is left again. So no pattern, and no number of them, keeps a node
+ * from its work.
  *
  * Bounds: a channel or glob has at most WATCH_SIZE_MAX bytes; a connection
  * WATCH_COUNT_MAX prefixes and channels and GLOB_COUNT_MAX globs; a node
@@ -18,6 +19,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/prefixes.h"
 #include "lockfsm/access.h"
 #include "lockfsm/lockfsm.h"
 
@@ -37,7 +39,7 @@ enum watch_kind { WATCH_PREFIX, WATCH_CHANNEL, WATCH_PATTERN };
 /* What is watched, once for all who do. */
 struct pattern {
     UT_hash_handle by_key;
-    struct list in_core; /* watches.prefixes[], or watches.globs. */
+    struct list in_core; /* Of a glob: watches.globs. */
     struct list watches;
     uint64_t turn;       /* Of the steps. */
     uint64_t steps;      /* That it has cost in that turn. */
@@ -64,7 +66,7 @@ struct watch {
 struct watches {
     struct watch *by_owner;
     struct pattern *patterns;
-    struct list prefixes[LOCK_NAME_SIZE_MAX + 1]; /* By size. */
+    struct prefixes prefixes; /* Items: struct pattern. */
     struct list globs;
     uint64_t turn;         /* The number of this turn, ... */
     uint64_t steps;        /* ... and what matching has cost in it. */
