@@ -501,16 +501,42 @@ static struct wait *next_request(const struct session *session,
                                  : LIST_ENTRY(at, struct wait, in_session);
 }
 
-static void recheck_session(struct lockfsm *fsm, struct session *session)
+bool access_recheck(struct lockfsm *fsm, struct session *session,
+                    const struct result *listed, uint64_t max,
+                    uint64_t *ret_count)
 {
     struct wait *wait = LIST_FIRST(&session->waits, struct wait, in_session);
-    while (wait != NULL) {
-        struct result result = {0};
+    CHECK(wait == NULL || (listed != NULL) == (session->blacklist_index != 0));
+    *ret_count = 0;
+    while (wait != NULL && *ret_count < max) {
+        struct result withdrawn = {0};
         struct wait *next = next_request(session, wait);
-        if (refuses_request(fsm, request_first(wait), &result)) {
-            wait_end(fsm, wait, "withdrawn", &result);
+        struct wait *first = request_first(wait);
+        if (listed != NULL || refuses_request(fsm, first, &withdrawn)) {
+            *ret_count += request_count(first);
+            wait_end(fsm, first, listed != NULL ? "blacklisted" : "withdrawn",
+                     listed != NULL ? listed : &withdrawn);
         }
         wait = next;
+    }
+    return wait == NULL;
+}
+
+void access_recheck_session(struct lockfsm *fsm, struct session *session,
+                            const struct result *listed)
+{
+    uint64_t count;
+    if (session->recheck_serial != 0) {
+        /* SWEEP will look at it; what was not granted for that reason may be
+         * allowed again. */
+        LIST_FOR (struct wait, wait, &session->waits, in_session) {
+            lock_touch(fsm, wait->lock);
+        }
+    } else if (session->wait_count > fsm->slice_left) {
+        session_set_recheck(fsm, session, true);
+    } else {
+        fsm->slice_left -= session->wait_count;
+        (void)access_recheck(fsm, session, listed, UINT64_MAX, &count);
     }
 }
 
@@ -544,7 +570,7 @@ void access_changed(struct lockfsm *fsm, struct user *user,
     session_array_sort(&found);
     for (uint32_t i = 0; i < found.count; i++) {
         struct session *session = found.session[i];
-        recheck_session(fsm, session);
+        access_recheck_session(fsm, session, NULL);
         if (tells_sessions && session->blacklist_index == 0) {
             struct result result = {0};
             refuse_user(fsm, user, &result);

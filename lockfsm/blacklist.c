@@ -123,6 +123,7 @@ static void recheck(struct lockfsm *fsm, struct session *session)
     }
     record_changed(fsm, &session->stored);
     if (hit == NULL) {
+        access_recheck_session(fsm, session, NULL);
         session_tell_changed(fsm, session, "pardoned", (struct bytes){NULL, 0});
         return;
     }
@@ -131,10 +132,7 @@ static void recheck(struct lockfsm *fsm, struct session *session)
     }
     struct result result = {0};
     blacklist_refuse(fsm, hit, &result);
-    while (session->wait_count > 0) {
-        wait_end(fsm, LIST_FIRST(&session->waits, struct wait, in_session),
-                 "blacklisted", &result);
-    }
+    access_recheck_session(fsm, session, &result);
     session_tell_changed(fsm, session, "blacklisted", result.text);
 }
 

@@ -66,8 +66,7 @@ static bool walk_holders(struct lockfsm *fsm, const struct wait *wait,
             return false;
         }
         struct asker *asker = asker_find(fsm, hold->session->id, hold->owner);
-        if (asker == NULL || hold->session->end != SESSION_LIVES ||
-            asker->wait_count == 0 ||
+        if (asker == NULL || asker->wait_count == 0 ||
             (asker == wait->asker && wait->is_upgrade)) {
             continue;
         }
@@ -103,8 +102,8 @@ static bool walk_queue(struct lockfsm *fsm, const struct wait *wait,
         if (!count_step(fsm->search)) {
             return false;
         }
-        if (ahead->session->end != SESSION_LIVES) {
-            continue; /* It goes whatever it waits for. */
+        if (request_is_going(fsm, ahead)) {
+            continue;
         }
         bool is_compatible = wait->mode == LOCK_SHARED &&
                              ahead->mode == LOCK_SHARED;
@@ -126,7 +125,8 @@ static bool walk_edges(struct lockfsm *fsm, const struct wait *wait,
     const struct lock *lock = wait->lock;
     const struct hold *own = hold_find(fsm, lock, wait->session->id,
                                        wait->owner);
-    if (own != NULL && !wait->is_upgrade && hold_covers(own, wait->mode)) {
+    if (request_is_going(fsm, wait) ||
+        (own != NULL && !wait->is_upgrade && hold_covers(own, wait->mode))) {
         return true;
     }
     bool is_slots = wait->mode == LOCK_SLOTS && lock->mode == LOCK_SLOTS;

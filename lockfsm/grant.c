@@ -149,9 +149,26 @@ static bool wait_is_free(const struct lockfsm *fsm, const struct wait *wait)
            waits_ahead_allow(wait);
 }
 
+bool request_is_going(const struct lockfsm *fsm, const struct wait *wait)
+{
+    const struct session *session = wait->session;
+    if (session->end != SESSION_LIVES) {
+        return true;
+    }
+    if (session->recheck_serial == 0) {
+        return false;
+    }
+    REQUEST_EACH (const struct wait, member, wait) {
+        if (session_is_refused(session) || !wait_is_allowed(fsm, member)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool request_is_free(const struct lockfsm *fsm, const struct wait *wait)
 {
-    if (wait->session->end != SESSION_LIVES) {
+    if (request_is_going(fsm, wait)) {
         return false;
     }
     REQUEST_EACH (const struct wait, member, wait) {

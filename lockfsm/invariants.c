@@ -111,11 +111,11 @@ static const char *check_wait(const struct lockfsm *fsm,
     if (wait->mode == LOCK_SLOTS && wait->slots != wait->lock->slots) {
         return "a wait for other slots than the lock's";
     }
-    bool is_living = wait->session->end == SESSION_LIVES;
-    if (is_living && session_is_refused(wait->session)) {
+    bool is_going = request_is_going(fsm, wait);
+    if (!is_going && session_is_refused(wait->session)) {
         return "a wait of a session that is refused";
     }
-    if (is_living && !wait_is_allowed(fsm, wait)) {
+    if (!is_going && !wait_is_allowed(fsm, wait)) {
         return "a wait that its user may not have";
     }
     if (wait->wait_index > wait->asked_index ||
@@ -304,7 +304,7 @@ static const char *check_end(const struct lockfsm *fsm,
     if (session->blacklist_index != 0 || !list_is_empty(&session->in_durable)) {
         return "a session that is known and has ended";
     }
-    if (list_is_empty(&session->in_swept) ||
+    if (list_is_empty(&session->in_swept) || session->recheck_serial != 0 ||
         session_find(fsm, session->id) != NULL) {
         return "a session that has ended and is found";
     }
@@ -323,8 +323,18 @@ static const char *check_swept(const struct lockfsm *fsm)
         last = session->end_serial;
         count++;
     }
-    return count != HASH_CNT(by_id, fsm->swept) ? "an end that nobody sweeps"
-                                                : NULL;
+    if (count != HASH_CNT(by_id, fsm->swept)) {
+        return "an end that nobody sweeps";
+    }
+    last = 0;
+    LIST_FOR (const struct session, session, &fsm->to_recheck, in_recheck) {
+        if (session->recheck_serial <= last ||
+            session->recheck_serial > fsm->next_serial) {
+            return "sessions to be rechecked out of order";
+        }
+        last = session->recheck_serial;
+    }
+    return NULL;
 }
 
 static const char *check_session(const struct lockfsm *fsm,
@@ -379,6 +389,9 @@ static const char *check_session(const struct lockfsm *fsm,
     const char *wrong = check_mark(fsm, session);
     if (wrong != NULL) {
         return wrong;
+    }
+    if (list_is_empty(&session->in_recheck) != (session->recheck_serial == 0)) {
+        return "waits that may not stand, and nobody rechecks them";
     }
     if (session->end != SESSION_LIVES) {
         return check_end(fsm, session);

@@ -80,6 +80,7 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     }
     HASH_ITER (by_id, fsm->sessions, session, next_session) {
         if (session->is_durable) {
+            session_set_recheck(fsm, session, false); /* It has no waits. */
             continue;
         }
         blacklist_forget_session(fsm, session);

@@ -29,6 +29,7 @@ static void init(struct lockfsm *fsm)
     fsm->limits = lockfsm_default_limits;
     list_init(&fsm->durable);
     list_init(&fsm->to_sweep);
+    list_init(&fsm->to_recheck);
     list_init(&fsm->cut);
     list_init(&fsm->blacklist);
     list_init(&fsm->members);

@@ -227,6 +227,10 @@ struct session {
     enum session_end end;    /* Not SESSION_LIVES: see above. */
     uint64_t end_serial;     /* Counter in the state: who ended first; or 0. */
     struct list in_swept;    /* Private: of what SWEEP takes away. */
+    uint64_t recheck_serial; /* Some of its waits may not stand any more, and
+                                SWEEP has yet to find them: the order of those
+                                sessions; 0: none. */
+    struct list in_recheck;  /* Private: of those. */
     struct stored stored;
 };
 

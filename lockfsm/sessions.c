@@ -40,6 +40,7 @@ struct session *session_new(struct lockfsm *fsm, uint64_t id)
     session->id = id;
     list_init(&session->in_durable);
     list_init(&session->in_swept);
+    list_init(&session->in_recheck);
     list_init(&session->holds);
     list_init(&session->waits);
     list_init(&session->ended);
@@ -64,6 +65,21 @@ void session_belongs(struct lockfsm *fsm, struct session *session,
     ordered_add(&user->sessions, &session->in_user, session->name, session->id);
 }
 
+void session_set_recheck(struct lockfsm *fsm, struct session *session,
+                         bool is_left)
+{
+    if (is_left == (session->recheck_serial != 0)) {
+        return;
+    }
+    session->recheck_serial = is_left ? ++fsm->next_serial : 0;
+    if (is_left) {
+        list_push_back(&fsm->to_recheck, &session->in_recheck);
+    } else {
+        list_remove(&session->in_recheck);
+    }
+    record_changed(fsm, &session->stored);
+}
+
 void session_leave(struct lockfsm *fsm, struct session *session)
 {
     CHECK(session->end != SESSION_LIVES && list_is_empty(&session->in_swept));
@@ -72,38 +88,50 @@ void session_leave(struct lockfsm *fsm, struct session *session)
     ordered_remove(&fsm->session_order, &session->in_order);
     ordered_remove(&session->user->sessions, &session->in_user);
     list_remove(&session->in_durable);
+    session_set_recheck(fsm, session, false);
     list_push_back(&fsm->to_sweep, &session->in_swept);
     session->blacklist_index = 0;
     session->end_serial = ++fsm->next_serial;
     record_changed(fsm, &session->stored);
 }
 
-static int compare_ends(const void *a, const void *b)
+/* One that has ended is not rechecked, so it has one serial at most. */
+static uint64_t sweep_serial(const struct session *session)
+{
+    return session->end != SESSION_LIVES ? session->end_serial
+                                         : session->recheck_serial;
+}
+
+static int compare_swept(const void *a, const void *b)
 {
     const struct session *const *left = a;
     const struct session *const *right = b;
-    return (*left)->end_serial < (*right)->end_serial
-               ? -1
-               : (*left)->end_serial > (*right)->end_serial;
+    uint64_t x = sweep_serial(*left), y = sweep_serial(*right);
+    return x < y ? -1 : x > y;
 }
 
 void session_order_swept(struct lockfsm *fsm)
 {
     struct session_array found = {0};
-    struct session *session;
+    struct session *one;
     struct session *next;
-    HASH_ITER (by_id, fsm->sessions, session, next) {
-        if (session->end != SESSION_LIVES) {
-            HASH_DELETE(by_id, fsm->sessions, session);
-            HASH_ADD(by_id, fsm->swept, id, sizeof session->id, session);
-            session_array_add(&found, session);
+    HASH_ITER (by_id, fsm->sessions, one, next) {
+        if (sweep_serial(one) != 0) {
+            session_array_add(&found, one);
         }
     }
     if (found.count > 0) {
-        qsort(found.session, found.count, sizeof *found.session, compare_ends);
+        qsort(found.session, found.count, sizeof *found.session, compare_swept);
     }
     for (uint32_t i = 0; i < found.count; i++) {
-        list_push_back(&fsm->to_sweep, &found.session[i]->in_swept);
+        struct session *session = found.session[i];
+        if (session->end == SESSION_LIVES) {
+            list_push_back(&fsm->to_recheck, &session->in_recheck);
+            continue;
+        }
+        HASH_DELETE(by_id, fsm->sessions, session);
+        HASH_ADD(by_id, fsm->swept, id, sizeof session->id, session);
+        list_push_back(&fsm->to_sweep, &session->in_swept);
     }
     free(found.session);
 }
@@ -191,6 +219,7 @@ void session_free(struct lockfsm *fsm, struct session *session)
     user_gives(session->user, QUOTA_BYTES, session_bytes(session));
     user_gives(session->user, QUOTA_SESSIONS, 1);
     record_gone(fsm, &session->stored);
+    list_remove(&session->in_recheck);
     if (list_is_empty(&session->in_swept)) {
         list_remove(&session->in_durable);
         ordered_remove(&fsm->session_order, &session->in_order);

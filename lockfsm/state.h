@@ -179,10 +179,11 @@ struct lockfsm {
 #endif
     uint64_t next_serial; /* Counts locks, holds, waits, results. */
     struct session *sessions;
-    struct session *swept; /* Those that have ended, and left something. */
-    struct list to_sweep;  /* The same, by end_serial. */
-    struct list cut;       /* Nodes: lock.in_cut, by cut_serial. */
-    struct list durable;   /* Nodes: session.in_durable, in no order. */
+    struct session *swept;  /* Those that have ended, and left something. */
+    struct list to_sweep;   /* The same, by end_serial. */
+    struct list to_recheck; /* Nodes: session.in_recheck, by serial. */
+    struct list cut;        /* Nodes: lock.in_cut, by cut_serial. */
+    struct list durable;    /* Nodes: session.in_durable, in no order. */
     struct lock *locks;
     struct fence *fences;
     struct list blacklist;
@@ -335,6 +336,16 @@ bool access_refuses(struct lockfsm *fsm, const struct entry *command,
 bool access_hides_session(struct lockfsm *fsm, const struct entry *command,
                           struct result *result);
 bool wait_is_allowed(const struct lockfsm *fsm, const struct wait *wait);
+/* Ends those waits of the session that may not stand any more, about 'max' of
+ * them; false if there may be others. 'listed' is what they are told if the
+ * session is blacklisted, else NULL. */
+bool access_recheck(struct lockfsm *fsm, struct session *session,
+                    const struct result *listed, uint64_t max,
+                    uint64_t *ret_count);
+/* What a session may do has changed: the same, now, or by SWEEP if there are
+ * too many. */
+void access_recheck_session(struct lockfsm *fsm, struct session *session,
+                            const struct result *listed);
 /* What a user, or all with a role, may do has changed: ends their waits that
  * are not allowed any more. 'tells_sessions': the user may do nothing any more,
  * or something again. */
@@ -453,7 +464,11 @@ struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
 /* Takes one that has ended out of the sets of sessions; what it has is left to
  * SWEEP. */
 void session_leave(struct lockfsm *fsm, struct session *session);
-/* Once the ends of all sessions are known, after loading. */
+/* Leaves the session's waits that may not stand any more to SWEEP, which takes
+ * them in this order; or nothing is left of them. */
+void session_set_recheck(struct lockfsm *fsm, struct session *session,
+                         bool is_left);
+/* Once all sessions are there, after loading: what SWEEP has to do. */
 void session_order_swept(struct lockfsm *fsm);
 /* Frees it and what it owns; holds and waits must have gone. */
 void session_free(struct lockfsm *fsm, struct session *session);
@@ -660,6 +675,10 @@ bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
                     enum lock_mode mode);
 bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
                               const struct lock *lock);
+/* True if a request that waits is about to end, whatever comes: its session has
+ * ended, or it may not stand any more, and SWEEP has yet to come to it. It is
+ * granted nothing, and waits for nobody. */
+bool request_is_going(const struct lockfsm *fsm, const struct wait *wait);
 /* True if a request that waits can be granted, in all its locks at once. */
 bool request_is_free(const struct lockfsm *fsm, const struct wait *wait);
 

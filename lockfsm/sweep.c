@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /* What one entry does not do at once, so that no entry keeps the loop for long.
- * settle.c has the other half, hand-overs to very many.
+ * settle.c has the other half, hand-overs to very many. Waits that may not
+ * stand any more (blacklisting, withdrawal) are found and ended here, too,
+ * where one entry has made very many of them; they are granted nothing until
+ * then.
  *
  * A session that ends with more than the entry may take away (lockfsm.slice) is
  * gone at once for whoever looks for it, and is never granted anything. What it
@@ -12,6 +15,9 @@
 
 #include "base/number.h"
 #include "lockfsm/state.h"
+
+/* So many waits are looked at in the time in which one is ended. */
+#define LOOKS_PER_PLACE 8
 
 uint64_t sweep_session(struct lockfsm *fsm, struct session *session,
                        uint64_t max)
@@ -37,7 +43,8 @@ uint64_t sweep_session(struct lockfsm *fsm, struct session *session,
 bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places)
 {
     *ret_places = fsm->slice;
-    return !list_is_empty(&fsm->to_sweep) || !list_is_empty(&fsm->cut);
+    return !list_is_empty(&fsm->to_sweep) || !list_is_empty(&fsm->cut) ||
+           !list_is_empty(&fsm->to_recheck);
 }
 
 /* So many of the oldest as there may be grants: each has one at least. */
@@ -52,12 +59,33 @@ static void touch_cut(struct lockfsm *fsm)
     }
 }
 
+/* Ends waits that may not stand any more; returns what is left. */
+static uint64_t recheck(struct lockfsm *fsm, uint64_t left, uint64_t *ret_count)
+{
+    while (left > 0 && !list_is_empty(&fsm->to_recheck)) {
+        struct session *session = LIST_FIRST(&fsm->to_recheck, struct session,
+                                             in_recheck);
+        struct result listed = {0};
+        bool is_listed = blacklist_refuses(fsm, session, &listed);
+        uint64_t ended;
+        if (access_recheck(fsm, session, is_listed ? &listed : NULL, left,
+                           &ended)) {
+            session_set_recheck(fsm, session, false);
+        }
+        *ret_count += ended;
+        uint64_t cost = 1 + ended + session->wait_count / LOOKS_PER_PLACE;
+        left -= u64_min(cost, left);
+    }
+    return left;
+}
+
 void apply_sweep(struct lockfsm *fsm, const struct entry *command,
                  struct result *result)
 {
     uint64_t left = command->sweep->places;
     fsm->grants_left = left;
     touch_cut(fsm);
+    left = recheck(fsm, left, &result->count);
     while (left > 0 && !list_is_empty(&fsm->to_sweep)) {
         struct session *session = LIST_FIRST(&fsm->to_sweep, struct session,
                                              in_swept);
