@@ -209,6 +209,9 @@ $(B)/sim: $(SIM_OBJ) $(LIB)
 $(B)/bench: $(BENCH_OBJ) $(LIB)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+$(B)/costs: $(B)/tests/bench/costs/costs.o $(LIB)
+	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
 $(B)/null_server: $(B)/tests/bench/peers/null_server.o $(LIB)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -343,6 +346,11 @@ bench: all $(B)/bench $(B)/slow_disk.so ## acquire+release cycles on three nodes
 	@tools/bench.sh $(B)
 	@tools/failover.py $(B) 20 | tail -1
 	@tools/minority.py $(B)
+
+.PHONY: bench-costs
+SIZES ?= 1000,10000,100000
+bench-costs: $(B)/costs ## what an operation costs as the state grows (SIZES=)
+	$(B)/costs $(SIZES)
 
 .PHONY: bench-peers
 bench-peers: all $(B)/bench $(B)/null_server ## hasp, Redis, etcd, ZooKeeper side by side
