@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -19,15 +20,21 @@ type conn struct {
 	onPush   func(push)
 }
 
-// dial connects and greets; secure is nil for plain.
+// dial connects and greets; secure is nil for plain. Nothing leaves the machine
+// by a socket of its own, so nothing is encrypted there.
 func dial(endpoint string, secure *tls.Config, greeting []string,
 	until time.Time) (*conn, error) {
 	dialer := net.Dialer{Deadline: until}
-	line, err := dialer.Dial("tcp", endpoint)
+	network, address := "tcp", endpoint
+	isSocket := strings.HasPrefix(endpoint, socketWord)
+	if isSocket {
+		network, address = "unix", strings.TrimPrefix(endpoint, socketWord)
+	}
+	line, err := dialer.Dial(network, address)
 	if err != nil {
 		return nil, err
 	}
-	if secure != nil {
+	if secure != nil && !isSocket {
 		line = tls.Client(line, named(secure, endpoint))
 	}
 	c := &conn{endpoint: endpoint, net: line, in: bufio.NewReader(line)}

@@ -23,7 +23,8 @@ const (
 	waitGrace        = 2 * time.Second // For the answer to a wait, beyond it.
 	// A wait is asked again after so long: its node may be frozen.
 	waitSilence = 15 * time.Second
-	idleMax     = 8 // Connections kept for later requests.
+	idleMax     = 8       // Connections kept for later requests.
+	socketWord  = "unix:" // Before the path of a node's socket here.
 )
 
 // nodes are the addresses of the cluster and the connections to them.
@@ -51,6 +52,10 @@ func parseEndpoints(given []string) ([]string, error) {
 	var found []string
 	for _, endpoint := range given {
 		endpoint = strings.TrimSpace(endpoint)
+		if strings.HasPrefix(endpoint, socketWord+"/") {
+			found = append(found, endpoint)
+			continue
+		}
 		host, port, err := net.SplitHostPort(endpoint)
 		if err != nil {
 			host, port, err = net.SplitHostPort(endpoint + ":7420")

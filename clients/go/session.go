@@ -18,8 +18,9 @@ import (
 
 // Options of a session. The zero value is fine.
 type Options struct {
-	// Endpoints are "host:port" of any nodes; none: $HASP_ENDPOINTS, or else
-	// those of "hasp dev".
+	// Endpoints are "host:port" of any nodes, or "unix:/path": a node's
+	// listen.local on this machine, which is never encrypted; none:
+	// $HASP_ENDPOINTS, or else those of "hasp dev".
 	Endpoints []string
 	// Name is shown to people, and what the blacklist's patterns match.
 	// Default: program:pid.

@@ -10,7 +10,8 @@ export class HaspError extends Error {
 }
 
 export interface SessionOptions {
-  /** "host:port,..." or a list; default: HASP_ENDPOINTS, else loopback. */
+  /** "host:port,..." or a list; "unix:/path" is a node's listen.local on this
+   * machine, never encrypted. Default: HASP_ENDPOINTS, else loopback. */
   endpoints?: string | string[];
   /** Shown to people; default: program:pid. */
   name?: string;

@@ -12,8 +12,10 @@ from cluster import ROOT, Cluster, wait_until
 from tls_cluster import TlsCluster, tool
 
 sys.path.insert(0, os.path.join(ROOT, "clients", "python"))
+sys.path.insert(0, os.path.join(ROOT, "tests", "conformance"))
 
 import hasp  # noqa: E402
+from driver import LANGUAGES, Conform  # noqa: E402
 
 
 @pytest.fixture(name="path")
@@ -89,7 +91,8 @@ def test_it_is_a_port_like_others_and_private(path, tmp_path):
         assert tool(*me, "run", "a", "--", "true", check=False).returncode == 77
 
 
-def test_it_is_plain_where_the_port_wants_tls(path):
+def test_it_is_plain_where_the_port_wants_tls(path, monkeypatch):
+    """For the tool and for the clients in all languages."""
     with TlsCluster(start=False) as cluster:
         node = cluster.nodes[0]
         cluster.configure(node, "require", in_listen(path))
@@ -101,6 +104,21 @@ def test_it_is_plain_where_the_port_wants_tls(path):
         assert done.returncode == 0, "what leaves the machine is what TLS is for"
         with hasp.Session(at, ttl=5, tls=cluster.app) as session:
             assert session.lock("b").acquire()
+        monkeypatch.setenv("HASP_TLS", cluster.app)
+        for language in (one for one, (there, _) in LANGUAGES.items() if there):
+            comes_by_it(language, at)
+
+
+def comes_by_it(language, at):
+    conform = Conform(language)
+    try:
+        conform.do("open", endpoints=at, ttl=5000)
+        name = "by-" + language
+        told = conform.do("lock", names=[name], wait=0, **{"as": "a"})
+        assert told["held"] and told["tokens"][name] > 0
+        conform.do("close")
+    finally:
+        conform.close(kill=True)
 
 
 @pytest.mark.parametrize("bad", ["relative.sock", "/" + "x" * 107, "/a b"])

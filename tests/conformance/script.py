@@ -5,8 +5,10 @@ import json
 import os
 import queue
 import re
+import shutil
 import socket
 import sys
+import tempfile
 import threading
 import time
 
@@ -109,13 +111,22 @@ class Nodes:
                           for _ in range(3)]
         self.endpoints = ['127.0.0.1:%d' % one.getsockname()[1]
                           for one in self.listeners]
-        for listener in self.listeners[:2]:  # The third one says nothing.
+        self.folder = tempfile.mkdtemp(prefix='hasp-')
+        self.local = []  # The same two nodes, by sockets of this machine.
+        for number in range(2):
+            path = os.path.join(self.folder, str(number))
+            self.local.append('unix:' + path)
+            self.listeners.insert(0, socket.socket(socket.AF_UNIX))
+            self.listeners[0].bind(path)
+            self.listeners[0].listen()
+        for listener in self.listeners[:-1]:  # The last one says nothing.
             threading.Thread(target=self._accept, args=(listener,),
                              daemon=True).start()
 
     def close(self):
         for listener in self.listeners:
             listener.close()
+        shutil.rmtree(self.folder)
 
     def _accept(self, listener):
         while True:
@@ -224,9 +235,12 @@ class Script:
         command, _, rest = text.partition(' ')
         words = {key: value for key, _, value in values(rest)}
         if command == 'open':
-            nodes = self.nodes.endpoints
-            words['endpoints'] = ','.join(
-                nodes[::-1] if words.pop('silent', False) else nodes[:2])
+            nodes = self.nodes.endpoints[:2]
+            if words.pop('silent', False):
+                nodes = self.nodes.endpoints[::-1]
+            if words.pop('local', False):
+                nodes = self.nodes.local
+            words.setdefault('endpoints', ','.join(nodes))
         self.untold.append(self.conform.begin(command, **words))
 
     def do_told(self, text):

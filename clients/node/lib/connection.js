@@ -8,18 +8,19 @@ const tls = require('node:tls');
 const { INCOMPLETE, Push, encode, parse } = require('./resp');
 
 class Connection {
-  /** 'secure': the options of tls.connect(); null: plain. */
+  /** 'secure': the options of tls.connect(); null: plain, as is what does not
+   * leave the machine. */
   constructor(endpoint, secure) {
-    const { host, port } = endpoint;
+    const { host, port, path } = endpoint;
     this.endpoint = endpoint;
     this.data = Buffer.alloc(0);
     this.waiting = [];
     this.onPush = null;
     this.onClose = null;
     this.isClosed = false;
-    const how = { host, port, noDelay: true, keepAlive: true,
-      keepAliveInitialDelay: 2000 };
-    this.socket = secure ? tls.connect({ ...how, ...secure })
+    const how = path ? { path } : { host, port, noDelay: true,
+      keepAlive: true, keepAliveInitialDelay: 2000 };
+    this.socket = secure && !path ? tls.connect({ ...how, ...secure })
       : net.connect(how);
     this.socket.on('data', (data) => this.received(data));
     this.socket.on('error', (error) => this.failed(error));

@@ -32,12 +32,16 @@ function checkOptions(what, options, known) {
   }
 }
 
-/** 'host:port,...' or a list of them; a port that is missing is 7420. */
+/** 'host:port,...' or a list of them; a port that is missing is 7420, and
+ * 'unix:/path' is a socket of this machine. */
 function parseEndpoints(endpoints) {
   const list = Array.isArray(endpoints) ? endpoints :
     (endpoints ?? process.env.HASP_ENDPOINTS ?? DEFAULT_ENDPOINTS).split(',');
   return list.map((part) => {
     const text = part.trim();
+    if (text.startsWith('unix:/')) {
+      return { path: text.slice('unix:'.length), text };
+    }
     const found = /^(?:\[([^\]]+)\]|([^:[\]]+))(?::(\d+))?$/.exec(text) ??
       /^([^[\]]*:[^[\]]*:[^[\]]*)()()$/.exec(text); // IPv6 alone.
     const host = found?.[1] ?? found?.[2];

@@ -5,8 +5,6 @@ package hasp;
 import java.io.BufferedInputStream;
 import java.io.IOException;
 import java.io.InputStream;
-import java.net.InetSocketAddress;
-import java.net.Socket;
 import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
@@ -23,8 +21,7 @@ import java.util.function.Consumer;
  */
 final class Connection {
     final String endpoint;
-    private final Socket plain = new Socket();
-    private final Socket socket; // The same, or TLS on it.
+    private final Line line;
     private final ReentrantLock writing = new ReentrantLock();
     private final Queue<CompletableFuture<Object>> asked =
         new ConcurrentLinkedQueue<>();
@@ -36,18 +33,7 @@ final class Connection {
     Connection(String endpoint, Tls tls, List<String> greeting, long until)
         throws IOException {
         this.endpoint = endpoint;
-        int colon = endpoint.lastIndexOf(':');
-        String host = endpoint.substring(0, colon).replaceAll("[\\[\\]]", "");
-        try {
-            plain.setTcpNoDelay(true);
-            plain.connect(new InetSocketAddress(host,
-                Integer.parseInt(endpoint.substring(colon + 1))),
-                (int) Math.max(1, Time.left(until) / Time.MS));
-            socket = tls == null ? plain : tls.secure(plain, host, until);
-        } catch (IOException e) {
-            plain.close();
-            throw e;
-        }
+        line = Line.open(endpoint, tls, until);
         Thread reader = new Thread(this::read, "hasp " + endpoint);
         reader.setDaemon(true);
         reader.start();
@@ -71,7 +57,7 @@ final class Connection {
         writing.lock(); // Answers come in this order.
         try {
             asked.add(answer);
-            socket.getOutputStream().write(Resp.encode(words));
+            line.out().write(Resp.encode(words));
         } catch (IOException e) {
             fail(e);
         } finally {
@@ -85,7 +71,7 @@ final class Connection {
 
     private void read() {
         try {
-            InputStream in = new BufferedInputStream(socket.getInputStream());
+            InputStream in = new BufferedInputStream(line.in());
             for (;;) {
                 Object value = Resp.read(in);
                 CompletableFuture<Object> answer = null;
@@ -106,7 +92,7 @@ final class Connection {
 
     private void fail(IOException why) {
         try {
-            plain.close(); // At once, whoever writes.
+            line.socket().close(); // At once, whoever writes.
         } catch (IOException e) {
             // It is closed.
         }

@@ -31,6 +31,10 @@ final class Nodes {
             System.getenv("HASP_ENDPOINTS"))).orElse(DEFAULT);
         for (String part : all.split(",", -1)) {
             String endpoint = part.trim();
+            if (endpoint.startsWith(Line.SOCKET + "/")) {
+                endpoints.add(endpoint);
+                continue;
+            }
             if (!endpoint.matches(".*[^:\\]]:[0-9]+|\\[.*\\]:[0-9]+")) {
                 endpoint += ":7420";
             }

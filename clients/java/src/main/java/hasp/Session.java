@@ -89,8 +89,10 @@ public final class Session implements AutoCloseable {
         private final Map<String, String> labels = new LinkedHashMap<>();
         private Consumer<Event> onEvent = event -> {};
 
-        /** "host:port,host:port,..." of any nodes. Default: the environment's
-         * HASP_ENDPOINTS, else the nodes of {@code hasp dev}. */
+        /** "host:port,host:port,..." of any nodes; "unix:/path" is a node's
+         * {@code listen.local} on this machine, which is never encrypted.
+         * Default: the environment's HASP_ENDPOINTS, else the nodes of
+         * {@code hasp dev}. */
         public Options endpoints(String all) {
             endpoints = all;
             return this;
