@@ -792,6 +792,18 @@ static void the_checkers_see_a_bent_state(void **state)
     lockfsm_delta_free(delta);
 }
 
+static uint64_t applied_in(struct table *table)
+{
+    char why[HASP_WHY_SIZE] = "";
+    struct lockfsm *fsm = lockfsm_new();
+    if (lockfsm_load(fsm, table, why) != 0) {
+        fail_msg("%s", why);
+    }
+    uint64_t applied = lockfsm_applied_index(fsm);
+    lockfsm_free(fsm);
+    return applied;
+}
+
 /* Nothing of a flush that found no room counts as written, nor is anything
  * missing from the next one, whatever came and went in between. */
 static void a_flush_into_a_full_table_is_done_again(void **state)
@@ -831,6 +843,7 @@ static void a_flush_into_a_full_table_is_done_again(void **state)
             full_count++;
             assert_int_equal(lockfsm_flushed_index(world->fsm), flushed);
             assert_int_equal(lockfsm_dirty_count(world->fsm), dirty);
+            assert_true(applied_in(table) == flushed);
             release(world, session, name);
             release(world, session, i > 400 ? "l400" : "l1");
             assert_int_equal(table_grow(table), 0);

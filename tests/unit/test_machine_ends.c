@@ -2,6 +2,10 @@
 
 /* How a client's session begins, is resumed and ends, and strange answers. */
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/hasp_session.h"
 #include "tests/unit/machine_world.h"
 
 /* --- Closing -------------------------------------------------------------- */
@@ -96,6 +100,39 @@ static void a_resumed_hold_has_its_token_and_its_limit(void **state)
     machine_forget(&world.machine, told.call.hold);
 }
 
+/* --- fork() --------------------------------------------------------------- */
+
+static bool refuses_all(struct hasp_session *session)
+{
+    struct hasp_hold *hold = NULL;
+    bool is_holder = true;
+    return hasp_acquire(session, "a", NULL, &hold) == HASP_EFORKED &&
+           hasp_check(session, "a", 1, &is_holder) == HASP_EFORKED &&
+           hasp_detach(session) == HASP_EFORKED &&
+           hasp_alive(session) == HASP_EFORKED &&
+           strstr(hasp_why(), "belongs to the parent") != NULL;
+}
+
+static void a_forked_child_may_not_use_the_session(void **state)
+{
+    const struct hasp_options options = {.size = sizeof options,
+                                         .endpoints = "127.0.0.1:1"};
+    struct hasp_session session;
+    int status;
+    (void)state;
+    assert_int_equal(session_init(&session, &options), 0);
+    assert_int_equal(session_check_process(&session), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(10); /* A session without its thread answers nothing. */
+        _exit(refuses_all(&session) ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    session_done(&session);
+}
+
 int main(void)
 {
 #define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -108,6 +145,7 @@ int main(void)
             who_is_refused_at_the_door_is_told_at_once, set_up_closed,
             tear_down),
         one(a_resumed_hold_has_its_token_and_its_limit),
+        cmocka_unit_test(a_forked_child_may_not_use_the_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
