@@ -356,6 +356,39 @@ def test_a_hold_without_end_is_shown_as_one(cluster, page):
     assert page.errors() == []
 
 
+def test_a_holder_is_asked_and_a_hold_without_end_is_broken_by_keyboard(cluster, page):
+    leader = cluster.leader()
+    with lockers(leader, "bea", ttl="NONE") as (bea,), lockers(leader, "dan") as (dan,):
+        bea.do("LOCK.ACQUIRE", "deploys")
+        dan.send("LOCK.ACQUIRE", "deploys", "WAIT", "FOREVER")
+        page.open(cluster.followers(leader)[0], "#lock=deploys")
+        page.wait_text("#acts", "Ask to give it back…")
+        page.tab_to("^Ask to give it back…")
+        page.press(Keys.ENTER)
+        page.wait_text("#a-what", "Nothing is taken from them")
+        assert page.focused() == "a-text" and not page.text("#a-break")
+        page.press("still needed?", Keys.ENTER)
+        page.wait_text("#note", "1 holder was told")
+        page.wait_text("#history", "still needed?")
+
+        page.tab_to("^Break…")
+        page.press(Keys.ENTER)
+        page.wait_text("#a-label", "Type deploys, its name, to confirm")
+        page.picture("break")
+        page.press("gone for the day", Keys.TAB, "1")
+        page.press(Keys.TAB, "deploy", Keys.ENTER)
+        assert page.run("return document.getElementById('a-do').disabled")
+        page.press("s", Keys.ENTER)
+        page.wait_text("#note", "It will be broken in 1")
+        assert dan.client.receive() > 0
+        page.wait_text("#why", "is held, exclusive, by dan")
+        page.wait_text("#history", "gone for the day")
+        # What has a lease is not broken.
+        page.wait(lambda: "Break…" not in page.text("#acts"), "no button")
+        assert "Ask to give it back…" in page.text("#acts")
+    assert page.errors() == []
+
+
 def test_hostile_names_are_names(cluster, page):
     leader = cluster.leader()
     with lockers(leader, HOSTILE["markup"]) as (one,):
@@ -484,6 +517,9 @@ def test_without_the_right_it_is_read_only_and_says_so(cluster, page, tmp_path):
             page.wait_text("#hot", "held")
             page.wait_text("#session-table", "somebody")
             assert not page.text("#session-table button")
+            page.run("location.hash = 'lock=held'")
+            page.wait_text("#holders", "somebody")
+            assert not page.text("#acts")
             page.driver.refresh()  # It stays signed in ...
             page.wait_text("#hot", "held")
             page.run("document.getElementById('sign').click()")
