@@ -40,8 +40,8 @@ HASP_CFLAGS += -Werror
 endif
 ifeq ($(FLAVOUR),asan)
 CFLAGS := -O1 -g
-HASP_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all \
-    -fno-omit-frame-pointer
+HASP_CFLAGS += -fsanitize=address,undefined,float-cast-overflow \
+    -fno-sanitize-recover=all -fno-omit-frame-pointer
 HASP_LDFLAGS += -fsanitize=address,undefined
 endif
 ifeq ($(FLAVOUR),tsan)
@@ -58,8 +58,8 @@ endif
 ifeq ($(FLAVOUR),fuzz)
 CC := clang
 CFLAGS := -O1 -g
-HASP_CFLAGS += -fsanitize=fuzzer-no-link,address,undefined \
-    -fno-sanitize-recover=all
+HASP_CFLAGS += -fno-sanitize-recover=all \
+    -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow
 HASP_LDFLAGS += -fsanitize=address,undefined
 endif
 

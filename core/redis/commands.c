@@ -253,6 +253,39 @@ static void run_transaction(const struct call *call, struct outcome *outcome)
     }
 }
 
+/* What an answer may have. A list may stand in an answer many times, and in
+ * itself: its parts are not bounded by what the script has made. */
+#define ANSWER_VALUES_MAX 16384
+#define ANSWER_BYTES_MAX ((size_t)4 << 20)
+#define ANSWER_DEPTH_MAX 8
+
+struct answer_size {
+    uint32_t values;
+    size_t bytes;
+};
+
+/* Takes the size of an answer off what is left. False: that is less. */
+static bool take_size(const struct value *value, uint32_t depth,
+                      struct answer_size *left)
+{
+    if (depth > ANSWER_DEPTH_MAX || left->values == 0) {
+        return false;
+    }
+    left->values--;
+    if (value->type == VALUE_TEXT) {
+        bool has_room = value->text.size <= left->bytes;
+        left->bytes -= has_room ? value->text.size : 0;
+        return has_room;
+    }
+    bool is_good = true;
+    for (uint32_t i = 0;
+         value->type == VALUE_TABLE && is_good && i < value->table->count;
+         i++) {
+        is_good = take_size(&value->table->item[i], depth + 1, left);
+    }
+    return is_good;
+}
+
 static void carry_out(struct core *core, const struct request *request,
                       struct outcome *outcome)
 {
@@ -272,7 +305,13 @@ static void carry_out(struct core *core, const struct request *request,
                                 &outcome->answer)) {
         fail(outcome, word, name, outcome->keys.error);
     }
-    if (outcome->word == NULL && !redis_keys_finish(&outcome->keys)) {
+    struct answer_size left = {ANSWER_VALUES_MAX, ANSWER_BYTES_MAX};
+    if (outcome->word == NULL && !take_size(&outcome->answer, 0, &left)) {
+        bool is_script = outcome->keys.is_script;
+        fail(outcome, is_script ? "ERR" : word, is_script ? "script" : name,
+             "an answer has at most 16384 values, 4 MiB, and 8 lists in each "
+             "other");
+    } else if (outcome->word == NULL && !redis_keys_finish(&outcome->keys)) {
         fail(outcome, word, name, outcome->keys.error);
     }
 }
@@ -334,8 +373,8 @@ static void put_value(struct resp_writer *writer, const struct value *value,
         return;
     }
     uint32_t count = 0;
-    while (count < table->count && table->item[count].type != VALUE_NIL &&
-           depth < 8) {
+    CHECK(depth <= ANSWER_DEPTH_MAX); /* take_size() has looked. */
+    while (count < table->count && table->item[count].type != VALUE_NIL) {
         count++;
     }
     resp_array(writer, count);

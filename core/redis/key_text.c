@@ -39,23 +39,19 @@ static bool do_mget(struct redis_keys *keys, const struct bytes *argument,
 static bool do_getrange(struct redis_keys *keys, const struct bytes *argument,
                         uint32_t count, struct value *ret)
 {
-    double from, to;
-    if (!text_to_number(argument[2], &from) ||
-        !text_to_number(argument[3], &to)) {
-        return view_fail(keys, ret, "value is not an integer or out of range");
-    }
-    if (!do_get(keys, argument, count, ret)) {
+    uint32_t from, to;
+    struct value whole;
+    if (!do_get(keys, argument, count, &whole)) {
+        *ret = whole;
         return false;
     }
-    double size = ret->type == VALUE_TEXT ? (double)ret->text.size : 0;
-    from = from < 0 ? from + size : from;
-    to = to < 0 ? to + size : to;
-    from = from < 0 ? 0 : from;
-    to = to >= size ? size - 1 : to;
-    *ret = value_of_text(to < from ? (struct bytes){NULL, 0}
-                                   : bytes_of(ret->text.data + (size_t)from,
-                                              (size_t)(to - from) + 1));
-    return true;
+    struct bytes text = whole.type == VALUE_TEXT ? whole.text
+                                                 : (struct bytes){NULL, 0};
+    if (!view_range(keys, &argument[2], (uint32_t)text.size, &from, &to, ret)) {
+        return false;
+    }
+    return answer_text(ret, from < to ? bytes_of(text.data + from, to - from)
+                                      : (struct bytes){NULL, 0});
 }
 
 static bool do_strlen(struct redis_keys *keys, const struct bytes *argument,

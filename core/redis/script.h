@@ -8,7 +8,8 @@
  * operators but '^'; strings in every notation, and their methods; lists and
  * tables with names; KEYS, ARGV; the functions of script_library.c. A local
  * variable may be another name for one of these. What there is not is refused
- * by an error that names it and its line: globals, closures, other libraries.
+ * by an error that names it and its line: globals, functions within blocks
+ * (which would be closures), other libraries.
  *
  * A script can do nothing but ask 'call': it has no clock, and no memory of its
  * own. Where it differs from Lua is in refusing. Source: Lua 5.1 Reference
@@ -73,8 +74,9 @@ struct value_table {
 };
 
 /* Why not: "line 3: ...". */
+#define SCRIPT_ERROR_SIZE 200
 struct script_error {
-    char text[200];
+    char text[SCRIPT_ERROR_SIZE];
 };
 
 struct script {

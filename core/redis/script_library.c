@@ -3,9 +3,12 @@
 /* The functions that scripts have: those of Redis, and of Lua what lock scripts
  * use. Source: Lua 5.1 Reference Manual, section 5. */
 
+#include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "core/redis/script_machine.h"
 #include "core/redis/script_pattern.h"
 
@@ -77,10 +80,22 @@ static bool take_number(struct machine *machine, const struct node *node,
                         value_type_name(&list->item[at]));
 }
 
+/* Likewise, a number that becomes a place: 0/0 and 1/0 are none. */
+static bool take_place(struct machine *machine, const struct node *node,
+                       const struct value_table *list, uint32_t at,
+                       double otherwise, double *ret_place)
+{
+    return take_number(machine, node, list, at, otherwise, ret_place) &&
+           (isfinite(*ret_place) ||
+            machine_fail(machine, node, "%s: a finite number expected",
+                         functions[node->op].name));
+}
+
 static bool take_text(struct machine *machine, const struct node *node,
                       const struct value_table *list, uint32_t at,
                       struct bytes *ret_text)
 {
+    CHECK(at < list->count); /* library_run() and who calls have looked. */
     const struct value *value = &list->item[at];
     if (value->type != VALUE_TEXT && value->type != VALUE_NUMBER) {
         return machine_fail(machine, node,
@@ -128,6 +143,7 @@ static bool text_add(struct text *text, struct bytes more)
         text->data = data;
         text->capacity = capacity;
     }
+    CHECK(more.size <= text->capacity - text->size);
     if (more.size > 0) {
         memcpy(text->data + text->size, more.data, more.size);
     }
@@ -141,6 +157,19 @@ static struct value text_value(const struct text *text)
 }
 
 /* --- Redis ---------------------------------------------------------------- */
+
+/* The text of an error as a script sees it: it begins with its code. */
+static struct bytes with_code(struct arena *arena, struct bytes text)
+{
+    char coded[SCRIPT_ERROR_SIZE];
+    if (text.size > 1 && isupper(text.data[0]) && isupper(text.data[1])) {
+        return text; /* WRONGTYPE. */
+    }
+    int size = snprintf(coded, sizeof coded, "ERR %.*s", (int)text.size,
+                        (const char *)text.data);
+    CHECK(size > 0 && (size_t)size < sizeof coded);
+    return arena_copy(arena, bytes_of(coded, (size_t)size));
+}
 
 static bool ask(struct machine *machine, const struct node *node,
                 const struct value_table *list, struct value *ret)
@@ -170,7 +199,8 @@ static bool ask(struct machine *machine, const struct node *node,
         return true;
     }
     if (node->op == BUILTIN_PCALL) {
-        *ret = value_of_status(run->arena, "err", ret->text);
+        *ret = value_of_status(run->arena, "err",
+                               with_code(run->arena, ret->text));
         return true;
     }
     return machine_fail(machine, node, "%.*s", (int)ret->text.size,
@@ -204,17 +234,21 @@ static bool take_part(struct machine *machine, const struct node *node,
                       struct value *ret)
 {
     double from, to, size = (double)text.size;
-    if (!take_number(machine, node, list, 1, 1, &from) ||
-        !take_number(machine, node, list, 2, -1, &to)) {
+    if (!take_place(machine, node, list, 1, 1, &from) ||
+        !take_place(machine, node, list, 2, -1, &to)) {
         return false;
     }
     from = from < 0 ? size + from + 1 : from;
     to = to < 0 ? size + to + 1 : to;
     from = from < 1 ? 1 : number_floor(from);
     to = to > size ? size : number_floor(to);
-    *ret = value_of_text(to < from ? (struct bytes){NULL, 0}
-                                   : bytes_of(text.data + (size_t)from - 1,
-                                              (size_t)(to - from) + 1));
+    if (from > to) {
+        *ret = value_of_text((struct bytes){NULL, 0});
+        return true;
+    }
+    CHECK(from >= 1 && to <= size);
+    *ret = value_of_text(
+        bytes_of(text.data + (size_t)from - 1, (size_t)to - (size_t)from + 1));
     return true;
 }
 
@@ -249,6 +283,11 @@ static bool run_text(struct machine *machine, const struct node *node,
         return true;
     case BUILTIN_STATUS:
     case BUILTIN_ERROR:
+        if (list->item[0].type != VALUE_TEXT) {
+            return machine_fail(machine, node,
+                                "%s: a string expected, not a number",
+                                functions[node->op].name);
+        }
         *ret = value_of_status(machine->run->arena,
                                node->op == BUILTIN_STATUS ? "ok" : "err", text);
         return true;
@@ -422,6 +461,7 @@ static struct value capture_of(struct bytes text,
                                const struct pattern_match *match, uint32_t i)
 {
     size_t from = match->from, size = match->to - match->from;
+    CHECK(match->from <= match->to && match->to <= text.size);
     if (i < match->count) {
         from = match->capture[i].from;
         size = match->capture[i].size;
@@ -475,12 +515,13 @@ static bool run_find(struct machine *machine, const struct node *node,
     double init;
     if (!take_text(machine, node, list, 0, &text) ||
         !take_text(machine, node, list, 1, &pattern) ||
-        !take_number(machine, node, list, 2, 1, &init)) {
+        !take_place(machine, node, list, 2, 1, &init)) {
         return false;
     }
     double size = (double)text.size;
     init = init < 0 ? size + init + 1 : init;
     init = init < 1 ? 1 : init > size + 1 ? size + 1 : number_floor(init);
+    CHECK(init >= 1 && init <= size + 1);
     size_t from = (size_t)init - 1;
     if (!(is_find && is_plain(list, pattern) ? find_plain : find_next)(
             machine, node, text, pattern, from, &match, &is_found)) {
@@ -650,6 +691,7 @@ static bool run_insert(struct machine *machine, const struct node *node,
                        const struct value_table *list)
 {
     struct value_table *to = take_table(machine, node, list);
+    CHECK(list->count >= functions[BUILTIN_INSERT].min);
     if (to == NULL || !machine_spend_item(machine, node, to)) {
         return false;
     }
@@ -766,6 +808,8 @@ bool library_run(struct machine *machine, const struct node *node,
                  const struct value_table *list, struct value *ret)
 {
     *ret = nil();
+    CHECK(node->kind == NODE_BUILTIN &&
+          node->op < sizeof functions / sizeof *functions);
     if (list->count < functions[node->op].min) {
         return machine_fail(machine, node, "%s: an argument is missing",
                             functions[node->op].name);

@@ -26,7 +26,8 @@ struct parser {
     uint32_t name_count;
     uint32_t function_at;
     uint32_t local_count; /* At most, of the function at hand. */
-    uint32_t loops;       /* Around the statement at hand. */
+    uint32_t loops;       /* Around the statement at hand, */
+    uint32_t blocks;      /* as the blocks are; 1 is the outermost. */
     bool is_function;
     /* Other names for functions of ours. */
     struct alias {
@@ -365,6 +366,10 @@ static struct node *parse_function(struct parser *parser)
     struct node *function = new_node(parser, NODE_FUNCTION);
     if (parser->is_function) {
         fail_at(parser, function->line, "a function within a function");
+        return function;
+    }
+    if (parser->blocks > 1) { /* It could outlive the variables it sees. */
+        fail_at(parser, function->line, "a function within a block");
         return function;
     }
     uint32_t name_count = parser->name_count;
@@ -830,6 +835,7 @@ static struct node *parse_block(struct parser *parser)
     if (!go_down(parser)) {
         return NULL;
     }
+    parser->blocks++;
     while (!parser->has_failed && parser->token.type != TOKEN_END &&
            !is_mark(parser, "end") && !is_mark(parser, "else") &&
            !is_mark(parser, "elseif") && !is_mark(parser, "until")) {
@@ -842,6 +848,7 @@ static struct node *parse_block(struct parser *parser)
         end = &(*end)->next;
         accept(parser, ";");
     }
+    parser->blocks--;
     parser->depth--;
     return first;
 }

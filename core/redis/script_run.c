@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "core/redis/script_lex.h"
 #include "core/redis/script_machine.h"
 
@@ -39,6 +40,7 @@ void value_append(struct arena *arena, struct value_table *table,
         table->item = items;
         table->capacity = capacity;
     }
+    CHECK(table->count < table->capacity);
     table->item[table->count++] = *item;
 }
 
@@ -88,6 +90,7 @@ const char *value_type_name(const struct value *value)
         [VALUE_TRUE] = "boolean",     [VALUE_NUMBER] = "number",
         [VALUE_TEXT] = "string",      [VALUE_TABLE] = "table",
         [VALUE_FUNCTION] = "function"};
+    CHECK(value->type < sizeof names / sizeof *names);
     return names[value->type];
 }
 
@@ -110,7 +113,7 @@ static bool are_equal(const struct value *a, const struct value *b)
     }
 }
 
-/* Beyond 2^53 a number has no fraction. */
+/* Beyond 2^53 a number has no fraction; what is no number (0/0) stays so. */
 double number_floor(double number)
 {
     if (!(number > -9007199254740992.0 && number < 9007199254740992.0)) {
@@ -147,6 +150,7 @@ bool machine_fail(struct machine *machine, const struct node *node,
 bool machine_spend(struct machine *machine, const struct node *node,
                    size_t size)
 {
+    CHECK(machine->memory_size <= SCRIPT_MEMORY_MAX);
     if (size > SCRIPT_MEMORY_MAX - machine->memory_size) {
         return machine_fail(machine, node,
                             "the script needs more than %zu bytes",
@@ -195,7 +199,9 @@ bool machine_text(struct machine *machine, const struct node *node,
         *ret_text = value->text;
         return true;
     }
+    CHECK(value->type == VALUE_NUMBER);
     int size = snprintf(text, sizeof text, "%.*g", digits, value->number);
+    CHECK(size > 0 && (size_t)size < sizeof text);
     if (!machine_spend(machine, node, (size_t)size)) {
         return false;
     }
@@ -481,6 +487,7 @@ static bool call_function(struct machine *machine, const struct node *node,
                             value_type_name(&function));
     }
     const struct node *callee = function.function;
+    CHECK(callee->kind == NODE_FUNCTION && callee->number <= callee->slots);
     struct value *before = machine->local;
     size_t size = callee->slots * sizeof(struct value);
     if (machine->calls == SCRIPT_CALLS_MAX) {
@@ -499,6 +506,7 @@ static bool call_function(struct machine *machine, const struct node *node,
     }
     machine->calls++;
     enum flow flow = carry_out(machine, callee->a);
+    CHECK(machine->calls > 0);
     machine->calls--;
     machine->local = before;
     if (flow != FLOW_RETURN) {
@@ -510,10 +518,18 @@ static bool call_function(struct machine *machine, const struct node *node,
 
 /* --- Expressions ---------------------------------------------------------- */
 
+/* The parser numbers slots below SCRIPT_LOCALS_MAX, and says how many there are
+ * of a function. */
+static struct value *slot_of(struct value *locals, const struct node *node)
+{
+    CHECK(node->number >= 0 && node->number < SCRIPT_LOCALS_MAX);
+    return &locals[(uint32_t)node->number];
+}
+
 static struct value *local_of(struct machine *machine, const struct node *node)
 {
-    struct value *locals = node->is_outer ? machine->outer : machine->local;
-    return &locals[(uint32_t)node->number];
+    CHECK(node->kind == NODE_LOCAL);
+    return slot_of(node->is_outer ? machine->outer : machine->local, node);
 }
 
 static bool evaluate_inner(struct machine *machine, const struct node *node,
@@ -577,6 +593,7 @@ static bool evaluate(struct machine *machine, const struct node *node,
         return machine_fail(machine, node, "too much in each other");
     }
     bool is_good = evaluate_inner(machine, node, ret);
+    CHECK(machine->depth > 0);
     machine->depth--;
     return is_good;
 }
@@ -627,6 +644,7 @@ static enum flow run_count(struct machine *machine, const struct node *node)
         if (!evaluate(machine, n, &value)) {
             return FLOW_ERROR;
         }
+        CHECK(count < 3); /* The parser has counted. */
         if (!value_to_number(&value, &number[count++])) {
             machine_fail(machine, node,
                          "for: a number expected, not a %s value",
@@ -636,7 +654,7 @@ static enum flow run_count(struct machine *machine, const struct node *node)
     }
     for (double i = number[0]; number[2] > 0 ? i <= number[1] : i >= number[1];
          i += number[2]) {
-        machine->local[(uint32_t)node->number] = value_of_number(i);
+        *slot_of(machine->local, node) = value_of_number(i);
         if (!go_round(machine, node, &flow)) {
             break;
         }
@@ -647,7 +665,7 @@ static enum flow run_count(struct machine *machine, const struct node *node)
 static enum flow run_each(struct machine *machine, const struct node *node)
 {
     struct value list;
-    struct value *local = &machine->local[(uint32_t)node->number];
+    struct value *local = slot_of(machine->local, node);
     enum flow flow = FLOW_ON;
     if (!evaluate(machine, node->a, &list)) {
         return FLOW_ERROR;
@@ -765,6 +783,7 @@ static enum flow carry_out(struct machine *machine, const struct node *block)
         flow = machine_step(machine, n) ? run_statement(machine, n)
                                         : FLOW_ERROR;
     }
+    CHECK(IMPLIES(block != NULL, machine->depth > 0));
     machine->depth -= block != NULL;
     return flow;
 }
@@ -792,7 +811,9 @@ bool script_run(const struct script *script, struct script_run *run,
         .outer = local,
         .local = local,
     };
+    CHECK(script->local_count <= SCRIPT_LOCALS_MAX && run->call != NULL);
     enum flow flow = carry_out(&machine, script->body);
+    CHECK(flow != FLOW_BREAK); /* The parser knows of each the loop. */
     run->steps = machine.steps;
     run->steps += run->call_steps != NULL ? *run->call_steps : 0;
     *ret = flow == FLOW_RETURN ? first_of(&machine.results)

@@ -230,6 +230,7 @@ def test_errors_are_counted_by_their_word_where_they_are_told():
 def test_leaders_and_members_are_told():
     with Cluster(3) as cluster:
         leader = cluster.leader()
+        cluster.converged()  # All have heard of the first leader.
         with leader.connect() as client:
             client.do("RAFT.TRANSFER")
             client.do("RAFT.SNAPSHOT")

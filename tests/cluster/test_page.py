@@ -448,7 +448,7 @@ def test_ten_thousand_locks_are_no_burden(cluster, page):
 
 def test_a_stuck_lock_is_found_and_its_session_blacklisted_by_keyboard(cluster, page):
     leader = cluster.leader()
-    with lockers(leader, "stuck-job", ttl=2000) as (holder,), lockers(
+    with lockers(leader, "stuck-job", ttl=6000) as (holder,), lockers(
         leader, "next-job"
     ) as (waiter,):
         holder.do("LOCK.ACQUIRE", "nightly")

@@ -154,11 +154,12 @@ def test_a_member_that_was_replaced_keeps_the_others_from_founding_again():
             third.start()
             assert client.do("RAFT.ADD", third.id, third.addresses) == "OK"
         assert "snapshot installed" in third.log()
-        with open(os.path.join(third.dir, "identity")) as file:
-            identity = file.read()
-        with open(os.path.join(first.dir, "identity")) as file:
-            cluster_line = re.search("cluster.*", file.read()).group(0)
-        assert cluster_line in identity
+
+        def cluster_of(node):
+            with open(os.path.join(node.dir, "identity")) as file:
+                return re.search("cluster.*", file.read()).group(0)
+        wait_until(lambda: cluster_of(third) == cluster_of(first), 15,
+                   "it knows its cluster")
         for node in (first, second):
             node.kill()
             shutil.rmtree(node.dir)
