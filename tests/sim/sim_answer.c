@@ -12,6 +12,7 @@
 #include "tests/sim/sim_lives.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_promise.h"
+#include "tests/sim/sim_shown.h"
 
 /* --- Answers -------------------------------------------------------------- */
 
@@ -185,6 +186,7 @@ static void take_shown(struct worker *worker)
                  worker->client->host.name, sim_lock_name(worker->op.lock),
                  from, to);
     }
+    sim_shown_lock(&worker->channel, worker->client->host.name, name);
     uint32_t at = (uint32_t)(holders - reply->value) + 1;
     for (uint32_t i = 0; i < holders->count; i++) {
         const struct resp_value *token = resp_find(reply, at, "token");

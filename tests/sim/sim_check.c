@@ -14,6 +14,7 @@
 #include "raft/replica.h"
 #include "tests/sim/sim_cover.h"
 #include "tests/sim/sim_events.h"
+#include "tests/sim/sim_faces.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_lives.h"
 #include "tests/sim/sim_node.h"
@@ -62,6 +63,7 @@ struct sim_check {
     struct sim_silence *silence;
     struct sim_events *events;
     struct sim_lives *lives;
+    struct sim_faces *faces;
     struct lockfsm_delta *delta[SIM_NODE_MAX];
     uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last look. */
     uint64_t started_ns[SIM_NODE_MAX];
@@ -79,6 +81,7 @@ struct sim_check *sim_check_new(struct sim *sim)
     check->silence = sim_silence_new(sim);
     check->events = sim_events_new(sim);
     check->lives = sim_lives_new();
+    check->faces = sim_faces_new(sim);
     check->history = sim_history_new(sim, check->silence);
     return check;
 }
@@ -92,6 +95,7 @@ void sim_check_free(struct sim_check *check)
     sim_silence_free(check->silence);
     sim_events_free(check->events);
     sim_lives_free(check->lives);
+    sim_faces_free(check->faces);
     free(check->entries);
     free(check->changes);
     for (int i = 0; i < SIM_LIFE_MAX; i++) {
@@ -148,6 +152,11 @@ uint64_t sim_check_token_base(const struct sim *sim)
 struct sim_lives *sim_check_lives(const struct sim *sim)
 {
     return sim->check->lives;
+}
+
+struct sim_faces *sim_check_faces(const struct sim *sim)
+{
+    return sim->check->faces;
 }
 
 struct sim_events *sim_check_events(const struct sim *sim)
@@ -213,6 +222,7 @@ void sim_check_node_starts(struct sim *sim, struct sim_node *node)
     sim->check->delta[number] = lockfsm_delta_new();
     sim->check->stepped[number] = 0;
     sim->check->started_ns[number] = sim->now_ns;
+    sim_faces_started(sim->check->faces, node);
 }
 
 void sim_check_node_stops(struct sim *sim, struct sim_node *node)
@@ -220,6 +230,7 @@ void sim_check_node_stops(struct sim *sim, struct sim_node *node)
     uint32_t number = sim_node_host(node)->number;
     lockfsm_delta_free(sim->check->delta[number]);
     sim->check->delta[number] = NULL;
+    sim_faces_stopped(sim->check->faces, node);
 }
 
 /* FNV-1a. */
@@ -364,6 +375,7 @@ void sim_check_first_state(struct sim *sim, const struct lockfsm *fsm,
     note_members(check, place);
     sim_silence_begin_life(check->silence, fsm);
     sim_lives_entry(check->lives, place, fsm);
+    sim_faces_begin_life(check->faces, place, fsm);
     sim_history_begin_life(check->history, place, fsm);
 }
 
@@ -468,6 +480,7 @@ static void write_entry(struct sim *sim, struct sim_node *node, uint64_t place,
     check_token_base(sim, fsm);
     sim_events_entry(check->events, place, effects, fsm);
     sim_lives_entry(check->lives, place, fsm);
+    sim_faces_entry(check->faces, place, effects, fsm);
     sim_history_write(check->history, place, entry, effects, fsm);
 }
 
@@ -594,6 +607,7 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
     uint32_t number = sim_node_host(node)->number;
     const struct lockfsm *fsm = core_state(sim_node_core(node));
     uint64_t applied = lockfsm_applied_index(fsm);
+    sim_faces_stepped(check->faces, node, sim_check_place(sim, node, applied));
     if (applied == check->stepped[number]) {
         return;
     }

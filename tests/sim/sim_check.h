@@ -78,6 +78,7 @@ bool sim_check_state_at(const struct sim *sim, uint32_t life,
 
 struct sim_history *sim_check_history(const struct sim *sim);
 struct sim_lives *sim_check_lives(const struct sim *sim);
+struct sim_faces *sim_check_faces(const struct sim *sim);
 struct sim_events *sim_check_events(const struct sim *sim);
 struct sim_silence *sim_check_silence(const struct sim *sim);
 

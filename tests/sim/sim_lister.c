@@ -7,20 +7,13 @@
 
 #include "base/check.h"
 #include "tests/sim/sim_check.h"
-#include "tests/sim/sim_lives.h"
 #include "tests/sim/sim_worker.h"
 
 #define ANSWER_NS (4 * SIM_S)
-#define NAME_SIZE_MAX 64
 
 static struct sim *sim_of(const struct sim_lister *lister)
 {
     return lister->client->sim;
-}
-
-static struct sim_lives *lives_of(const struct sim_lister *lister)
-{
-    return sim_check_lives(sim_of(lister));
 }
 
 static const char *name_of(const struct sim_lister *lister)
@@ -29,68 +22,6 @@ static const char *name_of(const struct sim_lister *lister)
 }
 
 /* --- What it is shown ----------------------------------------------------- */
-
-static struct bytes name_at(const struct sim_lister *lister, size_t at)
-{
-    const uint8_t *size = lister->names.data + at;
-    return bytes_of(size + 1, *size);
-}
-
-static bool was_shown(const struct sim_lister *lister, struct bytes name)
-{
-    size_t at = 0;
-    while (at < lister->names.size && !bytes_equal(name_at(lister, at), name)) {
-        at += 1 + name_at(lister, at).size;
-    }
-    return at < lister->names.size;
-}
-
-/* As memcmp() orders them. */
-static bool is_behind(struct bytes name, struct bytes other)
-{
-    size_t size = name.size < other.size ? name.size : other.size;
-    int order = memcmp(name.data, other.data, size);
-    return order != 0 ? order > 0 : name.size > other.size;
-}
-
-static void take_name(struct sim_lister *lister, struct bytes name)
-{
-    struct sim *sim = sim_of(lister);
-    uint64_t from = lister->channel.sent_newest, to = sim_check_newest(sim);
-    if (name.size == 0 || name.size > NAME_SIZE_MAX ||
-        !bytes_has_prefix(name, bytes_of_text(lister->prefix)) ||
-        (lister->names.size > 0 &&
-         !is_behind(name, name_at(lister, lister->last)))) {
-        sim_fail(sim,
-                 "a listing is in the order of the names, each once: %s is "
-                 "shown '%.*s' in the wrong place",
-                 name_of(lister), (int)name.size, (const char *)name.data);
-        return;
-    }
-    if (!sim_lives_sometime(lives_of(lister), name, from, to)) {
-        sim_fail(sim,
-                 "what is listed is there: %s is shown '%.*s', which was not "
-                 "between entries %" PRIu64 " and %" PRIu64,
-                 name_of(lister), (int)name.size, (const char *)name.data, from,
-                 to);
-    }
-    lister->last = lister->names.size;
-    buffer_put_u8(&lister->names, (uint8_t)name.size);
-    buffer_put_bytes(&lister->names, name);
-}
-
-static void look_for(void *data, struct bytes name)
-{
-    struct sim_lister *lister = data;
-    if (bytes_has_prefix(name, bytes_of_text(lister->prefix)) &&
-        !was_shown(lister, name)) {
-        sim_fail(sim_of(lister),
-                 "what is there all the time is listed: %s is not shown '%.*s' "
-                 "in pages of %" PRIu64 " from entry %" PRIu64 " on",
-                 name_of(lister), (int)name.size, (const char *)name.data,
-                 lister->page, lister->from);
-    }
-}
 
 static void end_listing(struct sim_lister *lister)
 {
@@ -113,24 +44,22 @@ static void take_page(struct sim_lister *lister)
         sim_fail(sim, "LIST answers a cursor and no more than a page");
         return;
     }
-    if (lister->cursor.size == 0) {
-        lister->from = lister->channel.sent_newest;
-        buffer_clear(&lister->names);
-    }
-    uint32_t at = 3;
-    for (uint32_t i = 0; i < value[2].count && !sim->has_failed; i++) {
-        const struct resp_value *name = resp_find(reply, at, "name");
-        take_name(lister, name != NULL ? name->bytes : bytes_of_text(""));
-        at += value[at].span;
-    }
+    sim_shown_page(&lister->channel, name_of(lister), &lister->listing);
     buffer_clear(&lister->cursor);
-    if (!bytes_equal(cursor, BYTES_LITERAL("0"))) {
+    if (!lister->listing.is_over) {
         buffer_put_bytes(&lister->cursor, cursor);
         return;
     }
-    sim_lives_always(lives_of(lister), lister->from, sim_check_newest(sim),
-                     look_for, lister);
     sim->stats.listings++;
+    end_listing(lister);
+}
+
+static void take_lock(struct sim_lister *lister)
+{
+    struct sim *sim = sim_of(lister);
+    sim->stats.reads++;
+    sim_shown_lock(&lister->channel, name_of(lister),
+                   sim_lock_bytes(lister->lock));
     end_listing(lister);
 }
 
@@ -142,7 +71,7 @@ static void take(struct sim_lister *lister)
     sim_channel_error(&lister->channel, word);
     lister->is_asking = false;
     if (word[0] == '\0') {
-        take_page(lister);
+        (lister->is_about_one ? take_lock : take_page)(lister);
         if (sim_chance(sim, 0.2)) {
             sim_channel_close(&lister->channel); /* Elsewhere goes on. */
         }
@@ -166,35 +95,55 @@ static void begin_listing(struct sim_lister *lister)
 {
     static const char *const prefixes[] = {"", "", "l", "crowd/", "s", "k"};
     struct sim *sim = sim_of(lister);
+    const char *prefix = prefixes[prng_below(&sim->prng, 6)];
+    bool is_about_sessions = sim_chance(sim, 0.25);
     lister->is_listing = true;
-    lister->prefix = prefixes[prng_below(&sim->prng, 6)];
+    lister->is_about_one = sim_chance(sim, 0.4);
+    lister->lock = (uint32_t)prng_below(&sim->prng, LOCK_COUNT_MAX);
+    sim_shown_begin(&lister->listing,
+                    is_about_sessions ? FACE_SESSION : FACE_LOCK,
+                    is_about_sessions && prefix[0] != '\0' ? "c" : prefix);
     lister->page = sim_chance(sim, 0.8) ? sim_between(sim, 1, 5)
                                         : sim_between(sim, 5, 100);
     buffer_clear(&lister->cursor);
-    buffer_clear(&lister->names);
 }
 
-static void ask(struct sim_lister *lister)
+static void ask_page(struct sim_lister *lister)
 {
     struct sim_channel *channel = &lister->channel;
     bool is_first = lister->cursor.size == 0;
     sim_channel_begin(channel, is_first ? 5 : 7);
-    sim_channel_word(channel, "LOCK.LIST");
+    sim_channel_word(channel, lister->listing.kind == FACE_LOCK
+                                  ? "LOCK.LIST"
+                                  : "SESSION.LIST");
     sim_channel_word(channel, "PREFIX");
-    sim_channel_word(channel, lister->prefix);
+    sim_channel_word(channel, lister->listing.prefix);
     sim_channel_word(channel, "COUNT");
     sim_channel_number(channel, lister->page);
     if (!is_first) {
         sim_channel_word(channel, "CURSOR");
         resp_request_argument(&channel->output, buffer_bytes(&lister->cursor));
     }
+}
+
+static void ask_lock(struct sim_lister *lister)
+{
+    sim_channel_begin(&lister->channel, 2);
+    sim_channel_word(&lister->channel, "LOCK.SHOW");
+    sim_channel_word(&lister->channel, sim_lock_name(lister->lock));
+}
+
+static void ask(struct sim_lister *lister)
+{
+    (lister->is_about_one ? ask_lock : ask_page)(lister);
     lister->is_asking = true;
-    sim_channel_send(channel, sim_client_clock(lister->client), ANSWER_NS);
+    sim_channel_send(&lister->channel, sim_client_clock(lister->client),
+                     ANSWER_NS);
 }
 
 void sim_lister_init(struct sim_lister *lister, struct sim_client *client)
 {
-    *lister = (struct sim_lister){.client = client, .prefix = ""};
+    *lister = (struct sim_lister){.client = client};
     sim_channel_init(&lister->channel, client->sim, &client->host);
     end_listing(lister);
 }
@@ -203,7 +152,7 @@ void sim_lister_done(struct sim_lister *lister)
 {
     sim_channel_done(&lister->channel);
     buffer_done(&lister->cursor);
-    buffer_done(&lister->names);
+    sim_shown_done(&lister->listing);
 }
 
 void sim_lister_work(struct sim_lister *lister)

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Somebody who lists: LOCK.LIST, page by page, each at whichever node.
- *
- * Oracle: pages are in the order of the names, and none comes twice; a lock
- * that is shown was there while its page was asked; one that was there during
- * the whole listing is shown. */
+/* Somebody who looks: LOCK.SHOW, and LOCK.LIST and SESSION.LIST page by page,
+ * each at whichever node. What he is shown is judged by sim_shown.h. */
 
 #ifndef HASP_TESTS_SIM_SIM_LISTER_H
 #define HASP_TESTS_SIM_SIM_LISTER_H
 
 #include "tests/sim/sim_channel.h"
+#include "tests/sim/sim_shown.h"
 
 struct sim_client;
 
@@ -19,12 +17,11 @@ struct sim_lister {
     bool is_listing;
     bool is_asking;
     uint64_t think_until_ns;
-    const char *prefix;
+    bool is_about_one; /* SHOW of this lock; else a listing. */
+    uint32_t lock;
+    struct shown_listing listing;
     uint64_t page;        /* So many names, at most. */
-    uint64_t from;        /* The newest entry when the first page was asked. */
     struct buffer cursor; /* Empty: the first page. */
-    struct buffer names;  /* All that were shown: a byte of size, the name. */
-    size_t last;          /* Where the last of them stands. */
 };
 
 void sim_lister_init(struct sim_lister *lister, struct sim_client *client);

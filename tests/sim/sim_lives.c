@@ -83,35 +83,17 @@ void sim_lives_entry(struct sim_lives *lives, uint64_t index,
     }
 }
 
-/* At some moment between the two entries, or with 'is_always' at each. */
-static bool was_there(const struct life *life, uint64_t from, uint64_t to,
-                      bool is_always)
-{
-    struct reader reader = reader_of(buffer_bytes(&life->spans));
-    bool is_found = false;
-    while (reader_left(&reader) > 0) {
-        uint64_t begin = reader_u64(&reader);
-        uint64_t end = reader_u64(&reader);
-        is_found |= is_always ? begin <= from && end > to
-                              : begin <= to && end > from;
-    }
-    return is_found;
-}
-
 bool sim_lives_sometime(const struct sim_lives *lives, struct bytes name,
                         uint64_t from, uint64_t to)
 {
     const struct life *life = find(lives, name);
-    return life != NULL && was_there(life, from, to, false);
-}
-
-void sim_lives_always(const struct sim_lives *lives, uint64_t from, uint64_t to,
-                      sim_lives_fn *each, void *data)
-{
-    for (const struct life *life = lives->by_name; life != NULL;
-         life = life->hh.next) {
-        if (was_there(life, from, to, true)) {
-            each(data, bytes_of(life->name, life->name_size));
-        }
+    struct reader reader = reader_of(life != NULL ? buffer_bytes(&life->spans)
+                                                  : bytes_of("", 0));
+    bool is_found = false;
+    while (reader_left(&reader) > 0) {
+        uint64_t begin = reader_u64(&reader);
+        uint64_t end = reader_u64(&reader);
+        is_found |= begin <= to && end > from;
     }
+    return is_found;
 }

@@ -19,9 +19,5 @@ void sim_lives_entry(struct sim_lives *lives, uint64_t index,
 /* True if the lock was there at some moment between the two entries. */
 bool sim_lives_sometime(const struct sim_lives *lives, struct bytes name,
                         uint64_t from, uint64_t to);
-/* Gives each lock that was there at every moment between them. */
-typedef void sim_lives_fn(void *data, struct bytes name);
-void sim_lives_always(const struct sim_lives *lives, uint64_t from, uint64_t to,
-                      sim_lives_fn *each, void *data);
 
 #endif /* HASP_TESTS_SIM_SIM_LIVES_H */

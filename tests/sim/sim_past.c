@@ -6,7 +6,9 @@
 
 #include <inttypes.h>
 
+#include "tests/sim/sim_check.h"
 #include "tests/sim/sim_client.h"
+#include "tests/sim/sim_faces.h"
 
 struct past_lock *past_find_lock(const struct sim_history *history,
                                  struct bytes name)
@@ -214,6 +216,7 @@ void sim_history_beat(struct sim_history *history, uint64_t session,
     sim_say(history->sim, NULL,
             "session %" PRIu64 " is heard: sent %.6f, %" PRIu64 " ms", session,
             (double)sent_ns / 1e9, ttl_ms);
+    sim_faces_beat(sim_check_faces(history->sim), session, sent_ns);
     if (past != NULL && sent_ns > past->beat_sent_ns) {
         past->beat_sent_ns = sent_ns;
         past->ttl_ms = ttl_ms;

@@ -274,6 +274,12 @@ void sim_silence_heard(struct sim_silence *silence, uint64_t id)
     }
 }
 
+uint64_t sim_silence_heard_ns(const struct sim_silence *silence, uint64_t id)
+{
+    const struct quiet_session *session = find_session(silence, id);
+    return session != NULL ? session->heard.at_ns : 0;
+}
+
 static struct bytes make_key(struct sim_silence *silence, enum span_kind kind,
                              uint64_t number, struct bytes lock,
                              struct bytes owner)

@@ -47,6 +47,9 @@ void sim_silence_appended(struct sim_silence *silence, struct sim_node *node,
                           const struct replica_entry *entries, uint32_t count);
 /* A leader has heard a heartbeat. */
 void sim_silence_heard(struct sim_silence *silence, uint64_t session);
+/* When it was last, in true time; 0: there is no such session. */
+uint64_t sim_silence_heard_ns(const struct sim_silence *silence,
+                              uint64_t session);
 /* Any node has applied the entry. */
 void sim_silence_applied(struct sim_silence *silence, struct sim_node *node,
                          uint64_t log_index, const struct effects *effects);

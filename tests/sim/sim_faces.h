@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What there was to show: how each lock and each session looked after each
+ * entry (sim_face.h), who served when, and when each node had applied what; so
+ * that what a client is shown can be held against it (sim_shown.h).
+ *
+ * Oracle: what was told of the future comes so. A lease of which some was left
+ * does not run out sooner by the fastest clock, unless it lingers; nor is a
+ * limited hold over while who was told of its rest may trust that. */
+
+#ifndef HASP_TESTS_SIM_SIM_FACES_H
+#define HASP_TESTS_SIM_SIM_FACES_H
+
+#include "lockfsm/lockfsm.h"
+#include "tests/sim/sim.h"
+#include "tests/sim/sim_face.h"
+
+struct sim_faces;
+struct sim_node;
+
+struct sim_faces *sim_faces_new(struct sim *sim);
+void sim_faces_free(struct sim_faces *faces);
+
+/* A new life begins at 'place' with this state. */
+void sim_faces_begin_life(struct sim_faces *faces, uint64_t place,
+                          const struct lockfsm *fsm);
+/* An entry is applied for the first time anywhere. */
+void sim_faces_entry(struct sim_faces *faces, uint64_t place,
+                     const struct effects *effects, const struct lockfsm *fsm);
+/* A node begins to run; has ended its turn, having applied all up to 'place';
+ * runs no more. */
+void sim_faces_started(struct sim_faces *faces, struct sim_node *node);
+void sim_faces_stepped(struct sim_faces *faces, struct sim_node *node,
+                       uint64_t place);
+void sim_faces_stopped(struct sim_faces *faces, struct sim_node *node);
+/* A heartbeat was answered OK now that was sent at 'sent_ns'. */
+void sim_faces_beat(struct sim_faces *faces, uint64_t session,
+                    uint64_t sent_ns);
+
+/* --- What there was ------------------------------------------------------- */
+
+enum face_kind { FACE_LOCK, FACE_SESSION };
+
+/* Of a lock or session, from one entry on until another one. */
+struct face_version {
+    uint64_t from;
+    uint64_t to; /* NEVER_SHOWN. */
+    bool is_there;
+    struct bytes face;
+    /* Of a lock: */
+    const struct face_hold *holds;
+    uint32_t hold_count;
+    uint64_t delay_ms;
+    uint64_t delay_index;
+    bool has_free_slots;
+    /* Of a session, as if it held something. */
+    struct face_hold session;
+};
+#define NEVER_SHOWN UINT64_MAX
+
+/* Gives all versions between the two entries, both included, in their order;
+ * none before the first one. */
+typedef void face_version_fn(void *data, const struct face_version *version);
+void sim_faces_versions(const struct sim_faces *faces, enum face_kind kind,
+                        struct bytes name, uint64_t id, uint64_t from,
+                        uint64_t to, face_version_fn *each, void *data);
+/* Gives the name and id (of a lock: 0) of all that there ever was. */
+typedef void face_name_fn(void *data, struct bytes name, uint64_t id);
+void sim_faces_names(const struct sim_faces *faces, enum face_kind kind,
+                     face_name_fn *each, void *data);
+
+/* True if a quarantine stood at or after 'place'. */
+bool sim_faces_quarantined(const struct sim_faces *faces, uint64_t place);
+
+/* --- Times, all of them true ---------------------------------------------- */
+
+/* When the entry was applied for the first time; of one of a former life: when
+ * the present one began. */
+uint64_t sim_faces_first_ns(const struct sim_faces *faces, uint64_t place);
+/* When it had been applied by all nodes that served at some moment since 'ns';
+ * now, if one has not. */
+uint64_t sim_faces_last_ns(const struct sim_faces *faces, uint64_t place,
+                           uint64_t ns);
+/* When the newest reign of those began; 0: nobody has served. */
+uint64_t sim_faces_reign_ns(const struct sim_faces *faces, uint64_t ns);
+/* When the newest heartbeat was sent that had been answered OK by 'ns'; 0. */
+uint64_t sim_faces_beat_ns(const struct sim_faces *faces, uint64_t session,
+                           uint64_t ns);
+
+/* --- What was told of the future ------------------------------------------ */
+
+/* The session does not expire before 'ns'. */
+void sim_faces_lease_told(struct sim_faces *faces, uint64_t session,
+                          uint64_t ns);
+/* Nor does the hold reach its limit. */
+void sim_faces_hold_told(struct sim_faces *faces, struct bytes lock,
+                         uint64_t session, struct bytes owner, uint64_t token,
+                         uint64_t ns);
+
+#endif /* HASP_TESTS_SIM_SIM_FACES_H */
