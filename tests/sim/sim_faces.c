@@ -41,7 +41,8 @@ struct beats {
     uint64_t sent_ns[BEAT_MAX];
     uint64_t answered_ns[BEAT_MAX];
     uint64_t count;
-    uint64_t lives_until_ns; /* As was told. */
+    uint64_t lives_until_ns; /* As was told ... */
+    uint32_t told_in;        /* ... when there had been so many reigns. */
 };
 
 /* A limited hold whose rest was told. */
@@ -454,10 +455,26 @@ uint64_t sim_faces_beat_ns(const struct sim_faces *faces, uint64_t session,
     return newest_ns;
 }
 
+static uint32_t reigns_since(const struct sim_faces *faces, uint64_t ns)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < faces->reign_count; i++) {
+        count += faces->reigns[i].ended_ns >= ns;
+    }
+    return count;
+}
+
 void sim_faces_lease_told(struct sim_faces *faces, uint64_t session,
-                          uint64_t ns)
+                          uint64_t asked_ns, uint64_t ns)
 {
     struct beats *beats = obtain_beats(faces, session);
+    if (reigns_since(faces, asked_ns) != 1) {
+        return; /* Whoever told it may lead no more. */
+    }
+    if (beats->told_in != faces->reign_count) {
+        beats->told_in = faces->reign_count;
+        beats->lives_until_ns = 0;
+    }
     beats->lives_until_ns = u64_max(beats->lives_until_ns, ns);
 }
 
@@ -497,6 +514,7 @@ static void look_at_end(struct sim_faces *faces, uint64_t place,
     bool is_limit = e->reason != NULL && strcmp(e->reason, "max hold") == 0;
     const struct beats *beats = beats_of(faces, e->session);
     if (e->type == EFFECT_SESSION_ENDED && is_expiry && beats != NULL &&
+        beats->told_in == faces->reign_count &&
         sim->now_ns < beats->lives_until_ns) {
         sim_fail(sim,
                  "what is left of a lease is told: session %" PRIu64

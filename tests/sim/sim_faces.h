@@ -5,8 +5,9 @@
  * that what a client is shown can be held against it (sim_shown.h).
  *
  * Oracle: what was told of the future comes so. A lease of which some was left
- * does not run out sooner by the fastest clock, unless it lingers; nor is a
- * limited hold over while who was told of its rest may trust that. */
+ * does not run out sooner by the fastest clock under the same leader, unless it
+ * lingers; nor is a limited hold over, under whichever leader, while who was
+ * told of its rest may trust that. */
 
 #ifndef HASP_TESTS_SIM_SIM_FACES_H
 #define HASP_TESTS_SIM_SIM_FACES_H
@@ -89,9 +90,11 @@ uint64_t sim_faces_beat_ns(const struct sim_faces *faces, uint64_t session,
 
 /* --- What was told of the future ------------------------------------------ */
 
-/* The session does not expire before 'ns'. */
+/* Who asked at 'asked_ns' was told that the session does not expire before
+ * 'ns'. Only the leader that told it keeps that: it has counted heartbeats that
+ * it has not answered, and of which its successor does not know (rule 9). */
 void sim_faces_lease_told(struct sim_faces *faces, uint64_t session,
-                          uint64_t ns);
+                          uint64_t asked_ns, uint64_t ns);
 /* Nor does the hold reach its limit. */
 void sim_faces_hold_told(struct sim_faces *faces, struct bytes lock,
                          uint64_t session, struct bytes owner, uint64_t token,

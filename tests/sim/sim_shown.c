@@ -253,7 +253,7 @@ static void note_lease(struct looking *look, const struct face_hold *of,
                        uint64_t left_ms)
 {
     if (of->is_leased && of->linger_ms == 0) {
-        sim_faces_lease_told(look->faces, of->session,
+        sim_faces_lease_told(look->faces, of->session, look->asked_ns,
                              look->asked_ns +
                                  minus(left_ms, ROUNDED_MS) * SIM_MS / 11 * 10);
     }
