@@ -64,6 +64,8 @@ enum state {
     STATE_NOTE,
     STATE_BARGED,
     STATE_LEFT_OVER,
+    STATE_VOTE_TAKEN,
+    STATE_VOTE_REFUSED,
     STATE_COUNT
 };
 
@@ -89,6 +91,8 @@ static const char *const state_names[] = {
     [STATE_NOTE] = "a lock stands for its note",
     [STATE_BARGED] = "somebody has barged",
     [STATE_LEFT_OVER] = "something is left for SWEEP",
+    [STATE_VOTE_TAKEN] = "a vote is taken, not by force",
+    [STATE_VOTE_REFUSED] = "a vote is not taken: too few are heard",
 };
 
 _Static_assert(STATE_COUNT <= SIM_STATE_COUNT, "sim.h has room for them");
@@ -118,6 +122,11 @@ void sim_cover_fault(struct sim *sim, uint32_t fault)
 static void reach(struct sim *sim, enum state state, bool is_so)
 {
     sim->cover.state[state] |= is_so;
+}
+
+void sim_cover_vote(struct sim *sim, bool is_taken)
+{
+    reach(sim, is_taken ? STATE_VOTE_TAKEN : STATE_VOTE_REFUSED, true);
 }
 
 static void look_at_lock(struct sim *sim, const struct lock *lock)

@@ -20,5 +20,7 @@ void sim_cover_look(struct sim *sim);
 void sim_cover_add(struct sim_cover *sum, const struct sim_cover *one);
 /* Prints lines: "covers KIND NAME COUNT", tabs between. */
 void sim_cover_print(const struct sim_cover *cover);
+/* A vote was taken, not by force; or was not, for want of a majority. */
+void sim_cover_vote(struct sim *sim, bool is_taken);
 
 #endif /* HASP_TESTS_SIM_SIM_COVER_H */

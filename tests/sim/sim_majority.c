@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "tests/sim/sim_check.h"
+#include "tests/sim/sim_cover.h"
 #include "tests/sim/sim_node.h"
 
 static bool is_voter(const struct replica_members *members, uint64_t id)
@@ -64,6 +65,7 @@ void sim_majority_look(struct sim *sim, struct sim_node *node,
         return;
     }
     sim->stats.votes_taken++;
+    sim_cover_vote(sim, true);
     if (!has_majority(node, &members)) {
         sim_fail(sim,
                  "a change that is not forced leaves a majority that is heard: "

@@ -45,6 +45,10 @@ static void choose(struct sim_saver *saver)
     struct sim *sim = sim_of(saver);
     if (sim_restore_wants_member(sim, &saver->id)) {
         saver->stage = SAVER_ADD;
+    } else if (sim_voter_choose(sim, &saver->vote)) {
+        saver->stage = SAVER_VOTE;
+    } else if (!sim_restore_is_saved(sim)) {
+        rest(saver, 100, 1000);
     } else if (sim->life > 0 && sim_chance(sim, 0.5)) {
         saver->lock = (uint32_t)prng_below(&sim->prng, LOCK_COUNT_MAX);
         saver->stage = SAVER_ADMIT;
@@ -69,6 +73,9 @@ static void ask(struct sim_saver *saver)
     switch (saver->stage) {
     case SAVER_ADD:
         put_add(saver);
+        break;
+    case SAVER_VOTE:
+        sim_voter_put(channel, &saver->vote);
         break;
     case SAVER_ADMIT:
         sim_channel_begin(channel, 3);
@@ -155,6 +162,9 @@ static void take(struct sim_saver *saver)
 {
     char word[32];
     sim_channel_error(&saver->channel, word);
+    if (saver->stage == SAVER_VOTE) {
+        sim_voter_take(&saver->channel, &saver->vote, word);
+    }
     if (word[0] != '\0') {
         sim_say(sim_of(saver), &saver->client->host, "saver is told %s", word);
         sim_channel_close(&saver->channel);
@@ -186,7 +196,7 @@ void sim_saver_init(struct sim_saver *saver, struct sim_client *client)
     *saver = (struct sim_saver){.client = client};
     sim_channel_init(&saver->channel, sim, &client->host);
     saver->is_there = client->host.number == sim->node_count &&
-                      sim_restore_is_saved(sim);
+                      (sim_restore_is_saved(sim) || sim_voter_is_there(sim));
     if (saver->is_there) {
         rest(saver, 500, 4000);
     }

@@ -7,13 +7,14 @@
  *
  * After a restore he adds nodes until there are as many as are wanted, and is a
  * writer of the former life who comes late: its tokens must not be admitted.
- * Only some runs have one. */
+ * He takes votes, too (sim_voter.h). Only some runs have one. */
 
 #ifndef HASP_TESTS_SIM_SIM_SAVER_H
 #define HASP_TESTS_SIM_SIM_SAVER_H
 
 #include "tests/sim/sim_backup.h"
 #include "tests/sim/sim_channel.h"
+#include "tests/sim/sim_voter.h"
 
 struct sim_client;
 
@@ -21,12 +22,20 @@ struct sim_saver {
     struct sim_client *client;
     struct sim_channel channel;
     bool is_there;
-    enum { SAVER_REST, SAVER_TAKE, SAVER_READ, SAVER_ADD, SAVER_ADMIT } stage;
+    enum {
+        SAVER_REST,
+        SAVER_TAKE,
+        SAVER_READ,
+        SAVER_ADD,
+        SAVER_VOTE,
+        SAVER_ADMIT
+    } stage;
     struct sim_backup backup; /* As far as it has come. */
     uint64_t size;
     uint64_t applied; /* By the node, when it was asked. */
     uint64_t id;      /* ADD. */
-    uint32_t lock;    /* ADMIT. */
+    struct sim_vote vote;
+    uint32_t lock; /* ADMIT. */
     uint64_t rest_until_ns;
 };
 
