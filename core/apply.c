@@ -81,9 +81,6 @@ static void follow(struct core *core, const struct replica_entry *entry,
             reign_serve(core);
         }
         return;
-    case EFFECT_ACCESS_CHANGED:
-        core->turn.has_access_changed = true;
-        return;
     default:
         break;
     }
@@ -126,15 +123,22 @@ static void act(struct core *core, const struct replica_entry *entry)
 {
     const struct effects *effects = &core->effects;
     const struct effect *result = NULL;
+    bool has_access_changed = false;
     for (uint32_t i = 0; i < effects->count; i++) {
         const struct effect *effect = &effects->effect[i];
         if (effect->type == EFFECT_RESULT) {
             result = effect;
+        } else if (effect->type == EFFECT_ACCESS_CHANGED) {
+            has_access_changed = true;
         } else {
             follow(core, entry, effect);
         }
     }
     answer_entry(core, entry->log_index, result);
+    if (has_access_changed) {
+        /* Before the next entry is told to who may not read it any more. */
+        identity_recheck(core);
+    }
     if (core->hooks.applied != NULL) {
         core->hooks.applied(core->hooks.data, entry->log_index, effects);
     }
@@ -181,10 +185,6 @@ bool apply_committed(struct core *core)
             update_members(core, applied);
             trail_members(core, applied, &core->members.applied);
         }
-    }
-    if (core->turn.has_access_changed) {
-        core->turn.has_access_changed = false;
-        identity_recheck(core);
     }
     core->turn.has_left_over |= applied < target;
     core->turn.has_spent_budget |= budget == 0 || applied < target;

@@ -95,11 +95,10 @@ struct core {
     } run;
     /* Of this turn. */
     struct turn {
-        bool has_left_over;      /* Work was put off to the next one. */
-        bool has_spent_budget;   /* By applying. */
-        bool has_access_changed; /* Since the connections were looked at. */
-        bool has_session_ended;  /* Since doomed heartbeats were looked at. */
-        uint64_t scan_budget;    /* For LIST, and scripts. */
+        bool has_left_over;     /* Work was put off to the next one. */
+        bool has_spent_budget;  /* By applying. */
+        bool has_session_ended; /* Since doomed heartbeats were looked at. */
+        uint64_t scan_budget;   /* For LIST, and scripts. */
     } turn;
 };
 

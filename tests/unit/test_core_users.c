@@ -710,6 +710,35 @@ static void watches_end_where_no_leader_is_heard(void **state)
                      '*');
 }
 
+/* What is applied in one turn with the withdrawal, behind it, is told no more.
+ */
+static void withdrawal_ends_watches_at_its_index(void **state)
+{
+    (void)state;
+    make_user("app", "read:*");
+    for (uint64_t node = 1; node <= 3; node++) {
+        come_as(node, APP, "app");
+        client_ask(world, node, APP, "HELLO 3");
+        assert_answer(world, node, APP, "+OK\r\n", "LOCK.WATCH a");
+    }
+    client_open(world, leader, 5);
+    assert_int_equal(client_ask(world, leader, 5, "SESSION.OPEN")[0], '*');
+    unsigned long long role = (unsigned long long)changed("ROLE", "app");
+    for (uint64_t node = 1; node <= 3; node++) {
+        client_clear(world, node, APP);
+    }
+    client_send(world, leader, 5, "LOCK.ACQUIRE a1");
+    client_send(world, leader, ADMIN, "ROLE.SET app IF %llu", role);
+    client_send(world, leader, 5, "LOCK.ACQUIRE a2");
+    world_run(world, 100);
+    for (uint64_t node = 1; node <= 3; node++) {
+        const char *told = client_text(world, node, APP);
+        assert_non_null(strstr(told, "a1"));
+        assert_null(strstr(told, "a2"));
+        assert_true(was_cut(node, APP));
+    }
+}
+
 /* A script over several keys: the rights are looked at before its first step.
  */
 static void rights_for_all_keys_come_before_the_first_step(void **state)
@@ -768,6 +797,7 @@ int main(void)
         users(a_withdrawal_closes_quietly),
         users(a_backup_is_for_whom_the_leader_confirms),
         users(watches_end_where_no_leader_is_heard),
+        users(withdrawal_ends_watches_at_its_index),
         users(rights_for_all_keys_come_before_the_first_step),
         users(a_script_names_no_key_that_its_user_may_not_see),
     };
