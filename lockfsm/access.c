@@ -474,6 +474,8 @@ static bool refuses_request(struct lockfsm *fsm, struct wait *first,
         if (!wait_is_allowed(fsm, wait)) {
             if (user->is_disabled) {
                 refuse_user(fsm, user, result);
+                /* It is over, whoever may do what by and by: it is kept. */
+                result->code = RESULT_NO_PERMISSION;
             } else {
                 result->code = RESULT_NO_PERMISSION;
                 result->text = lockfsm_refusal(

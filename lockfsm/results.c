@@ -105,15 +105,16 @@ static bool only_frees(const struct entry *command)
            (command->op == OP_CONVERT && command->convert->to == LOCK_SHARED);
 }
 
-/* Keeps the result of the entry. It may have ended the session itself. Where
- * there is no room, in the state or for its user, a refusal is not kept: it has
- * done nothing, so whoever asks again may be told something else. */
+/* Keeps the result of the entry. It may have ended the session itself. A
+ * refusal is not kept where there is no room, in the state or for its user, nor
+ * where its user may do nothing at this moment: it has done nothing, so whoever
+ * asks again may be told something else. */
 static void keep(struct lockfsm *fsm, uint64_t hash,
                  const struct result *result)
 {
     const struct origin *origin = &fsm->origin;
     struct session *session = session_find(fsm, origin->session);
-    if (session == NULL ||
+    if (session == NULL || result->code == RESULT_NO_AUTH ||
         (result->code != RESULT_OK && result->code != RESULT_QUEUED &&
          (state_is_full(fsm) || user_is_full(fsm->user)))) {
         return;
@@ -160,7 +161,7 @@ void results_run(struct lockfsm *fsm, const struct entry *command,
     if (is_new(fsm, session, hash, result, &is_waiting)) {
         /* The result, and the numbers. */
         if (access_refuses(fsm, command, result)) {
-            /* Kept like any other. */
+            /* Kept like any other, but of who may do nothing just now. */
         } else if (only_frees(command) ||
                    (!growth_is_refused(fsm, 2, 0, result) &&
                     !user_growth_is_refused(fsm, &kept, result))) {
