@@ -415,7 +415,22 @@ void asker_connected(struct asker *asker, struct lease_clock now)
     }
 }
 
-/* Everybody who waits for the connection is told that it is refused. */
+/* What is told of who asks, and not of what is asked, or that the leader has no
+ * room on its disk, is no entry's result: it tells nothing of an earlier
+ * sending, which may have been done, or be on its way to the log. */
+static bool is_open_still(const struct asker *asker, const struct asking *ask)
+{
+    bool is_of_asker = strcmp(asker->code, "NOAUTH") == 0 ||
+                       strcmp(asker->code, "WRONGPASS") == 0 ||
+                       strcmp(asker->code, "NOTLS") == 0;
+    bool is_disk = strcmp(asker->code, "LIMIT") == 0 &&
+                   strncmp(asker->why, "disk", 4) == 0;
+    return (ask->was_sent || (ask->seen & 1u << OUTCOME_UNKNOWN) != 0) &&
+           (is_of_asker || is_disk);
+}
+
+/* Everybody who waits for the connection is told that it is refused, but of
+ * what may have been done. */
 static void refuse_all(struct asker *asker, struct lease_clock now)
 {
     char code[CLIENT_CODE_SIZE], why[HASP_WHY_SIZE];
@@ -424,10 +439,14 @@ static void refuse_all(struct asker *asker, struct lease_clock now)
     bool is_session = asker->is_attached && asker->greetings == 0;
     struct list refused;
     list_init(&refused);
-    while (!list_is_empty(&asker->asks)) {
-        struct list *node = asker->asks.next;
-        list_remove(node);
-        list_push_back(&refused, node);
+    LIST_EACH_SAFE (node, &asker->asks) {
+        struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
+        if (is_open_still(asker, ask)) {
+            note_outcome(ask, OUTCOME_UNKNOWN);
+        } else {
+            list_remove(node);
+            list_push_back(&refused, node);
+        }
     }
     lose(asker, OUTCOME_REFUSED, now);
     if (is_session && asker->hooks.ended != NULL) {
@@ -487,15 +506,6 @@ static struct asking *next_in_flight(struct asker *asker)
     memmove(asker->flight, asker->flight + 1,
             asker->flight_count * sizeof *asker->flight);
     return ask;
-}
-
-/* That the leader has no room on its disk is no entry's result: it tells
- * nothing of an earlier sending, which may still be on its way to the log. */
-static bool is_open_still(const struct asker *asker, const struct asking *ask)
-{
-    return (ask->was_sent || (ask->seen & 1u << OUTCOME_UNKNOWN) != 0) &&
-           strcmp(asker->code, "LIMIT") == 0 &&
-           strncmp(asker->why, "disk", 4) == 0;
 }
 
 /* One answer. Gives how the node is to be left; NONE: not at all. */

@@ -574,6 +574,7 @@ static void park(struct change *change)
 {
     struct machine *machine = change->machine;
     change->is_placed = true;
+    change->ask.was_sent = true;
     if (change->hint == change->place) {
         ask_anew(change, STEP_ASK, limit_ns(change));
         return;
@@ -721,7 +722,8 @@ static void asked(struct change *change, int error, bool is_granted,
         end_change(change, error, why);
         break;
     case CHANGE_RELEASE:
-        if (is_open(error)) {
+        /* It is still to be given back by whoever may do nothing just now. */
+        if (is_open(error) || error == HASP_EREFUSED) {
             settle(change, error, why);
         } else {
             end_change(change, error, why);

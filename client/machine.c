@@ -108,11 +108,17 @@ static int of_word(const char *word)
         const char *word;
         int error;
     } words[] = {
-        {"NOTHELD", HASP_ENOTHELD},   {"DEADLOCK", HASP_EDEADLOCK},
-        {"LIMIT", HASP_EFULL},        {"BADARG", HASP_EINVALID},
-        {"NOAUTH", HASP_EREFUSED},    {"WRONGPASS", HASP_EREFUSED},
-        {"NOPERM", HASP_EREFUSED},    {"BLACKLISTED", HASP_EBLACKLISTED},
-        {"EXPIRED", HASP_ELOST},      {"NOSESSION", HASP_ELOST},
+        {"NOTHELD", HASP_ENOTHELD},
+        {"DEADLOCK", HASP_EDEADLOCK},
+        {"LIMIT", HASP_EFULL},
+        {"BADARG", HASP_EINVALID},
+        {"NOAUTH", HASP_EREFUSED},
+        {"WRONGPASS", HASP_EREFUSED},
+        {"NOPERM", HASP_EREFUSED},
+        {"NOTLS", HASP_EREFUSED},
+        {"BLACKLISTED", HASP_EBLACKLISTED},
+        {"EXPIRED", HASP_ELOST},
+        {"NOSESSION", HASP_ELOST},
         {"FORGOTTEN", HASP_EUNKNOWN},
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {

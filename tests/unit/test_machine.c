@@ -256,6 +256,27 @@ static void after_a_lost_connection_it_is_asked_under_the_same_number(void **s)
                 "1:LOCK.ACQUIRE a OWNER #1 REQ 1|");
 }
 
+/* Who he is, and whether he may connect, is no answer to what was sent before:
+ * that may have been done. */
+static void a_refused_asker_is_told_nothing_of_what_was_sent_before(void **s)
+{
+    struct told told;
+    (void)s;
+    once("LOCK.ACQUIRE", HANG_UP);
+    once("HELLO", "-WRONGPASS invalid username-password pair\r\n");
+    once("SESSION.ATTACH", "-NOAUTH the user is disabled\r\n");
+    once("LOCK.ACQUIRE", "-NOAUTH the user is disabled\r\n");
+    once("LOCK.ACQUIRE", "-NOTLS access is required\r\n");
+    acquire(&told, "a", 0);
+    pass(3000);
+    assert_told(&told, 0);
+    /* What was never sent before is refused at once. */
+    once("LOCK.ACQUIRE", "-NOAUTH the user is disabled\r\n");
+    acquire(&told, "b", 0);
+    pass(1);
+    assert_told(&told, HASP_EREFUSED);
+}
+
 static void without_a_leader_or_moved_it_is_asked_elsewhere(void **state)
 {
     struct told told;
@@ -323,6 +344,22 @@ static void a_forgotten_grant_is_released_to_be_sure(void **state)
     pass(1);
     assert_told(&told, HASP_EUNKNOWN);
     assert_contains(world.seen, "0:LOCK.RELEASE a OWNER #1 REQ 2 ACKED 1|");
+    assert_true(list_is_empty(&world.machine.changes));
+}
+
+/* Whoever may do nothing just now, may again: then it is given back. */
+static void a_release_that_is_refused_to_its_asker_is_asked_on(void **state)
+{
+    struct told told, gone;
+    (void)state;
+    acquire(&told, "a", 0);
+    once("LOCK.RELEASE", "-NOAUTH the user is disabled\r\n");
+    once("LOCK.RELEASE", "-NOAUTH the user is disabled\r\n");
+    release(told.call.hold, &gone);
+    pass(1);
+    assert_told(&gone, HASP_EREFUSED);
+    assert_false(list_is_empty(&world.machine.changes));
+    pass(3000);
     assert_true(list_is_empty(&world.machine.changes));
 }
 
@@ -644,10 +681,12 @@ int main(void)
         one(heartbeats_may_have_to_be_earned),
         one(changes_are_numbered_and_acknowledged),
         one(after_a_lost_connection_it_is_asked_under_the_same_number),
+        one(a_refused_asker_is_told_nothing_of_what_was_sent_before),
         one(without_a_leader_or_moved_it_is_asked_elsewhere),
         one(what_was_not_sent_was_not_done),
         one(what_has_no_answer_is_cleared_up),
         one(a_forgotten_grant_is_released_to_be_sure),
+        one(a_release_that_is_refused_to_its_asker_is_asked_on),
         one(a_release_without_an_answer_is_asked_on),
         one(a_wait_is_parked_until_the_push),
         one(a_push_that_tells_of_the_grant_is_the_answer),
