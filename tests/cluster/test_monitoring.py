@@ -227,6 +227,45 @@ def test_errors_are_counted_by_their_word_where_they_are_told():
         assert after[1]["hasp_unknown_scripts_total"] == 1
 
 
+def share(client, first, last):
+    """The session shares a lock as owners of these numbers."""
+    for at in range(first, last, 500):
+        owners = range(at, min(at + 500, last))
+        for owner in owners:
+            client.send("LOCK.ACQUIRE", "hot", "OWNER", owner, "SHARED")
+        for _ in owners:
+            client.receive()
+
+
+def test_a_search_for_deadlocks_that_is_given_up_is_told():
+    """Who waits for 10,100 readers, and is waited for: 10,000 of them are asked
+    whether they wait for him, and the wait stands."""
+    name = "hasp_deadlock_searches_given_up_total"
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        with node.connect() as readers, node.connect() as writer, (
+            node.connect()
+        ) as other:
+            for client in (readers, writer, other):
+                Session(client, ttl=60000)
+            writer.do("LOCK.ACQUIRE", "mine")
+            other.send("LOCK.ACQUIRE", "mine", "WAIT", 60000)
+            share(readers, 0, 9000)
+            assert writer.do("LOCK.ACQUIRE", "hot", "WAIT", 100) is None
+            assert metrics(node)[name] == 0
+            share(readers, 9000, 10100)
+            writer.send("LOCK.ACQUIRE", "hot", "WAIT", 60000)
+            wait_until(lambda: metrics(node)[name] == 1, 10, "it is counted")
+            readers.do("SESSION.CLOSE")
+            assert writer.receive() > 0
+        (line,) = [
+            line
+            for line in node.log().splitlines()
+            if "search for a deadlock given up" in line
+        ]
+        assert 'lock="hot"' in line and "steps=10000" in line
+
+
 def test_leaders_and_members_are_told():
     with Cluster(3) as cluster:
         leader = cluster.leader()

@@ -21,7 +21,7 @@ from cluster import (
     wait_until,
 )
 from fake_node import FakeNode
-from test_http import get
+from test_http import get, metrics
 
 HASP = os.environ.get("HASP", os.path.join(os.path.dirname(HASPD), "hasp"))
 FULL_MS = 75005  # Of a Redis value, where ttl_max is a minute.
@@ -108,6 +108,33 @@ class Load(threading.Thread):
 @pytest.fixture
 def folder(tmp_path):
     return str(tmp_path)
+
+
+def test_a_log_that_has_grown_is_put_into_a_snapshot():
+    """By its size: its entries are far from a million. 64K, and up to a quarter
+    more, so that not all nodes write at once."""
+    size = 64 << 10
+    with Cluster(1, "snapshot_log_size = 64K\n") as cluster:
+        node = cluster.leader()
+        with node.connect() as client:
+            Session(client)
+
+            def grow(by):
+                for _ in range(by // 4000):
+                    client.do("LOCK.ACQUIRE", "a", "VALUE", b"v" * 4000)
+
+            grow(size // 2)
+            assert metrics(node)["hasp_snapshots_total"] == 0
+            for count in range(1, 4):
+                grow(size * 5 // 4)
+                wait_until(
+                    lambda: metrics(node)["hasp_snapshots_total"] >= count,
+                    10,
+                    "a snapshot is taken",
+                )
+            told = metrics(node)
+            assert told["hasp_snapshots_total"] <= 3
+            assert told["hasp_snapshot_index"] <= status_of(node)["applied"]
 
 
 def test_a_backup_is_saved_under_load(folder):
