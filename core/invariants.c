@@ -208,6 +208,14 @@ static const char *check_propose(const struct core *core)
         own > core->options.limits.own_in_flight) {
         return "the count of our own entries under way is wrong";
     }
+    uint32_t numbered = 0;
+    LIST_FOR (const struct request, request, &core->requests.at[REQUEST_LOGGED],
+              in_list) {
+        numbered += request->req != 0;
+    }
+    if (numbered != HASH_CNT(by_number, core->requests.by_number)) {
+        return "a logged request is not found by its number";
+    }
     return waiting == list_count(&core->requests.at[REQUEST_LOGGED])
                ? NULL
                : "a logged request waits for no entry";

@@ -217,6 +217,21 @@ void request_move(struct core *core, struct request *request,
     request_leave(core, request);
     list_push_back(&core->requests.at[state], &request->in_list);
     request->state = state;
+    if (state == REQUEST_LOGGED && request->req != 0) {
+        request->number = (struct request_number){request->session,
+                                                  request->req};
+        HASH_ADD(by_number, core->requests.by_number, number,
+                 sizeof request->number, request);
+    }
+}
+
+bool requests_are_logged(const struct core *core,
+                         const struct request_number *number)
+{
+    const struct request *found;
+    HASH_FIND(by_number, core->requests.by_number, number, sizeof *number,
+              found);
+    return found != NULL;
 }
 
 /* Takes a queued request out of the chain of its wait. */
@@ -250,6 +265,10 @@ void request_leave(struct core *core, struct request *request)
     if (request->state == REQUEST_QUEUED) {
         leave_wait(core, request);
         core->requests.in_flight++;
+    }
+    if (request->state == REQUEST_LOGGED && request->number.req != 0) {
+        HASH_DELETE(by_number, core->requests.by_number, request);
+        request->number.req = 0;
     }
     request->state = REQUEST_NEW;
     request->is_confirmed = false;

@@ -54,6 +54,12 @@ enum request_effect {
     MAY_BE_DONE   /* It was logged here, or sent to a leader. */
 };
 
+/* What tells the requests of all sessions apart. */
+struct request_number {
+    uint64_t session;
+    uint64_t req; /* Not 0. */
+};
+
 struct request {
     struct list in_list;
     struct request *next; /* Of those that wait for the same entry or place. */
@@ -94,6 +100,8 @@ struct request {
     struct authentication *authentication; /* Of AUTH; owned. */
     char secret[2 * SECRET_SIZE + 1]; /* OPEN: made here, told once; or "". */
     UT_hash_handle by_wait;           /* Queued: the first of its wait. */
+    UT_hash_handle by_number;         /* Logged, and numbered. */
+    struct request_number number;     /* Likewise. */
     struct buffer body;               /* The FORWARD frame, ... */
     uint32_t count;                   /* ... with so many arguments. */
     uint64_t held_size;               /* Counted with its connection. */
@@ -106,6 +114,7 @@ struct requests {
     uint32_t in_flight;                  /* All but the queued. */
     struct list at[REQUEST_STATE_COUNT]; /* Those in each station. */
     struct request *by_wait;
+    struct request *by_number; /* Logged; a number may stand twice. */
     struct call *free_calls;
     uint32_t free_call_count;
     /* The reply at hand: it begins at 'reply_start' of writer.out, which is
@@ -142,6 +151,9 @@ void request_release_call(struct core *core, struct request *request);
 /* Moves it to another station (but see request_wait()). */
 void request_move(struct core *core, struct request *request,
                   enum request_state state);
+/* True if one of this number is logged, and not applied yet. */
+bool requests_are_logged(const struct core *core,
+                         const struct request_number *number);
 /* Takes it out of its station. */
 void request_leave(struct core *core, struct request *request);
 /* Lets it wait for the end of a wait in a lock's queue. Several may: a

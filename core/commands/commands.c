@@ -409,14 +409,10 @@ static bool is_repeated(struct core *core, const struct request *request,
         lockfsm_session(core->fsm, origin.session) == NULL) {
         return true; /* What it was told has gone with it: EXPIRED. */
     }
-    LIST_FOR (const struct request, other, &core->requests.at[REQUEST_LOGGED],
-              in_list) {
-        if (other != request && other->req == origin.req &&
-            other->session == origin.session) {
-            return true;
-        }
-    }
-    return lockfsm_was_asked(core->fsm, origin.session, origin.req);
+    struct request_number number = {origin.session, origin.req};
+    CHECK(request->state != REQUEST_LOGGED);
+    return requests_are_logged(core, &number) ||
+           lockfsm_was_asked(core->fsm, origin.session, origin.req);
 }
 
 static bool has_no_disk(struct core *core, const struct request *request,
