@@ -29,7 +29,7 @@ def in_listen(path):
     return "[listen]\nlocal = %s\n" % path
 
 
-def test_programs_of_the_machine_come_by_it(path):
+def test_programs_of_the_machine_come_by_it(path, caplog):
     with Cluster(1, in_listen(path)) as cluster:
         node = cluster.nodes[0]
         cluster.leader()
@@ -40,6 +40,7 @@ def test_programs_of_the_machine_come_by_it(path):
             assert lock.token > 0
             shown = tool("-e", at, "-o", "plain", "list").stdout
             assert shown.split()[0] == "b", shown
+        assert caplog.records == [], "nothing to complain of"
         assert "anyone" in tool("-e", at, "whoami").stdout
         # A node that was killed leaves it behind; the next start takes it over.
         node.kill()

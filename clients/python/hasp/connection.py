@@ -104,7 +104,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        tune(transport.get_extra_info('socket'))
+        if self.endpoint[1]:  # A socket of this machine has no TCP.
+            tune(transport.get_extra_info('socket'))
         if self.error:  # Nobody waits for it any more.
             transport.abort()
 
