@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from contextlib import closing
 
@@ -305,3 +306,63 @@ def test_a_refused_script_is_counted_and_told_once(world):
         wire.do("SET", "told", "v", "NX", "PX", 30000)
         assert "refused_script" not in wire.map("LOCK.SHOW", "told")
         assert wire.do("DELIFEQ", "told", "v") == 1
+
+
+# The judge of public scripts.
+
+JUDGE = os.path.join(os.path.dirname(__file__), "../../tools/script_judge.py")
+PUBLIC = os.path.join(os.path.dirname(__file__), "../vectors/public_scripts.tsv")
+REDIS_MD = os.path.join(os.path.dirname(__file__), "../../docs/redis.md")
+# A repository's source: one script in pieces, one that is refused, one that Redis
+# cannot run, and words that are none.
+SOURCE = """
+// it's the caller's: "redis.call"
+const release = "if redis.call('get', KEYS[1]) == ARGV[1] then " +
+    "return redis.call('del', KEYS[1]) end " + // not ours
+    'return 0'
+const moved = `-- a lock
+return redis.call('xadd', KEYS[1], '*', 'lock', ARGV[1])`
+const template = "return redis.call('del', theLock)"
+"""
+
+
+def judge(*words):
+    done = subprocess.run(
+        [sys.executable, JUDGE, *words], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_judge_tells_what_is_understood_and_why_not(reference, tmp_path):
+    folder = tmp_path / "all" / "some+redis-lock"
+    folder.mkdir(parents=True)
+    (folder / "lock.js").write_text(SOURCE)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+        names = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+        subprocess.run(["git", "-C", str(folder), *names, *words], check=True)
+    listed = judge("collect", str(tmp_path / "all"), str(tmp_path / "out")).split("\n")
+    assert [row.split("\t")[1:] for row in listed if row] == [
+        ["some/redis-lock", "lock.js"]
+    ] * 3
+    said = judge("judge", str(tmp_path / "out"), "--why")
+    assert "scripts 2, understood 1 (50.0 %); run on both: the same 1," in said
+    assert "refused: redis.call('xadd'): hasp does not have this command" in said
+    # The first is one that half the world has: it is listed.
+    said = judge("judge", str(tmp_path / "out"), "--half", "built")
+    assert said.startswith("scripts 1, understood 1 (100.0 %)")
+
+
+def test_the_page_tells_of_the_scripts_that_are_listed():
+    with open(PUBLIC, encoding="utf-8") as file:
+        rows = [line.split("\t") for line in file if not line.startswith("#")]
+    assert len({row[1] for row in rows}) == len(rows) >= 300
+    with open(REDIS_MD, encoding="utf-8") as file:
+        page = file.read()
+    assert "%d of %d repositories" % (len(rows), len({r[2] for r in rows})) in page
+    for half in ("built", "held-out"):
+        count, good, part = re.search(
+            r"\| %s \| (\d+) \| (\d+) \| ([\d.]+) %%" % half, page
+        ).groups()
+        assert int(count) == len([row for row in rows if row[0] == half])
+        assert part == "%.1f" % (100 * int(good) / int(count))
