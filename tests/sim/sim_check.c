@@ -324,6 +324,22 @@ bool sim_check_members_at(const struct sim *sim, uint32_t life,
            (at > 0 && is_same(&check->changes[at - 1].members, members));
 }
 
+bool sim_check_was_voter(const struct sim *sim, uint64_t id, bool is_voter,
+                         uint64_t from)
+{
+    const struct sim_check *check = sim->check;
+    bool is_found = false;
+    for (uint64_t i = 0; i < check->change_count; i++) {
+        const struct replica_member *member = replica_members_find(
+            &check->changes[i].members, id);
+        bool has_vote = member != NULL && member->role == MEMBER_VOTER;
+        bool is_past = i + 1 < check->change_count &&
+                       check->changes[i + 1].place <= from;
+        is_found |= !is_past && has_vote == is_voter;
+    }
+    return is_found;
+}
+
 /* Tokens of a life begin above all of those before it. */
 static void check_token_base(struct sim *sim, const struct lockfsm *fsm)
 {

@@ -71,6 +71,10 @@ void sim_check_first_state(struct sim *sim, const struct lockfsm *fsm,
 bool sim_check_members_at(const struct sim *sim, uint32_t life,
                           uint64_t log_index,
                           const struct replica_members *members);
+/* True if at some moment since entry 'from' a member had a vote, or had none.
+ */
+bool sim_check_was_voter(const struct sim *sim, uint64_t id, bool is_voter,
+                         uint64_t from);
 /* The hash of the state that entry 'log_index' of life 'life' left, of 'term';
  * false: no node has applied it. */
 bool sim_check_state_at(const struct sim *sim, uint32_t life,

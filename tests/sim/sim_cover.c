@@ -66,6 +66,7 @@ enum state {
     STATE_LEFT_OVER,
     STATE_VOTE_TAKEN,
     STATE_VOTE_REFUSED,
+    STATE_LEADER_GOES,
     STATE_COUNT
 };
 
@@ -93,6 +94,7 @@ static const char *const state_names[] = {
     [STATE_LEFT_OVER] = "something is left for SWEEP",
     [STATE_VOTE_TAKEN] = "a vote is taken, not by force",
     [STATE_VOTE_REFUSED] = "a vote is not taken: too few are heard",
+    [STATE_LEADER_GOES] = "the vote of the leader is taken",
 };
 
 _Static_assert(STATE_COUNT <= SIM_STATE_COUNT, "sim.h has room for them");
@@ -127,6 +129,11 @@ static void reach(struct sim *sim, enum state state, bool is_so)
 void sim_cover_vote(struct sim *sim, bool is_taken)
 {
     reach(sim, is_taken ? STATE_VOTE_TAKEN : STATE_VOTE_REFUSED, true);
+}
+
+void sim_cover_leader_goes(struct sim *sim)
+{
+    reach(sim, STATE_LEADER_GOES, true);
 }
 
 static void look_at_lock(struct sim *sim, const struct lock *lock)

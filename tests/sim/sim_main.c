@@ -62,7 +62,8 @@
  *    18. after a calm nobody leads whose clock is more than 6 % off from those
  *        of most voters, unless it has handed over before
  *    19. no vote is taken away, unless by force, if that leaves voters of whom
- *        the leader has not heard more than half (sim_majority.h)
+ *        the leader has not heard more than half (sim_majority.h); a vote that
+ *        is said to be taken, or given back, is (sim_voter.h)
  *    20. an old copy of a follower's disk is noticed and condemned as long as
  *        the leader lives that knows better (sim_loss.h); no other disk is
  *    21. who was away until it needs a snapshot catches up, wherever it dies

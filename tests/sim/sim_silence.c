@@ -62,6 +62,7 @@ struct quiet_session {
     struct moment heard;
     bool is_marked;
     struct moment mark;
+    uint64_t quiet_ns; /* What the mark says: a successor leaves it less. */
 };
 
 enum span_kind {
@@ -477,7 +478,8 @@ static void follow_session(struct sim_silence *silence, const struct effect *e)
 }
 
 static void mark(struct sim_silence *silence, struct quiet_session *session,
-                 const struct proposal *proposal, uint64_t index)
+                 const struct proposal *proposal, uint64_t index,
+                 uint64_t quiet_ms)
 {
     if (session->is_marked || proposal->moment.at_ns < session->heard.at_ns) {
         return;
@@ -485,6 +487,7 @@ static void mark(struct sim_silence *silence, struct quiet_session *session,
     session->is_marked = true;
     session->mark = proposal->moment;
     session->mark.counted_ns = silence->counted_ns;
+    session->quiet_ns = quiet_ms * SIM_MS;
     uint64_t quiet_ns = session->mark.at_ns - session->heard.at_ns;
     uint64_t most_ns = longest(session->ttl_ns / 4) + SLACK_NS +
                        unserved(&session->heard, &session->mark);
@@ -548,12 +551,12 @@ static void follow_clock(struct sim_silence *silence,
         const struct effect *e = &effects->effect[i];
         struct quiet_session *session = find_session(silence, e->session);
         if (e->type == EFFECT_SESSION_MARKED && session != NULL) {
-            mark(silence, session, proposal, index);
+            mark(silence, session, proposal, index, e->time_ms);
         }
     }
     for (struct quiet_session *session = silence->sessions;
          is_begin && session != NULL; session = session->hh.next) {
-        mark(silence, session, proposal, index);
+        mark(silence, session, proposal, index, 0);
     }
 }
 
@@ -676,10 +679,14 @@ static void look_at_sessions(struct sim_silence *silence)
     for (struct quiet_session *session = silence->sessions; session != NULL;
          session = session->hh.next) {
         struct moment start = session->heard;
-        if (start.at_ns < silence->begun.at_ns) {
-            start = session->is_marked ? session->mark : silence->begun;
+        uint64_t own_ns = session->ttl_ns;
+        if (start.at_ns < silence->begun.at_ns && session->is_marked) {
+            start = session->mark;
+            own_ns = minus(own_ns, session->quiet_ns);
+        } else if (start.at_ns < silence->begun.at_ns) {
+            start = silence->begun;
         }
-        uint64_t most_ns = bound(silence, &start, session->ttl_ns, STEP_NS);
+        uint64_t most_ns = bound(silence, &start, own_ns, STEP_NS);
         if (silence->sim->now_ns - start.at_ns > most_ns) {
             sim_fail(silence->sim,
                      "a dead session lives through no number of leaders: "

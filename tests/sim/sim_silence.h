@@ -8,7 +8,8 @@
  *     time is counted twice;
  *   - while a mark or a span stands, a leader that serves moves the log's
  *     clock;
- *   - a silent session is marked within T/4, and ends within T + T/4 + a step,
+ *   - a silent session is marked within T/4, and ends within T + T/4 + a step
+ *     (under a later leader: what its mark has left of T, and a step),
  *     a span within its length and two steps (a limited hold: three), by the
  *     slowest clock, plus the time in which no leader served and that which
  *     was not measured; a delay, a limited hold and the time to object to a

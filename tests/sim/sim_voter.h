@@ -16,16 +16,19 @@ struct sim_channel;
 struct sim_vote {
     uint64_t id;
     bool is_taken; /* Else it is given back. */
+    bool led;      /* When it was asked for. */
+    bool is_open;  /* It was asked for, and may come to be taken. */
 };
 
 /* True if this run has such an operator. */
 bool sim_voter_is_there(const struct sim *sim);
-/* Whose vote is to be taken, or given back; false: nobody's just now. */
-bool sim_voter_choose(struct sim *sim, struct sim_vote *ret_vote);
-void sim_voter_put(struct sim_channel *channel, const struct sim_vote *vote);
+/* Whose vote is to be taken, or given back; false: nobody's just now. '*vote'
+ * is the last one that was chosen. */
+bool sim_voter_choose(struct sim *sim, struct sim_vote *vote);
+void sim_voter_put(struct sim_channel *channel, struct sim_vote *vote);
 /* The answer to that in 'channel'; 'word' is its error, or "": which were
- * refused is counted. */
-void sim_voter_take(struct sim_channel *channel, const struct sim_vote *vote,
+ * refused is counted, and what is done has to be committed. */
+void sim_voter_take(struct sim_channel *channel, struct sim_vote *vote,
                     const char *word);
 
 #endif /* HASP_TESTS_SIM_SIM_VOTER_H */
