@@ -184,17 +184,20 @@ static bool is_flooding(struct replica *replica, const struct raft_message *m,
            replica->clock_ms - follower->sent_ms < replica->heartbeat_ms / 2;
 }
 
-/* What is known of member 'id'; if nothing is, in the place of whoever was sent
- * nothing for longest. */
+/* What is known of member 'id'. If nothing is, in a free place, or in that of
+ * whoever was sent nothing for longest. */
 static struct follower *follower_of(struct replica *replica, uint64_t id)
 {
     struct follower *place = &replica->followers[0];
+    CHECK(id != 0);
     for (uint32_t i = 0; i < MEMBER_COUNT_MAX; i++) {
         struct follower *follower = &replica->followers[i];
         if (follower->id == id) {
             return follower;
         }
-        if (follower->sent_ms < place->sent_ms) {
+        /* Who has voted, and was sent nothing yet, is no free place. */
+        if (place->id != 0 &&
+            (follower->id == 0 || follower->sent_ms < place->sent_ms)) {
             place = follower;
         }
     }

@@ -279,6 +279,53 @@ static void the_dead_do_not_delay_the_living(void **state)
     }
 }
 
+/* From the election of a leader's successor until its first entry is applied.
+ * Whether the leader's last entry is committed the successor does not know, so
+ * the core begins with a barrier. */
+static uint64_t first_entry_ms(uint64_t seed, uint32_t flush_ms)
+{
+    struct world world;
+    struct world_node *next = NULL;
+    uint64_t first;
+    world_init(&world, seed, 3);
+    for (uint32_t id = 0; id < WORLD_NODES_MAX; id++) {
+        world.flush_ms[id] = flush_ms;
+    }
+    struct world_node *old = world_wait_leader(&world);
+    world_run(&world, 1000);
+    assert_int_equal(world_submit(&world, old, 1, &first), 0);
+    while (replica_commit_index(old->replica) < first) {
+        world_step(&world);
+    }
+    world_kill(&world, old);
+    while (next == NULL) {
+        world_step(&world);
+        for (uint64_t id = 1; id <= 3; id++) {
+            struct world_node *node = &world.nodes[id];
+            if (node->replica != NULL &&
+                replica_role(node->replica) == REPLICA_LEADER) {
+                next = node;
+            }
+        }
+    }
+    uint64_t from_ms = world.now_ms;
+    while (world_leader(&world) == NULL) {
+        world_step(&world);
+    }
+    uint64_t duration_ms = world.now_ms - from_ms;
+    world_done(&world);
+    return duration_ms;
+}
+
+/* Who has voted is sent it at once, and not when it has written the barrier. */
+static void a_new_leaders_first_entry_costs_one_flush(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        assert_in_range(first_entry_ms(seed, 100), 100, 150);
+    }
+}
+
 static void leadership_is_handed_over(void **state)
 {
     (void)state;
@@ -471,6 +518,7 @@ int main(void)
         cmocka_unit_test(who_is_left_stands_in_order),
         cmocka_unit_test(an_election_waits_as_long_as_flushes_take),
         cmocka_unit_test(the_dead_do_not_delay_the_living),
+        cmocka_unit_test(a_new_leaders_first_entry_costs_one_flush),
         cmocka_unit_test(leadership_is_handed_over),
         cmocka_unit_test(a_group_is_replaced_member_by_member),
         cmocka_unit_test(one_node_grows_to_three),
