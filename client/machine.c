@@ -168,15 +168,23 @@ static void refused_session(void *data, const char *code, const char *why)
 struct act {
     struct asking ask;
     struct machine *machine;
+    struct list in_machine;
     struct client_call *call;
     struct credentials credentials;
 };
 
+static void act_free(struct act *act)
+{
+    asker_cancel(&act->machine->asker, &act->ask);
+    list_remove(&act->in_machine);
+    query_done(&act->ask.query);
+    free(act);
+}
+
 static void end_act(struct act *act, int error)
 {
     struct client_call *call = act->call;
-    query_done(&act->ask.query);
-    free(act);
+    act_free(act);
     call->error = error;
     call->done(call);
 }
@@ -187,6 +195,7 @@ static struct act *act_new(struct machine *machine, const char *command,
     struct act *act = calloc(1, sizeof *act);
     if (act != NULL) {
         act->machine = machine;
+        list_push_back(&machine->acts, &act->in_machine);
         act->call = call;
         act->ask.data = act;
         act->ask.done = done;
@@ -265,7 +274,7 @@ int machine_open(struct machine *machine, const struct hasp_options *options,
     hex_put(act->credentials.secret, bytes_of(random, MACHINE_RANDOM_SIZE));
     int error = sha256(bytes_of_text(act->credentials.secret), hash);
     if (error != 0) {
-        free(act);
+        act_free(act);
         return error;
     }
     hex_put(proof, bytes_of(hash, sizeof hash));
@@ -457,6 +466,7 @@ int machine_init(struct machine *machine, const struct endpoints *endpoints,
     query_begin(&machine->keep.query, "SESSION.KEEP");
     query_text(&machine->keep.query, "FULL");
     numbers_init(&machine->numbers);
+    list_init(&machine->acts);
     list_init(&machine->changes);
     list_init(&machine->holds);
     list_init(&machine->events);
@@ -467,6 +477,9 @@ int machine_init(struct machine *machine, const struct endpoints *endpoints,
 void machine_done(struct machine *machine)
 {
     changes_end(machine, false);
+    LIST_FOR_SAFE (struct act, act, &machine->acts, in_machine) {
+        act_free(act);
+    }
     LIST_FOR_SAFE (struct hasp_hold, hold, &machine->holds, in_machine) {
         client_hold_free(hold);
     }

@@ -107,7 +107,8 @@ struct machine {
     bool is_over;            /* It was lost, and all calls have been told. */
     char why[HASP_WHY_SIZE]; /* Of the last heartbeat that failed, or "". */
     struct asking keep;
-    struct list changes; /* Calls under way, and what is cleared up. */
+    struct list acts; /* Calls under way: the session's, and those of locks, */
+    struct list changes; /* with what is cleared up. */
     struct list holds;
     struct list events;
     uint32_t please_count; /* Of the events. */

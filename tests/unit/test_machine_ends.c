@@ -42,6 +42,24 @@ static void waits_end_when_closing_begins(void **state)
     assert_int_equal(waiting.count, 0);
 }
 
+/* The call is told nothing, and (AddressSanitizer looks) its memory is freed.
+ */
+static void a_machine_may_end_while_it_opens_its_session(void **state)
+{
+    struct hasp_options options = {.size = sizeof options, .ttl_ms = TTL_MS};
+    uint8_t random[MACHINE_RANDOM_SIZE] = {1, 2, 3};
+    struct told told;
+    (void)state;
+    once("SESSION.OPEN", SILENCE);
+    assert_int_equal(machine_open(&world.machine, &options, "me", random,
+                                  call_of(&told), now()),
+                     0);
+    turn();
+    assert_contains(world.seen, "SESSION.OPEN");
+    machine_done(&world.machine);
+    assert_int_equal(told.count, 0);
+}
+
 /* --- Strange answers ------------------------------------------------------ */
 
 static void a_session_needs_an_answer_with_its_terms(void **state)
@@ -144,6 +162,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             who_is_refused_at_the_door_is_told_at_once, set_up_closed,
             tear_down),
+        cmocka_unit_test_setup(a_machine_may_end_while_it_opens_its_session,
+                               set_up_closed),
         one(a_resumed_hold_has_its_token_and_its_limit),
         cmocka_unit_test(a_forked_child_may_not_use_the_session),
     };
