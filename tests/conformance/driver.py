@@ -115,13 +115,13 @@ class Refused(Exception):
 
 
 class Conform:
-    def __init__(self, language, root=ROOT):
+    def __init__(self, language, root=ROOT, **env):
         program, words = LANGUAGES[language]
         command = {'c': c_program, 'go': go_program, 'java': java_program}.get(
             language, lambda _: [program, *words])(root)
         self.process = subprocess.Popen(
             command, cwd=root, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True)
+            stdout=subprocess.PIPE, text=True, env={**os.environ, **env})
         self.news = threading.Condition()
         self.answers, self.events, self.log = {}, [], []
         self.count = 0

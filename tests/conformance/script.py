@@ -32,7 +32,7 @@ class Wire:
         self.connection = connection
         self.lock = threading.Lock()
         self.open = []  # Requests that are not answered, the oldest first.
-        self.is_silent = False
+        self.is_silent = self.is_known = False
 
     def send(self, value, pause_s=0):
         parts = [value] if not pause_s else \
@@ -97,9 +97,10 @@ class Request:
 
 
 class Nodes:
-    def __init__(self, is_about):
-        """'is_about': the commands that the script itself answers."""
-        self.is_about = is_about
+    def __init__(self, is_about, secret=None):
+        """'is_about': the commands that the script itself answers. Who has not
+        shown the secret, if there is one, is not known here."""
+        self.is_about, self.secret = is_about, secret
         self.asked = queue.Queue()
         self.keep = ''
         self.kept = threading.Semaphore(0)
@@ -163,8 +164,13 @@ class Nodes:
     def _asked(self, request, is_attached):
         verb = request.words[0].upper()
         self.log.append(request.words)
+        request.wire.is_known |= self.secret in (None, *request.words)
         if verb == 'HELLO':
             request.answer('{"server": "haspd", "proto": 3}')
+        elif not request.wire.is_known:
+            request.answer('-NOAUTH say who you are')
+        elif verb == 'AUTH':
+            request.answer('"OK"')
         elif not is_attached and verb in FOR_A_SESSION:
             request.answer('-NOSESSION no session is attached')
         elif verb == 'SESSION.KEEP':
@@ -203,13 +209,15 @@ def values(text):
 class Script:
     """Runs one; AssertionError says which line."""
 
-    def __init__(self, path, conform):
+    def __init__(self, path, conform, secret=None, front=None):
+        """'front' makes, of endpoints, what stands before them."""
         with open(path, encoding='utf-8') as file:
             self.lines = file.read().split('\n')
         self.path, self.conform = os.path.basename(path), conform
         about = {line.split()[1].upper() for line in self.lines
                  if line.startswith('node ')}
-        self.nodes = Nodes(about)
+        self.nodes = Nodes(about, secret)
+        self.front = front(self.nodes.endpoints) if front else None
         self.untold = []
         self.owner = ''  # The newest that was named.
         self.previous = self.pending = None
@@ -230,14 +238,15 @@ class Script:
                                   self.nodes.log[-32:])) from None
         finally:
             self.nodes.close()
+            if self.front:
+                self.front.close()
 
     def do_client(self, text):
         command, _, rest = text.partition(' ')
         words = {key: value for key, _, value in values(rest)}
         if command == 'open':
-            nodes = self.nodes.endpoints[:2]
-            if words.pop('silent', False):
-                nodes = self.nodes.endpoints[::-1]
+            nodes = (self.front or self.nodes).endpoints
+            nodes = nodes[::-1] if words.pop('silent', False) else nodes[:2]
             if words.pop('local', False):
                 nodes = self.nodes.local
             words.setdefault('endpoints', ','.join(nodes))

@@ -5,6 +5,7 @@ import glob
 import os
 import random
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -16,10 +17,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, '..', 'cluster'))
 
-from cable import Cable  # noqa: E402
+from cable import Cable, TlsFront  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from driver import LANGUAGES, Conform, Refused  # noqa: E402
 from script import Script  # noqa: E402
+from tls_cluster import TlsCluster, tool  # noqa: E402
 
 SCRIPTS = sorted(glob.glob(os.path.join(HERE, 'scripts', '*.txt')))
 
@@ -67,11 +69,48 @@ def test_the_client_does_as_the_script_says(language, path):
     assert conform.close() == 0
 
 
+# What TLS or AUTH could break: connections that are lost and made anew, bytes
+# one by one, requests of several locks.
+SECURE = ('elsewhere', 'lost_answer', 'several', 'slow')
+SECRET = 'hasp1.app.' + 'x' * 43
+
+
+@pytest.fixture(scope='module', name='certificates')
+def certificates_(tmp_path_factory):
+    """Of node 1; and what a client has that shows none, but a secret."""
+    folder = tmp_path_factory.mktemp('secure')
+    tool('cert', 'ca', '--cluster', 'test', folder=folder)
+    tool('cert', 'node', '1=127.0.0.1', folder=folder)
+    client = folder / 'client'
+    client.mkdir()
+    shutil.copy(folder / 'certs' / 'ca.crt', client)
+    secret = client / 'secret'
+    secret.write_text(SECRET + '\n')
+    secret.chmod(0o600)
+    return str(folder / 'certs' / 'node-1'), str(client)
+
+
+@pytest.mark.parametrize('name', SECURE)
+def test_over_tls_and_with_a_secret_it_does_the_same(language, name,
+                                                     certificates):
+    node, client = certificates
+    conform = Conform(language, HASP_TLS=client,
+                      HASP_SECRET_FILE=client + '/secret')
+    try:
+        path = os.path.join(HERE, 'scripts', name + '.txt')
+        Script(path, conform, SECRET,
+               lambda endpoints: TlsFront(endpoints, node)).run()
+    except BaseException:
+        conform.close(kill=True)
+        raise
+    assert conform.close() == 0
+
+
 class Believer:
     """One `conform` that wants the lock for ever, and what it said."""
 
-    def __init__(self, language, ports, tells):
-        self.language, self.tells = language, tells
+    def __init__(self, language, ports, tells, env):
+        self.language, self.tells, self.env = language, tells, env
         self.cable = Cable(ports)
         self.conform = None
         self.believes = self.is_over = False
@@ -81,7 +120,7 @@ class Believer:
 
     def _want(self):
         while not self.is_over:
-            self.conform = Conform(self.language)
+            self.conform = Conform(self.language, **self.env)
             try:
                 self._once(self.conform)
             except (AssertionError, Refused):
@@ -164,10 +203,27 @@ def test_the_oracle_sees_two_believers():
     assert believers_at_once([(6, 9, 7, 0), (1, 5, 8, 1)])
 
 
-@pytest.mark.parametrize('languages', [('c', 'go', 'java'),
-                                       ('java', 'node', 'python')],
-                         ids=' '.join)
-def test_two_never_believe_at_once(languages):
+def plain_cluster():
+    return Cluster(3), {}
+
+
+def closed_cluster():
+    """Over TLS, and none but 'app' may have the lock."""
+    nodes = TlsCluster(start=False)
+    tool('cert', 'user', 'app', folder=nodes.folder)
+    nodes.start()
+    nodes.leader()
+    nodes.hasp('role', 'set', 'app', 'lock:hot')
+    nodes.hasp('user', 'add', 'app', '--role', 'app')
+    nodes.hasp('access', 'required')
+    return nodes, {'HASP_TLS': os.path.join(nodes.certs, 'user-app')}
+
+
+@pytest.mark.parametrize('languages, make', [
+    (('c', 'go', 'java'), plain_cluster),
+    (('java', 'node', 'python'), closed_cluster)],
+    ids=['c go java', 'java node python, over TLS'])
+def test_two_never_believe_at_once(languages, make):
     """While each of them, and the leader, is frozen, killed, cut off."""
     missing = [one for one in languages if not LANGUAGES[one][0]]
     if missing:
@@ -176,10 +232,11 @@ def test_two_never_believe_at_once(languages):
     print('seed', seed)
     random.seed(seed)
     tells = []
-    with Cluster(3) as cluster:
+    cluster, env = make()
+    with cluster:
         cluster.leader()
         ports = [node.client_port for node in cluster.nodes]
-        believers = [Believer(one, ports, tells) for one in languages]
+        believers = [Believer(one, ports, tells, env) for one in languages]
         try:
             kinds = ['kill', 'freeze', 'cut', 'leader killed', 'leader frozen']
             for kind in random.sample(kinds * 4, 20):
