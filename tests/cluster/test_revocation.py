@@ -10,7 +10,8 @@ import time
 import pytest
 
 from cluster import Client, ReplyError, Session, wait_until
-from fake_peer import HELLO, identity
+from fake_peer import HELLO, RAFT, identity
+from test_peers import FAR, vote
 from tls_cluster import SecurePeer, TlsCluster, as_user, tool
 
 REVOKED = "certificate was revoked"
@@ -150,3 +151,22 @@ def test_a_member_is_removed_with_its_certificate():
         done = cluster.hasp("member", "remove", "9", "--revoke", "/nowhere",
                             check=False)
         assert done.returncode == 66
+
+
+def test_a_good_certificate_does_not_make_a_removed_node_a_member():
+    """Whatever it says of its log: it knows all but a newer certificate."""
+    with TlsCluster() as cluster:
+        leader = cluster.leader()
+        gone = cluster.followers(leader)[0]
+        cluster.hasp("member", "remove", str(gone.id))
+        assert gone.wait_exit(20) == 78
+        term = leader.status()["term"]
+        own, incarnation = identity(gone)
+        for number in (incarnation, 5):
+            with SecurePeer(leader, gone.id, cluster.folder_of(gone),
+                            cluster.certs, cluster=own, incarnation=number,
+                            applied=FAR, members=FAR, term=term, last=FAR) as fake:
+                fake.send(RAFT, vote(gone.id, 2**62))
+                assert fake.is_closed()
+        assert "member %d was removed by" % gone.id in leader.log()
+        assert leader.status()["term"] == term
