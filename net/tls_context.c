@@ -239,8 +239,12 @@ static void demand(struct tls_context *context)
                                        SSL_OP_CIPHER_SERVER_PREFERENCE |
                                        SSL_OP_PRIORITIZE_CHACHA);
     (void)SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE |
-                                    SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                                    SSL_MODE_RELEASE_BUFFERS);
+                                    SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    /* To make and release the buffers of each record takes a seventh of its
+     * time. A node has many idle clients, and no memory for all of them. */
+    if (context->use == TLS_FOR_CLIENTS || context->use == TLS_FOR_ANYBODY) {
+        (void)SSL_CTX_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS);
+    }
     SSL_CTX_set_verify_depth(ssl, CHAIN_DEPTH_MAX);
     SSL_CTX_set_verify(ssl,
                        context->use == TLS_FOR_PEERS

@@ -64,11 +64,11 @@ for clients in ${BENCH_CLIENTS:-1 16 64 256 1000}; do
     "$build/bench" cycle --endpoints "$endpoints" --pids "$pids" $security \
         --clients "$clients" --seconds "$seconds"
 done
-for clients in ${BENCH_SHARING:-64 1000}; do
+for clients in ${BENCH_SHARING-64 1000}; do
     "$build/bench" cycle --endpoints "$endpoints" --pids "$pids" $security \
         --clients "$clients" --connections 4 --seconds "$seconds"
 done
-for clients in ${BENCH_WAITERS:-16 100}; do
+for clients in ${BENCH_WAITERS-16 100}; do
     "$build/bench" handover --endpoints "$endpoints" --pids "$pids" $security \
         --clients "$clients" --seconds "$seconds"
 done
