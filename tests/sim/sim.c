@@ -21,6 +21,7 @@
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_restore.h"
+#include "tests/sim/sim_users.h"
 #include "tests/sim/sim_version.h"
 
 /* After the faults: until when there must have been progress, and until when
@@ -182,6 +183,7 @@ static void build(struct sim *sim)
     }
     sim->host_count = sim->node_count + sim->client_count;
     sim->restore = sim_restore_new(sim);
+    sim_users_init(sim);
     sim->net = sim_net_new(sim);
     sim->check = sim_check_new(sim);
     for (uint32_t i = 0; i < sim->node_count; i++) {

@@ -99,11 +99,13 @@ struct sim_stats {
     uint64_t refused_full; /* Entries, since a table was full. */
     uint64_t backups;      /* That were checked. */
     uint64_t restores;
+    uint64_t administered; /* Changes of users, roles, access. */
+    uint64_t denials;      /* Refusals for want of a right, told. */
     uint64_t simulated_ns;
 };
 
 #define SIM_FAULT_COUNT 27
-#define SIM_STATE_COUNT 32
+#define SIM_STATE_COUNT 40
 
 /* What was reached, see sim_cover.h: of one run 1 or 0, of several in how many
  * of them. */
@@ -126,6 +128,17 @@ struct sim_options {
     uint32_t seconds;
     bool is_planted; /* A bug: rogues trust their sessions for ever. */
     bool is_verbose;
+};
+
+#define SIM_USER_COUNT 4 /* Of clients. */
+
+/* See sim_users.h. */
+struct sim_users {
+    bool are_there;
+    bool starts_required; /* Access, at the founding. */
+    bool has_strangers;   /* Some clients say nothing of themselves. */
+    uint64_t plain_node;  /* Its links show no certificate; 0: all do. */
+    uint32_t serial[SIM_USER_COUNT]; /* Of the newest secret of each. */
 };
 
 enum sim_phase {
@@ -157,6 +170,7 @@ struct sim {
     struct sim_faults *faults;
     struct sim_restore *restore;
     struct sim_event exchange; /* Of a node's version. */
+    struct sim_users users;
     struct sim_stats stats;
     struct sim_cover cover;
     uint64_t trace;

@@ -344,8 +344,9 @@ void sim_admin_take(struct sim *sim, const struct op *op,
     struct sim_history *history = sim_check_history(sim);
     struct bytes name = sim_lock_bytes(op->lock);
     uint64_t newest = sim_check_newest(sim);
-    if (op->admin != ADMIN_RELEASEIF) {
-        return;
+    if (op->admin != ADMIN_RELEASEIF ||
+        (value->integer == 0 && sim_users_are_there(sim))) {
+        return; /* Whoever may not has found nothing. */
     }
     sim->stats.taken += value->integer == 1;
     if (sim_lock_is_shared(op->lock) || sim_lock_is_slots(op->lock)) {

@@ -174,6 +174,8 @@ static void take_shown(struct worker *worker)
     uint64_t to = sim_check_newest(sim);
     struct bytes name = sim_lock_bytes(worker->op.lock);
     sim->stats.reads++;
+    sim_users_read(sim, worker->client->host.name, &worker->channel.wire->shown,
+                   name, READS_LOCK, from, to);
     if (holders == NULL || holders->type != RESP_ARRAY) {
         sim_fail(sim, "SHOW answers a map with holders");
         return;
@@ -332,7 +334,7 @@ static bool is_left_undone(struct worker *worker, const char *word)
 static void check_gives_back(const struct worker *worker, const char *word)
 {
     static const char *const never[] = {"LIMIT", "DEADLOCK", "BLACKLISTED",
-                                        NULL};
+                                        "NOPERM", NULL};
     const struct op *op = &worker->op;
     if ((op->kind == ASK_RELEASE || op->kind == ASK_CANCEL) &&
         is_word(word, never)) {
@@ -341,6 +343,21 @@ static void check_gives_back(const struct worker *worker, const char *word)
                  "is told %s",
                  worker->client->host.name, op->tag, sim_lock_name(op->lock),
                  word);
+    }
+}
+
+/* He lacks a right, or may do nothing at all: of what was asked before, and
+ * never answered, he is told no more. */
+static void take_denied(struct worker *worker, const char *word)
+{
+    struct op *op = &worker->op;
+    bool is_nobody = strcmp(word, "NOPERM") != 0;
+    if (op->kind == ASK_ACQUIRE && op->is_uncertain && is_nobody) {
+        clean_up(worker, op->lock);
+    }
+    op_ends(worker);
+    if (is_nobody) {
+        sim_channel_close(&worker->channel);
     }
 }
 
@@ -391,6 +408,8 @@ static void take_error(struct worker *worker, const char *word)
     } else if (strcmp(word, "NOTHELD") == 0 && op->kind != ASK_NOTE) {
         take_not_held(worker);
         op_ends(worker);
+    } else if (sim_users_is_refusal(word)) {
+        take_denied(worker, word);
     } else if (is_word(word, refused) || op->kind == ASK_NOTE) {
         op_ends(worker);
     } else if (strcmp(word, "BADARG") == 0 && worker->has_lost &&

@@ -308,6 +308,7 @@ void sim_ask(struct worker *worker)
              (uint64_t)op->kind * 100 + op->lock, op->req);
     op->is_asked = true;
     sim_channel_send(channel, now, wait_ns);
+    channel->asked_newest = op->newest;
 }
 
 void sim_ask_attach(struct worker *worker)

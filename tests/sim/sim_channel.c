@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "tests/sim/sim_check.h"
+#include "tests/sim/sim_client.h"
 
 #define CONNECT_NS (1500 * SIM_MS)
 
@@ -31,6 +32,7 @@ static void forget(struct sim_channel *channel)
     channel->wire = NULL;
     channel->is_open = false;
     channel->is_waiting = false;
+    channel->is_authenticating = channel->is_authenticated = false;
     channel->attached = 0;
     buffer_clear(&channel->input);
     sim_channel_later(channel, sim_between(channel->sim, 1, 100) * SIM_MS);
@@ -44,6 +46,35 @@ void sim_channel_close(struct sim_channel *channel)
     }
 }
 
+static void dial(struct sim_channel *channel)
+{
+    struct sim *sim = channel->sim;
+    uint32_t to = channel->next_node > 0
+                      ? channel->next_node - 1
+                      : (uint32_t)prng_below(&sim->prng, sim->node_count);
+    channel->next_node = 0;
+    channel->wire = sim_net_dial(sim, WIRE_CLIENT, channel->host->number, to);
+    channel->wire->shown = channel->who != NULL
+                               ? *channel->who
+                               : *sim_client_identity(
+                                     sim_client_of(sim, channel->host));
+    channel->give_up_ns = sim->now_ns + CONNECT_NS;
+}
+
+/* Says who it is, before anything else is asked. */
+static void authenticate(struct sim_channel *channel)
+{
+    struct sim *sim = channel->sim;
+    struct buffer request = {0};
+    resp_request_begin(&request, 2);
+    resp_request_argument(&request, BYTES_LITERAL("AUTH"));
+    resp_request_argument(&request, bytes_of_text(channel->wire->shown.secret));
+    channel->is_waiting = channel->is_authenticating = true;
+    channel->give_up_ns = sim->now_ns + CONNECT_NS;
+    sim_net_send(sim, channel->wire, 0, buffer_bytes(&request), 0);
+    buffer_done(&request);
+}
+
 bool sim_channel_is_ready(struct sim_channel *channel)
 {
     struct sim *sim = channel->sim;
@@ -51,13 +82,12 @@ bool sim_channel_is_ready(struct sim_channel *channel)
         return false;
     }
     if (channel->wire == NULL) {
-        uint32_t to = channel->next_node > 0
-                          ? channel->next_node - 1
-                          : (uint32_t)prng_below(&sim->prng, sim->node_count);
-        channel->next_node = 0;
-        channel->wire = sim_net_dial(sim, WIRE_CLIENT, channel->host->number,
-                                     to);
-        channel->give_up_ns = sim->now_ns + CONNECT_NS;
+        dial(channel);
+        return false;
+    }
+    if (channel->is_open && channel->wire->shown.way == WHO_SECRET &&
+        !channel->is_authenticated) {
+        authenticate(channel);
         return false;
     }
     return channel->is_open;
@@ -89,7 +119,8 @@ void sim_channel_send(struct sim_channel *channel, struct lease_clock now,
     channel->is_waiting = true;
     channel->sent = now;
     channel->sent_ns = sim->now_ns;
-    channel->sent_newest = sim_check_newest(sim);
+    channel->sent_newest = channel->asked_newest = sim_check_newest(sim);
+    channel->sent_applied = sim_users_has_applied(sim, channel->wire->host[1]);
     channel->give_up_ns = sim->now_ns + wait_ns;
     sim_note(sim, channel->host, "asks", channel->wire->id,
              channel->output.size, channel->wire->host[1] + 1);
@@ -148,13 +179,33 @@ static bool is_push(struct sim_channel *channel)
                                    : channel->reply.value[0].type == RESP_PUSH;
 }
 
+/* The answer to AUTH. */
+static void take_authenticated(struct sim_channel *channel)
+{
+    char word[32];
+    channel->is_authenticating = false;
+    channel->is_authenticated = true;
+    sim_channel_error(channel, word);
+    if (word[0] != '\0') {
+        if (strcmp(word, "WRONGPASS") == 0) {
+            sim_client_renew(sim_client_of(channel->sim, channel->host));
+        }
+        sim_channel_close(channel);
+        sim_channel_later(channel, sim_between(channel->sim, 10, 300) * SIM_MS);
+    }
+}
+
 bool sim_channel_take(struct sim_channel *channel)
 {
     while (take_any(channel)) {
         if (!is_push(channel)) {
             CHECK(channel->is_waiting);
             channel->is_waiting = false;
-            return true;
+            if (!channel->is_authenticating) {
+                return true;
+            }
+            take_authenticated(channel);
+            return false;
         }
     }
     return false;
@@ -181,7 +232,14 @@ const char *sim_channel_error(struct sim_channel *channel, char word[32])
         i++;
     }
     word[i] = '\0';
-    if (strcmp(word, "NOLEADER") == 0) {
+    if (sim_users_is_refusal(word)) {
+        sim_users_told(channel->sim, channel->host->name, &channel->wire->shown,
+                       value->bytes, channel->asked_newest,
+                       channel->wire->accepted);
+        if (channel->who == NULL && strcmp(word, "NOAUTH") == 0) {
+            sim_client_renew(sim_client_of(channel->sim, channel->host));
+        }
+    } else if (strcmp(word, "NOLEADER") == 0) {
         next_in_turn(channel);
     } else if (strcmp(word, "MOVED") == 0) {
         char text[128] = "";

@@ -18,6 +18,10 @@ struct sim_channel {
     struct sim_host *host; /* Of the client. */
     struct sim_wire *wire; /* NULL: closed. */
     bool is_open;
+    const struct sim_identity *who; /* Shown by the next connection; NULL: what
+                                       the client shows. */
+    bool is_authenticating; /* AUTH is under way, not the owner's request. */
+    bool is_authenticated;
     uint64_t attached; /* The session it acts for; 0. */
     struct buffer input;
     struct buffer output;
@@ -28,6 +32,8 @@ struct sim_channel {
     struct lease_clock sent; /* The client's clock when it was sent ... */
     uint64_t sent_ns;        /* ... true time, ... */
     uint64_t sent_newest;    /* ... and the newest entry then. */
+    uint64_t asked_newest;   /* Likewise when it was sent first. */
+    uint64_t sent_applied;   /* By the node, when it was sent. */
     uint32_t next_node;      /* Told by MOVED, + 1; 0: any. */
     /* Looks at channel->reply: true if that was no answer but a push; NULL:
      * what is pushed is passed over. */

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/units.h"
+#include "lockfsm/access.h"
 #include "raft/replica.h"
 #include "tests/sim/sim_cover.h"
 #include "tests/sim/sim_events.h"
@@ -19,6 +20,7 @@
 #include "tests/sim/sim_lives.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_silence.h"
+#include "tests/sim/sim_users.h"
 #include "tests/unit/lockfsm_delta.h"
 
 struct past_entry {
@@ -26,6 +28,7 @@ struct past_entry {
     uint64_t hash; /* Of type and body. */
     uint64_t effects_hash;
     uint64_t state_hash;
+    uint64_t uses_hash; /* Of what users use of their quotas. */
     bool has_command;
 };
 
@@ -271,6 +274,22 @@ static uint64_t hash_effects(const struct effects *effects)
     return hash;
 }
 
+/* Counted as it comes and goes, and counted anew by who starts or installs a
+ * snapshot. */
+static uint64_t hash_uses(struct sim *sim, const struct lockfsm *fsm)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (uint32_t i = 0; sim_users_are_there(sim) && i < SIM_USER_COUNT; i++) {
+        const struct user *user = lockfsm_user_named(
+            fsm, bytes_of_text(sim_user_name(i)));
+        for (int key = 0; user != NULL && key < QUOTA_CONNECTIONS; key++) {
+            uint64_t use = user_use(user, (enum quota_key)key);
+            hash = mix(hash, &use, sizeof use);
+        }
+    }
+    return hash;
+}
+
 static struct past_entry *entry_at(struct sim_check *check, uint64_t log_index)
 {
     if (log_index >= check->capacity) {
@@ -385,8 +404,10 @@ void sim_check_first_state(struct sim *sim, const struct lockfsm *fsm,
 {
     struct sim_check *check = sim->check;
     uint64_t place = check->life[sim->life].began;
-    *entry_at(check, place) = (struct past_entry){
-        .term = lockfsm_applied_term(fsm), .state_hash = lockfsm_hash(fsm)};
+    *entry_at(check,
+              place) = (struct past_entry){.term = lockfsm_applied_term(fsm),
+                                           .state_hash = lockfsm_hash(fsm),
+                                           .uses_hash = hash_uses(sim, fsm)};
     check->members = *members;
     note_members(check, place);
     sim_silence_begin_life(check->silence, fsm);
@@ -469,6 +490,14 @@ static void look_at_level(struct sim *sim, struct sim_node *node,
     }
 }
 
+static void fail_uses(struct sim *sim, const struct sim_node *node,
+                      uint64_t place)
+{
+    sim_fail(sim,
+             "a user has the same on all nodes: %s differs at place %" PRIu64,
+             sim_node_host((struct sim_node *)(uintptr_t)node)->name, place);
+}
+
 /* The first node to apply it writes it down. */
 static void write_entry(struct sim *sim, struct sim_node *node, uint64_t place,
                         const struct replica_entry *entry,
@@ -520,6 +549,8 @@ static void compare_entry(struct sim *sim, const struct sim_node *node,
                  "equal applied index means equal state: %s differs at "
                  "place %" PRIu64,
                  name, place);
+    } else if (past->uses_hash != now->uses_hash) {
+        fail_uses(sim, node, place);
     }
 }
 
@@ -539,6 +570,7 @@ void sim_check_applied(void *data, uint64_t log_index,
         .hash = mix_bytes(entry.type, entry.body),
         .effects_hash = hash_effects(effects),
         .state_hash = lockfsm_hash(fsm),
+        .uses_hash = hash_uses(sim, fsm),
         .has_command = entry.type == ENTRY_COMMAND,
     };
     uint64_t place = sim_check_place(sim, node, log_index);
@@ -648,6 +680,8 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
                  "equal applied index means equal state: %s differs at "
                  "index %" PRIu64 " (after a start or a snapshot)",
                  sim_node_host(node)->name, applied);
+    } else if (applied > 0 && past->uses_hash != hash_uses(sim, fsm)) {
+        fail_uses(sim, node, place);
     }
 }
 

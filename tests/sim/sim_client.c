@@ -11,6 +11,24 @@
 
 static void client_wake(struct sim *sim, struct sim_event *event);
 
+struct sim_client *sim_client_of(struct sim *sim, const struct sim_host *host)
+{
+    CHECK(host->number >= sim->node_count);
+    return sim->client[host->number - sim->node_count];
+}
+
+const struct sim_identity *sim_client_identity(const struct sim_client *client)
+{
+    return &client->who;
+}
+
+void sim_client_renew(struct sim_client *client)
+{
+    sim_identity_choose(client->sim,
+                        client->host.number - client->sim->node_count,
+                        &client->who);
+}
+
 struct lease_clock sim_client_clock(const struct sim_client *client)
 {
     uint64_t boot_ns = sim_host_now(client->sim, &client->host);
@@ -72,6 +90,8 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     sim_saver_init(&client->saver, client);
     sim_crowd_init(&client->crowd, client);
     sim_durable_init(&client->durable, client);
+    sim_keeper_init(&client->keeper, client);
+    sim_client_renew(client);
     client->lock_count = 1 + (uint32_t)(sim->options.seed % LOCK_COUNT_MAX);
     return client;
 }
@@ -90,6 +110,7 @@ static void die(struct sim_client *client)
     sim_saver_done(&client->saver);
     sim_crowd_done(&client->crowd);
     sim_durable_die(&client->durable);
+    sim_keeper_done(&client->keeper);
     sim_inbox_clear(&client->host.inbox);
 }
 
@@ -142,6 +163,7 @@ void sim_client_kill(struct sim_client *client, bool is_os_down)
     sim_lister_init(&client->lister, client);
     sim_saver_init(&client->saver, client);
     sim_crowd_init(&client->crowd, client);
+    sim_keeper_init(&client->keeper, client);
 }
 
 void sim_client_pause(struct sim_client *client, bool is_paused,
@@ -178,6 +200,7 @@ void sim_client_reconnect(struct sim_client *client)
     sim_channel_close(&client->saver.channel);
     sim_channel_close(&client->crowd.channel);
     sim_channel_close(&client->durable.channel);
+    sim_channel_close(&client->keeper.channel);
     if (client->is_rogue) {
         sim_rogue_reconnect(client);
     } else {
@@ -224,7 +247,8 @@ static void feed(struct sim_client *client, const struct sim_news *news)
         !sim_channel_feed(&client->lister.channel, news) &&
         !sim_channel_feed(&client->saver.channel, news) &&
         !sim_channel_feed(&client->crowd.channel, news) &&
-        !sim_channel_feed(&client->durable.channel, news)) {
+        !sim_channel_feed(&client->durable.channel, news) &&
+        !sim_channel_feed(&client->keeper.channel, news)) {
         (void)(client->is_rogue ? sim_rogue_feed(client, news)
                                 : sim_program_feed(client->program, news));
     }
@@ -278,5 +302,8 @@ static void client_wake(struct sim *sim, struct sim_event *event)
     sim_durable_work(&client->durable);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_durable_next(&client->durable), soon_ns));
+    sim_keeper_work(&client->keeper);
+    sim_at_latest(sim, &host->wake,
+                  not_before(sim_keeper_next(&client->keeper), soon_ns));
     sim_beliefs_check(client);
 }

@@ -12,6 +12,13 @@
 #include "tests/sim/sim_belief.h"
 
 struct sim_client;
+struct sim_identity;
+
+/* The client of that host. */
+struct sim_client *sim_client_of(struct sim *sim, const struct sim_host *host);
+/* What its connections show; chosen anew, since that was not enough. */
+const struct sim_identity *sim_client_identity(const struct sim_client *client);
+void sim_client_renew(struct sim_client *client);
 
 struct sim_client *sim_client_new(struct sim *sim, uint32_t number);
 void sim_client_free(struct sim_client *client);

@@ -8,7 +8,10 @@
 #include "base/check.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_history.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_rights.h"
+#include "tests/sim/sim_users.h"
 
 /* Two faults that are no further apart are a pair. */
 #define PAIR_NS (1 * SIM_S)
@@ -67,6 +70,12 @@ enum state {
     STATE_VOTE_TAKEN,
     STATE_VOTE_REFUSED,
     STATE_LEADER_GOES,
+    STATE_REQUIRED,
+    STATE_DISABLED,
+    STATE_REMOVED,
+    STATE_REVOKED,
+    STATE_QUOTA,
+    STATE_WITHDRAWN,
     STATE_COUNT
 };
 
@@ -95,6 +104,12 @@ static const char *const state_names[] = {
     [STATE_VOTE_TAKEN] = "a vote is taken, not by force",
     [STATE_VOTE_REFUSED] = "a vote is not taken: too few are heard",
     [STATE_LEADER_GOES] = "the vote of the leader is taken",
+    [STATE_REQUIRED] = "access is required",
+    [STATE_DISABLED] = "a user with sessions is disabled",
+    [STATE_REMOVED] = "a user was removed",
+    [STATE_REVOKED] = "a certificate was revoked",
+    [STATE_QUOTA] = "a user has used up a quota",
+    [STATE_WITHDRAWN] = "a lock is held by who may not lock it any more",
 };
 
 _Static_assert(STATE_COUNT <= SIM_STATE_COUNT, "sim.h has room for them");
@@ -160,13 +175,48 @@ static void look_at_lock(struct sim *sim, const struct lock *lock)
     }
 }
 
+static void look_at_users(struct sim *sim, const struct lockfsm *fsm)
+{
+    const struct rights *rights = sim_rights_now(
+        sim_history_rights(sim_check_history(sim)));
+    reach(sim, STATE_REQUIRED, rights->is_required);
+    reach(sim, STATE_REVOKED, rights->revoked_count > 0);
+    for (int i = 0; i < RIGHT_USER_MAX; i++) {
+        const struct right_user *mine = &rights->user[i];
+        const struct user *user = lockfsm_user(fsm, mine->number);
+        reach(sim, STATE_REMOVED, mine->name[0] != '\0' && mine->number == 0);
+        for (int key = 0; user != NULL && key < QUOTA_BYTES; key++) {
+            reach(sim, STATE_QUOTA,
+                  user_use(user, (enum quota_key)key) >= mine->bound[key]);
+        }
+    }
+}
+
+/* Who has lost the right to a lock keeps it until he gives it back. */
+static void look_at_right(struct sim *sim, const struct lockfsm *fsm,
+                          const struct hold *hold)
+{
+    const struct user *user = hold->session->user;
+    reach(sim, STATE_WITHDRAWN,
+          !user->is_disabled &&
+              !lockfsm_may(fsm, user, VERB_SHARE, hold->lock->name, EXTENT_NAME,
+                           NULL));
+}
+
 static void look_at_state(struct sim *sim, const struct lockfsm *fsm)
 {
+    if (sim_users_are_there(sim)) {
+        look_at_users(sim, fsm);
+    }
     for (const struct session *session = lockfsm_sessions(fsm); session != NULL;
          session = session->by_id.next) {
         reach(sim, STATE_MARKED, session->mark_index != 0);
         reach(sim, STATE_BLACKLISTED, session->blacklist_index != 0);
         reach(sim, STATE_CROWD, session->hold_count >= 64);
+        reach(sim, STATE_DISABLED, session->user->is_disabled);
+        LIST_FOR (const struct hold, hold, &session->holds, in_session) {
+            look_at_right(sim, fsm, hold);
+        }
     }
     uint32_t places;
     reach(sim, STATE_LEFT_OVER, lockfsm_has_left_over(fsm, &places));

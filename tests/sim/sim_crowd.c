@@ -427,6 +427,8 @@ void sim_crowd_init(struct sim_crowd *crowd, struct sim_client *client)
     struct sim *sim = client->sim;
     *crowd = (struct sim_crowd){.client = client};
     sim_channel_init(&crowd->channel, sim, &client->host);
+    /* It sets limits, too. */
+    crowd->channel.who = sim_users_are_there(sim) ? &sim_identity_local : NULL;
     crowd->is_there = client->host.number == sim->node_count &&
                       sim->options.seed % RUNS == RUNS / 2;
     crowd->rest_until_ns = sim->now_ns + sim_between(sim, 500, 8000) * SIM_MS;

@@ -84,14 +84,15 @@ static uint32_t hold_members(const struct hold *hold)
            (hold->session->is_durable ? 2 + 3 * hold->break_count : 0);
 }
 
-static void put_hold(struct buffer *out, const struct hold *hold)
+static void put_hold(struct buffer *out, const struct hold *hold,
+                     bool with_addresses)
 {
     const struct session *session = hold->session;
     bool is_breaking = session->is_durable && hold->break_count > 0;
     buffer_put_u32(out, hold_members(hold));
     buffer_put_u64(out, session->id);
     buffer_put_run(out, session->name);
-    buffer_put_run(out, session->address);
+    buffer_put_run(out, with_addresses ? session->address : BYTES_LITERAL(""));
     buffer_put_run(out, hold->owner);
     buffer_put_run(out, hold->value);
     buffer_put_u64(out, hold->token);
@@ -111,12 +112,13 @@ static void put_hold(struct buffer *out, const struct hold *hold)
 }
 
 static void put_told_hold(struct buffer *out, const struct resp_reply *reply,
-                          uint32_t at)
+                          uint32_t at, bool with_addresses)
 {
     buffer_put_u32(out, members_of(reply, at));
     put_number(out, reply, at, "session");
     put_text(out, reply, at, "client");
-    put_text(out, reply, at, "address");
+    buffer_put_run(out, with_addresses ? sim_face_text(reply, at, "address")
+                                       : BYTES_LITERAL(""));
     put_text(out, reply, at, "owner");
     put_text(out, reply, at, "value");
     put_number(out, reply, at, "token");
@@ -159,7 +161,8 @@ static void put_told_wait(struct buffer *out, const struct resp_reply *reply,
 
 /* --- Locks ---------------------------------------------------------------- */
 
-void sim_face_of_lock(struct buffer *out, const struct lock *lock)
+void sim_face_of_lock(struct buffer *out, const struct lock *lock,
+                      bool with_addresses)
 {
     bool is_held = lock != NULL && lock->hold_count > 0;
     bool has_slots = is_held && lock->mode == LOCK_SLOTS;
@@ -173,7 +176,7 @@ void sim_face_of_lock(struct buffer *out, const struct lock *lock)
         return;
     }
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
-        put_hold(out, hold);
+        put_hold(out, hold, with_addresses);
     }
     LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
         put_wait(out, wait);
@@ -181,7 +184,7 @@ void sim_face_of_lock(struct buffer *out, const struct lock *lock)
 }
 
 void sim_face_of_told_lock(struct buffer *out, const struct resp_reply *reply,
-                           uint32_t at)
+                           uint32_t at, bool with_addresses)
 {
     uint32_t hold_count, wait_count;
     uint32_t hold = sim_face_array(reply, at, "holders", &hold_count);
@@ -192,7 +195,7 @@ void sim_face_of_told_lock(struct buffer *out, const struct resp_reply *reply,
     buffer_put_u32(out, hold_count);
     buffer_put_u32(out, wait_count);
     for (uint32_t i = 0; i < hold_count; i++) {
-        put_told_hold(out, reply, hold);
+        put_told_hold(out, reply, hold, with_addresses);
         hold += reply->value[hold].span;
     }
     for (uint32_t i = 0; i < wait_count; i++) {

@@ -10,12 +10,15 @@
 #include "lockfsm/lockfsm.h"
 #include "net/resp.h"
 
-void sim_face_of_lock(struct buffer *out, const struct lock *lock);
+/* Who may see the addresses of holders depends on who asks: they are left to
+ * him, unless all may. */
+void sim_face_of_lock(struct buffer *out, const struct lock *lock,
+                      bool with_addresses);
 void sim_face_of_session(struct buffer *out, const struct session *session);
 
 /* Of the map reply->value[at]. */
 void sim_face_of_told_lock(struct buffer *out, const struct resp_reply *reply,
-                           uint32_t at);
+                           uint32_t at, bool with_addresses);
 void sim_face_of_told_session(struct buffer *out,
                               const struct resp_reply *reply, uint32_t at);
 

@@ -12,6 +12,7 @@
 #include "base/number.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_users.h"
 
 #define BEAT_MAX 16
 
@@ -232,7 +233,7 @@ static void write_lock(struct sim_faces *faces, uint64_t place,
 {
     struct version *draft = &faces->draft;
     begin_draft(faces, true);
-    sim_face_of_lock(&draft->face, lock);
+    sim_face_of_lock(&draft->face, lock, !sim_users_are_there(faces->sim));
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         struct face_hold described;
         describe(&described, hold->session, hold);

@@ -15,6 +15,7 @@
 #include "tests/sim/sim_past.h"
 #include "tests/sim/sim_promise.h"
 #include "tests/sim/sim_push.h"
+#include "tests/sim/sim_rights.h"
 #include "tests/sim/sim_silence.h"
 
 /* The entry that is being written. */
@@ -61,6 +62,7 @@ struct sim_history *sim_history_new(struct sim *sim,
     history->sim = sim;
     history->promises = sim_promises_new(sim);
     history->pushes = sim_pushes_new(sim);
+    history->rights = sim_rights_new(sim);
     history->silence = silence;
     return history;
 }
@@ -100,6 +102,7 @@ void sim_history_free(struct sim_history *history)
     }
     sim_promises_free(history->promises);
     sim_pushes_free(history->pushes);
+    sim_rights_free(history->rights);
     buffer_done(&history->key);
     free(history);
 }
@@ -682,6 +685,15 @@ static void write_effect(const struct writing *w, const struct effect *e)
             (int)e->result.code, e->reason != NULL ? e->reason : "");
 }
 
+/* Its number, if it has one, was another entry's. */
+static bool is_repeated(const struct writing *w)
+{
+    const struct origin *origin = origin_of(w->command);
+    return origin != NULL && origin->req != 0 &&
+           sim_promises_entry_of(w->history->promises, origin->session,
+                                 origin->req) != w->index;
+}
+
 void sim_history_write(struct sim_history *history, uint64_t place,
                        const struct replica_entry *entry,
                        const struct effects *effects, const struct lockfsm *fsm)
@@ -712,6 +724,8 @@ void sim_history_write(struct sim_history *history, uint64_t place,
             entry->log_index, w.index, names[command->op]);
     sim_promises_entry(history->promises, w.index, command, origin_of(command));
     sim_pushes_entry(history->pushes, effects);
+    sim_rights_entry(history->rights, w.index, w.token, command,
+                     is_repeated(&w), effects, fsm);
     /* Results first: they speak of the sessions as they were. */
     for (uint32_t i = 0; i < effects->count; i++) {
         if (effects->effect[i].type == EFFECT_RESULT) {
@@ -779,6 +793,7 @@ void sim_history_begin_life(struct sim_history *history, uint64_t place,
          kept = kept->by_name.next) {
         keep_holds(history, place, kept);
     }
+    sim_rights_begin_life(history->rights, place, fsm);
 }
 
 void sim_history_follow(struct sim_history *history,
@@ -790,6 +805,11 @@ void sim_history_follow(struct sim_history *history,
 struct sim_promises *sim_history_promises(struct sim_history *history)
 {
     return history->promises;
+}
+
+struct sim_rights *sim_history_rights(const struct sim_history *history)
+{
+    return history->rights;
 }
 
 struct sim_pushes *sim_history_pushes(struct sim_history *history)

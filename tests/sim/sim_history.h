@@ -16,6 +16,7 @@
 struct sim_history;
 struct sim_promises;
 struct sim_pushes;
+struct sim_rights;
 struct sim_silence;
 struct sim_history *sim_history_new(struct sim *sim,
                                     struct sim_silence *silence);
@@ -36,6 +37,8 @@ void sim_history_follow(struct sim_history *history,
 
 /* The refusals that clients were told. */
 struct sim_promises *sim_history_promises(struct sim_history *history);
+/* Who may do what. */
+struct sim_rights *sim_history_rights(const struct sim_history *history);
 /* The ends of waits. */
 struct sim_pushes *sim_history_pushes(struct sim_history *history);
 

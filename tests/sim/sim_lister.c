@@ -39,6 +39,11 @@ static void take_page(struct sim_lister *lister)
     const struct resp_value *value = reply->value;
     struct bytes cursor = reply->count > 2 ? value[1].bytes : bytes_of_text("");
     sim->stats.reads++;
+    if (lister->listing.kind == FACE_LOCK) {
+        sim_users_read(sim, name_of(lister), &lister->channel.wire->shown,
+                       bytes_of_text(lister->listing.prefix), READS_PREFIX,
+                       lister->channel.sent_newest, sim_check_newest(sim));
+    }
     if (value->type != RESP_ARRAY || value->count != 2 || cursor.size == 0 ||
         value[2].type != RESP_ARRAY || value[2].count > lister->page) {
         sim_fail(sim, "LIST answers a cursor and no more than a page");
@@ -58,6 +63,9 @@ static void take_lock(struct sim_lister *lister)
 {
     struct sim *sim = sim_of(lister);
     sim->stats.reads++;
+    sim_users_read(sim, name_of(lister), &lister->channel.wire->shown,
+                   sim_lock_bytes(lister->lock), READS_LOCK,
+                   lister->channel.sent_newest, sim_check_newest(sim));
     sim_shown_lock(&lister->channel, name_of(lister),
                    sim_lock_bytes(lister->lock));
     end_listing(lister);
@@ -77,8 +85,10 @@ static void take(struct sim_lister *lister)
         }
         return;
     }
-    if (strcmp(word, "NOLEADER") != 0 && strcmp(word, "BUSY") != 0 &&
-        strcmp(word, "MOVED") != 0) {
+    if (sim_users_is_refusal(word)) {
+        end_listing(lister);
+    } else if (strcmp(word, "NOLEADER") != 0 && strcmp(word, "BUSY") != 0 &&
+               strcmp(word, "MOVED") != 0) {
         sim_fail(sim,
                  "errors are those of the contract: %s, which lists, was told "
                  "'%.*s'",
@@ -96,7 +106,8 @@ static void begin_listing(struct sim_lister *lister)
     static const char *const prefixes[] = {"", "", "l", "crowd/", "s", "k"};
     struct sim *sim = sim_of(lister);
     const char *prefix = prefixes[prng_below(&sim->prng, 6)];
-    bool is_about_sessions = sim_chance(sim, 0.25);
+    /* Not everybody may see the sessions of others. */
+    bool is_about_sessions = sim_chance(sim, 0.25) && !sim_users_are_there(sim);
     lister->is_listing = true;
     lister->is_about_one = sim_chance(sim, 0.4);
     lister->lock = (uint32_t)prng_below(&sim->prng, LOCK_COUNT_MAX);

@@ -92,7 +92,19 @@
  *        an id of its own and tokens above all before, former tokens are not
  *        admitted, former sessions are dead, and in the quarantine, which is
  *        as long as was asked for, nothing is granted (sim_check.c,
- *        sim_silence.h); 7 and 22 look across lives */
+ *        sim_silence.h); 7 and 22 look across lives
+ *    29. rights are decided once, by the log: what was done was allowed by the
+ *        rights at its index, what was refused for want of them was not; nobody
+ *        uses, ends or renews what is another's without the right to
+ *        (sim_rights.h)
+ *    30. a change of rights ends the waits that are no longer allowed, those
+ *        alone, by itself or by SWEEP, and until then they are granted nothing;
+ *        and it never ends a hold
+ *    31. a user has what the log gave him, the same on all nodes; nothing that
+ *        was acknowledged passes his quotas, and what gives back is never
+ *        refused for them
+ *    32. nobody is told of names that he may not read, by answers or events;
+ *        NOAUTH and NOPERM are true when they are said (sim_users.h) */
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -226,8 +238,8 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            " removed %" PRIu64 " pushes %" PRIu64 " promises %" PRIu64
            " events %" PRIu64 " gaps %" PRIu64 " listings %" PRIu64
            " crowds %" PRIu64 " durable %" PRIu64 " full %" PRIu64
-           " backups %" PRIu64 " restores %" PRIu64 " violations %" PRIu64
-           " trace %016" PRIx64 "\n",
+           " backups %" PRIu64 " restores %" PRIu64 " administered %" PRIu64
+           " denials %" PRIu64 " violations %" PRIu64 " trace %016" PRIx64 "\n",
            batch->seed_count, (double)sum.simulated_ns / 3.6e12, sum.entries,
            sum.operations, sum.unknowns, sum.grants, sum.beats, sum.reads,
            sum.expired, sum.lost, sum.crashes, sum.pauses, sum.partitions,
@@ -236,7 +248,8 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            sum.too_old, sum.votes_taken, sum.refused, sum.condemned,
            sum.removed, sum.pushes, sum.promises, sum.events, sum.gaps,
            sum.listings, sum.crowds, sum.durables, sum.refused_full,
-           sum.backups, sum.restores, failed, trace);
+           sum.backups, sum.restores, sum.administered, sum.denials, failed,
+           trace);
     if (batch->shows_coverage) {
         sim_cover_print(&cover);
     }

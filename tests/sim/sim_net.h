@@ -16,6 +16,7 @@
 #define HASP_TESTS_SIM_SIM_NET_H
 
 #include "tests/sim/sim.h"
+#include "tests/sim/sim_users.h"
 
 enum wire_kind { WIRE_PEER, WIRE_CLIENT };
 
@@ -31,7 +32,9 @@ struct sim_wire {
     struct list in_net;
     uint64_t id;
     enum wire_kind kind;
-    uint32_t host[2]; /* [0] has dialled. */
+    uint32_t host[2];          /* [0] has dialled ... */
+    struct sim_identity shown; /* ... and shows this, ... */
+    uint64_t accepted;         /* ... and [1] had applied this by then. */
     struct wire_side side[2];
     bool is_over;
 };

@@ -261,12 +261,11 @@ static void port_fatal(void *data, int exit_code, const char *why)
     node->is_dying = true;
 }
 
-/* TLS is never in the simulator. */
+/* TLS itself is never in the simulator. */
 static bool port_peer_is_proven(void *data, uint64_t id)
 {
-    (void)data;
-    (void)id;
-    return true;
+    struct sim_node *node = data;
+    return sim_users_is_proven(node->sim, node->id, id);
 }
 
 static void port_access_changed(void *data)
@@ -519,6 +518,7 @@ static struct core_options make_options(struct sim_node *node)
         .limits = core_default_limits,
         .version = "0.0.0",
         .feature_level = node->feature_level,
+        .founds_access_required = sim->users.starts_required,
     };
     memcpy(options.cluster_id, node->cluster_id, CLUSTER_ID_SIZE);
     options.limits.snapshot_entries = 20 + sim->options.seed % 7 * 60;
@@ -759,13 +759,13 @@ static void accept_client(struct sim_node *node, struct sim_wire *wire,
     struct server_conn *conn = memory_new(sizeof *conn);
     conn->id = ++node->conn_count;
     conn->wire = wire;
+    wire->accepted = sim_users_has_applied(node->sim, node->host.number);
     list_push_back(&node->conns, &conn->in_node);
     char address[32];
+    struct identity identity = sim_identity_shown(&wire->shown);
     snprintf(address, sizeof address, "10.0.1.%u:%llu", wire->host[0],
              (unsigned long long)(40000 + wire->id % 20000));
-    /* Any client may be an operator, too: each comes by the local door. */
-    core_client_opened(node->core, conn->id, address,
-                       &(struct identity){.way = IDENTITY_LOCAL}, now_ns);
+    core_client_opened(node->core, conn->id, address, &identity, now_ns);
 }
 
 static struct server_conn *conn_of(struct sim_node *node,

@@ -71,6 +71,7 @@ struct sim_history {
     struct past_request *requests;
     struct sim_promises *promises;
     struct sim_pushes *pushes;
+    struct sim_rights *rights;
     struct sim_silence *silence;
     struct buffer key;
 };

@@ -127,6 +127,12 @@ static void dial(struct sim_program *program)
           id <= program->sim->node_count);
     program->wire = sim_net_dial(program->sim, WIRE_CLIENT,
                                  program->client->host.number, id - 1);
+    program->was = program->who;
+    program->was_accepted = program->accepted;
+    if (program->who.way == WHO_CERTIFICATE) {
+        sim_identity_renew(program->sim, &program->who);
+    }
+    program->wire->shown = program->who;
 }
 
 static void send_out(struct sim_program *program)
@@ -140,6 +146,8 @@ static void send_out(struct sim_program *program)
         machine->keep.sent.boottime_ns != program->asked.boottime_ns) {
         program->asked = machine->keep.sent;
         program->asked_newest = sim_check_newest(program->sim);
+        program->asked_applied = sim_users_has_applied(program->sim,
+                                                       program->wire->host[1]);
     }
     sim_note(program->sim, &program->client->host, "asks", program->wire->id,
              out->size, program->wire->host[1] + 1);
@@ -193,6 +201,10 @@ static void make_machine(struct sim_program *program)
     }
     uint64_t seed = prng_next(&sim->prng);
     CHECK(endpoints_parse(text, &endpoints, why) == 0);
+    sim_client_renew(program->client);
+    program->who = *sim_client_identity(program->client);
+    snprintf(endpoints.secret, sizeof endpoints.secret, "%s",
+             program->who.secret);
     CHECK(machine_init(machine, &endpoints, seed) == 0);
     endpoints_done(&endpoints);
     asker_begin_at(&machine->asker, (uint32_t)(seed >> 33));
@@ -418,6 +430,7 @@ bool sim_program_feed(struct sim_program *program, const struct sim_news *news)
         asker_connected(asker, now(program));
         break;
     case NEWS_DATA:
+        program->accepted = program->wire->accepted;
         asker_input(asker, news->bytes, now(program));
         sim_told_lease(program, &before);
         break;

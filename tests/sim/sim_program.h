@@ -76,11 +76,17 @@ struct sim_program {
     uint64_t rest_until_ns;
     uint64_t hour_ns;      /* When it closes its session of itself. */
     struct sim_wire *wire; /* NULL: closed. */
+    struct sim_identity who;
+    uint64_t accepted; /* What the node had applied then. */
+    /* Of the connection before: some calls are told of its end only now. */
+    struct sim_identity was;
+    uint64_t was_accepted;
     bool is_connected;
     uint32_t number;          /* The asker's connection that it carries. */
     struct lease_clock kept;  /* Sending of the newest answered heartbeat. */
     struct lease_clock asked; /* Sending of the newest heartbeat ... */
-    uint64_t asked_newest;    /* ... and the newest entry then. */
+    uint64_t asked_newest;    /* ... and the newest entry then, ... */
+    uint64_t asked_applied;   /* ... and what the node had applied. */
     struct sim_caller caller[CALLER_COUNT_MAX];
     uint32_t caller_count;
 };

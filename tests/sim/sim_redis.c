@@ -196,6 +196,24 @@ static bool is_disk_full(const struct sim_redis *redis)
                             BYTES_LITERAL("LIMIT disk"));
 }
 
+/* What was set stays until it is deleted, for which no right is needed as long
+ * as it is there; then there is nothing that he may be told. */
+static void take_denied(struct sim_redis *redis)
+{
+    struct sim *sim = redis->client->sim;
+    if (redis->asked == ASKED_DELETE && believes(redis)) {
+        sim_fail(sim,
+                 "what gives back needs no right: %s deletes '%s' and is told "
+                 "NOPERM",
+                 redis->client->host.name, keys[redis->key]);
+    }
+    if (redis->asked == ASKED_DELETE ||
+        (redis->asked == ASKED_SET && !redis->is_uncertain)) {
+        redis->value = 0;
+    }
+    think(redis);
+}
+
 static void take(struct sim_redis *redis)
 {
     struct sim *sim = redis->client->sim;
@@ -209,7 +227,7 @@ static void take(struct sim_redis *redis)
     static const char *const known[] = {
         "NOLEADER", "BUSY",  "UNKNOWN", "CLUSTERDOWN", "TRYAGAIN",
         "MOVED",    "LIMIT", "OOM",     "BLACKLISTED"};
-    bool is_known = false;
+    bool is_known = sim_users_is_refusal(word);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         is_known |= strcmp(word, known[i]) == 0;
     }
@@ -223,6 +241,8 @@ static void take(struct sim_redis *redis)
     }
     if (strcmp(word, "UNKNOWN") == 0) {
         redis->is_uncertain = true;
+    } else if (strcmp(word, "NOPERM") == 0) {
+        take_denied(redis);
     } else if (strcmp(word, "LIMIT") == 0 && !is_disk_full(redis)) {
         if (!redis->is_uncertain) {
             redis->value = 0; /* Its entry was refused. */

@@ -18,6 +18,7 @@
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_rights.h"
 #include "tests/sim/sim_worker.h"
 
 /* By tenths of all runs. */
@@ -279,6 +280,20 @@ static uint64_t count_patterns(const struct lockfsm *fsm)
     return count;
 }
 
+/* As they were, or all of them are disabled. */
+static bool are_users_kept(const struct plan *plan,
+                           const struct lockfsm *before,
+                           const struct lockfsm *after)
+{
+    struct rights old = {0}, new = {0};
+    rights_load(before, &old);
+    rights_load(after, &new);
+    for (int i = 0; plan->suspends_users && i < RIGHT_USER_MAX; i++) {
+        old.user[i].is_disabled = old.user[i].number != 0;
+    }
+    return rights_are_same(&old, &new);
+}
+
 static void check_rest(struct sim *sim, const struct plan *plan,
                        const struct sim_state *before,
                        const struct lockfsm *after)
@@ -290,9 +305,9 @@ static void check_rest(struct sim *sim, const struct plan *plan,
     } else if (lockfsm_feature_level(before->fsm) !=
                lockfsm_feature_level(after)) {
         fail_kept(sim, "the feature level is another one");
-    } else if (lockfsm_user_counts(before->fsm).users !=
-               lockfsm_user_counts(after).users) {
-        fail_kept(sim, "the users are others");
+    } else if (!are_users_kept(plan, before->fsm, after)) {
+        fail_kept(sim, "users, roles, access or revoked certificates are "
+                       "others");
     } else if (quarantine_ms < plan->quarantine_ms &&
                plan->quarantine_ms != HASP_NODE_QUARANTINE_FULL) {
         fail_kept(sim, "the quarantine is shorter than was asked for");
@@ -559,6 +574,7 @@ static bool make_plan(struct sim *sim, struct plan *plan)
     bool is_exported = exported != NULL &&
                        (restore->kept.log_index == 0 || sim_chance(sim, 0.3));
     *plan = (struct plan){.quarantine_ms = choose_quarantine(sim)};
+    plan->suspends_users = sim_users_are_there(sim) && sim_chance(sim, 0.4);
     if (exported == NULL && restore->kept.log_index == 0) {
         return false;
     }

@@ -233,6 +233,8 @@ static void take_kept(struct sim_client *client)
     sim->stats.beats++;
     client->progress++;
     sim_note(sim, &client->host, "kept", client->session, 0, 0);
+    sim_users_kept(sim, client->host.name, &beat->wire->shown,
+                   beat->sent_newest, beat->sent_applied);
     sim_history_beat(sim_check_history(sim), client->session, beat->sent_ns,
                      ttl_ms, linger_ms);
     uint64_t ended = sim_history_ended(sim_check_history(sim), client->session);
@@ -277,7 +279,8 @@ static void take_refusal(struct sim_client *client, const char *word)
     bool is_known = strcmp(word, "NOLEADER") == 0 ||
                     strcmp(word, "BUSY") == 0 || strcmp(word, "UNKNOWN") == 0 ||
                     strcmp(word, "MOVED") == 0 || strcmp(word, "LIMIT") == 0 ||
-                    strcmp(word, "BLACKLISTED") == 0;
+                    strcmp(word, "BLACKLISTED") == 0 ||
+                    sim_users_is_refusal(word);
     if (!is_known) {
         sim_fail(client->sim,
                  "errors are those of the contract: %s was told "

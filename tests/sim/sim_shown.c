@@ -26,6 +26,7 @@ struct looking {
     uint32_t at; /* The map. */
     enum face_kind kind;
     const char *who;
+    const struct sim_identity *identity; /* As whom he asked. */
     uint64_t from; /* Entries: newest when it was asked, and now. */
     uint64_t to;
     uint64_t asked_ns;
@@ -51,6 +52,7 @@ static void begin(struct looking *look, const struct sim_channel *channel,
     look->faces = sim_check_faces(channel->sim);
     look->reply = &channel->reply;
     look->who = who;
+    look->identity = &channel->wire->shown;
     look->from = channel->sent_newest;
     look->to = sim_check_newest(channel->sim);
     look->asked_ns = channel->sent_ns;
@@ -302,7 +304,7 @@ static bool is_absent(struct looking *look)
 {
     static const struct face_version none = {.is_there = false};
     struct buffer empty = {0};
-    sim_face_of_lock(&empty, NULL);
+    sim_face_of_lock(&empty, NULL, true);
     bool is_empty = look->kind == FACE_LOCK &&
                     bytes_equal(buffer_bytes(&look->face),
                                 buffer_bytes(&empty));
@@ -363,14 +365,33 @@ static void fail_map(const struct looking *look, struct bytes name)
 }
 
 /* The map at look->at. */
+/* Where a holder is, is for him, and for who may see all sessions. */
+static void look_at_addresses(const struct looking *look)
+{
+    uint32_t count;
+    uint32_t hold = sim_face_array(look->reply, look->at, "holders", &count);
+    for (uint32_t i = 0; i < count; i++) {
+        sim_users_shown(look->sim, look->who, look->identity,
+                        sim_face_text(look->reply, hold, "user"),
+                        sim_face_text(look->reply, hold, "address"), look->from,
+                        look->to);
+        hold += look->reply->value[hold].span;
+    }
+}
+
 static void look_at_map(struct looking *look, struct bytes name, uint64_t id)
 {
     bool is_lock = look->kind == FACE_LOCK;
     buffer_clear(&look->face);
     look->has_face = false;
     look->wrong = NULL;
-    (is_lock ? sim_face_of_told_lock
-             : sim_face_of_told_session)(&look->face, look->reply, look->at);
+    if (is_lock) {
+        sim_face_of_told_lock(&look->face, look->reply, look->at,
+                              !sim_users_are_there(look->sim));
+        look_at_addresses(look);
+    } else {
+        sim_face_of_told_session(&look->face, look->reply, look->at);
+    }
     /* Before its first version it is not there. */
     buffer_clear(&look->own);
     bool is_none = is_absent(look);

@@ -145,6 +145,8 @@ static void expect_read(const struct sim_caller *caller)
                         : sim_history_held_always(history, name, caller->token,
                                                   from, to);
     sim->stats.reads++;
+    sim_users_read(sim, name_of(caller->program), &caller->program->who, name,
+                   READS_LOCK, from, to);
     if (is_wrong) {
         sim_fail(sim,
                  "reads are linearizable: %s was told %" PRIu64 " for token "
@@ -215,6 +217,25 @@ static void told_good(const struct sim_caller *caller)
     }
 }
 
+/* For want of a right nothing was done; what gives back needs none. */
+static void expect_denied(const struct sim_caller *caller)
+{
+    const struct sim_program *program = caller->program;
+    struct bytes why = bytes_of_text(caller->call.why);
+    if (!sim_users_are_told(program->sim, &program->was, why, caller->newest,
+                            program->was_accepted)) {
+        sim_users_told(program->sim, name_of(program), &program->who, why,
+                       caller->newest, program->accepted);
+    }
+    expect_nothing(caller, false);
+    if (caller->kind == CALL_RELEASE &&
+        bytes_has_prefix(why, BYTES_LITERAL("NOPERM"))) {
+        sim_fail(program->sim,
+                 "what gives back is never refused: t%u of %s was told %s",
+                 caller->number, name_of(program), caller->call.why);
+    }
+}
+
 void sim_told_call(struct sim_caller *caller)
 {
     const struct client_call *call = &caller->call;
@@ -243,6 +264,9 @@ void sim_told_call(struct sim_caller *caller)
                      "what gives back is never refused: t%u of %s was told %s",
                      caller->number, name_of(caller->program), call->why);
         }
+        break;
+    case HASP_EREFUSED:
+        expect_denied(caller);
         break;
     case HASP_EUNKNOWN:
         caller->program->sim->stats.unknowns++;
@@ -308,6 +332,8 @@ static void told_kept(struct sim_program *program, struct lease_clock sent,
     sim->stats.beats++;
     program->client->progress++;
     sim_note(sim, &program->client->host, "kept", session, 0, 0);
+    sim_users_kept(sim, name_of(program), &program->who, newest,
+                   newest == 0 ? 0 : program->asked_applied);
     if (!sim_history_opened(history, session)) {
         sim_fail(sim,
                  "an answer is about what is committed: %s was told of session "

@@ -97,6 +97,10 @@ static void begin_to_watch(struct sim_watcher *watcher)
 {
     const struct sim_events *events = events_of(watcher);
     watcher->is_watching = true;
+    sim_users_read(sim_of(watcher), name_of(watcher),
+                   &watcher->channel.wire->shown,
+                   bytes_of_text(watcher->prefix), READS_PREFIX,
+                   watcher->channel.sent_applied, applied_at_most(watcher));
     watcher->watched_from = watcher->known_from;
     watcher->low = sim_events_behind(events, watcher->applied);
     watcher->high = sim_events_behind(events, applied_at_most(watcher));
@@ -141,6 +145,10 @@ static void take_event(struct sim_watcher *watcher, uint64_t number)
             (int)left_out->lock.size, left_out->lock.data, left_out->index);
     }
     sim_of(watcher)->stats.events++;
+    sim_users_read(sim_of(watcher), name_of(watcher),
+                   &watcher->channel.wire->shown,
+                   bytes_of_text(watcher->prefix), READS_PREFIX,
+                   event->index - 1, sim_check_newest(sim_of(watcher)));
     watcher->low = watcher->high = number + 1;
     if (!watcher->has_known || watcher->known < number) {
         watcher->has_known = true;
@@ -386,6 +394,10 @@ static void take_history(struct sim_watcher *watcher)
         sim_of(watcher), watcher->life, reply_number(reply, 0, "known_from"));
     uint32_t count = reply_array(reply, 0, "events", &first);
     CHECK(watcher->count <= 100);
+    sim_users_read(sim_of(watcher), name_of(watcher),
+                   &watcher->channel.wire->shown, sim_lock_bytes(watcher->lock),
+                   READS_LOCK, watcher->channel.sent_applied,
+                   applied_at_most(watcher));
     if (count > watcher->count) {
         fail_history(watcher, "there is more than was asked for", count);
         return;
@@ -555,9 +567,32 @@ static void ask(struct sim_watcher *watcher)
 
 /* --- Answers -------------------------------------------------------------- */
 
+/* The asked node refuses by what it has applied itself. */
+static bool is_denied(struct sim_watcher *watcher, struct bytes text)
+{
+    const struct sim_channel *channel = &watcher->channel;
+    char word[16] = "";
+    memcpy(word, text.data, text.size < 6 ? text.size : 6);
+    if (bytes_has_prefix(text, BYTES_LITERAL("NOLEADER this node has heard"))) {
+        return true; /* It does not know whose rights have gone. */
+    }
+    if (!sim_users_is_refusal(word)) {
+        return false;
+    }
+    sim_users_told(sim_of(watcher), name_of(watcher), &channel->wire->shown,
+                   text, channel->sent_applied, channel->wire->accepted);
+    sim_client_renew(watcher->client);
+    return true;
+}
+
 static void take(struct sim_watcher *watcher)
 {
     const struct resp_value *value = &watcher->channel.reply.value[0];
+    if (value->type == RESP_ERROR && is_denied(watcher, value->bytes)) {
+        sim_channel_close(&watcher->channel);
+        think(watcher, 2000);
+        return;
+    }
     if (value->type == RESP_ERROR) {
         sim_fail(sim_of(watcher),
                  "errors are those of the contract: %s, which watches, was "

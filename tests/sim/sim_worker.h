@@ -16,6 +16,7 @@
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_crowd.h"
 #include "tests/sim/sim_durable.h"
+#include "tests/sim/sim_keeper.h"
 #include "tests/sim/sim_lister.h"
 #include "tests/sim/sim_redis.h"
 #include "tests/sim/sim_saver.h"
@@ -128,6 +129,8 @@ struct sim_client {
     struct sim_saver saver;     /* Likewise. */
     struct sim_crowd crowd;     /* Likewise. */
     struct sim_durable durable; /* Likewise; it outlives the process. */
+    struct sim_keeper keeper;   /* Of the first client, if there are users. */
+    struct sim_identity who;    /* What its connections show. */
     uint32_t lock_count;
     uint64_t progress;
     bool is_suspended;
