@@ -11,9 +11,11 @@
 #include "base/check.h"
 #include "base/sha.h"
 
-/* The path is from where the compiler runs. */
+/* The path is from where the compiler runs. Global for -flto, which may put the
+ * functions below into another object than these symbols. */
 __asm__(".pushsection .rodata\n"
-        ".local hasp_page_begin, hasp_page_end\n"
+        ".globl hasp_page_begin, hasp_page_end\n"
+        ".hidden hasp_page_begin, hasp_page_end\n"
         "hasp_page_begin: .incbin \"http/index.html\"\n"
         "hasp_page_end: .byte 0\n"
         ".popsection\n");
