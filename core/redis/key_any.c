@@ -188,6 +188,46 @@ static bool do_del(struct redis_keys *keys, const struct bytes *argument,
     return answer_number(ret, deleted);
 }
 
+/* RENAME key new: with its value and what is left of its time. Both must have
+ * been looked at, as what DEL takes. */
+static bool do_rename(struct redis_keys *keys, const struct bytes *argument,
+                      uint32_t count, struct value *ret)
+{
+    struct redis_view *from, *to;
+    (void)count;
+    if (!view_find(keys, argument[1], &from, ret) ||
+        !view_find(keys, argument[2], &to, ret)) {
+        return false;
+    }
+    if (!from->is_there) {
+        return view_fail(keys, ret, "no such key");
+    }
+    if (from == to) {
+        return answer_ok(keys, ret);
+    }
+    enum key_type type = from->type;
+    struct collection members = from->members;
+    struct bytes value = from->value;
+    int64_t left_ms = view_left_ms(keys, from);
+    if (!view_delete(keys, from, ret) || !view_delete(keys, to, ret)) {
+        return false;
+    }
+    if (type == KEY_TEXT ? !view_write(keys, to, value, ret)
+                         : !view_edit(keys, to, type, ret)) {
+        return false;
+    }
+    if (type != KEY_TEXT) {
+        to->members = members;
+        if (!view_edited(keys, to, true, ret)) {
+            return false;
+        }
+    }
+    if (left_ms > 0) {
+        view_set_time(to, (uint64_t)left_ms);
+    }
+    return answer_ok(keys, ret);
+}
+
 /* TIME: seconds, and microseconds of the next one. */
 static bool do_time(struct redis_keys *keys, const struct bytes *argument,
                     uint32_t count, struct value *ret)
@@ -242,6 +282,7 @@ const struct key_command key_any_commands[] = {
     {"PERSIST", 2, 2, do_persist},
     {"DEL", 2, UINT32_MAX, do_del},
     {"UNLINK", 2, UINT32_MAX, do_del},
+    {"RENAME", 3, 3, do_rename},
     {"TIME", 1, 1, do_time},
     {"PUBLISH", 3, 3, do_publish},
     {"SPUBLISH", 3, 3, do_publish},

@@ -107,6 +107,55 @@ static bool do_rpop(struct redis_keys *keys, const struct bytes *argument,
     return pop(keys, argument, count, false, ret);
 }
 
+/* From one end of a list to one of another, which may be itself. */
+static bool move(struct redis_keys *keys, const struct bytes *name,
+                 bool is_from_left, bool is_to_left, struct value *ret)
+{
+    const struct bytes taken[] = {BYTES_LITERAL("LPOP"), name[0]};
+    struct redis_view *view;
+    struct value ignored;
+    if (!find_list(keys, name[1], &view, ret)) {
+        return false;
+    }
+    if (bytes_equal(name[0], name[1]) && view->members.count == 1) {
+        return answer_text(ret, view->members.member[0].name);
+    }
+    if (!pop(keys, taken, 2, is_from_left, ret)) {
+        return false;
+    }
+    if (ret->type != VALUE_TEXT) {
+        return true;
+    }
+    const struct bytes put[] = {BYTES_LITERAL("LPUSH"), name[1], ret->text};
+    if (!push(keys, put, 3, is_to_left, false, &ignored)) {
+        *ret = ignored;
+        return false;
+    }
+    return true;
+}
+
+static bool do_rpoplpush(struct redis_keys *keys, const struct bytes *argument,
+                         uint32_t count, struct value *ret)
+{
+    (void)count;
+    return move(keys, &argument[1], false, true, ret);
+}
+
+/* LMOVE from to LEFT|RIGHT LEFT|RIGHT. */
+static bool do_lmove(struct redis_keys *keys, const struct bytes *argument,
+                     uint32_t count, struct value *ret)
+{
+    bool is_left[2];
+    (void)count;
+    for (int i = 0; i < 2; i++) {
+        is_left[i] = bytes_is_word(argument[3 + i], "LEFT");
+        if (!is_left[i] && !bytes_is_word(argument[3 + i], "RIGHT")) {
+            return view_fail(keys, ret, "syntax error: LEFT or RIGHT");
+        }
+    }
+    return move(keys, &argument[1], is_left[0], is_left[1], ret);
+}
+
 static bool do_llen(struct redis_keys *keys, const struct bytes *argument,
                     uint32_t count, struct value *ret)
 {
@@ -250,5 +299,7 @@ const struct key_command key_list_commands[] = {
     {"LTRIM", 4, 4, do_ltrim},
     {"LREM", 4, 4, do_lrem},
     {"LPOS", 3, 3, do_lpos},
+    {"RPOPLPUSH", 3, 3, do_rpoplpush},
+    {"LMOVE", 5, 5, do_lmove},
     {.name = NULL},
 };

@@ -331,6 +331,72 @@ static bool do_incrby(struct redis_keys *keys, const struct bytes *argument,
     return add(keys, argument[1], is_down ? -by : by, ret);
 }
 
+/* The place of a bit, 0 being the highest of the first byte. */
+static bool take_bit(struct redis_keys *keys, struct bytes text,
+                     int64_t *ret_place, struct value *ret)
+{
+    return (view_integer(text, ret_place) && *ret_place >= 0 &&
+            *ret_place < 8 * (int64_t)VALUE_SIZE_MAX) ||
+           view_fail(keys, ret, "bit offset is not an integer or out of range");
+}
+
+static int bit_of(struct bytes text, int64_t place)
+{
+    size_t byte = (size_t)place / 8;
+    return byte < text.size ? text.data[byte] >> (7 - place % 8) & 1 : 0;
+}
+
+static bool do_getbit(struct redis_keys *keys, const struct bytes *argument,
+                      uint32_t count, struct value *ret)
+{
+    int64_t place;
+    struct value whole;
+    if (!take_bit(keys, argument[2], &place, ret)) {
+        return false;
+    }
+    if (!do_get(keys, argument, count, &whole)) {
+        *ret = whole;
+        return false;
+    }
+    return answer_number(
+        ret, whole.type == VALUE_TEXT ? bit_of(whole.text, place) : 0);
+}
+
+static bool do_setbit(struct redis_keys *keys, const struct bytes *argument,
+                      uint32_t count, struct value *ret)
+{
+    struct redis_view *view;
+    int64_t place, bit;
+    (void)count;
+    if (!view_integer(argument[3], &bit) || bit < 0 || bit > 1) {
+        return view_fail(keys, ret, "bit is not an integer or out of range");
+    }
+    if (!take_bit(keys, argument[2], &place, ret) ||
+        !view_find_type(keys, argument[1], KEY_TEXT, &view, ret)) {
+        return false;
+    }
+    struct bytes old = view_text(keys, view);
+    size_t byte = (size_t)place / 8;
+    size_t size = byte + 1 > old.size ? byte + 1 : old.size;
+    uint8_t *data = arena_take(keys->arena, size);
+    memset(data, 0, size);
+    if (old.size > 0) {
+        memcpy(data, old.data, old.size);
+    }
+    uint8_t mask = (uint8_t)(1 << (7 - place % 8));
+    data[byte] = (uint8_t)(bit == 1 ? data[byte] | mask : data[byte] & ~mask);
+    if (collection_type(bytes_of(data, size)) != KEY_TEXT) {
+        return view_fail(keys, ret,
+                         "a value may not begin as a hash is stored");
+    }
+    if (!view_edit(keys, view, KEY_TEXT, ret)) {
+        return false;
+    }
+    view->value = bytes_of(data, size);
+    view->is_replaced = true;
+    return answer_number(ret, bit_of(old, place));
+}
+
 const struct key_command key_text_commands[] = {
     {"GET", 2, 2, do_get},
     {"MGET", 2, UINT32_MAX, do_mget},
@@ -348,6 +414,8 @@ const struct key_command key_text_commands[] = {
     {"INCRBY", 3, 3, do_incrby},
     {"DECR", 2, 2, do_decr},
     {"DECRBY", 3, 3, do_incrby},
+    {"GETBIT", 3, 3, do_getbit},
+    {"SETBIT", 4, 4, do_setbit},
     {"DELEX", 2, 4, do_delex},
     {"DELIFEQ", 3, 3, do_delex},
     {.name = NULL},

@@ -139,6 +139,8 @@ void value_append(struct arena *arena, struct value_table *table,
 /* NULL if there is no such field. */
 const struct value *value_field(const struct value_table *table,
                                 const char *name);
+void value_set_field(struct arena *arena, struct value_table *table,
+                     struct bytes name, const struct value *value);
 /* {ok = text} or {err = text}, as Redis gives a status and an error. */
 struct value value_of_status(struct arena *arena, const char *field,
                              struct bytes text);

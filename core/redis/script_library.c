@@ -31,7 +31,10 @@ static const struct library_function functions[] = {
     [BUILTIN_FIND] = {"string.find", 2, 4},
     [BUILTIN_MATCH] = {"string.match", 2, 3},
     [BUILTIN_GSUB] = {"string.gsub", 3, 4},
+    [BUILTIN_DECODE] = {"cjson.decode", 1, 1},
+    [BUILTIN_ENCODE] = {"cjson.encode", 1, 1},
     [BUILTIN_INSERT] = {"table.insert", 2, 2},
+    [BUILTIN_REMOVE] = {"table.remove", 1, 2},
     [BUILTIN_GETN] = {"table.getn", 1, 1},
     [BUILTIN_JOIN] = {"table.concat", 1, 2},
     [BUILTIN_SUB] = {"string.sub", 2, 3},
@@ -120,16 +123,7 @@ static struct value_table *take_table(struct machine *machine,
 
 /* --- Texts that are made -------------------------------------------------- */
 
-/* A text that grows, within the machine's bounds. */
-struct text {
-    struct machine *machine;
-    const struct node *node;
-    uint8_t *data;
-    size_t size;
-    size_t capacity;
-};
-
-static bool text_add(struct text *text, struct bytes more)
+bool text_add(struct text *text, struct bytes more)
 {
     if (more.size > text->capacity - text->size) {
         size_t capacity = 2 * text->capacity + more.size + 32;
@@ -276,6 +270,8 @@ static bool run_text(struct machine *machine, const struct node *node,
         return false;
     }
     switch ((enum builtin)node->op) {
+    case BUILTIN_DECODE:
+        return json_decode(machine, node, text, ret);
     case BUILTIN_SUB:
         return take_part(machine, node, list, text, ret);
     case BUILTIN_LEN:
@@ -699,6 +695,28 @@ static bool run_insert(struct machine *machine, const struct node *node,
     return true;
 }
 
+/* table.remove(list, place), the last if it is not said. */
+static bool run_remove(struct machine *machine, const struct node *node,
+                       const struct value_table *list, struct value *ret)
+{
+    struct value_table *from = take_table(machine, node, list);
+    double place;
+    if (from == NULL ||
+        !take_number(machine, node, list, 1, from->count, &place)) {
+        return false;
+    }
+    if (place >= 1 && place <= from->count && place == number_floor(place)) {
+        uint32_t at = (uint32_t)place - 1;
+        *ret = from->item[at];
+        machine->steps += (from->count - at) / SCRIPT_STEP_SIZE;
+        from->count--;
+        for (; at < from->count; at++) {
+            from->item[at] = from->item[at + 1];
+        }
+    }
+    return true;
+}
+
 static bool run_join(struct machine *machine, const struct node *node,
                      const struct value_table *list, struct value *ret)
 {
@@ -743,6 +761,8 @@ static bool run_list(struct machine *machine, const struct node *node,
     switch ((enum builtin)node->op) {
     case BUILTIN_INSERT:
         return run_insert(machine, node, list);
+    case BUILTIN_REMOVE:
+        return run_remove(machine, node, list, ret);
     case BUILTIN_JOIN:
         return run_join(machine, node, list, ret);
     default:
@@ -787,7 +807,10 @@ static bool run_one(struct machine *machine, const struct node *node,
     case BUILTIN_ASSERT:
     case BUILTIN_RAISE:
         return raise_error(machine, node, list, ret);
+    case BUILTIN_ENCODE:
+        return json_encode(machine, node, &list->item[0], ret);
     case BUILTIN_INSERT:
+    case BUILTIN_REMOVE:
     case BUILTIN_GETN:
     case BUILTIN_JOIN:
         return run_list(machine, node, list, ret);

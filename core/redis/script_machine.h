@@ -45,6 +45,23 @@ const struct library_function *library_find(struct bytes name,
 bool library_run(struct machine *machine, const struct node *node,
                  const struct value_table *list, struct value *ret);
 
+/* cjson.decode() and cjson.encode(): script_json.c. */
+bool json_decode(struct machine *machine, const struct node *node,
+                 struct bytes text, struct value *ret);
+bool json_encode(struct machine *machine, const struct node *node,
+                 const struct value *value, struct value *ret);
+
+/* A text that grows, within the machine's bounds; begun with the first two. */
+struct text {
+    struct machine *machine;
+    const struct node *node;
+    uint8_t *data;
+    size_t size;
+    size_t capacity;
+};
+
+bool text_add(struct text *text, struct bytes more);
+
 /* --- The machine ---------------------------------------------------------- */
 
 /* False, with the error of this node's line. */

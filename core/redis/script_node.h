@@ -18,15 +18,16 @@ enum node_kind {
                    function at hand. */
     NODE_KEYS,
     NODE_ARGV,
-    NODE_TABLE,    /* a: NODE_FIELDs. */
-    NODE_FIELD,    /* a: value; text: its name, or none. */
-    NODE_INDEX,    /* a[b]. */
-    NODE_BUILTIN,  /* op: enum builtin; a: arguments. */
-    NODE_CALL,     /* a: the function; b: arguments. */
-    NODE_FUNCTION, /* number: parameters; slots; a: body. */
-    NODE_FIRST,    /* (a): of several results the first. */
-    NODE_UNARY,    /* op a. */
-    NODE_BINARY,   /* a op b. */
+    NODE_TABLE,     /* a: NODE_FIELDs. */
+    NODE_FIELD,     /* a: value; text: its name, or none. */
+    NODE_INDEX,     /* a[b]. */
+    NODE_BUILTIN,   /* op: enum builtin; a: arguments. */
+    NODE_CALL,      /* a: the function; b: arguments. */
+    NODE_PROTECTED, /* a: a call, whose error is a result: pcall(). */
+    NODE_FUNCTION,  /* number: parameters; slots; a: body. */
+    NODE_FIRST,     /* (a): of several results the first. */
+    NODE_UNARY,     /* op a. */
+    NODE_BINARY,    /* a op b. */
     NODE_AND,
     NODE_OR,
     /* Statements. */
@@ -81,7 +82,10 @@ enum builtin {
     BUILTIN_FIND,
     BUILTIN_MATCH,
     BUILTIN_GSUB, /* ... to here they have several results. */
+    BUILTIN_DECODE,
+    BUILTIN_ENCODE,
     BUILTIN_INSERT,
+    BUILTIN_REMOVE,
     BUILTIN_GETN,
     BUILTIN_JOIN,
     BUILTIN_SUB,
@@ -111,7 +115,7 @@ struct node {
 /* True of a call that may give any number of values, where it is the last. */
 static inline bool node_has_several(const struct node *node)
 {
-    return node->kind == NODE_CALL ||
+    return node->kind == NODE_CALL || node->kind == NODE_PROTECTED ||
            (node->kind == NODE_BUILTIN && node->op >= BUILTIN_UNPACK &&
             node->op <= BUILTIN_GSUB);
 }

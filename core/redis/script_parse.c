@@ -292,6 +292,38 @@ static void take_arguments(struct parser *parser, struct node *node,
     }
 }
 
+/* pcall(function, argument ...): a call in NODE_PROTECTED. */
+static struct node *parse_protected(struct parser *parser, struct node *node)
+{
+    const struct library_function *function = NULL;
+    struct node *call = new_node(parser, NODE_CALL);
+    enum builtin builtin;
+    uint32_t count = 0;
+    node->kind = NODE_PROTECTED;
+    node->a = call;
+    expect(parser, "(");
+    if (parser->token.type == TOKEN_NAME &&
+        find_local(parser, parser->token.text) == NULL) {
+        struct bytes name = whole_name(parser, expect_name(parser));
+        function = library_find(meaning_of(parser, name), &builtin);
+        if (function == NULL) {
+            fail_at(parser, node->line, "pcall of no function that hasp has");
+            return node;
+        }
+        call->kind = NODE_BUILTIN;
+        call->op = (uint8_t)builtin;
+    } else {
+        call->a = parse_expression(parser, 0);
+    }
+    struct node *list = accept(parser, ",") ? parse_list(parser, &count) : NULL;
+    expect(parser, ")");
+    *(function != NULL ? &call->a : &call->b) = list;
+    if (function != NULL && !parser->has_failed) {
+        check_builtin(parser, call, function, count);
+    }
+    return node;
+}
+
 /* A name that is no variable's: "KEYS", or "string.sub" and so on. */
 static struct node *parse_builtin(struct parser *parser, struct bytes first)
 {
@@ -309,6 +341,9 @@ static struct node *parse_builtin(struct parser *parser, struct bytes first)
     if (bytes_has_prefix(whole, BYTES_LITERAL("redis.LOG_"))) {
         node->kind = NODE_NUMBER;
         return node;
+    }
+    if (bytes_equal(whole, BYTES_LITERAL("pcall")) && is_mark(parser, "(")) {
+        return parse_protected(parser, node);
     }
     enum builtin builtin;
     const struct library_function *function = library_find(whole, &builtin);
@@ -739,7 +774,8 @@ static struct node *parse_return(struct parser *parser)
 
 static bool is_call(const struct node *node)
 {
-    return node->kind == NODE_CALL || node->kind == NODE_BUILTIN;
+    return node->kind == NODE_CALL || node->kind == NODE_BUILTIN ||
+           node->kind == NODE_PROTECTED;
 }
 
 static struct node *parse_assignment(struct parser *parser)

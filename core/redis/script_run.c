@@ -61,8 +61,8 @@ const struct value *value_field(const struct value_table *table,
     return find_field(table, bytes_of_text(name));
 }
 
-static void set_field(struct arena *arena, struct value_table *table,
-                      struct bytes name, const struct value *value)
+void value_set_field(struct arena *arena, struct value_table *table,
+                     struct bytes name, const struct value *value)
 {
     struct value *old = find_field(table, name);
     if (old != NULL) {
@@ -79,7 +79,7 @@ struct value value_of_status(struct arena *arena, const char *field,
 {
     struct value status = value_new_table(arena);
     struct value value = value_of_text(text);
-    set_field(arena, status.table, bytes_of_text(field), &value);
+    value_set_field(arena, status.table, bytes_of_text(field), &value);
     return status;
 }
 
@@ -386,7 +386,7 @@ static bool evaluate_table(struct machine *machine, const struct node *node,
                    !machine_spend_item(machine, f, ret->table)) {
             return false;
         } else if (f->text.data != NULL) {
-            set_field(arena, ret->table, f->text, &value);
+            value_set_field(arena, ret->table, f->text, &value);
         } else {
             value_append(arena, ret->table, &value);
         }
@@ -450,7 +450,7 @@ static bool set_item(struct machine *machine, const struct node *node,
     if (place > 0) {
         value_append(machine->run->arena, list.table, value);
     } else if (index.type == VALUE_TEXT) {
-        set_field(machine->run->arena, list.table, index.text, value);
+        value_set_field(machine->run->arena, list.table, index.text, value);
     } else {
         return machine_fail(machine, node, "a list with gaps");
     }
@@ -516,6 +516,48 @@ static bool call_function(struct machine *machine, const struct node *node,
     return flow != FLOW_ERROR;
 }
 
+static bool add_to(struct machine *machine, const struct node *node,
+                   struct value_table *list, const struct value *value)
+{
+    if (!machine_spend_item(machine, node, list)) {
+        return false;
+    }
+    value_append(machine->run->arena, list, value);
+    return true;
+}
+
+/* pcall: true and what the call gives, or false and its error. What a script
+ * may take at all stays taken. */
+static bool protect(struct machine *machine, const struct node *node,
+                    struct value *ret)
+{
+    uint32_t depth = machine->depth;
+    struct value_table results = {0};
+    struct value value;
+    bool is_good = evaluate(machine, node->a, &value);
+    machine->depth = depth; /* What is too deep does not come up again. */
+    if (!is_good) {
+        value = value_of_text(arena_copy(machine->run->arena,
+                                         bytes_of_text(machine->error->text)));
+    }
+    bool is_several = is_good && node_has_several(node->a);
+    struct value_table given = machine->results;
+    *ret = value_of_bool(is_good);
+    if (!machine_spend(machine, node, sizeof machine->error->text) ||
+        !add_to(machine, node, &results, ret) ||
+        (!is_several && !add_to(machine, node, &results, &value))) {
+        return false;
+    }
+    for (uint32_t i = 0; is_several && i < given.count; i++) {
+        if (!machine_step(machine, node) ||
+            !add_to(machine, node, &results, &given.item[i])) {
+            return false;
+        }
+    }
+    machine->results = results;
+    return true;
+}
+
 /* --- Expressions ---------------------------------------------------------- */
 
 /* The parser numbers slots below SCRIPT_LOCALS_MAX, and says how many there are
@@ -567,6 +609,8 @@ static bool evaluate_inner(struct machine *machine, const struct node *node,
     case NODE_FUNCTION:
         *ret = (struct value){.type = VALUE_FUNCTION, .function = node};
         return true;
+    case NODE_PROTECTED:
+        return protect(machine, node, ret);
     case NODE_FIRST:
         return evaluate(machine, node->a, ret);
     case NODE_UNARY:

@@ -563,12 +563,12 @@ return redis.pcall('pexpire', key, ARGV[2] + 0)
 
 # What hasp refuses by design, and the words that say why.
 REFUSED = [
-    ("a value in JSON", """
+    ("a value of msgpack", """
 local held = redis.call('get', KEYS[1])
-if held and cjson.decode(held).owner == ARGV[1] then
+if held and cmsgpack.unpack(held).owner == ARGV[1] then
     return redis.call('del', KEYS[1])
 end
-""", "line 3: 'cjson.decode'"),
+""", "line 3: 'cmsgpack.unpack'"),
     ("a job of a stream", """
 local key = KEYS[1]
 return redis.call('xadd', key, '*', 'job', ARGV[1])

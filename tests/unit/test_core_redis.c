@@ -271,8 +271,8 @@ static void what_a_script_cannot_do_is_named_with_its_line(void **state)
         {"return redis.call('xadd', KEYS[1], 1, 2)",
          "-ERR hasp does not run this script: line 1: redis.call('xadd'): hasp "
          "does not have this command for scripts\r\n"},
-        {"\n\nlocal x = cjson.decode(ARGV[1])",
-         "-ERR hasp does not run this script: line 3: 'cjson.decode' is no "
+        {"\n\nlocal x = cmsgpack.unpack(ARGV[1])",
+         "-ERR hasp does not run this script: line 3: 'cmsgpack.unpack' is no "
          "local variable, and no function that hasp has for scripts\r\n"},
         {"if redis.call('get', KEYS[1]) then return 1",
          "-ERR hasp does not run this script: line 1: 'end' expected at the "

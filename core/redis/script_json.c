@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: MIT */
+
+/* cjson.decode and cjson.encode. Lists are arrays, tables with names objects,
+ * an empty one is {}. There is no null, since Lua's nil would drop it. Source:
+ * RFC 8259; what is escaped is what Redis' cjson escapes. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/redis/script_lex.h"
+#include "core/redis/script_machine.h"
+
+#define JSON_DEPTH_MAX 32
+/* Fields of an object that are looked through for one step. */
+#define JSON_FIELDS_PER_STEP 16
+
+struct json {
+    struct machine *machine;
+    const struct node *node;
+    struct bytes text;
+    size_t at;
+    uint32_t depth;
+    struct text out;
+};
+
+static bool fail(struct json *json, const char *why)
+{
+    return machine_fail(json->machine, json->node, "cjson: %s", why);
+}
+
+/* --- Decoding ------------------------------------------------------------- */
+
+static bool read_any(struct json *json, struct value *ret);
+
+static int peek(const struct json *json)
+{
+    return json->at < json->text.size ? json->text.data[json->at] : -1;
+}
+
+static int skip_space(struct json *json)
+{
+    while (peek(json) == ' ' || (peek(json) >= '\t' && peek(json) <= '\r')) {
+        json->at++;
+    }
+    return peek(json);
+}
+
+static bool accept(struct json *json, int c)
+{
+    if (skip_space(json) != c) {
+        return false;
+    }
+    json->at++;
+    return true;
+}
+
+/* Four hexadecimal digits. */
+static bool read_code(struct json *json, uint32_t *ret_code)
+{
+    uint32_t code = 0;
+    for (int i = 0; i < 4; i++, json->at++) {
+        int c = peek(json), lower = c | 0x20;
+        if (c >= '0' && c <= '9') {
+            code = 16 * code + (uint32_t)(c - '0');
+        } else if (c >= 0 && lower >= 'a' && lower <= 'f') {
+            code = 16 * code + (uint32_t)(lower - 'a' + 10);
+        } else {
+            return fail(json, "a wrong escape in a string");
+        }
+    }
+    *ret_code = code;
+    return true;
+}
+
+static bool add_utf8(struct json *json, uint32_t code)
+{
+    uint8_t utf8[4];
+    size_t size = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    static const uint8_t marks[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (size_t i = size; i-- > 0; code >>= 6) {
+        utf8[i] = (uint8_t)(i > 0 ? 0x80 | (code & 0x3f) : marks[size] | code);
+    }
+    return text_add(&json->out, bytes_of(utf8, size));
+}
+
+/* Behind the backslash. */
+static bool read_escape(struct json *json)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    int c = peek(json);
+    uint32_t code, low;
+    json->at++;
+    const char *found = c > 0 ? strchr(from, c) : NULL;
+    if (found != NULL) {
+        return text_add(&json->out, bytes_of(&to[found - from], 1));
+    }
+    if (c != 'u' || !read_code(json, &code)) {
+        return c == 'u' ? false : fail(json, "a wrong escape in a string");
+    }
+    if (code >= 0xd800 && code < 0xdc00) {
+        if (peek(json) != '\\') {
+            return fail(json, "half a pair of surrogates");
+        }
+        json->at += 2;
+        if (!read_code(json, &low)) {
+            return false;
+        }
+        code = 0x10000 + ((code - 0xd800) << 10) + ((low - 0xdc00) & 0x3ff);
+    }
+    return add_utf8(json, code);
+}
+
+/* Behind the quote. */
+static bool read_text(struct json *json, struct bytes *ret_text)
+{
+    json->out = (struct text){.machine = json->machine, .node = json->node};
+    for (;;) {
+        int c = peek(json);
+        if (c == -1 || c < 0x20) {
+            return fail(json, "a string without its end");
+        }
+        if (!machine_step(json->machine, json->node)) {
+            return false;
+        }
+        json->at++;
+        if (c == '"') {
+            *ret_text = bytes_of(json->out.data, json->out.size);
+            return true;
+        }
+        uint8_t byte = (uint8_t)c;
+        if (c == '\\' ? !read_escape(json)
+                      : !text_add(&json->out, bytes_of(&byte, 1))) {
+            return false;
+        }
+    }
+}
+
+static bool read_word(struct json *json, struct value *ret)
+{
+    size_t from = json->at;
+    while (peek(json) == '-' || peek(json) == '+' || peek(json) == '.' ||
+           (peek(json) >= '0' && peek(json) <= '9') ||
+           (peek(json) >= 'a' && peek(json) <= 'z') || peek(json) == 'E') {
+        json->at++;
+    }
+    struct bytes word = bytes_of(json->text.data + from, json->at - from);
+    double number;
+    if (bytes_equal(word, BYTES_LITERAL("true")) ||
+        bytes_equal(word, BYTES_LITERAL("false"))) {
+        *ret = value_of_bool(word.size == 4);
+        return true;
+    }
+    if (bytes_equal(word, BYTES_LITERAL("null"))) {
+        return fail(json, "hasp has no null for scripts");
+    }
+    if (word.size == 0 || !text_to_number(word, &number)) {
+        return fail(json, "a value expected");
+    }
+    *ret = value_of_number(number);
+    return true;
+}
+
+static bool read_field(struct json *json, struct value_table *table,
+                       uint32_t count)
+{
+    struct bytes name;
+    struct value value;
+    json->machine->steps += count / JSON_FIELDS_PER_STEP;
+    if (!accept(json, '"') || !read_text(json, &name)) {
+        return fail(json, "a name in quotes expected");
+    }
+    if (!accept(json, ':')) {
+        return fail(json, "':' expected");
+    }
+    if (!read_any(json, &value) ||
+        !machine_spend(json->machine, json->node, sizeof(struct value_field))) {
+        return false;
+    }
+    value_set_field(json->machine->run->arena, table, name, &value);
+    return true;
+}
+
+static bool read_item(struct json *json, struct value_table *table)
+{
+    struct value value;
+    if (!read_any(json, &value) ||
+        !machine_spend_item(json->machine, json->node, table)) {
+        return false;
+    }
+    value_append(json->machine->run->arena, table, &value);
+    return true;
+}
+
+/* Behind its bracket. */
+static bool read_table(struct json *json, bool is_object, struct value *ret)
+{
+    int end = is_object ? '}' : ']';
+    if (!machine_spend(json->machine, json->node, sizeof(struct value_table))) {
+        return false;
+    }
+    *ret = value_new_table(json->machine->run->arena);
+    if (accept(json, end)) {
+        return true;
+    }
+    for (uint32_t count = 0;; count++) {
+        if (is_object ? !read_field(json, ret->table, count)
+                      : !read_item(json, ret->table)) {
+            return false;
+        }
+        if (accept(json, end)) {
+            return true;
+        }
+        if (!accept(json, ',')) {
+            return fail(json, "',' or the end of a list expected");
+        }
+    }
+}
+
+static bool read_any(struct json *json, struct value *ret)
+{
+    struct bytes text;
+    if (!machine_step(json->machine, json->node)) {
+        return false;
+    }
+    if (accept(json, '"')) {
+        bool is_good = read_text(json, &text);
+        *ret = value_of_text(text);
+        return is_good;
+    }
+    bool is_object = accept(json, '{');
+    if (!is_object && !accept(json, '[')) {
+        return read_word(json, ret);
+    }
+    if (++json->depth > JSON_DEPTH_MAX) {
+        return fail(json, "too much in each other");
+    }
+    bool is_good = read_table(json, is_object, ret);
+    json->depth--;
+    return is_good;
+}
+
+bool json_decode(struct machine *machine, const struct node *node,
+                 struct bytes text, struct value *ret)
+{
+    struct json json = {.machine = machine, .node = node, .text = text};
+    if (!read_any(&json, ret)) {
+        return false;
+    }
+    return skip_space(&json) == -1 || fail(&json, "nothing expected behind it");
+}
+
+/* --- Encoding ------------------------------------------------------------- */
+
+static bool write_any(struct json *json, const struct value *value);
+
+static bool put(struct json *json, const char *text)
+{
+    return text_add(&json->out, bytes_of_text(text));
+}
+
+static bool write_text(struct json *json, struct bytes text)
+{
+    static const char from[] = "\"\\/\b\f\n\r\t", to[] = "\"\\/bfnrt";
+    bool is_good = put(json, "\"");
+    for (size_t i = 0; is_good && i < text.size; i++) {
+        uint8_t c = text.data[i];
+        char escaped[8] = {'\\', 0};
+        const char *found = c > 0 ? strchr(from, c) : NULL;
+        if (!machine_step(json->machine, json->node)) {
+            return false;
+        }
+        if (found != NULL) {
+            escaped[1] = to[found - from];
+            is_good = put(json, escaped);
+        } else if (c < 0x20 || c == 0x7f) {
+            snprintf(escaped, sizeof escaped, "\\u%04x", c);
+            is_good = put(json, escaped);
+        } else {
+            is_good = text_add(&json->out, bytes_of(&c, 1));
+        }
+    }
+    return is_good && put(json, "\"");
+}
+
+/* In the order in which they were set; the list has the newest first. */
+static bool write_object(struct json *json, const struct value_table *table)
+{
+    uint32_t count = 0, at;
+    for (const struct value_field *f = table->fields; f != NULL; f = f->next) {
+        count++;
+    }
+    const struct value_field **field;
+    if (!machine_spend(json->machine, json->node, count * sizeof *field)) {
+        return false;
+    }
+    field = arena_take(json->machine->run->arena, count * sizeof *field);
+    at = count;
+    for (const struct value_field *f = table->fields; f != NULL; f = f->next) {
+        field[--at] = f;
+    }
+    bool is_good = put(json, "{"), is_first = true;
+    for (at = 0; is_good && at < count; at++) {
+        if (field[at]->value.type == VALUE_NIL) {
+            continue;
+        }
+        is_good = (is_first || put(json, ",")) &&
+                  write_text(json, field[at]->name) && put(json, ":") &&
+                  write_any(json, &field[at]->value);
+        is_first = false;
+    }
+    return is_good && put(json, "}");
+}
+
+static bool write_list(struct json *json, const struct value_table *table)
+{
+    bool is_good = put(json, "[");
+    for (uint32_t i = 0; is_good && i < table->count; i++) {
+        is_good = (i == 0 || put(json, ",")) &&
+                  write_any(json, &table->item[i]);
+    }
+    return is_good && put(json, "]");
+}
+
+static bool write_table(struct json *json, const struct value_table *table)
+{
+    if (table->count > 0 && table->fields != NULL) {
+        return fail(json, "a table with both items and names");
+    }
+    if (++json->depth > JSON_DEPTH_MAX) {
+        return fail(json, "too much in each other");
+    }
+    bool is_good = table->count > 0 ? write_list(json, table)
+                                    : write_object(json, table);
+    json->depth--;
+    return is_good;
+}
+
+static bool write_any(struct json *json, const struct value *value)
+{
+    struct bytes text;
+    if (!machine_step(json->machine, json->node)) {
+        return false;
+    }
+    switch (value->type) {
+    case VALUE_TEXT:
+        return write_text(json, value->text);
+    case VALUE_TABLE:
+        return write_table(json, value->table);
+    case VALUE_FALSE:
+    case VALUE_TRUE:
+        return put(json, value_is_true(value) ? "true" : "false");
+    case VALUE_NUMBER:
+        if (value->number - value->number != 0) {
+            return fail(json, "a number that JSON does not have");
+        }
+        return machine_text(json->machine, json->node, value, LUA_DIGITS,
+                            &text) &&
+               text_add(&json->out, text);
+    default:
+        return fail(json, "a value that JSON does not have");
+    }
+}
+
+bool json_encode(struct machine *machine, const struct node *node,
+                 const struct value *value, struct value *ret)
+{
+    struct json json = {.machine = machine, .node = node};
+    json.out = (struct text){.machine = machine, .node = node};
+    if (!write_any(&json, value)) {
+        return false;
+    }
+    *ret = value_of_text(bytes_of(json.out.data, json.out.size));
+    return true;
+}
