@@ -524,7 +524,8 @@ class World:
         leader = self.cluster.leader(20)
         path = os.path.join(self.cluster.folder, "backup")
         backup = time.monotonic()
-        saved = self.tool("snapshot", "save", path, "--force", at=leader)
+        words = ["--socket", leader.dir, "snapshot", "save", path, "--force"]
+        saved = self.tool(*words, at=leader)
         if saved.returncode != 0:
             self.found.append("no backup: %s" % saved.stderr)
             return
