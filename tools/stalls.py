@@ -300,8 +300,8 @@ class Work:
 
     def backup(self):
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([f'{self.build}/hasp', '-e',
-                            f'127.0.0.1:{self.port()}', '-t', '60s',
+            door = f'{self.cluster.folder}/n{self.cluster.leader()}/data'
+            subprocess.run([f'{self.build}/hasp', '--socket', door, '-t', '60s',
                             'snapshot', 'save', f'{folder}/backup'],
                            check=True, stdout=subprocess.DEVNULL)
 
