@@ -202,7 +202,12 @@ struct bytes lockfsm_refusal(struct lockfsm *fsm, const struct user *user,
     }
     buffer_printf(text, "user '%.*s' ", (int)user->name.size,
                   (const char *)user->name.data);
-    if (verb < VERB_NAMED_COUNT) {
+    if (verb < VERB_NAMED_COUNT && name.size == 0) {
+        buffer_printf(text,
+                      "may not %s all names: ask for a prefix that a "
+                      "role has",
+                      verb_name(verb));
+    } else if (verb < VERB_NAMED_COUNT) {
         buffer_printf(text, "may not %s '%.*s'", verb_name(verb),
                       (int)name.size, (const char *)name.data);
     } else {

@@ -739,6 +739,19 @@ static void withdrawal_ends_watches_at_its_index(void **state)
     }
 }
 
+static void who_may_not_list_all_is_told_what_to_ask_for(void **state)
+{
+    (void)state;
+    make_user("app", "read:a/*");
+    come_as(follower, APP, "app");
+    assert_answer(world, follower, APP,
+                  "-NOPERM user 'app' may not read all names: ask for a prefix "
+                  "that a role has (roles: app)\r\n",
+                  "LOCK.LIST");
+    assert_int_equal(client_ask(world, follower, APP, "LOCK.LIST PREFIX a/")[0],
+                     '*');
+}
+
 /* A script over several keys: the rights are looked at before its first step.
  */
 static void rights_for_all_keys_come_before_the_first_step(void **state)
@@ -797,6 +810,7 @@ int main(void)
         users(a_withdrawal_closes_quietly),
         users(a_backup_is_for_whom_the_leader_confirms),
         users(watches_end_where_no_leader_is_heard),
+        users(who_may_not_list_all_is_told_what_to_ask_for),
         users(withdrawal_ends_watches_at_its_index),
         users(rights_for_all_keys_come_before_the_first_step),
         users(a_script_names_no_key_that_its_user_may_not_see),
