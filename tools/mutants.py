@@ -5,7 +5,8 @@
 A mutant is a patch with a head: What (the bug), Why (what it would cost a
 user), Caught by (the tests to be tried, in this order: `unit/test_x`, a program
 of tests/unit, or `sim SEEDS`, so many seeds of the simulator from 1 on). It is
-caught when one of them fails; it may take 60 seconds of CPU time.
+caught when one of them fails, or takes five times as long as it does without
+the bug; all of them together may take 60 seconds of CPU time.
 
     tools/mutants.py             all of them; `make mutants`
     tools/mutants.py NAME...     those whose names contain NAME
@@ -16,6 +17,16 @@ caught when one of them fails; it may take 60 seconds of CPU time.
                                  bugs that nobody has thought of: a condition
                                  negated, a statement dropped, a bound moved by
                                  one, anywhere in the pure rooms
+    tools/mutants.py --results FILE ...
+                                 writes what became of each to FILE as well, and
+                                 passes over those that FILE says are caught: to
+                                 go on after a stop
+
+A drawn bug is tried on the unit tests that run its line (gcov tells), the
+quickest first, then on 20 seeds of the simulator. It does not count if the
+compiler makes the same of it as of the code without it. Those that change
+nothing that anybody could see are listed with the reason in
+tests/mutants/equivalent.txt.
 
 The tree is copied to build/mutants and built there once; the checkout itself is
 never changed.
@@ -25,54 +36,65 @@ import argparse
 import difflib
 import glob
 import os
-import random
 import re
 import resource
 import shutil
 import subprocess
 import sys
 
+import mutants_draw
+
 CPU_SECONDS = 60
-# Where bugs are drawn, and the tests that are to see them.
-CORE = ['unit/test_core_cluster', 'unit/test_core', 'unit/test_core_clocks',
-        'unit/test_core_limits', 'unit/test_core_loss',
-        'unit/test_core_members', 'unit/test_core_peers',
-        'unit/test_core_redis', 'unit/test_core_refusals',
-        'unit/test_core_watches', 'unit/test_core_guests',
-        'unit/test_core_bytes', 'unit/test_core_digests',
-        'unit/test_core_feature', 'unit/test_core_trail',
-        'unit/test_core_sweep']
-DRAWN_ROOMS = {
-    'lockfsm': ['unit/test_fsm', 'unit/test_lockfsm', 'unit/test_lockfsm_once',
-                'unit/test_lockfsm_size', 'unit/test_digest', *CORE[:4]],
-    'lease': ['unit/test_timers', 'unit/test_spans', 'unit/test_lease',
-              *CORE[:3]],
-    'raft': ['unit/test_replica_traps', 'unit/test_replica_calls',
-             'unit/test_replica', 'unit/test_replica_hostile',
-             'unit/test_raft_log', 'unit/test_raft_message',
-             'unit/test_replica_chaos', *CORE[:2]],
-    'core': CORE,
-}
 WALL_SECONDS = 300
+MEMORY_SIZE_MAX = 4 << 30
 TREE = 'build/mutants'
 PAGE = 'docs/correctness.md'
 BUILD = 'build/check'
+EQUIVALENT = 'tests/mutants/equivalent.txt'
+SIM = 'sim 20'
+SIM_REACH = 'sim 5'  # They run as good as all lines that 20 do.
+# These depend on how busy the machine is, or are about what no pure room does:
+# storage, sockets, TLS.
+NO_JUDGES = {f'unit/test_{name}' for name in (
+    'acts_file', 'client', 'datadir', 'datadir_power', 'feature_frames',
+    'fence_file', 'founding', 'http', 'lag', 'node', 'peers', 'peers_guests',
+    'sim_files', 'stall', 'stream', 'stream_threads', 'stream_tls', 'table',
+    'tls', 'wal', 'wal_crash', 'wal_format', 'wal_power')}
+DOES_NOT_COUNT = ('it does not compile', 'the compiler sees no difference')
 
 
 class Mutant:
-    """A patch and its head."""
+    """A patch and its head, or a place that was drawn."""
 
     def __init__(self, name, text):
         self.name = name
         self.text = text
-        head = self.text.split('\n--- ')[0]
-        self.what = self._of(head, 'What')
-        self.why = self._of(head, 'Why')
-        self.tests = [t.strip() for t in
-                      self._of(head, 'Caught by').split(',')]
-        self.room = re.search(r'^--- a/(\S+)/', self.text, re.M).group(1)
+        self.paths = re.findall(r'^--- a/(\S+)', text, re.M)
+        self.room = os.path.dirname(self.paths[0])
+        self.place = None
+        self.tests = []
 
-    def _of(self, head, word):
+    @staticmethod
+    def of_patch(name, text):
+        mutant = Mutant(name, text)
+        head = text.split('\n--- ')[0]
+        mutant.what = mutant.word_of(head, 'What')
+        mutant.why = mutant.word_of(head, 'Why')
+        mutant.tests = [t.strip() for t in
+                        mutant.word_of(head, 'Caught by').split(',')]
+        return mutant
+
+    @staticmethod
+    def of_place(place):
+        lines = read(f'{TREE}/{place.path}').rstrip('\n').split('\n')
+        changed = lines[:place.at] + [place.text] + lines[place.end:]
+        mutant = Mutant(place.name, '\n'.join(difflib.unified_diff(
+            lines, changed, f'a/{place.path}', f'b/{place.path}',
+            lineterm='')) + '\n')
+        mutant.place = place
+        return mutant
+
+    def word_of(self, head, word):
         found = re.search(rf'^{word}: (.*(?:\n .*)*)', head, re.M)
         if found is None:
             sys.exit(f'{self.name}: its head has no line "{word}: ..."')
@@ -84,42 +106,19 @@ def read(path):
         return file.read()
 
 
-def changes_of(line):
-    """Each way in which the line may be wrong: what, and the wrong line."""
-    condition = re.match(r'(\s+(?:\} else )?if \()(.*)(\) \{)$', line)
-    if condition and condition[2].count('(') == condition[2].count(')'):
-        yield 'negated', f'{condition[1]}!({condition[2]}){condition[3]}'
-    if re.match(r'\s+(?!return|break|continue|goto|LOG_|CHECK|free\(|\(void)'
-                r'[a-z_]+[\w>.\-\[\]]*(\(.*\)|(\+\+|--)| [-+|&]?= .*);$', line):
-        yield 'dropped', re.sub(r'\S.*', ';', line)
-    for old, new in (' < ', ' <= '), (' <= ', ' < '), (' > ', ' >= '), \
-                    (' >= ', ' > '), (' + 1', ''), (' - 1', ''), \
-                    (' && ', ' || '), (' || ', ' && '):
-        if line.count(old) == 1 and '"' not in line:
-            yield f'"{old.strip()}" moved', line.replace(old, new)
+def read_bytes(path):
+    with open(path, 'rb') as file:
+        return file.read()
 
 
-def draw(count, seed):
-    """Mutants of lines drawn by chance."""
-    places = []
-    for path in subprocess.run(
-            ['git', 'ls-files', *[f'{room}/*.c' for room in DRAWN_ROOMS]],
-            stdout=subprocess.PIPE, text=True, check=True).stdout.split():
-        lines = read(path).split('\n')
-        in_check = False
-        for at, line in enumerate(lines):
-            in_check = 'CHECK' in line or in_check
-            for what, wrong in () if in_check else changes_of(line):
-                places.append((path, at, what, wrong))
-            in_check = in_check and not line.endswith(';')
-    for path, at, what, wrong in random.Random(seed).sample(places, count):
-        lines = read(path).split('\n')
-        name = f'{path}:{at + 1} {what}: {lines[at].strip()}'
-        changed = lines[:at] + [wrong] + lines[at + 1:]
-        diff = '\n'.join(difflib.unified_diff(
-            lines, changed, f'a/{path}', f'b/{path}', lineterm='')) + '\n'
-        tests = ', '.join([*DRAWN_ROOMS[path.split('/')[0]], 'sim 20'])
-        yield Mutant(name, f'What: {what}\nWhy: -\nCaught by: {tests}\n{diff}')
+def equivalents():
+    """Bugs that nobody could see: name, and why."""
+    found = {}
+    for part in re.split(r'\n\n+', read(EQUIVALENT).strip()):
+        if not part.startswith('#'):
+            name, _, why = part.partition('\n')
+            found[name] = ' '.join(why.split())
+    return found
 
 
 def cpu():
@@ -133,82 +132,147 @@ def quiet(*command, given=None):
                           input=given)
 
 
-def make(*targets):
+def make(*targets, flavour='check', flags='-O2 -Wno-error'):
     # A plant may leave a variable unused.
-    return quiet('make', '-s', f'-j{os.cpu_count()}', 'FLAVOUR=check',
-                 'CFLAGS=-O2 -g -Wno-error', *targets)
+    return quiet('make', '-s', f'-j{os.cpu_count()}', f'FLAVOUR={flavour}',
+                 f'CFLAGS={flags}', *targets)
 
 
 def patch(mutant, *more):
     return quiet('patch', '-s', '-p1', '-F2', *more, given=mutant.text)
 
 
-def test(what, seconds):
-    """True if the test saw something: it failed, or did not end in time."""
-    words = what.split()
-    if words[0] == 'sim':
-        target, words = 'sim', ['--seed', '1', '--seeds', words[1],
-                                '--jobs', '1']
-    else:
-        target, words = words[0], []
-    built = make(f'{BUILD}/{target}')
-    if built.returncode != 0:
-        sys.exit(f'{what} does not build:\n{built.stdout}')
-    used = cpu()
+def run_once(command, seconds):
+    def limit():
+        for kind, most in ((resource.RLIMIT_CPU, int(seconds) + 1),
+                           (resource.RLIMIT_DATA, MEMORY_SIZE_MAX),
+                           (resource.RLIMIT_CORE, 0)):
+            resource.setrlimit(kind, (most, most))
+
+    here = f'{TREE}/build/tmp'
+    shutil.rmtree(here, ignore_errors=True)
+    os.makedirs(here)
     try:
-        failed = subprocess.run(
-            [f'{BUILD}/{target}', *words], cwd=TREE, check=False,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            preexec_fn=lambda: resource.setrlimit(
-                resource.RLIMIT_CPU, (seconds + 1, seconds + 1)),
+        return subprocess.run(
+            command, cwd=TREE, check=False, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, preexec_fn=limit,
+            env={**os.environ, 'TMPDIR': os.path.abspath(here)},
             timeout=WALL_SECONDS).returncode != 0
     except subprocess.TimeoutExpired:
-        failed = True
+        return True
+
+
+def run(build, what, seconds):
+    """True if the test failed or did not end in time; and the CPU seconds."""
+    words = what.split()
+    program = f'build/{build}/{words[0]}'
+    used = cpu()
+    if words[0] != 'sim':
+        return run_once([program], seconds), cpu() - used
+    failed = False
+    seed = 1
+    while not failed and seed <= int(words[1]):
+        # Few seeds first: most bugs are seen by them.
+        count = min(4 * seed, int(words[1]) + 1 - seed)
+        failed = run_once([program, '--seed', str(seed), '--seeds', str(count),
+                           '--jobs', '1'], seconds - (cpu() - used))
+        seed += count
     return failed, cpu() - used
 
 
-def prepare(mutants):
-    """A copy of what git knows, built, in which every test passes."""
+def copy_tree():
+    """A copy of what git knows."""
     files = subprocess.run(['git', 'ls-files', '-z'], stdout=subprocess.PIPE,
                            check=True).stdout.decode().split('\0')
     for path in filter(os.path.isfile, files):
         copy = os.path.join(TREE, path)
         os.makedirs(os.path.dirname(copy), exist_ok=True)
-        if not os.path.exists(copy) or \
-                open(path, 'rb').read() != open(copy, 'rb').read():
+        if not os.path.exists(copy) or read_bytes(path) != read_bytes(copy):
             shutil.copy(path, copy)
     for path in glob.glob(f'{TREE}/**/*', recursive=True):
         inner = os.path.relpath(path, TREE)
         if os.path.isfile(path) and inner not in files and \
                 not inner.startswith('build/'):
             os.unlink(path)
-    for what in sorted({t for mutant in mutants for t in mutant.tests}):
-        failed, _ = test(what, 10 * CPU_SECONDS)
+
+
+class Hunt:
+    """Plants bugs into the copy of the tree and runs tests on them."""
+
+    def __init__(self):
+        copy_tree()
+        self.takes = {}  # CPU seconds, by test.
+
+    def measure(self, what):
+        """The test passes without a bug; how long does it take?"""
+        self._build(what)
+        few, times = what, 1
+        if what.startswith('sim '):  # `make sim` runs all of them.
+            few, times = SIM_REACH, int(what[4:]) / int(SIM_REACH[4:])
+        failed, used = run('check', few, 10 * CPU_SECONDS)
         if failed:
             sys.exit(f'{what} fails without any bug planted')
+        self.takes[what] = used * times
+        return self.takes[what]
 
+    def measure_reach(self, tests):
+        """Which of the tests run which lines."""
+        def measure(what):
+            built = make(f'build/coverage/{what.split()[0]}',
+                         flavour='coverage', flags='-O0 -g')
+            if built.returncode != 0:
+                sys.exit(f'does not build with coverage:\n{built.stdout}')
+            few = SIM_REACH if what == SIM else what
+            run('coverage', few, 20 * CPU_SECONDS)
+            return self.measure(what)
+        reach = mutants_draw.Reach(TREE, tests, measure)
+        self.takes = {what: reach.seconds(what) for what in tests}
+        return reach
 
-def hunt(mutant):
-    """What caught it, or None; and the CPU seconds that the tests took."""
-    planted = patch(mutant)
-    if planted.returncode != 0:
-        sys.exit(f'{mutant.name} does not apply:\n{planted.stdout}')
-    used = 0.0
-    try:
+    def _build(self, what):
+        built = make(f'{BUILD}/{what.split()[0]}')
+        if built.returncode != 0:
+            sys.exit(f'{what} does not build:\n{built.stdout}')
+
+    def _judge(self, mutant, objects):
         if make(f'{BUILD}/libhasp-all.a').returncode != 0:
-            return 'the compiler', used
+            return DOES_NOT_COUNT[0] if mutant.place else 'the compiler', 0.0
+        if objects and all(read_bytes(path) == old
+                           for path, old in objects.items()):
+            return DOES_NOT_COUNT[1], 0.0
+        used = 0.0
         for what in mutant.tests:
-            failed, more = test(what, int(CPU_SECONDS - used))
+            self._build(what)
+            seconds = min(CPU_SECONDS - used, 5 * self.takes[what] + 2)
+            failed, more = run('check', what, seconds)
             used += more
-            if failed and used <= CPU_SECONDS:
-                return what, used
             if used > CPU_SECONDS:
                 break
-    finally:
-        undone = patch(mutant, '-R')
-        if undone.returncode != 0:
-            sys.exit(f'{mutant.name} cannot be taken out:\n{undone.stdout}')
-    return None, used
+            if failed:
+                return what, used
+        return None, used
+
+    def hunt(self, mutant):
+        """What caught it, or None; and the CPU seconds that the tests took."""
+        names = [f'{TREE}/{BUILD}/{path[:-2]}.o' for path in mutant.paths
+                 if path.endswith('.c')]
+        objects = {name: read_bytes(name) for name in names
+                   if os.path.exists(name)}
+        planted = patch(mutant)
+        if planted.returncode != 0:
+            sys.exit(f'{mutant.name} does not apply:\n{planted.stdout}')
+        try:
+            return self._judge(mutant, objects)
+        finally:
+            undone = patch(mutant, '-R')
+            if undone.returncode != 0:
+                sys.exit(f'{mutant.name} cannot be taken out:\n'
+                         f'{undone.stdout}')
+            if all(path.endswith('.c') for path in mutant.paths):
+                # Newer than the source, so that nothing is compiled twice.
+                for name, old in objects.items():
+                    with open(name, 'wb') as file:
+                        file.write(old)
 
 
 def applies(mutants):
@@ -224,6 +288,11 @@ def applies(mutants):
     if table(mutants) not in read(PAGE):
         bad += 1
         print(f'{PAGE}: its table is not what tools/mutants.py --table prints')
+    places = {place.name for place in mutants_draw.all_places('.')}
+    for name in equivalents():
+        if name not in places:
+            bad += 1
+            print(f'{EQUIVALENT}: there is no such line any more: {name}')
     print(f'mutants: {len(mutants)} patches, {bad} problems')
     return bad
 
@@ -237,37 +306,112 @@ def table(mutants):
     return '\n'.join(lines) + '\n'
 
 
+class Results:
+    """What became of each, on the standard output and in a file."""
+
+    def __init__(self, path):
+        self.path = path
+        self.known = {}
+        if path and os.path.exists(path):
+            for line in read(path).splitlines():
+                name, verdict = line.rsplit('\t', 1)
+                self.known[name] = verdict
+        self.counts = {'caught': 0, 'survived': 0, 'equivalent': 0,
+                       'not counted': 0}
+
+    def caught_before(self, name):
+        verdict = self.known.get(name, '')
+        return verdict.startswith(('caught', 'not counted'))
+
+    def add(self, name, verdict, more=''):
+        self.counts[verdict] += 1
+        print(f'{name}: {verdict}{more}', flush=True)
+        if self.path:
+            with open(self.path, 'a', encoding='utf-8') as file:
+                file.write(f'{name}\t{verdict}{more}\n')
+
+    def pass_over(self, name):
+        self.counts[self.known[name].split(':')[0]] += 1
+
+    def tried(self):
+        return sum(self.counts.values()) - self.counts['not counted']
+
+
+def judge(hunt, mutant, results):
+    caught, used = hunt.hunt(mutant)
+    if caught in DOES_NOT_COUNT and mutant.place:
+        results.add(mutant.name, 'not counted', f': {caught}')
+    elif caught is None:
+        ran = '' if mutant.tests else ', run by no test'
+        results.add(mutant.name, 'survived', f'{ran} ({used:.1f} s of CPU)')
+    else:
+        results.add(mutant.name, 'caught', f': {caught} ({used:.1f} s of CPU)')
+
+
+def hunt_drawn(options, results):
+    tests = ['unit/' + os.path.basename(path)[:-2]
+             for path in sorted(glob.glob('tests/unit/test_*.c'))]
+    hunt = Hunt()
+    reach = hunt.measure_reach([t for t in tests if t not in NO_JUDGES]
+                               + [SIM])
+    known = equivalents()
+    for place in mutants_draw.drawn(TREE, options.seed):
+        if results.tried() == options.draw:
+            break
+        if options.names and not any(n in place.name for n in options.names):
+            continue
+        if results.caught_before(place.name):
+            results.pass_over(place.name)
+        elif place.name in known:
+            results.add(place.name, 'equivalent', f': {known[place.name]}')
+        else:
+            mutant = Mutant.of_place(place)
+            mutant.tests = reach.tests(place)
+            judge(hunt, mutant, results)
+
+
+def hunt_patches(mutants, results):
+    hunt = Hunt()
+    for what in sorted({t for mutant in mutants for t in mutant.tests}):
+        hunt.measure(what)
+    for mutant in mutants:
+        if results.caught_before(mutant.name):
+            results.pass_over(mutant.name)
+        else:
+            judge(hunt, mutant, results)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--applies', action='store_true')
     parser.add_argument('--table', action='store_true')
     parser.add_argument('--draw', type=int, metavar='COUNT')
     parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--results', metavar='FILE')
     parser.add_argument('names', nargs='*')
     options = parser.parse_args()
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
-    mutants = list(draw(options.draw, options.seed)) if options.draw else [
-        Mutant(os.path.basename(path)[:-len('.patch')], read(path))
-        for path in sorted(glob.glob('tests/mutants/*.patch'))]
-    if options.names:
-        mutants = [m for m in mutants if any(n in m.name
-                                             for n in options.names)]
-    if not mutants:
-        sys.exit('mutants: no patch of tests/mutants has such a name')
+    mutants = [Mutant.of_patch(os.path.basename(path)[:-len('.patch')],
+                               read(path))
+               for path in sorted(glob.glob('tests/mutants/*.patch'))]
     if options.applies:
         sys.exit(applies(mutants) != 0)
     if options.table:
         print(table(mutants), end='')
         return
-    prepare(mutants)
-    survived = 0
-    for mutant in mutants:
-        caught, used = hunt(mutant)
-        survived += caught is None
-        print(f'{mutant.name}: {f"caught by {caught}" if caught else "SURVIVED"}'
-              f' ({used:.1f} s of CPU)', flush=True)
-    print(f'mutants: {len(mutants) - survived} passed, {survived} failed')
-    sys.exit(survived != 0)
+    results = Results(options.results)
+    if options.draw:
+        hunt_drawn(options, results)
+    else:
+        mutants = [m for m in mutants if not options.names or
+                   any(n in m.name for n in options.names)]
+        if not mutants:
+            sys.exit('mutants: no patch of tests/mutants has such a name')
+        hunt_patches(mutants, results)
+    counts = results.counts
+    print(f'mutants: {counts["equivalent"]} equivalent, '
+          f'{counts["caught"]} passed, {counts["survived"]} failed')
+    sys.exit(counts['survived'] != 0)
 
 
 if __name__ == '__main__':

@@ -179,12 +179,13 @@ static void run_job(const struct batch *batch, uint32_t job,
         CHECK(pid >= 0);
         if (pid == 0) {
             run_seed(batch, seed, &outcomes[i]);
-            _exit(0);
+            /* Not _exit(): gcov and the sanitizers report at the end. */
+            exit(0);
         }
         int status = 0;
         CHECK(waitpid(pid, &status, 0) == pid);
         struct outcome *outcome = &outcomes[i];
-        if (!outcome->is_over) {
+        if (!outcome->is_over || (status != 0 && !outcome->has_failed)) {
             outcome->has_failed = true;
             snprintf(outcome->why, sizeof outcome->why,
                      "the program does not crash: it ended with status %d",
