@@ -249,3 +249,20 @@ void sim_face_of_told_session(struct buffer *out,
         buffer_put_run(out, reply->value[label + i].bytes);
     }
 }
+
+/* --- Fences --------------------------------------------------------------- */
+
+void sim_face_of_fence(struct buffer *out, const struct fence *fence)
+{
+    buffer_put_u32(out, 2);
+    buffer_put_run(out, fence->resource);
+    buffer_put_u64(out, fence->token);
+}
+
+void sim_face_of_told_fence(struct buffer *out, const struct resp_reply *reply,
+                            uint32_t at)
+{
+    buffer_put_u32(out, members_of(reply, at));
+    put_text(out, reply, at, "resource");
+    put_number(out, reply, at, "token");
+}

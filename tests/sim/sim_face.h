@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How a lock or a session looks to who asks for it: all that LOCK.SHOW and
- * SESSION.SHOW tell of it, but for the times, as one text; made of the state,
- * and of what was told. The two texts are equal if what was told is so. */
+/* How a lock, a session or a fence looks to who asks for it: all that
+ * LOCK.SHOW, SESSION.SHOW and FENCE.LIST tell of it, but for the times, as one
+ * text; made of the state, and of what was told. The two texts are equal if
+ * what was told is so. */
 
 #ifndef HASP_TESTS_SIM_SIM_FACE_H
 #define HASP_TESTS_SIM_SIM_FACE_H
@@ -15,12 +16,16 @@
 void sim_face_of_lock(struct buffer *out, const struct lock *lock,
                       bool with_addresses);
 void sim_face_of_session(struct buffer *out, const struct session *session);
+void sim_face_of_fence(struct buffer *out, const struct fence *fence);
 
 /* Of the map reply->value[at]. */
 void sim_face_of_told_lock(struct buffer *out, const struct resp_reply *reply,
                            uint32_t at, bool with_addresses);
 void sim_face_of_told_session(struct buffer *out,
                               const struct resp_reply *reply, uint32_t at);
+
+void sim_face_of_told_fence(struct buffer *out, const struct resp_reply *reply,
+                            uint32_t at);
 
 /* What is told under 'key' of the map reply->value[at]: a number, 0 if there is
  * none; a text; the place of the first of an array, which has '*ret_count'. */

@@ -23,7 +23,7 @@ struct version {
     struct buffer holds;
 };
 
-/* A lock or session. */
+/* A lock, session or fence. */
 struct shown {
     UT_hash_handle hh;
     struct list versions;
@@ -257,6 +257,14 @@ static void write_session(struct sim_faces *faces, uint64_t place,
                 place);
 }
 
+static void write_fence(struct sim_faces *faces, uint64_t place,
+                        const struct fence *fence)
+{
+    begin_draft(faces, true);
+    sim_face_of_fence(&faces->draft.face, fence);
+    put_version(faces, obtain(faces, FACE_FENCE, fence->resource, 0), place);
+}
+
 static void write_state(struct sim_faces *faces, uint64_t place,
                         const struct lockfsm *fsm)
 {
@@ -267,6 +275,13 @@ static void write_state(struct sim_faces *faces, uint64_t place,
     for (const struct session *session = lockfsm_sessions(fsm); session != NULL;
          session = session->by_id.next) {
         write_session(faces, place, session);
+    }
+    /* The cast is for the set that it walks, which stays as it is. */
+    struct ordered *fences = lockfsm_fence_order(
+        (struct lockfsm *)(uintptr_t)fsm);
+    for (struct ordered_node *node = ordered_from(fences, BYTES_LITERAL(""), 0);
+         node != NULL; node = ordered_from(fences, node->key, 1)) {
+        write_fence(faces, place, LIST_ENTRY(node, struct fence, in_order));
     }
     for (struct shown *shown = faces->shown; shown != NULL;
          shown = shown->hh.next) {

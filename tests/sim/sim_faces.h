@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What there was to show: how each lock and each session looked after each
+/* What there was to show: how each lock, session and fence looked after each
  * entry (sim_face.h), who served when, and when each node had applied what; so
  * that what a client is shown can be held against it (sim_shown.h).
  *
@@ -40,9 +40,9 @@ void sim_faces_beat(struct sim_faces *faces, uint64_t session,
 
 /* --- What there was ------------------------------------------------------- */
 
-enum face_kind { FACE_LOCK, FACE_SESSION };
+enum face_kind { FACE_LOCK, FACE_SESSION, FACE_FENCE };
 
-/* Of a lock or session, from one entry on until another one. */
+/* Of one of them, from one entry on until another one. */
 struct face_version {
     uint64_t from;
     uint64_t to; /* NEVER_SHOWN. */
@@ -65,7 +65,7 @@ typedef void face_version_fn(void *data, const struct face_version *version);
 void sim_faces_versions(const struct sim_faces *faces, enum face_kind kind,
                         struct bytes name, uint64_t id, uint64_t from,
                         uint64_t to, face_version_fn *each, void *data);
-/* Gives the name and id (of a lock: 0) of all that there ever was. */
+/* Gives the name and id (of a session; else 0) of all that there ever was. */
 typedef void face_name_fn(void *data, struct bytes name, uint64_t id);
 void sim_faces_names(const struct sim_faces *faces, enum face_kind kind,
                      face_name_fn *each, void *data);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "tests/sim/sim_check.h"
+#include "tests/sim/sim_history.h"
 #include "tests/sim/sim_worker.h"
 
 #define ANSWER_NS (4 * SIM_S)
@@ -59,15 +60,19 @@ static void take_page(struct sim_lister *lister)
     end_listing(lister);
 }
 
-static void take_lock(struct sim_lister *lister)
+static void take_one(struct sim_lister *lister)
 {
     struct sim *sim = sim_of(lister);
     sim->stats.reads++;
-    sim_users_read(sim, name_of(lister), &lister->channel.wire->shown,
-                   sim_lock_bytes(lister->lock), READS_LOCK,
-                   lister->channel.sent_newest, sim_check_newest(sim));
-    sim_shown_lock(&lister->channel, name_of(lister),
-                   sim_lock_bytes(lister->lock));
+    if (lister->session != 0) {
+        sim_shown_session(&lister->channel, name_of(lister), lister->session);
+    } else {
+        sim_users_read(sim, name_of(lister), &lister->channel.wire->shown,
+                       sim_lock_bytes(lister->lock), READS_LOCK,
+                       lister->channel.sent_newest, sim_check_newest(sim));
+        sim_shown_lock(&lister->channel, name_of(lister),
+                       sim_lock_bytes(lister->lock));
+    }
     end_listing(lister);
 }
 
@@ -79,10 +84,15 @@ static void take(struct sim_lister *lister)
     sim_channel_error(&lister->channel, word);
     lister->is_asking = false;
     if (word[0] == '\0') {
-        (lister->is_about_one ? take_lock : take_page)(lister);
+        (lister->is_about_one ? take_one : take_page)(lister);
         if (sim_chance(sim, 0.2)) {
             sim_channel_close(&lister->channel); /* Elsewhere goes on. */
         }
+        return;
+    }
+    if (strcmp(word, "NOSESSION") == 0 && lister->is_about_one &&
+        sim_history_ended(sim_check_history(sim), lister->session) != 0) {
+        end_listing(lister);
         return;
     }
     if (sim_users_is_refusal(word)) {
@@ -101,19 +111,31 @@ static void take(struct sim_lister *lister)
 
 /* --- Asking --------------------------------------------------------------- */
 
+static const char *const commands[] = {[FACE_LOCK] = "LOCK.LIST",
+                                       [FACE_SESSION] = "SESSION.LIST",
+                                       [FACE_FENCE] = "FENCE.LIST"};
+
 static void begin_listing(struct sim_lister *lister)
 {
     static const char *const prefixes[] = {"", "", "l", "crowd/", "s", "k"};
     struct sim *sim = sim_of(lister);
     const char *prefix = prefixes[prng_below(&sim->prng, 6)];
-    /* Not everybody may see the sessions of others. */
-    bool is_about_sessions = sim_chance(sim, 0.25) && !sim_users_are_there(sim);
+    static const enum face_kind kinds[] = {FACE_LOCK, FACE_LOCK, FACE_LOCK,
+                                           FACE_SESSION, FACE_FENCE};
+    /* Not everybody may see the sessions of others, and fences. */
+    bool sees_all = !sim_users_are_there(sim);
+    enum face_kind kind = sees_all ? kinds[prng_below(&sim->prng, 5)]
+                                   : FACE_LOCK;
     lister->is_listing = true;
     lister->is_about_one = sim_chance(sim, 0.4);
     lister->lock = (uint32_t)prng_below(&sim->prng, LOCK_COUNT_MAX);
-    sim_shown_begin(&lister->listing,
-                    is_about_sessions ? FACE_SESSION : FACE_LOCK,
-                    is_about_sessions && prefix[0] != '\0' ? "c" : prefix);
+    lister->session = 0;
+    if (sees_all && sim_chance(sim, 0.3)) {
+        lister->session = sim->client[prng_below(&sim->prng, sim->client_count)]
+                              ->session;
+    }
+    sim_shown_begin(&lister->listing, kind,
+                    kind == FACE_SESSION && prefix[0] != '\0' ? "c" : prefix);
     lister->page = sim_chance(sim, 0.8) ? sim_between(sim, 1, 5)
                                         : sim_between(sim, 5, 100);
     buffer_clear(&lister->cursor);
@@ -124,9 +146,7 @@ static void ask_page(struct sim_lister *lister)
     struct sim_channel *channel = &lister->channel;
     bool is_first = lister->cursor.size == 0;
     sim_channel_begin(channel, is_first ? 5 : 7);
-    sim_channel_word(channel, lister->listing.kind == FACE_LOCK
-                                  ? "LOCK.LIST"
-                                  : "SESSION.LIST");
+    sim_channel_word(channel, commands[lister->listing.kind]);
     sim_channel_word(channel, "PREFIX");
     sim_channel_word(channel, lister->listing.prefix);
     sim_channel_word(channel, "COUNT");
@@ -137,16 +157,21 @@ static void ask_page(struct sim_lister *lister)
     }
 }
 
-static void ask_lock(struct sim_lister *lister)
+static void ask_one(struct sim_lister *lister)
 {
     sim_channel_begin(&lister->channel, 2);
-    sim_channel_word(&lister->channel, "LOCK.SHOW");
-    sim_channel_word(&lister->channel, sim_lock_name(lister->lock));
+    if (lister->session != 0) {
+        sim_channel_word(&lister->channel, "SESSION.SHOW");
+        sim_channel_number(&lister->channel, lister->session);
+    } else {
+        sim_channel_word(&lister->channel, "LOCK.SHOW");
+        sim_channel_word(&lister->channel, sim_lock_name(lister->lock));
+    }
 }
 
 static void ask(struct sim_lister *lister)
 {
-    (lister->is_about_one ? ask_lock : ask_page)(lister);
+    (lister->is_about_one ? ask_one : ask_page)(lister);
     lister->is_asking = true;
     sim_channel_send(&lister->channel, sim_client_clock(lister->client),
                      ANSWER_NS);

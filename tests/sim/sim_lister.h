@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Somebody who looks: LOCK.SHOW, and LOCK.LIST and SESSION.LIST page by page,
- * each at whichever node. What he is shown is judged by sim_shown.h. */
+/* Somebody who looks: LOCK.SHOW and SESSION.SHOW; LOCK.LIST, SESSION.LIST and
+ * FENCE.LIST page by page, each at whichever node. What he is shown is judged
+ * by sim_shown.h. */
 
 #ifndef HASP_TESTS_SIM_SIM_LISTER_H
 #define HASP_TESTS_SIM_SIM_LISTER_H
@@ -17,7 +18,8 @@ struct sim_lister {
     bool is_listing;
     bool is_asking;
     uint64_t think_until_ns;
-    bool is_about_one; /* SHOW of this lock; else a listing. */
+    bool is_about_one; /* SHOW of this session or lock; else a listing. */
+    uint64_t session;  /* 0: the lock. */
     uint32_t lock;
     struct shown_listing listing;
     uint64_t page;        /* So many names, at most. */

@@ -71,11 +71,11 @@
  *    22. who watches is told what the log has, in order, nothing twice and
  *        nothing left out, and `gap` if and only if the node cannot know; a
  *        lock's history is that of the log (sim_watcher.h)
- *    23. what LOCK.SHOW, LOCK.LIST and SESSION.LIST tell was all so at one
- *        moment between question and answer: holders, queue, note, counts; a
- *        page is whole then; ages, leases, delays and limited holds have run
- *        as clocks allow, and do not end sooner than was told (sim_shown.h,
- *        sim_faces.h)
+ *    23. what LOCK.SHOW, LOCK.LIST, SESSION.SHOW, SESSION.LIST and FENCE.LIST
+ *        tell was all so at one moment between question and answer: holders,
+ *        queue, note, counts; a page is whole then; ages, leases, delays and
+ *        limited holds have run as clocks allow, and do not end sooner than
+ *        was told (sim_shown.h, sim_faces.h)
  *    24. what is refused as full is full, and what gives back is not refused
  *        for it; a number is forgotten when 64 gaps have overtaken it
  *        (sim_crowd.h)

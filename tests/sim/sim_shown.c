@@ -325,7 +325,7 @@ static bool is_version(struct looking *look, const struct face_version *version)
     if (look->kind == FACE_LOCK) {
         return are_lock_times(look, version);
     }
-    return look->is_restored ||
+    return look->is_restored || look->kind == FACE_FENCE ||
            is_lease(look, sim_face_number(look->reply, look->at, "left_ms"),
                     &version->session);
 }
@@ -340,7 +340,7 @@ static void look_at_version(void *data, const struct face_version *version)
     }
     if (is_so && look->kind == FACE_LOCK) {
         note_future(look, version);
-    } else if (is_so) {
+    } else if (is_so && look->kind == FACE_SESSION) {
         note_lease(look, &version->session,
                    sim_face_number(look->reply, look->at, "left_ms"));
     }
@@ -364,7 +364,6 @@ static void fail_map(const struct looking *look, struct bytes name)
     }
 }
 
-/* The map at look->at. */
 /* Where a holder is, is for him, and for who may see all sessions. */
 static void look_at_addresses(const struct looking *look)
 {
@@ -379,18 +378,20 @@ static void look_at_addresses(const struct looking *look)
     }
 }
 
+/* The map at look->at. */
 static void look_at_map(struct looking *look, struct bytes name, uint64_t id)
 {
-    bool is_lock = look->kind == FACE_LOCK;
     buffer_clear(&look->face);
     look->has_face = false;
     look->wrong = NULL;
-    if (is_lock) {
+    if (look->kind == FACE_LOCK) {
         sim_face_of_told_lock(&look->face, look->reply, look->at,
                               !sim_users_are_there(look->sim));
         look_at_addresses(look);
-    } else {
+    } else if (look->kind == FACE_SESSION) {
         sim_face_of_told_session(&look->face, look->reply, look->at);
+    } else {
+        sim_face_of_told_fence(&look->face, look->reply, look->at);
     }
     /* Before its first version it is not there. */
     buffer_clear(&look->own);
@@ -430,6 +431,19 @@ void sim_shown_lock(const struct sim_channel *channel, const char *who,
     end(&look);
 }
 
+void sim_shown_session(const struct sim_channel *channel, const char *who,
+                       uint64_t id)
+{
+    struct looking look;
+    begin(&look, channel, who, FACE_SESSION);
+    if (sim_face_number(look.reply, 0, "id") != id) {
+        sim_fail(look.sim, "SHOW answers a map of that session");
+    } else {
+        look_at_map(&look, sim_face_text(look.reply, 0, "name"), id);
+    }
+    end(&look);
+}
+
 /* --- Pages ---------------------------------------------------------------- */
 
 /* In the order of listings. */
@@ -456,13 +470,19 @@ static void take_moments(void *data, const struct face_version *version)
     }
 }
 
+static struct bytes name_at(const struct looking *look, uint32_t at)
+{
+    return sim_face_text(look->reply, at,
+                         look->kind == FACE_FENCE ? "resource" : "name");
+}
+
 static bool is_on_page(const struct sweep *sweep, struct bytes name,
                        uint64_t id)
 {
     const struct looking *look = sweep->look;
     uint32_t at = 3;
     for (uint32_t i = 0; i < look->reply->value[2].count; i++) {
-        if (bytes_equal(sim_face_text(look->reply, at, "name"), name) &&
+        if (bytes_equal(name_at(look, at), name) &&
             sim_face_number(look->reply, at, "id") == id) {
             return true;
         }
@@ -513,7 +533,7 @@ static void look_at_items(struct looking *look, struct shown_listing *after)
     look->at = 3;
     for (uint32_t i = 0;
          i < look->reply->value[2].count && !look->sim->has_failed; i++) {
-        struct bytes name = sim_face_text(look->reply, look->at, "name");
+        struct bytes name = name_at(look, look->at);
         uint64_t id = sim_face_number(look->reply, look->at, "id");
         if (!bytes_has_prefix(name, bytes_of_text(after->prefix)) ||
             (after->has_last && !is_behind(name, id, buffer_bytes(&after->last),

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The oracle of what is shown: LOCK.SHOW, LOCK.LIST, SESSION.LIST.
+/* The oracle of what is shown: LOCK.SHOW, LOCK.LIST, SESSION.SHOW,
+ * SESSION.LIST, FENCE.LIST.
  *
- *   - What is told of a lock (mode, slots, holders, queue, note) or a session
- * is all so at one moment between question and answer, and a page is of one
- *     moment, whole from where it begins to where it ends: so what is there
- *     from the first to the last one is shown, once.
+ *   - What is told of a lock (mode, slots, holders, queue, note), a session or
+ *     a fence is all so at one moment between question and answer, and a page
+ *     is of one moment, whole from where it begins to where it ends: so what is
+ *     there from the first to the last one is shown, once.
  *   - Ages are those of the entries: no more than since the first node has
  *     applied them, and no less than since the leader has, or began to run.
  *   - A lease, a limited hold and a delay have no less left than their length
@@ -25,6 +26,9 @@
 /* The answer in 'channel' to a SHOW of this lock; 'who' asked. */
 void sim_shown_lock(const struct sim_channel *channel, const char *who,
                     struct bytes name);
+/* The answer in 'channel' to a SHOW of this session. */
+void sim_shown_session(const struct sim_channel *channel, const char *who,
+                       uint64_t id);
 
 /* A listing, page by page. */
 struct shown_listing {
