@@ -379,7 +379,7 @@ class World:
             return
         self.found.append(
             "node %d ended by itself with %d: %s"
-            % (node.id, code, node.log()[-1500:])
+            % (node.id, code, last_words(node))
         )
 
     # --- what takes several steps --------------------------------------------
@@ -584,6 +584,13 @@ class World:
 
     def records(self):
         return [r for c in self.clients for r in c.records]
+
+
+def last_words(node):
+    """Of its log: the check that has failed, if one has, and the end."""
+    lines = node.log().splitlines() or [""]
+    bugs = [line for line in lines if "check failed" in line]
+    return "\n".join(bugs[-1:] or lines[-1:]) + "\n" + "\n".join(lines[-12:])
 
 
 def claim(victim):

@@ -166,8 +166,11 @@ class FarCluster(Cluster):
         self.start()
 
     def draw_rate(self, whose):
-        """Of a clock, for one start."""
+        """Of a clock, for one start; the worst that are allowed, for the
+        client whose mistake shows with them alone."""
         rate = self.rng.choice((0.9, 1.0, 1.1))
+        if self.plant == "answer":
+            rate = 1.1 if whose == "nodes" else 0.9
         self.rates[whose, rate] += 1
         return rate
 

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Plants mistakes and sees the nemesis test find them, on real processes.
+
+A plant is a mistake of the clients, of disks or of clocks (NEMESIS_PLANT), or a
+patch of tests/mutants, with which haspd is built; beside it stands what happens
+to the nodes meanwhile. Real time decides as well as the seed, so a plant has up
+to four runs to be found in.
+
+    tools/nemesis_plants.py            all of them; needs root, about 20 minutes
+    tools/nemesis_plants.py NAME...    those whose names contain NAME
+
+Prints the table of docs/correctness.md: of each plant, under which faults it was
+found, how long its runs took until then, and the first sentence that says so.
+Exits with 1 if one was not found. The tree is copied to build/plants; the
+checkout is never changed.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from collections import namedtuple
+
+RUNS = 4
+WIDTH = 120  # Of what was found.
+TREE = 'build/plants'
+Plant = namedtuple('Plant', 'name what faults nodes seconds')
+NETWORK = 'process,client,network'
+PLANTS = [
+    Plant('forever', 'A client trusts its lease for ever.', NETWORK, 3, 30),
+    Plant('answer', 'A client counts its lease from the answer, and all of it.',
+          'client,clock', 3, 40),
+    Plant('late', 'A client believes until its release is answered.', NETWORK,
+          3, 20),
+    Plant('client-clock', 'The clocks of clients run at 0.3.', 'client,clock',
+          3, 30),
+    Plant('node-clock', 'The clocks of nodes run at 2.5.', 'client,clock', 3,
+          30),
+    Plant('no-flush', 'Disks lie: flushes count for nothing.', 'power', 3, 20),
+]
+PATCHES = [
+    ('leader-applies-uncommitted', 'process,network', 3, 40),
+    ('wal-without-dsync', 'power', 3, 20),
+    ('refusal-not-kept', NETWORK, 3, 20),
+    ('mrelease-leaves-last', 'client', 3, 20),
+    ('upgrade-keeps-token', 'client', 3, 20),
+    ('fence-goes-down', 'client', 3, 20),
+    ('granted-in-quarantine', 'client,restore', 3, 20),
+    ('new-life-no-gap', 'client,restore', 3, 20),
+    ('unknown-told-as-undone', NETWORK, 3, 40),
+    ('keep-answered-unheard', NETWORK, 3, 40),
+]
+
+
+def patch_of(name):
+    with open(f'tests/mutants/{name}.patch', encoding='utf-8') as file:
+        return file.read()
+
+
+def plants():
+    yield from PLANTS
+    for name, *rest in PATCHES:
+        what = re.search(r'^What: (.*(?:\n .*)*)', patch_of(name), re.M)[1]
+        yield Plant(name, ' '.join(what.split()), *rest)
+
+
+def in_tree(*command, given=None, **environment):
+    return subprocess.run(
+        command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, check=False, input=given,
+        env=dict(os.environ, **environment))
+
+
+def build():
+    done = in_tree('make', '-s', f'-j{os.cpu_count()}', 'all', 'client-tests')
+    if done.returncode != 0:
+        sys.exit(f'it does not build:\n{done.stdout}')
+
+
+def prepare():
+    """A copy of what git knows, built."""
+    files = subprocess.run(['git', 'ls-files', '-z'], stdout=subprocess.PIPE,
+                           check=True).stdout.decode().split('\0')
+    for path in filter(os.path.isfile, files):
+        copy = os.path.join(TREE, path)
+        os.makedirs(os.path.dirname(copy), exist_ok=True)
+        if not os.path.exists(copy) or \
+                open(path, 'rb').read() != open(copy, 'rb').read():
+            shutil.copy(path, copy)
+    build()
+
+
+def patched(plant, *more):
+    done = in_tree('patch', '-s', '-p1', '-F2', *more,
+                   given=patch_of(plant.name))
+    if done.returncode != 0:
+        sys.exit(f'{plant.name}: {done.stdout}')
+
+
+def run(plant, seed):
+    """What was found first, or None."""
+    is_patch = plant not in PLANTS
+    release = os.path.join(os.path.abspath(TREE), 'build/release')
+    done = in_tree(
+        '/usr/bin/python3', '-m', 'pytest', '-q', '-s', '-k', 'three_nodes',
+        'tests/cluster/test_nemesis.py',
+        HASPD=f'{release}/haspd', HASP=f'{release}/hasp', HASP_BUILD=release,
+        NEMESIS_SECONDS=str(plant.seconds), NEMESIS_NODES=str(plant.nodes),
+        NEMESIS_FAULTS=plant.faults, NEMESIS_SEED=str(seed),
+        NEMESIS_PLANT='' if is_patch else plant.name)
+    found = re.search(r'^found: (.*)$', done.stdout, re.M)
+    is_judged = re.search(r'^\d+ beliefs, ', done.stdout, re.M)
+    if found is None and not is_judged:
+        # The run broke off: the cluster could not go on.
+        found = re.search(r'^E +\w*Error: (.*)$', done.stdout, re.M)
+        if found is None:
+            sys.exit(done.stdout)
+    return found and found[1]
+
+
+def hunt(plant):
+    is_patch = plant not in PLANTS
+    if is_patch:
+        patched(plant)
+    try:
+        build()
+        begun = time.monotonic()
+        for seed in range(1, RUNS + 1):
+            found = run(plant, seed)
+            if found is not None:
+                break
+        return seed, time.monotonic() - begun, found
+    finally:
+        if is_patch:
+            patched(plant, '-R')
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('names', nargs='*')
+    options = parser.parse_args()
+    os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+    prepare()
+    survived = 0
+    print('| plant | faults | runs | seconds | found |\n|---|---|---|---|---|')
+    for plant in plants():
+        if options.names and not any(n in plant.name for n in options.names):
+            continue
+        runs, seconds, found = hunt(plant)
+        survived += found is None
+        found = (found or '**not found**').replace('|', '/')[:WIDTH]
+        print(f'| {plant.what} (`{plant.name}`) | {plant.faults} | {runs} | '
+              f'{seconds:.0f} | {found} |', flush=True)
+    sys.exit(survived != 0)
+
+
+if __name__ == '__main__':
+    main()
