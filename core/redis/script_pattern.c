@@ -320,6 +320,9 @@ static size_t match_from(struct matcher *m, size_t s, size_t p)
         if (c == '$' && p + 1 == m->pattern.size) {
             return s == m->text.size ? s : NONE;
         }
+        if (c == '%' && next == 'f') { /* Not the letter, as Lua has it. */
+            return fail(m, "hasp has no frontier (%f) in patterns");
+        }
         if (c == '%' && (next == 'b' || is_in(next, '0', '9'))) {
             s = next == 'b' ? balanced(m, s, p + 2) : same_again(m, s, next);
             p += next == 'b' ? 4 : 2;
