@@ -183,8 +183,9 @@ static bool is_left_undone(struct sim_redis *redis, const char *word)
     } else if (redis->asked == ASKED_DELETE) {
         request.kind = 'd';
     }
-    /* BLACKLISTED is the result of its entry. */
+    /* BLACKLISTED is the result of its entry; NOAUTH and NOPERM may be. */
     return !redis->is_uncertain && strcmp(word, "BLACKLISTED") != 0 &&
+           !sim_users_is_refusal(word) &&
            sim_promises_told(sim_history_promises(sim_check_history(sim)),
                              redis->client->host.name, word, &request,
                              redis->asked == ASKED_SET && sim_chance(sim, 0.3));

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/memory.h"
+#include "tests/sim/sim_users.h"
 
 /* Whose a session is, and what the log has given it. One that is over may have
  * something still, until SWEEP has come to it. */
@@ -40,6 +41,7 @@ struct sim_rights {
     bool is_founded;
     bool is_to_check; /* Rights have changed, and some waits may stand still. */
     struct owned_session *sessions;
+    uint32_t over_count; /* Of those. */
     struct list waits;
     uint64_t used[RIGHT_USER_MAX][QUOTA_COUNT]; /* After the entry before. */
 };
@@ -102,6 +104,7 @@ struct sim_rights *sim_rights_new(struct sim *sim)
 static void drop_session(struct sim_rights *rights,
                          struct owned_session *session)
 {
+    rights->over_count -= session->is_over;
     HASH_DEL(rights->sessions, session);
     free(session);
 }
@@ -294,11 +297,12 @@ static struct owned_session *add_session(struct sim_rights *rights, uint64_t id,
 static void forget_swept(const struct judging *j)
 {
     uint32_t places;
-    bool is_left_over = lockfsm_has_left_over(j->fsm, &places);
     struct owned_session *session, *next;
+    if (j->rights->over_count == 0 || lockfsm_has_left_over(j->fsm, &places)) {
+        return;
+    }
     HASH_ITER (hh, j->rights->sessions, session, next) {
-        bool is_empty = session->holds + session->waits == 0;
-        if (session->is_over && is_empty && !is_left_over) {
+        if (session->is_over && session->holds + session->waits == 0) {
             drop_session(j->rights, session);
         }
     }
@@ -346,6 +350,7 @@ static void take_effect(const struct judging *j, const struct effect *effect)
     case EFFECT_SESSION_ENDED:
         if (session != NULL) {
             session->is_over = true;
+            j->rights->over_count++;
         }
         break;
     case EFFECT_QUEUED:
@@ -745,18 +750,19 @@ static void count_use(const struct sim_rights *rights,
 {
     const struct user *user = lockfsm_user(fsm, number);
     uint64_t told = user_use(user, QUOTA_SESSIONS);
-    uint64_t alive = sim_rights_session_count(rights, number);
-    uint64_t least = alive + left_over_count(rights, number, true);
-    uint64_t most = alive + left_over_count(rights, number, false);
-    use[QUOTA_SESSIONS] = told < least ? least : told > most ? most : told;
-    use[QUOTA_BYTES] = user_use(user, QUOTA_BYTES);
+    uint64_t least = 0, most = 0;
     for (const struct owned_session *session = rights->sessions;
          session != NULL; session = session->hh.next) {
         if (session->user == number) {
-            use[QUOTA_HOLDS] += session->holds + session->waits;
+            uint64_t places = session->holds + session->waits;
+            use[QUOTA_HOLDS] += places;
             use[QUOTA_WAITS] += session->waits;
+            least += !session->is_over || places > 0;
+            most++;
         }
     }
+    use[QUOTA_SESSIONS] = told < least ? least : told > most ? most : told;
+    use[QUOTA_BYTES] = user_use(user, QUOTA_BYTES);
 }
 
 /* He is told LIMIT only if the log says that it would pass his bound. */
@@ -813,7 +819,7 @@ static void check_quota(const struct judging *j, const struct right_user *mine,
 static void check_quotas(const struct judging *j)
 {
     const struct rights *rights = sim_rights_now(j->rights);
-    for (int i = 0; i < RIGHT_USER_MAX; i++) {
+    for (int i = 0; sim_users_are_there(j->sim) && i < RIGHT_USER_MAX; i++) {
         if (rights->user[i].number != 0) {
             check_quota(j, &rights->user[i], j->rights->used[i]);
         } else {
