@@ -64,9 +64,14 @@ func (s *Session) judge(reply *replyError) error {
 	return judge(reply)
 }
 
-// isFullDisk: the leader has no room on its disk. That says nothing of an earlier
-// sending, which may be on its way still.
-func isFullDisk(reply *replyError) bool {
+// isOpenStill: what is told of who asks, or that the leader has no room on its
+// disk, is no result. It says nothing of an earlier sending, which may be on its
+// way still.
+func isOpenStill(reply *replyError) bool {
+	switch reply.word {
+	case "NOAUTH", "WRONGPASS", "NOTLS":
+		return true
+	}
 	return reply.word == "LIMIT" && strings.HasPrefix(reply.text, "disk")
 }
 

@@ -199,7 +199,7 @@ func (s *Session) requestAgain(ctx context.Context, next attempt, doubtful bool)
 		last = s.judge(refusal)
 		switch {
 		case errors.Is(last, ErrUnreachable):
-		case doubtful && isFullDisk(refusal):
+		case doubtful && isOpenStill(refusal):
 		case refusal.word == "UNKNOWN":
 			doubtful = true
 		default:

@@ -54,17 +54,24 @@ function parseEndpoints(endpoints) {
   });
 }
 
+/** What is told of who asks, or that the leader has no room on its disk, is no
+ * result: it says nothing of an earlier sending, which may be on its way
+ * still. */
+function isOpenStill({ code, message }) {
+  return ['NOAUTH', 'WRONGPASS', 'NOTLS'].includes(code) ||
+    message.startsWith('LIMIT disk');
+}
+
 /** The error of a refusal. UNREACHABLE and UNKNOWN: ask again; but not where the
  * cluster knows nothing of that number any more (isForgotten). 'isDoubtful': an
- * earlier sending may be done. That the leader has no room on its disk says
- * nothing of that one, which may be on its way still. */
-function judge({ code, message }, isDoubtful = false) {
+ * earlier sending may be done. */
+function judge(reply, isDoubtful = false) {
+  const { code, message } = reply;
   const kinds = { NOLEADER: 'UNREACHABLE', BUSY: 'UNREACHABLE',
     MOVED: 'UNREACHABLE', EXPIRED: 'LOST', NOSESSION: 'LOST',
     FORGOTTEN: 'UNKNOWN' };
-  const isOpenStill = isDoubtful && message.startsWith('LIMIT disk');
-  const error = new HaspError(
-    isOpenStill ? 'UNREACHABLE' : kinds[code] ?? code, message);
+  const error = new HaspError(isDoubtful && isOpenStill(reply) ?
+    'UNREACHABLE' : kinds[code] ?? code, message);
   error.isForgotten = code === 'FORGOTTEN';
   return error;
 }

@@ -111,12 +111,19 @@ class Forgotten(Unknown):
     under it."""
 
 
+def is_open_still(error: resp.ReplyError) -> bool:
+    """What is told of who asks, or that the leader has no room on its disk, is
+    no result: it says nothing of an earlier sending, which may be on its
+    way still."""
+    return error.code in ('NOAUTH', 'WRONGPASS', 'NOTLS') or \
+        str(error).startswith('LIMIT disk')
+
+
 def judge(error: resp.ReplyError, is_doubtful: bool = False) -> HaspError:
     """The exception of a refusal. Unreachable and Unknown: ask again.
-    'is_doubtful': an earlier sending may be done. That the leader has no room
-    on its disk says nothing of that one, which may be on its way still."""
+    'is_doubtful': an earlier sending may be done."""
     if error.code in ('NOLEADER', 'BUSY', 'MOVED') or \
-            (is_doubtful and str(error).startswith('LIMIT disk')):
+            (is_doubtful and is_open_still(error)):
         return Unreachable(str(error))
     kinds = {'UNKNOWN': Unknown, 'FORGOTTEN': Forgotten,
              'EXPIRED': LeaseLost, 'NOSESSION': LeaseLost, 'NOTHELD': NotHeld}

@@ -60,10 +60,12 @@ public final class HaspException extends RuntimeException {
         return word;
     }
 
-    /** The leader has no room on its disk. That says nothing of an earlier
-     * sending, which may be on its way still. */
-    boolean isFullDisk() {
-        return getMessage().startsWith("LIMIT disk");
+    /** What is told of who asks, or that the leader has no room on its disk, is
+     * no result: it says nothing of an earlier sending, which may be on its way
+     * still. */
+    boolean isOpenStill() {
+        return word.equals("NOAUTH") || word.equals("WRONGPASS")
+            || word.equals("NOTLS") || getMessage().startsWith("LIMIT disk");
     }
 
     /** Asking again under the same number tells no more. */

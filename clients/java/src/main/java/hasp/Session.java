@@ -510,7 +510,7 @@ public final class Session implements AutoCloseable {
                 boolean isFinal = error.isForgotten()
                     || (error.reason() != Reason.UNREACHABLE
                         && error.reason() != Reason.UNKNOWN
-                        && !(isDoubtful && error.isFullDisk()));
+                        && !(isDoubtful && error.isOpenStill()));
                 if (isFinal) {
                     nodes.put(line, at);
                     throw judged(error);
