@@ -5,12 +5,12 @@
 # busy machine a bound in time may be missed, and one stall of the disk makes
 # each process miss one. A test that then passes is named as unsteady; one that
 # fails again has failed. Most of the time they wait, so several run beside each
-# other, each process with ports of its own (tools/ports.py): TEST_JOBS, 4 if
+# other, each process with ports of its own (tools/ports.py): TEST_JOBS, 6 if
 # not set.
 #
 #     tools/run-cluster.sh PYTEST-ARGUMENT...
 set -u
-jobs=${TEST_JOBS:-4}
+jobs=${TEST_JOBS:-6}
 log=$(mktemp)
 cache=$(mktemp -d)
 trap 'rm -rf "$log" "$cache"' EXIT
