@@ -14,13 +14,15 @@ for program in build/fuzz/fuzz/fuzz_*; do
     mkdir -p "$corpus"
     scratch=$(mktemp -d)
     log=$scratch/log
+    found=$scratch/found # Not the folder of the log, which would be an input.
+    mkdir "$found"
     if [ "$seconds" = 0 ]; then
         # A bounded number of mutations, the same each time.
         set -- -runs=20000 -seed=1 -max_total_time=20
     else
         set -- -max_total_time="$seconds"
     fi
-    if "$program" "$@" -artifact_prefix="$scratch/" "$scratch" "$corpus" \
+    if "$program" "$@" -artifact_prefix="$scratch/" "$found" "$corpus" \
         > "$log" 2>&1; then
         passed=$((passed + 1))
         printf '%s: %s\n' "$name" \
