@@ -54,7 +54,7 @@ part()
 
 part build make -s -j"$jobs" all
 part gcc make -s -j"$jobs" FLAVOUR=check all
-part clang make -s -j"$jobs" FLAVOUR=check B=build/clang CC=clang all
+part clang make -s -j"$jobs" FLAVOUR=fuzz all
 part unit make -s -j"$jobs" FLAVOUR=check unit
 part unit-level2 make -s -j"$jobs" FLAVOUR=level2 unit T=feature
 part property make -s FLAVOUR=check property-short
