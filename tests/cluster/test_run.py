@@ -630,6 +630,15 @@ def test_status_and_streams_pass_through(cluster):
     assert hasp(cluster, "run", "status", "/etc").returncode == 126
 
 
+def test_a_second_name_before_the_dashes_is_explained(cluster):
+    result = hasp(cluster, "run", "one", "two", "--", "true")
+    assert result.returncode == 127
+    assert ("cannot run 'two': No such file or directory; if it is a second "
+            "lock: hasp run NAME --with two -- COMMAND") in result.stderr
+    result = hasp(cluster, "run", "one", "--with", "two", "--", "true")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"])
 def test_signals_reach_the_command(cluster, name):
     run = start(

@@ -137,6 +137,23 @@ static void become_command(struct child *child, int error_fd, int go_fd)
     _exit(code == ENOENT ? 127 : 126);
 }
 
+/* 'hasp run A B -- COMMAND' does not mean two locks. */
+static int fail_to_run(char *const *argv, int code)
+{
+    bool has_dashes = false;
+    for (size_t i = 1; argv[i] != NULL; i++) {
+        has_dashes |= strcmp(argv[i], "--") == 0;
+    }
+    if (code == ENOENT && has_dashes) {
+        return tool_fail(127,
+                         "cannot run '%s': %s; if it is a second lock: "
+                         "hasp run NAME --with %s -- COMMAND",
+                         argv[0], strerror(code), argv[0]);
+    }
+    return tool_fail(code == ENOENT ? 127 : 126, "cannot run '%s': %s", argv[0],
+                     strerror(code));
+}
+
 int child_start(struct child *child)
 {
     int error_pipe[2], go_pipe[2], code = 0;
@@ -187,8 +204,7 @@ int child_start(struct child *child)
                              "be started",
                              child->name);
         }
-        return tool_fail(code == ENOENT ? 127 : 126, "cannot run '%s': %s",
-                         child->argv[0], strerror(code));
+        return fail_to_run(child->argv, code);
     }
     return 0;
 }
