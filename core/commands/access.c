@@ -153,14 +153,6 @@ void user_set_encode(struct core *core, struct request *request,
                                                .if_changed = call->id});
 }
 
-void user_remove_encode(struct core *core, struct request *request,
-                        const struct call *call, struct buffer *out)
-{
-    (void)core;
-    (void)request;
-    encode_user_remove(out, &(struct user_remove_command){.name = call->name});
-}
-
 void secret_add_encode(struct core *core, struct request *request,
                        const struct call *call, struct buffer *out)
 {
@@ -170,15 +162,6 @@ void secret_add_encode(struct core *core, struct request *request,
     (void)request;
     memcpy(add.hash, call->proof, sizeof add.hash);
     encode_secret_add(out, &add);
-}
-
-void secret_remove_encode(struct core *core, struct request *request,
-                          const struct call *call, struct buffer *out)
-{
-    (void)core;
-    (void)request;
-    encode_secret_remove(out, &(struct secret_remove_command){
-                                  .name = call->name, .number = call->id});
 }
 
 void role_set_encode(struct core *core, struct request *request,
@@ -197,24 +180,6 @@ void role_set_encode(struct core *core, struct request *request,
                                                .grants = grants,
                                                .grant_count = call->name_count,
                                                .if_changed = call->id});
-}
-
-void role_remove_encode(struct core *core, struct request *request,
-                        const struct call *call, struct buffer *out)
-{
-    (void)core;
-    (void)request;
-    encode_role_remove(out, &(struct role_remove_command){.name = call->name});
-}
-
-void access_set_encode(struct core *core, struct request *request,
-                       const struct call *call, struct buffer *out)
-{
-    (void)core;
-    (void)request;
-    encode_access_set(out, &(struct access_set_command){
-                               .is_required = call->is_required,
-                               .is_forced = call_has(call, OPTION_FORCE)});
 }
 
 void cert_revoke_encode(struct core *core, struct request *request,

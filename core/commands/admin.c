@@ -16,34 +16,6 @@ bool blacklist_check(struct call *call, struct resp_writer *writer)
     return true;
 }
 
-void blacklist_add_encode(struct core *core, struct request *request,
-                          const struct call *call, struct buffer *out)
-{
-    struct blacklist_add_command command = {
-        .origin = call_origin(request, call),
-        .session = call_number(call, OPTION_SESSION, 0),
-        .client = call_text(call, OPTION_CLIENT),
-        .reason = call_text(call, OPTION_REASON),
-        .by = call_text(call, OPTION_BY),
-        .for_ms = call_number(call, OPTION_FOR, 0),
-    };
-    (void)core;
-    CHECK((command.session != 0) != (command.client.size > 0));
-    encode_blacklist_add(out, &command);
-}
-
-void blacklist_remove_encode(struct core *core, struct request *request,
-                             const struct call *call, struct buffer *out)
-{
-    struct blacklist_remove_command command = {
-        .origin = call_origin(request, call),
-        .session = call_number(call, OPTION_SESSION, 0),
-        .client = call_text(call, OPTION_CLIENT)};
-    (void)core;
-    CHECK((command.session != 0) != (command.client.size > 0));
-    encode_blacklist_remove(out, &command);
-}
-
 void blacklist_list_read(struct core *core, struct request *request,
                          const struct call *call)
 {
@@ -68,16 +40,6 @@ void blacklist_list_read(struct core *core, struct request *request,
                                              core->now_ns));
     }
     request_done(core, request);
-}
-
-void limits_set_encode(struct core *core, struct request *request,
-                       const struct call *call, struct buffer *out)
-{
-    struct origin origin = call_origin(request, call);
-    (void)core;
-    encode_set_limit(out, &(struct set_limit_command){.origin = origin,
-                                                      .key = call->limit,
-                                                      .value = call->value});
 }
 
 void limits_list_read(struct core *core, struct request *request,

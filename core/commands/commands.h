@@ -280,96 +280,22 @@ static inline uint64_t call_req(const struct request *request,
 struct origin call_origin(const struct request *request,
                           const struct call *call);
 
-/* session.c */
-command_encode_fn session_open_encode, session_close_encode;
-command_reply_fn session_open_reply, session_close_reply;
-command_read_fn session_attach_read, session_show_read, session_list_read;
-bool session_open_check(struct call *call, struct resp_writer *writer);
-bool session_keep_parse(struct call *call, struct resp_writer *writer);
+/* Those that the rows of the table name. */
+/* clang-format off */
+#define COMMAND(name, needs, functions, ...) functions
+#define PARSES(f) command_parse_fn f;
+#define RUNS(f) command_run_fn f;
+#define READS(f) command_read_fn f;
+#define ENCODES(f) command_encode_fn f;
+#define MAKES(entry, ...)
+#define REPLIES(f) command_reply_fn f;
+#include "core/commands/table.def"
+/* clang-format on */
 
-/* lock.c */
-command_encode_fn lock_acquire_encode, lock_release_encode,
-    lock_release_if_encode, lock_convert_encode, lock_cancel_encode,
-    lock_note_encode, lock_please_encode, lock_break_encode, lock_object_encode;
-command_parse_fn lock_break_check, lock_acquire_check, lock_release_if_check,
-    lock_convert_check;
-
-/* show.c */
-command_read_fn lock_show_read, lock_list_read, lock_check_read;
-
-/* why.c, top.c, graph.c */
-command_read_fn lock_why_read, lock_top_read, lock_graph_read;
-
-/* fence.c */
-command_encode_fn fence_admit_encode, fence_remove_encode;
-command_read_fn fence_show_read, fence_list_read;
-
-/* admin.c */
-command_encode_fn quarantine_end_encode;
-command_parse_fn quarantine_end_check;
-command_encode_fn blacklist_add_encode, blacklist_remove_encode,
-    limits_set_encode;
-command_parse_fn blacklist_check;
-command_read_fn blacklist_list_read, limits_list_read;
-
-/* access.c */
-command_parse_fn user_set_parse, role_set_parse, access_set_parse;
-command_encode_fn user_set_encode, user_remove_encode, secret_add_encode,
-    secret_remove_encode, role_set_encode, role_remove_encode,
-    access_set_encode, cert_revoke_encode;
-command_read_fn user_show_read, user_list_read, user_can_read, role_show_read,
-    role_list_read, cert_revoked_read;
-command_run_fn whoami_run;
-
-/* audit.c */
-command_read_fn audit_list_read;
-command_run_fn audit_denied_run;
-command_encode_fn audit_login_encode;
-
-/* core/membership.c, core/transfer.c, core/snapshots.c */
-command_run_fn raft_add_run, raft_promote_run, raft_take_away_run,
-    raft_transfer_run, raft_snapshot_run;
-
-/* core/feature.c */
-command_run_fn raft_finalize_run;
-#ifdef HASP_FEATURE_LEVEL_EXTRA
-command_encode_fn raft_trial_encode;
-#endif
-
-/* core/backup.c */
-command_read_fn raft_backup_read;
-command_run_fn raft_part_run;
-command_parse_fn raft_part_parse;
-
-/* core/lease.c */
-command_run_fn session_keep_run;
-command_read_fn session_keep_read;
-
-/* core/status.c */
-command_run_fn raft_status_run, server_info;
-
-/* core/events.c */
-command_run_fn lock_watch_run, lock_history_run, lock_unwatch_run,
-    subscribe_run, unsubscribe_run, psubscribe_run, punsubscribe_run;
-command_parse_fn watch_texts_check, lock_watch_parse;
-
-/* server.c, about.c, core/cluster.c */
-command_run_fn server_hello, server_auth, server_ping, server_echo, server_quit,
-    server_reset, server_select, server_command, server_client, server_config,
-    server_readonly, server_cluster;
-/* In the words of Redis. */
+/* server.c: in the words of Redis. */
 bool server_is_master(const struct core *core);
 /* The answer to HELLO, from now on in this version. */
 void server_hello_answer(struct core *core, struct request *request,
                          int version);
-command_parse_fn server_config_check, server_cluster_check;
-
-/* core/redis/commands.c, core/redis/transaction.c */
-command_parse_fn redis_set_parse, redis_key_parse, redis_keys_parse,
-    redis_eval_parse, redis_exec_parse;
-command_run_fn redis_run, redis_script_run, redis_multi_run, redis_discard_run,
-    redis_unwatch_run;
-command_read_fn redis_read, redis_watch_read;
-command_reply_fn redis_reply;
 
 #endif /* HASP_CORE_COMMANDS_COMMANDS_H */

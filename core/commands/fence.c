@@ -6,26 +6,6 @@
 #include "core/request.h"
 #include "core/state.h"
 
-void fence_admit_encode(struct core *core, struct request *request,
-                        const struct call *call, struct buffer *out)
-{
-    struct origin origin = call_origin(request, call);
-    (void)core;
-    encode_fence_admit(out,
-                       &(struct fence_admit_command){.origin = origin,
-                                                     .resource = call->name,
-                                                     .token = call->token});
-}
-
-void fence_remove_encode(struct core *core, struct request *request,
-                         const struct call *call, struct buffer *out)
-{
-    struct origin origin = call_origin(request, call);
-    (void)core;
-    encode_fence_remove(out, &(struct fence_remove_command){
-                                 .origin = origin, .resource = call->name});
-}
-
 void fence_show_read(struct core *core, struct request *request,
                      const struct call *call)
 {

@@ -120,66 +120,9 @@ void lock_convert_encode(struct core *core, struct request *request,
     encode_convert(out, &convert);
 }
 
-void lock_cancel_encode(struct core *core, struct request *request,
-                        const struct call *call, struct buffer *out)
-{
-    struct origin origin = call_origin(request, call);
-    (void)core;
-    encode_cancel(
-        out, &(struct cancel_command){.origin = origin, .name = call->name});
-}
-
-void lock_note_encode(struct core *core, struct request *request,
-                      const struct call *call, struct buffer *out)
-{
-    struct note_command note = {.origin = call_origin(request, call),
-                                .name = call->name,
-                                .token = call->token,
-                                .text = call->bytes};
-    (void)core;
-    encode_note(out, &note);
-}
-
 bool lock_break_check(struct call *call, struct resp_writer *writer)
 {
     return call_has(call, OPTION_AFTER) ||
            call_fail(call, writer,
                      "AFTER ms is missing: in this time the holder may object");
-}
-
-/* SESSION is that of the holds, not of the one who asks. */
-void lock_break_encode(struct core *core, struct request *request,
-                       const struct call *call, struct buffer *out)
-{
-    struct break_holds_command command = {
-        .origin = call_origin(request, call),
-        .name = call->name,
-        .after_ms = call_number(call, OPTION_AFTER, 0),
-        .session = call_number(call, OPTION_SESSION, 0),
-        .reason = call_text(call, OPTION_REASON),
-        .by = call_text(call, OPTION_BY)};
-    (void)core;
-    encode_break_holds(out, &command);
-}
-
-void lock_object_encode(struct core *core, struct request *request,
-                        const struct call *call, struct buffer *out)
-{
-    struct object_command command = {
-        .origin = call_origin(request, call),
-        .name = call->name,
-        .message = call_text(call, OPTION_MESSAGE)};
-    (void)core;
-    encode_object(out, &command);
-}
-
-void lock_please_encode(struct core *core, struct request *request,
-                        const struct call *call, struct buffer *out)
-{
-    struct origin origin = call_origin(request, call);
-    (void)core;
-    encode_please(out, &(struct please_command){
-                           .origin = origin,
-                           .name = call->name,
-                           .message = call_text(call, OPTION_MESSAGE)});
 }

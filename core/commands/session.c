@@ -132,14 +132,6 @@ bool session_keep_parse(struct call *call, struct resp_writer *writer)
     return true;
 }
 
-void session_close_encode(struct core *core, struct request *request,
-                          const struct call *call, struct buffer *out)
-{
-    struct origin origin = call_origin(request, call);
-    (void)core;
-    encode_close(out, &(struct close_command){.origin = origin});
-}
-
 void session_close_reply(struct core *core, struct request *request,
                          const struct result *result)
 {

@@ -1,49 +1,92 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The table of commands, the only list of them. */
-
-#include "core/commands/table.h"
+/* The table of commands, made of table.def. */
 
 #include "base/check.h"
+#include "core/commands/commands.h"
 
-static const struct command_rows *const sections[] = {
-    &commands_locks,
-    &commands_admin,
-    &commands_redis,
+/* --- What the rows are written with --------------------------------------- */
+
+#define O(name) (UINT32_C(1) << OPTION_##name)
+#define REQ_OPTIONS (O(REQ) | O(ACKED))
+#define ACTS (O(SESSION) | O(OWNER) | REQ_OPTIONS)
+#define ACQUIRE_OPTIONS                                                      \
+    (ACTS | O(SHARED) | O(SLOTS) | O(WAIT) | O(PUSH) | O(VALUE) | O(BARGE) | \
+     O(DELAY) | O(HOLD))
+#define ACQUIRE_ARGUMENTS                                                 \
+    "[SHARED|SLOTS n] [WAIT ms|FOREVER] [PUSH] [OWNER tag] [VALUE text] " \
+    "[BARGE] [DELAY ms] [HOLD ms] [REQ n] [ACKED m] [SESSION id]"
+#define PAGE (O(PREFIX) | O(COUNT) | O(CURSOR))
+#define PAGE_ARGUMENTS "[PREFIX prefix] [COUNT n] [CURSOR cursor]"
+#define BY_OPTIONS (O(BY) | REQ_OPTIONS)
+#define BY_ARGUMENTS "[BY text]"
+#define REQ_ARGUMENTS "[REQ n] [ACKED m]"
+#define BLACKLIST_WHO "[SESSION id|CLIENT pattern]"
+
+#define LOCAL COMMAND_LOCAL
+#define CHANGE COMMAND_CHANGE
+#define READ COMMAND_READ
+#define SESSION COMMAND_SESSION
+#define ORIGIN COMMAND_ORIGIN
+#define BLOCKS COMMAND_BLOCKS
+/* Each connection has one scan at a time, so that many take turns. */
+#define SCANS (COMMAND_SCANS | COMMAND_BLOCKS)
+#define ADMIN COMMAND_ADMIN
+#define FREES COMMAND_FREES
+#define PUBSUB COMMAND_PUBSUB
+#define TRAIL COMMAND_TRAIL
+#define REDIS COMMAND_REDIS
+#define REPEATABLE COMMAND_REPEATABLE
+
+/* --- The entries that are made of nothing but arguments ------------------- */
+
+/* clang-format off */
+#define COMMAND(name_, needs_, functions, ...) functions
+#define PARSES(f)
+#define RUNS(f)
+#define READS(f)
+#define ENCODES(f)
+#define REPLIES(f)
+#define MAKES(entry, ...) \
+    static void make_##entry(struct core *core, struct request *request, \
+                             const struct call *call, struct buffer *out) \
+    { \
+        struct entry##_command command = {__VA_ARGS__}; \
+        (void)core; \
+        (void)request; \
+        encode_##entry(out, &command); \
+    }
+#include "core/commands/table.def"
+
+/* --- The table ------------------------------------------------------------ */
+
+static const struct command table[] = {
+#define COMMAND(name_, needs_, functions, ...) \
+    {.name = name_, .needs = needs_, functions __VA_ARGS__},
+#define PARSES(f) .parse = f,
+#define RUNS(f) .run = f,
+#define READS(f) .read = f,
+#define ENCODES(f) .encode = f,
+#define MAKES(entry, ...) .encode = make_##entry,
+#define REPLIES(f) .reply = f, .reply_kind = REPLY_OWN,
+#include "core/commands/table.def"
 };
+/* clang-format on */
 
-enum { SECTIONS = sizeof sections / sizeof *sections };
+enum { COUNT = sizeof table / sizeof *table };
 
 uint32_t commands_count(void)
 {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < SECTIONS; i++) {
-        count += sections[i]->count;
-    }
-    return count;
+    return COUNT;
 }
 
 const struct command *command_at(uint32_t place)
 {
-    for (uint32_t i = 0; i < SECTIONS; i++) {
-        if (place < sections[i]->count) {
-            return &sections[i]->rows[place];
-        }
-        place -= sections[i]->count;
-    }
-    return NULL;
+    return place < COUNT ? &table[place] : NULL;
 }
 
 uint32_t command_place(const struct command *command)
 {
-    uint32_t place = 0;
-    for (uint32_t i = 0; i < SECTIONS; i++) {
-        uintptr_t away = (uintptr_t)command - (uintptr_t)sections[i]->rows;
-        if (away < sections[i]->count * sizeof *command) {
-            return place + (uint32_t)(away / sizeof *command);
-        }
-        place += sections[i]->count;
-    }
-    CHECK(false); /* There is no command beside the table. */
-    return place;
+    CHECK(command >= table && command < table + COUNT);
+    return (uint32_t)(command - table);
 }
