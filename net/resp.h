@@ -74,8 +74,9 @@ struct resp_writer {
     struct buffer *out;
     int version;
 };
+/* "+text" and "-CODE text" are one line, whatever they are made of: CR, LF and
+ * other control characters become blanks. */
 void resp_simple(struct resp_writer *writer, const char *text);
-/* "-CODE text": CR, LF and other control characters in 'text' become blanks. */
 void resp_error(struct resp_writer *writer, const char *code,
                 const char *format, ...) __attribute__((format(printf, 3, 4)));
 void resp_integer(struct resp_writer *writer, int64_t value);

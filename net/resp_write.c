@@ -68,21 +68,30 @@ static void put_bulk(struct buffer *out, struct bytes bytes)
     out->size += (size_t)(at - start);
 }
 
+/* Ends the line that begins at 'start'. Whatever it was made of, it is one. */
+static void end_line(struct buffer *out, size_t start)
+{
+    for (size_t i = start; i < out->size; i++) {
+        if (out->data[i] < 0x20 || out->data[i] == 0x7f) {
+            out->data[i] = ' ';
+        }
+    }
+    buffer_put(out, "\r\n", 2);
+}
+
 void resp_simple(struct resp_writer *writer, const char *text)
 {
-    CHECK_SLOW(strpbrk(text, "\r\n") == NULL);
-    size_t size = strlen(text);
-    uint8_t *at = buffer_reserve(writer->out, size + 3);
-    at[0] = '+';
-    memcpy(at + 1, text, size);
-    memcpy(at + 1 + size, "\r\n", 2);
-    writer->out->size += size + 3;
+    size_t start = writer->out->size;
+    buffer_put_u8(writer->out, '+');
+    buffer_put_text(writer->out, text);
+    end_line(writer->out, start);
 }
 
 void resp_error(struct resp_writer *writer, const char *code,
                 const char *format, ...)
 {
     struct buffer *out = writer->out;
+    size_t start = out->size;
     va_list args;
     buffer_put_u8(out, '-');
     buffer_put_text(out, code);
@@ -101,16 +110,11 @@ void resp_error(struct resp_writer *writer, const char *code,
         vsnprintf(text, room, format, args);
         va_end(args);
     }
-    for (int i = 0; i < size; i++) {
-        if ((uint8_t)text[i] < 0x20 || text[i] == 0x7f) {
-            text[i] = ' ';
-        }
-    }
     out->size += (size_t)size;
     if (size == 0) {
         out->size--; /* A code alone: no blank behind it. */
     }
-    buffer_put(out, "\r\n", 2);
+    end_line(out, start);
 }
 
 void resp_integer(struct resp_writer *writer, int64_t value)
