@@ -136,9 +136,8 @@ struct bytes score_text(double score, char out[SCORE_TEXT_SIZE])
     return bytes_of(out, (size_t)size);
 }
 
-struct bytes collection_write(enum key_type type,
-                              const struct collection *collection,
-                              struct arena *arena)
+bool collection_write(enum key_type type, const struct collection *collection,
+                      size_t max, struct arena *arena, struct bytes *ret_stored)
 {
     struct buffer out = {0};
     char text[SCORE_TEXT_SIZE];
@@ -146,6 +145,11 @@ struct bytes collection_write(enum key_type type,
     buffer_put_text(&out, type_names[type]);
     for (uint32_t i = 0; i < collection->count; i++) {
         const struct member *member = &collection->member[i];
+        /* Encoded it is no shorter. */
+        if (out.size + member->name.size + member->value.size > max) {
+            buffer_done(&out);
+            return false;
+        }
         buffer_put_u8(&out, '\n');
         put_encoded(&out, member->name, true);
         if (type == KEY_HASH) {
@@ -156,9 +160,12 @@ struct bytes collection_write(enum key_type type,
             buffer_put_bytes(&out, score_text(member->score, text));
         }
     }
-    struct bytes written = arena_copy(arena, buffer_bytes(&out));
+    bool has_room = out.size <= max;
+    if (has_room) {
+        *ret_stored = arena_copy(arena, buffer_bytes(&out));
+    }
     buffer_done(&out);
-    return written;
+    return has_room;
 }
 
 /* --- Members -------------------------------------------------------------- */

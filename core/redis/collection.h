@@ -40,9 +40,10 @@ enum key_type collection_type(struct bytes stored);
 const char *key_type_name(enum key_type type);
 /* Reads what collection_write() has written, borrowing from it. */
 struct collection collection_read(struct bytes stored, struct arena *arena);
-struct bytes collection_write(enum key_type type,
-                              const struct collection *collection,
-                              struct arena *arena);
+/* False, before much is written: it has more than 'max' bytes. */
+bool collection_write(enum key_type type, const struct collection *collection,
+                      size_t max, struct arena *arena,
+                      struct bytes *ret_stored);
 
 /* The place of a member from 0 on; 'count': it is not there. */
 uint32_t collection_find(const struct collection *collection,

@@ -114,13 +114,14 @@ static bool write_members(struct redis_keys *keys, struct redis_view *view)
     if (view->type == KEY_TEXT) {
         return true;
     }
-    view->value = collection_write(view->type, &view->members, keys->arena);
-    if (view->value.size > VALUE_SIZE_MAX) {
+    if (!collection_write(view->type, &view->members, VALUE_SIZE_MAX,
+                          keys->arena, &view->value)) {
         snprintf(keys->error, sizeof keys->error,
                  "a %s has at most %d bytes with all that is in it",
                  key_type_name(view->type), VALUE_SIZE_MAX);
+        return false;
     }
-    return view->value.size <= VALUE_SIZE_MAX;
+    return true;
 }
 
 bool redis_keys_finish(struct redis_keys *keys)

@@ -75,7 +75,7 @@ static bool take_number(struct machine *machine, const struct node *node,
 {
     *ret_number = otherwise;
     if (at >= list->count || list->item[at].type == VALUE_NIL ||
-        value_to_number(&list->item[at], ret_number)) {
+        machine_number(machine, &list->item[at], ret_number)) {
         return true;
     }
     return machine_fail(machine, node, "%s: a number expected, not a %s value",
@@ -105,7 +105,11 @@ static bool take_text(struct machine *machine, const struct node *node,
                             "%s: a string expected, not a %s value",
                             functions[node->op].name, value_type_name(value));
     }
-    return machine_text(machine, node, value, LUA_DIGITS, ret_text);
+    if (!machine_text(machine, node, value, LUA_DIGITS, ret_text)) {
+        return false;
+    }
+    machine_count_bytes(machine, ret_text->size);
+    return true;
 }
 
 /* The first argument; NULL, with an error: it is no table. */
@@ -185,6 +189,7 @@ static bool ask(struct machine *machine, const struct node *node,
         if (!machine_text(machine, node, value, CALL_DIGITS, &argument[i])) {
             return false;
         }
+        machine_count_bytes(machine, argument[i].size);
     }
     if (!machine_spend(machine, node, 256)) { /* What the answer may take. */
         return false;
@@ -434,6 +439,10 @@ static bool find_next(struct machine *machine, const struct node *node,
 {
     const uint32_t *call_steps = machine->run->call_steps;
     uint32_t taken = call_steps != NULL ? *call_steps : 0;
+    if (!machine_step(machine, node)) {
+        return false; /* Arguments that are none have not counted theirs. */
+    }
+    CHECK(taken < SCRIPT_STEPS_MAX); /* The difference is no huge number. */
     *ret_found = pattern_find(text, pattern, from, &machine->steps,
                               SCRIPT_STEPS_MAX - taken, ret_match);
     if (!*ret_found && ret_match->error != NULL) {
@@ -593,8 +602,7 @@ static bool run_gsub(struct machine *machine, const struct node *node,
     bool is_anchored = pattern.size > 0 && pattern.data[0] == '^';
     while (count < max && at <= text.size) {
         bool is_found;
-        if (!machine_step(machine, node) ||
-            !find_next(machine, node, text, pattern, at, &match, &is_found)) {
+        if (!find_next(machine, node, text, pattern, at, &match, &is_found)) {
             return false;
         }
         if (!is_found) {
@@ -746,7 +754,7 @@ static bool run_tonumber(struct machine *machine, const struct node *node,
     if (list->count > 1) {
         return machine_fail(machine, node, "tonumber: a base");
     }
-    if (value_to_number(&list->item[0], &number)) {
+    if (machine_number(machine, &list->item[0], &number)) {
         *ret = value_of_number(number);
     }
     return true;

@@ -80,8 +80,14 @@ bool machine_text(struct machine *machine, const struct node *node,
                   const struct value *value, int digits,
                   struct bytes *ret_text);
 
+/* Counts steps for going through a text; the next step finds that it is too
+ * much. Whoever looks at a text that a script hands him calls it. */
+void machine_count_bytes(struct machine *machine, size_t size);
+/* A number, or a text that is one. False, without an error: it is none. */
+bool machine_number(struct machine *machine, const struct value *value,
+                    double *ret_number);
+
 const char *value_type_name(const struct value *value);
-bool value_to_number(const struct value *value, double *ret_number);
 /* Beyond 2^53 a number has no fraction. */
 double number_floor(double number);
 

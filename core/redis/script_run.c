@@ -123,14 +123,6 @@ double number_floor(double number)
     return whole > number ? whole - 1 : whole;
 }
 
-bool value_to_number(const struct value *value, double *ret_number)
-{
-    *ret_number = value->number;
-    return value->type == VALUE_NUMBER ||
-           (value->type == VALUE_TEXT &&
-            text_to_number(value->text, ret_number));
-}
-
 /* --- Bounds --------------------------------------------------------------- */
 
 bool machine_fail(struct machine *machine, const struct node *node,
@@ -173,14 +165,30 @@ bool machine_step(struct machine *machine, const struct node *node)
     return true;
 }
 
-/* What comparing them costs; the next step finds that it is too much. */
+void machine_count_bytes(struct machine *machine, size_t size)
+{
+    machine->steps += (uint32_t)(size / SCRIPT_STEP_SIZE);
+}
+
+/* What comparing them costs. */
 static void count_bytes(struct machine *machine, const struct value *a,
                         const struct value *b)
 {
     if (a->type == VALUE_TEXT && b->type == VALUE_TEXT) {
-        size_t size = a->text.size < b->text.size ? a->text.size : b->text.size;
-        machine->steps += (uint32_t)(size / SCRIPT_STEP_SIZE);
+        machine_count_bytes(
+            machine, a->text.size < b->text.size ? a->text.size : b->text.size);
     }
+}
+
+bool machine_number(struct machine *machine, const struct value *value,
+                    double *ret_number)
+{
+    *ret_number = value->number;
+    if (value->type == VALUE_TEXT) {
+        machine_count_bytes(machine, value->text.size); /* All blanks? */
+        return text_to_number(value->text, ret_number);
+    }
+    return value->type == VALUE_NUMBER;
 }
 
 /* Room for a list that grows by one, whatever that costs. */
@@ -267,9 +275,10 @@ static bool calculate(struct machine *machine, const struct node *node,
                       struct value *ret)
 {
     double x, y;
-    if (!value_to_number(a, &x) || !value_to_number(b, &y)) {
+    bool is_number = machine_number(machine, a, &x);
+    if (!is_number || !machine_number(machine, b, &y)) {
         return machine_fail(machine, node, "arithmetic on a %s value",
-                            value_type_name(value_to_number(a, &x) ? b : a));
+                            value_type_name(is_number ? b : a));
     }
     switch (node->op) {
     case OPERATOR_ADD:
@@ -327,7 +336,8 @@ static bool evaluate_unary(struct machine *machine, const struct node *node,
     }
     if (node->op == OPERATOR_NOT) {
         *ret = value_of_bool(!value_is_true(&a));
-    } else if (node->op == OPERATOR_NEGATE && value_to_number(&a, &number)) {
+    } else if (node->op == OPERATOR_NEGATE &&
+               machine_number(machine, &a, &number)) {
         *ret = value_of_number(-number);
     } else if (node->op == OPERATOR_LENGTH && a.type == VALUE_TABLE) {
         *ret = value_of_number(a.table->count);
@@ -420,6 +430,7 @@ static bool evaluate_index(struct machine *machine, const struct node *node,
     if (place > 0) {
         found = &list.table->item[place - 1];
     } else if (index.type == VALUE_TEXT) {
+        machine_count_bytes(machine, index.text.size);
         found = find_field(list.table, index.text);
     }
     *ret = found != NULL ? *found : (struct value){.type = VALUE_NIL};
@@ -450,6 +461,7 @@ static bool set_item(struct machine *machine, const struct node *node,
     if (place > 0) {
         value_append(machine->run->arena, list.table, value);
     } else if (index.type == VALUE_TEXT) {
+        machine_count_bytes(machine, index.text.size);
         value_set_field(machine->run->arena, list.table, index.text, value);
     } else {
         return machine_fail(machine, node, "a list with gaps");
@@ -689,7 +701,7 @@ static enum flow run_count(struct machine *machine, const struct node *node)
             return FLOW_ERROR;
         }
         CHECK(count < 3); /* The parser has counted. */
-        if (!value_to_number(&value, &number[count++])) {
+        if (!machine_number(machine, &value, &number[count++])) {
             machine_fail(machine, node,
                          "for: a number expected, not a %s value",
                          value_type_name(&value));
