@@ -192,9 +192,7 @@ void *prefixes_next(struct prefixes_walk *walk)
             walk->at = NULL; /* It parts from the name in its midst. */
             return NULL;
         }
-        if (node->size > 0) {
-            walk->left = behind(walk->left, node->size);
-        }
+        walk->left = behind(walk->left, node->size);
         item = node->item;
         walk->at = walk->left.size > 0 ? child_of(node, walk->left.data[0])
                                        : NULL;

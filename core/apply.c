@@ -190,9 +190,7 @@ bool apply_committed(struct core *core)
     core->turn.has_spent_budget |= budget == 0 || applied < target;
     history_add(&core->history, applied, core->now_ns);
     flush_plan(core);
-    struct replica_update update;
-    replica_applied(core->replica, applied, core->now_ns / NS_PER_MS, &update);
-    update_carry_out(core, &update);
+    replica_applied(core->replica, applied);
     return true;
 }
 

@@ -80,7 +80,7 @@ static uint32_t show_members(struct core *core,
             memmove(one->host, one->host + 1, size - 2);
             one->host[size - 2] = '\0';
         }
-        if (one->is_leader && count > 0) {
+        if (one->is_leader) {
             struct shown leader = *one;
             *one = shown[0];
             shown[0] = leader;

@@ -15,7 +15,6 @@
 /* An idle connection keeps no more slots than this, and a slot no larger
  * buffer: there may be very many of them. */
 #define SLOT_COUNT_IDLE 64
-#define SLOT_IDLE_SIZE 256
 
 struct conn *conn_open(struct core *core, uint64_t id, const char *address,
                        const struct identity *identity)
@@ -274,9 +273,7 @@ void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
             buffer_put_bytes(conn_slot_output(core, conn, conn->first_slot),
                              reply);
             conn_give_back(core, conn, reply.size);
-            if (next->reply.capacity > SLOT_IDLE_SIZE) {
-                buffer_done(&next->reply);
-            }
+            buffer_done(&next->reply);
             conn->first_slot++;
         }
     }

@@ -266,7 +266,6 @@ int forward_turned_away(struct core *core, uint64_t peer, struct bytes body)
 /* The leader has said that who asks may. */
 static void answer_myself(struct core *core, struct request *request)
 {
-    request_leave(core, request);
     request->effect = NOTHING_DONE;
     bool is_good = request_understand(core, request);
     CHECK(is_good); /* It was, when it came. */

@@ -319,7 +319,7 @@ static void put_step(const struct lockfsm *fsm, struct words *words,
     put_asker(words, asker);
 }
 
-/* A step takes at least so much of the text. */
+/* A step takes at least so much of the text, so no more of them fit into it. */
 #define STEP_TEXT_SIZE_MIN (sizeof " -> a -> 1" - 1)
 
 /* "5/a -> lock -> 7/b -> other -> 5/a": who waits, for which lock, for whom. */
@@ -329,7 +329,7 @@ static struct bytes describe(struct lockfsm *fsm,
     const struct deadlock_search *search = reaching->search;
     CHECK(reaching->is_cycle && search->nodes[0].parent == 0);
     struct words words = {.size = 0};
-    const struct node *path[CYCLE_TEXT_SIZE_MAX / STEP_TEXT_SIZE_MIN + 1];
+    const struct node *path[CYCLE_TEXT_SIZE_MAX / STEP_TEXT_SIZE_MIN];
     const uint32_t shown_max = sizeof path / sizeof path[0];
     uint32_t length = 0;
     for (uint32_t slot = reaching->cycle_from; slot != 0;

@@ -649,6 +649,19 @@ static const char *check_orders(const struct lockfsm *fsm)
     return is_complete && is_in_order(fsm) ? NULL : "something is not listed";
 }
 
+static const char *check_members(const struct lockfsm *fsm)
+{
+    uint32_t count = 0, removed = 0;
+    LIST_FOR (const struct member, member, &fsm->members, in_order) {
+        count += member->removed_index == 0;
+        removed += member->removed_index != 0;
+    }
+    return count == fsm->member_count && removed == fsm->removed_count &&
+                   removed <= REMOVED_COUNT_MAX
+               ? NULL
+               : "members were counted wrongly";
+}
+
 const char *lockfsm_check_basic(const struct lockfsm *fsm)
 {
     for (const struct lock *lock = fsm->locks; lock != NULL;
@@ -682,5 +695,6 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
     wrong = wrong != NULL ? wrong : check_uses(fsm);
     wrong = wrong != NULL ? wrong : check_users(fsm);
     wrong = wrong != NULL ? wrong : check_orders(fsm);
+    wrong = wrong != NULL ? wrong : check_members(fsm);
     return wrong != NULL ? wrong : check_size(fsm);
 }

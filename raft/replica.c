@@ -456,16 +456,12 @@ struct replica_entry replica_entry(const struct replica *replica,
     return log_entry(&replica->log, log_index);
 }
 
-void replica_applied(struct replica *replica, uint64_t log_index,
-                     uint64_t now_ms, struct replica_update *update)
+void replica_applied(struct replica *replica, uint64_t log_index)
 {
-    step_begin(replica, now_ms);
-    CHECK(log_index <= log_last(&replica->log));
-    if (log_index > replica->applied_index) {
-        CHECK(log_index <= replica_appliable(replica));
-        replica->applied_index = log_index;
-    }
-    step_end(replica, update);
+    CHECK(replica->is_begun);
+    CHECK(log_index >= replica->applied_index &&
+          log_index <= replica_appliable(replica));
+    replica->applied_index = log_index;
 }
 
 void replica_members(const struct replica *replica,

@@ -318,10 +318,9 @@ uint64_t replica_appliable(const struct replica *replica);
  * index and at most replica_last_index(). */
 struct replica_entry replica_entry(const struct replica *replica,
                                    uint64_t log_index);
-/* Tells that the caller has applied up to 'log_index'. (Committed
- * configurations need no call: the core is told of them at once.) */
-void replica_applied(struct replica *replica, uint64_t log_index,
-                     uint64_t now_ms, struct replica_update *update);
+/* Tells that the caller has applied up to 'log_index', which never sinks.
+ * (Committed configurations need no call: the core is told of them at once.) */
+void replica_applied(struct replica *replica, uint64_t log_index);
 /* The newest configuration in the log. */
 void replica_members(const struct replica *replica,
                      struct replica_members *ret_members);

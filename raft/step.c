@@ -371,7 +371,6 @@ static bool needs_nudge(const struct replica *replica,
 {
     return !follower->is_addressed && !follower->is_nudged &&
            !follower->has_rejected && follower->prev_index > 0 &&
-           follower->heard_ms > 0 &&
            replica->clock_ms - follower->heard_ms < replica->election_ms;
 }
 

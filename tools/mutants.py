@@ -23,10 +23,10 @@ the bug; all of them together may take 60 seconds of CPU time.
                                  go on after a stop
 
 A drawn bug is tried on the unit tests that run its line (gcov tells), the
-quickest first, then on 20 seeds of the simulator. It does not count if the
-compiler makes the same of it as of the code without it. Those that change
-nothing that anybody could see are listed with the reason in
-tests/mutants/equivalent.txt.
+quickest first, then on 20 seeds of the simulator, and at last on the same unit
+tests under the sanitizers, as CI does. It does not count if the compiler makes
+the same of it as of the code without it. Those that change nothing that anybody
+could see are listed with the reason in tests/mutants/equivalent.txt.
 
 The tree is copied to build/mutants and built there once; the checkout itself is
 never changed.
@@ -49,7 +49,7 @@ WALL_SECONDS = 300
 MEMORY_SIZE_MAX = 4 << 30
 TREE = 'build/mutants'
 PAGE = 'docs/correctness.md'
-BUILD = 'build/check'
+FLAGS = {'check': '-O2', 'coverage': '-O0 -g', 'asan': '-O1 -g'}
 EQUIVALENT = 'tests/mutants/equivalent.txt'
 SIM = 'sim 20'
 SIM_REACH = 'sim 5'  # They run as good as all lines that 20 do.
@@ -132,10 +132,11 @@ def quiet(*command, given=None):
                           input=given)
 
 
-def make(*targets, flavour='check', flags='-O2 -Wno-error'):
+def make(flavour, target):
     # A plant may leave a variable unused.
     return quiet('make', '-s', f'-j{os.cpu_count()}', f'FLAVOUR={flavour}',
-                 f'CFLAGS={flags}', *targets)
+                 f'CFLAGS={FLAGS[flavour]} -Wno-error',
+                 f'build/{flavour}/{target}')
 
 
 def patch(mutant, *more):
@@ -144,9 +145,12 @@ def patch(mutant, *more):
 
 def run_once(command, seconds):
     def limit():
-        for kind, most in ((resource.RLIMIT_CPU, int(seconds) + 1),
-                           (resource.RLIMIT_DATA, MEMORY_SIZE_MAX),
-                           (resource.RLIMIT_CORE, 0)):
+        limits = {resource.RLIMIT_CPU: int(seconds) + 1,
+                  resource.RLIMIT_DATA: MEMORY_SIZE_MAX,
+                  resource.RLIMIT_CORE: 0}
+        if '/asan/' in command[0]:
+            del limits[resource.RLIMIT_DATA]  # Its shadow takes terabytes.
+        for kind, most in limits.items():
             resource.setrlimit(kind, (most, most))
 
     here = f'{TREE}/build/tmp'
@@ -156,7 +160,8 @@ def run_once(command, seconds):
         return subprocess.run(
             command, cwd=TREE, check=False, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, preexec_fn=limit,
-            env={**os.environ, 'TMPDIR': os.path.abspath(here)},
+            env={**os.environ, 'TMPDIR': os.path.abspath(here),
+                 'ASAN_OPTIONS': f'hard_rss_limit_mb={MEMORY_SIZE_MAX >> 20}'},
             timeout=WALL_SECONDS).returncode != 0
     except subprocess.TimeoutExpired:
         return True
@@ -201,50 +206,48 @@ class Hunt:
 
     def __init__(self):
         copy_tree()
-        self.takes = {}  # CPU seconds, by test.
+        self.takes = {}  # CPU seconds, by build and test.
 
-    def measure(self, what):
+    def measure(self, what, flavour='check'):
         """The test passes without a bug; how long does it take?"""
-        self._build(what)
+        self._build(what, flavour)
         few, times = what, 1
         if what.startswith('sim '):  # `make sim` runs all of them.
             few, times = SIM_REACH, int(what[4:]) / int(SIM_REACH[4:])
-        failed, used = run('check', few, 10 * CPU_SECONDS)
+        failed, used = run(flavour, few, 10 * CPU_SECONDS)
         if failed:
-            sys.exit(f'{what} fails without any bug planted')
-        self.takes[what] = used * times
-        return self.takes[what]
+            sys.exit(f'{flavour}: {what} fails without any bug planted')
+        self.takes[flavour, what] = used * times
+        return used * times
 
     def measure_reach(self, tests):
         """Which of the tests run which lines."""
         def measure(what):
-            built = make(f'build/coverage/{what.split()[0]}',
-                         flavour='coverage', flags='-O0 -g')
-            if built.returncode != 0:
-                sys.exit(f'does not build with coverage:\n{built.stdout}')
+            self._build(what, 'coverage')
             few = SIM_REACH if what == SIM else what
             run('coverage', few, 20 * CPU_SECONDS)
             return self.measure(what)
         reach = mutants_draw.Reach(TREE, tests, measure)
-        self.takes = {what: reach.seconds(what) for what in tests}
+        self.takes = {('check', what): reach.seconds(what) for what in tests}
         return reach
 
-    def _build(self, what):
-        built = make(f'{BUILD}/{what.split()[0]}')
+    def _build(self, what, flavour):
+        built = make(flavour, what.split()[0])
         if built.returncode != 0:
-            sys.exit(f'{what} does not build:\n{built.stdout}')
+            sys.exit(f'{flavour}: {what} does not build:\n{built.stdout}')
 
-    def _judge(self, mutant, objects):
-        if make(f'{BUILD}/libhasp-all.a').returncode != 0:
+    def _judge(self, mutant, tests, flavour, objects):
+        if make(flavour, 'libhasp-all.a').returncode != 0:
             return DOES_NOT_COUNT[0] if mutant.place else 'the compiler', 0.0
-        if objects and all(read_bytes(path) == old
-                           for path, old in objects.items()):
+        if flavour == 'check' and objects and all(
+                read_bytes(path) == old for path, old in objects.items()):
             return DOES_NOT_COUNT[1], 0.0
         used = 0.0
-        for what in mutant.tests:
-            self._build(what)
-            seconds = min(CPU_SECONDS - used, 5 * self.takes[what] + 2)
-            failed, more = run('check', what, seconds)
+        for what in tests:
+            self._build(what, flavour)
+            seconds = min(CPU_SECONDS - used,
+                          5 * self.takes[flavour, what] + 2)
+            failed, more = run(flavour, what, seconds)
             used += more
             if used > CPU_SECONDS:
                 break
@@ -252,17 +255,20 @@ class Hunt:
                 return what, used
         return None, used
 
-    def hunt(self, mutant):
+    def hunt(self, mutant, tests, flavour='check'):
         """What caught it, or None; and the CPU seconds that the tests took."""
-        names = [f'{TREE}/{BUILD}/{path[:-2]}.o' for path in mutant.paths
-                 if path.endswith('.c')]
+        for what in tests:
+            if (flavour, what) not in self.takes:
+                self.measure(what, flavour)
+        names = [f'{TREE}/build/{flavour}/{path[:-2]}.o'
+                 for path in mutant.paths if path.endswith('.c')]
         objects = {name: read_bytes(name) for name in names
                    if os.path.exists(name)}
         planted = patch(mutant)
         if planted.returncode != 0:
             sys.exit(f'{mutant.name} does not apply:\n{planted.stdout}')
         try:
-            return self._judge(mutant, objects)
+            return self._judge(mutant, tests, flavour, objects)
         finally:
             undone = patch(mutant, '-R')
             if undone.returncode != 0:
@@ -338,7 +344,12 @@ class Results:
 
 
 def judge(hunt, mutant, results):
-    caught, used = hunt.hunt(mutant)
+    caught, used = hunt.hunt(mutant, mutant.tests)
+    if caught is None and mutant.place:
+        tests = [what for what in mutant.tests if what != SIM]
+        caught, more = hunt.hunt(mutant, tests, 'asan')
+        caught = f'asan {caught}' if caught is not None else None
+        used += more
     if caught in DOES_NOT_COUNT and mutant.place:
         results.add(mutant.name, 'not counted', f': {caught}')
     elif caught is None:
@@ -372,8 +383,6 @@ def hunt_drawn(options, results):
 
 def hunt_patches(mutants, results):
     hunt = Hunt()
-    for what in sorted({t for mutant in mutants for t in mutant.tests}):
-        hunt.measure(what)
     for mutant in mutants:
         if results.caught_before(mutant.name):
             results.pass_over(mutant.name)

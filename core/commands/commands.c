@@ -5,6 +5,7 @@
 #include "core/commands/commands.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -446,12 +447,10 @@ static bool is_vain(struct core *core, const struct request *request,
 
 static void refuse_vain(struct core *core, struct request *request)
 {
-    uint64_t left_ns = timers_quarantine_left(core->timers, core->fsm,
-                                              core->now_ns);
     resp_error(request_reply(core, request), "BUSY",
                "quarantine after a restore: nothing is granted for another "
-               "%llu ms",
-               (unsigned long long)((left_ns + NS_PER_MS - 1) / NS_PER_MS));
+               "%" PRIu64 " ms",
+               core_quarantine_ms(core));
     request_done(core, request);
 }
 

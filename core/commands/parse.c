@@ -142,7 +142,7 @@ static bool is_address(struct bytes text)
         return false;
     }
     for (size_t i = 0; i < text.size; i++) {
-        if (text.data[i] <= ' ' || text.data[i] >= 0x7f ||
+        if (text.data[i] == '\0' || (text.data[i] & 0x80) != 0 ||
             text.data[i] == ',') {
             return false;
         }

@@ -158,7 +158,6 @@ static struct token read_text(struct lexer *lexer)
 
 bool text_to_number(struct bytes text, double *ret_number)
 {
-    static const char signs[] = "0123456789+-.eExXabcdfABCDF";
     char copy[64];
     char *end;
     while (text.size > 0 && is_space(text.data[0])) {
@@ -170,11 +169,6 @@ bool text_to_number(struct bytes text, double *ret_number)
     }
     if (text.size == 0 || text.size >= sizeof copy) {
         return false;
-    }
-    for (size_t i = 0; i < text.size; i++) {
-        if (text.data[i] == 0 || strchr(signs, text.data[i]) == NULL) {
-            return false;
-        }
     }
     memcpy(copy, text.data, text.size);
     copy[text.size] = '\0';

@@ -197,7 +197,7 @@ uint64_t serve(struct lone *lone)
 
 void take_snapshot(struct lone *lone, uint64_t log_index)
 {
-    replica_applied(lone->replica, log_index, lone->now_ms, &lone->update);
+    replica_applied(lone->replica, log_index);
     uint64_t trimmed = replica_snapshot_taken(lone->replica, log_index,
                                               lone->now_ms, &lone->update);
     assert_int_equal(trimmed, log_index - 16);

@@ -330,7 +330,6 @@ static inline void world_deliver(struct world *world,
 
 static inline void world_apply(struct world *world, struct world_node *node)
 {
-    struct replica_update update;
     uint64_t up_to = replica_appliable(node->replica);
     while (node->applied < up_to) {
         struct replica_entry entry = replica_entry(node->replica,
@@ -341,9 +340,8 @@ static inline void world_apply(struct world *world, struct world_node *node)
         WORLD_CHECK(world, world->state_at[node->applied] == 0 ||
                                world->state_at[node->applied] == node->state);
         world->state_at[node->applied] = node->state;
+        replica_applied(node->replica, node->applied);
     }
-    replica_applied(node->replica, node->applied, world->now_ms, &update);
-    world_carry_out(world, node, &update);
 }
 
 /* What is known to be committed, be it durable here or not. */

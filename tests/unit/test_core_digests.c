@@ -3,6 +3,7 @@
 /* Nodes whose states differ, and damage in one of them
  * (core/digests.h). */
 
+#include "base/log.h"
 #include "tests/unit/core_world.h"
 
 static struct world *world;
@@ -90,13 +91,28 @@ static void a_leader_that_differs_stops_and_not_its_followers(void **state)
     assert_int_equal(world->node[follower].fatal_code, 0);
 }
 
-/* One against one: nobody knows who is right before the third has spoken. */
+static void take_line(void *data, enum log_level level, const char *event,
+                      const char *fields)
+{
+    (void)fields;
+    if (level == LOG_ERROR_LEVEL &&
+        strcmp(event, "members have different states") == 0) {
+        ++*(uint32_t *)data;
+    }
+}
+
+/* One against one: nobody knows who is right before the third has spoken, but
+ * the operator is told that one of them is wrong. */
 static void without_a_majority_nobody_is_condemned(void **state)
 {
+    uint32_t told_count = 0;
     (void)state;
     node_kill(world, follower);
     client_ask(world, leader, 1, "LOCK.ACQUIRE b");
+    log_set_sink(take_line, &told_count);
     run_with_divergence(third);
+    log_set_sink(NULL, NULL);
+    assert_true(told_count > 0);
     assert_int_equal(world->node[third].fatal_code, 0);
     assert_int_equal(world->node[leader].fatal_code, 0);
     node_start(world, follower);

@@ -65,6 +65,29 @@ static void assert_it_serves(void)
         ':');
 }
 
+/* As the nodes of a Redis cluster do, whoever leads and whoever is asked. */
+static void the_leader_is_told_first_of_all_nodes(void **state)
+{
+    (void)state;
+    char expected[64];
+    client_open(world, follower, 1);
+    client_open(world, third, 1);
+    for (uint64_t id = 1; id <= 3; id++) {
+        client_ask(world, leader, 1, "RAFT.TRANSFER %llu", ID(id));
+        leader = world_elect(world);
+        assert_int_equal(leader, id);
+        world_run(world, 100);
+        snprintf(expected, sizeof expected,
+                 "*1\r\n*5\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n"
+                 ":%d\r\n",
+                 7200 + (int)id);
+        for (uint64_t asked = 1; asked <= 3; asked++) {
+            const char *answer = client_ask(world, asked, 1, "CLUSTER SLOTS");
+            assert_memory_equal(answer, expected, strlen(expected));
+        }
+    }
+}
+
 static void a_vote_that_the_others_need_is_not_taken_away(void **state)
 {
     static const char *const commands[] = {"REMOVE", "DEMOTE"};
@@ -382,6 +405,7 @@ static void a_member_that_is_behind_is_told_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cluster(the_leader_is_told_first_of_all_nodes),
         cluster(a_vote_that_the_others_need_is_not_taken_away),
         cluster(who_was_never_heard_is_named_as_well),
         cluster(it_is_taken_away_if_that_is_forced),

@@ -85,6 +85,20 @@ static void set_nx_px_takes_a_lock_that_runs_out(void **state)
     assert_non_null(strstr(ask("LOCK.SHOW k"), "value\r\n$5\r\nother\r\n"));
 }
 
+static void a_value_for_which_there_is_no_room_is_refused(void **state)
+{
+    (void)state;
+    world_free(world);
+    world = world_new(1);
+    world->limits.founding.of[LIMIT_LOCKS] = 1;
+    world_found(world);
+    world_elect(world);
+    client_open(world, 1, 1);
+    expect("+OK\r\n", "SET k v NX PX 1000");
+    expect("-LIMIT locks\r\n", "SET more v NX PX 1000");
+    expect("+OK\r\n", "SET k v NX PX 1000");
+}
+
 static void the_same_value_again_renews(void **state)
 {
     (void)state;
@@ -707,6 +721,23 @@ static void a_transaction_is_nothing_if_a_watched_key_has_changed(void **state)
     expect("*1\r\n$1\r\nv\r\n", "EXEC");
 }
 
+static void only_so_many_keys_are_watched(void **state)
+{
+    (void)state;
+    char name[MULTI_COUNT_MAX][16];
+    const char *words[MULTI_COUNT_MAX + 2] = {"WATCH"};
+    for (size_t i = 0; i < MULTI_COUNT_MAX; i++) {
+        snprintf(name[i], sizeof name[i], "k%zu", i);
+        words[i + 1] = name[i];
+    }
+    assert_string_equal(ask_raw(1, words), "+OK\r\n");
+    expect("+OK\r\n", "WATCH k0 k1");
+    expect("-LIMIT keys of a transaction\r\n", "WATCH more");
+    expect("+OK\r\n", "MULTI");
+    expect("-EXECABORT Transaction discarded because of: WATCH was refused\r\n",
+           "EXEC");
+}
+
 static void what_was_watched_in_vain_is_not_carried_out(void **state)
 {
     (void)state;
@@ -748,6 +779,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         one(set_nx_px_takes_a_lock_that_runs_out),
+        one(a_value_for_which_there_is_no_room_is_refused),
         one(the_same_value_again_renews),
         one(pexpire_renews_and_is_a_heartbeat),
         one(what_would_delete_a_lock_is_refused),
@@ -771,6 +803,7 @@ int main(void)
         one(what_comes_at_once_is_done_in_its_order),
         one(a_transaction_is_one_entry_if_nothing_has_changed),
         one(a_transaction_is_nothing_if_a_watched_key_has_changed),
+        one(only_so_many_keys_are_watched),
         three(what_was_watched_in_vain_is_not_carried_out),
         three(a_script_loaded_at_a_follower_runs_at_the_leader),
         three(a_value_survives_the_leaders_death),

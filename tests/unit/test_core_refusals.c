@@ -215,6 +215,17 @@ static void what_comes_in_a_later_term_is_not_done(void **state)
                      0);
 }
 
+/* Meanwhile nobody leads. */
+static void a_transfer_is_answered_once_its_end_is_known(void **state)
+{
+    (void)state;
+    world_free(world);
+    begin(1000, true);
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.TRANSFER %llu",
+                  (unsigned long long)follower);
+    assert_int_equal(world_elect(world), follower);
+}
+
 #define refusal(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -227,6 +238,7 @@ int main(void)
         refusal(what_is_not_understood_may_have_been_done),
         refusal(what_may_have_been_done_is_carried_on_not_moved),
         refusal(what_comes_in_a_later_term_is_not_done),
+        refusal(a_transfer_is_answered_once_its_end_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,6 +221,22 @@ static void removed_members_are_remembered(void **state)
     assert_null(lockfsm_check_basic(world->fsm));
 }
 
+static void who_comes_back_leaves_room_for_others_removed(void **state)
+{
+    struct world *world = *state;
+    struct removal removal;
+    uint64_t index = lockfsm_applied_index(world->fsm);
+    uint64_t nodes[] = {1, 2};
+    for (uint32_t i = 0; i <= REMOVED_COUNT_MAX; i++) {
+        lockfsm_change(world->fsm, ++index, 1, nodes, 2);
+        assert_false(lockfsm_removal(world->fsm, 2, &removal));
+        lockfsm_change(world->fsm, ++index, 1, nodes, 1);
+        assert_true(lockfsm_removal(world->fsm, 2, &removal));
+        assert_int_equal(removal.log_index, index);
+        assert_null(lockfsm_check_basic(world->fsm));
+    }
+}
+
 /* Each field that a proposer should have checked, wrong by one. */
 static void wrong_sizes_are_bad_arguments(void **state)
 {
@@ -359,6 +375,23 @@ static void several_locks_at_once_have_a_bound(void **state)
     assert_int_equal(result->code, RESULT_OK);
     assert_int_equal(result->token_count, MULTI_COUNT_MAX);
     assert_int_equal(result->tokens[MULTI_COUNT_MAX - 1], result->token);
+}
+
+static void a_release_names_a_lock_and_not_too_many(void **state)
+{
+    struct world *world = *state;
+    struct bytes names[MULTI_COUNT_MAX + 1];
+    for (uint32_t i = 0; i <= MULTI_COUNT_MAX; i++) {
+        names[i] = BYTES_LITERAL("a");
+    }
+    struct release_command message = {.origin.session = open_session(world),
+                                      .names = names};
+    struct entry command = {.op = OP_RELEASE, .release = &message};
+    assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
+    message.name_count = MULTI_COUNT_MAX + 1;
+    assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
+    message.name_count = MULTI_COUNT_MAX;
+    assert_int_equal(apply_message(world, &command)->code, RESULT_OK);
 }
 
 /* A queue of 'length' strangers between the newcomer and the one that waits for
@@ -876,6 +909,7 @@ int main(void)
         TEST(damaged_commands_are_corruption),
         TEST(skipping_moves_only_the_applied_index),
         TEST(removed_members_are_remembered),
+        TEST(who_comes_back_leaves_room_for_others_removed),
         TEST(a_flush_into_a_full_table_is_done_again),
         TEST(wrong_sizes_are_bad_arguments),
         TEST(sessions_with_wrong_parts_are_refused),
@@ -883,6 +917,7 @@ int main(void)
         TEST(effects_outlive_what_they_tell_of),
         TEST(the_newest_ended_holds_are_told),
         TEST(several_locks_at_once_have_a_bound),
+        TEST(a_release_names_a_lock_and_not_too_many),
         TEST(a_long_cycle_is_told_from_its_beginning),
         TEST(a_deadlock_through_a_long_queue_is_found),
         TEST(past_its_bound_the_search_grants_the_place),

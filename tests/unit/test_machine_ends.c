@@ -27,6 +27,24 @@ static void belief_ends_when_closing_begins(void **state)
     assert_seen("");
 }
 
+/* The node fails before it has answered either. */
+static void a_heartbeat_ends_when_closing_begins(void **state)
+{
+    struct told told;
+    (void)state;
+    once("SESSION.KEEP", SILENCE);
+    pass(300);
+    assert_seen("0:SESSION.KEEP FULL|");
+    once("SESSION.CLOSE", HANG_UP);
+    assert_int_equal(machine_close(&world.machine, call_of(&told), now()), 0);
+    world.seen[0] = '\0';
+    pass(4000);
+    assert_told(&told, 0);
+    assert_seen("0:SESSION.CLOSE|"
+                "1:SESSION.ATTACH 17 01020300000000000000000000000000|"
+                "1:SESSION.CLOSE|");
+}
+
 static void waits_end_when_closing_begins(void **state)
 {
     struct told waiting, told;
@@ -156,6 +174,7 @@ int main(void)
 #define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         one(belief_ends_when_closing_begins),
+        one(a_heartbeat_ends_when_closing_begins),
         one(waits_end_when_closing_begins),
         cmocka_unit_test_setup_teardown(
             a_session_needs_an_answer_with_its_terms, set_up_closed, tear_down),

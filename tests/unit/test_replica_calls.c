@@ -110,11 +110,15 @@ static void a_new_term_forgets_the_answers_of_the_last(void **state)
     found(&lone, 3, 0);
     serve(&lone);
     uint64_t term = replica_term(lone.replica);
+    uint64_t before = replica_ask(lone.replica, lone.now_ms, &lone.update);
+    answer(&lone, 2, term, before);
+    assert_int_equal(replica_confirmed(lone.replica), before);
     uint64_t number = replica_ask(lone.replica, lone.now_ms, &lone.update);
     struct message higher = {.kind = MESSAGE_APPEND_RESULT, .term = term + 1};
     assert_int_equal(receive(&lone, 2, &higher), 0);
     assert_int_equal(replica_ask(lone.replica, lone.now_ms, &lone.update), 0);
     serve(&lone);
+    assert_int_equal(replica_confirmed(lone.replica), 0);
     answer(&lone, 2, term, number);
     answer(&lone, 2, replica_term(lone.replica), number);
     assert_int_equal(replica_confirmed(lone.replica), 0);

@@ -213,6 +213,30 @@ static void a_change_waits_for_the_member_promoted_last(void **state)
     done(&lone);
 }
 
+static void a_group_of_the_largest_size_can_be_changed(void **state)
+{
+    struct lone lone;
+    uint64_t log_index;
+    const uint64_t last = MEMBER_COUNT_MAX;
+    (void)state;
+    found(&lone, 3, MEMBER_COUNT_MAX - 4);
+    serve(&lone);
+    assert_int_equal(replica_add(lone.replica, last, "last", lone.now_ms,
+                                 &log_index, &lone.update),
+                     0);
+    persist(&lone, replica_term(lone.replica), log_index);
+    accept_up_to(&lone, 2, log_index);
+    accept_up_to(&lone, 3, log_index);
+    assert_int_equal(replica_commit_index(lone.replica), log_index);
+    assert_int_equal(replica_add(lone.replica, last + 1, "more", lone.now_ms,
+                                 &log_index, &lone.update),
+                     HASP_EFULL);
+    assert_int_equal(replica_remove(lone.replica, last, lone.now_ms, &log_index,
+                                    &lone.update),
+                     0);
+    done(&lone);
+}
+
 static void the_last_two_voters_stay(void **state)
 {
     struct lone lone;
@@ -559,6 +583,7 @@ int main(void)
             a_configuration_that_another_follows_is_not_rolled_back),
         cmocka_unit_test(a_change_needs_a_committed_entry_of_the_own_term),
         cmocka_unit_test(a_change_waits_for_the_member_promoted_last),
+        cmocka_unit_test(a_group_of_the_largest_size_can_be_changed),
         cmocka_unit_test(the_last_two_voters_stay),
         cmocka_unit_test(a_demoted_spare_does_not_keep_the_timer_busy),
         cmocka_unit_test(a_single_voter_starts_each_life_in_a_new_term),

@@ -139,6 +139,20 @@ static void sessions_expire_in_batches(void **state)
     assert_string_equal(due_at(w, t0 + 1004, 2, 2), "expire 5\n");
 }
 
+/* The clock of the log waits for the next turn. */
+static void a_full_turn_proposes_no_time(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    open_session(w, 1000, 0);
+    open_session(w, 1000, 0);
+    open_session(w, 4000, 0);
+    assert_string_equal(due_at(w, t0 + 1000, 1, 1), "expire 1\n");
+    assert_string_equal(due_at(w, t0 + 1000, 1, 1), "expire 2\n");
+    assert_int_equal(w->time_count, 0);
+    assert_string_equal(due_at(w, t0 + 1000, 1, 1), "mark 3=1000\n");
+}
+
 /* It is heard like others, and has no deadline, mark or HEARD. */
 static void a_durable_session_has_no_deadline(void **state)
 {
@@ -716,6 +730,7 @@ int main(void)
         TEST(stepping_down_drops_doom_and_deadlines),
         TEST(a_heartbeat_between_list_and_proposal_saves_the_session),
         TEST(sessions_expire_in_batches),
+        TEST(a_full_turn_proposes_no_time),
         TEST(a_durable_session_has_no_deadline),
         TEST(a_value_gets_and_loses_its_lease),
         TEST(a_blacklisting_moves_no_deadline),

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+
+/* core: when the state is written to the table, and what a node says whose
+ * table is that of a restored cluster. */
+
+#include "tests/unit/core_world.h"
+
+static struct world *world;
+
+static int set_up(void **state)
+{
+    (void)state;
+    world = world_new(1);
+    world_found(world);
+    world_elect(world);
+    client_open(world, 1, 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+static uint32_t dirty_count(void)
+{
+    return lockfsm_dirty_count(core_state(world->node[1].core));
+}
+
+static void what_has_changed_is_written_after_its_time(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "TTL 60000");
+    world_run(world, 1000);
+    assert_int_equal(dirty_count(), 0);
+    client_send(world, 1, 1, "LOCK.ACQUIRE a");
+    while (dirty_count() == 0) {
+        world_run(world, 1);
+    }
+    uint64_t from_ms = world->now_ms;
+    while (dirty_count() > 0) {
+        world_run(world, 1);
+    }
+    assert_int_equal(world->now_ms - from_ms, world->limits.flush_ms);
+}
+
+/* As a restore does with a backup. */
+static void begin_new_life(uint64_t quarantine_ms)
+{
+    struct world_node *node = &world->node[1];
+    struct lockfsm *fsm = lockfsm_new();
+    char why[HASP_WHY_SIZE];
+    assert_int_equal(core_flush(node->core), 0);
+    node_kill(world, 1);
+    assert_int_equal(lockfsm_load(fsm, node->table, why), 0);
+    lockfsm_new_life(fsm, quarantine_ms);
+    assert_int_equal(lockfsm_flush(fsm, node->table), 0);
+    lockfsm_free(fsm);
+    node_start(world, 1);
+    world_elect(world);
+    client_open(world, 1, 1);
+}
+
+static void a_restored_cluster_says_how_long_it_grants_nothing(void **state)
+{
+    static const char begins[] = "-BUSY quarantine after a restore: nothing is "
+                                 "granted for another ";
+    (void)state;
+    begin_new_life(5000);
+    client_session(world, 1, 1, "TTL 60000");
+    const char *answer = client_ask(world, 1, 1, "LOCK.ACQUIRE a");
+    assert_memory_equal(answer, begins, sizeof begins - 1);
+    uint64_t left_ms = strtoull(answer + sizeof begins - 1, NULL, 10);
+    assert_in_range(left_ms, 4000, 5000);
+    world_run(world, left_ms - 2);
+    uint64_t from_ms = world->now_ms;
+    answer = client_ask(world, 1, 1, "LOCK.ACQUIRE a");
+    left_ms = strtoull(answer + sizeof begins - 1, NULL, 10);
+    assert_in_range(left_ms, 1, 2 - (world->now_ms - from_ms));
+    world_run(world, 10); /* The end of the quarantine is logged. */
+    assert_int_equal(client_ask(world, 1, 1, "LOCK.ACQUIRE a")[0], ':');
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(what_has_changed_is_written_after_its_time),
+        TEST(a_restored_cluster_says_how_long_it_grants_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
