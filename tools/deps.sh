@@ -6,8 +6,9 @@
 #   tools/deps.sh check   exit 0 if nothing is missing (quick, changes nothing)
 #   tools/deps.sh         install what is missing, as root or with sudo
 #
-# promtool, which tests packaging/alerts.yml, stands in the package of
-# Prometheus, with a service and 100 MB: it alone is taken out, to build/.
+# promtool, which tests packaging/alerts.yml, is a package of its own in Debian
+# 13. In 12 it stands in that of Prometheus, with a service and 100 MB. It alone
+# is taken out, to build/.
 #
 # libraft 0.22 stands in bookworm-backports. Its source is derived from the
 # mirrors that this machine already uses, so that no host is named here.
@@ -68,10 +69,12 @@ take_promtool()
 {
     folder=$(mktemp -d)
     chmod 0755 "$folder"
+    package=promtool
+    apt-cache show promtool >/dev/null 2>&1 || package=prometheus
     (cd "$folder" && timeout 300 apt-get -qq \
-        -o APT::Sandbox::User=root download prometheus) >&2 &&
+        -o APT::Sandbox::User=root download $package) >&2 &&
         mkdir -p build &&
-        dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb |
+        dpkg-deb --fsys-tarfile "$folder"/$package*.deb |
         tar -xO ./usr/bin/promtool > "$folder/promtool" &&
         [ -s "$folder/promtool" ] && chmod +x "$folder/promtool" &&
         mv "$folder/promtool" $promtool
