@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who may do what: the one switch over all entries, and grants as text. */
+/* Who may do what, as the rows of entry.def demand it; and grants as text. */
 
 #include "lockfsm/access.h"
 
@@ -247,30 +247,6 @@ static void refuse_user(struct lockfsm *fsm, const struct user *user,
 
 /* --- Entries -------------------------------------------------------------- */
 
-/* What an entry demands. */
-struct demand {
-    enum {
-        DEMAND_OWN,  /* The leader makes it by itself. */
-        DEMAND_USER, /* Any user: it gives back, or looks at whose it is. */
-        DEMAND_VERB
-    } kind;
-    bool may_be_own; /* Of the leader itself, too. */
-    enum verb verb;
-    const struct bytes *names; /* Of a verb of names. */
-    uint32_t count;
-};
-
-static struct demand of_cluster(enum verb verb)
-{
-    return (struct demand){.kind = DEMAND_VERB, .verb = verb};
-}
-
-static struct demand of_name(enum verb verb, const struct bytes *name)
-{
-    return (struct demand){
-        .kind = DEMAND_VERB, .verb = verb, .names = name, .count = 1};
-}
-
 /* Readers who keep others out for longer than they read need more. */
 static enum verb verb_of(enum lock_mode mode, bool is_barging,
                          uint64_t delay_ms, uint64_t hold_ms)
@@ -278,94 +254,6 @@ static enum verb verb_of(enum lock_mode mode, bool is_barging,
     return mode == LOCK_SHARED && !is_barging && delay_ms == 0 && hold_ms == 0
                ? VERB_SHARE
                : VERB_LOCK;
-}
-
-static struct demand of_acquire(const struct acquire_command *acquire)
-{
-    return (struct demand){.kind = DEMAND_VERB,
-                           .verb = verb_of(acquire->mode, acquire->is_barging,
-                                           acquire->delay_ms, acquire->hold_ms),
-                           .names = acquire->names,
-                           .count = acquire->name_count};
-}
-
-/* To give a part back is allowed to all. */
-static struct demand of_convert(const struct convert_command *convert)
-{
-    return convert->to == LOCK_SHARED ? (struct demand){.kind = DEMAND_USER}
-                                      : of_name(VERB_LOCK, &convert->name);
-}
-
-/* Without default: the compiler names a new entry that is not here. */
-static struct demand demand_of(const struct entry *command)
-{
-    struct demand demand = {.kind = DEMAND_USER};
-    switch (command->op) {
-    case OP_NONE:
-    case OP_BEGIN:
-    case OP_REGISTER_NODE:
-    case OP_EXPIRE:
-    case OP_SWEEP:
-    case OP_TIME:
-    case OP_HEARD:
-    case OP_WAIT_TIMEOUT:
-    case OP_DELAY_OVER:
-    case OP_HOLD_OVER:
-    case OP_BREAK_OVER:
-    case OP_BLACKLIST_OVER:
-        demand.kind = DEMAND_OWN;
-        return demand;
-    case OP_ACT: /* Changes of members are decided on before they are made. */
-        demand.kind = DEMAND_OWN;
-        return command->act->kind == ACT_LOGIN ? of_cluster(VERB_ACCESS)
-                                               : demand;
-    case OP_OPEN:
-    case OP_CLOSE:
-    case OP_RELEASE:
-    case OP_RELEASE_IF: /* Without VERB_KICK there are one's own holds only. */
-    case OP_CANCEL:
-    case OP_OBJECT:
-    case OP_REDIS: /* See keys_are_refused(). */
-        return demand;
-    case OP_CONVERT:
-        return of_convert(command->convert);
-    case OP_ACQUIRE:
-        return of_acquire(command->acquire);
-    case OP_PLEASE:
-        return of_name(VERB_SHARE, &command->please->name);
-    case OP_NOTE:
-        return of_name(VERB_SHARE, &command->note->name);
-    case OP_FENCE_ADMIT:
-        return of_name(VERB_FENCE, &command->fence_admit->resource);
-    case OP_BREAK_HOLDS:
-        return of_name(VERB_KICK, &command->break_holds->name);
-    case OP_FENCE_REMOVE:
-        return of_name(VERB_KICK, &command->fence_remove->resource);
-    case OP_BLACKLIST_ADD:
-    case OP_BLACKLIST_REMOVE:
-        return of_cluster(VERB_BLACKLIST);
-    case OP_SET_FEATURE:
-    case OP_QUARANTINE_OVER:
-        demand = of_cluster(VERB_CLUSTER);
-        demand.may_be_own = true;
-        return demand;
-    case OP_SET_LIMIT:
-        return of_cluster(VERB_ADMIN);
-    case OP_USER_SET:
-    case OP_USER_REMOVE:
-    case OP_SECRET_ADD:
-    case OP_SECRET_REMOVE:
-    case OP_ROLE_SET:
-    case OP_ROLE_REMOVE:
-    case OP_ACCESS_SET:
-    case OP_CERT_REVOKE:
-        return of_cluster(VERB_ACCESS);
-#ifdef HASP_FEATURE_LEVEL_EXTRA
-    case OP_TRIAL:
-        return demand;
-#endif
-    }
-    UNREACHABLE();
 }
 
 static bool verb_is_refused(struct lockfsm *fsm, const struct user *user,
@@ -378,6 +266,20 @@ static bool verb_is_refused(struct lockfsm *fsm, const struct user *user,
     result->code = RESULT_NO_PERMISSION;
     result->text = lockfsm_refusal(fsm, user, verb, name);
     return true;
+}
+
+static bool acquire_is_refused(struct lockfsm *fsm, const struct user *user,
+                               const struct acquire_command *acquire,
+                               struct result *result)
+{
+    enum verb verb = verb_of(acquire->mode, acquire->is_barging,
+                             acquire->delay_ms, acquire->hold_ms);
+    for (uint32_t i = 0; i < acquire->name_count; i++) {
+        if (verb_is_refused(fsm, user, verb, acquire->names[i], result)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* What is taken or renewed needs VERB_LOCK; one's own may be given back. */
@@ -395,33 +297,62 @@ static bool keys_are_refused(struct lockfsm *fsm, const struct user *user,
     return false;
 }
 
+static bool contents_are_refused(struct lockfsm *fsm, const struct user *user,
+                                 const struct entry *command,
+                                 struct result *result)
+{
+    switch (command->op) {
+    case OP_ACQUIRE:
+        return acquire_is_refused(fsm, user, command->acquire, result);
+    case OP_CONVERT: /* To give a part back is allowed to all. */
+        return command->convert->to != LOCK_SHARED &&
+               verb_is_refused(fsm, user, VERB_LOCK, command->convert->name,
+                               result);
+    case OP_REDIS:
+        return keys_are_refused(fsm, user, command->redis, result);
+    default: /* A row of entry.def says BY_CONTENTS. */
+        UNREACHABLE();
+    }
+}
+
+/* Changes of members are decided on before they are made. */
+static bool is_of_leader(const struct entry *command,
+                         const struct demand *demand)
+{
+    return demand->kind == DEMAND_LEADER ||
+           (demand->may_be_leader && command->user == 0) ||
+           (command->op == OP_ACT && command->act->kind != ACT_LOGIN);
+}
+
 bool access_refuses(struct lockfsm *fsm, const struct entry *command,
                     struct result *result)
 {
+    const struct demand *demand = &entry_row(command->op)->demand;
     const struct user *user = lockfsm_user(fsm, command->user);
-    struct demand demand = demand_of(command);
-    struct bytes name = {NULL, 0};
-    if (demand.kind == DEMAND_OWN ||
-        (demand.may_be_own && command->user == 0)) {
+    if (is_of_leader(command, demand)) {
         return false;
     }
     if (user == NULL || user->is_disabled) {
         refuse_user(fsm, user, result);
         return true;
     }
-    if (command->op == OP_REDIS) {
-        return keys_are_refused(fsm, user, command->redis, result);
-    }
-    if (demand.kind == DEMAND_USER) {
+    switch (demand->kind) {
+    case DEMAND_LEADER:
+    case DEMAND_USER:
         return false;
+    case DEMAND_NAME:
+        return verb_is_refused(
+            fsm, user, demand->verb,
+            *(const struct bytes *)((const char *)command->body +
+                                    demand->name_offset),
+            result);
+    case DEMAND_CLUSTER:
+        return verb_is_refused(fsm, user, demand->verb,
+                               (struct bytes){NULL, 0}, result);
+    case DEMAND_CONTENTS:
+        return contents_are_refused(fsm, user, command, result);
     }
-    for (uint32_t i = 0; i < demand.count || i == 0; i++) {
-        name = demand.count > 0 ? demand.names[i] : name;
-        if (verb_is_refused(fsm, user, demand.verb, name, result)) {
-            return true;
-        }
-    }
-    return false;
+    UNREACHABLE();
 }
 
 bool access_hides_session(struct lockfsm *fsm, const struct entry *command,

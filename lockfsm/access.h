@@ -5,9 +5,9 @@
  * A role is a list of grants: verbs, and a name or all names that begin so. A
  * user has roles. What is not granted is refused. An entry carries the number
  * of the user whose it is; whether he may is decided when it is applied, on the
- * decoded entry, by one switch (access_refuses()), so that the names that are
- * checked are those that are used, and a right that was withdrawn at some index
- * is gone for everything behind it in the log.
+ * decoded entry, by what its row in entry.def demands, so that the names that
+ * are checked are those that are used, and a right that was withdrawn at some
+ * index is gone for everything behind it in the log.
  *
  *     number 0            the leader itself: EXPIRE, BEGIN and the like
  *     USER_ANYONE         who has not said who he is. While access is open he

@@ -44,13 +44,26 @@ static CODEC_BEGIN(entry, entry)
     CODEC_BYTES(102, by)
     CODEC_U64(103, wall_ms)
 CODEC_END
-    /* clang-format on */
 
-    static const struct entry_row rows[] = {
-#define ENTRY(number, NAME, name, ...) \
-    [OP_##NAME] = {.message = name##_command_message, ##__VA_ARGS__},
+/* --- The rows ------------------------------------------------------------- */
+
+#define BY_LEADER {.kind = DEMAND_LEADER}
+#define BY_USERS {.kind = DEMAND_USER}
+#define BY_CONTENTS {.kind = DEMAND_CONTENTS}
+#define OF_CLUSTER(name) {.kind = DEMAND_CLUSTER, .verb = VERB_##name}
+#define OF_CLUSTER_OR_LEADER(name) \
+    {.kind = DEMAND_CLUSTER, .verb = VERB_##name, .may_be_leader = true}
+#define OF_NAME(name, entry, member) \
+    {.kind = DEMAND_NAME, .verb = VERB_##name, \
+     .name_offset = offsetof(struct entry##_command, member)}
+
+static const struct entry_row rows[] = {
+#define ENTRY(number, NAME, name, demand_, ...) \
+    [OP_##NAME] = {.message = name##_command_message, \
+                   .demand = demand_, ##__VA_ARGS__},
 #include "lockfsm/entry.def"
 };
+/* clang-format on */
 
 const struct entry_row *entry_row(enum entry_op op)
 {

@@ -94,9 +94,24 @@ const struct origin *entry_origin(const struct entry *entry);
 /* What a command asks for, in bytes: what tells two of one number apart. */
 void entry_put_identity(struct buffer *out, const struct entry *entry);
 
+/* Who may ask for it. */
+struct demand {
+    enum {
+        DEMAND_LEADER,
+        DEMAND_USER,
+        DEMAND_NAME,
+        DEMAND_CLUSTER,
+        DEMAND_CONTENTS
+    } kind;
+    enum verb verb;     /* Of DEMAND_NAME and DEMAND_CLUSTER. */
+    size_t name_offset; /* Of DEMAND_NAME: of a struct bytes. */
+    bool may_be_leader; /* Who asks for it by itself, too. */
+};
+
 /* What entry.def says of a command besides its members. */
 struct entry_row {
     codec_message_fn *message;
+    struct demand demand;
     /* It only takes from the state. Its result is kept all the same; but each
      * that did something has made more room than that. */
     bool only_frees;
