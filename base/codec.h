@@ -52,6 +52,8 @@ struct codec_field {
     uint32_t offset;
     uint32_t count_offset; /* Of a uint32_t. */
     uint32_t node_offset;  /* LIST: of the node in the part. */
+    uint32_t payer_offset; /* Of a uint64_t: a user's number; 0: none. For whom
+                              the field counts (lockfsm/records.def). */
     uint32_t level;        /* What this field needs; 0: nothing. */
     uint64_t max;          /* Of the number, size or count; 0: any. */
     codec_message_fn *part;

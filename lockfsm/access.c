@@ -347,8 +347,8 @@ bool access_refuses(struct lockfsm *fsm, const struct entry *command,
                                     demand->name_offset),
             result);
     case DEMAND_CLUSTER:
-        return verb_is_refused(fsm, user, demand->verb,
-                               (struct bytes){NULL, 0}, result);
+        return verb_is_refused(fsm, user, demand->verb, (struct bytes){NULL, 0},
+                               result);
     case DEMAND_CONTENTS:
         return contents_are_refused(fsm, user, command, result);
     }

@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-#include "lockfsm/state.h"
+#include "lockfsm/records.h"
 
 struct act *act_new(struct lockfsm *fsm, uint64_t number)
 {
@@ -23,14 +23,8 @@ static void act_free(struct lockfsm *fsm, struct act *act)
     record_gone(fsm, &act->stored);
     list_remove(&act->in_order);
     fsm->act_count--;
-    fsm->acts_size -= act_bytes(act);
-    pool_drop(&fsm->pool, &act->command);
-    pool_drop(&fsm->pool, &act->user);
-    pool_drop(&fsm->pool, &act->from);
-    pool_drop(&fsm->pool, &act->by);
-    pool_drop(&fsm->pool, &act->what);
-    pool_drop(&fsm->pool, &act->why);
-    pool_give(&fsm->pool, act, sizeof *act);
+    fsm->acts_size -= structure_size(&act->stored);
+    structure_free(fsm, &act->stored);
 }
 
 /* A value that cannot be taken for two: quoted if it has anything but what
@@ -109,7 +103,7 @@ void audit_note(struct lockfsm *fsm, const struct entry *command,
     act->why = result->code == RESULT_OK
                    ? (struct bytes){NULL, 0}
                    : copy(fsm, result->text, ACT_WHY_SIZE_MAX);
-    fsm->acts_size += act_bytes(act);
+    fsm->acts_size += structure_size(&act->stored);
     record_changed(fsm, &act->stored);
     if (fsm->act_count > ACT_COUNT_MAX) {
         act_free(fsm, LIST_FIRST(&fsm->acts, struct act, in_order));
@@ -136,17 +130,11 @@ uint64_t lockfsm_last_act(const struct lockfsm *fsm)
     return fsm->last_act;
 }
 
-uint64_t act_bytes(const struct act *act)
-{
-    return RECORD_SIZE + act->command.size + act->user.size + act->from.size +
-           act->by.size + act->what.size + act->why.size;
-}
-
 void audit_recount(struct lockfsm *fsm)
 {
     fsm->acts_size = 0;
     LIST_FOR (const struct act, act, &fsm->acts, in_order) {
-        fsm->acts_size += act_bytes(act);
+        fsm->acts_size += structure_size(&act->stored);
     }
 }
 
@@ -161,7 +149,7 @@ const char *audit_check(const struct lockfsm *fsm)
         }
         number = act->number;
         log_index = act->log_index;
-        size += act_bytes(act);
+        size += structure_size(&act->stored);
         count++;
     }
     return (count > 0 && number != fsm->last_act) || count != fsm->act_count ||

@@ -74,10 +74,7 @@ static void free_entry(struct lockfsm *fsm, struct blacklisting *entry)
     record_gone(fsm, &entry->stored);
     list_remove(&entry->in_order);
     fsm->blacklist_count--;
-    pool_drop(&fsm->pool, &entry->client);
-    pool_drop(&fsm->pool, &entry->reason);
-    pool_drop(&fsm->pool, &entry->by);
-    pool_give(&fsm->pool, entry, sizeof *entry);
+    structure_free(fsm, &entry->stored);
 }
 
 /* The sessions that 'entry' hits. */

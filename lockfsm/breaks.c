@@ -7,7 +7,7 @@
  * client is dead; if that lives, it believes in its hold until its lease has
  * run out, which the blacklist waits for and a break would not. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/records.h"
 
 const char *hold_loss_name(enum hold_loss loss)
 {
@@ -21,8 +21,7 @@ const char *hold_loss_name(enum hold_loss loss)
 void hold_break_drop(struct lockfsm *fsm, struct hold *hold)
 {
     if (hold->break_count > 0) {
-        pool_drop(&fsm->pool, &hold->breaks->by);
-        pool_drop(&fsm->pool, &hold->breaks->reason);
+        members_drop(&fsm->pool, hold_break_message(), hold->breaks);
         pool_give(&fsm->pool, hold->breaks, sizeof *hold->breaks);
         hold->breaks = NULL;
         hold->break_count = 0;

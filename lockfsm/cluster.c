@@ -56,8 +56,7 @@ void member_free(struct lockfsm *fsm, struct member *member)
     record_gone(fsm, &member->stored);
     count_out(fsm, member);
     list_remove(&member->in_order);
-    pool_drop(&fsm->pool, &member->removed_by);
-    pool_give(&fsm->pool, member, sizeof *member);
+    structure_free(fsm, &member->stored);
 }
 
 /* A member that the newest configuration names, or NULL. */

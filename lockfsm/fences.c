@@ -26,11 +26,11 @@ struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
 static void fence_free(struct lockfsm *fsm, struct fence *fence)
 {
     record_gone(fsm, &fence->stored);
-    number_gives(fsm, fence->user, fence_bytes(fence->resource));
+    payers_count(fsm, &fence->stored, fence->resource, user_gives);
     HASH_DELETE(by_resource, fsm->fences, fence);
     ordered_remove(&fsm->fence_order, &fence->in_order);
     pool_drop(&fsm->pool, &fence->resource);
-    pool_give(&fsm->pool, fence, sizeof *fence);
+    structure_free(fsm, &fence->stored);
 }
 
 /* A resource may be fenced with numbers of its own, which are nobody's tokens:
@@ -93,14 +93,14 @@ void apply_fence_admit(struct lockfsm *fsm, const struct entry *command,
             refuse(result, RESULT_LIMIT, "fences");
             return;
         }
-        struct quota more = {{[QUOTA_BYTES] = fence_bytes(resource)}};
+        struct quota more = {{[QUOTA_BYTES] = left_bytes(resource, 0)}};
         if (growth_is_refused(fsm, 1, resource.size, result) ||
             user_growth_is_refused(fsm, &more, result)) {
             return;
         }
         fence = fence_new(fsm, resource);
         fence->user = command->user;
-        number_takes(fsm, fence->user, fence_bytes(resource));
+        payers_count(fsm, &fence->stored, resource, user_takes);
         record_changed(fsm, &fence->stored);
     }
     if (message->token > highest) {

@@ -71,10 +71,8 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
     list_remove(&hold->in_session);
     hold->session->hold_count--;
     tally_down(&fsm->places_of_session, session_places(hold->session));
-    hold_break_drop(fsm, hold);
     pool_drop(&fsm->pool, &hold->owner);
-    pool_drop(&fsm->pool, &hold->value);
-    pool_give(&fsm->pool, hold, sizeof *hold);
+    structure_free(fsm, &hold->stored);
 }
 
 void hold_tell(struct lockfsm *fsm, const struct hold *hold,
@@ -168,7 +166,7 @@ static void start_delay(struct lockfsm *fsm, struct lock *lock,
                         const struct hold *hold)
 {
     bool is_closed = lock->delay_ms > 0 && lock->delay_slots == 0;
-    number_gives(fsm, lock->delay_user, delay_bytes(lock));
+    payers_count(fsm, &lock->stored, lock->name, user_gives);
     if (hold->delay_ms > lock->delay_ms) {
         lock->delay_ms = hold->delay_ms;
     }
@@ -176,7 +174,7 @@ static void start_delay(struct lockfsm *fsm, struct lock *lock,
     lock->delay_index = fsm->log_index;
     lock->delay_clock_ms = fsm->clock_ms;
     lock->delay_user = hold->session->user_number;
-    number_takes(fsm, lock->delay_user, delay_bytes(lock));
+    payers_count(fsm, &lock->stored, lock->name, user_takes);
     if (hold->mode == LOCK_SLOTS && !is_closed) {
         lock->delay_slots++;
     } else {

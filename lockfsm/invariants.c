@@ -171,7 +171,7 @@ static const char *check_lock(const struct lockfsm *fsm,
                               const struct lock *lock)
 {
     if (lock->hold_count == 0 && lock->wait_count == 0 && lock->delay_ms == 0 &&
-        (lock->note.size == 0 || lock->slots != 0)) {
+        (!has_payer(&lock->stored) || lock->slots != 0)) {
         return "a lock that nobody wants";
     }
     if (lock->is_touched) {
@@ -184,12 +184,11 @@ static const char *check_lock(const struct lockfsm *fsm,
         return "a hand-over that was cut off, and nobody goes on with it";
     }
     if ((lock->delay_ms == 0) != (lock->delay_index == 0) ||
-        (lock->delay_ms == 0 && lock->delay_slots != 0) ||
-        (lock->delay_ms == 0) != (lock->delay_user == 0)) {
+        (lock->delay_ms == 0 && lock->delay_slots != 0)) {
         return "half a delay";
     }
-    if ((lock->note.size == 0) != (lock->note_user == 0)) {
-        return "a note of nobody";
+    if (!payers_are_right(&lock->stored)) {
+        return "something that nobody has left at a lock";
     }
     if (lock->delay_clock_ms > span_clock(fsm, lock->delay_ms)) {
         return "a delay that begins in the future";
@@ -412,15 +411,12 @@ static uint32_t greater(uint32_t a, uint32_t b)
 /* LIMIT_STATE_SIZE, from what there is. */
 static uint64_t size_of_lock(const struct lock *lock)
 {
-    uint64_t size = RECORD_SIZE + lock->name.size + lock->note.size;
+    uint64_t size = structure_size(&lock->stored) + lock->name.size;
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
-        size += RECORD_SIZE + hold->owner.size + hold->value.size;
-        if (hold->break_count > 0) {
-            size += hold->breaks->by.size + hold->breaks->reason.size;
-        }
+        size += structure_size(&hold->stored) + hold->owner.size;
     }
     LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
-        size += RECORD_SIZE + wait->owner.size + wait->value.size;
+        size += structure_size(&wait->stored) + wait->owner.size;
     }
     return size;
 }
@@ -430,24 +426,15 @@ static uint64_t size_of_users(const struct lockfsm *fsm)
     uint64_t size = 0;
     for (const struct user *user = fsm->users; user != NULL;
          user = user->by_name.next) {
-        size += RECORD_SIZE + user->name.size;
-        for (uint32_t i = 0; i < user->role_count; i++) {
-            size += user->roles[i].name.size;
-        }
-        LIST_FOR (const struct secret, secret, &user->secrets, in_user) {
-            size += secret->label.size;
-        }
+        size += structure_size(&user->stored) + user->name.size;
     }
     for (const struct role *role = fsm->roles; role != NULL;
          role = role->by_name.next) {
-        size += RECORD_SIZE + role->name.size;
-        for (uint32_t i = 0; i < role->grant_count; i++) {
-            size += role->grants[i].name.size;
-        }
+        size += structure_size(&role->stored) + role->name.size;
     }
     for (const struct revocation *one = fsm->revocations; one != NULL;
          one = one->by_fingerprint.next) {
-        size += RECORD_SIZE + one->subject.size;
+        size += structure_size(&one->stored);
     }
     return size;
 }
@@ -456,7 +443,7 @@ static const char *check_size(const struct lockfsm *fsm)
 {
     uint64_t size = size_of_users(fsm);
     LIST_FOR (const struct member, member, &fsm->members, in_order) {
-        size += RECORD_SIZE + member->removed_by.size;
+        size += structure_size(&member->stored);
     }
     for (const struct lock *lock = fsm->locks; lock != NULL;
          lock = lock->by_name.next) {
@@ -468,11 +455,10 @@ static const char *check_size(const struct lockfsm *fsm)
     }
     for (const struct fence *fence = fsm->fences; fence != NULL;
          fence = fence->by_resource.next) {
-        size += RECORD_SIZE + fence->resource.size;
+        size += structure_size(&fence->stored) + fence->resource.size;
     }
     LIST_FOR (const struct blacklisting, entry, &fsm->blacklist, in_order) {
-        size += RECORD_SIZE + entry->client.size + entry->reason.size +
-                entry->by.size;
+        size += structure_size(&entry->stored);
     }
     return size != lockfsm_limit_use(fsm, LIMIT_STATE_SIZE)
                ? "a wrong size of the state"

@@ -48,15 +48,13 @@ void lock_free(struct lockfsm *fsm, struct lock *lock)
     CHECK(lock->hold_count == 0);
     CHECK(lock->wait_count == 0);
     record_gone(fsm, &lock->stored);
-    number_gives(fsm, lock->note_user, note_bytes(lock));
-    number_gives(fsm, lock->delay_user, delay_bytes(lock));
+    payers_count(fsm, &lock->stored, lock->name, user_gives);
     list_remove(&lock->in_touched);
     list_remove(&lock->in_cut);
     HASH_DELETE(by_name, fsm->locks, lock);
     ordered_remove(&fsm->lock_order, &lock->in_order);
     pool_drop(&fsm->pool, &lock->name);
-    pool_drop(&fsm->pool, &lock->note);
-    pool_give(&fsm->pool, lock, sizeof *lock);
+    structure_free(fsm, &lock->stored);
 }
 
 void lock_touch(struct lockfsm *fsm, struct lock *lock)
@@ -83,12 +81,13 @@ void lock_set_cut(struct lockfsm *fsm, struct lock *lock, bool is_cut)
 
 void lock_delay_drop(struct lockfsm *fsm, struct lock *lock)
 {
-    number_gives(fsm, lock->delay_user, delay_bytes(lock));
+    payers_count(fsm, &lock->stored, lock->name, user_gives);
     lock->delay_ms = 0;
     lock->delay_user = 0;
     lock->delay_index = 0;
     lock->delay_clock_ms = 0;
     lock->delay_slots = 0;
+    payers_count(fsm, &lock->stored, lock->name, user_takes);
     record_changed(fsm, &lock->stored);
 }
 

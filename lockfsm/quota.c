@@ -7,7 +7,7 @@
 
 #include <inttypes.h>
 
-#include "lockfsm/state.h"
+#include "lockfsm/records.h"
 
 #define MANY 100000000
 #define MIB (UINT64_C(1024) * 1024)
@@ -98,20 +98,72 @@ void user_gives(struct user *user, enum quota_key key, uint64_t count)
     user->use.of[key] -= count;
 }
 
-void number_takes(struct lockfsm *fsm, uint64_t number, uint64_t bytes)
+/* --- What users have left ------------------------------------------------- */
+
+struct left {
+    uint64_t payer; /* His number; 0: nothing is left there. */
+    uint64_t bytes;
+    bool is_there;
+};
+
+/* The next LEFT_ row of the structure, from '*at' on. */
+static bool next_left(const struct stored *stored, struct bytes name,
+                      size_t *at, struct left *ret_left)
 {
-    struct user *user = user_numbered(fsm, number);
-    if (user != NULL) {
-        user_takes(user, QUOTA_BYTES, bytes);
+    const struct codec_message *owned = record_kinds[stored->kind].owned();
+    const char *structure = structure_of(stored);
+    while (*at < owned->field_count && !owned->fields[*at].payer_offset) {
+        ++*at;
+    }
+    if (*at == owned->field_count) {
+        return false;
+    }
+    const struct codec_field *field = &owned->fields[(*at)++];
+    const void *member = structure + field->offset;
+    bool is_text = field->type == CODEC_TYPE_BYTES;
+    uint64_t value = is_text ? ((const struct bytes *)member)->size
+                             : *(const uint64_t *)member;
+    CHECK(is_text || field->type == CODEC_TYPE_U64);
+    ret_left->payer = *(const uint64_t *)(const void *)(structure +
+                                                        field->payer_offset);
+    ret_left->bytes = left_bytes(name, is_text ? value : 0);
+    ret_left->is_there = value != 0;
+    return true;
+}
+
+void payers_count(const struct lockfsm *fsm, const struct stored *stored,
+                  struct bytes name, user_count_fn *count)
+{
+    struct left left;
+    for (size_t at = 0; next_left(stored, name, &at, &left);) {
+        struct user *user = user_numbered(fsm, left.payer);
+        if (user != NULL) {
+            count(user, QUOTA_BYTES, left.bytes);
+        }
     }
 }
 
-void number_gives(struct lockfsm *fsm, uint64_t number, uint64_t bytes)
+bool has_payer(const struct stored *stored)
 {
-    struct user *user = user_numbered(fsm, number);
-    if (user != NULL) {
-        user_gives(user, QUOTA_BYTES, bytes);
+    struct left left = {0};
+    for (size_t at = 0; left.payer == 0;) {
+        if (!next_left(stored, (struct bytes){NULL, 0}, &at, &left)) {
+            return false;
+        }
     }
+    return true;
+}
+
+bool payers_are_right(const struct stored *stored)
+{
+    struct left left;
+    for (size_t at = 0;
+         next_left(stored, (struct bytes){NULL, 0}, &at, &left);) {
+        if (left.is_there != (left.payer != 0)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* --- Sizes ---------------------------------------------------------------- */
@@ -121,20 +173,9 @@ uint64_t place_bytes(struct bytes lock, struct bytes owner, struct bytes value)
     return RECORD_SIZE + lock.size + owner.size + value.size;
 }
 
-uint64_t note_bytes(const struct lock *lock)
+uint64_t left_bytes(struct bytes name, uint64_t text_size)
 {
-    return lock->note.size > 0 ? RECORD_SIZE + lock->name.size + lock->note.size
-                               : 0;
-}
-
-uint64_t delay_bytes(const struct lock *lock)
-{
-    return lock->delay_ms > 0 ? RECORD_SIZE + lock->name.size : 0;
-}
-
-uint64_t fence_bytes(struct bytes resource)
-{
-    return RECORD_SIZE + resource.size;
+    return RECORD_SIZE + name.size + text_size;
 }
 
 uint64_t kept_bytes(const struct kept_result *kept)
@@ -161,13 +202,7 @@ static uint64_t bytes_of_results(const struct list *results)
 
 uint64_t session_bytes(const struct session *session)
 {
-    uint64_t bytes = RECORD_SIZE + session->name.size + session->address.size;
-    for (uint32_t i = 0; i < session->label_count; i++) {
-        bytes += session->labels[i].key.size + session->labels[i].value.size;
-    }
-    LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
-        bytes += ended->lock.size + ended->owner.size;
-    }
+    uint64_t bytes = structure_size(&session->stored);
     LIST_FOR (const struct asker, asker, &session->askers, in_session) {
         bytes += asker->owner.size + bytes_of_results(&asker->waiting);
     }
@@ -197,13 +232,9 @@ static void recount_session(const struct session *session)
     }
 }
 
-static void recount_bytes(const struct lockfsm *fsm, uint64_t number,
-                          uint64_t bytes)
+static void recount_takes(struct user *user, enum quota_key key, uint64_t count)
 {
-    struct user *user = user_numbered(fsm, number);
-    if (user != NULL) {
-        user->recounted.of[QUOTA_BYTES] += bytes;
-    }
+    user->recounted.of[key] += count;
 }
 
 static void recount(const struct lockfsm *fsm)
@@ -220,12 +251,11 @@ static void recount(const struct lockfsm *fsm)
     }
     for (const struct lock *lock = fsm->locks; lock != NULL;
          lock = lock->by_name.next) {
-        recount_bytes(fsm, lock->note_user, note_bytes(lock));
-        recount_bytes(fsm, lock->delay_user, delay_bytes(lock));
+        payers_count(fsm, &lock->stored, lock->name, recount_takes);
     }
     for (const struct fence *fence = fsm->fences; fence != NULL;
          fence = fence->by_resource.next) {
-        recount_bytes(fsm, fence->user, fence_bytes(fence->resource));
+        payers_count(fsm, &fence->stored, fence->resource, recount_takes);
     }
 }
 

@@ -4,23 +4,46 @@
 
 /* --- The tables of fields ------------------------------------------------- */
 
-#define U32 CODEC_U32
-#define U64 CODEC_U64
-#define BOOL CODEC_BOOL
-#define ENUM CODEC_ENUM
 #define BYTES CODEC_BYTES
-#define FIXED CODEC_FIXED
 #define NUMBERS CODEC_NUMBERS
 #define PAIRS CODEC_PAIRS
 #define PARTS CODEC_PARTS
 #define LIST CODEC_LIST
+#define END CODEC_END
+#define PAID_BY(payer) \
+    .payer_offset = CODEC_AT(payer, CODEC_IS(payer, uint64_t))
+#define LEFT_U64(tag, member, payer) CODEC_U64(tag, member, PAID_BY(payer))
+#define LEFT_BYTES(tag, member, payer, ...) \
+    CODEC_BYTES(tag, member, PAID_BY(payer), ##__VA_ARGS__)
+
 /* clang-format off */
+#define U32 CODEC_U32
+#define U64 CODEC_U64
+#define BOOL CODEC_BOOL
+#define ENUM CODEC_ENUM
+#define FIXED CODEC_FIXED
 #define RECORD(name) \
     codec_message_fn name##_message; \
     CODEC_BEGIN(name, name)
-/* clang-format on */
-#define END CODEC_END
 #include "lockfsm/records.def"
+
+/* The same again, with only the rows that own something, or were left. */
+#undef U32
+#undef U64
+#undef BOOL
+#undef ENUM
+#undef FIXED
+#undef RECORD
+#define U32(...)
+#define U64(...)
+#define BOOL(...)
+#define ENUM(...)
+#define FIXED(...)
+#define RECORD(name) \
+    codec_message_fn name##_owned_message; \
+    CODEC_BEGIN(name##_owned, name)
+#include "lockfsm/records.def"
+/* clang-format on */
 
 /* --- Keys ----------------------------------------------------------------- */
 
@@ -108,9 +131,10 @@ static void put_key_of_act(struct buffer *out, const void *structure)
 
 /* --- Records -------------------------------------------------------------- */
 
-#define KIND(name, map, put_key)                                    \
-    {                                                               \
-        map, offsetof(struct name, stored), name##_message, put_key \
+#define KIND(name, map, put_key)                            \
+    {                                                       \
+        map, offsetof(struct name, stored), name##_message, \
+            name##_owned_message, put_key                   \
     }
 const struct record_kind_row record_kinds[RECORD_KIND_COUNT] = {
     [RECORD_SESSION] = KIND(session, TABLE_SESSIONS, put_key_of_session),
@@ -134,6 +158,78 @@ void *structure_of(const struct stored *stored)
 {
     return (char *)stored - record_kinds[stored->kind].stored_offset;
 }
+
+/* --- What a structure owns ------------------------------------------------ */
+
+static uint32_t *count_of(const struct codec_field *field, const void *from)
+{
+    CHECK(!field->is_inline);
+    return (uint32_t *)((char *)from + field->count_offset);
+}
+
+void members_drop(struct pool *pool, const struct codec_message *message,
+                  void *structure)
+{
+    for (size_t i = 0; i < message->field_count; i++) {
+        const struct codec_field *field = &message->fields[i];
+        void *at = (char *)structure + field->offset;
+        if (field->type == CODEC_TYPE_BYTES) {
+            pool_drop(pool, at);
+        } else if (field->type == CODEC_TYPE_PARTS) {
+            const struct codec_message *part = field->part();
+            uint32_t count = *count_of(field, structure);
+            for (uint32_t j = 0; j < count; j++) {
+                members_drop(pool, part, *(char **)at + j * part->size);
+            }
+            pool_give(pool, *(void **)at, count * part->size);
+        } else if (field->type == CODEC_TYPE_LIST) {
+            CHECK(list_is_empty(at)); /* Whoever links a part unlinks it. */
+        } else {
+            CHECK(field->type != CODEC_TYPE_NUMBERS || field->is_inline);
+        }
+    }
+}
+
+void structure_free(struct lockfsm *fsm, struct stored *stored)
+{
+    const struct codec_message *owned = record_kinds[stored->kind].owned();
+    void *structure = structure_of(stored);
+    CHECK(stored->share == 0 && list_is_empty(&stored->in_list));
+    members_drop(&fsm->pool, owned, structure);
+    pool_give(&fsm->pool, structure, owned->size);
+}
+
+uint64_t members_size(const struct codec_message *message,
+                      const void *structure)
+{
+    uint64_t size = 0;
+    for (size_t i = 0; i < message->field_count; i++) {
+        const struct codec_field *field = &message->fields[i];
+        const void *at = (const char *)structure + field->offset;
+        if (field->type == CODEC_TYPE_BYTES) {
+            size += ((const struct bytes *)at)->size;
+        } else if (field->type == CODEC_TYPE_PARTS) {
+            const struct codec_message *part = field->part();
+            for (uint32_t j = 0; j < *count_of(field, structure); j++) {
+                size += members_size(part, *(char *const *)at + j * part->size);
+            }
+        } else if (field->type == CODEC_TYPE_LIST) {
+            LIST_EACH (node, (const struct list *)at) {
+                size += members_size(field->part(),
+                                     (const char *)node - field->node_offset);
+            }
+        }
+    }
+    return size;
+}
+
+uint64_t structure_size(const struct stored *stored)
+{
+    return RECORD_SIZE + members_size(record_kinds[stored->kind].owned(),
+                                      structure_of(stored));
+}
+
+/* --- As bytes ------------------------------------------------------------- */
 
 static void begin(struct record *record, enum table_map map)
 {

@@ -17,6 +17,7 @@ struct record_kind_row {
     enum table_map map;
     size_t stored_offset; /* Of the member 'stored'. */
     codec_message_fn *message;
+    codec_message_fn *owned; /* What of it owns something, or was left. */
     void (*put_key)(struct buffer *out, const void *structure);
 };
 extern const struct record_kind_row record_kinds[RECORD_KIND_COUNT];
@@ -24,6 +25,7 @@ codec_message_fn lockfsm_message;   /* Of META "state". */
 codec_message_fn label_message;     /* Of a session, and of OPEN. */
 codec_message_fn role_name_message; /* Of a user, and of USER_SET. */
 codec_message_fn grant_message;     /* Of a role, and of ROLE_SET. */
+codec_message_fn ended_hold_message, hold_break_message;
 
 struct record {
     enum table_map map;
@@ -37,6 +39,16 @@ void record_of(struct record *record, const struct stored *stored);
 void record_of_meta(struct record *record, const struct lockfsm *fsm);
 /* The structure that 'stored' is a member of. */
 void *structure_of(const struct stored *stored);
+/* Gives back the texts and arrays that the stored members own; lists must be
+ * empty. */
+void members_drop(struct pool *pool, const struct codec_message *message,
+                  void *structure);
+/* The bytes of texts that the stored members own, with those of lists. */
+uint64_t members_size(const struct codec_message *message,
+                      const void *structure);
+/* Likewise, with RECORD_SIZE: what the record counts in LIMIT_STATE_SIZE, but
+ * for the texts in its key. */
+uint64_t structure_size(const struct stored *stored);
 
 /* A record's part in the digest of the state (lockfsm/digest.c). */
 uint64_t record_share(const struct record *record);

@@ -135,8 +135,9 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
 static bool note_is_over_limit(struct lockfsm *fsm, const struct lock *lock,
                                uint64_t size, struct result *result)
 {
-    uint64_t old = lock->note_user == fsm->user->number ? note_bytes(lock) : 0;
-    uint64_t new = RECORD_SIZE + lock->name.size + size;
+    bool is_own = lock->note_user == fsm->user->number;
+    uint64_t old = is_own ? left_bytes(lock->name, lock->note.size) : 0;
+    uint64_t new = left_bytes(lock->name, size);
     struct quota more = {{[QUOTA_BYTES] = new > old ? new - old : 0}};
     if (size == 0) {
         return false;
@@ -168,11 +169,11 @@ void apply_note(struct lockfsm *fsm, const struct entry *command,
     if (note_is_over_limit(fsm, lock, message->text.size, result)) {
         return;
     }
-    number_gives(fsm, lock->note_user, note_bytes(lock));
+    payers_count(fsm, &lock->stored, lock->name, user_gives);
     pool_drop(&fsm->pool, &lock->note);
     lock->note = pool_copy(&fsm->pool, message->text);
     lock->note_user = lock->note.size > 0 ? session->user_number : 0;
-    number_takes(fsm, lock->note_user, note_bytes(lock));
+    payers_count(fsm, &lock->stored, lock->name, user_takes);
     record_changed(fsm, &lock->stored);
     (void)hold_object(fsm, hold, message->text);
 }

@@ -3,11 +3,10 @@
 /* Sessions as structures: made, found, freed, and what is remembered of holds
  * that were taken away from one that lives. open.c begins and ends them. */
 
-#include "lockfsm/state.h"
-
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "lockfsm/records.h"
 
 const char *session_end_name(enum session_end end)
 {
@@ -190,9 +189,8 @@ static void free_ended(struct lockfsm *fsm, struct session *session,
     list_remove(&ended->in_session);
     session->ended_count--;
     user_gives(session->user, QUOTA_BYTES,
-               ended->lock.size + ended->owner.size);
-    pool_drop(&fsm->pool, &ended->lock);
-    pool_drop(&fsm->pool, &ended->owner);
+               members_size(ended_hold_message(), ended));
+    members_drop(&fsm->pool, ended_hold_message(), ended);
     pool_give(&fsm->pool, ended, sizeof *ended);
 }
 
@@ -229,15 +227,7 @@ void session_free(struct lockfsm *fsm, struct session *session)
         list_remove(&session->in_swept);
         HASH_DELETE(by_id, fsm->swept, session);
     }
-    for (uint32_t i = 0; i < session->label_count; i++) {
-        pool_drop(&fsm->pool, &session->labels[i].key);
-        pool_drop(&fsm->pool, &session->labels[i].value);
-    }
-    pool_give(&fsm->pool, session->labels,
-              session->label_count * sizeof(struct label));
-    pool_drop(&fsm->pool, &session->name);
-    pool_drop(&fsm->pool, &session->address);
-    pool_give(&fsm->pool, session, sizeof *session);
+    structure_free(fsm, &session->stored);
 }
 
 struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session)

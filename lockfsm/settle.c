@@ -129,7 +129,7 @@ void settle(struct lockfsm *fsm)
         /* Still marked, so that what is granted here does not bring it back. */
         lock_set_cut(fsm, lock, !grant_queue(fsm, lock));
         lock->is_touched = false;
-        if (!is_wanted(lock) && lock->note.size == 0) {
+        if (!is_wanted(lock) && !has_payer(&lock->stored)) {
             lock_free(fsm, lock);
         } else if (!is_wanted(lock)) {
             lock->slots = 0; /* The next one says how many. */

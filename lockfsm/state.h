@@ -770,7 +770,6 @@ void audit_note(struct lockfsm *fsm, const struct entry *command,
                 const struct result *result);
 struct act *act_new(struct lockfsm *fsm, uint64_t number);
 /* No part of LIMIT_STATE_SIZE: they have a bound of their own. */
-uint64_t act_bytes(const struct act *act);
 /* Their bytes, anew, after loading. */
 void audit_recount(struct lockfsm *fsm);
 /* What is wrong with the acts, or NULL. */
@@ -785,17 +784,22 @@ bool user_growth_is_refused(struct lockfsm *fsm, const struct quota *more,
 /* True if he has no room for another record; of NULL, false. */
 bool user_is_full(const struct user *user);
 /* These keep his use. */
-void user_takes(struct user *user, enum quota_key key, uint64_t count);
-void user_gives(struct user *user, enum quota_key key, uint64_t count);
-/* Likewise of bytes, of who has that number, if he has not been removed. */
-void number_takes(struct lockfsm *fsm, uint64_t number, uint64_t bytes);
-void number_gives(struct lockfsm *fsm, uint64_t number, uint64_t bytes);
-/* What counts for QUOTA_BYTES: a hold or wait; what a lock is kept for; a
- * fence; a result; spent numbers; a session with its results and numbers. */
+typedef void user_count_fn(struct user *user, enum quota_key key,
+                           uint64_t count);
+user_count_fn user_takes, user_gives;
+/* Counts for each user what he has left in a structure of that name (LEFT_ in
+ * records.def), if he has not been removed. Whoever changes something there
+ * gives it before and takes it after. */
+void payers_count(const struct lockfsm *fsm, const struct stored *stored,
+                  struct bytes name, user_count_fn *count);
+/* True if somebody has left something there. */
+bool has_payer(const struct stored *stored);
+/* False if something is there that nobody has left, or the reverse. */
+bool payers_are_right(const struct stored *stored);
+/* What counts for QUOTA_BYTES: a hold or wait; what is left at a name; a
+ * result; spent numbers; a session with its results and numbers. */
 uint64_t place_bytes(struct bytes lock, struct bytes owner, struct bytes value);
-uint64_t note_bytes(const struct lock *lock);
-uint64_t delay_bytes(const struct lock *lock);
-uint64_t fence_bytes(struct bytes resource);
+uint64_t left_bytes(struct bytes name, uint64_t text_size);
 uint64_t kept_bytes(const struct kept_result *kept);
 uint64_t numbers_bytes(const struct numbers *numbers);
 uint64_t session_bytes(const struct session *session);
@@ -827,5 +831,11 @@ void stored_init(struct stored *stored, enum record_kind kind);
  * it goes. */
 void record_changed(struct lockfsm *fsm, struct stored *stored);
 void record_gone(struct lockfsm *fsm, struct stored *stored);
+
+/* --- records.c ------------------------------------------------------------ */
+
+/* Frees the structure around 'stored', whose record has gone, with all that its
+ * stored members own. What its key is made of goes before. */
+void structure_free(struct lockfsm *fsm, struct stored *stored);
 
 #endif /* HASP_LOCKFSM_STATE_H */

@@ -587,9 +587,8 @@ void apply_role_remove(struct lockfsm *fsm, const struct entry *command,
     record_gone(fsm, &role->stored);
     HASH_DELETE(by_name, fsm->roles, role);
     ordered_remove(&fsm->role_order, &role->in_order);
-    drop_grants(fsm, role);
     pool_drop(&fsm->pool, &role->name);
-    pool_give(&fsm->pool, role, sizeof *role);
+    structure_free(fsm, &role->stored);
     result->count = 1;
 }
 

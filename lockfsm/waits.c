@@ -140,8 +140,7 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
     lock_touch(fsm, wait->lock);
     asker_release(fsm, wait->asker);
     pool_drop(&fsm->pool, &wait->owner);
-    pool_drop(&fsm->pool, &wait->value);
-    pool_give(&fsm->pool, wait, sizeof *wait);
+    structure_free(fsm, &wait->stored);
 }
 
 void request_free(struct lockfsm *fsm, struct wait *wait)
