@@ -402,7 +402,7 @@ uint64_t core_agreed_index(const struct core *core);
  * way. */
 const char *core_check(const struct core *core);
 
-#define CORE_WORD_COUNT 23
+#define CORE_WORD_COUNT 24
 
 /* What has happened at this node since its start, for INFO and the metrics. */
 struct core_counts {

@@ -17,10 +17,11 @@
 
 /* Those of docs/protocol.md. */
 const char *const core_words[CORE_WORD_COUNT] = {
-    "NOSESSION", "EXPIRED", "BLACKLISTED", "NOTHELD",  "DEADLOCK", "LIMIT",
-    "LEVEL",     "BUSY",    "NOLEADER",    "MOVED",    "UNKNOWN",  "UNFINISHED",
-    "BADARG",    "GONE",    "FORGOTTEN",   "NOAUTH",   "NOPERM",   "WRONGPASS",
-    "NOTLS",     "ERR",     "NOPROTO",     "NOSCRIPT", "other"};
+    "NOSESSION", "EXPIRED",    "BLACKLISTED", "NOTHELD",  "DEADLOCK",
+    "LIMIT",     "LEVEL",      "BUSY",        "NOLEADER", "MOVED",
+    "UNKNOWN",   "UNFINISHED", "BADARG",      "GONE",     "FORGOTTEN",
+    "NOAUTH",    "NOPERM",     "WRONGPASS",   "NOTLS",    "ERR",
+    "NOPROTO",   "NOSCRIPT",   "WRONGTYPE",   "other"};
 
 void measures_init(struct core *core)
 {

@@ -3,7 +3,7 @@
 """Judges hasp by the lock scripts of public repositories.
 
     tools/script_judge.py collect REPOSITORIES SCRIPTS
-    tools/script_judge.py judge SCRIPTS [--half built|held-out] [--why]
+    tools/script_judge.py judge SCRIPTS [--sample NAME] [--why]
 
 'collect' takes them out of git repositories (folders owner+name): *.lua files, and
 strings of programs, of repositories of locks all, of others those that speak of
@@ -12,8 +12,9 @@ named by its digest.
 
 'judge' asks a node about each that a real Redis can compile: is it understood, that
 is, does SCRIPT LOAD take it; and if both then run it on the same random keys, do
-they answer the same. tests/vectors/public_scripts.tsv says which half a script
-belongs to: what hasp has was built with the one alone. The scripts themselves are
+they answer the same. tests/vectors/public_scripts.tsv says which sample a
+script belongs to: hasp was built with the first, and asked about the others, each once
+before anything was changed for it. The scripts themselves are
 their authors', and not here. Needs redis-server or redis-tools; $HASPD is judged.
 """
 
@@ -277,15 +278,15 @@ def start_redis(folder):
     sys.exit("script_judge: redis-server does not start")
 
 
-def halves():
-    """The half of each script that is listed, by its digest."""
+def samples():
+    """The sample of each script that is listed, by its digest."""
     with open(LIST, encoding="utf-8") as file:
         rows = [line.split("\t") for line in file if not line.startswith("#")]
     return {row[1]: row[0] for row in rows}
 
 
-def judge(folder, half, is_why):
-    listed = halves()
+def judge(folder, sample, is_why):
+    listed = samples()
     verdicts = collections.defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="hasp-judge-") as place:
         process, real = start_redis(place)
@@ -295,7 +296,7 @@ def judge(folder, half, is_why):
                 mine = Wire(cluster.leader().client_port)
                 for name in sorted(os.listdir(folder)):
                     digest = name.removesuffix(".lua")
-                    if half is not None and listed.get(digest) != half:
+                    if sample is not None and listed.get(digest) != sample:
                         continue
                     with open(os.path.join(folder, name), encoding="utf-8") as file:
                         verdict = verdict_on(digest, file.read(), mine, real)
@@ -334,13 +335,13 @@ def main():
     collecting.add_argument("scripts")
     judging = parts.add_parser("judge")
     judging.add_argument("scripts")
-    judging.add_argument("--half", choices=["built", "held-out"])
+    judging.add_argument("--sample", choices=["built", "held-out", "second"])
     judging.add_argument("--why", action="store_true")
     words = parser.parse_args()
     if words.part == "collect":
         collect(words.repositories, words.scripts)
     else:
-        judge(words.scripts, words.half, words.why)
+        judge(words.scripts, words.sample, words.why)
 
 
 if __name__ == "__main__":

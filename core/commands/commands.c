@@ -19,6 +19,7 @@
 #include "core/forward.h"
 #include "core/propose.h"
 #include "core/questions.h"
+#include "core/redis/scripts.h"
 #include "core/redis/transaction.h"
 #include "core/request.h"
 #include "core/state.h"
@@ -298,7 +299,9 @@ static const char *why_not(struct bytes name)
             return known[i].why;
         }
     }
-    return "";
+    return scripts_may_ask(name) ? ": hasp has it for scripts alone; send one "
+                                   "by EVAL"
+                                 : "";
 }
 
 static void unknown_command(struct core *core, struct request *request,

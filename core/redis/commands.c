@@ -135,6 +135,21 @@ static void fail(struct outcome *outcome, const char *word, const char *what,
     snprintf(outcome->error, sizeof outcome->error, "%s: %s", what, why);
 }
 
+/* Of a command by itself: that the key is of another type has a code of its
+ * own, and no words but those of Redis. */
+static void fail_command(struct outcome *outcome, const char *what,
+                         const char *why)
+{
+    static const char code[] = "WRONGTYPE";
+    if (strncmp(why, code, sizeof code - 1) != 0) {
+        fail(outcome, "BADARG", what, why);
+        return;
+    }
+    outcome->word = code;
+    snprintf(outcome->error, sizeof outcome->error, "%.*s",
+             (int)sizeof outcome->error - 1, why + sizeof code);
+}
+
 /* The beginning of a text, as one line for people. */
 static const char *shown(struct bytes text, char *out, size_t size)
 {
@@ -303,7 +318,7 @@ static void carry_out(struct core *core, const struct request *request,
         run_transaction(call, outcome);
     } else if (!redis_keys_call(&outcome->keys, call->argument, call->count,
                                 &outcome->answer)) {
-        fail(outcome, word, name, outcome->keys.error);
+        fail_command(outcome, name, outcome->keys.error);
     }
     struct answer_size left = {ANSWER_VALUES_MAX, ANSWER_BYTES_MAX};
     if (outcome->word == NULL && !take_size(&outcome->answer, 0, &left)) {

@@ -420,6 +420,203 @@ static bool do_zpopmax(struct redis_keys *keys, const struct bytes *argument,
     return pop(keys, argument, count, true, ret);
 }
 
+/* --- Of several keys ------------------------------------------------------ */
+
+enum aggregate { AGGREGATE_SUM, AGGREGATE_MIN, AGGREGATE_MAX };
+
+/* ZINTERSTORE and ZUNIONSTORE into, count, key... [WEIGHTS number...]
+ * [AGGREGATE SUM|MIN|MAX]. */
+struct combination {
+    struct redis_view *source[MULTI_COUNT_MAX];
+    double weight[MULTI_COUNT_MAX];
+    uint32_t count;
+    enum aggregate aggregate;
+    struct collection result;
+};
+
+static bool fail_combination(struct redis_keys *keys, struct value *ret)
+{
+    return view_fail(keys, ret,
+                     "syntax error: count key... [WEIGHTS number...] "
+                     "[AGGREGATE SUM|MIN|MAX]");
+}
+
+/* A set counts as a sorted set in which each member has the score 1. */
+static bool find_source(struct redis_keys *keys, struct bytes name,
+                        struct redis_view **ret_view, struct value *ret)
+{
+    if (!view_find(keys, name, ret_view, ret)) {
+        return false;
+    }
+    bool is_set = (*ret_view)->type == KEY_SET;
+    return view_find_type(keys, name, is_set ? KEY_SET : KEY_ZSET, ret_view,
+                          ret);
+}
+
+static double score_of(const struct combination *combination, uint32_t source,
+                       const struct member *member)
+{
+    bool is_set = combination->source[source]->type == KEY_SET;
+    double score = combination->weight[source] * (is_set ? 1 : member->score);
+    return isnan(score) ? 0 : score; /* Infinite times 0, as in Redis. */
+}
+
+static double aggregate(enum aggregate how, double a, double b)
+{
+    if (how == AGGREGATE_MIN) {
+        return a < b ? a : b;
+    }
+    if (how == AGGREGATE_MAX) {
+        return a > b ? a : b;
+    }
+    return isnan(a + b) ? 0 : a + b;
+}
+
+static bool read_aggregate(struct bytes word, enum aggregate *ret)
+{
+    static const char *const names[] = {"SUM", "MIN", "MAX"};
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (bytes_is_word(word, names[i])) {
+            *ret = (enum aggregate)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Reads what stands behind the name of the key that is to be made. */
+static bool read_combination(struct redis_keys *keys,
+                             const struct bytes *argument, uint32_t count,
+                             struct combination *ret_combination,
+                             struct value *ret)
+{
+    int64_t sources;
+    *ret_combination = (struct combination){.aggregate = AGGREGATE_SUM};
+    if (!view_integer(argument[2], &sources)) {
+        return view_fail_integer(keys, ret);
+    }
+    if (sources < 1 || sources > count - 3 || sources > MULTI_COUNT_MAX) {
+        return fail_combination(keys, ret);
+    }
+    uint32_t size = (uint32_t)sources;
+    for (uint32_t i = 0; i < size; i++) {
+        ret_combination->weight[i] = 1;
+        if (!find_source(keys, argument[3 + i], &ret_combination->source[i],
+                         ret)) {
+            return false;
+        }
+    }
+    ret_combination->count = size;
+    for (uint32_t at = 3 + size; at < count;) {
+        if (bytes_is_word(argument[at], "WEIGHTS") && count - at > size) {
+            for (uint32_t i = 0; i < size; i++) {
+                if (!read_score(keys, argument[at + 1 + i],
+                                &ret_combination->weight[i], ret)) {
+                    return false;
+                }
+            }
+            at += 1 + size;
+        } else if (bytes_is_word(argument[at], "AGGREGATE") && count - at > 1 &&
+                   read_aggregate(argument[at + 1],
+                                  &ret_combination->aggregate)) {
+            at += 2;
+        } else {
+            return fail_combination(keys, ret);
+        }
+    }
+    return true;
+}
+
+/* Adds a member of one source. Of an intersection only those of the first are
+ * asked for, and are none if another source lacks them. */
+static void combine_member(struct redis_keys *keys,
+                           struct combination *combination, uint32_t source,
+                           const struct member *member, bool is_union)
+{
+    struct collection *result = &combination->result;
+    double score = score_of(combination, source, member);
+    if (collection_find(result, member->name) < result->count) {
+        return; /* An earlier source had it. */
+    }
+    for (uint32_t i = source + 1; i < combination->count; i++) {
+        const struct collection *other = &combination->source[i]->members;
+        uint32_t place = collection_find(other, member->name);
+        if (place < other->count) {
+            score = aggregate(combination->aggregate, score,
+                              score_of(combination, i, &other->member[place]));
+        } else if (!is_union) {
+            return;
+        }
+    }
+    collection_insert(result, keys->arena,
+                      collection_place(result, member->name, score),
+                      &(struct member){.name = member->name, .score = score});
+}
+
+/* False, with the error, if it would hold up the others. */
+static bool take_steps(struct redis_keys *keys,
+                       const struct combination *combination, struct value *ret)
+{
+    uint64_t members = 0;
+    for (uint32_t i = 0; i < combination->count; i++) {
+        members += combination->source[i]->members.count;
+    }
+    uint64_t steps = members + members * members / 16;
+    if (steps > SCRIPT_STEPS_MAX) {
+        return view_fail(keys, ret, "the sorted sets have too many members");
+    }
+    keys->steps += (uint32_t)steps;
+    return true;
+}
+
+/* What stood there before is gone, with its time to live. */
+static bool store_result(struct redis_keys *keys, struct bytes name,
+                         const struct collection *result, struct value *ret)
+{
+    struct redis_view *view;
+    if (!view_find(keys, name, &view, ret) || !view_delete(keys, view, ret)) {
+        return false;
+    }
+    if (result->count > 0) {
+        if (!view_edit(keys, view, KEY_ZSET, ret)) {
+            return false;
+        }
+        view->members = *result;
+    }
+    return answer_number(ret, result->count);
+}
+
+static bool combine(struct redis_keys *keys, const struct bytes *argument,
+                    uint32_t count, bool is_union, struct value *ret)
+{
+    struct combination combination;
+    if (!read_combination(keys, argument, count, &combination, ret) ||
+        !take_steps(keys, &combination, ret)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < (is_union ? combination.count : 1); i++) {
+        const struct collection *source = &combination.source[i]->members;
+        for (uint32_t j = 0; j < source->count; j++) {
+            combine_member(keys, &combination, i, &source->member[j], is_union);
+        }
+    }
+    return store_result(keys, argument[1], &combination.result, ret);
+}
+
+static bool do_zinterstore(struct redis_keys *keys,
+                           const struct bytes *argument, uint32_t count,
+                           struct value *ret)
+{
+    return combine(keys, argument, count, false, ret);
+}
+
+static bool do_zunionstore(struct redis_keys *keys,
+                           const struct bytes *argument, uint32_t count,
+                           struct value *ret)
+{
+    return combine(keys, argument, count, true, ret);
+}
+
 /* --- Questions ------------------------------------------------------------ */
 
 static bool do_zcard(struct redis_keys *keys, const struct bytes *argument,
@@ -500,6 +697,8 @@ const struct key_command key_zset_commands[] = {
     {"ZREVRANGE", 4, 5, do_zrevrange},
     {"ZRANGEBYSCORE", 4, 8, do_zrangebyscore},
     {"ZREVRANGEBYSCORE", 4, 8, do_zrevrangebyscore},
+    {"ZINTERSTORE", 4, UINT32_MAX, do_zinterstore},
+    {"ZUNIONSTORE", 4, UINT32_MAX, do_zunionstore},
     {"ZCARD", 2, 2, do_zcard},
     {"ZCOUNT", 4, 4, do_zcount},
     {"ZSCORE", 3, 3, do_zscore},

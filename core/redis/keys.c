@@ -151,8 +151,8 @@ bool redis_keys_finish(struct redis_keys *keys)
     }
     if (takes_both(keys)) {
         snprintf(keys->error, sizeof keys->error,
-                 "locks with and without a time to live cannot be taken at "
-                 "once");
+                 "keys with and without a time to live cannot be taken at "
+                 "once: SET the lasting one once before");
         return false;
     }
     return true;

@@ -28,6 +28,7 @@ static const struct library_function functions[] = {
     [BUILTIN_RAISE] = {"error", 1, 2},
     [BUILTIN_UNPACK] = {"unpack", 1, 3},
     [BUILTIN_TABLE_UNPACK] = {"table.unpack", 1, 3},
+    [BUILTIN_NEXT] = {"next", 1, 1},
     [BUILTIN_FIND] = {"string.find", 2, 4},
     [BUILTIN_MATCH] = {"string.match", 2, 3},
     [BUILTIN_GSUB] = {"string.gsub", 3, 4},
@@ -691,6 +692,36 @@ static bool run_unpack(struct machine *machine, const struct node *node,
     return true;
 }
 
+/* next(list), by which scripts ask whether there is anything in it: the first
+ * item, else a field, with its place or name. */
+static bool run_next(struct machine *machine, const struct node *node,
+                     const struct value_table *list)
+{
+    const struct value_table *table = take_table(machine, node, list);
+    if (table == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < table->count; i++) {
+        if (!machine_step(machine, node)) {
+            return false;
+        }
+        if (table->item[i].type != VALUE_NIL) {
+            return add_result(machine, node, value_of_number((double)i + 1)) &&
+                   add_result(machine, node, table->item[i]);
+        }
+    }
+    for (const struct value_field *f = table->fields; f != NULL; f = f->next) {
+        if (!machine_step(machine, node)) {
+            return false;
+        }
+        if (f->value.type != VALUE_NIL) {
+            return add_result(machine, node, value_of_text(f->name)) &&
+                   add_result(machine, node, f->value);
+        }
+    }
+    return add_result(machine, node, nil());
+}
+
 static bool run_insert(struct machine *machine, const struct node *node,
                        const struct value_table *list)
 {
@@ -789,6 +820,8 @@ static bool run_several(struct machine *machine, const struct node *node,
         return run_find(machine, node, list);
     case BUILTIN_GSUB:
         return run_gsub(machine, node, list);
+    case BUILTIN_NEXT:
+        return run_next(machine, node, list);
     default:
         return run_unpack(machine, node, list);
     }

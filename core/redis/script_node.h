@@ -79,6 +79,7 @@ enum builtin {
     BUILTIN_RAISE,
     BUILTIN_UNPACK, /* From here ... */
     BUILTIN_TABLE_UNPACK,
+    BUILTIN_NEXT,
     BUILTIN_FIND,
     BUILTIN_MATCH,
     BUILTIN_GSUB, /* ... to here they have several results. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "core/redis/keys.h"
 #include "core/redis/script.h"
 #include "lease/rules.h"
 
@@ -111,6 +112,11 @@ uint64_t scripts_time_ms(struct scripts *scripts, uint64_t wall_ms,
         clock->base_ns = now_ns;
     }
     return clock->base_ms + rules_trusted(now_ns - clock->base_ns) / NS_PER_MS;
+}
+
+bool scripts_may_ask(struct bytes command)
+{
+    return redis_keys_know(command);
 }
 
 void scripts_clear(struct scripts *scripts)

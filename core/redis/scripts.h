@@ -76,6 +76,8 @@ void scripts_note_time(struct scripts *scripts, uint64_t time_ms, bool is_own,
                        uint64_t now_ns);
 uint64_t scripts_time_ms(struct scripts *scripts, uint64_t wall_ms,
                          uint64_t now_ns);
+/* True if scripts have this command of Redis (keys.h). */
+bool scripts_may_ask(struct bytes command);
 void scripts_clear(struct scripts *scripts);
 void scripts_done(struct scripts *scripts);
 

@@ -441,4 +441,48 @@ if redis.call('get', held) == ARGV[1] then return redis.call('del', held) end
 return 0
 """,
     }, 1, ["owner", "s"], None),
+    ("a semaphore whose places are counted, by an intersection", {
+        "acquire": """
+local times, places, counter, me = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local now, lease = tonumber(ARGV[2]), 9000
+redis.call('zremrangebyscore', times, '-inf', now - lease)
+redis.call('zinterstore', places, 2, places, times, 'weights', 1, 0)
+redis.call('zadd', times, now, me)
+redis.call('zadd', places, redis.call('incr', counter), me)
+if redis.call('zrank', places, me) < tonumber(ARGV[3]) then return 'yours' end
+redis.call('zrem', times, me)
+redis.call('zrem', places, me)
+return 'full'
+""",
+        "release": """
+redis.call('zrem', KEYS[2], ARGV[1])
+return redis.call('zrem', KEYS[1], ARGV[1])
+""",
+    }, 3, ["owner", "now", "2"], "no time to live"),
+    ("waiters of several queues in one", {
+        "wait": """
+redis.call('zadd', KEYS[tonumber(ARGV[2])], ARGV[3], ARGV[1])
+return redis.call('sadd', KEYS[3], ARGV[1])
+""",
+        "leave": "return redis.call('zrem', KEYS[tonumber(ARGV[2])], ARGV[1])",
+        "forget": "return redis.call('srem', KEYS[3], ARGV[1])",
+        "all": """
+return redis.call('zunionstore', KEYS[4], 3, KEYS[1], KEYS[2], KEYS[3],
+                  'aggregate', ARGV[4], 'weights', 2, ARGV[5], 0.5)
+""",
+        "both": "return redis.call('zinterstore', KEYS[4], 2, KEYS[2], KEYS[1])",
+        "in place": """
+return redis.call('zunionstore', KEYS[1], 2, KEYS[1], KEYS[1], 'weights', 1, -1)
+""",
+        "of a time": """
+local count = redis.call('zinterstore', KEYS[4], 1, KEYS[1])
+if count > 0 then redis.call('expire', KEYS[4], 20) end
+return count
+""",
+        "first": """
+local _, first = next(redis.call('zrange', KEYS[4], 0, -1))
+return first or 'nobody'
+""",
+    }, 4, ["owner", "1|2", "-3|0|7.5|inf", "sum|min|max", "-1|0|3"],
+     "no time to live"),
 ]

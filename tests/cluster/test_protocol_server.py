@@ -219,7 +219,7 @@ def test_every_command_has_an_example_that_is_run(connect):
 
 
 @pytest.mark.parametrize(
-    "word", ["x", "lock.grab", "FLUSHALL", "LOCK.ACQUIREX", "ZADD"]
+    "word", ["x", "lock.grab", "FLUSHALL", "LOCK.ACQUIREX", "XADD"]
 )
 def test_an_unknown_command_says_so(connect, word):
     wire = connect()
@@ -230,7 +230,12 @@ def test_an_unknown_command_says_so(connect, word):
 
 @pytest.mark.parametrize(
     "word, why",
-    [("FCALL", "no functions"), ("function", "EVAL")],
+    [
+        ("FCALL", "no functions"),
+        ("function", "EVAL"),
+        ("HINCRBY", "for scripts alone"),
+        ("zadd", "for scripts alone"),
+    ],
 )
 def test_what_lock_clients_may_expect_is_refused_with_a_reason(connect, word, why):
     code, text = connect().error(word, "a")

@@ -333,11 +333,12 @@ def test_an_answer_that_was_lost_is_told_again(rlock, name):
 def test_a_hash_is_no_string_and_the_reverse(connect, name):
     wire = connect()
     wire.do("SET", name, "v", "NX", "PX", 20000)
+    said = ("WRONGTYPE", "Operation against a key holding the wrong kind of value")
     for words in (["HGET", name, "f"], ["HEXISTS", name, "f"]):
-        assert "WRONGTYPE" in wire.error(*words)[1]
+        assert wire.error(*words) == said
     lock = [TAKE, 1, name + "-h", 20000, "a:1"]
     wire.do("EVAL", *lock)
-    assert "WRONGTYPE" in wire.error("GET", name + "-h")[1]
+    assert wire.error("GET", name + "-h") == said
     text = "return redis.call('type', KEYS[1])"
     assert wire.do("EVAL", text, 1, name + "-h") == "hash"
     # Nobody can write what looks like one, nor delete one by mistake.
