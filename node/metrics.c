@@ -353,7 +353,7 @@ static void put_process(struct buffer *out)
     process_look(&process);
     head(out, "process_cpu_seconds_total", "counter",
          "Time of user and system.");
-    buffer_printf(out, "process_cpu_seconds_total %.2f\n", process.cpu_s);
+    buffer_printf(out, "process_cpu_seconds_total %.6f\n", process.cpu_s);
     gauge(out, "process_resident_memory_bytes", "Memory in use.",
           process.resident_size);
     gauge(out, "process_virtual_memory_bytes", "Address space in use.",

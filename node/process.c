@@ -16,7 +16,7 @@
 static void read_stat(struct process *process)
 {
     char text[1024];
-    unsigned long long user, system, began, size;
+    unsigned long long began, size;
     long long pages;
     FILE *file = fopen("/proc/self/stat", "re");
     if (file == NULL) {
@@ -28,9 +28,9 @@ static void read_stat(struct process *process)
     const char *at = strrchr(text, ')');
     if (at == NULL ||
         sscanf(at + 1,
-               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d "
+               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
                "%*d %*d %*d %*d %llu %llu %lld",
-               &user, &system, &began, &size, &pages) != 5) {
+               &began, &size, &pages) != 3) {
         return;
     }
     double ticks = (double)sysconf(_SC_CLK_TCK);
@@ -39,10 +39,18 @@ static void read_stat(struct process *process)
     clock_gettime(CLOCK_BOOTTIME, &since_boot);
     double booted_s = (double)(now.tv_sec - since_boot.tv_sec) +
                       (double)(now.tv_nsec - since_boot.tv_nsec) / 1e9;
-    process->cpu_s = (double)(user + system) / ticks;
     process->started_s = booted_s + (double)began / ticks;
     process->virtual_size = size;
     process->resident_size = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* To the microsecond, where /proc counts in ticks of 10 ms. */
+static void read_time(struct process *process)
+{
+    struct timespec used;
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0) {
+        process->cpu_s = (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+    }
 }
 
 static void count_files(struct process *process)
@@ -65,6 +73,7 @@ void process_look(struct process *ret_process)
     struct rlimit files;
     *ret_process = (struct process){0};
     read_stat(ret_process);
+    read_time(ret_process);
     count_files(ret_process);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 &&
         files.rlim_cur != RLIM_INFINITY) {
