@@ -13,6 +13,8 @@ the bug; all of them together may take 60 seconds of CPU time.
     tools/mutants.py --applies   does each patch still apply, and is the table
                                  of docs/correctness.md theirs? (make lint)
     tools/mutants.py --table     what caught each, for that page
+    tools/mutants.py --oracles   the simulator's oracles, and the bugs that
+                                 only they see, for tests/sim/README.md
     tools/mutants.py --draw 200 [--seed 7]
                                  bugs that nobody has thought of: a condition
                                  negated, a statement dropped, a bound moved by
@@ -27,6 +29,11 @@ quickest first, then on 20 seeds of the simulator, and at last on the same unit
 tests under the sanitizers, as CI does. It does not count if the compiler makes
 the same of it as of the code without it. Those that change nothing that anybody
 could see are listed with the reason in tests/mutants/equivalent.txt.
+
+A head may say `Under: tsan`, or asan: the tests are run under that sanitizer; a
+test `haspd` is `make cluster-threads` then. And it may say `Oracle: 5 alone, in
+20 seeds`: of the seeds from 1 on some fail, and none does in a simulator without
+that oracle. Each oracle has such a bug, or is not known to be needed.
 
 The tree is copied to build/mutants and built there once; the checkout itself is
 never changed.
@@ -49,8 +56,11 @@ WALL_SECONDS = 300
 MEMORY_SIZE_MAX = 4 << 30
 TREE = 'build/mutants'
 PAGE = 'docs/correctness.md'
-FLAGS = {'check': '-O2', 'coverage': '-O0 -g', 'asan': '-O1 -g'}
+FLAGS = {'check': '-O2', 'coverage': '-O0 -g', 'asan': '-O1 -g',
+         'tsan': '-O1 -g'}
 EQUIVALENT = 'tests/mutants/equivalent.txt'
+ORACLES = 'tests/sim/sim_oracles.h'
+ORACLES_PAGE = 'tests/sim/README.md'
 SIM = 'sim 20'
 SIM_REACH = 'sim 5'  # They run as good as all lines that 20 do.
 # These depend on how busy the machine is, or are about what no pure room does:
@@ -73,6 +83,7 @@ class Mutant:
         self.room = os.path.dirname(self.paths[0])
         self.place = None
         self.tests = []
+        self.flavour, self.oracle = 'check', None
 
     @staticmethod
     def of_patch(name, text):
@@ -82,6 +93,14 @@ class Mutant:
         mutant.why = mutant.word_of(head, 'Why')
         mutant.tests = [t.strip() for t in
                         mutant.word_of(head, 'Caught by').split(',')]
+        if '\nUnder: ' in head:
+            mutant.flavour = mutant.word_of(head, 'Under')
+        if '\nOracle: ' in head:
+            words = mutant.word_of(head, 'Oracle')
+            found = re.fullmatch(r'(\d+) alone, in (\d+) seeds', words)
+            if found is None:
+                sys.exit(f'{name}: "Oracle: {words}" is not understood')
+            mutant.oracle, mutant.seeds = int(found[1]), int(found[2])
         return mutant
 
     @staticmethod
@@ -148,8 +167,9 @@ def run_once(command, seconds):
         limits = {resource.RLIMIT_CPU: int(seconds) + 1,
                   resource.RLIMIT_DATA: MEMORY_SIZE_MAX,
                   resource.RLIMIT_CORE: 0}
-        if '/asan/' in command[0]:
-            del limits[resource.RLIMIT_DATA]  # Its shadow takes terabytes.
+        if '/check/' not in command[0]:
+            # The shadow of a sanitizer takes terabytes.
+            del limits[resource.RLIMIT_DATA]
         for kind, most in limits.items():
             resource.setrlimit(kind, (most, most))
 
@@ -172,6 +192,9 @@ def run(build, what, seconds):
     words = what.split()
     program = f'build/{build}/{words[0]}'
     used = cpu()
+    if words[0] == 'haspd':
+        return run_once(['make', '-s', f'FLAVOUR={build}', 'cluster-threads'],
+                        seconds), cpu() - used
     if words[0] != 'sim':
         return run_once([program], seconds), cpu() - used
     failed = False
@@ -255,6 +278,20 @@ class Hunt:
                 return what, used
         return None, used
 
+    def _seeds_pass(self, seeds, *more):
+        """Do they, in a simulator with these options?"""
+        return subprocess.run(
+            ['build/check/sim', '--seed', '1', '--seeds', str(seeds), '--jobs',
+             str(os.cpu_count()), *more], cwd=TREE, check=False,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            timeout=4 * WALL_SECONDS).returncode == 0
+
+    def _is_alone(self, mutant):
+        """Does this oracle see it, and no other one?"""
+        self._build('sim', 'check')
+        return not self._seeds_pass(mutant.seeds) and \
+            self._seeds_pass(mutant.seeds, '--without', str(mutant.oracle))
+
     def hunt(self, mutant, tests, flavour='check'):
         """What caught it, or None; and the CPU seconds that the tests took."""
         for what in tests:
@@ -268,7 +305,13 @@ class Hunt:
         if planted.returncode != 0:
             sys.exit(f'{mutant.name} does not apply:\n{planted.stdout}')
         try:
-            return self._judge(mutant, tests, flavour, objects)
+            caught, used = self._judge(mutant, tests, flavour, objects)
+            if caught is None or mutant.oracle is None:
+                return caught, used
+            if self._is_alone(mutant):
+                return f'{caught}, oracle {mutant.oracle} alone', used
+            print(f'{mutant.name}: not by oracle {mutant.oracle} alone')
+            return None, used
         finally:
             undone = patch(mutant, '-R')
             if undone.returncode != 0:
@@ -294,6 +337,7 @@ def applies(mutants):
     if table(mutants) not in read(PAGE):
         bad += 1
         print(f'{PAGE}: its table is not what tools/mutants.py --table prints')
+    bad += oracles_differ(mutants)
     places = {place.name for place in mutants_draw.all_places('.')}
     for name in equivalents():
         if name not in places:
@@ -307,9 +351,37 @@ def table(mutants):
     lines = ['| room | bug | what it would cost | caught by |',
              '|---|---|---|---|']
     for mutant in sorted(mutants, key=lambda m: (m.room, m.name)):
+        under = '' if mutant.flavour == 'check' else f' under {mutant.flavour}'
         lines.append(f'| {mutant.room} | {mutant.what} | {mutant.why} '
-                     f'| `{"`, `".join(mutant.tests)}` |')
+                     f'| `{"`, `".join(mutant.tests)}`{under} |')
     return '\n'.join(lines) + '\n'
+
+
+def oracles():
+    """Their names, by number, as the enumeration has them."""
+    names = re.findall(r'^    (ORACLE_\w+)', read(ORACLES), re.M)
+    return {number: name for number, name in enumerate(names, 1)
+            if name != 'ORACLE_END'}
+
+
+def oracle_table(mutants):
+    lines = ['| oracle | planted | bug | seeds |', '|---|---|---|---|']
+    for number, name in oracles().items():
+        mine = [mutant for mutant in mutants if mutant.oracle == number]
+        for mutant in mine:
+            lines.append(f'| {number} `{name}` | `{mutant.name}` '
+                         f'| {mutant.what} | {mutant.seeds} |')
+        if not mine:
+            lines.append(f'| {number} `{name}` | none is known | | |')
+    return '\n'.join(lines) + '\n'
+
+
+def oracles_differ(mutants):
+    if oracle_table(mutants) in read(ORACLES_PAGE):
+        return 0
+    print(f'{ORACLES_PAGE}: its table is not what tools/mutants.py --oracles '
+          'prints')
+    return 1
 
 
 class Results:
@@ -344,7 +416,7 @@ class Results:
 
 
 def judge(hunt, mutant, results):
-    caught, used = hunt.hunt(mutant, mutant.tests)
+    caught, used = hunt.hunt(mutant, mutant.tests, mutant.flavour)
     if caught is None and mutant.place:
         tests = [what for what in mutant.tests if what != SIM]
         caught, more = hunt.hunt(mutant, tests, 'asan')
@@ -394,6 +466,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--applies', action='store_true')
     parser.add_argument('--table', action='store_true')
+    parser.add_argument('--oracles', action='store_true')
     parser.add_argument('--draw', type=int, metavar='COUNT')
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--results', metavar='FILE')
@@ -407,6 +480,9 @@ def main():
         sys.exit(applies(mutants) != 0)
     if options.table:
         print(table(mutants), end='')
+        return
+    if options.oracles:
+        print(oracle_table(mutants), end='')
         return
     results = Results(options.results)
     if options.draw:

@@ -119,12 +119,13 @@ void sim_say(struct sim *sim, const struct sim_host *who, const char *format,
     va_end(args);
 }
 
-void sim_fail(struct sim *sim, const char *format, ...)
+void sim_fail(struct sim *sim, enum sim_oracle oracle, const char *format, ...)
 {
-    if (sim->has_failed) {
+    if (sim->has_failed || sim->options.without[oracle]) {
         return;
     }
     sim->has_failed = true;
+    sim->oracle = oracle;
     va_list args;
     va_start(args, format);
     vsnprintf(sim->why, sizeof sim->why, format, args);
@@ -246,7 +247,7 @@ static void check_progress(struct sim *sim)
     }
     for (uint32_t i = 0; i < sim->client_count && !sim->has_failed; i++) {
         if (sim_client_progress(sim->client[i]) == 0) {
-            sim_fail(sim,
+            sim_fail(sim, ORACLE_PROGRESS,
                      "there is progress once all is healed: %s has got "
                      "no answer for %llu s",
                      sim_client_host(sim->client[i])->name,
@@ -262,7 +263,7 @@ static void check_overdue(struct sim *sim)
     uint64_t session = sim_history_overdue(sim_check_history(sim),
                                            sim->now_ns - CALM_NS);
     if (session != 0) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_PROGRESS,
                  "a dead session ends in time: %" PRIu64
                  " lives after %llu s without a heartbeat",
                  session, (unsigned long long)(CALM_NS / SIM_S));
@@ -289,27 +290,32 @@ static void check_end(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->client_count; i++) {
         if (!sim_client_is_done(sim->client[i])) {
-            sim_fail(sim, "every waiter is served or told: %s is not done",
+            sim_fail(sim, ORACLE_PROGRESS,
+                     "every waiter is served or told: %s is not done",
                      sim_client_host(sim->client[i])->name);
         } else if (!sim_client_is_told(sim->client[i])) {
-            sim_fail(sim, "who watches is told in the end: %s is not",
+            sim_fail(sim, ORACLE_PROGRESS,
+                     "who watches is told in the end: %s is not",
                      sim_client_host(sim->client[i])->name);
         }
     }
     char why[HASP_WHY_SIZE];
     if (!sim_check_has_converged(sim, why)) {
-        sim_fail(sim, "in the end all nodes have applied the same: %s", why);
+        sim_fail(sim, ORACLE_PROGRESS,
+                 "in the end all nodes have applied the same: %s", why);
         return;
     }
     const struct lockfsm *fsm = core_state(sim_node_core(sim_leader(sim)));
     if (lockfsm_sessions(fsm) != NULL) {
-        sim_fail(sim, "a dead session ends: %" PRIu64 " is still there",
+        sim_fail(sim, ORACLE_PROGRESS,
+                 "a dead session ends: %" PRIu64 " is still there",
                  lockfsm_sessions(fsm)->id);
     }
     for (const struct lock *lock = lockfsm_locks(fsm); lock != NULL;
          lock = lock->by_name.next) {
         if (lock->note.size == 0) {
-            sim_fail(sim, "what nobody holds is not there: '%.*s' is",
+            sim_fail(sim, ORACLE_PROGRESS,
+                     "what nobody holds is not there: '%.*s' is",
                      (int)lock->name.size, (const char *)lock->name.data);
             return;
         }

@@ -21,6 +21,7 @@
 #include "base/heap.h"
 #include "base/list.h"
 #include "base/prng.h"
+#include "tests/sim/sim_oracles.h"
 
 #define SIM_US UINT64_C(1000)
 #define SIM_MS UINT64_C(1000000)
@@ -125,6 +126,7 @@ struct sim_options {
     uint32_t node_count;          /* 0: 3 or 5, as the seed says. */
     uint32_t client_max;          /* 0: as many as the seed says. */
     bool skips[SIM_SKIP_MAX + 1]; /* By the number of a fault. */
+    bool without[ORACLE_END];     /* What they see is passed over. */
     uint32_t seconds;
     bool is_planted; /* A bug: rogues trust their sessions for ever. */
     bool is_verbose;
@@ -175,7 +177,8 @@ struct sim {
     struct sim_cover cover;
     uint64_t trace;
     bool has_failed;
-    char why[1024]; /* The rule that was broken, and how. */
+    enum sim_oracle oracle; /* Whose rule was broken. */
+    char why[1024];         /* The rule, and how it was broken. */
 };
 
 /* Runs one seed to its end; what happened stands in 'sim'. */
@@ -197,9 +200,10 @@ void sim_note(struct sim *sim, const struct sim_host *who, const char *what,
 /* A line for people only. */
 void sim_say(struct sim *sim, const struct sim_host *who, const char *format,
              ...) __attribute__((format(printf, 3, 4)));
-/* A rule is broken: the run ends. Only the first one counts. */
-void sim_fail(struct sim *sim, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* A rule is broken: the run ends, unless it is without this oracle. Only the
+ * first one counts. */
+void sim_fail(struct sim *sim, enum sim_oracle oracle, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* A number from 'low' to 'high', both included. */
 uint64_t sim_between(struct sim *sim, uint64_t low, uint64_t high);

@@ -356,7 +356,7 @@ void sim_admin_take(struct sim *sim, const struct op *op,
                                   history, name, op->token, newest, newest)
                             : sim_history_held_always(history, name, op->token,
                                                       op->newest, newest)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_RESULTS,
                  "RELEASEIF takes what it names: '%s' with token %" PRIu64
                  " was answered %" PRId64,
                  sim_lock_name(op->lock), op->token, value->integer);

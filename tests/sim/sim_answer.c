@@ -36,7 +36,7 @@ static void check_answer(struct worker *worker, enum result_code code,
     const struct op *op = &worker->op;
     uint64_t ended = sim_history_ended(sim_check_history(sim), client->session);
     if (ended != 0 && ended <= worker->channel.sent_newest) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_DEATH,
                  "dead stays dead: %s was answered for session %" PRIu64
                  ", which entry %" PRIu64 " had ended before it asked",
                  client->host.name, client->session, ended);
@@ -47,20 +47,20 @@ static void check_answer(struct worker *worker, enum result_code code,
     struct past_result past;
     if (!sim_history_result(sim_check_history(sim), client->session, op->req,
                             &past)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_RESULTS,
                  "an answer is about what is committed: %s.%s was "
                  "answered REQ %" PRIu64 " and no entry has it",
                  client->host.name, op->tag, op->req);
     } else if (past.code != code || past.token != token ||
                past.count != count) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_RESULTS,
                  "acknowledged results stay: %s.%s was told token %" PRIu64
                  " count %" PRIu64 " code %d for REQ %" PRIu64
                  ", committed are %" PRIu64 ", %" PRIu64 ", %d",
                  client->host.name, op->tag, token, count, (int)code, op->req,
                  past.token, past.count, (int)past.code);
     } else if (past.first_index <= op->newest) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_RESULTS,
                  "an effect follows its cause: REQ %" PRIu64 " of %s.%s "
                  "took effect before it was asked",
                  op->req, client->host.name, op->tag);
@@ -76,7 +76,7 @@ static void take_grant(struct worker *worker, uint32_t lock, uint64_t token)
     if (!sim_history_granted(sim_check_history(client->sim),
                              sim_lock_bytes(lock), client->session,
                              bytes_of_text(op->tag), token)) {
-        sim_fail(client->sim,
+        sim_fail(client->sim, ORACLE_RESULTS,
                  "an answer is about what is committed: %s.%s "
                  "was told token %" PRIu64 " of '%s'",
                  client->host.name, op->tag, token, sim_lock_name(lock));
@@ -112,7 +112,7 @@ static void check_not_free(const struct worker *worker)
     uint64_t newest = sim_check_newest(sim);
     if (!sim_lives_sometime(sim_check_lives(sim), sim_lock_bytes(op->lock),
                             op->newest, newest)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_REFUSALS,
                  "a try fails only if the lock is not free: %s.%s was told nil "
                  "of '%s', which nobody had between entries %" PRIu64
                  " and %" PRIu64,
@@ -177,12 +177,12 @@ static void take_shown(struct worker *worker)
     sim_users_read(sim, worker->client->host.name, &worker->channel.wire->shown,
                    name, READS_LOCK, from, to);
     if (holders == NULL || holders->type != RESP_ARRAY) {
-        sim_fail(sim, "SHOW answers a map with holders");
+        sim_fail(sim, ORACLE_READS, "SHOW answers a map with holders");
         return;
     }
     if (holders->count == 0 &&
         sim_history_taken_always(sim_check_history(sim), name, from, to)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_READS,
                  "reads are linearizable: %s was shown '%s' without "
                  "holders between entries %" PRIu64 " and %" PRIu64,
                  worker->client->host.name, sim_lock_name(worker->op.lock),
@@ -195,7 +195,7 @@ static void take_shown(struct worker *worker)
         if (token == NULL ||
             !sim_history_held_sometime(sim_check_history(sim), name,
                                        (uint64_t)token->integer, from, to)) {
-            sim_fail(sim,
+            sim_fail(sim, ORACLE_READS,
                      "reads are linearizable: %s was shown a holder of "
                      "'%s' that was none between entries %" PRIu64
                      " and %" PRIu64,
@@ -252,7 +252,7 @@ static void take_not_held(struct worker *worker)
 {
     struct op *op = &worker->op;
     if (op->was_believed && (!op->is_uncertain || op->req != 0)) {
-        sim_fail(worker->client->sim,
+        sim_fail(worker->client->sim, ORACLE_HOLDS,
                  "who believes in a hold has it: %s.%s gives back '%s' and is "
                  "told NOTHELD",
                  worker->client->host.name, worker->tag,
@@ -296,7 +296,7 @@ static void check_not_done(struct worker *worker, const char *word)
         sim_history_result(sim_check_history(worker->client->sim),
                            worker->client->session, op->req, &past) &&
         past.first_index <= worker->channel.sent_newest) {
-        sim_fail(worker->client->sim,
+        sim_fail(worker->client->sim, ORACLE_RESULTS,
                  "a numbered request takes effect once: %s.%s was told %s for "
                  "REQ %" PRIu64 ", which is that of entry %" PRIu64,
                  worker->client->host.name, op->tag, word, op->req,
@@ -338,7 +338,7 @@ static void check_gives_back(const struct worker *worker, const char *word)
     const struct op *op = &worker->op;
     if ((op->kind == ASK_RELEASE || op->kind == ASK_CANCEL) &&
         is_word(word, never)) {
-        sim_fail(worker->client->sim,
+        sim_fail(worker->client->sim, ORACLE_REFUSALS,
                  "what gives back is never refused: %s.%s gives '%s' back and "
                  "is told %s",
                  worker->client->host.name, op->tag, sim_lock_name(op->lock),
@@ -389,7 +389,7 @@ static void take_error(struct worker *worker, const char *word)
             lease_refused(&client->lease);
             sim_rogue_lose(client, word);
         } else if (strcmp(word, "EXPIRED") == 0) {
-            sim_fail(sim,
+            sim_fail(sim, ORACLE_REFUSALS,
                      "a refusal is about what is committed: %s was told "
                      "%s, and session %" PRIu64 " lives",
                      client->host.name, word, client->session);
@@ -418,7 +418,7 @@ static void take_error(struct worker *worker, const char *word)
         clean_up(worker, op->lock);
         op_ends(worker);
     } else {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_REFUSALS,
                  "errors are those of the contract: %s.%s was told "
                  "'%.*s'",
                  client->host.name, worker->tag, (int)value->bytes.size,

@@ -33,8 +33,8 @@ bool sim_state_load(struct sim *sim, struct bytes file,
         table_abort(txn);
     }
     if (error != 0) {
-        sim_fail(sim, "a backup can be loaded: %s: %s", hasp_strerror(error),
-                 why);
+        sim_fail(sim, ORACLE_BACKUPS, "a backup can be loaded: %s: %s",
+                 hasp_strerror(error), why);
         sim_state_done(&state);
         return false;
     }
@@ -61,7 +61,7 @@ static void check_state(struct sim *sim, const char *who,
     if (lockfsm_applied_index(state.fsm) != backup->log_index ||
         lockfsm_applied_term(state.fsm) != backup->term ||
         (is_known && lockfsm_hash(state.fsm) != hash)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_BACKUPS,
                  "a backup is the state that one entry left: that of %s is not "
                  "what entry %" PRIu64 " of term %" PRIu64 " has left",
                  who, backup->log_index, backup->term);
@@ -79,7 +79,7 @@ static void check_members(struct sim *sim, const char *who,
                    header->configuration_index <= backup->log_index;
     if (!is_good ||
         !sim_check_members_at(sim, backup->life, backup->log_index, &members)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_BACKUPS,
                  "a backup has the members of its entry: that of %s, of entry "
                  "%" PRIu64 ", has those of entry %" PRIu64,
                  who, backup->log_index, header->configuration_index);
@@ -95,7 +95,7 @@ void sim_backup_check(struct sim *sim, const char *who,
     int error = snapshot_check(buffer_bytes(&backup->bytes), &header, why);
     if (error != 0 || header.last_index != backup->log_index ||
         header.last_term != backup->term) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_BACKUPS,
                  "a backup is whole: that of %s, of entry %" PRIu64
                  " of term %" PRIu64 ": %s",
                  who, backup->log_index, backup->term,
@@ -109,7 +109,8 @@ void sim_backup_check(struct sim *sim, const char *who,
     error = snapshot_check(buffer_bytes(&damaged), &header, why);
     buffer_done(&damaged);
     if (error != HASP_ECORRUPT || why[0] == '\0') {
-        sim_fail(sim, "a damaged backup is refused: that of %s is not", who);
+        sim_fail(sim, ORACLE_BACKUPS,
+                 "a damaged backup is refused: that of %s is not", who);
     }
     sim->stats.backups++;
 }

@@ -63,7 +63,7 @@ static void check_catches_up(struct sim *sim, struct sim_node *node)
         sim_run_until(sim, sim->now_ns + 50 * SIM_MS, NULL);
     }
     if (applied(node) < goal) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_CATCHING_UP,
                  "who was away catches up: %s has applied %" PRIu64
                  " and not %" PRIu64,
                  sim_node_host(node)->name, applied(node), goal);

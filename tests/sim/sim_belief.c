@@ -29,7 +29,7 @@ static void compare(void *data, const struct sim_belief *other)
     }
     comparison->slots++;
     if (belief->mode == LOCK_EXCLUSIVE || other->mode == LOCK_EXCLUSIVE) {
-        sim_fail(comparison->sim,
+        sim_fail(comparison->sim, ORACLE_BELIEVERS,
                  "one believer per exclusive lock: %s.%s believes in '%s' with "
                  "token %" PRIu64 ", and so does %s.%s with token %" PRIu64,
                  sim_client_host(belief->client)->name, belief->tag,
@@ -47,7 +47,7 @@ static void check(void *data, const struct sim_belief *belief)
         sim_client_beliefs(sim->client[i], compare, &comparison);
     }
     if (sim_lock_is_slots(belief->lock) && comparison.slots >= SLOT_COUNT) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_BELIEVERS,
                  "a semaphore has as many believers as slots: '%s' has more "
                  "than %d",
                  sim_lock_name(belief->lock), SLOT_COUNT);
@@ -75,7 +75,7 @@ static void look_at_end(void *data, const struct sim_belief *belief)
         (belief->token == 0 || belief->token == end->token) &&
         bytes_equal(end->owner, bytes_of_text(belief->tag)) &&
         bytes_equal(end->lock, sim_lock_bytes(belief->lock))) {
-        sim_fail(end->sim,
+        sim_fail(end->sim, ORACLE_LEASES,
                  "the client ends first: %s.%s believes in '%s' with token "
                  "%" PRIu64 ", and entry %" PRIu64 " ends that hold",
                  sim_client_host(belief->client)->name, belief->tag,

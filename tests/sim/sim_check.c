@@ -184,7 +184,7 @@ uint32_t sim_check_level(const struct sim *sim)
 
 static void fail_too_old(struct sim *sim, uint32_t level)
 {
-    sim_fail(sim,
+    sim_fail(sim, ORACLE_LEVELS,
              "a node stops as too old only if it is: one understands level "
              "%" PRIu32 ", and the cluster has %" PRIu32,
              level, sim->check->level);
@@ -374,7 +374,7 @@ static void check_token_base(struct sim *sim, const struct lockfsm *fsm)
         uint64_t former = sim->check->life[sim->life - 1].token_base;
         uint64_t newest = former + life->began;
         if (former == 0 || base <= newest) {
-            sim_fail(sim,
+            sim_fail(sim, ORACLE_LIVES,
                      "tokens of a new life are above all before: they begin at "
                      "%" PRIu64 ", and there may be one of %" PRIu64,
                      base, newest);
@@ -433,14 +433,14 @@ static void look_at_state(struct sim *sim, struct sim_node *node)
     const struct lockfsm *fsm = core_state(sim_node_core(node));
     const char *wrong = lockfsm_check_basic(fsm);
     if (wrong != NULL) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_SOUNDNESS,
                  "every state is sound in itself: %s at index %" PRIu64 ": %s",
                  sim_node_host(node)->name, lockfsm_applied_index(fsm), wrong);
         return;
     }
     /* The cast is for what it keeps of its walk; the state stays as it is. */
     if (lockfsm_digest((struct lockfsm *)fsm) != lockfsm_hash(fsm)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_EQUALITY,
                  "the digest is that of the state: %s at index %" PRIu64
                  " has changed a record and not said so",
                  sim_node_host(node)->name, lockfsm_applied_index(fsm));
@@ -449,7 +449,7 @@ static void look_at_state(struct sim *sim, struct sim_node *node)
     wrong = lockfsm_delta_check(sim->check->delta[sim_node_host(node)->number],
                                 fsm);
     if (wrong != NULL) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_SOUNDNESS,
                  "states follow each other soundly: %s at index %" PRIu64
                  ": %s",
                  sim_node_host(node)->name, lockfsm_applied_index(fsm), wrong);
@@ -474,7 +474,7 @@ static void look_at_level(struct sim *sim, struct sim_node *node,
         fail_too_old(sim, check->too_old_level);
     }
     if (level > sim_node_level(node)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_LEVELS,
                  "a node applies only what it understands: %s of level "
                  "%" PRIu32 " is at level %" PRIu32 " at index %" PRIu64,
                  sim_node_host(node)->name, sim_node_level(node), level,
@@ -483,7 +483,7 @@ static void look_at_level(struct sim *sim, struct sim_node *node,
     for (uint32_t i = 0; i < effects->count; i++) {
         if (effects->effect[i].type == EFFECT_RESULT &&
             effects->effect[i].result.code == RESULT_LEVEL) {
-            sim_fail(sim,
+            sim_fail(sim, ORACLE_LEVELS,
                      "what the level forbids is not proposed: index %" PRIu64,
                      entry->log_index);
         }
@@ -493,7 +493,7 @@ static void look_at_level(struct sim *sim, struct sim_node *node,
 static void fail_uses(struct sim *sim, const struct sim_node *node,
                       uint64_t place)
 {
-    sim_fail(sim,
+    sim_fail(sim, ORACLE_QUOTAS,
              "a user has the same on all nodes: %s differs at place %" PRIu64,
              sim_node_host((struct sim_node *)(uintptr_t)node)->name, place);
 }
@@ -507,7 +507,7 @@ static void write_entry(struct sim *sim, struct sim_node *node, uint64_t place,
     struct sim_check *check = sim->check;
     const struct lockfsm *fsm = core_state(sim_node_core(node));
     if (place != check->newest + 1) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_EQUALITY,
                  "entries are applied one after the other: %s "
                  "applies %" PRIu64 " after %" PRIu64,
                  sim_node_host(node)->name, place, check->newest);
@@ -535,17 +535,17 @@ static void compare_entry(struct sim *sim, const struct sim_node *node,
 {
     const char *name = sim_node_host((struct sim_node *)(uintptr_t)node)->name;
     if (past->term != now->term || past->hash != now->hash) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_EQUALITY,
                  "all nodes apply the same entries: %s has another entry "
                  "at place %" PRIu64 " (term %" PRIu64 ", was %" PRIu64 ")",
                  name, place, now->term, past->term);
     } else if (past->effects_hash != now->effects_hash) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_EQUALITY,
                  "an entry has the same effects everywhere: %s differs "
                  "at place %" PRIu64,
                  name, place);
     } else if (past->state_hash != now->state_hash) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_EQUALITY,
                  "equal applied index means equal state: %s differs at "
                  "place %" PRIu64,
                  name, place);
@@ -611,13 +611,13 @@ static void look_at_leadership(struct sim *sim, struct sim_node *node)
         sim->stats.leaders++;
         sim_note(sim, sim_node_host(node), "leads", term, 0, 0);
     } else if (life->terms[term].leader != sim_node_id(node)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_LEADERS,
                  "there is one leader per term: %s leads term %" PRIu64
                  ", and so did n%" PRIu64,
                  sim_node_host(node)->name, term, life->terms[term].leader);
     }
     if (sim_node_is_former(node) && core_is_serving(sim_node_core(node))) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_LIVES,
                  "no former life goes on: %s serves in one, in term "
                  "%" PRIu64,
                  sim_node_host(node)->name, term);
@@ -633,7 +633,8 @@ static void look_at_cluster(struct sim *sim, struct sim_node *node,
     lockfsm_cluster_id(fsm, cluster_id);
     if (cluster_id_is_known(cluster_id) &&
         !cluster_id_equal(cluster_id, sim_node_cluster(node))) {
-        sim_fail(sim, "who has a cluster's state knows its id: %s does not",
+        sim_fail(sim, ORACLE_NODES,
+                 "who has a cluster's state knows its id: %s does not",
                  sim_node_host(node)->name);
     }
 }
@@ -645,7 +646,7 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
     look_at_leadership(sim, node);
     const char *wrong = core_check(sim_node_core(node));
     if (wrong != NULL) {
-        sim_fail(sim, "the core's invariants hold: %s: %s",
+        sim_fail(sim, ORACLE_SOUNDNESS, "the core's invariants hold: %s: %s",
                  sim_node_host(node)->name, wrong);
         return;
     }
@@ -668,7 +669,7 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
         return;
     }
     if (place > check->newest) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_EQUALITY,
                  "what is applied is committed: %s has applied %" PRIu64
                  " and nobody has told of it",
                  sim_node_host(node)->name, applied);
@@ -676,7 +677,7 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
     }
     const struct past_entry *past = entry_at(check, place);
     if (applied > 0 && past->state_hash != lockfsm_hash(fsm)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_EQUALITY,
                  "equal applied index means equal state: %s differs at "
                  "index %" PRIu64 " (after a start or a snapshot)",
                  sim_node_host(node)->name, applied);
@@ -693,7 +694,7 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
         const struct check_life *life = &sim->check->life[i];
         if (life->has_cluster_id &&
             (life == own) != cluster_id_equal(life->cluster_id, cluster_id)) {
-            sim_fail(sim, "%s: %s has another",
+            sim_fail(sim, ORACLE_LIVES, "%s: %s has another",
                      life == own ? "a cluster has one id"
                                  : "a new life has an id of its own",
                      sim_node_host(node)->name);
@@ -755,7 +756,7 @@ void sim_check_clocks(struct sim *sim)
                     !is_off(sim, &members, other, 4, false);
     }
     if (moved_ns == 0 && has_heir && is_off(sim, &members, id, 6, true)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_CLOCKS,
                  "who leads has a clock as most voters have: %s has run at "
                  "%llu permille all the time",
                  sim_node_host(leader)->name,

@@ -8,7 +8,7 @@
  * since when, who waits, which session has ended, which numbered request had
  * which result), against which states, answers and reads are held.
  *
- * The list of the oracles stands in sim_main.c. */
+ * The list of the oracles stands in sim_oracles.h. */
 
 #ifndef HASP_TESTS_SIM_SIM_CHECK_H
 #define HASP_TESTS_SIM_SIM_CHECK_H

@@ -257,7 +257,7 @@ static void check_left_out(struct sim_crowd *crowd, bool is_forgotten)
     uint32_t gaps = is_forgotten ? crowd->count - 1 - (uint32_t)crowd->req / 2
                                  : gaps_above(crowd, crowd->req);
     if (is_forgotten ? gaps + 1 < GAP_MAX : gaps > GAP_MAX) {
-        sim_fail(sim_of(crowd),
+        sim_fail(sim_of(crowd), ORACLE_LIMITS,
                  "a number is forgotten when %d gaps have overtaken it: REQ "
                  "%" PRIu64 " of %s was %s, with %u gaps above it",
                  GAP_MAX, crowd->req, name_of(crowd),
@@ -277,14 +277,14 @@ static void check_result(struct sim_crowd *crowd,
     bool is_same = crowd->stage == CROWD_GIVE ? past.count == token
                                               : past.token == token;
     if (!is_there || !is_same) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_RESULTS,
                  "an answer is about what is committed: %s of %s was told "
                  "%" PRIu64 " for REQ %" PRIu64 ", the log has %s %" PRIu64,
                  "the crowd", name_of(crowd), token, crowd->req,
                  is_there ? "token" : "nothing", past.token);
     }
     if (crowd->stage == CROWD_AGAIN && crowd->token[crowd->next] != token) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_RESULTS,
                  "what is asked again is answered as it was: REQ %" PRIu64
                  " of %s was told %" PRIu64 ", now %" PRIu64,
                  crowd->req, name_of(crowd), crowd->token[crowd->next], token);
@@ -301,7 +301,7 @@ static void take_opened(struct sim_crowd *crowd)
 {
     const struct resp_value *id = resp_find(&crowd->channel.reply, 0, "id");
     if (id == NULL || id->type != RESP_INTEGER) {
-        sim_fail(sim_of(crowd), "OPEN answers a map with id");
+        sim_fail(sim_of(crowd), ORACLE_REFUSALS, "OPEN answers a map with id");
         return;
     }
     crowd->session = (uint64_t)id->integer;
@@ -348,7 +348,7 @@ static void take_end(struct sim_crowd *crowd, const char *word)
     if (sim_history_ended(sim_check_history(sim), crowd->session) != 0) {
         rest(crowd);
     } else if (strcmp(word, "EXPIRED") == 0) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_REFUSALS,
                  "a refusal is about what is committed: the crowd of %s was "
                  "told EXPIRED, and session %" PRIu64 " lives",
                  name_of(crowd), crowd->session);
@@ -392,7 +392,7 @@ static void take_error(struct sim_crowd *crowd, const char *word)
         crowd->release_req++;
         step_is_over(crowd);
     } else {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_REFUSALS,
                  "errors are those of the contract, and what gives back is "
                  "never refused: the crowd of %s was told '%.*s'",
                  name_of(crowd), (int)value->bytes.size,

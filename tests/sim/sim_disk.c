@@ -195,7 +195,7 @@ static int collect_log(struct sim_disk *disk, struct core *core,
         return error;
     }
     if (term > disk->saved_term) {
-        sim_fail(disk->sim,
+        sim_fail(disk->sim, ORACLE_NODES,
                  "no entry is on disk before its term: %s has %" PRIu64
                  " of term %" PRIu64 " and has saved term %" PRIu64,
                  host_of(disk)->name, log_index, term, disk->saved_term);
@@ -502,7 +502,8 @@ void sim_disk_know_cluster(struct sim_disk *disk,
 static void check_old(const struct sim_disk *disk, const char *why)
 {
     if (!disk->is_old) {
-        sim_fail(disk->sim, "no disk has lost what it was told to keep: %s: %s",
+        sim_fail(disk->sim, ORACLE_NODES,
+                 "no disk has lost what it was told to keep: %s: %s",
                  host_of(disk)->name, why);
     }
 }

@@ -118,7 +118,8 @@ static void take_opened(struct sim_durable *durable)
 {
     const struct resp_value *id = resp_find(&durable->channel.reply, 0, "id");
     if (id == NULL || id->type != RESP_INTEGER) {
-        sim_fail(sim_of(durable), "OPEN answers a map with id");
+        sim_fail(sim_of(durable), ORACLE_REFUSALS,
+                 "OPEN answers a map with id");
         return;
     }
     durable->session = (uint64_t)id->integer;
@@ -165,7 +166,7 @@ static void take_end(struct sim_durable *durable, const char *word)
     if (sim_history_ended(sim_check_history(sim), durable->session) != 0) {
         rest(durable);
     } else if (strcmp(word, "EXPIRED") == 0) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_REFUSALS,
                  "a refusal is about what is committed: the durable session "
                  "%" PRIu64 " was told EXPIRED, and lives",
                  durable->session);

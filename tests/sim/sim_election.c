@@ -102,7 +102,7 @@ void sim_election(struct sim *sim)
         sim_note(sim, NULL, "led again", (sim->now_ns - from_ns) / SIM_MS,
                  terms, flush_ms);
         if (!sim->has_failed && (!is_led(sim) || terms > TERMS_MAX)) {
-            sim_fail(sim,
+            sim_fail(sim, ORACLE_ELECTIONS,
                      "an election waits for slow disks, and ends: with flushes "
                      "of %llu ms, %s after %llu ms, in %llu terms",
                      (unsigned long long)flush_ms,

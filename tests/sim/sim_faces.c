@@ -532,7 +532,7 @@ static void look_at_end(struct sim_faces *faces, uint64_t place,
     if (e->type == EFFECT_SESSION_ENDED && is_expiry && beats != NULL &&
         beats->told_in == faces->reign_count &&
         sim->now_ns < beats->lives_until_ns) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_LISTINGS,
                  "what is left of a lease is told: session %" PRIu64
                  " ends by entry %" PRIu64 " %" PRIu64 " ms too early",
                  e->session, place,
@@ -544,7 +544,7 @@ static void look_at_end(struct sim_faces *faces, uint64_t place,
     const struct rest *rest = find_rest(faces, e->lock, e->session, e->owner,
                                         e->token);
     if (rest != NULL && sim->now_ns < rest->until_ns) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_LISTINGS,
                  "what is left of a hold is told: that of '%.*s' by session "
                  "%" PRIu64 " ends by entry %" PRIu64 " %" PRIu64
                  " ms too early",

@@ -43,7 +43,7 @@ void sim_full_check(struct sim *sim, struct sim_promises *promises,
     sim->stats.refused_full++;
     if (command->op == OP_RELEASE || command->op == OP_CANCEL ||
         command->op == OP_CLOSE) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_LIMITS,
                  "what gives back is never refused: entry %" PRIu64
                  " was told LIMIT %.*s",
                  index, (int)result->text.size,
@@ -55,7 +55,7 @@ void sim_full_check(struct sim *sim, struct sim_promises *promises,
         if (bytes_equal(result->text, bytes_of_text(counted[i].text)) &&
             use + wanted_by(command) <= limit &&
             !is_asked_again(promises, index, command)) {
-            sim_fail(sim,
+            sim_fail(sim, ORACLE_LIMITS,
                      "what is refused as full is full: entry %" PRIu64
                      " was told LIMIT %s with %" PRIu64 " of %" PRIu64,
                      index, counted[i].text, use, limit);

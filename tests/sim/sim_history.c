@@ -173,12 +173,12 @@ static void check_token(const struct writing *w, const struct past_lock *lock,
         is_shared = last->from == w->index && !last->is_exclusive;
     }
     if (e->token <= lock->last_token && !is_shared) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_GRANTS,
                  "tokens of a lock grow: '%.*s' was granted with %" PRIu64
                  " after %" PRIu64,
                  (int)e->lock.size, e->lock.data, e->token, lock->last_token);
     } else if (e->token != w->token) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_GRANTS,
                  "a token is token_base plus log index: entry %" PRIu64
                  " granted '%.*s' with %" PRIu64,
                  w->index, (int)e->lock.size, e->lock.data, e->token);
@@ -207,7 +207,7 @@ static void check_passing(const struct writing *w, const struct past_lock *lock)
                          w->command->acquire->mode == LOCK_SHARED;
         if (!is_reader &&
             (oldest != NEVER ? oldest : newest) > wait->wait_index) {
-            sim_fail(w->sim,
+            sim_fail(w->sim, ORACLE_ORDER,
                      "nobody is passed for ever: entry %" PRIu64
                      " barges past the wait of entry %" PRIu64 " for '%.*s'",
                      w->index, wait->wait_index, (int)lock->name_size,
@@ -239,13 +239,13 @@ static void check_grantee(const struct writing *w, const struct past_lock *lock,
                                                            e->session);
     if (session == NULL || session->ended_index != 0 ||
         ends_here(w, e->session)) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_DEATH,
                  "nothing is granted to the dead: entry %" PRIu64
                  " grants '%.*s' to session %" PRIu64,
                  w->index, (int)e->lock.size, e->lock.data, e->session);
     } else if (e->wait_index == 0 && e->reason == NULL && is_awaited(w, lock) &&
                !is_barging(w)) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_ORDER,
                  "nobody passes the queue: entry %" PRIu64
                  " grants '%.*s' to session %" PRIu64 " past those who wait",
                  w->index, (int)e->lock.size, e->lock.data, e->session);
@@ -286,7 +286,7 @@ static void write_grant(const struct writing *w, const struct effect *e)
     w->sim->stats.grants++;
     struct past_wait *wait = find_wait(lock, wait_of(w, e));
     if (e->wait_index != 0 && wait == NULL) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_GRANTS,
                  "who is granted from the queue stood there: entry %" PRIu64
                  ", lock '%.*s'",
                  w->index, (int)e->lock.size, e->lock.data);
@@ -300,7 +300,7 @@ static void write_end(const struct writing *w, const struct effect *e)
     struct past_lock *lock = obtain_lock(w->history, e->lock);
     struct past_grant *grant = current_grant(lock, e->session, e->owner);
     if (grant == NULL || grant->token != e->token) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_GRANTS,
                  "grant and end of a hold alternate: entry %" PRIu64
                  " ends a hold of '%.*s' that is not there",
                  w->index, (int)e->lock.size, e->lock.data);
@@ -316,7 +316,7 @@ static void write_wait(const struct writing *w, const struct effect *e)
     struct past_wait *wait = find_wait(lock, wait_of(w, e));
     if (e->count == 1) {
         if (wait == NULL) {
-            sim_fail(w->sim,
+            sim_fail(w->sim, ORACLE_GRANTS,
                      "asking again keeps a place that is there: entry "
                      "%" PRIu64 ", lock '%.*s'",
                      w->index, (int)e->lock.size, e->lock.data);
@@ -339,7 +339,7 @@ static void write_wait_end(const struct writing *w, const struct effect *e)
     struct past_lock *lock = obtain_lock(w->history, e->lock);
     struct past_wait *wait = find_wait(lock, wait_of(w, e));
     if (wait == NULL) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_GRANTS,
                  "a wait that ends stood in the queue: entry %" PRIu64
                  ", lock '%.*s'",
                  w->index, (int)e->lock.size, e->lock.data);
@@ -369,7 +369,7 @@ static void settle_queue(const struct writing *w, struct past_lock *lock)
                                                 in_lock);
             if (!wait->is_granted && is_before(wait, granted) &&
                 sim_history_ended(w->history, wait->session) == 0) {
-                sim_fail(w->sim,
+                sim_fail(w->sim, ORACLE_ORDER,
                          "first come, first served: entry %" PRIu64
                          " grants '%.*s' to the wait of entry %" PRIu64
                          " before that of %" PRIu64,
@@ -399,7 +399,7 @@ static void compare_lock(const struct writing *w, struct past_lock *lock)
                                                               grant->session,
                                                               grant->owner);
         if (hold == NULL || hold->token != grant->token) {
-            sim_fail(w->sim,
+            sim_fail(w->sim, ORACLE_GRANTS,
                      "effects tell what happened: after entry %" PRIu64
                      " the holder of '%.*s' is not who was granted it",
                      w->index, (int)name.size, name.data);
@@ -410,7 +410,7 @@ static void compare_lock(const struct writing *w, struct past_lock *lock)
     }
     if (holds != (real == NULL ? 0 : real->hold_count) ||
         waits != (real == NULL ? 0 : real->wait_count)) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_GRANTS,
                  "effects tell what happened: after entry %" PRIu64
                  " '%.*s' has %u holds and %u waits, by its effects "
                  "%u and %u",
@@ -419,7 +419,7 @@ static void compare_lock(const struct writing *w, struct past_lock *lock)
                  real == NULL ? 0 : real->wait_count, holds, waits);
     }
     if (exclusive > 0 && holds > 1) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_GRANTS,
                  "one owner per exclusive lock: after entry %" PRIu64
                  " '%.*s' has %u",
                  w->index, (int)name.size, name.data, holds);
@@ -431,7 +431,7 @@ static void compare_lock(const struct writing *w, struct past_lock *lock)
 static void write_opened(const struct writing *w, const struct effect *e)
 {
     if (past_find_session(w->history, e->session) != NULL) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_DEATH,
                  "a session id is never used again: %" PRIu64
                  " at entry %" PRIu64,
                  e->session, w->index);
@@ -458,7 +458,7 @@ static void check_expiry(const struct writing *w,
     uint64_t least_ns = least_ms * SIM_MS * 10 / 11;
     uint64_t quiet_ns = w->sim->now_ns - session->beat_sent_ns;
     if (session->beat_sent_ns != 0 && quiet_ns < least_ns) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_LEASES,
                  "no session expires too early: %" PRIu64 " at entry %" PRIu64
                  ", %" PRIu64
                  " ms after a heartbeat that was answered, %" PRIu64
@@ -467,7 +467,7 @@ static void check_expiry(const struct writing *w,
     }
     const char *believer = sim_clients_believe_in(w->sim, session->id);
     if (believer != NULL) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_LEASES,
                  "the client ends first: %s trusts session %" PRIu64
                  ", which entry %" PRIu64 " expires",
                  believer, session->id, w->index);
@@ -478,7 +478,8 @@ static void write_ended(const struct writing *w, const struct effect *e)
 {
     struct past_session *session = past_find_session(w->history, e->session);
     if (session == NULL || session->ended_index != 0) {
-        sim_fail(w->sim, "a session ends once: %" PRIu64 " at entry %" PRIu64,
+        sim_fail(w->sim, ORACLE_DEATH,
+                 "a session ends once: %" PRIu64 " at entry %" PRIu64,
                  e->session, w->index);
         return;
     }
@@ -545,7 +546,7 @@ static void write_repetition(const struct writing *w, uint64_t req,
                              result->token == past->result.token &&
                              result->count == past->result.count;
     if (!is_same || (past->wait_index == 0 && changes_locks(w->effects))) {
-        sim_fail(w->sim,
+        sim_fail(w->sim, ORACLE_RESULTS,
                  "a request takes effect once: REQ %" PRIu64
                  " of entry %" PRIu64 " was asked again in entry %" PRIu64
                  " and had another result (%d, was %d)",
@@ -592,7 +593,7 @@ static void write_result(const struct writing *w, const struct effect *e)
                                                      origin->session);
     if (session == NULL || session->ended_index != 0) {
         if (is_kept(e->result.code) && e->result.code != RESULT_NOT_HELD) {
-            sim_fail(w->sim,
+            sim_fail(w->sim, ORACLE_DEATH,
                      "dead stays dead: entry %" PRIu64
                      " does what session %" PRIu64 " asks, which has "
                      "ended",
@@ -603,7 +604,7 @@ static void write_result(const struct writing *w, const struct effect *e)
     acknowledge(session, origin);
     if (is_acked(session, origin->req)) {
         if (is_kept(e->result.code) || changes_locks(w->effects)) {
-            sim_fail(w->sim,
+            sim_fail(w->sim, ORACLE_RESULTS,
                      "an acknowledged request is refused for ever: "
                      "REQ %" PRIu64 " in entry %" PRIu64,
                      origin->req, w->index);

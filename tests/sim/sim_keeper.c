@@ -361,7 +361,7 @@ static void take(struct sim_keeper *keeper)
         return;
     }
     if (!is_known && !sim_users_is_refusal(word)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_REFUSALS,
                  "errors are those of the contract: who administers was told "
                  "'%.*s'",
                  (int)value->bytes.size, (const char *)value->bytes.data);

@@ -51,7 +51,7 @@ static void check_old(struct sim *sim, struct sim_node *node,
         sim_run_until(sim, sim->now_ns + 50 * SIM_MS, NULL);
     }
     if (!disk->is_condemned && still_leads(sim, leader, term)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_OLD_DISKS,
                  "a disk that has lost what was acknowledged is noticed: %s "
                  "runs on an old one",
                  sim_node_host(node)->name);
@@ -63,7 +63,8 @@ static void check_old(struct sim *sim, struct sim_node *node,
     sim_run_until(sim, sim->now_ns + 1 * SIM_S, NULL);
     sim_node_start(node);
     if (sim_node_core(node) != NULL) {
-        sim_fail(sim, "nothing starts from a condemned directory: %s does",
+        sim_fail(sim, ORACLE_OLD_DISKS,
+                 "nothing starts from a condemned directory: %s does",
                  sim_node_host(node)->name);
     }
 }

@@ -3,108 +3,19 @@
 /* The simulator: whole nodes and clients in one process on virtual time.
  *
  *     sim [--seed N] [--seeds K] [--nodes 3|5] [--seconds S] [--jobs J]
- *         [--clients N] [--skip-faults LIST] [--coverage] [--plant]
- *         [--verbose]
+ *         [--clients N] [--skip-faults LIST] [--without LIST] [--coverage]
+ *         [--plant] [--verbose]
  *
  * runs K seeds from N on, each S simulated seconds of faults, then a calm in
  * which there must be progress, then an end after which nothing may be left. A
  * run is decided by its seed alone; a failing one prints the rule that was
- * broken and the command that repeats it. With fewer clients, or without some
- * faults ("3,7-9": their numbers are in the trace), the rest of the run is
- * another one. --coverage tells in how many runs which faults, pairs of faults
- * and states were reached (sim_cover.h). --plant puts a bug into the rogues,
- * which trust their sessions for ever then: for tests of what sees it. How it
- * works: tests/sim/README.md.
- *
- * The oracles, each checked all the time:
- *
- *     1. one leader per term
- *     2. all nodes apply the same entries, one after the other, with the same
- *        effects; equal applied index means equal state (lockfsm_hash), also
- *        after a restart and a snapshot; the digest that is kept up is that
- *        of the state; the state on disk is never ahead of the log
- *     3. every state is sound in itself and follows from the one before
- *        (lockfsm_check_basic, lockfsm_delta_check)
- *     4. one owner per exclusive lock; grant and end of a hold alternate;
- *        tokens of a lock grow and are token_base plus log index; effects tell
- *        what happened
- *     5. first come, first served; nobody passes the queue, and who barges
- *        passes no wait for ever
- *     6. nothing is granted to the dead, and a dead session stays dead
- *     7. one believer per exclusive lock, as many as slots for a semaphore, one
- *        per Redis lock, by the clients' own clocks, at every moment of true
- *        time
- *     8. no session expires sooner than T/1.1 after a heartbeat that was
- *        answered OK was sent; the client ends first
- *     9. acknowledged results stay: each answer is that of a committed entry,
- *        later than the question; a numbered request takes effect once
- *    10. who believes in a hold has it
- *    11. reads are linearizable; a fence lets nothing older in, and the newest
- *    12. a refusal is about what is committed; one that says that nothing was
- *        done has no entry, then and ever after; a try fails only if the lock
- *        is not free; what gives back is never refused; errors are those of
- *        the contract
- *    13. no node stops by itself, and each starts from what it left on disk;
- *        who has the state of a cluster knows its id; no entry is on disk
- *        before its term
- *    14. once all is healed every client gets answers, and who died before that
- *        has lost its session 20 s later; in the end every waiter has been
- *        served or told, no session and no lock is left, and all members are
- *        equal
- *    15. when a leader dies and all else is well, another one serves within
- *        5 s and 3 terms, whatever flushes take (up to 500 ms)
- *    16. what is above the cluster's feature level is not proposed, nobody
- *        applies what its version does not understand, and who stops as too old
- *        is
- *    17. silence is logged as it was, each moment once; a dead session and what
- *        takes a time end in their bounds whatever leaders come and go
- *        (sim_silence.h)
- *    18. after a calm nobody leads whose clock is more than 6 % off from those
- *        of most voters, unless it has handed over before
- *    19. no vote is taken away, unless by force, if that leaves voters of whom
- *        the leader has not heard more than half (sim_majority.h); a vote that
- *        is said to be taken, or given back, is (sim_voter.h)
- *    20. an old copy of a follower's disk is noticed and condemned as long as
- *        the leader lives that knows better (sim_loss.h); no other disk is
- *    21. who was away until it needs a snapshot catches up, wherever it dies
- *        meanwhile (sim_behind.h)
- *    22. who watches is told what the log has, in order, nothing twice and
- *        nothing left out, and `gap` if and only if the node cannot know; a
- *        lock's history is that of the log (sim_watcher.h)
- *    23. what LOCK.SHOW, LOCK.LIST, SESSION.SHOW, SESSION.LIST and FENCE.LIST
- *        tell was all so at one moment between question and answer: holders,
- *        queue, note, counts; a page is whole then; ages, leases, delays and
- *        limited holds have run as clocks allow, and do not end sooner than
- *        was told (sim_shown.h, sim_faces.h)
- *    24. what is refused as full is full, and what gives back is not refused
- *        for it; a number is forgotten when 64 gaps have overtaken it
- *        (sim_crowd.h)
- *    25. a session without end does not expire, and a hold of it is broken only
- *        if that was announced, its time is over and nobody has objected
- *        (sim_durable.h, sim_silence.h)
- *    26. a backup, taken from a node that serves or of a directory, is the
- *        state that one entry left, with its members and all that had been
- *        applied when it was asked for; a damaged one is refused
- *        (sim_backup.h, sim_saver.h)
- *    27. a restore keeps what must not be forgotten, and no more; of one that
- *        was cut short nothing starts but a whole one (sim_restore.h)
- *    28. no life that is over goes on: none of its nodes serves, a new one has
- *        an id of its own and tokens above all before, former tokens are not
- *        admitted, former sessions are dead, and in the quarantine, which is
- *        as long as was asked for, nothing is granted (sim_check.c,
- *        sim_silence.h); 7 and 22 look across lives
- *    29. rights are decided once, by the log: what was done was allowed by the
- *        rights at its index, what was refused for want of them was not; nobody
- *        uses, ends or renews what is another's without the right to
- *        (sim_rights.h)
- *    30. a change of rights ends the waits that are no longer allowed, those
- *        alone, by itself or by SWEEP, and until then they are granted nothing;
- *        and it never ends a hold
- *    31. a user has what the log gave him, the same on all nodes; nothing that
- *        was acknowledged passes his quotas, and what gives back is never
- *        refused for them
- *    32. nobody is told of names that he may not read, by answers or events;
- *        NOAUTH and NOPERM are true when they are said (sim_users.h) */
+ * broken, the oracle that says so (sim_oracles.h has their list) and the
+ * command that repeats it; --without leaves out some of them, by their numbers.
+ * With fewer clients, or without some faults ("3,7-9": their numbers are in the
+ * trace), the rest of the run is another one. --coverage tells in how many runs
+ * which faults, pairs of faults and states were reached (sim_cover.h). --plant
+ * puts a bug into the rogues, which trust their sessions for ever then: for
+ * tests of what sees it. How it works: tests/sim/README.md. */
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -126,6 +37,7 @@
 struct outcome {
     bool is_over; /* False: the process died. */
     bool has_failed;
+    enum sim_oracle oracle; /* 0: none, the program died. */
     uint64_t trace;
     struct sim_stats stats;
     struct sim_cover cover;
@@ -159,6 +71,7 @@ static void run_seed(const struct batch *batch, uint64_t seed,
     }
     sim_run(&sim, &options);
     outcome->has_failed = sim.has_failed;
+    outcome->oracle = sim.oracle;
     outcome->trace = sim.trace;
     outcome->stats = sim.stats;
     outcome->cover = sim.cover;
@@ -166,6 +79,14 @@ static void run_seed(const struct batch *batch, uint64_t seed,
     sim_done(&sim);
     outcome->is_over = true;
     fflush(stdout);
+}
+
+static void print_violation(uint64_t seed, const struct outcome *outcome)
+{
+    printf("seed %" PRIu64 ": %s\n", seed, outcome->why);
+    if (outcome->oracle != 0) {
+        printf("  seen by oracle %d\n", (int)outcome->oracle);
+    }
 }
 
 /* Job 'job' runs each job_count-th seed; a process of its own for each seed, so
@@ -187,16 +108,17 @@ static void run_job(const struct batch *batch, uint32_t job,
         struct outcome *outcome = &outcomes[i];
         if (!outcome->is_over || (status != 0 && !outcome->has_failed)) {
             outcome->has_failed = true;
+            outcome->oracle = 0;
             snprintf(outcome->why, sizeof outcome->why,
                      "the program does not crash: it ended with status %d",
                      WIFSIGNALED(status) ? 128 + WTERMSIG(status)
                                          : WEXITSTATUS(status));
         }
         if (outcome->has_failed) {
-            printf("seed %" PRIu64 ": %s\n"
-                   "  repeat: sim --seed %" PRIu64 " --seconds %u%s%c "
+            print_violation(seed, outcome);
+            printf("  repeat: sim --seed %" PRIu64 " --seconds %u%s%c "
                    "--verbose\n",
-                   seed, outcome->why, seed, batch->options.seconds,
+                   seed, batch->options.seconds,
                    batch->options.node_count != 0 ? " --nodes " : "",
                    batch->options.node_count != 0
                        ? (char)('0' + batch->options.node_count)
@@ -268,8 +190,7 @@ static int run_batch(const struct batch *batch)
     if (batch->seed_count == 1) {
         run_seed(batch, batch->options.seed, &outcomes[0]);
         if (outcomes[0].has_failed) {
-            printf("seed %" PRIu64 ": %s\n", batch->options.seed,
-                   outcomes[0].why);
+            print_violation(batch->options.seed, &outcomes[0]);
         }
         return report(batch, outcomes);
     }
@@ -300,20 +221,21 @@ static uint64_t number(const char *text)
     return value;
 }
 
-/* "3,7-9" */
-static void skip(struct sim_options *options, const char *text)
+/* "3,7-9": sets what has such a number, from 1 to 'most'. */
+static void take_list(const char *text, unsigned long most, bool *is_set)
 {
     while (*text != '\0') {
         char *end;
         unsigned long from = strtoul(text, &end, 10);
         unsigned long to = *end == '-' ? strtoul(end + 1, &end, 10) : from;
-        if (from == 0 || to < from || to > SIM_SKIP_MAX ||
+        if (from == 0 || to < from || to > most ||
             (*end != ',' && *end != '\0')) {
-            fprintf(stderr, "sim: not a list of faults: '%s'\n", text);
+            fprintf(stderr, "sim: not a list of numbers from 1 to %lu: '%s'\n",
+                    most, text);
             exit(64);
         }
         for (; from <= to; from++) {
-            options->skips[from] = true;
+            is_set[from] = true;
         }
         text = *end == ',' ? end + 1 : end;
     }
@@ -335,7 +257,10 @@ static bool take_option(struct batch *batch, int option)
         batch->options.client_max = (uint32_t)number(optarg);
         return true;
     case 'f':
-        skip(&batch->options, optarg);
+        take_list(optarg, SIM_SKIP_MAX, batch->options.skips);
+        return true;
+    case 'w':
+        take_list(optarg, ORACLE_END - 1, batch->options.without);
         return true;
     case 't':
         batch->options.seconds = (uint32_t)number(optarg);
@@ -367,6 +292,7 @@ int main(int argc, char **argv)
         {"jobs", required_argument, NULL, 'j'},
         {"clients", required_argument, NULL, 'c'},
         {"skip-faults", required_argument, NULL, 'f'},
+        {"without", required_argument, NULL, 'w'},
         {"coverage", no_argument, NULL, 'o'},
         {"plant", no_argument, NULL, 'p'},
         {"verbose", no_argument, NULL, 'v'},

@@ -96,7 +96,7 @@ void sim_node_disk_fails(struct sim_node *node, int error)
     node->is_dying = true;
     sim_note(node->sim, &node->host, "disk fails", (uint64_t)-error, 0, 0);
     if (!is_excused(node)) {
-        sim_fail(node->sim,
+        sim_fail(node->sim, ORACLE_NODES,
                  "no node stops by itself: %s has an error of its "
                  "disk: %s",
                  node->host.name, hasp_strerror(error));
@@ -240,7 +240,7 @@ static void stop_as_removed(struct sim_node *node)
         node->sim->stats.removed++;
         node->was_removed = true;
         if (sim_check_is_member(node->sim, node->id)) {
-            sim_fail(node->sim,
+            sim_fail(node->sim, ORACLE_NODES,
                      "a node stops as removed only if it is: %s is a member",
                      node->host.name);
         }
@@ -255,7 +255,8 @@ static void port_fatal(void *data, int exit_code, const char *why)
     } else if (exit_code == CORE_EXIT_REMOVED) {
         stop_as_removed(node);
     } else if (!node->is_dying && !is_excused(node)) {
-        sim_fail(node->sim, "no node stops by itself: %s exits with %d: %s",
+        sim_fail(node->sim, ORACLE_NODES,
+                 "no node stops by itself: %s exits with %d: %s",
                  node->host.name, exit_code, why);
     }
     node->is_dying = true;
@@ -581,7 +582,8 @@ static bool open_disk(struct sim_node *node, struct bytes first,
     }
     if (!is_excused(node) && !node->disk.is_condemned &&
         !(is_rotten && error == HASP_ECORRUPT)) {
-        sim_fail(node->sim, "a node starts from what it left on disk: %s: %s",
+        sim_fail(node->sim, ORACLE_NODES,
+                 "a node starts from what it left on disk: %s: %s",
                  node->host.name, why);
     }
     sim_disk_close(&node->disk, sim_chance(node->sim, 0.3));
@@ -643,7 +645,8 @@ void sim_node_start(struct sim_node *node)
         return;
     }
     if (error != 0) {
-        sim_fail(sim, "a node starts from what it left on disk: %s: %s",
+        sim_fail(sim, ORACLE_NODES,
+                 "a node starts from what it left on disk: %s: %s",
                  node->host.name, why);
         return;
     }
@@ -931,7 +934,7 @@ static void end_cleanly(struct sim_node *node)
         error = sim_disk_stop(&node->disk);
     }
     if (error != 0 && !is_excused(node)) {
-        sim_fail(sim, "a node that is asked to stop does: %s: %s",
+        sim_fail(sim, ORACLE_NODES, "a node that is asked to stop does: %s: %s",
                  node->host.name, hasp_strerror(error));
     }
     node->was_clean = error == 0;

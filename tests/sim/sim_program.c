@@ -333,7 +333,8 @@ static void turn(struct sim_program *program)
             return;
         }
     }
-    sim_fail(program->sim, "a machine comes to rest: that of %s does not",
+    sim_fail(program->sim, ORACLE_PROGRESS,
+             "a machine comes to rest: that of %s does not",
              program->client->host.name);
 }
 

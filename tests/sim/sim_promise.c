@@ -101,7 +101,7 @@ void sim_promises_entry(struct sim_promises *promises, uint64_t index,
     }
     struct known *known = find(promises, key);
     if (known != NULL && known->entry == 0) {
-        sim_fail(promises->sim,
+        sim_fail(promises->sim, ORACLE_REFUSALS,
                  "a refusal says what is true: %s was told %s for '%s', left "
                  "it at that, and entry %" PRIu64 " does it",
                  known->client, known->word, key, index);
@@ -131,7 +131,7 @@ bool sim_promises_told(struct sim_promises *promises, const char *client,
             bytes_of_text(request->value));
     const struct known *known = find(promises, key);
     if (known != NULL) {
-        sim_fail(promises->sim,
+        sim_fail(promises->sim, ORACLE_REFUSALS,
                  "a refusal says what is true: %s was told %s for '%s', which "
                  "entry %" PRIu64 " has done",
                  client, word, key, known->entry);

@@ -63,7 +63,8 @@ static void add(struct sim_pushes *pushes, const struct effect *effect)
     uint32_t count = result->code == RESULT_OK ? result->token_count : 0;
     struct wait_key key = {effect->wait_index, effect->session};
     if (find(pushes, key) != NULL) {
-        sim_fail(pushes->sim, "a wait ends once: %" PRIu64 " at entry %" PRIu64,
+        sim_fail(pushes->sim, ORACLE_RESULTS,
+                 "a wait ends once: %" PRIu64 " at entry %" PRIu64,
                  effect->wait_index, effect->log_index);
         return;
     }
@@ -109,7 +110,7 @@ void sim_pushes_told(struct sim_pushes *pushes, const char *client,
     }
     pushes->sim->stats.pushes++;
     if (!is_right) {
-        sim_fail(pushes->sim,
+        sim_fail(pushes->sim, ORACLE_RESULTS,
                  "a push tells what the log says: %s is told of wait %" PRIu64
                  " with %u tokens",
                  client, key.wait_index, count);

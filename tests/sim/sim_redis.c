@@ -67,7 +67,7 @@ static void belief_begins(struct sim_redis *redis)
     for (uint32_t i = 0; i < sim->client_count && believes(redis); i++) {
         struct sim_redis *other = &sim->client[i]->redis;
         if (other != redis && other->key == redis->key && believes(other)) {
-            sim_fail(sim,
+            sim_fail(sim, ORACLE_BELIEVERS,
                      "one believer per Redis lock: %s and %s believe in '%s'",
                      redis->client->host.name, other->client->host.name,
                      keys[redis->key]);
@@ -163,7 +163,7 @@ static void take_good(struct sim_redis *redis)
     } else if (believes(redis) &&
                !sim_check_lives_between(redis->client->sim, redis->since_place,
                                         sim_check_newest(redis->client->sim))) {
-        sim_fail(redis->client->sim,
+        sim_fail(redis->client->sim, ORACLE_HOLDS,
                  "who believes in a Redis lock has it: %s extends '%s' and is "
                  "told 0",
                  redis->client->host.name, keys[redis->key]);
@@ -203,7 +203,7 @@ static void take_denied(struct sim_redis *redis)
 {
     struct sim *sim = redis->client->sim;
     if (redis->asked == ASKED_DELETE && believes(redis)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_REFUSALS,
                  "what gives back needs no right: %s deletes '%s' and is told "
                  "NOPERM",
                  redis->client->host.name, keys[redis->key]);
@@ -234,7 +234,7 @@ static void take(struct sim_redis *redis)
     }
     if (!is_known) {
         const struct resp_value *value = &redis->channel.reply.value[0];
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_REFUSALS,
                  "errors are those of the contract: %s (Redis) was told "
                  "'%.*s'",
                  redis->client->host.name, (int)value->bytes.size,

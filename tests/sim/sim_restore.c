@@ -197,14 +197,14 @@ static bool export_directory(struct sim *sim, struct sim_node *node,
         read_file(path, &ret_backup->bytes);
         sim_backup_check(sim, name, ret_backup);
         if (ret_backup->log_index < applied) {
-            sim_fail(sim,
+            sim_fail(sim, ORACLE_BACKUPS,
                      "a saved directory has all that its node had applied: %s "
                      "had %" PRIu64 ", and saved is %" PRIu64,
                      name, applied, ret_backup->log_index);
         }
     } else {
-        sim_fail(sim, "a directory that starts can be saved: %s: %s", name,
-                 why);
+        sim_fail(sim, ORACLE_BACKUPS,
+                 "a directory that starts can be saved: %s: %s", name, why);
     }
     files_die(files);
     return status == 0;
@@ -214,7 +214,8 @@ static bool export_directory(struct sim *sim, struct sim_node *node,
 
 static void fail_kept(struct sim *sim, const char *what)
 {
-    sim_fail(sim, "a restore keeps what must not be forgotten, and no more: %s",
+    sim_fail(sim, ORACLE_RESTORES,
+             "a restore keeps what must not be forgotten, and no more: %s",
              what);
 }
 
@@ -395,7 +396,8 @@ static void try_damaged(struct sim *sim, const struct plan *plan)
     buffer_done(&damaged);
     int status = run(sim, plan, why);
     if (status != HASP_NODE_DATA || why[0] == '\0') {
-        sim_fail(sim, "a damaged backup is refused: a restore ends with %d: %s",
+        sim_fail(sim, ORACLE_BACKUPS,
+                 "a damaged backup is refused: a restore ends with %d: %s",
                  status, why);
     }
     write_file(plan->path, buffer_bytes(&plan->backup.bytes));
@@ -416,7 +418,8 @@ static void try_cut_short(struct sim *sim, const struct plan *plan,
     sim_note(sim, sim_node_host(plan->node), "restore cut short", is_cut,
              (uint64_t)status, 0);
     if (status != 0 && !is_cut) {
-        sim_fail(sim, "a good backup can be restored: %s", why);
+        sim_fail(sim, ORACLE_RESTORES, "a good backup can be restored: %s",
+                 why);
     }
     files_die(disk->files);
     if (sim_chance(sim, 0.5)) {
@@ -426,13 +429,13 @@ static void try_cut_short(struct sim *sim, const struct plan *plan,
     bool is_whole = start.snapshot_index == plan->backup.log_index &&
                     start.entry_count == 0;
     if (error == 0 && !is_whole && !disk->recovery.is_empty) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_RESTORES,
                  "of a restore that was cut short nothing starts: %s begins at "
                  "%" PRIu64 " of %" PRIu64,
                  sim_node_host(plan->node)->name, start.snapshot_index,
                  plan->backup.log_index);
     } else if ((error != 0 || !is_whole) && status == 0 && !is_cut) {
-        sim_fail(sim, "a restored directory starts: %s: %s",
+        sim_fail(sim, ORACLE_RESTORES, "a restored directory starts: %s: %s",
                  sim_node_host(plan->node)->name, why);
     }
     sim_disk_close(disk, false);
@@ -449,7 +452,8 @@ static void start_node(struct sim *sim, const struct plan *plan)
         sim_node_start(node);
     }
     if (sim_node_core(node) == NULL) {
-        sim_fail(sim, "a restored directory starts: %s does not",
+        sim_fail(sim, ORACLE_RESTORES,
+                 "a restored directory starts: %s does not",
                  sim_node_host(node)->name);
         return;
     }
@@ -490,7 +494,8 @@ static void begin_life(struct sim *sim, const struct plan *plan)
     }
     int status = sim->has_failed ? 0 : run(sim, plan, why);
     if (status != 0) {
-        sim_fail(sim, "a good backup can be restored: %s", why);
+        sim_fail(sim, ORACLE_RESTORES, "a good backup can be restored: %s",
+                 why);
     }
     files_die(sim_node_disk(plan->node)->files);
     if (!sim->has_failed && sim_chance(sim, 0.3)) {

@@ -184,10 +184,11 @@ static uint32_t left_over_count(const struct sim_rights *rights,
     return count;
 }
 
-static void fail(const struct judging *j, const char *rule, const char *what)
+static void fail(const struct judging *j, enum sim_oracle oracle,
+                 const char *rule, const char *what)
 {
-    sim_fail(j->sim, "%s: entry %" PRIu64 " of user %" PRIu64 ": %s", rule,
-             j->place, j->command->user, what);
+    sim_fail(j->sim, oracle, "%s: entry %" PRIu64 " of user %" PRIu64 ": %s",
+             rule, j->place, j->command->user, what);
 }
 
 /* --- Rights are decided once, by the log ---------------------------------- */
@@ -209,19 +210,22 @@ static void check_done(const struct judging *j, enum verdict verdict)
         return; /* It is told what came of the first. */
     }
     if (verdict == MAY && is_refusal) {
-        fail(j, "who is refused for want of a right lacks it", "he may");
+        fail(j, ORACLE_RIGHTS, "who is refused for want of a right lacks it",
+             "he may");
     } else if (verdict != MAY && !is_refusal &&
                !(is_numbered && is_about_number(code))) {
-        fail(j, "what is done is allowed by the rights at its index",
+        fail(j, ORACLE_RIGHTS,
+             "what is done is allowed by the rights at its index",
              verdict == NO_AUTH ? "he may do nothing" : "he may not");
     } else if (verdict != MAY && is_refusal &&
                (code == RESULT_NO_AUTH) != (verdict == NO_AUTH)) {
-        fail(j, "a refusal says why",
+        fail(j, ORACLE_RIGHTS, "a refusal says why",
              verdict == NO_AUTH ? "he may do nothing, and is told NOPERM"
                                 : "he may not do that, and is told NOAUTH");
     }
     if (is_refusal && j->effects->count > 1) {
-        fail(j, "what is refused for want of a right changes nothing",
+        fail(j, ORACLE_RIGHTS,
+             "what is refused for want of a right changes nothing",
              "it has effects");
     }
 }
@@ -239,7 +243,8 @@ static bool check_session(const struct judging *j)
         return false;
     }
     if (j->result->code != RESULT_NO_SESSION || j->effects->count > 1) {
-        fail(j, "a session is its user's alone", "another one uses it");
+        fail(j, ORACLE_RIGHTS, "a session is its user's alone",
+             "another one uses it");
     }
     return true;
 }
@@ -269,13 +274,14 @@ static void check_others(const struct judging *j)
             continue;
         }
         if (is_rights) {
-            fail(j, "a change of rights ends no hold", "it ends one");
+            fail(j, ORACLE_WITHDRAWAL, "a change of rights ends no hold",
+                 "it ends one");
         } else if (session->user != command->user && !is_list &&
                    !(command->op == OP_RELEASE_IF &&
                      rights_allow(sim_rights_now(j->rights), command->user,
                                   VERB_KICK, command->release_if->name,
                                   EXTENT_NAME) == MAY)) {
-            fail(j, "nobody ends or renews what is another's",
+            fail(j, ORACLE_RIGHTS, "nobody ends or renews what is another's",
                  "it does, without the right to");
         }
     }
@@ -423,7 +429,7 @@ static struct right_user as_set(const struct user_set_command *set)
 static void expect(const struct judging *j, bool is_ok)
 {
     if ((j->result->code == RESULT_OK) != is_ok) {
-        fail(j, "users, roles and access are as the log says",
+        fail(j, ORACLE_RIGHTS, "users, roles and access are as the log says",
              is_ok ? "it is refused" : "it is not refused");
     }
 }
@@ -669,7 +675,7 @@ static void compare(const struct judging *j)
     struct rights real;
     rights_load(j->fsm, &real);
     if (!rights_are_same(sim_rights_now(j->rights), &real)) {
-        fail(j, "users, roles and access are as the log says",
+        fail(j, ORACLE_RIGHTS, "users, roles and access are as the log says",
              "the state differs");
     }
 }
@@ -703,10 +709,12 @@ static void check_withdrawn(const struct judging *j)
         bool is_withdrawn = effect->type == EFFECT_WAIT_ENDED &&
                             strcmp(effect->reason, "withdrawn") == 0;
         if (is_withdrawn && is_request_allowed(j, effect->wait_index)) {
-            fail(j, "a change of rights ends the waits that are not allowed",
+            fail(j, ORACLE_WITHDRAWAL,
+                 "a change of rights ends the waits that are not allowed",
                  "it ends one that is");
         } else if (is_granted && !is_request_allowed(j, effect->wait_index)) {
-            fail(j, "a change of rights ends the waits that are not allowed",
+            fail(j, ORACLE_WITHDRAWAL,
+                 "a change of rights ends the waits that are not allowed",
                  "one is granted");
         }
     }
@@ -722,7 +730,7 @@ static void check_waits(const struct judging *j)
     j->rights->is_to_check = false;
     LIST_FOR (const struct owned_wait, wait, &j->rights->waits, in_rights) {
         if (!wait->session->is_over && !is_allowed(j, wait)) {
-            sim_fail(j->sim,
+            sim_fail(j->sim, ORACLE_WITHDRAWAL,
                      "a change of rights ends the waits that are not allowed: "
                      "session %" PRIu64 " waits for '%s' after entry %" PRIu64,
                      wait->session->id, wait->lock, j->place);
@@ -781,10 +789,11 @@ static void check_limit(const struct judging *j, const struct right_user *mine,
             continue; /* It is a limit of all, see sim_full.h. */
         }
         if (gives_back(j->command)) {
-            fail(j, "what only gives back is never refused by a quota", words);
+            fail(j, ORACLE_QUOTAS,
+                 "what only gives back is never refused by a quota", words);
         }
         if (key != QUOTA_BYTES && used[key] + more <= mine->bound[key]) {
-            fail(j, "what a quota refuses would pass it", words);
+            fail(j, ORACLE_QUOTAS, "what a quota refuses would pass it", words);
         }
     }
 }
@@ -804,12 +813,14 @@ static void check_quota(const struct judging *j, const struct right_user *mine,
     for (int i = 0; i < QUOTA_CONNECTIONS; i++) {
         enum quota_key key = (enum quota_key)i;
         if (use[i] != user_use(user, key)) {
-            fail(j, "a user has what the log gave him", quota_rules[i].name);
+            fail(j, ORACLE_QUOTAS, "a user has what the log gave him",
+                 quota_rules[i].name);
         }
         if (use[i] > mine->bound[i] && use[i] > used[i] &&
             !gives_back(j->command) &&
             (i != QUOTA_BYTES || (is_his && is_done))) {
-            fail(j, "no change that was acknowledged passes a quota",
+            fail(j, ORACLE_QUOTAS,
+                 "no change that was acknowledged passes a quota",
                  quota_rules[i].name);
         }
         used[i] = use[i];
@@ -847,7 +858,8 @@ static void judge_entry(const struct judging *j)
     }
     if (rights_is_own(j->command)) {
         if (j->command->user != 0) {
-            fail(j, "what the leader asks of itself is nobody's", "it is his");
+            fail(j, ORACLE_RIGHTS, "what the leader asks of itself is nobody's",
+                 "it is his");
         }
         return;
     }

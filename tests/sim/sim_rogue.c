@@ -196,8 +196,9 @@ static void take_opened(struct sim_client *client)
         !take_number(beat, "linger_ms", &linger_ms) ||
         (secret == NULL) != client->makes_secret ||
         (secret != NULL && secret->bytes.size != 32)) {
-        sim_fail(client->sim, "OPEN answers a map with id, ttl_ms, linger_ms "
-                              "and, but for PROOF, secret");
+        sim_fail(client->sim, ORACLE_REFUSALS,
+                 "OPEN answers a map with id, ttl_ms, linger_ms "
+                 "and, but for PROOF, secret");
         return;
     }
     if (secret != NULL) {
@@ -205,7 +206,7 @@ static void take_opened(struct sim_client *client)
         client->secret[32] = '\0';
     }
     if (!sim_history_opened(sim_check_history(client->sim), client->session)) {
-        sim_fail(client->sim,
+        sim_fail(client->sim, ORACLE_RESULTS,
                  "an answer is about what is committed: %s was "
                  "told of session %" PRIu64,
                  client->host.name, client->session);
@@ -227,7 +228,8 @@ static void take_kept(struct sim_client *client)
     uint64_t ttl_ms = 0, linger_ms = 0;
     if (!take_number(beat, "ttl_ms", &ttl_ms) ||
         !take_number(beat, "linger_ms", &linger_ms)) {
-        sim_fail(sim, "KEEP answers a map with ttl_ms and linger_ms");
+        sim_fail(sim, ORACLE_REFUSALS,
+                 "KEEP answers a map with ttl_ms and linger_ms");
         return;
     }
     sim->stats.beats++;
@@ -239,7 +241,7 @@ static void take_kept(struct sim_client *client)
                      ttl_ms, linger_ms);
     uint64_t ended = sim_history_ended(sim_check_history(sim), client->session);
     if (ended != 0 && ended <= beat->sent_newest) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_DEATH,
                  "dead stays dead: %s was told OK for a heartbeat of "
                  "session %" PRIu64 ", which entry %" PRIu64
                  " had ended before it was sent",
@@ -249,7 +251,7 @@ static void take_kept(struct sim_client *client)
     if (ended != 0 &&
         !sim_history_dropped(sim_check_history(sim), client->session) &&
         sim_rogue_trusts(client)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_LEASES,
                  "the client ends first: %s was told OK and trusts "
                  "session %" PRIu64 ", which entry %" PRIu64 " has ended",
                  client->host.name, client->session, ended);
@@ -266,7 +268,7 @@ static void take_refusal(struct sim_client *client, const char *word)
                                            client->session);
         if (ended == 0 && strcmp(word, "BLACKLISTED") != 0 &&
             !client->is_closing) {
-            sim_fail(client->sim,
+            sim_fail(client->sim, ORACLE_REFUSALS,
                      "a refusal is about what is committed: %s "
                      "was told %s, and session %" PRIu64 " lives",
                      client->host.name, word, client->session);
@@ -282,7 +284,7 @@ static void take_refusal(struct sim_client *client, const char *word)
                     strcmp(word, "BLACKLISTED") == 0 ||
                     sim_users_is_refusal(word);
     if (!is_known) {
-        sim_fail(client->sim,
+        sim_fail(client->sim, ORACLE_REFUSALS,
                  "errors are those of the contract: %s was told "
                  "'%.*s'",
                  client->host.name, (int)client->beat.reply.value[0].bytes.size,

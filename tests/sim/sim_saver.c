@@ -114,7 +114,7 @@ static void take_begun(struct sim_saver *saver)
     saver->size = reply_number(reply, 0, "size");
     saver->stage = SAVER_READ;
     if (saver->backup.log_index < saver->applied) {
-        sim_fail(sim_of(saver),
+        sim_fail(sim_of(saver), ORACLE_BACKUPS,
                  "a backup has all that was applied when it was asked for: %s "
                  "is told of entry %" PRIu64 ", and the node had %" PRIu64,
                  saver->client->host.name, saver->backup.log_index,
@@ -129,7 +129,7 @@ static void take_part(struct sim_saver *saver)
     const struct resp_value *value = &saver->channel.reply.value[0];
     if (value->type != RESP_BULK || value->bytes.size == 0 ||
         value->bytes.size > saver->size - backup->bytes.size) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_BACKUPS,
                  "a backup comes as it was announced: %s gets %zu bytes behind "
                  "%zu of %" PRIu64,
                  saver->client->host.name, value->bytes.size,
@@ -152,7 +152,7 @@ static void take_admitted(struct sim_saver *saver)
     struct sim *sim = sim_of(saver);
     const struct resp_value *value = &saver->channel.reply.value[0];
     if (value->type != RESP_INTEGER || value->integer != 0) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_LIVES,
                  "tokens of a former life are not admitted: %s was let in at "
                  "'%s' with %" PRIu64,
                  saver->client->host.name, sim_lock_name(saver->lock),

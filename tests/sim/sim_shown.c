@@ -351,13 +351,13 @@ static void fail_map(const struct looking *look, struct bytes name)
     char shown[BYTES_SHOWN_SIZE];
     bytes_shown(name, shown);
     if (look->has_face && look->wrong != NULL) {
-        sim_fail(look->sim,
+        sim_fail(look->sim, ORACLE_LISTINGS,
                  "times are told as they are: %s is shown of '%s' %s: %" PRIu64
                  " ms, which is at least %" PRIu64 " and at most %" PRIu64,
                  look->who, shown, look->wrong, look->told_ms, look->least_ms,
                  look->most_ms);
     } else {
-        sim_fail(look->sim,
+        sim_fail(look->sim, ORACLE_LISTINGS,
                  "reads are linearizable: what %s is shown of '%s' was not so "
                  "at any moment between entries %" PRIu64 " and %" PRIu64,
                  look->who, shown, look->from, look->to);
@@ -409,7 +409,7 @@ static void look_at_map(struct looking *look, struct bytes name, uint64_t id)
         look->moments.data[i] &= look->own.data[i];
     }
     if (!has_any(&look->moments)) {
-        sim_fail(look->sim,
+        sim_fail(look->sim, ORACLE_LISTINGS,
                  "a page is of one moment: %s is shown '%.*s' beside others as "
                  "all were at no moment between entries %" PRIu64
                  " and %" PRIu64,
@@ -424,7 +424,7 @@ void sim_shown_lock(const struct sim_channel *channel, const char *who,
     struct looking look;
     begin(&look, channel, who, FACE_LOCK);
     if (!bytes_equal(sim_face_text(look.reply, 0, "name"), name)) {
-        sim_fail(look.sim, "SHOW answers a map of that lock");
+        sim_fail(look.sim, ORACLE_LISTINGS, "SHOW answers a map of that lock");
     } else {
         look_at_map(&look, name, 0);
     }
@@ -437,7 +437,8 @@ void sim_shown_session(const struct sim_channel *channel, const char *who,
     struct looking look;
     begin(&look, channel, who, FACE_SESSION);
     if (sim_face_number(look.reply, 0, "id") != id) {
-        sim_fail(look.sim, "SHOW answers a map of that session");
+        sim_fail(look.sim, ORACLE_LISTINGS,
+                 "SHOW answers a map of that session");
     } else {
         look_at_map(&look, sim_face_text(look.reply, 0, "name"), id);
     }
@@ -510,7 +511,7 @@ static void look_for(void *data, struct bytes name, uint64_t id)
     sim_faces_versions(sweep->look->faces, listing->kind, name, id,
                        sweep->look->from, sweep->look->to, take_moments, sweep);
     if (!has_any(&sweep->look->moments)) {
-        sim_fail(sweep->look->sim,
+        sim_fail(sweep->look->sim, ORACLE_LISTINGS,
                  "a page is whole: %s is not shown '%.*s', which was there "
                  "whenever the rest was as it is shown, between entries "
                  "%" PRIu64 " and %" PRIu64,
@@ -538,7 +539,7 @@ static void look_at_items(struct looking *look, struct shown_listing *after)
         if (!bytes_has_prefix(name, bytes_of_text(after->prefix)) ||
             (after->has_last && !is_behind(name, id, buffer_bytes(&after->last),
                                            after->last_id))) {
-            sim_fail(look->sim,
+            sim_fail(look->sim, ORACLE_LISTINGS,
                      "a listing is in the order of the names, each once: %s is "
                      "shown '%.*s' in the wrong place",
                      look->who, (int)name.size, (const char *)name.data);

@@ -203,7 +203,7 @@ static void check_measure(struct sim_silence *silence, struct sim_node *node,
     passed_ms = passed_ms < CLOCK_STEP_MS_MAX ? passed_ms : CLOCK_STEP_MS_MAX;
     if (base_index != noted->index || elapsed_ms > passed_ms + 2 ||
         elapsed_ms + 2 < passed_ms) {
-        sim_fail(silence->sim,
+        sim_fail(silence->sim, ORACLE_SILENCE,
                  "time is what a node has measured since it applied the newest "
                  "TIME or BEGIN: entry %" PRIu64 " of %s says %" PRIu64
                  " ms since %" PRIu64 ", not %" PRIu64 " since %" PRIu64,
@@ -326,7 +326,7 @@ static void end_span(struct sim_silence *silence, struct bytes key,
     }
     uint64_t passed_ns = silence->sim->now_ns - span->start.at_ns;
     if (is_over && passed_ns + 2 * SIM_MS < span->length_ns / 11 * 10) {
-        sim_fail(silence->sim,
+        sim_fail(silence->sim, ORACLE_SILENCE,
                  "what takes a time takes that time: a %s of %" PRIu64
                  " ms was over after %" PRIu64 " ms",
                  span_names[span->kind], span->length_ns / SIM_MS,
@@ -345,7 +345,7 @@ static void follow_break(struct sim_silence *silence, const struct effect *e)
     bool is_broken = is_end && e->reason != NULL &&
                      strcmp(e->reason, "broken") == 0;
     if (is_broken && find_span(silence, key) == NULL) {
-        sim_fail(silence->sim,
+        sim_fail(silence->sim, ORACLE_DURABLE,
                  "a durable hold is broken only if that was announced, and "
                  "nobody objected: session %" PRIu64 " lost %.*s",
                  e->session, (int)e->lock.size, (const char *)e->lock.data);
@@ -418,7 +418,7 @@ static void follow_quarantine(struct sim_silence *silence, uint64_t index,
     for (uint32_t i = 0; i < effects->count && stands; i++) {
         const struct effect *e = &effects->effect[i];
         if (e->type == EFFECT_GRANTED) {
-            sim_fail(silence->sim,
+            sim_fail(silence->sim, ORACLE_LIVES,
                      "nothing is granted in the quarantine: entry %" PRIu64
                      " grants '%.*s' to session %" PRIu64,
                      index, (int)e->lock.size, (const char *)e->lock.data,
@@ -453,7 +453,7 @@ static void follow_session(struct sim_silence *silence, const struct effect *e)
     bool is_durable = e->type == EFFECT_SESSION_OPENED && e->time_ms == 0;
     if (session == NULL && e->type == EFFECT_SESSION_ENDED &&
         strcmp(e->reason, "expired") == 0) {
-        sim_fail(silence->sim,
+        sim_fail(silence->sim, ORACLE_DURABLE,
                  "no time ends a session without end: %" PRIu64 " has expired",
                  e->session);
     }
@@ -492,7 +492,7 @@ static void mark(struct sim_silence *silence, struct quiet_session *session,
     uint64_t most_ns = longest(session->ttl_ns / 4) + SLACK_NS +
                        unserved(&session->heard, &session->mark);
     if (quiet_ns > most_ns) {
-        sim_fail(silence->sim,
+        sim_fail(silence->sim, ORACLE_SILENCE,
                  "who is silent is marked at T/4: session %" PRIu64
                  " by entry %" PRIu64 " after %" PRIu64 " ms, at most %" PRIu64,
                  session->id, index, quiet_ns / SIM_MS, most_ns / SIM_MS);
@@ -512,7 +512,7 @@ static void check_step(struct sim_silence *silence, uint64_t index,
     for (uint32_t i = 0; i < effects->count; i++) {
         const struct effect *e = &effects->effect[i];
         if (e->type == EFFECT_TIME && e->time_ms != step_ms) {
-            sim_fail(silence->sim,
+            sim_fail(silence->sim, ORACLE_SILENCE,
                      "only what was measured from the newest TIME or BEGIN "
                      "moves the log's clock: entry %" PRIu64 " moved it by "
                      "%" PRIu64 " ms, not %" PRIu64,
@@ -537,7 +537,7 @@ static void follow_clock(struct sim_silence *silence,
     check_step(silence, index, command, effects, base_index);
     if (base_index != 0 && base_index == silence->newest_clock) {
         if (proposal->from_ns < silence->counted_up_to) {
-            sim_fail(silence->sim,
+            sim_fail(silence->sim, ORACLE_SILENCE,
                      "no moment is counted twice: entry %" PRIu64
                      " counts %" PRIu64 " ms that were counted before",
                      index,
@@ -688,7 +688,7 @@ static void look_at_sessions(struct sim_silence *silence)
         }
         uint64_t most_ns = bound(silence, &start, own_ns, STEP_NS);
         if (silence->sim->now_ns - start.at_ns > most_ns) {
-            sim_fail(silence->sim,
+            sim_fail(silence->sim, ORACLE_SILENCE,
                      "a dead session lives through no number of leaders: "
                      "session %" PRIu64 " of %" PRIu64 " ms lives %" PRIu64
                      " ms after its mark, %" PRIu64
@@ -710,7 +710,7 @@ static void look_at_spans(struct sim_silence *silence)
                                  steps * STEP_NS);
         uint64_t passed_ns = silence->sim->now_ns - span->start.at_ns;
         if (passed_ns > most_ns) {
-            sim_fail(silence->sim,
+            sim_fail(silence->sim, ORACLE_SILENCE,
                      "a span outlasts no number of leaders: a %s of %" PRIu64
                      " ms lasts %" PRIu64 " ms, at most %" PRIu64,
                      span_names[span->kind], span->length_ns / SIM_MS,
@@ -749,7 +749,7 @@ static void look_at_clock(struct sim_silence *silence, struct core *core)
     uint64_t most_ns = longest(STEP_NS) + SLACK_NS +
                        unserved(&silence->needed, &present);
     if (passed_ns > most_ns) {
-        sim_fail(silence->sim,
+        sim_fail(silence->sim, ORACLE_SILENCE,
                  "the log's clock moves while a mark or span stands: it has "
                  "stood still for %" PRIu64 " ms, at most %" PRIu64,
                  passed_ns / SIM_MS, most_ns / SIM_MS);

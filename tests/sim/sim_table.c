@@ -183,7 +183,7 @@ int sim_table_open(struct sim_table *table, const char *path,
         sim_table_done(table);
         sim_table_init(table, table->sim);
     } else if (table->is_torn) {
-        sim_fail(table->sim,
+        sim_fail(table->sim, ORACLE_NODES,
                  "a table that died with the machine is not trusted: '%s' is "
                  "opened",
                  path);

@@ -34,14 +34,14 @@ static void expect_result(const struct sim_caller *caller,
                                        program->client->session,
                                        caller->number_of_call, &past);
     if (!is_there || past.code != code) {
-        sim_fail(program->sim,
+        sim_fail(program->sim, ORACLE_RESULTS,
                  "an answer is about what is committed: t%u of %s was told "
                  "code %d for REQ %" PRIu64 ", the log has %s %d",
                  caller->number, name_of(program), (int)code,
                  caller->number_of_call, is_there ? "code" : "nothing",
                  (int)past.code);
     } else if (past.first_index <= caller->newest) {
-        sim_fail(program->sim,
+        sim_fail(program->sim, ORACLE_RESULTS,
                  "an effect follows its cause: REQ %" PRIu64 " of t%u of %s "
                  "took effect before it was asked",
                  caller->number_of_call, caller->number, name_of(program));
@@ -60,7 +60,7 @@ static void expect_grant(const struct sim_caller *caller,
             program->client->session, bytes_of_text(hold->owner->tag),
             hold->held[i].token);
         if (told == 0 || (told > 1 && hold->owner->is_private)) {
-            sim_fail(program->sim,
+            sim_fail(program->sim, ORACLE_RESULTS,
                      "a grant is that of the log and told once: %s.%s was told "
                      "token %" PRIu64 " of '%s' %u times%s",
                      name_of(program), hold->owner->tag, hold->held[i].token,
@@ -83,7 +83,7 @@ static void expect_not_free(const struct sim_caller *caller)
                                            caller->newest, newest);
     }
     if (!is_one_there) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_REFUSALS,
                  "a try fails only if the lock is not free: t%u of %s was told "
                  "so of '%s', which nobody had between entries %" PRIu64
                  " and %" PRIu64,
@@ -112,7 +112,7 @@ static void expect_nothing(const struct sim_caller *caller, bool is_for_ever)
     } else if (sim_history_result(history_of(program), program->client->session,
                                   caller->number_of_call, &past) &&
                past.code == RESULT_OK) {
-        sim_fail(program->sim,
+        sim_fail(program->sim, ORACLE_REFUSALS,
                  "a refusal says what is true: t%u of %s was told '%s' for REQ "
                  "%" PRIu64 ", which entry %" PRIu64 " has done",
                  caller->number, name_of(program), caller->call.why,
@@ -123,7 +123,7 @@ static void expect_nothing(const struct sim_caller *caller, bool is_for_ever)
 static void expect_not_held(const struct sim_caller *caller)
 {
     if (caller->was_believed) {
-        sim_fail(caller->program->sim,
+        sim_fail(caller->program->sim, ORACLE_HOLDS,
                  "who believes in a hold has it: t%u of %s believed in '%s' "
                  "and is told NOTHELD",
                  caller->number, name_of(caller->program),
@@ -148,7 +148,7 @@ static void expect_read(const struct sim_caller *caller)
     sim_users_read(sim, name_of(caller->program), &caller->program->who, name,
                    READS_LOCK, from, to);
     if (is_wrong) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_READS,
                  "reads are linearizable: %s was told %" PRIu64 " for token "
                  "%" PRIu64 " of '%s' between entries %" PRIu64 " and %" PRIu64,
                  name_of(caller->program), caller->call.number, caller->token,
@@ -170,7 +170,7 @@ static void expect_admission(const struct sim_caller *caller)
     uint32_t lock = caller->lock[0];
     if (is_of_former_life(caller)) {
         if (caller->call.number == 1) {
-            sim_fail(sim,
+            sim_fail(sim, ORACLE_LIVES,
                      "tokens of a former life are not admitted: %s was let in "
                      "at '%s' with %" PRIu64,
                      name_of(caller->program), sim_lock_name(lock),
@@ -178,7 +178,7 @@ static void expect_admission(const struct sim_caller *caller)
         }
     } else if (caller->call.number == 1) {
         if (caller->token < caller->floor) {
-            sim_fail(sim,
+            sim_fail(sim, ORACLE_READS,
                      "a fence lets nothing older in: token %" PRIu64
                      " of '%s' after %" PRIu64,
                      caller->token, sim_lock_name(lock), caller->floor);
@@ -188,7 +188,8 @@ static void expect_admission(const struct sim_caller *caller)
         }
     } else if (caller->token >= sim->fence_asked[lock] &&
                caller->token >= sim_check_token_base(sim)) {
-        sim_fail(sim, "a fence lets the newest in: token %" PRIu64 " of '%s'",
+        sim_fail(sim, ORACLE_READS,
+                 "a fence lets the newest in: token %" PRIu64 " of '%s'",
                  caller->token, sim_lock_name(lock));
     }
 }
@@ -230,7 +231,7 @@ static void expect_denied(const struct sim_caller *caller)
     expect_nothing(caller, false);
     if (caller->kind == CALL_RELEASE &&
         bytes_has_prefix(why, BYTES_LITERAL("NOPERM"))) {
-        sim_fail(program->sim,
+        sim_fail(program->sim, ORACLE_REFUSALS,
                  "what gives back is never refused: t%u of %s was told %s",
                  caller->number, name_of(program), caller->call.why);
     }
@@ -260,7 +261,7 @@ void sim_told_call(struct sim_caller *caller)
     case HASP_EBLACKLISTED:
         expect_nothing(caller, false);
         if (caller->kind == CALL_RELEASE) {
-            sim_fail(caller->program->sim,
+            sim_fail(caller->program->sim, ORACLE_REFUSALS,
                      "what gives back is never refused: t%u of %s was told %s",
                      caller->number, name_of(caller->program), call->why);
         }
@@ -273,7 +274,7 @@ void sim_told_call(struct sim_caller *caller)
         break;
     case HASP_EINTR:
         if (!caller->is_interrupted) {
-            sim_fail(caller->program->sim,
+            sim_fail(caller->program->sim, ORACLE_REFUSALS,
                      "who is told EINTR was interrupted: t%u of %s was not",
                      caller->number, name_of(caller->program));
         }
@@ -284,7 +285,7 @@ void sim_told_call(struct sim_caller *caller)
         if (call->error == HASP_EINVALID && caller->kind == CALL_ADMIT) {
             break; /* The token is of a hold that was never granted. */
         }
-        sim_fail(caller->program->sim,
+        sim_fail(caller->program->sim, ORACLE_REFUSALS,
                  "errors are those of the contract: t%u of %s was told %d, %s",
                  caller->number, name_of(caller->program), call->error,
                  call->why);
@@ -305,7 +306,8 @@ void sim_told_event(struct sim_program *program, const struct hasp_event *event)
     bool is_of_session = event->token == 0;
     if (is_of_session && event->kind != HASP_EVENT_PLEASE &&
         trusts != (event->kind == HASP_EVENT_SAFE)) {
-        sim_fail(sim, "events tell what is believed: %s was told %d, and %s",
+        sim_fail(sim, ORACLE_LEASES,
+                 "events tell what is believed: %s was told %d, and %s",
                  name_of(program), (int)event->kind,
                  trusts ? "trusts" : "does not trust");
     }
@@ -313,7 +315,7 @@ void sim_told_event(struct sim_program *program, const struct hasp_event *event)
         strcmp(event->text, "max hold") != 0 &&
         sim_history_holds(history_of(program), bytes_of_text(event->name),
                           program->client->session, event->token)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_HOLDS,
                  "a loss is told of what is over: %s was told that '%s' with "
                  "token %" PRIu64 " has ended",
                  name_of(program), event->name, event->token);
@@ -335,7 +337,7 @@ static void told_kept(struct sim_program *program, struct lease_clock sent,
     sim_users_kept(sim, name_of(program), &program->who, newest,
                    newest == 0 ? 0 : program->asked_applied);
     if (!sim_history_opened(history, session)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_RESULTS,
                  "an answer is about what is committed: %s was told of session "
                  "%" PRIu64,
                  name_of(program), session);
@@ -345,7 +347,7 @@ static void told_kept(struct sim_program *program, struct lease_clock sent,
         sim_clock_when(&program->client->host.clock, sent.boottime_ns),
         lease->ttl_ns / SIM_MS, lease->linger_ns / SIM_MS);
     if (ended != 0 && ended <= newest) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_DEATH,
                  "dead stays dead: %s was told OK for a heartbeat of session "
                  "%" PRIu64 ", which entry %" PRIu64
                  " had ended before it was sent",
@@ -353,7 +355,7 @@ static void told_kept(struct sim_program *program, struct lease_clock sent,
     }
     if (ended != 0 && !sim_history_dropped(history, session) &&
         sim_program_trusts(program)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_LEASES,
                  "the client ends first: %s was told OK and trusts session "
                  "%" PRIu64 ", which entry %" PRIu64 " has ended",
                  name_of(program), session, ended);
@@ -374,7 +376,7 @@ void sim_told_lease(struct sim_program *program, const struct lease *before)
     if (lease->is_lost && !before->is_lost && before->is_granted &&
         lease_check(&was, sim_client_clock(program->client)) != LEASE_LOST &&
         sim_history_ended(history_of(program), program->client->session) == 0) {
-        sim_fail(program->sim,
+        sim_fail(program->sim, ORACLE_REFUSALS,
                  "a refusal is about what is committed: %s takes session "
                  "%" PRIu64 " as lost, which lives",
                  name_of(program), program->client->session);
@@ -389,7 +391,7 @@ void sim_told_rest(struct sim_program *program)
     }
     const char *left = sim_history_left(history_of(program), session);
     if (left != NULL) {
-        sim_fail(program->sim,
+        sim_fail(program->sim, ORACLE_HOLDS,
                  "what is given back is not held: %s has given all back, and "
                  "session %" PRIu64 " has '%s'",
                  name_of(program), session, left);

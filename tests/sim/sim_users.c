@@ -275,7 +275,7 @@ void sim_users_told(struct sim *sim, const char *name,
 {
     sim->stats.denials++;
     if (!sim_users_are_told(sim, who, text, asked, accepted)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_SECRECY,
                  "who is refused for want of a right lacks it: %s, who is "
                  "'%s', was told '%.*s' between entries %" PRIu64 " and "
                  "%" PRIu64,
@@ -293,7 +293,7 @@ void sim_users_read(struct sim *sim, const char *name,
                  VERB_READ, what,
                  reading == READS_LOCK ? EXTENT_NAME : EXTENT_PREFIX, from, to,
                  true)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_SECRECY,
                  "nobody is told what he may not read: %s, who is '%s', is "
                  "told of '%.*s'%s between entries %" PRIu64 " and %" PRIu64,
                  name, who->user, (int)what.size, (const char *)what.data,
@@ -314,7 +314,7 @@ void sim_users_shown(struct sim *sim, const char *name,
     if (is_own ||
         !is_some(sim_history_rights(sim_check_history(sim)), who->user,
                  VERB_SESSIONS, none, EXTENT_NAME, from, to, is_told)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_SECRECY,
                  "nobody is told what he may not read: %s, who is '%s', is "
                  "told of a session of '%.*s' that its address is '%.*s'",
                  name, who->user, (int)user.size, (const char *)user.data,
@@ -329,7 +329,7 @@ void sim_users_kept(struct sim *sim, const char *name,
     if (sim_users_are_there(sim) &&
         !was_heard(sim_history_rights(sim_check_history(sim)), who, from,
                    applied, sim_check_newest(sim))) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_RIGHTS,
                  "who may do nothing is not heard: a heartbeat of %s, who is "
                  "'%s', was answered OK after entry %" PRIu64,
                  name, who->user, from);

@@ -93,7 +93,7 @@ static void look_at_done(struct sim_channel *channel,
     if (!sim_check_was_voter(sim, vote->id, !vote->is_taken,
                              channel->sent_newest)) {
         sim_fail(
-            sim,
+            sim, ORACLE_VOTES,
             "what is answered of members is committed: the vote of n%" PRIu64
             " was %s, it is said, and at no moment since entry %" PRIu64
             " it was",

@@ -117,19 +117,19 @@ static void take_event(struct sim_watcher *watcher, uint64_t number)
     const struct log_event *event = sim_events_at(events, number);
     uint64_t next = first_fitting(watcher, watcher->high);
     if (watcher->is_of_other_life) {
-        sim_fail(sim_of(watcher),
+        sim_fail(sim_of(watcher), ORACLE_EVENTS,
                  "whoever comes from another life is told of a gap: %s is told "
                  "%s of '%.*s' by entry %" PRIu64,
                  name_of(watcher), event->kind, (int)event->lock.size,
                  event->lock.data, event->index);
     } else if (!watcher->is_watching || !fits(watcher, event)) {
-        sim_fail(sim_of(watcher),
+        sim_fail(sim_of(watcher), ORACLE_EVENTS,
                  "nobody is told what he does not watch: %s is told of '%.*s' "
                  "by entry %" PRIu64,
                  name_of(watcher), (int)event->lock.size, event->lock.data,
                  event->index);
     } else if (number < watcher->low) {
-        sim_fail(sim_of(watcher),
+        sim_fail(sim_of(watcher), ORACLE_EVENTS,
                  "no event is told twice: %s is told %s of '%.*s' by entry "
                  "%" PRIu64 " again",
                  name_of(watcher), event->kind, (int)event->lock.size,
@@ -137,7 +137,7 @@ static void take_event(struct sim_watcher *watcher, uint64_t number)
     } else if (number > next) {
         const struct log_event *left_out = sim_events_at(events, next);
         sim_fail(
-            sim_of(watcher),
+            sim_of(watcher), ORACLE_EVENTS,
             "no event is left out: %s is told %s of '%.*s' by entry "
             "%" PRIu64 " and not %s of '%.*s' by entry %" PRIu64 " before it",
             name_of(watcher), event->kind, (int)event->lock.size,
@@ -177,12 +177,13 @@ static void take_gap(struct sim_watcher *watcher, uint64_t log_index,
     if (!watcher->is_watching ||
         (is_same_process(watcher) && known_from < from && !is_much &&
          has_life && !has_installed && !watcher->is_of_other_life)) {
-        sim_fail(sim,
+        sim_fail(sim, ORACLE_EVENTS,
                  "a gap is said if it is one: %s is told of one behind place "
                  "%" PRIu64 ", and the node knows all behind %" PRIu64,
                  name_of(watcher), from, known_from);
     } else if (place > applied_at_most(watcher)) {
-        sim_fail(sim, "a gap ends where the node is: %s is told %" PRIu64,
+        sim_fail(sim, ORACLE_EVENTS,
+                 "a gap ends where the node is: %s is told %" PRIu64,
                  name_of(watcher), log_index);
     }
     watcher->is_of_other_life = false;
@@ -208,7 +209,7 @@ static bool is_told_so(const struct log_event *event, struct bytes kind,
 static void fail_other(struct sim_watcher *watcher, struct bytes what,
                        struct bytes id)
 {
-    sim_fail(sim_of(watcher),
+    sim_fail(sim_of(watcher), ORACLE_EVENTS,
              "an event is told as the log has it: %s is told '%.*s' with id "
              "'%.*s'",
              name_of(watcher), (int)what.size, (const char *)what.data,
@@ -341,7 +342,7 @@ static uint64_t before(const struct sim_watcher *watcher, uint64_t number)
 static void fail_history(struct sim_watcher *watcher, const char *what,
                          uint64_t index)
 {
-    sim_fail(sim_of(watcher),
+    sim_fail(sim_of(watcher), ORACLE_EVENTS,
              "the history of a lock is that of the log: %s is shown that of "
              "'%s', and %s (entry %" PRIu64 ")",
              name_of(watcher), sim_lock_name(watcher->lock), what, index);
@@ -594,7 +595,7 @@ static void take(struct sim_watcher *watcher)
         return;
     }
     if (value->type == RESP_ERROR) {
-        sim_fail(sim_of(watcher),
+        sim_fail(sim_of(watcher), ORACLE_REFUSALS,
                  "errors are those of the contract: %s, which watches, was "
                  "told '%.*s'",
                  name_of(watcher), (int)value->bytes.size,
