@@ -231,19 +231,16 @@ void buffer_done(struct buffer *buffer)
     *buffer = (struct buffer){0};
 }
 
-uint8_t *buffer_reserve(struct buffer *buffer, size_t size)
+void buffer_grow(struct buffer *buffer, size_t size)
 {
     CHECK(size <= SIZE_MAX / 4 && buffer->size <= SIZE_MAX / 4);
     size_t needed = buffer->size + size;
-    if (needed > buffer->capacity) {
-        size_t capacity = buffer->capacity == 0 ? 64 : buffer->capacity;
-        while (capacity < needed) {
-            capacity *= 2;
-        }
-        buffer->data = memory_resize(buffer->data, capacity);
-        buffer->capacity = capacity;
+    size_t capacity = buffer->capacity == 0 ? 64 : buffer->capacity;
+    while (capacity < needed) {
+        capacity *= 2;
     }
-    return buffer->data + buffer->size;
+    buffer->data = memory_resize(buffer->data, capacity);
+    buffer->capacity = capacity;
 }
 
 void buffer_put(struct buffer *buffer, const void *data, size_t size)
@@ -309,54 +306,4 @@ void buffer_consume(struct buffer *buffer, size_t size)
     if (buffer->size > 0) {
         memmove(buffer->data, buffer->data + size, buffer->size);
     }
-}
-
-struct bytes reader_bytes(struct reader *reader, size_t size)
-{
-    if (reader->is_bad || reader_left(reader) < size) {
-        reader->is_bad = true;
-        return (struct bytes){NULL, 0};
-    }
-    struct bytes bytes = {reader->at, size};
-    if (size > 0) { /* Else it may be NULL, to which not even 0 is added. */
-        reader->at += size;
-    }
-    return bytes;
-}
-
-uint8_t reader_u8(struct reader *reader)
-{
-    struct bytes bytes = reader_bytes(reader, 1);
-    return bytes.size == 1 ? bytes.data[0] : 0;
-}
-
-uint16_t reader_u16(struct reader *reader)
-{
-    struct bytes bytes = reader_bytes(reader, 2);
-    return bytes.size == 2
-               ? (uint16_t)(bytes.data[0] | (unsigned)bytes.data[1] << 8)
-               : 0;
-}
-
-uint32_t reader_u32(struct reader *reader)
-{
-    struct bytes bytes = reader_bytes(reader, 4);
-    return bytes.size == 4 ? load_u32(bytes.data) : 0;
-}
-
-uint64_t reader_u64(struct reader *reader)
-{
-    struct bytes bytes = reader_bytes(reader, 8);
-    return bytes.size == 8 ? load_u64(bytes.data) : 0;
-}
-
-struct bytes reader_run(struct reader *reader)
-{
-    uint32_t size = reader_u32(reader);
-    return reader_bytes(reader, size);
-}
-
-bool reader_ok(const struct reader *reader, bool at_end)
-{
-    return !reader->is_bad && (!at_end || reader->at == reader->end);
 }

@@ -10,6 +10,7 @@
 #ifndef HASP_BASE_BYTES_H
 #define HASP_BASE_BYTES_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -98,9 +99,17 @@ static inline struct bytes buffer_bytes(const struct buffer *buffer)
     return bytes_of(buffer->data, buffer->size);
 }
 
+/* For buffer_reserve(): there is too little room for 'size' more bytes. */
+void buffer_grow(struct buffer *buffer, size_t size);
 /* Makes room for 'size' more bytes and returns where they go; the caller then
  * adds what it wrote to 'buffer->size'. */
-uint8_t *buffer_reserve(struct buffer *buffer, size_t size);
+static inline uint8_t *buffer_reserve(struct buffer *buffer, size_t size)
+{
+    if (size > buffer->capacity - buffer->size) {
+        buffer_grow(buffer, size);
+    }
+    return buffer->data + buffer->size;
+}
 void buffer_put(struct buffer *buffer, const void *data, size_t size);
 void buffer_put_bytes(struct buffer *buffer, struct bytes bytes);
 void buffer_put_text(struct buffer *buffer, const char *text);
@@ -130,56 +139,87 @@ static inline size_t reader_left(const struct reader *reader)
 {
     return (size_t)(reader->end - reader->at);
 }
-uint8_t reader_u8(struct reader *reader);
-uint16_t reader_u16(struct reader *reader);
-uint32_t reader_u32(struct reader *reader);
-uint64_t reader_u64(struct reader *reader);
 /* The next 'size' bytes, borrowed from the input. */
-struct bytes reader_bytes(struct reader *reader, size_t size);
-/* What buffer_put_run() wrote. */
-struct bytes reader_run(struct reader *reader);
+static inline struct bytes reader_bytes(struct reader *reader, size_t size)
+{
+    if (reader->is_bad || reader_left(reader) < size) {
+        reader->is_bad = true;
+        return (struct bytes){NULL, 0};
+    }
+    struct bytes bytes = {reader->at, size};
+    if (size > 0) { /* Else it may be NULL, to which not even 0 is added. */
+        reader->at += size;
+    }
+    return bytes;
+}
 /* True if no get failed; with 'at_end', also only if nothing is left. */
-bool reader_ok(const struct reader *reader, bool at_end);
+static inline bool reader_ok(const struct reader *reader, bool at_end)
+{
+    return !reader->is_bad && (!at_end || reader->at == reader->end);
+}
 
 static inline uint32_t load_u32(const void *from)
 {
-    const uint8_t *p = from;
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
-           (uint32_t)p[3] << 24;
+    uint32_t value;
+    memcpy(&value, from, sizeof value);
+    return le32toh(value);
 }
 static inline uint64_t load_u64(const void *from)
 {
-    const uint8_t *p = from;
-    return (uint64_t)load_u32(p) | (uint64_t)load_u32(p + 4) << 32;
+    uint64_t value;
+    memcpy(&value, from, sizeof value);
+    return le64toh(value);
 }
+static inline uint8_t reader_u8(struct reader *reader)
+{
+    struct bytes bytes = reader_bytes(reader, 1);
+    return bytes.size == 1 ? bytes.data[0] : 0;
+}
+static inline uint16_t reader_u16(struct reader *reader)
+{
+    struct bytes bytes = reader_bytes(reader, 2);
+    return bytes.size == 2
+               ? (uint16_t)(bytes.data[0] | (unsigned)bytes.data[1] << 8)
+               : 0;
+}
+static inline uint32_t reader_u32(struct reader *reader)
+{
+    struct bytes bytes = reader_bytes(reader, 4);
+    return bytes.size == 4 ? load_u32(bytes.data) : 0;
+}
+static inline uint64_t reader_u64(struct reader *reader)
+{
+    struct bytes bytes = reader_bytes(reader, 8);
+    return bytes.size == 8 ? load_u64(bytes.data) : 0;
+}
+/* What buffer_put_run() wrote. */
+static inline struct bytes reader_run(struct reader *reader)
+{
+    uint32_t size = reader_u32(reader);
+    return reader_bytes(reader, size);
+}
+
 static inline void store_u32(void *to, uint32_t value)
 {
-    uint8_t *p = to;
-    for (int i = 0; i < 4; i++) {
-        p[i] = (uint8_t)(value >> (8 * i));
-    }
+    value = htole32(value);
+    memcpy(to, &value, sizeof value);
 }
 static inline void store_u64(void *to, uint64_t value)
 {
-    store_u32(to, (uint32_t)value);
-    store_u32((uint8_t *)to + 4, (uint32_t)(value >> 32));
+    value = htole64(value);
+    memcpy(to, &value, sizeof value);
 }
 /* Big-endian, for keys whose order must be meaningful. */
 static inline void store_u64_be(void *to, uint64_t value)
 {
-    uint8_t *p = to;
-    for (int i = 0; i < 8; i++) {
-        p[i] = (uint8_t)(value >> (56 - 8 * i));
-    }
+    value = htobe64(value);
+    memcpy(to, &value, sizeof value);
 }
 static inline uint64_t load_u64_be(const void *from)
 {
-    const uint8_t *p = from;
-    uint64_t value = 0;
-    for (int i = 0; i < 8; i++) {
-        value = value << 8 | p[i];
-    }
-    return value;
+    uint64_t value;
+    memcpy(&value, from, sizeof value);
+    return be64toh(value);
 }
 
 #endif /* HASP_BASE_BYTES_H */

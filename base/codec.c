@@ -62,41 +62,41 @@ static struct bytes bytes_in(const struct codec_field *field, const void *from)
 
 /* --- Writing -------------------------------------------------------------- */
 
-static size_t store_varint(uint8_t *at, uint64_t value)
+static inline uint8_t *store_varint(uint8_t *at, uint64_t value)
 {
-    size_t size = 0;
     for (; value >= 0x80; value >>= 7) {
-        at[size++] = (uint8_t)(value | 0x80);
+        *at++ = (uint8_t)(value | 0x80);
     }
-    at[size++] = (uint8_t)value;
-    return size;
+    *at++ = (uint8_t)value;
+    return at;
 }
 
 static void put_varint(struct buffer *out, uint64_t value)
 {
     uint8_t *at = buffer_reserve(out, VARINT_SIZE_MAX);
-    out->size += store_varint(at, value);
+    out->size = (size_t)(store_varint(at, value) - out->data);
 }
 
-static void put_key(struct buffer *out, const struct codec_field *field,
-                    unsigned wire)
+/* What an item begins with: its tag and kind, and a number or a length. */
+static void put_head(struct buffer *out, uint32_t tag, unsigned wire,
+                     uint64_t value)
 {
-    put_varint(out, (uint64_t)field->tag << 3 | wire);
+    uint8_t *at = buffer_reserve(out, (size_t)2 * VARINT_SIZE_MAX);
+    at = store_varint(at, (uint64_t)tag << 3 | wire);
+    out->size = (size_t)(store_varint(at, value) - out->data);
 }
 
 static void put_run(struct buffer *out, const struct codec_field *field,
                     struct bytes bytes)
 {
-    put_key(out, field, WIRE_RUN);
-    put_varint(out, bytes.size);
+    put_head(out, field->tag, WIRE_RUN, bytes.size);
     buffer_put_bytes(out, bytes);
 }
 
 /* Begins what has its length in front; end_run() writes that. */
-static size_t begin_run(struct buffer *out, const struct codec_field *field)
+static size_t begin_run(struct buffer *out, uint32_t tag)
 {
-    put_key(out, field, WIRE_RUN);
-    buffer_put_u8(out, 0);
+    put_head(out, tag, WIRE_RUN, 0);
     return out->size;
 }
 
@@ -104,18 +104,22 @@ static void end_run(struct buffer *out, size_t start)
 {
     uint8_t length[VARINT_SIZE_MAX];
     size_t size = out->size - start;
-    size_t length_size = store_varint(length, size);
+    if (size < 0x80) { /* It has the room that it needs. */
+        out->data[start - 1] = (uint8_t)size;
+        return;
+    }
+    size_t length_size = (size_t)(store_varint(length, size) - length);
     buffer_reserve(out, length_size);
     memmove(out->data + start - 1 + length_size, out->data + start, size);
     memcpy(out->data + start - 1, length, length_size);
     out->size += length_size - 1;
 }
 
-static void put_part(struct buffer *out, const struct codec_field *field,
-                     const void *part)
+static void put_part(struct buffer *out, uint32_t tag,
+                     const struct codec_message *message, const void *part)
 {
-    size_t start = begin_run(out, field);
-    codec_put(out, part_of(field), part);
+    size_t start = begin_run(out, tag);
+    codec_put(out, message, part);
     end_run(out, start);
 }
 
@@ -127,7 +131,7 @@ static void put_numbers(struct buffer *out, const struct codec_field *field,
     if (count == 0) {
         return;
     }
-    size_t start = begin_run(out, field);
+    size_t start = begin_run(out, field->tag);
     for (size_t i = 0; i < count; i++) {
         put_varint(out, numbers[i]);
     }
@@ -142,7 +146,8 @@ static void put_array(struct buffer *out, const struct codec_field *field,
         if (field->type == CODEC_TYPE_RUNS) {
             put_run(out, field, ((const struct bytes *)(const void *)array)[i]);
         } else {
-            put_part(out, field, array + i * part_of(field)->size);
+            put_part(out, field->tag, part_of(field),
+                     array + i * part_of(field)->size);
         }
     }
 }
@@ -151,24 +156,27 @@ static void put_field(struct buffer *out, const struct codec_field *field,
                       const void *from)
 {
     const void *at = member_of(from, field->offset);
+    struct bytes bytes;
+    uint64_t number;
     switch ((enum codec_type)field->type) {
     case CODEC_TYPE_U32:
     case CODEC_TYPE_U64:
     case CODEC_TYPE_BOOL:
-        if (number_of(field, from) != 0) {
-            put_key(out, field, WIRE_NUMBER);
-            put_varint(out, number_of(field, from));
+        number = number_of(field, from);
+        if (number != 0) {
+            put_head(out, field->tag, WIRE_NUMBER, number);
         }
         return;
     case CODEC_TYPE_BYTES:
     case CODEC_TYPE_FIXED:
-        if (bytes_in(field, from).size > 0) {
-            put_run(out, field, bytes_in(field, from));
+        bytes = bytes_in(field, from);
+        if (bytes.size > 0) {
+            put_run(out, field, bytes);
         }
         return;
     case CODEC_TYPE_PART: {
         size_t before = out->size;
-        size_t start = begin_run(out, field);
+        size_t start = begin_run(out, field->tag);
         codec_put(out, part_of(field), at);
         if (out->size == start) {
             out->size = before;
@@ -177,11 +185,6 @@ static void put_field(struct buffer *out, const struct codec_field *field,
         }
         return;
     }
-    case CODEC_TYPE_CHOICE:
-        if (count_of(field, from) == field->tag) {
-            put_part(out, field, *(const void *const *)at);
-        }
-        return;
     case CODEC_TYPE_NUMBERS:
         put_numbers(out, field, from);
         return;
@@ -191,9 +194,12 @@ static void put_field(struct buffer *out, const struct codec_field *field,
         return;
     case CODEC_TYPE_LIST:
         LIST_EACH (node, (const struct list *)at) {
-            put_part(out, field, (const char *)node - field->node_offset);
+            put_part(out, field->tag, part_of(field),
+                     (const char *)node - field->node_offset);
         }
         return;
+    case CODEC_TYPE_CHOICE:
+        return; /* codec_put_choice() */
     }
     UNREACHABLE();
 }
@@ -214,6 +220,12 @@ void codec_put_identity(struct buffer *out, const struct codec_message *message,
             put_field(out, &message->fields[i], from);
         }
     }
+}
+
+void codec_put_choice(struct buffer *out, uint32_t tag,
+                      const struct codec_message *message, const void *from)
+{
+    put_part(out, tag, message, from);
 }
 
 /* --- Reading -------------------------------------------------------------- */
@@ -448,12 +460,17 @@ static bool is_array(const struct codec_field *field)
            field->type == CODEC_TYPE_LIST;
 }
 
-/* The row of a tag, or NULL; often it is the one behind 'last'. */
+/* The row of a tag, or NULL. Most often it stands at the place that the tag
+ * names; else it is looked for from the one behind 'last' on. */
 static const struct codec_field *find_row(const struct codec_message *message,
                                           const struct codec_field *last,
                                           uint64_t tag)
 {
     size_t at = last != NULL ? (size_t)(last - message->fields) + 1 : 0;
+    CHECK(tag > 0);
+    if (tag <= message->field_count && message->fields[tag - 1].tag == tag) {
+        return &message->fields[tag - 1];
+    }
     for (size_t i = 0; i < message->field_count; i++, at++) {
         at = at < message->field_count ? at : 0;
         if (message->fields[at].tag == tag) {

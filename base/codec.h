@@ -14,8 +14,9 @@
  * table does not know is not skipped in silence but has CODEC_LEVEL_UNKNOWN.
  *
  * Tables are lists of rows in a file of their own (*.def), one row per member,
- * in the order of their tags, between CODEC_BEGIN() and CODEC_END. The compiler
- * compares a row's type with its member's. */
+ * in the order of their tags, between CODEC_BEGIN() and CODEC_END. A row is
+ * found at once where tag n is the n-th row (a row without tag is none). The
+ * compiler compares a row's type with its member's. */
 
 #ifndef HASP_BASE_CODEC_H
 #define HASP_BASE_CODEC_H
@@ -84,12 +85,16 @@ struct codec_level {
     const char *what;
 };
 
-/* Appends 'from' to 'out'. */
+/* Appends 'from' to 'out'; CHOICE is left to codec_put_choice(). */
 void codec_put(struct buffer *out, const struct codec_message *message,
                const void *from);
 /* The same without the fields that may vary. */
 void codec_put_identity(struct buffer *out, const struct codec_message *message,
                         const void *from);
+/* Appends what was chosen, as a CHOICE's row of that tag would be read. Who has
+ * chosen knows the row: none is looked for. */
+void codec_put_choice(struct buffer *out, uint32_t tag,
+                      const struct codec_message *message, const void *from);
 /* Reads 'in' into 'to', which comes as new: what is not in it stays as it is.
  * False: these bytes are damaged. */
 bool codec_get(struct bytes in, const struct codec_message *message, void *to,

@@ -31,18 +31,25 @@
 #define PARTS CODEC_PARTS
 #include "lockfsm/entry.def"
 
-static codec_message_fn entry_message;
+/* What stands in an entry beside its command. */
+#define ABOUT              \
+    CODEC_U64(100, user)   \
+    CODEC_BYTES(101, from) \
+    CODEC_BYTES(102, by)   \
+    CODEC_U64(103, wall_ms)
+static codec_message_fn entry_message, about_message;
 /* clang-format off */
+static CODEC_BEGIN(about, entry)
+    ABOUT
+CODEC_END
 static CODEC_BEGIN(entry, entry)
 #define ENTRY(number, NAME, name, ...) \
-    {.tag = (number), .type = CODEC_TYPE_CHOICE, \
+    [(number) - 1] = { \
+     .tag = (number), .type = CODEC_TYPE_CHOICE, \
      .offset = offsetof(self, name), .count_offset = offsetof(self, op), \
      .part = name##_command_message},
 #include "lockfsm/entry.def"
-    CODEC_U64(100, user)
-    CODEC_BYTES(101, from)
-    CODEC_BYTES(102, by)
-    CODEC_U64(103, wall_ms)
+    [99] = ABOUT
 CODEC_END
 
 /* --- The rows ------------------------------------------------------------- */
@@ -76,18 +83,23 @@ const struct entry_row *entry_row(enum entry_op op)
 
 void entry_put(struct buffer *out, const struct entry *entry)
 {
-    codec_put(out, entry_message(), entry);
+    if (entry->op != OP_NONE) {
+        codec_put_choice(out, entry->op, entry_row(entry->op)->message(),
+                         entry->body);
+    }
+    codec_put(out, about_message(), entry);
 }
 
 void encode_user(struct buffer *out, uint64_t user)
 {
-    entry_put(out, &(struct entry){.user = user});
+    codec_put(out, about_message(), &(struct entry){.user = user});
 }
 
 void encode_trail(struct buffer *out, struct bytes from, struct bytes by,
                   uint64_t wall_ms)
 {
-    entry_put(out, &(struct entry){.from = from, .by = by, .wall_ms = wall_ms});
+    codec_put(out, about_message(),
+              &(struct entry){.from = from, .by = by, .wall_ms = wall_ms});
 }
 
 static void *take(void *arena, size_t size)

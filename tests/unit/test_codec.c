@@ -161,6 +161,7 @@ static void what_is_written_is_read(void **state)
     list_push_back(&outer.list, &listed[0].in_outer);
     list_push_back(&outer.list, &listed[1].in_outer);
     codec_put(&world->out, outer_message(), &outer);
+    codec_put_choice(&world->out, 200, inner_message(), &chosen);
     assert_true(get(world, buffer_bytes(&world->out)));
     const struct outer *read = &world->outer;
     assert_int_equal(read->small, 7);
@@ -183,6 +184,7 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(read->chosen->text.size, 200);
     /* Once more, the same bytes. */
     codec_put(&world->again, outer_message(), read);
+    codec_put_choice(&world->again, 200, inner_message(), read->chosen);
     assert_true(
         bytes_equal(buffer_bytes(&world->out), buffer_bytes(&world->again)));
     /* A part of it is damaged, or another structure, and never read beyond. */
