@@ -19,7 +19,8 @@ struct event {
     uint64_t session;
     uint64_t token;
     uint64_t index;
-    char id[PAST_ID_SIZE];
+    uint32_t ordinal;
+    char id[PAST_ID_SIZE]; /* See id_of(). */
 };
 
 /* How much of the past is told again at once. */
@@ -44,8 +45,16 @@ static struct buffer *output_of(struct core *core, struct conn *conn)
                : core->port.client_output(core->port.data, conn->id);
 }
 
-static void push(struct core *core, struct conn *conn,
-                 const struct event *event)
+/* It is made when the first one is told: most events interest nobody. */
+static const char *id_of(const struct core *core, struct event *event)
+{
+    if (event->id[0] == '\0') {
+        past_id_format(core, event->index, event->ordinal, event->id);
+    }
+    return event->id;
+}
+
+static void push(struct core *core, struct conn *conn, struct event *event)
 {
     struct resp_writer writer = {output_of(core, conn), 3};
     if (writer.out == NULL || conn->version != 3) {
@@ -60,7 +69,7 @@ static void push(struct core *core, struct conn *conn,
     resp_key_integer(&writer, "token", (int64_t)event->token);
     resp_key_integer(&writer, "index", (int64_t)event->index);
     resp_key_bulk(&writer, "message", event->message);
-    resp_key_text(&writer, "id", event->id);
+    resp_key_text(&writer, "id", id_of(core, event));
 }
 
 /* Bytes as a JSON string; what is not ASCII is taken for Latin-1, so that any
@@ -96,7 +105,7 @@ static void put_message(struct resp_writer *writer, const struct watch *watch,
 }
 
 static void publish(struct core *core, const struct watch *watch,
-                    const struct event *event)
+                    struct event *event)
 {
     struct conn *conn = watch->of.conn;
     struct resp_writer writer = {output_of(core, conn), conn->version};
@@ -120,7 +129,7 @@ static void publish(struct core *core, const struct watch *watch,
                   (unsigned long long)event->index);
     buffer_put_text(json, ",\"message\":");
     put_json(json, event->message);
-    buffer_printf(json, ",\"id\":\"%s\"", event->id);
+    buffer_printf(json, ",\"id\":\"%s\"", id_of(core, event));
     buffer_put_u8(json, '}');
     resp_bulk(&writer, buffer_bytes(json));
 }
@@ -129,7 +138,7 @@ static void publish(struct core *core, const struct watch *watch,
 static void notify_watch(struct core *core, const struct watch *watch,
                          void *data)
 {
-    const struct event *event = data;
+    struct event *event = data;
     struct conn *conn = watch->of.conn;
     if (watch->of.pattern->kind != WATCH_PREFIX) {
         publish(core, watch, event);
@@ -143,17 +152,16 @@ static void notify_watch(struct core *core, const struct watch *watch,
 static void notify(struct core *core, const char *kind,
                    const struct effect *effect, struct event *ret_event)
 {
-    struct event event = {.kind = kind,
-                          .lock = effect->lock,
-                          .message = message_of(effect),
-                          .session = effect->session,
-                          .token = effect->token,
-                          .index = effect->log_index};
-    past_add(core, kind, effect, event.message);
-    CHECK(core->past.newest.index == event.index);
-    past_id_format(core, event.index, core->past.newest.ordinal, event.id);
-    watches_hit(core, effect->lock, notify_watch, &event);
-    *ret_event = event;
+    *ret_event = (struct event){.kind = kind,
+                                .lock = effect->lock,
+                                .message = message_of(effect),
+                                .session = effect->session,
+                                .token = effect->token,
+                                .index = effect->log_index};
+    past_add(core, kind, effect, ret_event->message);
+    CHECK(core->past.newest.index == ret_event->index);
+    ret_event->ordinal = core->past.newest.ordinal;
+    watches_hit(core, effect->lock, notify_watch, ret_event);
 }
 
 /* Locks are what is watched: one event for each that the session holds, and
@@ -207,7 +215,7 @@ static const char *kind_of(const struct effect *effect)
 /* To every connection of this node that acts for the holder's session and does
  * not watch the lock anyway. */
 static void notify_holder(struct core *core, const struct effect *effect,
-                          const struct event *event)
+                          struct event *event)
 {
     CHECK(effect->session != 0); /* Only what is held can be asked for. */
     const struct list *attachments = attach_list(core, effect->session);
@@ -304,26 +312,24 @@ static bool is_little(const struct past *past, struct bytes prefix,
 static struct event event_again(struct core *core,
                                 const struct past_event *past)
 {
-    struct event event = {.kind = past->kind,
+    return (struct event){.kind = past->kind,
                           .lock = past_name(&core->past, past),
                           .message = past_message(&core->past, past),
                           .session = past->session,
                           .token = past->token,
-                          .index = past->index};
-    past_id_format(core, past->index, past->ordinal, event.id);
-    return event;
+                          .index = past->index,
+                          .ordinal = past->ordinal};
 }
 
 /* What comes next is behind the applied index. */
 static struct event make_gap(const struct core *core, struct bytes lock)
 {
-    struct event gap = {
+    return (struct event){
         .kind = "gap",
         .lock = lock,
         .message = BYTES_LITERAL("events may be missing: read the locks"),
-        .index = lockfsm_applied_index(core->fsm)};
-    past_id_format(core, gap.index, UINT32_MAX, gap.id);
-    return gap;
+        .index = lockfsm_applied_index(core->fsm),
+        .ordinal = UINT32_MAX};
 }
 
 static void notify_gap(struct core *core, const struct watch *watch)
@@ -405,7 +411,7 @@ static void put_past(struct core *core, const struct past_event *past,
 {
     struct event event = event_again(core, past);
     resp_map(writer, 6);
-    resp_key_text(writer, "id", event.id);
+    resp_key_text(writer, "id", id_of(core, &event));
     resp_key_integer(writer, "time_ms", (int64_t)past->wall_ms);
     resp_key_text(writer, "kind", event.kind);
     resp_key_integer(writer, "session", (int64_t)event.session);

@@ -77,6 +77,17 @@ static uint64_t make_room(struct past *past, size_t size)
     return at;
 }
 
+/* Asked for once in a turn. */
+static uint64_t wall_ms_of(struct core *core)
+{
+    struct past *past = &core->past;
+    if (past->wall_ms == 0 || past->wall_at_ns != core->now_ns) {
+        past->wall_ms = core->port.wall_ms(core->port.data);
+        past->wall_at_ns = core->now_ns;
+    }
+    return past->wall_ms;
+}
+
 void past_add(struct core *core, const char *kind, const struct effect *effect,
               struct bytes message)
 {
@@ -96,7 +107,7 @@ void past_add(struct core *core, const char *kind, const struct effect *effect,
         .kind = kind,
         .session = effect->session,
         .token = effect->token,
-        .wall_ms = is_replayed ? 0 : core->port.wall_ms(core->port.data),
+        .wall_ms = is_replayed ? 0 : wall_ms_of(core),
         .at = make_room(past, effect->lock.size + message.size)};
     uint8_t *to = past->bytes + event.at % PAST_SIZE;
     if (effect->lock.size > 0) {

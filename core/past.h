@@ -55,6 +55,8 @@ struct past {
     /* The newest event's; and up to here something may be missing. */
     struct past_id newest;
     struct past_id missing;
+    uint64_t wall_ms; /* That of all events of the turn at ... */
+    uint64_t wall_at_ns;
 };
 
 /* The state is that of 'applied_index', however it came to be. */
