@@ -79,16 +79,24 @@ static bool passes_names(struct core *core, struct request *request,
     return true;
 }
 
+/* By a right, or because the value is his own. */
+static bool knows_key(const struct core *core, const struct user *user,
+                      struct bytes key)
+{
+    const struct hold *hold;
+    return lockfsm_may(core->fsm, user, VERB_LOCK, key, EXTENT_NAME, NULL) ||
+           lockfsm_may(core->fsm, user, VERB_READ, key, EXTENT_NAME, NULL) ||
+           lockfsm_redis(core->fsm, user, key, &hold) == REDIS_VALUE;
+}
+
 bool gate_passes_keys(struct core *core, struct request *request,
                       const struct call *call, bool is_final)
 {
     const struct user *user = lockfsm_user(core->fsm, request->user);
     for (uint32_t i = 0; i < call->name_count && !is_free(core, request); i++) {
-        if (!lockfsm_may(core->fsm, user, VERB_LOCK, call->names[i],
-                         EXTENT_NAME, NULL) &&
-            !passes(core, request, VERB_READ, call->names[i], EXTENT_NAME,
-                    is_final)) {
-            return false;
+        if (!knows_key(core, user, call->names[i])) {
+            return refuse_verb(core, request, VERB_LOCK, call->names[i],
+                               is_final);
         }
     }
     return true;

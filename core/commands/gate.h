@@ -27,8 +27,10 @@ struct request;
  * is decided on again then: another may lead, and know better (rule 13). */
 bool gate_passes(struct core *core, struct request *request,
                  const struct call *call, bool is_final);
-/* Likewise of what a command or script of Redis answers without an entry: it
- * tells of its keys, to those who may read or lock each of them. */
+/* Likewise of the keys of a command or script of Redis that may become an
+ * entry, before it is carried out: whatever it answers, and whether it comes to
+ * an entry, tells of them. It goes on for who may read or lock each of them; a
+ * value of his own he may give back whatever he may do by now. */
 bool gate_passes_keys(struct core *core, struct request *request,
                       const struct call *call, bool is_final);
 /* True if who asks has that verb of the cluster. */

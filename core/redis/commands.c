@@ -489,13 +489,14 @@ static void note_refused(struct core *core, const struct request *request,
 static void decide(struct core *core, struct request *request, bool is_current)
 {
     struct outcome outcome;
+    /* Before: whether it comes to a change tells what is there. */
+    if (!gate_passes_keys(core, request, request->call, is_current)) {
+        return;
+    }
     carry_out(core, request, &outcome);
     if (!changes(&outcome)) {
         if (!is_current) {
             questions_enqueue(core, request);
-            return;
-        }
-        if (!gate_passes_keys(core, request, request->call, true)) {
             return;
         }
         if (outcome.word != NULL && outcome.keys.is_script) {

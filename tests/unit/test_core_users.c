@@ -789,6 +789,50 @@ static void a_script_names_no_key_that_its_user_may_not_see(void **state)
     assert_answer(world, leader, APP, ":1\r\n", "DELIFEQ p/2 v");
 }
 
+/* Whether a script comes to a change tells what it has found: so who may know
+ * nothing of a key is refused before, in the same words and without an entry,
+ * whose time could be taken, whatever is there. */
+static void a_refusal_tells_nothing_of_a_key(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *begin, *end; /* The key stands between them. */
+    } asked[] = {
+        {"SET", "x NX PX 1000"},
+        {"SET", "x XX PX 1000"},
+        {"PEXPIRE", "9000"},
+        {"DELIFEQ", "v"},
+        {"EVAL if(redis.call('exists',KEYS[1])==0)then"
+         "(redis.call('set',KEYS[1],1,'px',9000))end 1",
+         ""},
+        {"EVAL "
+         "if(redis.call('get',KEYS[2])=='v')then(redis.call('del',KEYS[1]))"
+         "end 2 p/1",
+         ""},
+    };
+    make_user("app", "lock:p/*");
+    make_user("eye", "read:q/*");
+    come_as(leader, APP, "app");
+    assert_answer(world, leader, ADMIN, "+OK\r\n", "SET q/1 v NX PX 60000");
+    assert_answer(world, leader, APP, "+OK\r\n", "SET p/1 v NX PX 60000");
+    const struct replica *log = core_replica(world->node[leader].core);
+    uint64_t last = replica_last_index(log);
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        for (int key = 1; key <= 2; key++) {
+            char expected[100];
+            snprintf(expected, sizeof expected,
+                     "-NOPERM user 'app' may not lock 'q/%d' (roles: app)\r\n",
+                     key);
+            assert_answer(world, leader, APP, expected, "%s q/%d %s",
+                          asked[i].begin, key, asked[i].end);
+        }
+    }
+    assert_int_equal(replica_last_index(log), last);
+    assert_answer(world, leader, APP, ":1\r\n", "DELIFEQ p/1 v");
+    come_as(leader, 3, "eye"); /* Who may read is told what is there. */
+    assert_answer(world, leader, 3, "$-1\r\n", "SET q/1 x NX PX 1000");
+}
+
 int main(void)
 {
 #define users(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -814,6 +858,7 @@ int main(void)
         users(withdrawal_ends_watches_at_its_index),
         users(rights_for_all_keys_come_before_the_first_step),
         users(a_script_names_no_key_that_its_user_may_not_see),
+        users(a_refusal_tells_nothing_of_a_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
