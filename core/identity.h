@@ -56,8 +56,9 @@ struct request;
 /* Failures of AUTH after which a connection is closed. */
 #define AUTH_FAILURE_MAX 3
 /* A follower looks for an unknown user or secret in what it applies for so
- * long: it may have been made just now. */
-#define IDENTITY_WAIT_NS (1000 * NS_PER_MS)
+ * long: it may have been made just now. Less than clients wait for one node: he
+ * is to be told why. */
+#define IDENTITY_WAIT_NS (400 * NS_PER_MS)
 
 /* Rights are those that a node has applied. One that has heard no leader for so
  * long tells watchers nothing any more, while access is required: they may have

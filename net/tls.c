@@ -206,6 +206,8 @@ static const struct sentence *find_sentence(int reason)
          "the other side does not speak TLS 1.3"},
         {SSL_R_UNSUPPORTED_PROTOCOL, HASP_EPROTO, "it does not speak TLS 1.3"},
         {SSL_R_NO_SHARED_CIPHER, HASP_EPROTO, "it does not speak TLS 1.3"},
+        {SSL_R_BAD_SIGNATURE, HASP_ECERT,
+         "its key is not that of its certificate"},
         {0, HASP_EPROTO, NULL},
     };
     const struct sentence *found = sentences;

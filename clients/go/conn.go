@@ -41,6 +41,8 @@ func dial(endpoint string, secure *tls.Config, greeting []string,
 	reply, err := c.ask(until, greeting...)
 	if refusal, ok := reply.(*replyError); ok {
 		err = judge(refusal)
+	} else if secure != nil {
+		err = explained(err)
 	}
 	if err != nil {
 		c.close()

@@ -48,6 +48,10 @@ func TLSConfig(folder string) (*tls.Config, error) {
 		return nil, err
 	}
 	own, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil && strings.Contains(err.Error(), "does not match public key") {
+		return nil, fmt.Errorf("the key '%s' is not that of the certificate '%s'",
+			key, certificate)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -131,4 +135,29 @@ func tlsOf(options Options) (*tls.Config, error) {
 		return nil, nil
 	}
 	return TLSConfig(folder)
+}
+
+// What crypto/tls says has a part that tells what it means here. Of what a node
+// has refused its log says more.
+var sentences = [][2]string{
+	{"signed by unknown authority", "the node's certificate was made by " +
+		"another CA than that in ca.crt: take the cluster's"},
+	{"tls: unknown certificate authority", "the node does not know the CA of " +
+		"this client's certificate: take one made by hasp cert user"},
+	{"tls: expired certificate", "this client's certificate has expired: " +
+		"hasp cert renew"},
+	{"remote error: tls:", "the node refuses this client's certificate; its " +
+		"log says why"},
+	{"does not look like a TLS handshake", "the node speaks plain: set " +
+		"tls.client there, or give no certificates"},
+}
+
+// explained is err in a sentence for people, if there is one.
+func explained(err error) error {
+	for _, one := range sentences {
+		if err != nil && strings.Contains(err.Error(), one[0]) {
+			return errors.New(one[1])
+		}
+	}
+	return err
 }

@@ -334,9 +334,9 @@ static void a_follower_waits_for_what_it_does_not_know_yet(void **state)
     /* One that nobody makes is refused, and not before. */
     open_again(follower, 4);
     client_send(world, follower, 4, "AUTH %s", secret_of("app", 'z'));
-    world_run(world, 500);
+    world_run(world, 300);
     assert_string_equal(client_text(world, follower, 4), "");
-    world_run(world, 1000);
+    world_run(world, 200);
     assert_non_null(strstr(client_text(world, follower, 4), "-WRONGPASS "));
 }
 

@@ -6,6 +6,7 @@
 const net = require('node:net');
 const tls = require('node:tls');
 const { INCOMPLETE, Push, encode, parse } = require('./resp');
+const { explained } = require('./tls');
 
 class Connection {
   /** 'secure': the options of tls.connect(); null: plain, as is what does not
@@ -23,7 +24,7 @@ class Connection {
     this.socket = secure && !path ? tls.connect({ ...how, ...secure })
       : net.connect(how);
     this.socket.on('data', (data) => this.received(data));
-    this.socket.on('error', (error) => this.failed(error));
+    this.socket.on('error', (error) => this.failed(explained(error)));
     this.socket.on('close',
       () => this.failed(new Error('closed the connection')));
   }

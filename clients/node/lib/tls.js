@@ -5,7 +5,26 @@
 
 const fs = require('node:fs');
 const path = require('node:path');
-const { X509Certificate } = require('node:crypto');
+const { X509Certificate, createPrivateKey } = require('node:crypto');
+
+const ANOTHER_CA = "the node's certificate was made by another CA than that in "
+  + "ca.crt: take the cluster's";
+
+/** What OpenSSL says, a part of it, and what that means here. Of what a node
+ * has refused its log says more. */
+const SENTENCES = [
+  ['self-signed certificate', ANOTHER_CA],
+  ['unable to get local issuer', ANOTHER_CA],
+  ['unable to verify the first', ANOTHER_CA],
+  ['alert unknown ca', "the node does not know the CA of this client's "
+    + 'certificate: take one made by hasp cert user'],
+  ['alert certificate expired', "this client's certificate has expired: hasp "
+    + 'cert renew'],
+  ['SSL alert number', "the node refuses this client's certificate; its log "
+    + 'says why'],
+  ['wrong version number', 'the node speaks plain: set tls.client there, or '
+    + 'give no certificates'],
+];
 
 /** The URIs of hasp in a certificate. */
 function namesOf(certificate) {
@@ -55,8 +74,19 @@ function tlsOptions(tls = process.env.HASP_TLS) {
   if (fs.existsSync(certificate) || fs.existsSync(key)) {
     options.key = readKey(key);
     options.cert = fs.readFileSync(certificate);
+    if (!new X509Certificate(options.cert)
+      .checkPrivateKey(createPrivateKey(options.key))) {
+      throw new Error(`the key '${key}' is not that of the certificate `
+        + `'${certificate}'`);
+    }
   }
   return options;
 }
 
-module.exports = { tlsOptions };
+/** In a sentence for people, if there is one. */
+function explained(error) {
+  const found = SENTENCES.find(([part]) => error.message.includes(part));
+  return found ? new Error(found[1], { cause: error }) : error;
+}
+
+module.exports = { explained, tlsOptions };

@@ -12,7 +12,7 @@ from typing import Any, Awaitable, Callable, Deque, Optional, TypeVar
 
 from . import resp
 from .request import SOCKET, Endpoint
-from .tls import peer_fault
+from .tls import explained, peer_fault
 
 Result = TypeVar('Result')
 
@@ -50,11 +50,15 @@ class Connection(asyncio.Protocol):
             await within(timeout, loop.create_unix_connection(
                 lambda: self, host[len(SOCKET):]))
             return
-        await within(timeout, loop.create_connection(
-            lambda: self, host, port, ssl=self.tls,
-            server_hostname=host if self.tls else None))
+        try:
+            await within(timeout, loop.create_connection(
+                lambda: self, host, port, ssl=self.tls,
+                server_hostname=host if self.tls else None))
+        except ssl.SSLError as error:
+            raise explained(error) from error
         if self.tls:
-            fault = peer_fault(self._transport.get_extra_info('ssl_object'),
+            # As the handshake left it: the node may have closed since.
+            fault = peer_fault(self._transport.get_extra_info('peercert'),
                                self.tls)
             if fault:
                 self.fail(ssl.SSLError(fault))
@@ -110,7 +114,7 @@ class Connection(asyncio.Protocol):
             transport.abort()
 
     def connection_lost(self, error: Optional[Exception]) -> None:
-        self.fail(error if isinstance(error, OSError) else
+        self.fail(explained(error) if isinstance(error, OSError) else
                   ConnectionResetError('closed the connection'))
 
     def data_received(self, data: bytes) -> None:

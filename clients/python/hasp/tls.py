@@ -5,7 +5,23 @@ from __future__ import annotations
 
 import os
 import ssl
-from typing import Optional, Union
+from typing import Any, Dict, Optional, Union
+
+# What OpenSSL says has a part that tells what it means here. Of what a node has
+# refused its log says more.
+SENTENCES = {
+    'self-signed certificate': "the node's certificate was made by another CA "
+    "than that in ca.crt: take the cluster's",
+    'unable to get local issuer': "the node's certificate was made by another "
+    "CA than that in ca.crt: take the cluster's",
+    'ALERT_UNKNOWN_CA': "the node does not know the CA of this client's "
+    'certificate: take one made by hasp cert user',
+    'ALERT_CERTIFICATE_EXPIRED': "this client's certificate has expired: hasp "
+    'cert renew',
+    'ALERT': "the node refuses this client's certificate; its log says why",
+    'WRONG_VERSION_NUMBER': 'the node speaks plain: set tls.client there, or '
+    'give no certificates',
+}
 
 Tls = Union[None, str, 'os.PathLike[str]', ssl.SSLContext]
 
@@ -29,8 +45,27 @@ def context_of(tls: Tls) -> Optional[ssl.SSLContext]:
     key = os.path.join(folder, 'client.key')
     if os.path.exists(certificate) or os.path.exists(key):
         check_mode(key)
-        context.load_cert_chain(certificate, key)
+        load_pair(context, certificate, key)
     return context
+
+
+def load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        if error.reason != 'KEY_VALUES_MISMATCH':
+            raise
+        raise ssl.SSLError(f"the key '{key}' is not that of the certificate "
+                           f"'{certificate}'") from error
+
+
+def explained(error: OSError) -> OSError:
+    """In a sentence for people, if there is one."""
+    if isinstance(error, ssl.SSLError):
+        for part, sentence in SENTENCES.items():
+            if part in str(error):
+                return ssl.SSLError(sentence)
+    return error
 
 
 def check_mode(key: str) -> None:
@@ -42,13 +77,14 @@ def check_mode(key: str) -> None:
             'defaultMode 0400)')
 
 
-def peer_fault(found: ssl.SSLObject, context: ssl.SSLContext) -> str:
+def peer_fault(found: Optional[Dict[str, Any]],
+               context: ssl.SSLContext) -> str:
     """Why the other side, whose certificate is of the CA, is no node of the
-    cluster; '' if it is one, or if the names of hosts are checked."""
+    cluster; '' if it is one, or if the names of hosts are checked. 'found' is
+    what getpeercert() gives."""
     if context.check_hostname:
         return ''
-    names = [value for kind, value in
-             (found.getpeercert() or {}).get('subjectAltName', ())
+    names = [value for kind, value in (found or {}).get('subjectAltName', ())
              if kind == 'URI' and value.startswith('hasp:')]
     clusters = {value for ca in context.get_ca_certs()
                 for kind, value in ca.get('subjectAltName', ())

@@ -20,6 +20,8 @@ import java.util.function.Consumer;
  * taken when they come, and whoever waits for one can be interrupted.
  */
 final class Connection {
+    private static final int READER_MS = 100;
+
     final String endpoint;
     private final Line line;
     private final ReentrantLock writing = new ReentrantLock();
@@ -33,7 +35,11 @@ final class Connection {
     Connection(String endpoint, Tls tls, List<String> greeting, long until)
         throws IOException {
         this.endpoint = endpoint;
-        line = Line.open(endpoint, tls, until);
+        try {
+            line = Line.open(endpoint, tls, until);
+        } catch (IOException e) {
+            throw Tls.explained(e);
+        }
         Thread reader = new Thread(this::read, "hasp " + endpoint);
         reader.setDaemon(true);
         reader.start();
@@ -59,7 +65,7 @@ final class Connection {
             asked.add(answer);
             line.out().write(Resp.encode(words));
         } catch (IOException e) {
-            fail(e);
+            failUnlessRead(e);
         } finally {
             writing.unlock();
         }
@@ -90,13 +96,26 @@ final class Connection {
         }
     }
 
+    /** What cannot be written to was closed by the other end, and it may have said
+     * why. */
+    private void failUnlessRead(IOException why) {
+        try {
+            closed.get(READER_MS, TimeUnit.MILLISECONDS);
+        } catch (TimeoutException | ExecutionException e) {
+            fail(why);
+        } catch (InterruptedException e) {
+            fail(why);
+            Thread.currentThread().interrupt();
+        }
+    }
+
     private void fail(IOException why) {
         try {
             line.socket().close(); // At once, whoever writes.
         } catch (IOException e) {
             // It is closed.
         }
-        closed.complete(why);
+        closed.complete(Tls.explained(why));
         forsake();
     }
 

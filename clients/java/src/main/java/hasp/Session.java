@@ -516,7 +516,10 @@ public final class Session implements AutoCloseable {
                     throw judged(error);
                 }
             } catch (IOException e) {
-                last = nodes.endpoint(at) + ": " + e.getMessage();
+                // What our own limit cuts short tells nothing of the node.
+                if (i == 0 || Time.left(limit) > 0) {
+                    last = nodes.endpoint(at) + ": " + e.getMessage();
+                }
             } catch (InterruptedException e) {
                 nodes.drop(line); // Its answer will come.
                 throw e;

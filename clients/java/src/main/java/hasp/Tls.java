@@ -14,6 +14,7 @@ import java.security.GeneralSecurityException;
 import java.security.KeyFactory;
 import java.security.KeyStore;
 import java.security.PrivateKey;
+import java.security.Signature;
 import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
 import java.security.cert.X509Certificate;
@@ -23,6 +24,7 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Collection;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
@@ -39,6 +41,20 @@ final class Tls {
     /** Whoever may read a key is who it says. */
     private static final Set<PosixFilePermission> TOO_MANY =
         PosixFilePermissions.fromString("----w-rwx");
+
+    /** What the JDK says has a part that tells what it means here. Of what a node
+     * has refused its log says more. */
+    private static final List<Map.Entry<String, String>> SENTENCES = List.of(
+        Map.entry("PKIX path", "the node's certificate was made by another CA than "
+            + "that in ca.crt: take the cluster's"),
+        Map.entry("alert: unknown_ca", "the node does not know the CA of this "
+            + "client's certificate: take one made by hasp cert user"),
+        Map.entry("alert: certificate_expired", "this client's certificate has "
+            + "expired: hasp cert renew"),
+        Map.entry("fatal alert", "the node refuses this client's certificate; its "
+            + "log says why"),
+        Map.entry("unrecognized SSL message", "the node speaks plain: set tls.client "
+            + "there, or give no certificates"));
 
     private final SSLContext context;
     private final String cluster;
@@ -60,9 +76,7 @@ final class Tls {
             KeyStore own = KeyStore.getInstance("PKCS12");
             own.load(null, null);
             if (Files.exists(path.resolve("client.crt"))) {
-                own.setKeyEntry("client", key(path.resolve("client.key")), new char[0],
-                    certificates(path.resolve("client.crt")).toArray(
-                        Certificate[]::new));
+                addPair(own, path.resolve("client.crt"), path.resolve("client.key"));
             }
             var keys = KeyManagerFactory.getInstance(
                 KeyManagerFactory.getDefaultAlgorithm());
@@ -76,6 +90,43 @@ final class Tls {
                 + (e.getMessage() == null ? e : e.getMessage())
                 + "; make it with: hasp cert user", e);
         }
+    }
+
+    private static void addPair(KeyStore own, Path certificate, Path keyPath)
+            throws IOException, GeneralSecurityException {
+        List<Certificate> chain = certificates(certificate);
+        PrivateKey key = key(keyPath);
+        String algorithm = switch (key.getAlgorithm()) {
+            case "EC" -> "SHA256withECDSA";
+            case "RSA" -> "SHA256withRSA";
+            default -> key.getAlgorithm();
+        };
+        boolean fits = key.getAlgorithm().equals(
+            chain.get(0).getPublicKey().getAlgorithm());
+        if (fits) {
+            byte[] text = {1, 2, 3};
+            Signature signer = Signature.getInstance(algorithm);
+            signer.initSign(key);
+            signer.update(text);
+            byte[] signature = signer.sign();
+            signer.initVerify(chain.get(0).getPublicKey());
+            signer.update(text);
+            fits = signer.verify(signature);
+        }
+        if (!fits) {
+            throw new IOException("the key '" + keyPath + "' is not that of the "
+                + "certificate '" + certificate + "'");
+        }
+        own.setKeyEntry("client", key, new char[0],
+            chain.toArray(Certificate[]::new));
+    }
+
+    /** In a sentence for people, if there is one. */
+    static IOException explained(IOException error) {
+        String text = String.valueOf(error.getMessage());
+        return SENTENCES.stream().filter(one -> text.contains(one.getKey()))
+            .findFirst().map(one -> new IOException(one.getValue(), error))
+            .orElse(error);
     }
 
     private static List<Certificate> certificates(Path path)
