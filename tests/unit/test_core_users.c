@@ -87,6 +87,13 @@ static int64_t changed(const char *what, const char *name)
     return answer_number(world, leader, ADMIN, "changed");
 }
 
+static uint64_t first_secret(const char *user)
+{
+    const char *text = client_ask(world, leader, ADMIN, "USER.SHOW %s", user);
+    return strtoull(strstr(strstr(text, "secrets"), "number\r\n:") + 9, NULL,
+                    10);
+}
+
 /* In place of whoever had that number. */
 static void open_as(uint64_t node, uint64_t conn,
                     const struct identity *identity)
@@ -590,11 +597,7 @@ static void a_withdrawal_closes_quietly(void **state)
     assert_int_equal(client_ask(world, follower, APP, "LOCK.ACQUIRE a")[0],
                      ':');
     assert_int_equal(add_secret("app", 'y')[0], ':');
-    client_ask(world, leader, ADMIN, "USER.SHOW app");
-    const char *text = client_text(world, leader, ADMIN);
-    unsigned long long first = strtoull(
-        strstr(strstr(text, "secrets"), "number\r\n:") + 9, NULL, 10);
-    admin("SECRET.REMOVE app %llu", first);
+    admin("SECRET.REMOVE app %" PRIu64, first_secret("app"));
     world_run(world, 100);
     assert_true(was_cut(follower, APP));
     world_run(world, 500);
@@ -625,6 +628,25 @@ static void a_withdrawal_closes_quietly(void **state)
     world_run(world, 11000);
     assert_null(
         lockfsm_lock(core_state(world->node[leader].core), BYTES_LITERAL("a")));
+}
+
+/* Whoever has lost it may ask a node that does not know yet. */
+static void a_secret_that_was_removed_is_refused_by_the_leader(void **state)
+{
+    (void)state;
+    make_user("app", "read:*");
+    come_as(follower, APP, "app");
+    assert_int_equal(add_secret("app", 'y')[0], ':');
+    uint64_t number = first_secret("app");
+    world_run(world, 100);
+    world->node[follower].is_disk_stuck = true;
+    admin("SECRET.REMOVE app %" PRIu64, number);
+    assert_answer(world, follower, APP, "-NOAUTH the secret was removed\r\n",
+                  "LOCK.SHOW a");
+    assert_false(was_cut(follower, APP));
+    world->node[follower].is_disk_stuck = false;
+    world_run(world, 100);
+    assert_true(was_cut(follower, APP));
 }
 
 /* The asked node answers it; whether he may, the leader has to confirm. */
@@ -852,6 +874,7 @@ int main(void)
         users(a_user_has_so_many_connections),
         users(a_session_is_its_users_alone),
         users(a_withdrawal_closes_quietly),
+        users(a_secret_that_was_removed_is_refused_by_the_leader),
         users(a_backup_is_for_whom_the_leader_confirms),
         users(watches_end_where_no_leader_is_heard),
         users(who_may_not_list_all_is_told_what_to_ask_for),

@@ -45,6 +45,22 @@ static void a_heartbeat_ends_when_closing_begins(void **state)
                 "1:SESSION.CLOSE|");
 }
 
+static void a_lost_session_is_not_asked_for_any_more(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NODES; i++) {
+        world.is_silent[i] = true;
+    }
+    pass(2000);
+    assert_int_equal(left_ms(NULL), 0);
+    for (int i = 0; i < NODES; i++) {
+        world.is_silent[i] = false;
+    }
+    world.seen[0] = '\0';
+    pass(4000);
+    assert_seen("");
+}
+
 static void waits_end_when_closing_begins(void **state)
 {
     struct told waiting, told;
@@ -175,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         one(belief_ends_when_closing_begins),
         one(a_heartbeat_ends_when_closing_begins),
+        one(a_lost_session_is_not_asked_for_any_more),
         one(waits_end_when_closing_begins),
         cmocka_unit_test_setup_teardown(
             a_session_needs_an_answer_with_its_terms, set_up_closed, tear_down),
