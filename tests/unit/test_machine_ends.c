@@ -61,6 +61,18 @@ static void a_lost_session_is_not_asked_for_any_more(void **state)
     assert_seen("");
 }
 
+/* Not only at the next heartbeat. */
+static void who_may_not_attach_has_lost_the_session_at_once(void **state)
+{
+    (void)state;
+    pass(200);
+    once("SESSION.ATTACH", "-NOSESSION no such session\r\n");
+    asker_failed(&world.machine.asker, "closed the connection", now());
+    pass(10);
+    assert_int_equal(left_ms(NULL), 0);
+    assert_int_equal(next_event(), HASP_EVENT_LOST);
+}
+
 static void waits_end_when_closing_begins(void **state)
 {
     struct told waiting, told;
@@ -192,6 +204,7 @@ int main(void)
         one(belief_ends_when_closing_begins),
         one(a_heartbeat_ends_when_closing_begins),
         one(a_lost_session_is_not_asked_for_any_more),
+        one(who_may_not_attach_has_lost_the_session_at_once),
         one(waits_end_when_closing_begins),
         cmocka_unit_test_setup_teardown(
             a_session_needs_an_answer_with_its_terms, set_up_closed, tear_down),
