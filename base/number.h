@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The smaller and the larger of two numbers. */
+/* The smaller and the larger of two numbers, and their order. */
 
 #ifndef HASP_BASE_NUMBER_H
 #define HASP_BASE_NUMBER_H
@@ -15,6 +15,12 @@ static inline uint64_t u64_min(uint64_t a, uint64_t b)
 static inline uint64_t u64_max(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
+}
+
+/* As qsort() wants it: below, at or above 0. */
+static inline int u64_order(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
 }
 
 #endif /* HASP_BASE_NUMBER_H */

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "core/state.h"
 
 /* Of writing a message; a step is a byte of a glob that is looked at. */
@@ -212,9 +213,8 @@ struct cost {
 
 static int by_cost(const void *a, const void *b)
 {
-    uint64_t x = ((const struct cost *)a)->steps;
-    uint64_t y = ((const struct cost *)b)->steps;
-    return x > y ? -1 : x < y;
+    const struct cost *left = a, *right = b;
+    return u64_order(right->steps, left->steps);
 }
 
 /* What a pattern has cost in this turn; with 'is_trying', and what it still may

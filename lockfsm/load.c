@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 
 struct array {
     void **item;
@@ -180,16 +181,14 @@ static int compare_lock_ids(const void *a, const void *b)
 {
     const struct lock *const *left = a;
     const struct lock *const *right = b;
-    return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
+    return u64_order((*left)->id, (*right)->id);
 }
 
 static int compare_cuts(const void *a, const void *b)
 {
     const struct lock *const *left = a;
     const struct lock *const *right = b;
-    return (*left)->cut_serial < (*right)->cut_serial
-               ? -1
-               : (*left)->cut_serial > (*right)->cut_serial;
+    return u64_order((*left)->cut_serial, (*right)->cut_serial);
 }
 
 /* The hand-overs that were cut off, in their order. */
@@ -324,9 +323,7 @@ static int compare_wait_indexes(const void *a, const void *b)
 {
     const struct wait *const *left = a;
     const struct wait *const *right = b;
-    return (*left)->wait_index < (*right)->wait_index
-               ? -1
-               : (*left)->wait_index > (*right)->wait_index;
+    return u64_order((*left)->wait_index, (*right)->wait_index);
 }
 
 /* One that waits: all waits of an entry are of one asker. */
@@ -507,27 +504,21 @@ static int compare_holds(const void *a, const void *b)
 {
     const struct hold *const *left = a;
     const struct hold *const *right = b;
-    return (*left)->serial < (*right)->serial
-               ? -1
-               : (*left)->serial > (*right)->serial;
+    return u64_order((*left)->serial, (*right)->serial);
 }
 
 static int compare_waits(const void *a, const void *b)
 {
     const struct wait *const *left = a;
     const struct wait *const *right = b;
-    return (*left)->serial < (*right)->serial
-               ? -1
-               : (*left)->serial > (*right)->serial;
+    return u64_order((*left)->serial, (*right)->serial);
 }
 
 static int compare_results(const void *a, const void *b)
 {
     const struct kept_result *const *left = a;
     const struct kept_result *const *right = b;
-    return (*left)->serial < (*right)->serial
-               ? -1
-               : (*left)->serial > (*right)->serial;
+    return u64_order((*left)->serial, (*right)->serial);
 }
 
 static int link_holds_and_waits(struct loading *loading)

@@ -142,7 +142,6 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
     struct effect *effect = &effects->effect[slot];
     effect->result = copy;
     effect->session = fsm->origin.session;
-    effect->token = result.token;
     effect->wait_index = fsm->queued_index;
     fsm->applied_index = log_index;
     fsm->applied_term = term;

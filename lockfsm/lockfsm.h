@@ -178,7 +178,7 @@ struct effect {
     uint64_t session;
     struct bytes lock;
     struct bytes owner;
-    uint64_t token;
+    uint64_t token; /* Of a hold; a result has its own. */
     uint64_t wait_index;
     uint64_t granted_index; /* RELEASED, HOLD_EXPIRED: its grant's. */
     uint64_t time_ms;       /* WAIT, DELAY, HOLD: a leader starts this timer. */

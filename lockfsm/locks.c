@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 
 struct lock *lock_find(const struct lockfsm *fsm, struct bytes name)
 {
@@ -95,7 +96,7 @@ static int compare_locks(const void *a, const void *b)
 {
     const struct lock *const *left = a;
     const struct lock *const *right = b;
-    return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
+    return u64_order((*left)->id, (*right)->id);
 }
 
 void lock_touch_all(struct lockfsm *fsm)

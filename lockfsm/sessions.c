@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "lockfsm/records.h"
 
 const char *session_end_name(enum session_end end)
@@ -105,8 +106,7 @@ static int compare_swept(const void *a, const void *b)
 {
     const struct session *const *left = a;
     const struct session *const *right = b;
-    uint64_t x = sweep_serial(*left), y = sweep_serial(*right);
-    return x < y ? -1 : x > y;
+    return u64_order(sweep_serial(*left), sweep_serial(*right));
 }
 
 void session_order_swept(struct lockfsm *fsm)
@@ -139,7 +139,7 @@ static int compare_sessions(const void *a, const void *b)
 {
     const struct session *const *left = a;
     const struct session *const *right = b;
-    return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
+    return u64_order((*left)->id, (*right)->id);
 }
 
 void session_array_add(struct session_array *array, struct session *session)

@@ -180,7 +180,6 @@ void wait_answer(struct lockfsm *fsm, const struct wait *wait,
                                           wait->session, wait->owner);
     effect->result = copy;
     effect->asked_index = wait->asked_index;
-    effect->token = result->token;
     effect->wait_index = wait->wait_index;
     kept_finish(fsm, wait->asker, wait->wait_index, result);
 }

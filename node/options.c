@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "net/local.h"
 #include "net/stream.h"
 #include "net/tls.h"
@@ -353,7 +354,7 @@ static int compare_members(const void *a, const void *b)
 {
     const struct replica_member *left = a;
     const struct replica_member *right = b;
-    return left->id < right->id ? -1 : left->id > right->id;
+    return u64_order(left->id, right->id);
 }
 
 void options_members(const struct hasp_node_options *options,

@@ -215,6 +215,28 @@ static void what_comes_in_a_later_term_is_not_done(void **state)
                      0);
 }
 
+/* It was sent to a leader that died; no log has it. */
+static void a_scarce_disk_refuses_what_turns_out_not_to_be_done(void **state)
+{
+    (void)state;
+    client_session(world, follower, 1, "TTL 60000");
+    client_clear(world, follower, 1);
+    client_send(world, follower, 1, "LOCK.ACQUIRE b REQ 1");
+    node_kill(world, leader);
+    links_update(world);
+    for (uint64_t id = 1; id <= 3; id++) {
+        if (id != leader) {
+            core_disk_is(world->node[id].core, CORE_DISK_FULL,
+                         node_now(&world->node[id]));
+        }
+    }
+    for (int i = 0; i < 10000 && client_text(world, follower, 1)[0] == 0; i++) {
+        world_run(world, 1);
+    }
+    assert_string_equal(client_text(world, follower, 1),
+                        "-LIMIT disk: the leader's disk is nearly full\r\n");
+}
+
 /* Meanwhile nobody leads. */
 static void a_transfer_is_answered_once_its_end_is_known(void **state)
 {
@@ -238,6 +260,7 @@ int main(void)
         refusal(what_is_not_understood_may_have_been_done),
         refusal(what_may_have_been_done_is_carried_on_not_moved),
         refusal(what_comes_in_a_later_term_is_not_done),
+        refusal(a_scarce_disk_refuses_what_turns_out_not_to_be_done),
         refusal(a_transfer_is_answered_once_its_end_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/ordered.h"
 #include "base/prng.h"
 
@@ -191,10 +192,23 @@ static void names_that_ascend_make_no_deep_tree(void **state)
     assert_true(depth_of(set.root) < 60);
 }
 
+static void numbers_are_in_order_at_their_ends_too(void **state)
+{
+    static const uint64_t in_order[] = {0, 1, UINT64_MAX - 1, UINT64_MAX};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        for (int j = 0; j < 4; j++) {
+            int order = u64_order(in_order[i], in_order[j]);
+            assert_true(i < j ? order < 0 : i > j ? order > 0 : order == 0);
+        }
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_in_order_at_their_ends_too),
         TEST(what_there_is_is_listed_in_order),
         TEST(what_comes_and_goes_at_once_is_not_sorted),
         TEST(a_listing_under_changes_meets_what_stays_once),
