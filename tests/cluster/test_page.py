@@ -347,6 +347,7 @@ def test_a_hold_without_end_is_shown_as_one(cluster, page):
         page.wait_text("#why", "it has no lease.*no time ends it")
         page.wait_text("#holders", "no lease, no end.*until it is given back or broken")
         page.wait_text("#session-table", "no lease, no end")
+        page.wait_text("#commands", "hasp break --after 60s --reason 'stuck' freeze")
         page.run("document.querySelector('#holders button').click()")
         page.wait_text("#r-will", "It has no lease: it ends at once")
         page.wait_text("#r-when", "‘freeze’ can pass on at once")
@@ -369,6 +370,7 @@ def test_a_holder_is_asked_and_a_hold_without_end_is_broken_by_keyboard(cluster,
         assert page.focused() == "a-text" and not page.text("#a-break")
         page.press("still needed?", Keys.ENTER)
         page.wait_text("#note", "1 holder was told")
+        assert page.run("return document.getElementById('note').className") == "done"
         page.wait_text("#history", "still needed?")
 
         page.tab_to("^Break…")
