@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Checks what a formatter does not: lengths, guards, licences, left-overs, and
-that the files, functions and tests which the prose names exist.
+that the files, functions and tests which the prose names exist, and what links
+point at.
 
 Findings have one shape, "file:line: what". Lengths: 70 lines a function, 1000 a
 file, 80 columns a line (88 in Python, as its formatters have it).
 """
 
 import fnmatch
+import os
 import re
 import subprocess
 import sys
@@ -91,6 +93,34 @@ def check_text(path, text):
             report(path, number, 'left-over marker')
 
 
+def anchors(path):
+    """Of the headings of a page in Markdown, as its viewers make them."""
+    with open(path, encoding='utf-8') as file:
+        text = re.sub(r'^```.*?^```', '', file.read(), flags=re.S | re.M)
+    found = {}
+    for heading in re.findall(r'^#+ (.+?)\s*$', text, flags=re.M):
+        shown = re.sub(r'\[([^\]]*)\]\([^)]*\)', r'\1', heading).lower()
+        word = re.sub(r'[^\w\- ]', '', shown).replace(' ', '-')
+        found[word] = found.get(word, -1) + 1
+    return {word if i == 0 else f'{word}-{i}'
+            for word, count in found.items() for i in range(count + 1)}
+
+
+def check_links(path, text):
+    """Each link within the project leads to a file, and to a heading of it."""
+    for match in re.finditer(r'\]\(([^)\s]+)\)', text):
+        target, _, anchor = match.group(1).partition('#')
+        if re.match(r'[a-z]+:', target):
+            continue
+        line = text.count('\n', 0, match.start()) + 1
+        file = os.path.normpath(os.path.join(os.path.dirname(path), target)) \
+            if target else path
+        if not os.path.exists(file):
+            report(path, line, f'there is no {target}')
+        elif anchor and file.endswith('.md') and anchor not in anchors(file):
+            report(path, line, f'{file} has no heading #{anchor}')
+
+
 def is_prose(path):
     """Whether the files, functions and tests that this file names must exist."""
     return path.endswith('README.md') or path in (
@@ -161,6 +191,8 @@ def main():
             if path.endswith(('.c', '.h')) else text))
         if is_prose(path):
             prose[path] = text
+        if path.endswith('.md'):
+            check_links(path, text)
         if not path.endswith(('.c', '.h', '.py', '.sh', '.def')):
             continue
         seen += 1

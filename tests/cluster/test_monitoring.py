@@ -115,6 +115,24 @@ def test_the_page_has_every_alert_and_every_metric_that_it_names(cluster):
         assert name in known or name + "_bucket" in known, name
 
 
+def test_what_the_page_says_to_do_can_be_done(cluster):
+    """Each setting that it names is one; each page of a node answers."""
+    page = re.sub("(?s)```.*?```", "", text_of("docs", "monitoring.md"))
+    settings = text_of("docs", "operations.md")
+    named = {word for word in re.findall("`([^`]+)`", page) if "." in word}
+    pages = {word for word in named if "NODE" in word}
+    files = {word for word in named - pages if re.search(r"(ya?ml|json)$", word)}
+    words = {w for w in named - pages - files if re.match(r"[a-z_]+\.[a-z_]+$", w)}
+    assert {"raft.election_ms", "limits.disk_reserve", "audit.file"} <= words
+    for word in words:
+        assert "| `%s` |" % word in settings, word
+    for word in pages:
+        path = re.search(r"NODE:7422(/\w+)", word).group(1)
+        assert get(cluster.leader(), path)[0] == 200
+    unit = text_of("packaging", "haspd.service")
+    assert "LimitNOFILE=" in unit
+
+
 def test_promtool_agrees():
     """tools/deps.sh takes it out of Debian's package of Prometheus."""
     taken = os.path.join(ROOT, "build", "promtool")

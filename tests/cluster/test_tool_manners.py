@@ -4,6 +4,7 @@ a wait, locks for scripts, names that complete.
 
 The programs under test are $HASPD and $HASP (default: build/release/...)."""
 
+import glob
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import time
 
 import pytest
 
-from cluster import Cluster, wait_until
+from cluster import ROOT, Cluster, wait_until
 from fake_node import FakeNode
 from test_tool_views import HASP, Screen, complete, environment, hasp
 
@@ -99,6 +100,51 @@ def test_the_help_groups_the_subcommands_and_knows_each_option():
 
 
 # --- Locks for scripts -------------------------------------------------------
+
+
+def usage_of(*words):
+    told = subprocess.run([HASP, *words, "--help"], capture_output=True, text=True)
+    return told.stdout
+
+
+def of_the_tool(span, known):
+    """What is wrong with a command of the tool as prose has it; None: nothing."""
+    words = span.split()[1:]
+    if words[0] in ("help", "...") or words[0].startswith("-"):
+        return None
+    name = " ".join(words[:2]) if " ".join(words[:2]) in known else words[0]
+    if name not in known:
+        is_group = len(words) == 1 or not words[1].isalpha()
+        is_group &= any(one.split()[0] == name for one in known)
+        return None if is_group else "there is no such command"
+    usage = usage_of(*name.split())
+    rest = words[len(name.split()) :]
+    for option in [re.match("--[a-z-]*", one)[0] for one in rest if one[:2] == "--"]:
+        if option != "--" and not re.search(option + r"\b", usage):
+            return "it has no " + option
+    takes_words = re.search(r" \[?[A-Z]", usage.split("\n")[0])
+    if not takes_words and [one for one in rest if not one.startswith("-")]:
+        return "it takes no words"
+    return None
+
+
+def test_every_command_that_the_docs_name_is_one():
+    known = set(re.findall(r"(?m)^  ([a-z]+(?: [a-z]+)?)  +\S", usage_of()))
+    assert len(known) > 60 and "session list" in known
+    assert of_the_tool("hasp limits list", known) == "it takes no words"
+    assert of_the_tool("hasp session drop", known) == "there is no such command"
+    assert of_the_tool("hasp why NAME --loud", known) == "it has no --loud"
+    pages = [os.path.join(ROOT, "README.md")]
+    pages += glob.glob(os.path.join(ROOT, "docs", "*.md"))
+    seen = 0
+    for page in pages:
+        with open(page, encoding="utf-8") as file:
+            text = re.sub(r"(?s)```.*?```", "", file.read())
+        for span in re.findall(r"`(hasp [^`\n]+)`", text):
+            wrong = of_the_tool(span, known)
+            assert wrong is None, "%s: %s: %s" % (page, span, wrong)
+            seen += 1
+    assert seen > 80
 
 
 def test_acquire_waits_and_n_tries(endpoints):
