@@ -145,7 +145,6 @@ struct call {
     uint64_t id; /* Session or member. */
     bool has_id;
     uint64_t token;
-    struct bytes bytes; /* Of NOTE. */
     enum limit_key limit;
     uint64_t value;            /* Of the limit. */
     uint8_t proof[PROOF_SIZE]; /* Of the secret; of OPEN the PROOF. */

@@ -10,7 +10,7 @@
  *     s  a secret                a  a member's address
  *     I  a number that may be missing
  *     k  a limit's name          v  its value
- *     x  bytes (may be none)     u  a user's or a role's name
+ *     x  a value (may be empty)  u  a user's or a role's name
  *     h  a SHA-256               b  a verb
  *
  * Everything a stranger can get wrong is said here, with the command's name. */
@@ -283,7 +283,7 @@ static bool parse_operand(struct parse *parse, char letter)
     case 't':
         return parse_number(parse, "the token", 0, TOKEN_MAX, &call->token);
     case 'x':
-        call->bytes = argument;
+        call->text[OPTION_VALUE] = argument;
         parse->at++;
         return check_size(parse, "the bytes", argument.size, 0, VALUE_SIZE_MAX);
     case 's':
