@@ -26,7 +26,7 @@
 /* False: the node must stop. */
 static bool apply_entry(struct core *core, const struct replica_entry *entry)
 {
-    int error = apply_to_state(core->fsm, entry, &core->effects);
+    int error = apply_to_state(core->fsm, entry, &core->turn.effects);
     if (error == 0) {
         return true;
     }
@@ -121,7 +121,7 @@ static void answer_entry(struct core *core, uint64_t log_index,
 
 static void act(struct core *core, const struct replica_entry *entry)
 {
-    const struct effects *effects = &core->effects;
+    const struct effects *effects = &core->turn.effects;
     const struct effect *result = NULL;
     bool has_access_changed = false;
     for (uint32_t i = 0; i < effects->count; i++) {
@@ -139,8 +139,8 @@ static void act(struct core *core, const struct replica_entry *entry)
         /* Before the next entry is told to who may not read it any more. */
         identity_recheck(core);
     }
-    if (core->hooks.applied != NULL) {
-        core->hooks.applied(core->hooks.data, entry->log_index, effects);
+    if (core->port.applied != NULL) {
+        core->port.applied(core->port.data, entry->log_index, effects);
     }
 }
 
@@ -163,7 +163,8 @@ bool apply_committed(struct core *core)
         return false;
     }
     while (applied < end && budget > 0) {
-        CHECK(core->effects.count == 0); /* The last entry has been told. */
+        CHECK(core->turn.effects.count ==
+              0); /* The last entry has been told. */
         struct replica_entry entry = replica_entry(core->replica, applied + 1);
         CHECK(entry.log_index == applied + 1);
         if (!apply_entry(core, &entry)) {
@@ -173,12 +174,12 @@ bool apply_committed(struct core *core)
         CHECK(lockfsm_applied_index(core->fsm) == applied);
         digests_applied(core, applied);
         note_time(core, entry.term);
-        budget -= u64_min(core->effects.count, budget);
+        budget -= u64_min(core->turn.effects.count, budget);
         if (entry.type == ENTRY_COMMAND) {
-            trail_applied(core, &core->effects);
+            trail_applied(core, &core->turn.effects);
         }
         act(core, &entry);
-        effects_clear(&core->effects);
+        effects_clear(&core->turn.effects);
         if (entry.type == ENTRY_CHANGE) {
             /* It may have a new member, or lack an old one. */
             reign_member_changed(core);

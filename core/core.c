@@ -147,7 +147,7 @@ void core_free(struct core *core)
     denials_done(core);
     past_done(&core->past);
     history_done(&core->history);
-    effects_done(&core->effects);
+    effects_done(&core->turn.effects);
     buffer_done(&core->watches.message);
     timers_free(core->timers);
     lockfsm_free(core->fsm);
@@ -177,12 +177,12 @@ int core_begin(struct core *core, const struct core_start *start,
 {
     struct replica_update update;
     struct replica_start replica = start->replica;
-    CHECK(core->table == NULL); /* Once. */
-    core->table = start->table;
+    CHECK(core->flush.table == NULL); /* Once. */
+    core->flush.table = start->table;
     core->run.started_ns = now_ns;
     core->leader.heard_ns = now_ns;
     set_now(core, now_ns);
-    int error = lockfsm_load(core->fsm, core->table, why);
+    int error = lockfsm_load(core->fsm, core->flush.table, why);
     if (error != 0) {
         return error;
     }
@@ -511,7 +511,7 @@ static void stage_over(struct core *core, enum core_stage stage)
 uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
 {
     struct replica_update update;
-    CHECK(read_ns <= now_ns && core->table != NULL);
+    CHECK(read_ns <= now_ns && core->flush.table != NULL);
     set_now(core, now_ns);
     core->turn.has_left_over = core->turn.has_spent_budget = false;
     if (now_ns / NS_PER_MS >= replica_deadline(core->replica)) {
@@ -638,15 +638,4 @@ uint64_t core_agreed_index(const struct core *core)
 const struct core_counts *core_counts(const struct core *core)
 {
     return &core->measures.counts;
-}
-
-void core_set_applied_hook(struct core *core, core_applied_fn *hook, void *data)
-{
-    core->hooks.applied = hook;
-    core->hooks.data = data;
-}
-
-void core_set_heard_hook(struct core *core, core_heard_fn *hook)
-{
-    core->hooks.heard = hook;
 }

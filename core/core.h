@@ -152,6 +152,11 @@ struct core_port {
     /* In core_turn(): this stage of it is over, for whoever times them; NULL:
      * nobody does. */
     void (*stage_over)(void *data, enum core_stage stage);
+    /* For the simulator; NULL: nobody listens. An entry was applied; a
+     * heartbeat, or a renewal, has moved a deadline of this leader. */
+    void (*applied)(void *data, uint64_t log_index,
+                    const struct effects *effects);
+    void (*heard)(void *data, uint64_t session);
     /* The node must stop: exit code and a message for a person. */
     void (*fatal)(void *data, int exit_code, const char *why);
     void *data;
@@ -463,14 +468,5 @@ uint64_t core_oldest_wait_ms(const struct core *core);
  * (0: not known), and how long it has been silent (UINT64_MAX: for ever). */
 void core_member(const struct core *core, uint64_t id, uint64_t *ret_match,
                  uint64_t *ret_silence_ms);
-/* Called by the simulator after each apply, if set. */
-typedef void core_applied_fn(void *data, uint64_t log_index,
-                             const struct effects *effects);
-void core_set_applied_hook(struct core *core, core_applied_fn *hook,
-                           void *data);
-/* Likewise when a heartbeat, or a renewal, has moved a deadline of this leader;
- * gets the data of the other hook. */
-typedef void core_heard_fn(void *data, uint64_t session);
-void core_set_heard_hook(struct core *core, core_heard_fn *hook);
 
 #endif /* HASP_CORE_CORE_H */

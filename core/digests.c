@@ -228,7 +228,8 @@ static void scrub(struct core *core)
         return;
     }
     core->digests.scrub_due_ns = core->now_ns + scrub_interval_ns(core);
-    const char *wrong = lockfsm_scrub(core->fsm, core->table, SCRUB_RECORDS,
+    const char *wrong = lockfsm_scrub(core->fsm, core->flush.table,
+                                      SCRUB_RECORDS,
                                       &core->measures.counts.scrubbed);
     if (wrong != NULL) {
         char why[HASP_WHY_SIZE];

@@ -32,15 +32,15 @@ void flush_cancel(struct core *core)
 int flush_whole(struct core *core)
 {
     CHECK(core->snapshots.installing == 0); /* The table is another one's. */
-    int error = lockfsm_flush(core->fsm, core->table);
+    int error = lockfsm_flush(core->fsm, core->flush.table);
     while (error == HASP_EFULL) {
         uint64_t used, room;
-        error = table_grow(core->table);
+        error = table_grow(core->flush.table);
         if (error == 0) {
-            table_size(core->table, &used, &room);
+            table_size(core->flush.table, &used, &room);
             LOG_INFO("table grown", "bytes=%" PRIu64 " room=%" PRIu64, used,
                      room);
-            error = lockfsm_flush(core->fsm, core->table);
+            error = lockfsm_flush(core->fsm, core->flush.table);
         }
     }
     return error;
@@ -57,7 +57,7 @@ bool flush_state(struct core *core, bool is_now)
          lockfsm_dirty_count(core->fsm) < core->options.limits.flush_records)) {
         return false;
     }
-    if (!is_now && table_is_busy(core->table)) {
+    if (!is_now && table_is_busy(core->flush.table)) {
         core->flush.due_ns = core->now_ns + BUSY_RETRY_NS;
         return false;
     }

@@ -14,7 +14,8 @@ struct core;
 
 /* Lives as long as the core. */
 struct flush {
-    uint64_t due_ns; /* 0: nothing to flush. */
+    struct table *table; /* Borrowed; NULL before core_begin(). */
+    uint64_t due_ns;     /* 0: nothing to flush. */
     bool is_put_off;
     bool is_table_full; /* Until whoever reads it has ended. */
 };

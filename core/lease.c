@@ -183,8 +183,8 @@ bool lease_renew(struct core *core, uint64_t session, uint64_t received_ns)
     if (!timers_heard(core->timers, session, received_ns)) {
         return false;
     }
-    if (core->hooks.heard != NULL) {
-        core->hooks.heard(core->hooks.data, session);
+    if (core->port.heard != NULL) {
+        core->port.heard(core->port.data, session);
     }
     return true;
 }

@@ -399,7 +399,7 @@ void snapshots_installed(struct core *core)
     CHECK(index != 0 && core->snapshots.receiver.is_adopting);
     core->snapshots.installing = 0;
     core->snapshots.receiver.is_adopting = false;
-    int error = lockfsm_load(core->fsm, core->table, why);
+    int error = lockfsm_load(core->fsm, core->flush.table, why);
     if (error != 0) {
         core_fatal(core, core_exit_code(error), why);
         return;

@@ -45,14 +45,7 @@ struct core {
     struct replica *replica;
     struct lockfsm *fsm;
     struct timers *timers;
-    struct table *table;
-    struct effects effects;
     uint64_t now_ns;
-    struct core_hooks {
-        core_applied_fn *applied;
-        core_heard_fn *heard;
-        void *data;
-    } hooks;
     uint16_t command_slots[512]; /* Hash of a name -> place in the table + 1. */
 
     struct reign reign;
@@ -95,6 +88,7 @@ struct core {
     } run;
     /* Of this turn. */
     struct turn {
+        struct effects effects; /* Of the entry at hand. */
         bool has_left_over;     /* Work was put off to the next one. */
         bool has_spent_budget;  /* By applying. */
         bool has_session_ended; /* Since doomed heartbeats were looked at. */

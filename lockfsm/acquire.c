@@ -277,7 +277,7 @@ bool waiting_is_over_limit(struct lockfsm *fsm, const struct session *session,
         refuse(result, RESULT_LIMIT, "holds of the session");
     } else if (waits > limit[LIMIT_WAITS_PER_SESSION]) {
         refuse(result, RESULT_LIMIT, "waits of the session");
-    } else if (fsm->wait_count + count > limit[LIMIT_WAITS]) {
+    } else if (fsm->uses.waits + count > limit[LIMIT_WAITS]) {
         refuse(result, RESULT_LIMIT, "waits");
     } else if (lock != NULL &&
                lock->wait_count >= limit[LIMIT_WAITS_PER_LOCK]) {

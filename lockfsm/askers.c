@@ -27,7 +27,7 @@ struct asker *asker_obtain(struct lockfsm *fsm, struct session *session,
     list_init(&asker->waiting);
     list_push_back(&session->askers, &asker->in_session);
     session->asker_count++;
-    tally_up(&fsm->owners_of_session, session->asker_count);
+    tally_up(&fsm->uses.owners_of_session, session->asker_count);
     user_takes(session->user, QUOTA_BYTES, owner.size);
     places_add(&fsm->places, &asker->place,
                &(struct place_key){PLACE_ASKER, 0, session->id, asker->owner});
@@ -43,7 +43,7 @@ void asker_release(struct lockfsm *fsm, struct asker *asker)
     places_remove(&fsm->places, &asker->place);
     list_remove(&asker->in_session);
     asker->session->asker_count--;
-    tally_down(&fsm->owners_of_session, asker->session->asker_count);
+    tally_down(&fsm->uses.owners_of_session, asker->session->asker_count);
     user_gives(asker->session->user, QUOTA_BYTES, asker->owner.size);
     pool_drop(&fsm->pool, &asker->owner);
     pool_give(&fsm->pool, asker, sizeof *asker);

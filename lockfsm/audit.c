@@ -13,8 +13,8 @@ struct act *act_new(struct lockfsm *fsm, uint64_t number)
     struct act *act = pool_take(&fsm->pool, sizeof *act);
     act->number = number;
     stored_init(&act->stored, RECORD_ACT);
-    list_push_back(&fsm->acts, &act->in_order);
-    fsm->act_count++;
+    list_push_back(&fsm->acts.list, &act->in_order);
+    fsm->acts.count++;
     return act;
 }
 
@@ -22,8 +22,8 @@ static void act_free(struct lockfsm *fsm, struct act *act)
 {
     record_gone(fsm, &act->stored);
     list_remove(&act->in_order);
-    fsm->act_count--;
-    fsm->acts_size -= structure_size(&act->stored);
+    fsm->acts.count--;
+    fsm->acts.size -= structure_size(&act->stored);
     structure_free(fsm, &act->stored);
 }
 
@@ -91,7 +91,7 @@ void audit_note(struct lockfsm *fsm, const struct entry *command,
     if (!is_act(trail, result)) {
         return;
     }
-    struct act *act = act_new(fsm, ++fsm->last_act);
+    struct act *act = act_new(fsm, ++fsm->acts.last);
     act->log_index = fsm->log_index;
     act->wall_ms = command->wall_ms;
     act->command = copy(fsm, bytes_of_text(trail->command), SIZE_MAX);
@@ -103,38 +103,38 @@ void audit_note(struct lockfsm *fsm, const struct entry *command,
     act->why = result->code == RESULT_OK
                    ? (struct bytes){NULL, 0}
                    : copy(fsm, result->text, ACT_WHY_SIZE_MAX);
-    fsm->acts_size += structure_size(&act->stored);
+    fsm->acts.size += structure_size(&act->stored);
     record_changed(fsm, &act->stored);
-    if (fsm->act_count > ACT_COUNT_MAX) {
-        act_free(fsm, LIST_FIRST(&fsm->acts, struct act, in_order));
+    if (fsm->acts.count > ACT_COUNT_MAX) {
+        act_free(fsm, LIST_FIRST(&fsm->acts.list, struct act, in_order));
     }
 }
 
 const struct list *lockfsm_acts(const struct lockfsm *fsm)
 {
-    return &fsm->acts;
+    return &fsm->acts.list;
 }
 
 uint32_t lockfsm_act_count(const struct lockfsm *fsm)
 {
-    return fsm->act_count;
+    return fsm->acts.count;
 }
 
 uint64_t lockfsm_first_act(const struct lockfsm *fsm)
 {
-    return fsm->first_act;
+    return fsm->acts.first;
 }
 
 uint64_t lockfsm_last_act(const struct lockfsm *fsm)
 {
-    return fsm->last_act;
+    return fsm->acts.last;
 }
 
 void audit_recount(struct lockfsm *fsm)
 {
-    fsm->acts_size = 0;
-    LIST_FOR (const struct act, act, &fsm->acts, in_order) {
-        fsm->acts_size += structure_size(&act->stored);
+    fsm->acts.size = 0;
+    LIST_FOR (const struct act, act, &fsm->acts.list, in_order) {
+        fsm->acts.size += structure_size(&act->stored);
     }
 }
 
@@ -142,7 +142,7 @@ const char *audit_check(const struct lockfsm *fsm)
 {
     uint64_t number = 0, log_index = 0, size = 0;
     uint32_t count = 0;
-    LIST_FOR (const struct act, act, &fsm->acts, in_order) {
+    LIST_FOR (const struct act, act, &fsm->acts.list, in_order) {
         if (count > 0 &&
             (act->number != number + 1 || act->log_index <= log_index)) {
             return "acts out of order";
@@ -152,9 +152,9 @@ const char *audit_check(const struct lockfsm *fsm)
         size += structure_size(&act->stored);
         count++;
     }
-    return (count > 0 && number != fsm->last_act) || count != fsm->act_count ||
-                   size != fsm->acts_size || count > ACT_COUNT_MAX ||
-                   fsm->first_act > fsm->last_act + 1
+    return (count > 0 && number != fsm->acts.last) ||
+                   count != fsm->acts.count || size != fsm->acts.size ||
+                   count > ACT_COUNT_MAX || fsm->acts.first > fsm->acts.last + 1
                ? "a wrong count of acts"
                : NULL;
 }

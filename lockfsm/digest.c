@@ -33,7 +33,7 @@ uint64_t lockfsm_digest(struct lockfsm *fsm)
 {
     struct record record = {0};
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
-        LIST_FOR (struct stored, stored, &fsm->changed[kind], in_list) {
+        LIST_FOR (struct stored, stored, &fsm->ledger.changed[kind], in_list) {
             if ((stored->flags & STORED_SHARED) == 0) {
                 record_of(&record, stored);
                 stored_share(fsm, stored, record_share(&record));
@@ -41,7 +41,7 @@ uint64_t lockfsm_digest(struct lockfsm *fsm)
         }
     }
     record_of_meta(&record, fsm);
-    uint64_t sum = fsm->digest + record_share(&record);
+    uint64_t sum = fsm->ledger.digest + record_share(&record);
     record_done(&record);
     return at_index(fsm, sum);
 }
@@ -68,16 +68,18 @@ static const char *check_record(struct table_txn *txn,
 /* The next settled record, or NULL if this round is over. */
 static struct stored *next_to_scrub(struct lockfsm *fsm)
 {
-    while (fsm->scrub_left == 0 ||
-           list_is_empty(&fsm->settled[fsm->scrub_kind])) {
-        fsm->scrub_kind = (fsm->scrub_kind + 1) % RECORD_KIND_COUNT;
-        fsm->scrub_left = fsm->settled_count[fsm->scrub_kind];
-        if (fsm->scrub_kind == 0) {
+    while (fsm->ledger.scrub_left == 0 ||
+           list_is_empty(&fsm->ledger.settled[fsm->ledger.scrub_kind])) {
+        fsm->ledger.scrub_kind = (fsm->ledger.scrub_kind + 1) %
+                                 RECORD_KIND_COUNT;
+        fsm->ledger.scrub_left = fsm->ledger
+                                     .settled_count[fsm->ledger.scrub_kind];
+        if (fsm->ledger.scrub_kind == 0) {
             return NULL;
         }
     }
-    fsm->scrub_left--;
-    struct list *list = &fsm->settled[fsm->scrub_kind];
+    fsm->ledger.scrub_left--;
+    struct list *list = &fsm->ledger.settled[fsm->ledger.scrub_kind];
     struct stored *stored = LIST_FIRST(list, struct stored, in_list);
     list_remove(&stored->in_list);
     list_push_back(list, &stored->in_list);
@@ -88,7 +90,7 @@ uint64_t lockfsm_settled_count(const struct lockfsm *fsm)
 {
     uint64_t count = 0;
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
-        count += fsm->settled_count[kind];
+        count += fsm->ledger.settled_count[kind];
     }
     return count;
 }
@@ -190,7 +192,7 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm)
          role = role->by_name.next) {
         sum += share_of(&record, &role->stored);
     }
-    LIST_FOR (struct act, act, &fsm->acts, in_order) {
+    LIST_FOR (struct act, act, &fsm->acts.list, in_order) {
         sum += share_of(&record, &act->stored);
     }
     for (const struct revocation *one = fsm->revocations; one != NULL;

@@ -19,9 +19,9 @@ void stored_init(struct stored *stored, enum record_kind kind)
 static void leave(struct lockfsm *fsm, struct stored *stored)
 {
     if ((stored->flags & STORED_CHANGED) != 0) {
-        fsm->changed_count--;
+        fsm->ledger.changed_count--;
     } else if ((stored->flags & STORED_IN_TABLE) != 0) {
-        fsm->settled_count[stored->kind]--;
+        fsm->ledger.settled_count[stored->kind]--;
     }
     list_remove(&stored->in_list);
 }
@@ -31,8 +31,8 @@ void record_changed(struct lockfsm *fsm, struct stored *stored)
     if ((stored->flags & STORED_CHANGED) == 0) {
         leave(fsm, stored);
         stored->flags |= STORED_CHANGED;
-        list_push_back(&fsm->changed[stored->kind], &stored->in_list);
-        fsm->changed_count++;
+        list_push_back(&fsm->ledger.changed[stored->kind], &stored->in_list);
+        fsm->ledger.changed_count++;
     }
     stored->flags &= (uint8_t)~STORED_SHARED;
 }
@@ -41,23 +41,23 @@ void record_gone(struct lockfsm *fsm, struct stored *stored)
 {
     const struct record_kind_row *kind = &record_kinds[stored->kind];
     leave(fsm, stored);
-    fsm->digest -= stored->share;
+    fsm->ledger.digest -= stored->share;
     stored->share = 0;
     if ((stored->flags & STORED_IN_TABLE) == 0) {
         return;
     }
-    buffer_put_u8(&fsm->deleted, (uint8_t)kind->map);
-    buffer_put_u32(&fsm->deleted, 0);
-    size_t start = fsm->deleted.size;
-    kind->put_key(&fsm->deleted, structure_of(stored));
-    store_u32(fsm->deleted.data + start - 4,
-              (uint32_t)(fsm->deleted.size - start));
-    fsm->deleted_count++;
+    buffer_put_u8(&fsm->ledger.deleted, (uint8_t)kind->map);
+    buffer_put_u32(&fsm->ledger.deleted, 0);
+    size_t start = fsm->ledger.deleted.size;
+    kind->put_key(&fsm->ledger.deleted, structure_of(stored));
+    store_u32(fsm->ledger.deleted.data + start - 4,
+              (uint32_t)(fsm->ledger.deleted.size - start));
+    fsm->ledger.deleted_count++;
 }
 
 void stored_share(struct lockfsm *fsm, struct stored *stored, uint64_t share)
 {
-    fsm->digest += share - stored->share;
+    fsm->ledger.digest += share - stored->share;
     stored->share = share;
     stored->flags |= STORED_SHARED;
 }
@@ -66,6 +66,6 @@ void stored_settle(struct lockfsm *fsm, struct stored *stored)
 {
     leave(fsm, stored);
     stored->flags = STORED_IN_TABLE | STORED_SHARED;
-    list_push_back(&fsm->settled[stored->kind], &stored->in_list);
-    fsm->settled_count[stored->kind]++;
+    list_push_back(&fsm->ledger.settled[stored->kind], &stored->in_list);
+    fsm->ledger.settled_count[stored->kind]++;
 }

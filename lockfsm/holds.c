@@ -51,10 +51,10 @@ void hold_link(struct lockfsm *fsm, struct hold *hold)
                                    hold->session->id, hold->owner});
     list_push_back(&hold->lock->holds, &hold->in_lock);
     hold->lock->hold_count++;
-    fsm->hold_count++;
+    fsm->uses.holds++;
     list_push_back(&hold->session->holds, &hold->in_session);
     hold->session->hold_count++;
-    tally_up(&fsm->places_of_session, session_places(hold->session));
+    tally_up(&fsm->uses.places_of_session, session_places(hold->session));
 }
 
 void hold_free(struct lockfsm *fsm, struct hold *hold)
@@ -66,11 +66,11 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
     list_remove(&hold->in_lock);
     CHECK(hold->lock->hold_count > 0 && hold->session->hold_count > 0);
     hold->lock->hold_count--;
-    CHECK(fsm->hold_count > 0);
-    fsm->hold_count--;
+    CHECK(fsm->uses.holds > 0);
+    fsm->uses.holds--;
     list_remove(&hold->in_session);
     hold->session->hold_count--;
-    tally_down(&fsm->places_of_session, session_places(hold->session));
+    tally_down(&fsm->uses.places_of_session, session_places(hold->session));
     pool_drop(&fsm->pool, &hold->owner);
     structure_free(fsm, &hold->stored);
 }

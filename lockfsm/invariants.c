@@ -476,7 +476,7 @@ static bool waits_are_by_age(const struct lockfsm *fsm)
         last = wait->wait_index;
         count++;
     }
-    return count == fsm->wait_count;
+    return count == fsm->uses.waits;
 }
 
 /* The limits, and what is kept up from entry to entry for them. Every hold and
@@ -512,13 +512,14 @@ static const char *check_uses(const struct lockfsm *fsm)
     if (holds != session_holds || waits != session_waits) {
         return "locks and sessions disagree";
     }
-    if (!waits_are_by_age(fsm) || holds != fsm->hold_count) {
+    if (!waits_are_by_age(fsm) || holds != fsm->uses.holds) {
         return "a wrong list of waits, or count of holds";
     }
-    if (waits != fsm->wait_count || of_lock != fsm->waits_of_lock.highest ||
-        of_session != fsm->waits_of_session.highest ||
-        places != fsm->places_of_session.highest ||
-        owners != fsm->owners_of_session.highest) {
+    if (waits != fsm->uses.waits ||
+        of_lock != fsm->uses.waits_of_lock.highest ||
+        of_session != fsm->uses.waits_of_session.highest ||
+        places != fsm->uses.places_of_session.highest ||
+        owners != fsm->uses.owners_of_session.highest) {
         return "a wrong use of a limit";
     }
     return NULL;

@@ -92,7 +92,7 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     while (!list_is_empty(&fsm->members)) {
         member_free(fsm, LIST_FIRST(&fsm->members, struct member, in_order));
     }
-    fsm->first_act = fsm->last_act + 1;
+    fsm->acts.first = fsm->acts.last + 1;
     memset(fsm->cluster_id, 0, sizeof fsm->cluster_id);
     fsm->is_begun = false;
     fsm->is_new_life = true;

@@ -65,19 +65,19 @@ uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key)
  * number. */
 static uint64_t state_size(const struct lockfsm *fsm)
 {
-    uint64_t records = fsm->changed_count + lockfsm_settled_count(fsm);
+    uint64_t records = fsm->ledger.changed_count + lockfsm_settled_count(fsm);
     return records * RECORD_SIZE + fsm->pool.copied_size +
-           fsm->spent_range_count * 2 * sizeof(uint64_t) - fsm->acts_size;
+           fsm->uses.spent_ranges * 2 * sizeof(uint64_t) - fsm->acts.size;
 }
 
 uint64_t lockfsm_hold_count(const struct lockfsm *fsm)
 {
-    return fsm->hold_count;
+    return fsm->uses.holds;
 }
 
 uint64_t lockfsm_wait_count(const struct lockfsm *fsm)
 {
-    return fsm->wait_count;
+    return fsm->uses.waits;
 }
 
 uint64_t lockfsm_oldest_wait(const struct lockfsm *fsm)
@@ -100,19 +100,19 @@ uint64_t lockfsm_limit_use(const struct lockfsm *fsm, enum limit_key key)
     case LIMIT_LOCKS:
         return HASH_CNT(by_name, fsm->locks);
     case LIMIT_HOLDS_PER_SESSION:
-        return fsm->places_of_session.highest;
+        return fsm->uses.places_of_session.highest;
     case LIMIT_WAITS_PER_LOCK:
-        return fsm->waits_of_lock.highest;
+        return fsm->uses.waits_of_lock.highest;
     case LIMIT_WAITS_PER_SESSION:
-        return fsm->waits_of_session.highest;
+        return fsm->uses.waits_of_session.highest;
     case LIMIT_OWNERS_PER_SESSION:
-        return fsm->owners_of_session.highest;
+        return fsm->uses.owners_of_session.highest;
     case LIMIT_FENCES:
         return HASH_CNT(by_resource, fsm->fences);
     case LIMIT_BLACKLIST:
         return fsm->blacklist_count;
     case LIMIT_WAITS:
-        return fsm->wait_count;
+        return fsm->uses.waits;
     case LIMIT_TTL_MAX:
         return 0;
     case LIMIT_STATE_SIZE:

@@ -121,7 +121,7 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
         }
         fsm->applied_index = load_u64_be(value.data);
         fsm->applied_term = load_u64_be(value.data + 8);
-        fsm->flushed_index = fsm->applied_index;
+        fsm->ledger.flushed_index = fsm->applied_index;
     } else if (bytes_equal(key, bytes_of_text(META_DIGEST_KEY))) {
         if (value.size != 8) {
             return corrupt(loading, "digest");
@@ -315,7 +315,7 @@ static const char *check_numbers(struct loading *loading, void *structure)
         }
     }
     numbers->spent_room = numbers->spent_count;
-    loading->fsm->spent_range_count += numbers->spent_count;
+    loading->fsm->uses.spent_ranges += numbers->spent_count;
     return numbers->spent_count > 0 ? NULL : "record of spent numbers";
 }
 
@@ -578,7 +578,7 @@ static int load_all(struct loading *loading, struct table_txn *txn)
     audit_recount(loading->fsm);
     const char *wrong = lockfsm_check_basic(loading->fsm);
     if (wrong == NULL &&
-        loading->digest != loading->fsm->digest + loading->meta_sum) {
+        loading->digest != loading->fsm->ledger.digest + loading->meta_sum) {
         wrong = "the records do not add up to their digest";
     }
     return wrong != NULL ? corrupt(loading, wrong) : 0;

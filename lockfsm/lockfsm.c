@@ -33,14 +33,14 @@ static void init(struct lockfsm *fsm)
     list_init(&fsm->cut);
     list_init(&fsm->blacklist);
     list_init(&fsm->members);
-    list_init(&fsm->acts);
+    list_init(&fsm->acts.list);
     users_init(fsm);
     list_init(&fsm->touched);
     list_init(&fsm->unbacked);
     list_init(&fsm->waits);
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
-        list_init(&fsm->changed[kind]);
-        list_init(&fsm->settled[kind]);
+        list_init(&fsm->ledger.changed[kind]);
+        list_init(&fsm->ledger.settled[kind]);
     }
 }
 
@@ -65,15 +65,15 @@ static void done(struct lockfsm *fsm)
     places_done(&fsm->places);
     pool_done(&fsm->pool);
     arena_done(&fsm->decoded);
-    buffer_done(&fsm->deleted);
+    buffer_done(&fsm->ledger.deleted);
     buffer_done(&fsm->identity);
     buffer_done(&fsm->refusal);
     buffer_done(&fsm->listed);
     deadlock_search_free(fsm->search);
-    tally_done(&fsm->places_of_session);
-    tally_done(&fsm->waits_of_session);
-    tally_done(&fsm->waits_of_lock);
-    tally_done(&fsm->owners_of_session);
+    tally_done(&fsm->uses.places_of_session);
+    tally_done(&fsm->uses.waits_of_session);
+    tally_done(&fsm->uses.waits_of_lock);
+    tally_done(&fsm->uses.owners_of_session);
 }
 
 void lockfsm_free(struct lockfsm *fsm)
@@ -171,7 +171,7 @@ uint64_t lockfsm_applied_term(const struct lockfsm *fsm)
 
 uint64_t lockfsm_flushed_index(const struct lockfsm *fsm)
 {
-    return fsm->flushed_index;
+    return fsm->ledger.flushed_index;
 }
 
 uint64_t lockfsm_token_base(const struct lockfsm *fsm)

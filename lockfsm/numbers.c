@@ -35,7 +35,7 @@ void numbers_free(struct lockfsm *fsm, struct numbers *numbers)
     CHECK(numbers->session->result_count == 0);
     record_gone(fsm, &numbers->stored);
     user_gives(numbers->session->user, QUOTA_BYTES, numbers_bytes(numbers));
-    fsm->spent_range_count -= numbers->spent_count;
+    fsm->uses.spent_ranges -= numbers->spent_count;
     pool_give(&fsm->pool, numbers->spent, size_of(numbers->spent_room));
     numbers->session->numbers = NULL;
     pool_give(&fsm->pool, numbers, sizeof *numbers);
@@ -123,10 +123,10 @@ void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
     if (at < numbers->spent_count && range[0] <= from && range[1] >= to) {
         return;
     }
-    fsm->spent_range_count -= numbers->spent_count;
+    fsm->uses.spent_ranges -= numbers->spent_count;
     user_gives(user, QUOTA_BYTES, numbers_bytes(numbers));
     add_range(fsm, numbers, from, to, at);
-    fsm->spent_range_count += numbers->spent_count;
+    fsm->uses.spent_ranges += numbers->spent_count;
     user_takes(user, QUOTA_BYTES, numbers_bytes(numbers));
     record_changed(fsm, &numbers->stored);
 }

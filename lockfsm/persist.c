@@ -8,12 +8,12 @@
 
 uint32_t lockfsm_dirty_count(const struct lockfsm *fsm)
 {
-    return fsm->changed_count + fsm->deleted_count;
+    return fsm->ledger.changed_count + fsm->ledger.deleted_count;
 }
 
 static int delete_gone(struct lockfsm *fsm, struct table_txn *txn)
 {
-    struct reader reader = reader_of(buffer_bytes(&fsm->deleted));
+    struct reader reader = reader_of(buffer_bytes(&fsm->ledger.deleted));
     while (reader_left(&reader) > 0) {
         enum table_map map = reader_u8(&reader);
         struct bytes key = reader_run(&reader);
@@ -45,7 +45,7 @@ static int put_changed(struct lockfsm *fsm, struct table_txn *txn,
                        struct record *record)
 {
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
-        LIST_FOR (struct stored, stored, &fsm->changed[kind], in_list) {
+        LIST_FOR (struct stored, stored, &fsm->ledger.changed[kind], in_list) {
             record_of(record, stored);
             uint64_t share = record_share(record);
             int error = is_damaged(stored, share) ? HASP_ECORRUPT
@@ -62,7 +62,7 @@ static int put_changed(struct lockfsm *fsm, struct table_txn *txn,
 static void settle_changed(struct lockfsm *fsm)
 {
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
-        struct list *list = &fsm->changed[kind];
+        struct list *list = &fsm->ledger.changed[kind];
         while (!list_is_empty(list)) {
             stored_settle(fsm, LIST_FIRST(list, struct stored, in_list));
         }
@@ -78,7 +78,7 @@ static int put_meta(struct lockfsm *fsm, struct table_txn *txn,
         return error;
     }
     uint8_t digest[8];
-    store_u64_be(digest, fsm->digest + record_share(record));
+    store_u64_be(digest, fsm->ledger.digest + record_share(record));
     error = table_put(txn, TABLE_META, bytes_of_text(META_DIGEST_KEY),
                       bytes_of(digest, sizeof digest));
     if (error != 0) {
@@ -120,9 +120,9 @@ int lockfsm_flush(struct lockfsm *fsm, struct table *table)
     error = table_commit(txn);
     if (error == 0) {
         settle_changed(fsm);
-        buffer_clear(&fsm->deleted);
-        fsm->deleted_count = 0;
-        fsm->flushed_index = fsm->applied_index;
+        buffer_clear(&fsm->ledger.deleted);
+        fsm->ledger.deleted_count = 0;
+        fsm->ledger.flushed_index = fsm->applied_index;
     }
     return error;
 }

@@ -150,6 +150,42 @@ enum record_kind {
     RECORD_KIND_COUNT
 };
 
+/* Administrative acts, the newest. */
+struct acts {
+    struct list list; /* Nodes: act.in_order. */
+    uint32_t count;
+    uint64_t size; /* Their bytes. */
+    uint64_t last; /* The number of the newest; see lockfsm_first_act(). */
+    uint64_t first;
+};
+
+/* What is counted from entry to entry, for the limits. */
+struct uses {
+    uint64_t waits; /* In all locks. */
+    uint64_t holds;
+    uint64_t spent_ranges;          /* In all numbers. */
+    struct tally places_of_session; /* Holds and waits. */
+    struct tally waits_of_session;
+    struct tally waits_of_lock;
+    struct tally owners_of_session; /* Askers. */
+};
+
+/* The records: what the next flush writes, what the table has as it is, and the
+ * sum of all shares that are known (lockfsm_digest()). */
+struct ledger {
+    struct list changed[RECORD_KIND_COUNT];
+    uint32_t changed_count;
+    struct list settled[RECORD_KIND_COUNT];
+    uint32_t settled_count[RECORD_KIND_COUNT];
+    uint64_t digest;
+    enum record_kind
+        scrub_kind;        /* Where lockfsm_scrub() is, and how many ... */
+    uint32_t scrub_left;   /* ... of these it has yet to look at. */
+    struct buffer deleted; /* u8 map, run key; of records in the table. */
+    uint32_t deleted_count;
+    uint64_t flushed_index;
+};
+
 struct deadlock_search;
 
 struct lockfsm {
@@ -196,11 +232,7 @@ struct lockfsm {
     struct secret *secrets;
     struct role *roles;
     struct revocation *revocations;
-    struct list acts;   /* Nodes: act.in_order. */
-    uint32_t act_count; /* In 'acts'. */
-    uint64_t acts_size; /* Their bytes. */
-    uint64_t last_act;  /* The number of the newest; see lockfsm_first_act(). */
-    uint64_t first_act;
+    struct acts acts;
     struct list members;
     uint32_t member_count;  /* In 'members', ... */
     uint32_t removed_count; /* ... and those that were. */
@@ -212,14 +244,8 @@ struct lockfsm {
     struct ordered user_order; /* All but the built-in ones. */
     struct ordered role_order;
     struct ordered revocation_order;
-    uint64_t wait_count; /* In all locks. */
-    uint64_t hold_count;
     struct list waits; /* Nodes: wait.in_state; by age, the oldest first. */
-    uint64_t spent_range_count;     /* In all numbers. */
-    struct tally places_of_session; /* Holds and waits. */
-    struct tally waits_of_session;
-    struct tally waits_of_lock;
-    struct tally owners_of_session; /* Askers. */
+    struct uses uses;
     struct places places;
     struct pool pool;
     struct list touched;     /* Locks to settle; */
@@ -227,19 +253,7 @@ struct lockfsm {
     struct session *emptied; /* a Redis session without its hold, or NULL. */
     struct deadlock_search *search;
 
-    /* The records: what the next flush writes, what the table has as it is,
-     * and the sum of all shares that are known (lockfsm_digest()). */
-    struct list changed[RECORD_KIND_COUNT];
-    uint32_t changed_count;
-    struct list settled[RECORD_KIND_COUNT];
-    uint32_t settled_count[RECORD_KIND_COUNT];
-    uint64_t digest;
-    enum record_kind
-        scrub_kind;        /* Where lockfsm_scrub() is, and how many ... */
-    uint32_t scrub_left;   /* ... of these it has yet to look at. */
-    struct buffer deleted; /* u8 map, run key; of records in the table. */
-    uint32_t deleted_count;
-    uint64_t flushed_index;
+    struct ledger ledger;
 
     /* The entry being applied. */
     uint64_t log_index;

@@ -85,14 +85,14 @@ void wait_link(struct lockfsm *fsm, struct wait *wait)
         list_push_back(&lock->queue, &wait->in_lock);
     }
     lock->wait_count++;
-    fsm->wait_count++;
+    fsm->uses.waits++;
     list_push_back(&fsm->waits, &wait->in_state);
-    tally_up(&fsm->waits_of_lock, lock->wait_count);
+    tally_up(&fsm->uses.waits_of_lock, lock->wait_count);
     lock->waits_by_mode[wait->mode]++;
     list_push_back(&wait->session->waits, &wait->in_session);
     wait->session->wait_count++;
-    tally_up(&fsm->waits_of_session, wait->session->wait_count);
-    tally_up(&fsm->places_of_session, session_places(wait->session));
+    tally_up(&fsm->uses.waits_of_session, wait->session->wait_count);
+    tally_up(&fsm->uses.places_of_session, session_places(wait->session));
     wait->asker = asker_obtain(fsm, wait->session, wait->owner);
     list_push_back(&wait->asker->waits, &wait->in_asker);
     wait->asker->wait_count++;
@@ -128,13 +128,13 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
     CHECK(wait->lock->wait_count > 0 && wait->session->wait_count > 0);
     CHECK(wait->lock->waits_by_mode[wait->mode] > 0);
     wait->lock->wait_count--;
-    fsm->wait_count--;
-    tally_down(&fsm->waits_of_lock, wait->lock->wait_count);
+    fsm->uses.waits--;
+    tally_down(&fsm->uses.waits_of_lock, wait->lock->wait_count);
     wait->lock->waits_by_mode[wait->mode]--;
     list_remove(&wait->in_session);
     wait->session->wait_count--;
-    tally_down(&fsm->waits_of_session, wait->session->wait_count);
-    tally_down(&fsm->places_of_session, session_places(wait->session));
+    tally_down(&fsm->uses.waits_of_session, wait->session->wait_count);
+    tally_down(&fsm->uses.places_of_session, session_places(wait->session));
     list_remove(&wait->in_asker);
     wait->asker->wait_count--;
     lock_touch(fsm, wait->lock);

@@ -24,7 +24,8 @@ struct sim_silence;
 struct sim_check *sim_check_new(struct sim *sim);
 void sim_check_free(struct sim_check *check);
 
-/* A node's life. sim_check_applied is the core's hook: 'data' is the node. */
+/* A node's life. sim_check_applied is a call of the port: 'data' is the node.
+ */
 void sim_check_node_starts(struct sim *sim, struct sim_node *node);
 void sim_check_node_stops(struct sim *sim, struct sim_node *node);
 void sim_check_applied(void *data, uint64_t log_index,

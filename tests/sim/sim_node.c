@@ -611,6 +611,8 @@ void sim_node_start(struct sim_node *node)
     node->feature_level = sim_version_choose(sim, node->feature_level);
     struct core_options options = make_options(node);
     struct core_port port = make_port(node);
+    port.applied = sim_check_applied;
+    port.heard = heard;
     node->core = core_new(&options, &port);
     node->host.is_running = true;
     node->host.is_paused = false;
@@ -623,8 +625,6 @@ void sim_node_start(struct sim_node *node)
                                      start.replica.snapshot_index == 0);
     sim_events_started(sim_check_events(sim), node,
                        start.replica.applied_index);
-    core_set_applied_hook(node->core, sim_check_applied, node);
-    core_set_heard_hook(node->core, heard);
     char why[HASP_WHY_SIZE];
     int error = core_begin(node->core, &start, sim_host_now(sim, &node->host),
                            why);
