@@ -13,9 +13,13 @@
 #include "base/memory.h"
 #include "core/state.h"
 
+/* 0 until the first BEGIN of a life is applied: what a restored node loads has
+ * the tokens of the life before, and is none of its states any more. */
 static uint64_t life_of(const struct core *core)
 {
-    return lockfsm_token_base(core->fsm) >> 20;
+    uint8_t id[CLUSTER_ID_SIZE];
+    lockfsm_cluster_id(core->fsm, id);
+    return cluster_id_is_known(id) ? lockfsm_token_base(core->fsm) >> 20 : 0;
 }
 
 void past_reset(struct core *core, uint64_t applied_index)

@@ -54,6 +54,8 @@ PATCHES = [
     ('new-life-no-gap', 'client,restore', 3, 20),
     ('unknown-told-as-undone', NETWORK, 3, 40),
     ('keep-answered-unheard', NETWORK, 3, 40),
+    ('again-not-the-last', NETWORK, 3, 20),
+    ('life-of-event-ignored', 'client,restore', 3, 20),
 ]
 
 

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 
 from cluster import ReplyError, as_map, wait_until
+from nemesis_history import FOREVER
 from nemesis_net import Network, both, one_way
 from nemesis_nodes import CounterServer, FarClient, FarCluster, FarNode
 
@@ -35,7 +36,8 @@ class World:
         self.seed, self.plant, self.ttl_s = seed, plant, 2.0
         self.cluster = self.server = None
         self.clients, self.found, self.log = [], [], []
-        self.undo, self.tasks, self.lives = [], [], []
+        self.undo, self.tasks = [], []
+        self.lives, self.listings = [], []
         # {kind: how often it was begun}, and how often it had an effect.
         self.begun, self.reached = Counter(), Counter()
         self.storage_errors = 0
@@ -139,7 +141,7 @@ class World:
         self.begun[kind] += 1
         happen = (
             self.happen_to_process(kind, victim, others)
-            or self.happen_to_client(kind, client, rng)
+            or self.happen_to_client(kind, client, rng, length)
             or self.happen_to_network(kind, victim, others, rng, length)
             or self.happen_to_disk(kind, victim)
             or self.happen_to_cluster(kind)
@@ -177,7 +179,7 @@ class World:
             "all lose power": lambda: self.cut_power(nodes),
         }.get(kind)
 
-    def happen_to_client(self, kind, client, rng):
+    def happen_to_client(self, kind, client, rng, length):
         nodes = self.cluster.nodes
         another = rng.choice([c for c in self.clients if c is not client])
         return {
@@ -188,6 +190,7 @@ class World:
                 one_way(nodes, [client])
             ),
             "kill a client": lambda: self.kill([client]),
+            "blacklist a client": lambda: self.blacklist(client, length),
         }.get(kind)
 
     def happen_to_network(self, kind, victim, others, rng, length):
@@ -293,6 +296,25 @@ class World:
                     was_frozen |= victim.is_frozen
                     victim.thaw()
             return was_frozen
+
+        return undo
+
+    def blacklist(self, client, length):
+        """By a leader whose clock may be a tenth too fast, and for so long that
+        the end need not be asked for."""
+        name, asked = "nemesis%d" % client.index, time.monotonic()
+        for_ms = int(length * 1000)
+        words = ["BLACKLIST.ADD", "CLIENT", name, "FOR", for_ms]
+        is_listed = self.ask_leader(*words) == "OK"
+        listed = {"k": "listed", "name": name, "asked": asked}
+        listed["t"] = time.monotonic() if is_listed else FOREVER
+        listed["until"] = asked + length / 1.1
+        self.listings.append(listed)
+
+        def undo():
+            listed["until"] = min(listed["until"], time.monotonic())
+            self.ask_leader("BLACKLIST.REMOVE", "CLIENT", name)
+            return is_listed
 
         return undo
 

@@ -16,6 +16,7 @@ import random
 import signal
 import socket
 import sys
+import threading
 import time
 
 from cluster import ReplyError, as_map, text
@@ -31,6 +32,7 @@ from nemesis_session import (
     Stopping,
     may_ask_again,
 )
+from nemesis_watch import watch_all
 
 
 class Resource:
@@ -213,7 +215,20 @@ def admit(world, session, lock, token):
 
 
 def observe(world, rng):
-    """Looks at this and that until the test is over."""
+    """Looks at this and that until the test is over; beside it a thread that
+    watches."""
+    watching = random.Random(rng.random())
+    thread = threading.Thread(
+        target=watch_all, args=(world, watching), daemon=True
+    )
+    thread.start()
+    try:
+        look_around(world, rng)
+    finally:
+        thread.join()
+
+
+def look_around(world, rng):
     connection = None
     while True:
         world.check_stop()

@@ -18,7 +18,10 @@ clock shows:
 
 What beliefs are is told in nemesis_check.py. A run adds 'life' records: at 't'
 no node ran, and those that were started then had the state of a backup, which
-was begun at 'backup' and over at 'until' (the end of the quarantine).
+was begun at 'backup' and over at 'until' (the end of the quarantine). And
+'listed' records: sessions of that 'name' were asked to be blacklisted at
+'asked', surely were from 't' on, which may be never, and until 'until'. A client
+that was told so wrote 'barred'.
 """
 
 import json
@@ -26,6 +29,7 @@ from collections import namedtuple
 
 FOREVER = float("inf")
 Life = namedtuple("Life", "t backup until")
+Listing = namedtuple("Listing", "name asked t until")
 
 
 class Op:
@@ -84,6 +88,7 @@ class Session:
 class History:
     def __init__(self):
         self.ops, self.sessions, self.lives = [], {}, []
+        self.listings, self.barred = [], []
 
     def session(self, number):
         return self.sessions.setdefault(number, Session(number))
@@ -111,6 +116,11 @@ class History:
         elif kind == "gone":
             session = self.session(record["s"])
             session.gone = min(session.gone, record["t"])
+        elif kind == "listed":
+            words = ("name", "asked", "t", "until")
+            self.listings.append(Listing(*(record[word] for word in words)))
+        elif kind == "barred":
+            self.barred.append((record["name"], record["t"]))
         elif kind == "life":
             self.lives.append(
                 Life(record["t"], record["backup"], record["until"])
@@ -132,6 +142,11 @@ class History:
                     session.until = min(session.until, life.t)
                     session.gone = min(session.gone, life.t)
         return self
+
+
+def read_records(path):
+    with open(path, "rb") as file:
+        return [json.loads(line) for line in file]
 
 
 def read_files(paths, extra=()):

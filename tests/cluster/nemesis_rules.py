@@ -10,6 +10,7 @@
 5. Who is shown in a queue had asked for it, and was not answered yet.
 6. Locks that are taken at once are granted by one entry: with one token.
 7. What is asked for a session that is known to have ended is not done.
+8. Nothing is granted to who is blacklisted, and nobody else is told to be.
 """
 
 from bisect import bisect_left
@@ -32,6 +33,7 @@ def check_rules(history):
         + check_queues(history)
         + check_at_once(history)
         + check_after_end(history)
+        + check_blacklist(history)
     )
 
 
@@ -231,4 +233,29 @@ def check_after_end(history):
             found.append(
                 "its session had ended by %.3f: %s" % (session.gone, op)
             )
+    return found
+
+
+def check_blacklist(history):
+    """What is asked and granted while its client is surely blacklisted. A
+    restore may forget who was listed after the backup."""
+    found, names = [], {}
+    for op in history.ops:
+        if op.kind == "open" and op.is_known and op.refusal is None:
+            names[op.value] = op.args.get("name")
+    for op, token in grants(history):
+        name = names.get(op.value if op.kind == "open" else op.session)
+        for listing in history.listings:
+            until = listing.until
+            for life in history.lives:
+                if listing.asked < life.t:
+                    until = min(until, life.backup)
+            if name == listing.name and listing.t < op.call < op.end < until:
+                found.append("%s is blacklisted: %s" % (name, op))
+    for name, told in history.barred:
+        if not any(
+            listing.name == name and listing.asked < told
+            for listing in history.listings
+        ):
+            found.append("%s was told that it is blacklisted" % name)
     return found

@@ -38,8 +38,10 @@ REPLY_S = 1.0
 # These say that nothing was done. The only limit that is met here is that of a
 # disk, which passes.
 REFUSED = ("NOLEADER", "BUSY", "MOVED", "LIMIT")
-ENDED = ("EXPIRED", "NOSESSION", "BLACKLISTED")
-RESULTS = ("DEADLOCK", "NOTHELD")
+ENDED = ("EXPIRED", "NOSESSION")
+# What a session holds stays until its lease is over, which is not renewed.
+LISTED = "BLACKLISTED"
+RESULTS = ("DEADLOCK", "NOTHELD", LISTED)
 
 
 class Ended(Exception):
@@ -172,16 +174,25 @@ class Session:
             try:
                 connection = Connection(self.rng.choice(self.world.endpoints))
                 sent = time.monotonic()
-                number = recorder.asks("open")
+                number = recorder.asks("open", name=self.world.name)
                 opened = connection.map(*words)
                 recorder.told(number, opened["id"])
                 return connection, opened, sent
             except (OSError, ReplyError) as error:
                 if isinstance(error, ReplyError) and not may_ask_again(error):
-                    recorder.bad("SESSION.OPEN: %s", error)
+                    self.note_listed(error, "SESSION.OPEN")
                 if connection is not None:
                     connection.close()
                 time.sleep(self.rng.uniform(0.02, 0.1))
+
+    def note_listed(self, error, asked):
+        """Of what may not be refused but to who is blacklisted."""
+        if error.code == LISTED:
+            name, now = self.world.name, time.monotonic()
+            self.world.recorder.write(k="barred", name=name, t=now)
+            self.world.recorder.count("told of the blacklist")
+        else:
+            self.world.recorder.bad("%s: %s", asked, error)
 
     def note_kept(self, sent):
         until = sent + PROMISED * self.lease.full
@@ -231,7 +242,7 @@ class Session:
                 if error.code in ENDED:
                     self.refused(error)
                 elif not may_ask_again(error):
-                    self.world.recorder.bad("SESSION.KEEP: %s", error)
+                    self.note_listed(error, "SESSION.KEEP")
             except OSError:
                 pass
             if connection is not None:
@@ -261,7 +272,7 @@ class Session:
         recorder.told(number, reply)
         if isinstance(reply, Refusal):
             recorder.count("given up")
-        elif self.rng.random() < 0.2:
+        elif not is_listed(reply) and self.rng.random() < 0.2:
             if self.rng.random() < 0.5:
                 self.reconnect()
             again = self.ask_until_answered(words, wait_s, may_give_up=False)
@@ -282,7 +293,11 @@ class Session:
                 if error.code in ENDED:
                     self.refused(error)
                     raise Ended from None
-                if not may_ask_again(error):
+                if error.code == LISTED:
+                    self.note_listed(error, words[0])
+                if not may_ask_again(error) and (
+                    error.code != LISTED or self.is_first(may_give_up)
+                ):
                     return error
                 self.world.recorder.count(error.code)
                 if error.code == "UNKNOWN":
@@ -296,6 +311,10 @@ class Session:
             if self.rng.random() < 0.3:
                 self.reconnect()
             time.sleep(self.rng.uniform(0.01, 0.05))
+
+    def is_first(self, may_give_up):
+        """Was it asked once, and answered: not refused at SESSION.ATTACH?"""
+        return may_give_up and self.connection is not None
 
     def close(self):
         self.is_over.set()
@@ -312,6 +331,10 @@ class Session:
 
 def may_ask_again(error):
     return error.code in REFUSED or error.code == "UNKNOWN"
+
+
+def is_listed(reply):
+    return isinstance(reply, ReplyError) and reply.code == LISTED
 
 
 class Hold:

@@ -19,8 +19,9 @@ from cluster import HASPD, Session, wait_until
 from nemesis import World, wait_progress
 from nemesis_check import Belief, Counter, check, read_beliefs
 from nemesis_client import LOCKS
+from nemesis_events import check_events
 from nemesis_faults import FAULTS, kinds, schedule
-from nemesis_history import read_files
+from nemesis_history import read_files, read_records
 from nemesis_net import why_not
 from nemesis_rules import judge
 
@@ -118,7 +119,8 @@ def kept(world, seed):
     for path in world.records():
         shutil.copy(path, folder)
     with open(os.path.join(folder, "lives"), "w") as out:
-        out.writelines(json.dumps(life) + "\n" for life in world.lives)
+        lines = world.lives + world.listings
+        out.writelines(json.dumps(line) + "\n" for line in lines)
     return folder
 
 
@@ -161,10 +163,15 @@ def goes_on(world):
 
 def judged(world):
     restored = [life["t"] for life in world.lives]
+    world_records = world.lives + world.listings
     beliefs, bad, counts = read_beliefs(world.records(), restored)
     begun = time.process_time()
-    history = read_files(world.records(), world.lives)
+    history = read_files(world.records(), world_records)
     found = world.found + bad + check(beliefs) + judge(history)
+    told, counts["grants watched"] = check_events(
+        map(read_records, world.records()), history
+    )
+    found += told
     found += world.server.counter.found()
     counts["requests"] = len(history.ops)
     counts["seconds to judge"] = round(time.process_time() - begun, 1)
@@ -178,6 +185,7 @@ def check_run(nodes, seconds, seed, faults):
     assert outcome.counts["requests"] > 10 * seconds
     assert len(outcome.beliefs) > seconds
     assert outcome.counts.get("repeated", 0) > 0
+    assert outcome.counts["grants watched"] > seconds / 4
     assert outcome.leaders >= 2
     world = outcome.world
     assert 2 * sum(world.reached.values()) > sum(world.begun.values())

@@ -5,6 +5,7 @@ that keeps it and one that breaks it."""
 import random
 import time
 
+from nemesis_events import check_events
 from nemesis_history import FOREVER, History
 from nemesis_rules import judge
 
@@ -376,3 +377,74 @@ def test_a_long_history_is_judged_in_seconds():
         tokens = [r for r in made.records if r.get("op") == "release"]
         rng.choice(tokens[:-1])["op"] = "check"
         assert made.found()
+
+
+def test_nothing_is_granted_to_who_is_blacklisted():
+    def made(call, end, told=None):
+        made = Made().ask("open", 0, 1, 0, v=4, name="me")
+        made.add(k="kept", s=4, until=100)
+        made.add(k="listed", name="me", asked=2, t=3, until=9)
+        if told is not None:
+            made.add(k="barred", name=told, t=4)
+        return made.acquire(call, end, 5, s=4)
+
+    assert made(2, 4).found() == []
+    assert made(4, 5).found(), "it is granted a lock"
+    assert made(4, 10).found() == []
+    assert made(10, 11, told="me").found() == []
+    assert made(10, 11, told="another").found(), "nobody has listed it"
+
+
+def event(index, kind, token, ordinal=0, life=7, lock="e0", **more):
+    event = {"k": "event", "w": 1, "id": [life, index, ordinal], "lock": lock}
+    event |= {"kind": kind, "session": 1, "token": token, "message": ""}
+    return event | more
+
+
+def watch(since=None):
+    return {"k": "watch", "w": 1, "since": since}
+
+
+def gap(index, life=7):
+    return {"k": "gap", "w": 1, "id": [life, index, 2**32 - 1]}
+
+
+def watched(*processes, made=None):
+    history = History()
+    history.read(0, made.records if made is not None else ())
+    return check_events(processes, history.conclude())[0]
+
+
+GRANTED = [event(4, "granted", 104), event(5, "released", 104)]
+GRANTED += [event(6, "granted", 106), event(8, "expired", 106)]
+
+
+def test_watchers_are_told_all_of_it_once():
+    assert watched([watch(), *GRANTED], [watch([7, 4, 0]), *GRANTED[1:]]) == []
+    assert watched([watch(), *GRANTED], [watch(), *GRANTED[2:]]) == []
+    assert watched([watch(), *GRANTED], [watch(), *GRANTED[:2], gap(9)]) == []
+    left_out = [watch([7, 4, 0]), *GRANTED[2:]]
+    assert watched([watch(), *GRANTED], left_out), "one is left out"
+    assert watched([watch(), *GRANTED], [watch(), GRANTED[0], *GRANTED[2:]])
+    assert watched([watch(), *GRANTED, GRANTED[3]]), "one is told twice"
+    assert watched([watch(), *reversed(GRANTED)]), "they are out of order"
+    other = [event(4, "granted", 104, session=2)]
+    assert watched([watch(), *GRANTED], [watch(), *other]), "another event"
+
+
+def test_watchers_are_told_of_a_gap_before_another_life():
+    after = event(20, "granted", 2020, life=8)
+    assert watched([watch(), *GRANTED], [watch(), after]) == []
+    assert watched([watch(), *GRANTED, watch([7, 8, 0]), gap(8), after]) == []
+    assert watched([watch(), *GRANTED, watch([7, 8, 0]), after])
+
+
+def test_what_is_granted_is_told_to_who_watches():
+    made = Made().acquire(0, 1, 104, lock="e0").acquire(4, 5, 106, lock="e0")
+    assert watched([watch(), *GRANTED], made=made) == []
+    made.acquire(6, 7, 107, lock="e1")
+    assert watched([watch(), *GRANTED], made=made), "a grant that is not told"
+    assert watched([watch(), *GRANTED[:3]], made=made) == []
+    kept_out = event(7, "granted", 107)
+    told = [watch(), *GRANTED[:3], kept_out, GRANTED[3]]
+    assert watched(told), "it is granted while somebody has it"

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "core/past.h"
 #include "core/state.h"
+#include "lockfsm/entry.h"
 
 static uint64_t wall_ms(void *data)
 {
@@ -148,6 +149,40 @@ static void another_state_has_another_past(void **state)
     assert_false(past_knows(core, &other));
 }
 
+static void begin_life(struct lockfsm *fsm, uint64_t index, uint64_t life)
+{
+    uint8_t id[CLUSTER_ID_SIZE] = {(uint8_t)life};
+    struct begin_command begin = {.node = 1,
+                                  .incarnation = 5,
+                                  .cluster_id = bytes_of(id, sizeof id),
+                                  .token_base = life << 20};
+    struct buffer command = {0};
+    struct effects effects = {0};
+    encode_begin(&command, &begin);
+    assert_int_equal(
+        lockfsm_apply(fsm, index, 1, buffer_bytes(&command), &effects), 0);
+    effects_done(&effects);
+    buffer_done(&command);
+}
+
+/* Between its start and the BEGIN of its new life a restored node has the state
+ * of a backup, and not the events that followed it there. */
+static void what_a_restored_state_was_is_no_life_any_more(void **state)
+{
+    struct core *core = *state;
+    begin_life(core->fsm, 1, 9);
+    struct past_id seen = {9, 501, 0};
+    past_reset(core, 500);
+    assert_true(past_knows(core, &seen));
+    lockfsm_new_life(core->fsm, 0);
+    past_reset(core, 500);
+    assert_false(past_knows(core, &seen));
+    begin_life(core->fsm, 2, 10);
+    assert_false(past_knows(core, &seen));
+    seen.life = lockfsm_token_base(core->fsm) >> 20;
+    assert_true(past_knows(core, &seen));
+}
+
 #define PAST_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -158,6 +193,7 @@ int main(void)
         PAST_TEST(beyond_so_many_the_oldest_are_forgotten),
         PAST_TEST(beyond_so_many_bytes_the_oldest_are_forgotten),
         PAST_TEST(another_state_has_another_past),
+        PAST_TEST(what_a_restored_state_was_is_no_life_any_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""How an observer of the nemesis test watches, and what it writes down.
+
+It watches all locks at one node after the other, each time from the newest
+event that it knows:
+
+    watch   'w' began: 'since' is the id of the event it knows, or None
+    event   'id' is [life, index, ordinal]; 'lock', 'kind', 'session', 'token',
+            'message' as it was told under 'w'
+    gap     'id' is where what comes next begins
+"""
+
+import time
+
+from cluster import ReplyError, text
+from nemesis_session import Connection, Stopping
+
+# For so long at most it hears nothing before it asks another node.
+PATIENCE_S = 2.0
+
+
+class Watching(Connection):
+    """A connection in RESP3: maps are dicts, pushes are lists."""
+
+    def _read(self):
+        line = self.file.peek(1)[:1]
+        if line not in (b"%", b">", b"_", b"#"):
+            return super()._read()
+        line = self.file.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError("connection closed")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b">":
+            return [self._read() for _ in range(int(rest))]
+        if kind == b"%":
+            return {text(self._read()): self._read() for _ in range(int(rest))}
+        return None if kind == b"_" else rest == b"t"
+
+
+def as_id(told):
+    return [int(part) for part in told.split(b"-")]
+
+
+def write_event(recorder, watch, push):
+    """Gives the id of what was told."""
+    _, kind, told = push
+    id_ = as_id(told["id"])
+    if kind == b"gap":
+        recorder.write(k="gap", w=watch, id=id_)
+        return id_
+    recorder.write(
+        k="event",
+        w=watch,
+        id=id_,
+        lock=text(told["lock"]),
+        kind=text(kind),
+        session=told["session"],
+        token=told["token"],
+        message=text(told["message"]),
+    )
+    return id_
+
+
+def watch_once(world, rng, watch, since):
+    """At one node, until it is silent or enough; gives the newest id."""
+    connection = Watching(rng.choice(world.endpoints))
+    try:
+        connection.do("HELLO", 3)
+        words = ["LOCK.WATCH", ""]
+        if since is not None:
+            words += ["FROM", "%d-%d-%d" % tuple(since)]
+        connection.send(*words)
+        world.recorder.write(k="watch", w=watch, since=since)
+        by = time.monotonic() + rng.uniform(0.2, 3.0)
+        connection.socket.settimeout(PATIENCE_S)
+        while time.monotonic() < by:
+            world.check_stop()
+            told = connection.receive()
+            if isinstance(told, list):
+                since = write_event(world.recorder, watch, told)
+                world.recorder.count("events")
+        return since
+    except OSError:
+        return since
+    finally:
+        connection.close()
+
+
+def watch_all(world, rng):
+    """What a thread of an observer does until the test is over."""
+    watch, since = 0, None
+    while True:
+        watch += 1
+        try:
+            since = watch_once(world, rng, watch, since)
+        except Stopping:
+            return
+        except ReplyError as error:
+            world.recorder.bad("LOCK.WATCH: %s", error)
+        except OSError:
+            pass
+        time.sleep(rng.uniform(0.0, 0.1))
