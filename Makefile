@@ -59,8 +59,10 @@ endif
 ifeq ($(FLAVOUR),fuzz)
 CC := clang
 CFLAGS := -O1 -g1
+# NULL + 0, which an empty buffer has at its start, is defined from C2y on.
 HASP_CFLAGS += -fno-sanitize-recover=all \
-    -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow
+    -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow \
+    -fno-sanitize=pointer-overflow
 HASP_LDFLAGS += -fsanitize=address,undefined
 endif
 
@@ -199,10 +201,11 @@ $(B)/unit/%: $(B)/tests/unit/%.o $$(call worlds,$$*) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
-$(B)/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/unit/lockfsm_delta.o $(LIB)
+FUZZ_WORLDS := $(patsubst %,$(B)/tests/unit/%.o,lockfsm_delta core_world)
+$(B)/fuzz/%: $(B)/tests/fuzz/%.o $(FUZZ_WORLDS) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(HASP_LDFLAGS) -fsanitize=fuzzer $(CFLAGS) $(LDFLAGS) -o $@ $^ \
-	    $(LIBS)
+	    $(LIBS) -lcmocka
 
 $(B)/sim: $(SIM_OBJ) $(LIB)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)

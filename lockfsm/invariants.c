@@ -180,6 +180,9 @@ static const char *check_lock(const struct lockfsm *fsm,
     if (lock->id > fsm->next_serial || lock->cut_serial > fsm->next_serial) {
         return "a lock from the future";
     }
+    if (lock->last_token > fsm->token_base + fsm->applied_index) {
+        return "a lock whose last token was never granted";
+    }
     if (list_is_empty(&lock->in_cut) != (lock->cut_serial == 0)) {
         return "a hand-over that was cut off, and nobody goes on with it";
     }

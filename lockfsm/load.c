@@ -145,7 +145,8 @@ static uint64_t get_number(struct reader *key)
 static struct stored *new_session(struct loading *loading, struct reader *key)
 {
     uint64_t id = get_number(key);
-    return reader_ok(key, true) && session_find(loading->fsm, id) == NULL
+    return reader_ok(key, true) && id != 0 &&
+                   session_find(loading->fsm, id) == NULL
                ? &session_new(loading->fsm, id)->stored
                : NULL;
 }

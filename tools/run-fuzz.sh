@@ -18,7 +18,7 @@ for program in build/fuzz/fuzz/fuzz_*; do
     mkdir "$found"
     if [ "$seconds" = 0 ]; then
         # A bounded number of mutations, the same each time.
-        set -- -runs=20000 -seed=1 -max_total_time=20
+        set -- -runs=20000 -seed=1 -max_total_time=10
     else
         set -- -max_total_time="$seconds"
     fi

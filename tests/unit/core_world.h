@@ -147,7 +147,7 @@ void client_feed(struct world_node *node, uint64_t conn);
 
 /* Sends a request given as words; "''" is the empty one. */
 void client_send(struct world *world, uint64_t node, uint64_t conn,
-                 const char *format, ...);
+                 const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 const char *client_text(struct world *world, uint64_t node, uint64_t conn);
 void client_clear(struct world *world, uint64_t node, uint64_t conn);
@@ -164,7 +164,8 @@ uint64_t world_elect(struct world *world);
 
 /* Sends and waits for an answer; what it is, as text, until the next call. */
 const char *client_ask(struct world *world, uint64_t node, uint64_t conn,
-                       const char *format, ...);
+                       const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 #define assert_answer(world, node, conn, answer, ...) \
     assert_string_equal(client_ask(world, node, conn, __VA_ARGS__), answer)

@@ -764,6 +764,31 @@ static void missing_records_are_corruption(void **state)
     }
 }
 
+static void a_session_without_a_number_is_corruption(void **state)
+{
+    static const uint8_t nobody[8] = {0};
+    struct world *world = *state;
+    struct copied copied = {0};
+    struct table_txn *txn;
+    char why[HASP_WHY_SIZE] = "";
+    fill(world);
+    flush(world);
+    assert_int_equal(table_begin_write(world->table, &txn), 0);
+    assert_int_equal(table_walk(txn, TABLE_SESSIONS, (struct bytes){NULL, 0},
+                                copy_first, &copied),
+                     HASP_EEXIST);
+    assert_int_equal(table_put(txn, TABLE_SESSIONS, bytes_of(nobody, 8),
+                               buffer_bytes(&copied.value)),
+                     0);
+    assert_int_equal(table_commit(txn), 0);
+    struct lockfsm *fsm = lockfsm_new();
+    assert_int_equal(lockfsm_load(fsm, world->table, why), HASP_ECORRUPT);
+    assert_non_null(strstr(why, "the key of a record"));
+    lockfsm_free(fsm);
+    buffer_done(&copied.key);
+    buffer_done(&copied.value);
+}
+
 static void loading_replaces_what_was_there(void **state)
 {
     struct world *world = *state;
@@ -807,6 +832,9 @@ static void the_checkers_see_a_bent_state(void **state)
     hold->token++;
     assert_non_null(lockfsm_check_basic(world->fsm));
     hold->token--;
+    lock->last_token += 1000000; /* The next grant's would be below it. */
+    assert_non_null(lockfsm_check_basic(world->fsm));
+    lock->last_token -= 1000000;
     wait->session->blacklist_index = 1;
     assert_non_null(lockfsm_check_basic(world->fsm));
     wait->session->blacklist_index = 0;
@@ -927,6 +955,7 @@ int main(void)
         TEST(damaged_records_are_corruption),
         TEST(fields_that_are_too_long_are_corruption),
         TEST(missing_records_are_corruption),
+        TEST(a_session_without_a_number_is_corruption),
         TEST(loading_replaces_what_was_there),
         TEST(the_checkers_see_a_bent_state),
     };
