@@ -261,6 +261,7 @@ static void step(struct secure *secure)
     } else if (error != HASP_EMORE && !stream->is_closing) {
         refuse(stream, tls_why(secure->tls));
     }
+    stream_keep_reading(stream);
     buffer_done(&held);
 }
 
@@ -320,14 +321,20 @@ static bool has_whole_record(const struct buffer *held)
     return size > RECORD_SIZE_MAX || held->size >= RECORD_HEADER_SIZE + size;
 }
 
+/* Requests may come right behind the last flight, while that waits for its
+ * turn: then no more is read. No part of a record is that large. */
+bool secure_is_full(const struct stream *stream)
+{
+    return stream->secure != NULL &&
+           stream->secure->held.size > TLS_HANDSHAKE_SIZE_MAX;
+}
+
 static void hold(struct secure *secure, struct bytes bytes)
 {
-    if (secure->held.size > TLS_HANDSHAKE_SIZE_MAX) {
-        refuse(secure->stream, "its TLS handshake is too long");
-        return;
-    }
     buffer_put_bytes(&secure->held, bytes);
+    stream_keep_reading(secure->stream);
     if (!has_whole_record(&secure->held)) {
+        CHECK(!secure_is_full(secure->stream));
         return;
     }
     if (secure->gate != NULL) {

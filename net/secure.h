@@ -60,6 +60,8 @@ void secure_take(struct stream *stream, struct bytes bytes);
 bool secure_is_unready(const struct stream *stream);
 /* Likewise, of one that this end has connected. */
 bool secure_is_dialling(const struct stream *stream);
+/* What has come waits for its turn in the gate, and is enough for now. */
+bool secure_is_full(const struct stream *stream);
 /* What is to be sent, in which the stream's output is now; NULL: the stream is
  * closing because that failed. */
 struct buffer *secure_output(struct stream *stream);

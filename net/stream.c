@@ -63,7 +63,6 @@ static void target_drop(struct stream *stream);
 static void try_address(struct stream *stream);
 static void begin(struct stream *stream);
 static void deliver(struct stream *stream);
-static void keep_reading(struct stream *stream);
 
 static size_t unread_size(const struct stream *stream)
 {
@@ -274,7 +273,7 @@ static void begin(struct stream *stream)
         address_format((struct sockaddr *)&peer, stream->address);
     }
     stream->is_open = true;
-    keep_reading(stream);
+    stream_keep_reading(stream);
 }
 
 /* --- Input ---------------------------------------------------------------- */
@@ -331,7 +330,7 @@ static void input_settle(struct stream *stream)
     if (stream->input.size == 0) {
         buffer_shrink(&stream->input, stream->limits.idle_max / 4);
     }
-    keep_reading(stream);
+    stream_keep_reading(stream);
 }
 
 /* The owner sees the bytes where they lie, unless it has left some of the
@@ -374,19 +373,20 @@ static void deliver(struct stream *stream)
 }
 
 /* Reads while there is room: stops at the limit, goes on at half of it. */
-static void keep_reading(struct stream *stream)
+void stream_keep_reading(struct stream *stream)
 {
     if (stream->is_closing || !stream->is_open) {
         return;
     }
     size_t unread = unread_size(stream);
     size_t max = stream->limits.input_max;
+    bool is_full = secure_is_full(stream);
     if (stream->is_reading) {
-        if (unread >= max && !stream->closes_when_flushed) {
+        if ((unread >= max || is_full) && !stream->closes_when_flushed) {
             uv_read_stop((uv_stream_t *)&stream->tcp);
             stream->is_reading = false;
         }
-    } else if (unread <= max / 2 || stream->closes_when_flushed) {
+    } else if ((unread <= max / 2 && !is_full) || stream->closes_when_flushed) {
         int error = uv_read_start((uv_stream_t *)&stream->tcp, alloc_cb,
                                   read_cb);
         stream->is_reading = error == 0;
@@ -623,7 +623,7 @@ void stream_close_flushed(struct stream *stream, const char *reason)
     stream->closes_when_flushed = true;
     stream->close_reason = reason;
     stream_start_timer(stream, STREAM_LAST_FLUSH_MS);
-    keep_reading(stream); /* For its end; what still comes is dropped. */
+    stream_keep_reading(stream); /* For its end; what still comes is dropped. */
     if (stream->is_closing || stream->is_writing) {
         return;
     }

@@ -446,6 +446,21 @@ static void many_handshakes_at_once_are_paced(void **state)
     tls_context_unref(context);
 }
 
+/* A client is up with its last flight, and its requests come right behind it,
+ * before the server has taken that flight: they wait for their turn. */
+static void requests_may_come_right_behind_the_handshake(void **state)
+{
+    struct fixture *f = *state;
+    enum { SIZE = 1000000 };
+    dial(f, NULL);
+    for (int i = 0; i < SIZE; i++) {
+        buffer_put_u8(stream_output(&f->client.stream), (uint8_t)i);
+    }
+    RUN_UNTIL(f, f->servers[0].got.size == SIZE || f->client.closed_calls > 0);
+    assert_string_equal(f->servers[0].reason, "");
+    assert_int_equal(f->ready_count, 1);
+}
+
 static void a_listener_may_close_while_handshakes_wait(void **state)
 {
     struct fixture *f = *state;
@@ -481,6 +496,7 @@ int main(void)
         ON_LOOP(a_wrong_certificate_is_told_to_the_owner),
         ON_LOOP(who_dials_tls_where_plain_is_spoken_is_told),
         ON_LOOP(many_handshakes_at_once_are_paced),
+        ON_LOOP(requests_may_come_right_behind_the_handshake),
         ON_LOOP(a_listener_may_close_while_handshakes_wait),
         ON_LOOP(an_owner_may_close_what_has_just_become_ready),
     };
