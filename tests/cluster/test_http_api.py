@@ -588,7 +588,7 @@ def test_no_wait_is_lost_though_the_leader_dies():
 def test_requests_are_no_presence(asker, name):
     """With linger, neither the end of a request nor that of its connection
     brings the end of the session nearer; that of its stream does."""
-    asker.open(ttl_ms=20000, linger_ms=100)
+    asker.open(ttl_ms=20000, linger_ms=50)
     asker.post("/v1/lock/acquire", name=name)
     for _ in range(3):
         asker.post("/v1/lock/acquire", name=name + "x")

@@ -213,6 +213,43 @@ def test_a_revoked_certificate_is_no_user_here_either(cluster):
     wait_until(refused, 10, "he is refused")
 
 
+def test_what_hasp_itself_closes_ends_no_session(cluster):
+    """The secret by which a stream came is withdrawn: it is closed, and the
+    session goes on for its lease, though it lingers for 50 ms alone."""
+    node = cluster.nodes[0]
+    path = cluster.folder + "/second.secret"
+    cluster.hasp("secret", "add", "app", "--file", path, "--label", "second")
+    with open(path) as file:
+        headers = dict(JSON, Authorization="Bearer " + file.read().strip())
+    body = json.dumps({"ttl_ms": 20000, "linger_ms": 50})
+    opened = json.loads(ask(cluster, node, "POST", "/v1/session/open", body,
+                            headers)[1])
+    named = {"Hasp-Session": "%d:%s" % (opened["id"], opened["secret"])}
+    body = json.dumps({"name": "quiet"})
+    assert ask(cluster, node, "POST", "/v1/lock/acquire", body,
+               {**headers, **named})[0] == 200
+    stream = http.client.HTTPSConnection("127.0.0.1", node.http_port, timeout=10,
+                                         context=as_user(cluster.certs))
+    with closing(stream):
+        stream.request("GET", "/v1/session/stream", None, {**headers, **named})
+        reply = stream.getresponse()
+        assert reply.status == 200 and reply.readline() == b": hasp\n"
+        shown = cluster.hasp("user", "show", "app").stdout
+        number = re.search(r"^secret (\d+) second$", shown, re.M).group(1)
+        cluster.hasp("secret", "remove", "app", number)
+        while reply.readline():  # Until its end.
+            pass
+    assert ask(cluster, node, "POST", "/v1/session/keep", "{}",
+               {**headers, **named})[0] == 401
+    time.sleep(0.5)
+    headers = dict(JSON, **bearer(cluster))
+    assert ask(cluster, node, "POST", "/v1/session/keep", "{}",
+               {**headers, **named})[0] == 200
+    shown = json.loads(ask(cluster, node, "GET", "/v1/locks/quiet",
+                           headers=headers)[1])
+    assert len(shown["holders"]) == 1
+
+
 def test_a_wrong_setting_is_refused(tmp_path):
     with TlsCluster(start=False) as cluster:
         node = cluster.nodes[0]

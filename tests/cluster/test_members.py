@@ -4,6 +4,7 @@
 import os
 import re
 import shutil
+import subprocess
 import time
 
 import pytest
@@ -18,6 +19,7 @@ from cluster import (
     wait_until,
 )
 from fake_node import FakeNode
+from tls_cluster import HASP
 
 
 def roles(node):
@@ -165,6 +167,56 @@ def test_a_removed_member_is_told_by_whom_and_stops():
         with leader.connect() as client:
             Session(client)
             assert client.do("LOCK.ACQUIRE", "a") > 0
+
+
+def test_clients_of_a_removed_member_are_told_and_go_elsewhere(tmp_path):
+    """NOLEADER: nothing was done. What may have been done is asked again by its
+    number elsewhere, and has kept its place; the tool's lock is kept."""
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        gone = cluster.followers(leader)[0]
+        ports = [n.client_port for n in cluster.nodes]
+        ports.sort(key=lambda port: port != gone.client_port)
+        done = tmp_path / "done"
+        script = "until [ -e %s ]; do sleep 0.05; done" % done
+        with leader.connect() as client, gone.connect() as asker, \
+                gone.connect() as waiter:
+            Session(client, ttl=60000)
+            assert client.do("LOCK.ACQUIRE", "busy") > 0
+            session = Session(waiter, ttl=60000)
+            wait = ("LOCK.ACQUIRE", "busy", "WAIT", 60000, "REQ", 1)
+            waiter.send(*wait)
+            tool = subprocess.Popen(
+                [HASP, "-e", ",".join("127.0.0.1:%d" % port for port in ports),
+                 "run", "job", "--", "sh", "-c", script])
+            try:
+                for name, part in (("job", "holders"), ("busy", "queue")):
+                    wait_until(lambda: client.map("LOCK.SHOW", name)[part], 10,
+                               name)
+                token = holder_of(client, "job")
+                assert client.do("RAFT.REMOVE", gone.id) == "OK"
+                with pytest.raises(ReplyError, match="^NOLEADER .*nothing was done"):
+                    asker.do("LOCK.SHOW", "job")
+                with pytest.raises(ReplyError, match="^UNKNOWN "):
+                    waiter.receive()
+                assert gone.wait_exit(30) == 78
+                with leader.connect() as elsewhere:
+                    session.attach(elsewhere)
+                    elsewhere.send(*wait)
+                    assert client.do("LOCK.RELEASE", "busy") == 0
+                    assert elsewhere.receive() > 0
+                assert holder_of(client, "job") == token
+                done.touch()
+                assert tool.wait(20) == 0
+                assert not client.map("LOCK.SHOW", "job")["holders"]
+            finally:
+                tool.kill()
+                tool.wait()
+
+
+def holder_of(client, name):
+    holder = as_map(client.map("LOCK.SHOW", name)["holders"][0])
+    return holder["session"], holder["token"]
 
 
 @pytest.mark.parametrize("number", [1, 3])

@@ -9,9 +9,10 @@ import threading
 
 import pytest
 
-from cluster import wait_until
+from cluster import Node, free_ports, wait_until
 from fake_peer import identity
-from tls_cluster import SecurePeer, TlsCluster
+from test_restart import SMALL
+from tls_cluster import SecurePeer, TlsCluster, tool
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +45,14 @@ def test_a_node_is_only_the_one_of_its_certificate(cluster):
 
 class Proxy:
     """Sits before a node's peer port; cuts whatever begins with TLS, and hands
-    on the rest."""
+    on the rest. The first 'short' connections on which that node has sent so many
+    bytes end there."""
 
-    def __init__(self, port):
+    def __init__(self, port, short=0, size=0):
         self.port = port
         self.plain = self.cut = 0
         self.is_cutting = False
+        self.short, self.size = short, size
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = self.listener.getsockname()[1]
         threading.Thread(target=self.run, daemon=True).start()
@@ -74,19 +77,22 @@ class Proxy:
             self.plain += not is_tls
             server = socket.create_connection(("127.0.0.1", self.port), 5)
             server.sendall(first)
-            self.lines = (client, server)
-            back = threading.Thread(target=self.pump, args=(server, client),
+            back = threading.Thread(target=self.pump, args=(server, client, True),
                                     daemon=True)
             back.start()
-            self.pump(client, server)
+            self.pump(client, server, False)
         except OSError:
             pass
 
-    def pump(self, source, target):
+    def pump(self, source, target, is_nodes):
+        passed = 0
         try:
             while True:
                 data = source.recv(65536)
-                if not data:
+                passed += len(data)
+                is_short = is_nodes and self.short > 0 and passed > self.size
+                self.short -= is_short
+                if not data or is_short:
                     break
                 target.sendall(data)
         except OSError:
@@ -144,3 +150,55 @@ def test_who_was_reached_by_tls_is_not_dialled_in_plain():
             assert is_up()[-1] == "yes" and proxy.plain == 0
         finally:
             proxy.close()
+
+
+def test_a_newcomer_that_is_cut_off_in_a_snapshot_comes_back():
+    """It has no cluster's id until it has the snapshot, and its incarnation is
+    registered by then: it is let in again, by its certificate, until it is a
+    member."""
+    with TlsCluster(start=False) as cluster:
+        for node in cluster.nodes:
+            cluster.configure(node, "require",
+                              "[limits]\nrequests_in_flight = 300\n" + SMALL)
+        cluster.start()
+        leader = cluster.leader()
+        with leader.connect() as client:
+            for start in range(0, 11000, 200):
+                for i in range(start, start + 200):
+                    client.send("FENCE.ADMIT", "f%d-%s" % (i, "y" * 200), 7)
+                for i in range(200):
+                    assert client.receive() == 1
+            client.do("RAFT.SNAPSHOT")
+        cluster.converged()
+        node = Node(cluster, 4, free_ports(3))
+        tool("cert", "node", "4=127.0.0.1", folder=cluster.folder)
+        cluster.configure(node, "require")
+        cluster.nodes.append(node)
+        # All that it hears of the others comes by these.
+        proxies = {n: Proxy(n.peer_port, 2, 300000) for n in cluster.founders}
+        try:
+            with open(node.config) as file:
+                text = file.read()
+            for other, proxy in proxies.items():
+                text = text.replace("127.0.0.1:%d " % other.peer_port,
+                                    "127.0.0.1:%d " % proxy.address)
+            with open(node.config, "w") as file:
+                file.write(text)
+            node.start()
+            wait_until(lambda: "waiting to be added" in node.log(), 15, "it waits")
+            with leader.connect() as client:
+                assert client.do("RAFT.ADD", 4, node.addresses) == "OK"
+            wait_until(lambda: (node.status() or {}).get("applied", 0)
+                       >= leader.status()["applied"], 30, "it has it all")
+            before, _, after = node.log().partition("snapshot installed")
+            ups = re.findall(r'event="peer up" peer=%d .*tls=(\w+)' % leader.id,
+                             before)
+            assert len(ups) >= 3 and set(ups) == {"yes"} and after
+            assert before.count('event="peer down" peer=%d' % leader.id) >= 2
+            assert proxies[leader].short == 0
+            assert identity(node)[0] == identity(leader)[0]
+            with node.connect() as client:
+                assert client.do("FENCE.SHOW", "f10999-" + "y" * 200) == 7
+        finally:
+            for proxy in proxies.values():
+                proxy.close()

@@ -148,6 +148,8 @@ static void an_earlier_leader_remembers(void **state)
 }
 
 /* Its process ends between the first time that it is told and the second. */
+/* A restart between two accusations: the first has barred it durably, and the
+ * leader's second one condemns it. */
 static void a_bar_outlasts_the_process(void **state)
 {
     (void)state;
