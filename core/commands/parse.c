@@ -389,12 +389,12 @@ static bool parse_options(struct parse *parse)
         /* "WAIT ms or FOREVER": the word may also stand alone. */
         bool is_forever = (call->command->options >> OPTION_WAIT & 1) != 0 &&
                           bytes_is_word(word, "FOREVER");
-        for (int i = 0; i < OPTION_COUNT_ALL; i++) {
-            if ((call->command->options >> i & 1) != 0 &&
-                word.size == options[i].size &&
+        for (uint32_t left = call->command->options; left != 0 && found < 0;
+             left &= left - 1) {
+            int i = __builtin_ctz(left);
+            if (word.size == options[i].size &&
                 bytes_is_word(word, options[i].word)) {
                 found = i;
-                break;
             }
         }
         found = is_forever ? OPTION_WAIT : found;
