@@ -305,7 +305,7 @@ level2:
 	$(MAKE) FLAVOUR=level2 build/level2/haspd
 
 .PHONY: cluster
-cluster: $(B)/haspd $(B)/hasp $(B)/sim lib examples client-tests level2 ## tests on real processes (T=part of a name)
+cluster: $(B)/haspd $(B)/hasp $(B)/sim $(B)/bench $(B)/null_server lib examples client-tests level2 ## tests on real processes (T=part of a name)
 	@HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) tools/run-cluster.sh \
 	    $(if $(T),-k $(T)) tests/cluster clients/python/tests \
 	    tests/conformance

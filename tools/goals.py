@@ -206,7 +206,7 @@ ENDS = [
 def rows_of_ends(build, count):
     rows = []
     for by, part, what, goal, (middle_most, most), why in ENDS:
-        times = max(3, count // part)
+        times = max(1, count // part)
         with DevCluster(build) as cluster:
             found = [1000 * seconds for seconds in failover.run(
                 cluster, times, signal.Signals[f'SIG{by}'], False)]
