@@ -394,11 +394,10 @@ static void attach(struct asker *asker)
     asker->is_attached = true;
 }
 
-void asker_connected(struct asker *asker, struct lease_clock now)
+void asker_connected(struct asker *asker)
 {
     struct query query = {0};
     CHECK(asker->state == ASKER_OPENING);
-    asker->now = now;
     asker->state = ASKER_GREETING;
     query_begin(&query, "HELLO");
     query_number(&query, 3);

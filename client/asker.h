@@ -199,7 +199,7 @@ bool asker_is_awaiting(const struct asker *asker);
 
 /* Where to connect to, and who answers. */
 const struct endpoint *asker_endpoint(const struct asker *asker);
-void asker_connected(struct asker *asker, struct lease_clock now);
+void asker_connected(struct asker *asker);
 /* No connection came about, or it has broken; 'why' for a person. */
 void asker_failed(struct asker *asker, const char *why, struct lease_clock now);
 /* Likewise, because one side does not take the other's certificate. */

@@ -95,7 +95,7 @@ static void shake(struct transport *transport, struct asker *asker)
     int error = tls_handshake(transport->tls);
     send_some(transport, tls_output(transport->tls));
     if (error == 0) {
-        asker_connected(asker, client_clock_read());
+        asker_connected(asker);
     } else if (error != HASP_EMORE) {
         fail_tls(transport, asker, error);
     }
@@ -105,7 +105,7 @@ static void shake(struct transport *transport, struct asker *asker)
 static void begin(struct transport *transport, struct asker *asker)
 {
     if (transport->context == NULL) {
-        asker_connected(asker, client_clock_read());
+        asker_connected(asker);
         return;
     }
     transport->tls = tls_new(transport->context, false, 0);
@@ -238,7 +238,7 @@ const struct endpoint *transport_follow(struct transport *transport,
     int code = path != NULL ? connect_path(transport, path)
                             : connect_door(transport, endpoint->host);
     if (code == 0) {
-        asker_connected(asker, client_clock_read());
+        asker_connected(asker);
     } else {
         asker_failed(asker, strerror(code), client_clock_read());
     }

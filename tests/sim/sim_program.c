@@ -428,7 +428,7 @@ bool sim_program_feed(struct sim_program *program, const struct sim_news *news)
     switch (news->kind) {
     case NEWS_CONNECTED:
         program->is_connected = true;
-        asker_connected(asker, now(program));
+        asker_connected(asker);
         break;
     case NEWS_DATA:
         program->accepted = program->wire->accepted;

@@ -123,7 +123,7 @@ void turn(void)
             if (world.is_dead[world.at]) {
                 asker_failed(asker, "Connection refused", now());
             } else {
-                asker_connected(asker, now());
+                asker_connected(asker);
             }
         } else if (asker->out.size > 0) {
             take_output();

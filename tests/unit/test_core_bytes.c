@@ -27,6 +27,30 @@ static void begin_with_bytes(uint64_t of_node, uint32_t of_conn)
     memset(big, 'v', 1000);
 }
 
+#define CROWD 1000
+#define REQUESTS 5 /* Of each of them. */
+
+static void a_crowd_leaves_no_more_memory_than_for_so_many(void **state)
+{
+    (void)state;
+    world = world_new(1);
+    world_found(world);
+    world_elect(world);
+    core = world->node[1].core;
+    world->node[1].is_disk_stuck = true;
+    for (uint64_t conn = 1; conn <= CROWD; conn++) {
+        client_open(world, 1, conn);
+        for (int i = 0; i < REQUESTS; i++) {
+            client_send(world, 1, conn, "FENCE.ADMIT r 7");
+        }
+    }
+    assert_int_equal(core->requests.in_flight, CROWD * REQUESTS);
+    world->node[1].is_disk_stuck = false;
+    world_run(world, 100);
+    assert_int_equal(core->requests.in_flight, 0);
+    assert_int_equal(core->requests.free_count, 4096);
+}
+
 static uint32_t count_of(uint64_t conn, const char *text)
 {
     uint32_t count = 0;
@@ -126,6 +150,7 @@ int main(void)
         one(a_connection_with_many_bytes_in_flight_is_not_read),
         one(whoever_has_most_is_told_busy_when_all_have_too_much),
         one(waits_hold_their_bytes_until_their_clients_go),
+        one(a_crowd_leaves_no_more_memory_than_for_so_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
