@@ -23,8 +23,10 @@ static bool newest_voters_have_it(const struct replica *replica, uint64_t id)
     CHECK(newest != NULL);
     const struct members_record *before = members_history_at(
         &replica->history, newest->log_index - 1);
-    for (uint32_t i = 0; before != NULL && i < newest->members.count; i++) {
-        const struct replica_member *member = &newest->members.member[i];
+    if (before == NULL) {
+        return true;
+    }
+    MEMBER_EACH (member, &newest->members) {
         const struct replica_member *was = replica_members_find(
             &before->members, member->id);
         bool is_promoted = member->role == MEMBER_VOTER &&
@@ -76,9 +78,8 @@ static int check_added(const struct replica_members *members, uint64_t id,
         strlen(address) >= MEMBER_ADDRESS_SIZE) {
         return HASP_EINVALID;
     }
-    for (uint32_t i = 0; i < members->count; i++) {
-        if (members->member[i].id == id ||
-            strcmp(members->member[i].address, address) == 0) {
+    MEMBER_EACH (member, members) {
+        if (member->id == id || strcmp(member->address, address) == 0) {
             return HASP_EEXIST;
         }
     }
@@ -174,8 +175,7 @@ static uint64_t best_voter(const struct replica *replica)
     const struct replica_members *members = newest_members(replica);
     uint64_t best = 0;
     uint64_t best_match = 0;
-    for (uint32_t i = 0; i < members->count; i++) {
-        const struct replica_member *member = &members->member[i];
+    MEMBER_EACH (member, members) {
         uint64_t match = replica_match(replica, member->id);
         if (member->role == MEMBER_VOTER && member->id != replica->id &&
             (best == 0 || match > best_match)) {

@@ -69,9 +69,9 @@ uint64_t confirm_count(const struct confirm *confirm,
     for (uint32_t i = 0; i < confirm->answer_count; i++) {
         uint64_t number = confirm->answers[i].number;
         uint32_t votes = 0;
-        for (uint32_t j = 0; j < members->count; j++) {
-            if (members->member[j].role == MEMBER_VOTER &&
-                confirm_answered(confirm, members->member[j].id) >= number) {
+        MEMBER_EACH (member, members) {
+            if (member->role == MEMBER_VOTER &&
+                confirm_answered(confirm, member->id) >= number) {
                 votes++;
             }
         }

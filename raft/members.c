@@ -24,8 +24,7 @@ void replica_members_encode(const struct replica_members *members,
     size_t start = out->size;
     buffer_put_u8(out, FORMAT);
     buffer_put_u64(out, members->count);
-    for (uint32_t i = 0; i < members->count; i++) {
-        const struct replica_member *member = &members->member[i];
+    MEMBER_EACH (member, members) {
         CHECK(member->id > 0);
         buffer_put_u64(out, member->id);
         buffer_put(out, member->address, strlen(member->address) + 1);
@@ -59,9 +58,9 @@ static bool read_member(struct reader *reader,
 static bool member_is_new(const struct replica_members *members,
                           const struct replica_member *member)
 {
-    for (uint32_t i = 0; i < members->count; i++) {
-        if (members->member[i].id == member->id ||
-            strcmp(members->member[i].address, member->address) == 0) {
+    MEMBER_EACH (other, members) {
+        if (other->id == member->id ||
+            strcmp(other->address, member->address) == 0) {
             return false;
         }
     }
@@ -108,9 +107,9 @@ int replica_members_decode(struct bytes encoded,
 const struct replica_member *
 replica_members_find(const struct replica_members *members, uint64_t id)
 {
-    for (uint32_t i = 0; i < members->count; i++) {
-        if (members->member[i].id == id) {
-            return &members->member[i];
+    MEMBER_EACH (member, members) {
+        if (member->id == id) {
+            return member;
         }
     }
     return NULL;
@@ -119,8 +118,8 @@ replica_members_find(const struct replica_members *members, uint64_t id)
 uint32_t members_voter_count(const struct replica_members *members)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < members->count; i++) {
-        count += members->member[i].role == MEMBER_VOTER ? 1 : 0;
+    MEMBER_EACH (member, members) {
+        count += member->role == MEMBER_VOTER ? 1 : 0;
     }
     return count;
 }

@@ -44,8 +44,7 @@ static uint64_t turn_ms(const struct replica *replica, uint64_t leader)
     const struct replica_members *members = newest_members(replica);
     uint64_t before = 0;
     CHECK(leader != 0 && leader != replica->id);
-    for (uint32_t i = 0; i < members->count; i++) {
-        const struct replica_member *member = &members->member[i];
+    MEMBER_EACH (member, members) {
         before += member->role == MEMBER_VOTER && member->id != leader &&
                   member->id < replica->id;
     }
@@ -270,8 +269,7 @@ static void stand(struct replica *replica)
     message.vote.candidate = replica->id;
     message.vote.is_standing = true;
     message.vote.flush_ms = (uint32_t)patience_flush(replica);
-    for (uint32_t i = 0; i < members->count; i++) {
-        const struct replica_member *member = &members->member[i];
+    MEMBER_EACH (member, members) {
         if (member->role == MEMBER_VOTER && member->id != replica->id) {
             step_send(replica, member->id, &message);
         }

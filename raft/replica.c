@@ -153,8 +153,7 @@ static void send_question(struct replica *replica, uint64_t number)
     struct message question = {.kind = MESSAGE_CONFIRM,
                                .term = raft_current_term(&replica->core),
                                .number = number};
-    for (uint32_t i = 0; i < members->count; i++) {
-        const struct replica_member *member = &members->member[i];
+    MEMBER_EACH (member, members) {
         if (member->role == MEMBER_VOTER && member->id != replica->id &&
             confirm_answered(&replica->confirm, member->id) < number) {
             step_send(replica, member->id, &question);

@@ -97,6 +97,11 @@ struct replica_members {
     uint32_t count;
 };
 
+/* Each of them, as a pointer to what must not change. */
+#define MEMBER_EACH(one, members)                              \
+    for (const struct replica_member *one = (members)->member; \
+         one < (members)->member + (members)->count; one++)
+
 /* The member with this id, or NULL. */
 const struct replica_member *
 replica_members_find(const struct replica_members *members, uint64_t id);

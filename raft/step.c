@@ -384,8 +384,7 @@ static void nudge(struct replica *replica)
     const struct replica_members *members = newest_members(replica);
     uint64_t last = log_last(&replica->log);
     replica->shared.outgoing_count = 0;
-    for (uint32_t i = 0; i < members->count; i++) {
-        const struct replica_member *member = &members->member[i];
+    MEMBER_EACH (member, members) {
         raft_index match = 0;
         if (member->id == replica->id || member->role == MEMBER_SPARE ||
             raft_match_index(&replica->core, member->id, &match) != 0) {

@@ -126,7 +126,6 @@ void scripts_clear(struct scripts *scripts)
         scripts->loaded[i].sha[0] = '\0';
         buffer_done(&scripts->loaded[i].text);
     }
-    scripts->count = 0;
 }
 
 void scripts_done(struct scripts *scripts)

@@ -294,6 +294,13 @@ static void a_secret_is_taken_or_not(void **state)
                   secret_of("app", 'x'));
     assert_non_null(
         strstr(client_ask(world, leader, APP, "WHOAMI"), "app\r\n"));
+    assert_answer(world, leader, APP, "+RESET\r\n", "RESET");
+    assert_string_equal(client_ask(world, leader, APP, "HELLO 3 AUTH web %s",
+                                   secret_of("app", 'x')),
+                        wrong);
+    assert_int_equal(client_ask(world, leader, APP, "HELLO 3 AUTH app %s",
+                                secret_of("app", 'x'))[0],
+                     '%');
     /* Once it is somebody it stays so. */
     make_user("web", "lock:*");
     assert_answer(world, leader, APP,
