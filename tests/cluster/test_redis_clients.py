@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Clients made for Redis, unmodified: redis-py, redis-cli, redis-benchmark, and
-ioredis, redlock and node-redis where npm has a registry to install them from."""
+ioredis, redlock and node-redis where npm has a registry to install them from, else
+what they send, written anew."""
 
 import asyncio
+import contextlib
 import fcntl
+import json
 import os
 import pty
 import re
@@ -484,36 +487,68 @@ def test_redis_benchmark_pings(port):
 # Node.js.
 
 
-def skip(why):
-    """Says so at the end of the run, too, where quiet runs hide skips."""
-    warnings.warn("clients of Node.js not tested: " + why)
-    pytest.skip(why)
-
-
-@pytest.fixture(scope="module")
-def modules():
-    """A folder with the scripts and the modules that npm installed."""
-    for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            skip("%s is not installed" % program)
+@contextlib.contextmanager
+def scripts():
+    """A folder with the programs that are run."""
     with tempfile.TemporaryDirectory(prefix="hasp-node-") as folder:
         for file in os.listdir(FOLDER):
             if file.endswith((".js", ".json")):
                 shutil.copy(os.path.join(FOLDER, file), folder)
-        try:
-            result = subprocess.run(
-                ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts"]
-                + ["--fetch-retries=0"],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=90,
-            )
-            why = result.stderr.strip().splitlines()[-1:] if result.returncode else None
-        except subprocess.TimeoutExpired:
-            why = ["npm install took too long"]
+        yield folder
+
+
+def write_stand_ins(folder):
+    """Modules of the packages' names, written anew."""
+    packages = {"ioredis": "default", "redis": None, "redlock": "Redlock"}
+    for name, default in packages.items():
+        home = os.path.join(folder, "node_modules", name)
+        shutil.rmtree(home, ignore_errors=True)
+        os.makedirs(home)
+        with open(os.path.join(home, "package.json"), "w") as file:
+            json.dump({"name": name, "type": "module", "main": "index.js"}, file)
+        text = "export * from '../../stand_ins.js'\n"
+        if default is not None:
+            text += "export { %s as default } from '../../stand_ins.js'\n" % default
+        with open(os.path.join(home, "index.js"), "w") as file:
+            file.write(text)
+
+
+def why_not_installed(folder):
+    """None: npm has installed the packages."""
+    words = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts"]
+    if shutil.which("npm") is None:
+        return "npm is not installed"
+    try:
+        result = subprocess.run(
+            words + ["--fetch-retries=0"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+    except subprocess.TimeoutExpired:
+        return "npm install took too long"
+    said = result.stderr.strip().splitlines()[-1:]
+    return "npm has no registry: %s" % said if result.returncode else None
+
+
+@pytest.fixture(scope="module")
+def modules():
+    """A folder with the scripts and the modules that npm installed, or with what
+    stands in for them."""
+    assert shutil.which("node"), "node is not installed: make deps"
+    with scripts() as folder:
+        why = why_not_installed(folder)
         if why is not None:
-            skip("npm has no registry to install from: %s" % why)
+            warnings.warn("stand-ins for the clients of Node.js: " + why)
+            write_stand_ins(folder)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def stand_ins():
+    with scripts() as folder:
+        write_stand_ins(folder)
         yield folder
 
 
@@ -534,6 +569,14 @@ def test_ioredis_and_node_redis(modules, port, name):
 
 def test_redlock(modules, port, name):
     node(modules, "redlock.js", port, name)
+
+
+def test_the_stand_ins_do_what_the_packages_do(stand_ins, moved, name, world):
+    port = world.follower.client_port
+    node(stand_ins, "plain.js", port, name)
+    node(stand_ins, "redlock.js", port, name)
+    ports = [moved.follower.client_port, moved.leader.client_port]
+    node(stand_ins, "clusters.js", *ports, name)
 
 
 def test_cluster_clients_find_the_leader(modules, moved, name):
