@@ -188,6 +188,7 @@ void denials_note(struct core *core, const struct request *request,
 static void tell(struct core *core, struct core_denial *denial)
 {
     uint32_t left_out;
+    CHECK(denial->command != NULL && denial->untold_count > 0);
     if (log_limit_pass(&core->denials.lines, core->now_ns / NS_PER_MS,
                        &left_out)) {
         struct buffer user = {0}, from = {0};
@@ -222,6 +223,7 @@ static void tell_due(struct core *core, struct core_denial *denial)
 /* Of those that are kept, and of the others behind them. */
 static struct core_denial *at(const struct denials *denials, uint32_t place)
 {
+    CHECK(place <= denials->count && denials->count <= OTHERS);
     return &denials->denial[place < denials->count ? place : OTHERS];
 }
 

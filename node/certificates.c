@@ -208,7 +208,7 @@ static void start(struct certificates *certificates, bool must_read);
 static void files_read(uv_work_t *work, int status)
 {
     struct certificates *certificates = work->data;
-    CHECK(status == 0);
+    CHECK(status == 0 && certificates->is_busy);
     certificates->is_busy = false;
     if (certificates->was_read) {
         memcpy(certificates->changed, certificates->next_changed,

@@ -106,6 +106,7 @@ static void note_unfinished(struct client *client, uint64_t now_ns)
 static void know(struct client *client)
 {
     if (!list_is_empty(&client->in_unknown)) {
+        CHECK(client->clients->unknown_count > 0);
         list_remove(&client->in_unknown);
         client->clients->unknown_count--;
     }
@@ -120,6 +121,7 @@ static bool is_nobody(const struct client *client)
 
 static void refuse_nobody(struct client *client)
 {
+    CHECK(!client->is_closing); /* What is said last would be said twice. */
     know(client);
     client->is_closing = true;
     buffer_put_text(stream_output(&client->stream), WHO_ARE_YOU);
@@ -307,6 +309,7 @@ static void on_closed(struct stream *stream, const char *reason)
     clients->slot[slot] = NULL;
     /* Above it there are other connections' numbers (GATEWAY_CONN). */
     clients->generation[slot] = clients->generation[slot] % GENERATION_MAX + 1;
+    CHECK(clients->vacant_count < clients->slot_count);
     clients->vacant[clients->vacant_count++] = slot;
     clients->count--;
     client->origin->count--;

@@ -28,6 +28,7 @@ static void ask(struct logins *logins, uint64_t now_ns)
     struct core *core = logins->node->core;
     struct bytes word = BYTES_LITERAL("AUDIT.LOGIN");
     struct resp_request request = {.argument = &word, .count = 1};
+    CHECK(!logins->is_asking); /* There is one connection for it. */
     buffer_clear(&logins->answer);
     logins->is_asking = true;
     core_client_opened(core, LOGINS_CONN, DOOR_ADDRESS, &local, now_ns);
@@ -37,6 +38,7 @@ static void ask(struct logins *logins, uint64_t now_ns)
 
 static void take_answer(struct logins *logins, uint64_t now_ns)
 {
+    CHECK(logins->is_asking && logins->answer.size > 0);
     if (logins->answer.data[0] == '-') {
         logins->not_before = now_ns + LOGIN_RETRY_NS;
     } else {

@@ -14,6 +14,7 @@
 
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "base/memory.h"
 #include "core/commands/commands.h"
 #include "core/commands/gate.h"
@@ -50,6 +51,7 @@ struct graph {
 
 static bool set_has(const uint64_t *set, uint32_t at)
 {
+    CHECK(at < NODE_MAX);
     return (set[at / 64] >> (at % 64) & 1) != 0;
 }
 
@@ -77,6 +79,7 @@ static void add_edge(struct graph *graph, uint32_t from,
                      struct bytes owner)
 {
     uint32_t to = node_of(graph, session, owner);
+    CHECK(from < graph->node_count);
     if (graph->edge_count == EDGE_MAX) {
         graph->is_cut = true;
     } else if (to != NODE_MAX) {
@@ -109,6 +112,7 @@ static void add_blockers(struct graph *graph, uint32_t from,
         return;
     }
     const struct list *before = wait->in_lock.prev;
+    CHECK(!list_is_empty(&lock->queue)); /* The wait stands in it. */
     if (before != &lock->queue) {
         const struct wait *ahead = LIST_ENTRY(before, struct wait, in_lock);
         add_edge(graph, from, wait, ahead->session, ahead->owner);

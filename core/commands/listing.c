@@ -84,6 +84,10 @@ bool listing_begin(struct core *core, struct request *request,
            listing.count < max) {
         listing.item[listing.count++] = node;
         node = ordered_from(set, node->key, node->number + 1);
+        /* Else a page tells one twice, or never ends. */
+        CHECK(node == NULL ||
+              bytes_compare(listing.item[listing.count - 1]->key, node->key) <=
+                  0);
     }
     listing.is_cut = node != NULL && bytes_has_prefix(node->key, prefix);
     questions_spend(core, LISTED_STEPS * (1 + (uint64_t)listing.count));

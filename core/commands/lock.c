@@ -13,6 +13,7 @@ static void set_wait(const struct call *call, bool *is_waiting,
     uint64_t wait = call_number(call, OPTION_WAIT, 0);
     *is_waiting = wait != 0;
     *wait_ms = wait == WAIT_FOREVER ? 0 : wait;
+    CHECK(*wait_ms <= TIME_MS_MAX); /* By the option's range. */
 }
 
 /* Who is told by a push must be able to hear it, and to ask what it was. */

@@ -412,6 +412,7 @@ static bool parse_options(struct parse *parse)
         if (!parse_option(parse, (enum option)found)) {
             return false;
         }
+        CHECK(parse->at <= call->count);
         call->given |= UINT32_C(1) << found;
     }
     return true;
@@ -467,6 +468,7 @@ bool call_parse(struct call *call, const struct command *command,
     if (!parse_options(&parse) || !check_req(&parse)) {
         return false;
     }
+    CHECK(parse.at == count); /* Nothing was left unread. */
     return command->parse == NULL || command->parse(call, writer);
 }
 

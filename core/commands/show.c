@@ -237,6 +237,7 @@ void show_lock(struct core *core, const struct request *request,
                const struct showing *showing, struct resp_writer *writer)
 {
     bool is_held = lock != NULL && lock->hold_count > 0;
+    CHECK(lock == NULL || bytes_equal(lock->name, name));
     bool has_note = lock != NULL && lock->note.size > 0;
     const char *vain = is_held ? scripts_vain(&core->scripts, lock->last_token)
                                : NULL;

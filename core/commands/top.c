@@ -165,6 +165,7 @@ static void put_locks(struct top *top, struct core *core, uint32_t rows,
                       struct resp_writer *writer)
 {
     uint32_t count = top->count < rows ? top->count : rows;
+    CHECK(top->count == HASH_CNT(by_name, top->known));
     struct hot **sorted = memory_new(((size_t)top->count + 1) * sizeof *sorted);
     for (uint32_t i = 0; i < top->count; i++) {
         sorted[i] = &top->room[i];

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 
+#include "base/check.h"
 #include "base/duration.h"
 #include "core/commands/gate.h"
 #include "core/commands/show.h"
@@ -266,6 +267,7 @@ static void put_queue(struct lines *lines, struct core *core,
                       const struct lock *lock)
 {
     uint32_t told = 0;
+    CHECK(list_is_empty(&lock->queue) == (lock->wait_count == 0));
     if (lock->wait_count == 0) {
         return;
     }
@@ -290,6 +292,7 @@ static void put_barging(struct lines *lines, const struct lock *lock)
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         count += hold->has_barged;
     }
+    CHECK(count <= lock->hold_count);
     if (count == 0 || lock->wait_count == 0) {
         return;
     }
@@ -314,6 +317,8 @@ static void put_terms(struct lines *lines, struct core *core,
         [SHOW_MAX_HOLD] = "left of the hold's maximum",
         [SHOW_BREAK] = "until it is broken"};
     struct show_end end = show_hold_end(core, hold);
+    /* What never ends has no earliest moment, and is told without it. */
+    CHECK((size_t)end.by < sizeof by / sizeof by[0] && by[end.by] != NULL);
     LINE(lines,
          "unless it is given back it could pass on in %s at the earliest:",
          DURATION(earliest_ms));

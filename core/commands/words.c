@@ -33,6 +33,7 @@ const char *result_word(enum result_code code)
 
 struct bytes result_text(enum result_code code, struct bytes own)
 {
+    CHECK(code < sizeof refusals / sizeof refusals[0]);
     const char *text = refusals[code].text;
     return text != NULL ? bytes_of_text(text) : own;
 }

@@ -20,6 +20,7 @@ static const char *const type_names[] = {[KEY_TEXT] = "string",
 
 const char *key_type_name(enum key_type type)
 {
+    CHECK((size_t)type < sizeof type_names / sizeof type_names[0]);
     return type_names[type];
 }
 
@@ -133,6 +134,7 @@ struct bytes score_text(double score, char out[SCORE_TEXT_SIZE])
     int size = isinf(score)
                    ? snprintf(out, SCORE_TEXT_SIZE, score > 0 ? "inf" : "-inf")
                    : snprintf(out, SCORE_TEXT_SIZE, "%.17g", score);
+    CHECK(size > 0 && size < SCORE_TEXT_SIZE);
     return bytes_of(out, (size_t)size);
 }
 
@@ -141,6 +143,7 @@ bool collection_write(enum key_type type, const struct collection *collection,
 {
     struct buffer out = {0};
     char text[SCORE_TEXT_SIZE];
+    CHECK(type != KEY_TEXT); /* A string has no mark, nor members. */
     buffer_put_u8(&out, MARK);
     buffer_put_text(&out, type_names[type]);
     for (uint32_t i = 0; i < collection->count; i++) {
@@ -218,7 +221,7 @@ void collection_insert(struct collection *collection, struct arena *arena,
 void collection_remove(struct collection *collection, uint32_t place,
                        uint32_t count)
 {
-    CHECK(place + count <= collection->count);
+    CHECK(place <= collection->count && count <= collection->count - place);
     if (count > 0) {
         struct member *at = &collection->member[place];
         memmove(at, at + count,

@@ -2,6 +2,7 @@
 
 /* Commands on lists. */
 
+#include "base/check.h"
 #include "core/redis/views.h"
 
 static bool find_list(struct redis_keys *keys, struct bytes name,
@@ -25,6 +26,7 @@ bool view_range(struct redis_keys *keys, const struct bytes *argument,
     bool is_any = from <= to;
     *ret_from = is_any ? (uint32_t)from : 0;
     *ret_to = is_any ? (uint32_t)to + 1 : 0;
+    CHECK(*ret_from <= *ret_to && *ret_to <= count);
     return true;
 }
 
@@ -91,6 +93,7 @@ static bool pop(struct redis_keys *keys, const struct bytes *argument,
     if (popped.table->count > 0 && !view_edited(keys, view, true, ret)) {
         return false;
     }
+    CHECK(count == 3 || popped.table->count == 1);
     *ret = count == 3 ? popped : popped.table->item[0];
     return true;
 }

@@ -35,6 +35,7 @@ bool redis_keys_call(void *data, const struct bytes *argument, uint32_t count,
                      struct value *ret)
 {
     struct redis_keys *keys = data;
+    CHECK(count > 0);
     const struct key_command *command = find_command(argument[0]);
     if (command == NULL) {
         return view_fail(keys, ret,
@@ -140,6 +141,7 @@ bool redis_keys_finish(struct redis_keys *keys)
         }
         key->is_durable = view->is_there && view->lacks_ttl;
         if (key->change == REDIS_SET) {
+            CHECK(view->value.size <= VALUE_SIZE_MAX); /* By who wrote it. */
             key->new_value = view->value;
             key->keeps_grant = key->was == REDIS_VALUE && !view->is_replaced;
         }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "core/redis/script_lex.h"
 #include "core/redis/script_machine.h"
 
@@ -75,6 +76,7 @@ static bool read_code(struct json *json, uint32_t *ret_code)
 static bool add_utf8(struct json *json, uint32_t code)
 {
     uint8_t utf8[4];
+    CHECK(code < 0x110000); /* Four digits, or a pair of surrogates. */
     size_t size = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
     static const uint8_t marks[] = {0, 0, 0xc0, 0xe0, 0xf0};
     for (size_t i = size; i-- > 0; code >>= 6) {
@@ -246,6 +248,7 @@ bool json_decode(struct machine *machine, const struct node *node,
     if (!read_any(&json, ret)) {
         return false;
     }
+    CHECK(json.depth == 0 && json.at <= text.size);
     return skip_space(&json) == -1 || fail(&json, "nothing expected behind it");
 }
 
@@ -298,6 +301,7 @@ static bool write_object(struct json *json, const struct value_table *table)
     for (const struct value_field *f = table->fields; f != NULL; f = f->next) {
         field[--at] = f;
     }
+    CHECK(at == 0);
     bool is_good = put(json, "{"), is_first = true;
     for (at = 0; is_good && at < count; at++) {
         if (field[at]->value.type == VALUE_NIL) {
@@ -369,6 +373,7 @@ bool json_encode(struct machine *machine, const struct node *node,
     if (!write_any(&json, value)) {
         return false;
     }
+    CHECK(json.depth == 0); /* Each table that was entered was left. */
     *ret = value_of_text(bytes_of(json.out.data, json.out.size));
     return true;
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
+
 /* As in the C locale, whatever the process has. */
 static bool is_digit(int c)
 {
@@ -30,6 +32,7 @@ static int peek(const struct lexer *lexer, size_t ahead)
 
 static struct bytes since(const struct lexer *lexer, size_t start)
 {
+    CHECK(start <= lexer->at && lexer->at <= lexer->text.size);
     return bytes_of(lexer->text.data + start, lexer->at - start);
 }
 
@@ -53,6 +56,7 @@ static int long_level(const struct lexer *lexer)
 /* The text within; false: it has no end. */
 static bool read_long(struct lexer *lexer, int level, struct bytes *ret_text)
 {
+    CHECK(level >= 0); /* What long_level() has found. */
     lexer->at += (size_t)level + 2;
     if (peek(lexer, 0) == '\n') {
         lexer->at++;
@@ -146,6 +150,7 @@ static struct token read_text(struct lexer *lexer)
                 return fail(lexer, "a wrong '\\' in a string");
             }
         }
+        CHECK(size < left_size); /* An escape is longer than its byte. */
         if (out != NULL) {
             out[size] = (uint8_t)c;
         }
@@ -207,6 +212,7 @@ static struct token read_name(struct lexer *lexer)
         lexer->at++;
     }
     token.text = since(lexer, start);
+    CHECK(token.text.size > 0);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (token.text.data[0] == (uint8_t)words[i][0] &&
             bytes_equal(token.text, bytes_of_text(words[i]))) {
@@ -224,6 +230,7 @@ static struct token read_sign(struct lexer *lexer)
     struct token token = {.type = TOKEN_MARK, .line = lexer->line};
     struct bytes rest = bytes_of(lexer->text.data + lexer->at,
                                  lexer->text.size - lexer->at);
+    CHECK(lexer->at < lexer->text.size);
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
         if (rest.data[0] == (uint8_t)signs[i][0] &&
             bytes_has_prefix(rest, bytes_of_text(signs[i]))) {

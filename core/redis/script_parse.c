@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "core/redis/script_lex.h"
 #include "core/redis/script_machine.h"
 
@@ -145,6 +146,7 @@ static void declare(struct parser *parser, struct bytes name,
                     struct node *ret_local)
 {
     uint32_t slot = parser->name_count - parser->function_at;
+    CHECK(parser->function_at <= parser->name_count);
     if (slot >= SCRIPT_LOCALS_MAX) {
         fail_at(parser, parser->token.line, "more than %d local variables",
                 SCRIPT_LOCALS_MAX);
@@ -166,6 +168,7 @@ static struct node *find_local(struct parser *parser, struct bytes name)
             local->is_outer = i - 1 < parser->function_at;
             local->number = local->is_outer ? i - 1
                                             : i - 1 - parser->function_at;
+            CHECK(local->number < SCRIPT_LOCALS_MAX);
             return local;
         }
     }
@@ -426,6 +429,7 @@ static struct node *parse_function(struct parser *parser)
     expect(parser, ")");
     function->a = parse_block(parser);
     expect(parser, "end");
+    CHECK(parser->has_failed || function->number <= parser->local_count);
     function->slots = (uint16_t)parser->local_count;
     parser->is_function = false;
     parser->function_at = 0;
@@ -626,6 +630,7 @@ static struct node *parse_scope(struct parser *parser)
 {
     uint32_t name_count = parser->name_count;
     struct node *block = parse_block(parser);
+    CHECK(name_count <= parser->name_count); /* Its own have come on top. */
     parser->name_count = name_count;
     return block;
 }
@@ -905,6 +910,8 @@ bool script_parse(struct bytes text, struct arena *arena,
     }
     advance(&parser);
     ret_script->body = parse_block(&parser);
+    CHECK(parser.has_failed || (parser.depth == 0 && parser.blocks == 0));
+    CHECK(parser.loops == 0 && !parser.is_function);
     ret_script->local_count = parser.local_count;
     if (!parser.has_failed && parser.token.type != TOKEN_END) {
         fail_at(&parser, parser.token.line, "nothing expected near '%s'",

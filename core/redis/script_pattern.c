@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "core/redis/script.h"
 
 #define NONE SIZE_MAX
@@ -120,6 +121,7 @@ static bool is_of_class(uint8_t c, uint8_t class)
 static bool is_of_set(const struct matcher *m, uint8_t c, size_t p, size_t end)
 {
     bool is_not = pattern_at(m, p + 1) == '^';
+    CHECK(p < end && end <= m->pattern.size);
     p += is_not ? 2 : 1;
     while (p < end - 1) {
         uint8_t first = m->pattern.data[p];
@@ -216,6 +218,7 @@ static size_t close_capture(struct matcher *m, size_t s, size_t p)
         return fail(m, "invalid pattern capture");
     }
     struct pattern_capture *capture = &m->found->capture[i - 1];
+    CHECK(capture->from <= s); /* Matching goes forward. */
     capture->size = s - capture->from;
     size_t rest = match(m, s, p);
     if (rest == NONE) {
@@ -233,6 +236,8 @@ static size_t same_again(struct matcher *m, size_t s, uint8_t digit)
         return fail(m, "invalid capture index");
     }
     size_t size = m->found->capture[i].size;
+    CHECK(size <= m->text.size &&
+          m->found->capture[i].from <= m->text.size - size);
     bool is_same = m->text.size - s >= size && spend(m, size) &&
                    memcmp(m->text.data + m->found->capture[i].from,
                           m->text.data + s, size) == 0;
@@ -341,11 +346,13 @@ static size_t match_from(struct matcher *m, size_t s, size_t p)
 
 static size_t match(struct matcher *m, size_t s, size_t p)
 {
+    CHECK(s <= m->text.size && p <= m->pattern.size);
     if (++m->depth > DEPTH_MAX) {
         m->depth--;
         return fail(m, "pattern too complex");
     }
     size_t end = match_from(m, s, p);
+    CHECK(m->depth > 0);
     m->depth--;
     return end;
 }
@@ -369,6 +376,7 @@ bool pattern_find(struct bytes text, struct bytes pattern, size_t from,
             return false;
         }
         if (ret_match->to != NONE) {
+            CHECK(from <= ret_match->to && ret_match->to <= text.size);
             for (uint32_t i = 0; i < ret_match->count; i++) {
                 if (ret_match->capture[i].size == OPEN) {
                     ret_match->error = "unfinished capture";

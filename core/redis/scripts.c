@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/units.h"
 #include "core/redis/keys.h"
 #include "core/redis/script.h"
@@ -52,6 +53,7 @@ void scripts_load(struct scripts *scripts, struct bytes text,
     buffer_clear(&slot->text);
     buffer_put_bytes(&slot->text, text);
     HASH_ADD(hh, scripts->by_sha, sha[0], SHA1_TEXT_SIZE - 1, slot);
+    CHECK(HASH_CNT(hh, scripts->by_sha) <= SCRIPTS_LOADED_MAX);
 }
 
 bool scripts_note_refused(struct scripts *scripts, const char *sha)
@@ -70,6 +72,7 @@ bool scripts_note_refused(struct scripts *scripts, const char *sha)
 static size_t find_vain(const struct scripts *scripts, uint64_t token)
 {
     size_t i = 0;
+    CHECK(token != 0); /* That is a place that nobody has taken. */
     while (i < SCRIPTS_REFUSED_MAX && scripts->vain[i].token != token) {
         i++;
     }
@@ -111,6 +114,7 @@ uint64_t scripts_time_ms(struct scripts *scripts, uint64_t wall_ms,
         clock->base_ms = wall_ms;
         clock->base_ns = now_ns;
     }
+    CHECK(now_ns >= clock->base_ns); /* It would be a time in the far future. */
     return clock->base_ms + rules_trusted(now_ns - clock->base_ns) / NS_PER_MS;
 }
 

@@ -81,6 +81,7 @@ static void look(struct redis_keys *keys, struct redis_view *view)
         key->was = REDIS_OTHER; /* Its EXPIRE is on the way. */
         return;
     }
+    CHECK(key->was == REDIS_VALUE);
     view->hold = hold;
     view->value = key->value = hold->value;
     view->type = collection_type(hold->value);
@@ -151,6 +152,7 @@ struct bytes view_text(const struct redis_keys *keys,
 static const struct session *holder_of(const struct redis_keys *keys,
                                        const struct redis_view *view)
 {
+    CHECK(!view_is_foreign(view) || view->hold == NULL);
     if (!view_is_foreign(view)) {
         return view->hold != NULL ? view->hold->session : NULL;
     }
@@ -296,6 +298,7 @@ bool view_edit(struct redis_keys *keys, struct redis_view *view,
 bool view_edited(struct redis_keys *keys, struct redis_view *view,
                  bool is_replaced, struct value *ret)
 {
+    CHECK(view->type != KEY_TEXT && !view_is_foreign(view));
     view->is_replaced |= is_replaced;
     return view->members.count > 0 || view_delete(keys, view, ret);
 }
