@@ -320,6 +320,9 @@ static void carry_out(struct core *core, const struct request *request,
                                 &outcome->answer)) {
         fail_command(outcome, name, outcome->keys.error);
     }
+    if (!outcome->keys.is_script) {
+        questions_spend(core, outcome->keys.steps);
+    }
     struct answer_size left = {ANSWER_VALUES_MAX, ANSWER_BYTES_MAX};
     if (outcome->word == NULL && !take_size(&outcome->answer, 0, &left)) {
         bool is_script = outcome->keys.is_script;

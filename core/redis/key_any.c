@@ -206,6 +206,7 @@ static bool do_rename(struct redis_keys *keys, const struct bytes *argument,
         return answer_ok(keys, ret);
     }
     enum key_type type = from->type;
+    view_read_members(keys, from);
     struct collection members = from->members;
     struct bytes value = from->value;
     int64_t left_ms = view_left_ms(keys, from);

@@ -112,7 +112,7 @@ static bool takes_both(const struct redis_keys *keys)
 /* The bytes of what is no string. False with keys->error. */
 static bool write_members(struct redis_keys *keys, struct redis_view *view)
 {
-    if (view->type == KEY_TEXT) {
+    if (view->type == KEY_TEXT || !view->has_members) {
         return true;
     }
     if (!collection_write(view->type, &view->members, VALUE_SIZE_MAX,

@@ -60,7 +60,9 @@ struct redis_keys {
         bool lacks_ttl;   /* Written, and without a time so far. */
         uint64_t px_ms;
         enum key_type type;
-        struct bytes value; /* Of KEY_TEXT; of others once it is finished. */
+        struct bytes value; /* As it is stored; of what has members that may
+                               have changed, once it is finished. */
+        bool has_members;   /* They were read, or there are new ones. */
         struct collection members;
     } view[MULTI_COUNT_MAX];
     uint32_t count;

@@ -85,7 +85,15 @@ static void look(struct redis_keys *keys, struct redis_view *view)
     view->hold = hold;
     view->value = key->value = hold->value;
     view->type = collection_type(hold->value);
-    view->members = collection_read(hold->value, keys->arena);
+}
+
+void view_read_members(struct redis_keys *keys, struct redis_view *view)
+{
+    if (view->has_members || view->hold == NULL || view->type == KEY_TEXT) {
+        return;
+    }
+    view->has_members = true;
+    view->members = collection_read(view->value, keys->arena);
     keys->steps += view->members.count;
 }
 
@@ -126,10 +134,11 @@ bool view_find_type(struct redis_keys *keys, struct bytes name,
     }
     struct redis_view *view = *ret_view;
     view->is_looked_at = true;
-    keys->steps += view->members.count / 16; /* Who looks goes through them. */
     if (view->is_there && !view_is_foreign(view) && view->type != type) {
         return view_fail_type(keys, ret);
     }
+    view_read_members(keys, view);
+    keys->steps += view->members.count / 16; /* Who looks goes through them. */
     return true;
 }
 
@@ -238,6 +247,7 @@ bool view_write(struct redis_keys *keys, struct redis_view *view,
     view->is_timed = false; /* Until it is said again. */
     view->lacks_ttl = true;
     view->type = KEY_TEXT;
+    view->has_members = false;
     view->members = (struct collection){0};
     view->value = value;
     return true;
@@ -274,6 +284,7 @@ bool view_delete(struct redis_keys *keys, struct redis_view *view,
     view->hold = NULL;
     view->is_timed = false;
     view->type = KEY_TEXT;
+    view->has_members = false;
     view->members = (struct collection){0};
     view->value = (struct bytes){NULL, 0};
     return true;
@@ -290,8 +301,9 @@ bool view_edit(struct redis_keys *keys, struct redis_view *view,
         view->lacks_ttl = true;
         view->is_replaced = true;
         view->type = type;
+        view->has_members = type != KEY_TEXT; /* Those that come. */
     }
-    CHECK(view->type == type);
+    CHECK(view->type == type && view->has_members == (view->type != KEY_TEXT));
     return true;
 }
 

@@ -113,6 +113,10 @@ void view_set_time(struct redis_view *view, uint64_t px_ms);
 bool view_delete(struct redis_keys *keys, struct redis_view *view,
                  struct value *ret);
 
+/* Reads the members of a key that is there; who asks for no more than whether
+ * there is one, or of which type, need not. view_find_type() has done it. */
+void view_read_members(struct redis_keys *keys, struct redis_view *view);
+
 /* Before members of a key are added, changed or removed: makes a key that is
  * not there one of this type, without a time to live. */
 bool view_edit(struct redis_keys *keys, struct redis_view *view,

@@ -5,7 +5,9 @@
 
 #include <string.h>
 
-#include "core/redis/collection.h"
+#include "core/redis/keys.h"
+#include "lease/timers.h"
+#include "lockfsm/access.h"
 #include "tests/unit/core_world.h"
 
 static struct world *world;
@@ -26,6 +28,8 @@ static int tear_down(void **state)
     world_free(world);
     return 0;
 }
+
+#define ask(...) client_ask(world, 1, 1, __VA_ARGS__)
 
 /* With the key "k", and one argument. */
 static const char *eval(const char *text, struct bytes argument)
@@ -146,6 +150,59 @@ static void a_collection_without_room_is_not_written(void **state)
     arena_done(&arena);
 }
 
+static uint32_t steps_of(const char *command, uint32_t word_count)
+{
+    static struct redis_keys keys;
+    struct arena arena = {0};
+    struct timers *timers = timers_new();
+    const struct bytes words[] = {bytes_of_text(command), BYTES_LITERAL("k"),
+                                  BYTES_LITERAL("100")};
+    struct value value;
+    const struct lockfsm *fsm = core_state(world->node[1].core);
+    keys = (struct redis_keys){.fsm = fsm,
+                               .user = lockfsm_user(fsm, USER_ANYONE),
+                               .timers = timers,
+                               .arena = &arena};
+    assert_true(redis_keys_call(&keys, words, word_count, &value));
+    assert_true(redis_keys_finish(&keys));
+    assert_false(redis_keys_change(&keys));
+    timers_free(timers);
+    arena_done(&arena);
+    return keys.steps;
+}
+
+#define READ_COUNT 1000
+
+/* So many reads of a large hash in one piece; how many are answered at once,
+ * which are a few turns. */
+static size_t answered_at_once(const char *command)
+{
+    struct world_client *client = &world->node[1].client[1];
+    size_t size = strlen(ask("%s", command));
+    client_clear(world, 1, 1);
+    for (int i = 0; i < READ_COUNT; i++) {
+        client_send(world, 1, 1, "%s", command);
+    }
+    world_step(world);
+    size_t at_once = client->output.size / size;
+    world_run(world, 200);
+    assert_int_equal(client->output.size, READ_COUNT * size);
+    return at_once;
+}
+
+/* Whoever sends many of them at once would hold up all others. */
+static void who_goes_through_a_collection_shares_the_turn(void **state)
+{
+    (void)state;
+    set_large_hash();
+    assert_int_equal(steps_of("EXISTS", 2), 0);
+    assert_int_equal(steps_of("TYPE", 2), 0);
+    assert_in_range(steps_of("HGET", 3), 700, 1000);
+    assert_int_equal(answered_at_once("EXISTS k"), READ_COUNT);
+    assert_in_range(answered_at_once("HGET k 100"), 1, 2 * READ_COUNT / 3);
+    assert_in_range(answered_at_once("HEXISTS k 100"), 1, 2 * READ_COUNT / 3);
+}
+
 #define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -154,6 +211,7 @@ int main(void)
         one(a_status_or_an_error_is_one_line),
         one(who_goes_through_a_long_text_counts_it),
         one(what_a_call_took_bounds_the_pattern_behind_it),
+        one(who_goes_through_a_collection_shares_the_turn),
         cmocka_unit_test(a_collection_without_room_is_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
