@@ -18,13 +18,22 @@ static bool is_address(const char *host)
            inet_pton(AF_INET6, host, &address) == 1;
 }
 
+/* Nothing, or ":7422". */
+static bool is_port(const char *text)
+{
+    return *text == '\0' ||
+           (*text == ':' && text[1 + strspn(text + 1, "0123456789")] == '\0');
+}
+
 /* Without port and brackets; false: it is none. */
 static bool host_of(const char *header, char out[HOST_SIZE_MAX])
 {
     bool is_v6 = header[0] == '[';
     const char *from = is_v6 ? header + 1 : header;
     size_t size = strcspn(from, is_v6 ? "]" : ":");
-    if (size == 0 || size >= HOST_SIZE_MAX) {
+    const char *rest = from + size;
+    if (size == 0 || size >= HOST_SIZE_MAX || (is_v6 && *rest != ']') ||
+        !is_port(is_v6 ? rest + 1 : rest)) {
         return false;
     }
     memcpy(out, from, size);

@@ -547,46 +547,81 @@ static void refuse(struct http_exchange *exchange, unsigned status,
     http_answer(exchange, &reply);
 }
 
-/* How often the headers stand there that decide where a request ends, and for
- * whom it is. */
-struct head_counts {
-    uint32_t host;
-    uint32_t length;
-    uint32_t encoding;
-    uint64_t body_size;
+/* Headers that decide where a request ends, for whom it is, whose it is and
+ * what it may: another reader must not find another one of two. */
+static const char *const once[] = {
+    "Host",         "Content-Length", "Transfer-Encoding", "Authorization",
+    "Hasp-Session", "Origin",         "Sec-Fetch-Site",    "Content-Type",
 };
 
-static enum MHD_Result count_cb(void *data, enum MHD_ValueKind kind,
-                                const char *name, const char *value)
+#define ONCE_COUNT (sizeof once / sizeof *once)
+
+struct head {
+    uint32_t count[ONCE_COUNT];
+    uint64_t body_size;
+    bool has_odd_name;     /* With a blank before the colon, say. */
+    bool has_odd_encoding; /* Not "chunked". */
+};
+
+static bool is_odd(const char *name)
 {
-    struct head_counts *counts = data;
+    size_t size = strlen(name);
+    return size == 0 || strcspn(name, " \t\r\n") != size;
+}
+
+static enum MHD_Result look_cb(void *data, enum MHD_ValueKind kind,
+                               const char *name, const char *value)
+{
+    struct head *head = data;
     (void)kind;
-    counts->host += strcasecmp(name, "Host") == 0;
-    counts->encoding += strcasecmp(name, "Transfer-Encoding") == 0;
-    if (strcasecmp(name, "Content-Length") == 0) {
-        counts->length++;
-        if (!bytes_to_u64(bytes_of_text(value != NULL ? value : ""),
-                          &counts->body_size)) {
-            counts->body_size = UINT64_MAX;
+    value = value != NULL ? value : "";
+    head->has_odd_name |= is_odd(name);
+    for (size_t i = 0; i < ONCE_COUNT; i++) {
+        head->count[i] += strcasecmp(name, once[i]) == 0;
+    }
+    if (strcasecmp(name, "Content-Length") == 0 &&
+        !bytes_to_u64(bytes_of_text(value), &head->body_size)) {
+        head->body_size = UINT64_MAX;
+    }
+    head->has_odd_encoding |= strcasecmp(name, "Transfer-Encoding") == 0 &&
+                              strcasecmp(value, "chunked") != 0;
+    return MHD_YES;
+}
+
+/* NULL: it means the same to every reader. */
+static const char *ambiguity(const struct head *head)
+{
+    static char text[80]; /* The loop's. */
+    if (head->has_odd_name) {
+        return "a header's name has a blank in it, or before its colon";
+    }
+    if (head->has_odd_encoding) {
+        return "Transfer-Encoding may be chunked, and nothing else";
+    }
+    for (size_t i = 0; i < ONCE_COUNT; i++) {
+        if (head->count[i] > 1) {
+            snprintf(text, sizeof text, "%s stands there twice", once[i]);
+            return text;
         }
     }
-    return MHD_YES;
+    return head->count[1] + head->count[2] > 1
+               ? "a body has a Content-Length or comes in chunks, not both"
+               : NULL;
 }
 
 /* The head is there. */
 static enum MHD_Result begin(struct http_exchange *exchange, const char *method)
 {
-    struct head_counts counts = {0};
+    struct head head = {0};
     char detail[64];
     exchange->has_begun = true;
     exchange->method = method;
     (void)MHD_get_connection_values(exchange->connection, MHD_HEADER_KIND,
-                                    count_cb, &counts);
-    if (counts.host > 1 || counts.length > 1 || counts.encoding > 1 ||
-        counts.length + counts.encoding > 1) {
-        refuse(exchange, MHD_HTTP_BAD_REQUEST, "Bad Request",
-               "Host, Content-Length or Transfer-Encoding stands there twice");
-    } else if (counts.body_size > exchange->http->limits.body_size) {
+                                    look_cb, &head);
+    const char *why = ambiguity(&head);
+    if (why != NULL) {
+        refuse(exchange, MHD_HTTP_BAD_REQUEST, "Bad Request", why);
+    } else if (head.body_size > exchange->http->limits.body_size) {
         snprintf(detail, sizeof detail, "a body has at most %u bytes",
                  (unsigned)exchange->http->limits.body_size);
         refuse(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",

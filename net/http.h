@@ -16,8 +16,9 @@
  * With a context all speak TLS (net/http_front.h); who speaks plain is answered
  * 400. A connection then takes three descriptors in place of one.
  *
- * What was sent twice, or means another request to a proxy, is refused: a head
- * with two Host or Content-Length headers, or a length and chunks.
+ * What may mean another request to a proxy is refused: a head with two of a
+ * header that is read here, a blank before a colon, a length and chunks, or
+ * another encoding than chunks. The connection ends with it.
  * Threads: the loop's. */
 
 #ifndef HASP_NET_HTTP_H

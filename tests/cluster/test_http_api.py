@@ -332,7 +332,8 @@ def test_pages_of_elsewhere_are_refused(node):
     opened = "/v1/session/open"
     for host in ("127.0.0.1:%d" % port, "localhost", "[::1]:80", "10.1.2.3"):
         assert ask("POST", opened, Host=host, **kind) == 200
-    for host in ("evil.example", "localhost.evil.example", "", "127.0.0.1.evil"):
+    for host in ("evil.example", "localhost.evil.example", "", "127.0.0.1.evil",
+                 "[::1]evil.example", "[::1", "127.0.0.1:evil", "localhost:80@evil"):
         assert ask("POST", opened, Host=host, **kind) == 421
         assert ask("GET", "/v1/locks", Host=host) == 421
         assert ask("GET", "/healthz", Host=host) == 200
