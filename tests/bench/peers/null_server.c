@@ -4,7 +4,10 @@
  * allow. It speaks as much of hasp's protocol as tests/bench/bench.c asks for,
  * and has neither locks nor a disk nor a log.
  *
- *     null_server PORT */
+ *     null_server PORT [FOLDER]
+ *
+ * With the folder of a node's certificate it speaks TLS alone, as a node does
+ * to its clients. */
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,11 +22,13 @@
 #include "base/bytes.h"
 #include "base/memory.h"
 #include "net/resp.h"
+#include "net/tls.h"
 
 #define FRAME_SIZE_MAX 65536
 
 struct conn {
     int fd;
+    struct tls *tls; /* NULL: plain. */
     struct resp_parser parser;
     struct buffer input;
     struct buffer output;
@@ -31,6 +36,7 @@ struct conn {
 
 static uint64_t token;
 static int port;
+static struct tls_context *context; /* NULL: plain. */
 
 static void answer(struct conn *conn, const struct resp_request *request)
 {
@@ -52,19 +58,65 @@ static void answer(struct conn *conn, const struct resp_request *request)
     }
 }
 
+/* What has come, as plain bytes; false: it is no TLS, or its end. */
+static bool decipher(struct conn *conn, struct bytes cipher)
+{
+    int status = tls_feed(conn->tls, cipher);
+    if (status == 0) {
+        status = tls_handshake(conn->tls);
+    }
+    while (status == 0) {
+        size_t size = 0;
+        status = tls_read(conn->tls,
+                          buffer_reserve(&conn->input, FRAME_SIZE_MAX),
+                          FRAME_SIZE_MAX, &size);
+        conn->input.size += status == 0 ? size : 0;
+    }
+    return status == HASP_EMORE;
+}
+
+/* Waits for bytes and appends them; false at the end of the connection. */
+static bool receive(struct conn *conn)
+{
+    static uint8_t cipher[FRAME_SIZE_MAX];
+    uint8_t *room = buffer_reserve(&conn->input, FRAME_SIZE_MAX);
+    ssize_t got = recv(conn->fd, conn->tls == NULL ? room : cipher,
+                       FRAME_SIZE_MAX, 0);
+    if (got > 0 && conn->tls == NULL) {
+        conn->input.size += (size_t)got;
+    }
+    return got > 0 &&
+           (conn->tls == NULL || decipher(conn, bytes_of(cipher, (size_t)got)));
+}
+
+/* Sends the output; false if it cannot be. */
+static bool reply(struct conn *conn)
+{
+    struct buffer *out = &conn->output;
+    if (conn->tls != NULL) {
+        out = tls_output(conn->tls);
+        if (conn->output.size > 0 &&
+            tls_write(conn->tls, buffer_bytes(&conn->output)) != 0) {
+            return false;
+        }
+        buffer_clear(&conn->output);
+    }
+    if (out->size > 0) {
+        send(conn->fd, out->data, out->size, MSG_NOSIGNAL);
+        buffer_clear(out);
+    }
+    return true;
+}
+
 /* False at the end of the connection. */
 static bool serve(struct conn *conn)
 {
-    uint8_t *room = buffer_reserve(&conn->input, FRAME_SIZE_MAX);
-    ssize_t got = recv(conn->fd, room, FRAME_SIZE_MAX, 0);
     struct resp_request request;
     const char *why;
-    size_t used;
-    if (got <= 0) {
+    size_t used, done = 0;
+    if (!receive(conn)) {
         return false;
     }
-    conn->input.size += (size_t)got;
-    size_t done = 0;
     while (
         resp_parse(&conn->parser,
                    bytes_of(conn->input.data + done, conn->input.size - done),
@@ -73,9 +125,7 @@ static bool serve(struct conn *conn)
         done += used;
     }
     buffer_consume(&conn->input, done);
-    send(conn->fd, conn->output.data, conn->output.size, MSG_NOSIGNAL);
-    buffer_clear(&conn->output);
-    return true;
+    return reply(conn);
 }
 
 static int listen_at(int at)
@@ -101,16 +151,32 @@ static void accept_one(int epoll, int listener)
     int one = 1;
     conn->fd = accept(listener, NULL, NULL);
     setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    conn->tls = context != NULL ? tls_new(context, true, 0) : NULL;
     epoll_ctl(epoll, EPOLL_CTL_ADD, conn->fd, &event);
 }
 
 static void end(struct conn *conn)
 {
     close(conn->fd);
+    tls_free(conn->tls);
     buffer_done(&conn->input);
     buffer_done(&conn->output);
     resp_parser_done(&conn->parser);
     free(conn);
+}
+
+static void load_tls(const char *folder)
+{
+    char ca[1024], certificate[1024], key[1024], why[HASP_WHY_SIZE];
+    struct tls_files files = {ca, certificate, key};
+    snprintf(ca, sizeof ca, "%.1000s/ca.crt", folder);
+    snprintf(certificate, sizeof certificate, "%.1000s/node.crt", folder);
+    snprintf(key, sizeof key, "%.1000s/node.key", folder);
+    if (tls_context_load(&files, TLS_FOR_CLIENTS, "bench", 0, &context, why) !=
+        0) {
+        fprintf(stderr, "null_server: %s\n", why);
+        exit(1);
+    }
 }
 
 int main(int argc, char **argv)
@@ -121,9 +187,13 @@ int main(int argc, char **argv)
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     (void)setrlimit(RLIMIT_NOFILE, &files);
     uint64_t at;
-    if (argc != 2 || !bytes_to_u64(bytes_of_text(argv[1]), &at) || at > 65535) {
-        fprintf(stderr, "usage: null_server PORT\n");
+    if (argc < 2 || argc > 3 || !bytes_to_u64(bytes_of_text(argv[1]), &at) ||
+        at > 65535) {
+        fprintf(stderr, "usage: null_server PORT [FOLDER]\n");
         return 64;
+    }
+    if (argc == 3) {
+        load_tls(argv[2]);
     }
     port = (int)at;
     int listener = listen_at(port);
