@@ -30,10 +30,10 @@ tests under the sanitizers, as CI does. It does not count if the compiler makes
 the same of it as of the code without it. Those that change nothing that anybody
 could see are listed with the reason in tests/mutants/equivalent.txt.
 
-A head may say `Under: tsan`, or asan: the tests are run under that sanitizer; a
-test `haspd` is `make cluster-threads` then. And it may say `Oracle: 5 alone, in
-20 seeds`: of the seeds from 1 on some fail, and none does in a simulator without
-that oracle. Each oracle has such a bug, or is not known to be needed.
+A head may say `Under: tsan`, or asan: the tests are run under that sanitizer. And
+it may say `Oracle: 5 alone, in 20 seeds`: of the seeds from 1 on some fail, and
+none does in a simulator without that oracle. Each oracle has such a bug, or is
+not known to be needed.
 
 The tree is copied to build/mutants and built there once; the checkout itself is
 never changed.
@@ -193,9 +193,6 @@ def run(build, what, seconds):
     words = what.split()
     program = f'build/{build}/{words[0]}'
     used = cpu()
-    if words[0] == 'haspd':
-        return run_once(['make', '-s', f'FLAVOUR={build}', 'cluster-threads'],
-                        seconds), cpu() - used
     if words[0] != 'sim':
         return run_once([program], seconds), cpu() - used
     failed = False

@@ -56,6 +56,9 @@ PATCHES = [
     ('keep-answered-unheard', NETWORK, 3, 40),
     ('again-not-the-last', NETWORK, 3, 20),
     ('life-of-event-ignored', 'client,restore', 3, 20),
+    ('spent-number-is-new', 'client', 3, 20),
+    ('reader-passes-writer', 'client', 3, 20),
+    ('shared-beside-slots', 'client', 3, 20),
 ]
 
 

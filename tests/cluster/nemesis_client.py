@@ -103,8 +103,10 @@ def choose(rng):
         return (SHARED,), "exclusive", [], 0
     if kind < 0.82:
         return (SHARED,), "shared", ["SHARED"], 0
-    if kind < 0.91:
+    if kind < 0.90:
         return (SLOTS,), "slots", ["SLOTS", 2], 0
+    if kind < 0.92:
+        return (SLOTS,), "shared", ["SHARED"], 0
     limit = ["HOLD", int(LIMIT_S * 1000)]
     return (LIMITED,), "exclusive", limit, LIMIT_S
 
@@ -123,6 +125,13 @@ def add_one(world, hold, lock, pause_s):
             op="write", lock=lock, token=token, value=value
         )
         world.recorder.count("written" if wrote["ok"] else "fenced")
+
+
+def stay(hold, pause_s):
+    """With others beside it, and some who wait."""
+    by = time.monotonic() + pause_s
+    while time.monotonic() < by and hold.is_believed():
+        time.sleep(0.01)
 
 
 # --- What is asked without a number ------------------------------------------
@@ -301,6 +310,8 @@ def use(world, session, rng, hold, locks):
     if mode == "exclusive" and rng.random() < 0.8:
         pause_s = rng.choice((0.0, 0.0, 0.005, 0.02, 0.1, 0.5))
         add_one(world, hold, lock, pause_s)
+    elif mode != "exclusive" and rng.random() < 0.5:
+        stay(hold, rng.choice((0.02, 0.1, 0.3)))
     if lock in FENCES and rng.random() < 0.3:
         admit(world, session, lock, hold.tokens[lock])
         older = world.tokens.setdefault(lock, [])

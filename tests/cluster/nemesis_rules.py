@@ -5,8 +5,9 @@
    grant was known got a greater one, whatever the lock.
 2. Whoever asks again under a number is told the same.
 3. A session that is trusted is listed; one that has ended never comes back.
-4. Who stands before another in a queue, both exclusively, is granted before.
-   Places are known from LOCK.SHOW, which tells the entry that queued a wait.
+4. Who stands before another in a queue, both exclusively, is granted before; and
+   no reader passes who was seen to wait exclusively. Places are known from
+   LOCK.SHOW, which tells the entry that queued a wait.
 5. Who is shown in a queue had asked for it, and was not answered yet.
 6. Locks that are taken at once are granted by one entry: with one token.
 7. What is asked for a session that is known to have ended is not done.
@@ -201,7 +202,7 @@ def check_latecomers(history, shown):
             greatest = max(greatest, token)
             ahead[lock].append((at, greatest))
     for op, token in grants(history):
-        if op.args.get("mode") != "exclusive":
+        if op.args.get("mode") not in ("exclusive", "shared"):
             continue
         if op.kind not in ("acquire", "macquire"):
             continue

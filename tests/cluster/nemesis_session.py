@@ -152,7 +152,7 @@ class Session:
     def __init__(self, world, rng):
         self.world, self.rng = world, rng
         self.id = None
-        self.requests = 0
+        self.requests, self.former = 0, None
         self.is_over = threading.Event()
         connection, opened, sent = self.open()
         self.id, self.secret = opened["id"], opened["secret"]
@@ -278,7 +278,31 @@ class Session:
             again = self.ask_until_answered(words, wait_s, may_give_up=False)
             recorder.count("repeated")
             recorder.told(number, again, "again")
+        if self.former is not None and self.rng.random() < 0.1:
+            self.ask_former(*self.former)
+        self.former = (words, reply)
         return reply, first
+
+    def ask_former(self, words, told):
+        """The request before has been acknowledged meanwhile: it is forgotten
+        or, if the number was not heard yet, told as before; never done."""
+        if self.connection is None or isinstance(told, Refusal):
+            return
+        try:
+            reply = self.connection.ask(REPLY_S, *words)
+        except ReplyError as error:
+            reply = error
+        except OSError:
+            self.reconnect()
+            return
+        code = getattr(reply, "code", None)
+        is_silent = code in REFUSED + ENDED + ("FORGOTTEN", "UNKNOWN", LISTED)
+        self.world.recorder.count("former numbers")
+        if not is_silent and (
+            code != getattr(told, "code", None) or (code is None and reply != told)
+        ):
+            what = "%r, of an acknowledged number, is told %r, and was %r"
+            self.world.recorder.bad(what, words, reply, told)
 
     def ask_until_answered(self, words, wait_s, may_give_up=True):
         """The answer; an error reply that is a result is given as such."""

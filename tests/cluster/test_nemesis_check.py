@@ -275,6 +275,17 @@ def test_first_come_first_served():
     assert made(10, 8, shown=False).found() == []
 
 
+def test_no_reader_passes_a_writer_that_waits():
+    def made(reader, writer):
+        made = Made().acquire(0, 1, 5, mode="shared")
+        made.acquire(2, 9, writer, s=2, wait=9000)
+        made.show(3, 4, hold(1, 5, "shared"), queue=[wait(2, 6)])
+        return made.acquire(5, 9, reader, s=3, mode="shared", wait=9000)
+
+    assert made(7, 10).release(6, 8, 5).release(6, 9, 7, s=3).found()
+    assert made(10, 8).release(6, 7, 5).release(8, 9, 8, s=2).found() == []
+
+
 def test_queues_tell_the_truth():
     made = Made().acquire(0, 1, 5).acquire(2, 9, None, s=2, wait=3000)
     made.show(3, 4, hold(1, 5), queue=[wait(2, 6)])
