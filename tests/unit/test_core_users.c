@@ -208,6 +208,7 @@ static void a_grant_allows_what_it_says(void **state)
         {"share:p/*", "LOCK.ACQUIRE p/1 SHARED", "LOCK.ACQUIRE p SHARED"},
         {"share:p/*", "LOCK.ACQUIRE p/1 SHARED", "LOCK.ACQUIRE p/1"},
         {"share:p/*", "LOCK.PLEASE p/1", "LOCK.PLEASE p"},
+        {"share:p/*", "LOCK.NOTE p/1 1 text", "LOCK.NOTE p 1 text"},
         {"lock:p/*", "LOCK.ACQUIRE p/1", "LOCK.ACQUIRE p"},
         {"lock:p/*", "LOCK.ACQUIRE p/1 SHARED", "LOCK.SHOW p/1"},
         {"lock:p/*", "LOCK.MACQUIRE 2 p/1 p/2", "LOCK.MACQUIRE 2 p/1 p"},
