@@ -4,6 +4,7 @@
  * do so after every step, with what may change in one (tests/unit/
  * lockfsm_delta.h). */
 
+#include "base/number.h"
 #include "lockfsm/records.h"
 
 /* --- What is true of any state -------------------------------------------- */
@@ -406,11 +407,6 @@ static const char *check_session(const struct lockfsm *fsm,
     return NULL;
 }
 
-static uint32_t greater(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
 /* LIMIT_STATE_SIZE, from what there is. */
 static uint64_t size_of_lock(const struct lock *lock)
 {
@@ -494,23 +490,21 @@ static const char *check_uses(const struct lockfsm *fsm)
     }
     uint64_t holds = 0, session_holds = 0;
     uint64_t waits = 0, session_waits = 0;
-    uint32_t of_lock = 0;
-    uint32_t of_session = 0;
-    uint32_t places = 0;
-    uint32_t owners = 0;
+    uint64_t of_lock = 0, of_session = 0;
+    uint64_t places = 0, owners = 0;
     for (const struct lock *lock = fsm->locks; lock != NULL;
          lock = lock->by_name.next) {
         holds += lock->hold_count;
         waits += lock->wait_count;
-        of_lock = greater(of_lock, lock->wait_count);
+        of_lock = u64_max(of_lock, lock->wait_count);
     }
     SESSION_EACH(const struct session, session, fsm)
     {
         session_holds += session->hold_count;
         session_waits += session->wait_count;
-        of_session = greater(of_session, session->wait_count);
-        places = greater(places, session_places(session));
-        owners = greater(owners, session->asker_count);
+        of_session = u64_max(of_session, session->wait_count);
+        places = u64_max(places, session_places(session));
+        owners = u64_max(owners, session->asker_count);
     }
     if (holds != session_holds || waits != session_waits) {
         return "locks and sessions disagree";

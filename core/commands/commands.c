@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "core/attach.h"
 #include "core/commands/gate.h"
 #include "core/conn.h"
@@ -167,11 +168,6 @@ static bool may_begin(struct core *core, struct request *request,
     return true;
 }
 
-static size_t at_least(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The configured bounds, of the node that is asked, on what a change would
  * bring; what only gives back has none. */
 static bool has_good_sizes(struct core *core, struct request *request,
@@ -180,17 +176,17 @@ static bool has_good_sizes(struct core *core, struct request *request,
     static const enum option texts[] = {OPTION_VALUE, OPTION_MESSAGE};
     const struct core_limits *limits = &core->options.limits;
     uint32_t flags = request->command->flags;
-    size_t name_size = 0;
-    size_t value_size = 0;
+    uint64_t name_size = 0;
+    uint64_t value_size = 0;
     if ((flags & COMMAND_CHANGE) == 0 || (flags & COMMAND_FREES) != 0) {
         return true;
     }
     for (uint32_t i = 0; i < call->name_count; i++) {
-        name_size = at_least(name_size, call->names[i].size);
+        name_size = u64_max(name_size, call->names[i].size);
     }
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (call_has(call, texts[i])) {
-            value_size = at_least(value_size, call->text[texts[i]].size);
+            value_size = u64_max(value_size, call->text[texts[i]].size);
         }
     }
     if (limits->name_size != 0 && name_size > limits->name_size) {

@@ -168,19 +168,31 @@ static bool do_llen(struct redis_keys *keys, const struct bytes *argument,
            answer_number(ret, view->members.count);
 }
 
+/* LINDEX and LSET: the list, and the place in it that is named, which it may
+ * not have; below 0 it counts from the end. */
+static bool find_place(struct redis_keys *keys, const struct bytes *argument,
+                       struct redis_view **ret_view, int64_t *ret_place,
+                       struct value *ret)
+{
+    if (!find_list(keys, argument[1], ret_view, ret)) {
+        return false;
+    }
+    if (!view_integer(argument[2], ret_place)) {
+        return view_fail_integer(keys, ret);
+    }
+    *ret_place += *ret_place < 0 ? (int64_t)(*ret_view)->members.count : 0;
+    return true;
+}
+
 static bool do_lindex(struct redis_keys *keys, const struct bytes *argument,
                       uint32_t count, struct value *ret)
 {
     struct redis_view *view;
     int64_t place;
     (void)count;
-    if (!find_list(keys, argument[1], &view, ret)) {
+    if (!find_place(keys, argument, &view, &place, ret)) {
         return false;
     }
-    if (!view_integer(argument[2], &place)) {
-        return view_fail_integer(keys, ret);
-    }
-    place += place < 0 ? (int64_t)view->members.count : 0;
     return place >= 0 && place < (int64_t)view->members.count
                ? answer_text(ret, view->members.member[place].name)
                : answer_nil(ret);
@@ -192,13 +204,9 @@ static bool do_lset(struct redis_keys *keys, const struct bytes *argument,
     struct redis_view *view;
     int64_t place;
     (void)count;
-    if (!find_list(keys, argument[1], &view, ret)) {
+    if (!find_place(keys, argument, &view, &place, ret)) {
         return false;
     }
-    if (!view_integer(argument[2], &place)) {
-        return view_fail_integer(keys, ret);
-    }
-    place += place < 0 ? (int64_t)view->members.count : 0;
     if (place < 0 || place >= (int64_t)view->members.count) {
         return view_fail(keys, ret,
                          view->members.count == 0 ? "no such key"
