@@ -151,6 +151,39 @@ struct ordered_node *ordered_from(struct ordered *set, struct bytes key,
     return found;
 }
 
+struct walk {
+    struct bytes key;
+    uint64_t number;
+    ordered_visit_fn *visit;
+    void *data;
+};
+
+/* Behind the first node that is not before the beginning, none is: only the
+ * way to it takes comparisons. As deep as the tree, which is not deep. */
+static bool walk_tree(const struct walk *walk, struct ordered_node *tree,
+                      bool is_behind)
+{
+    while (tree != NULL) {
+        if (is_behind || !is_before(tree, walk->key, walk->number)) {
+            if (!walk_tree(walk, tree->left, is_behind) ||
+                !walk->visit(tree, walk->data)) {
+                return false;
+            }
+            is_behind = true;
+        }
+        tree = tree->right;
+    }
+    return true;
+}
+
+void ordered_each(struct ordered *set, struct bytes key, uint64_t number,
+                  ordered_visit_fn *visit, void *data)
+{
+    struct walk walk = {key, number, visit, data};
+    take_in(set, 0);
+    (void)walk_tree(&walk, set->root, false);
+}
+
 bool ordered_has(const struct ordered *set, const struct ordered_node *node)
 {
     if (!node->is_fresh) {

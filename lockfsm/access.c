@@ -478,18 +478,26 @@ void access_recheck_session(struct lockfsm *fsm, struct session *session,
     }
 }
 
+static bool add_any(struct ordered_node *node, void *found)
+{
+    session_array_add(found, LIST_ENTRY(node, struct session, in_user));
+    return true;
+}
+
+static bool add_waiting(struct ordered_node *node, void *found)
+{
+    struct session *session = LIST_ENTRY(node, struct session, in_user);
+    if (session->wait_count > 0) {
+        session_array_add(found, session);
+    }
+    return true;
+}
+
 static void find_sessions(struct user *user, bool with_idle,
                           struct session_array *found)
 {
-    struct ordered *set = &user->sessions;
-    struct ordered_node *node = ordered_from(set, bytes_of("", 0), 0);
-    while (node != NULL) {
-        struct session *session = LIST_ENTRY(node, struct session, in_user);
-        if (with_idle || session->wait_count > 0) {
-            session_array_add(found, session);
-        }
-        node = ordered_from(set, node->key, node->number + 1);
-    }
+    ordered_each(&user->sessions, bytes_of("", 0), 0,
+                 with_idle ? add_any : add_waiting, found);
 }
 
 void access_changed(struct lockfsm *fsm, struct user *user,

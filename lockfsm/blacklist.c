@@ -77,30 +77,41 @@ static void free_entry(struct lockfsm *fsm, struct blacklisting *entry)
     structure_free(fsm, &entry->stored);
 }
 
+struct search {
+    struct bytes client;
+    struct bytes fixed; /* All that it hits begin so. */
+    struct session_array found;
+};
+
+static bool look_at(struct ordered_node *node, void *data)
+{
+    struct search *search = data;
+    if (!bytes_has_prefix(node->key, search->fixed)) {
+        return false;
+    }
+    if (bytes_match(search->client, node->key)) {
+        session_array_add(&search->found,
+                          LIST_ENTRY(node, struct session, in_order));
+    }
+    return true;
+}
+
 /* The sessions that 'entry' hits. */
 static struct session_array find_sessions(struct lockfsm *fsm,
                                           const struct blacklisting *entry)
 {
-    struct session_array found = {0};
-    struct ordered *set = &fsm->session_order;
-    struct bytes fixed = bytes_fixed(entry->client);
+    struct search search = {.client = entry->client,
+                            .fixed = bytes_fixed(entry->client)};
     if (entry->session != 0) {
         struct session *session = session_find(fsm, entry->session);
         if (session != NULL) {
-            session_array_add(&found, session);
+            session_array_add(&search.found, session);
         }
-        return found;
+        return search.found;
     }
-    for (struct ordered_node *node = ordered_from(set, fixed, 0);
-         node != NULL && bytes_has_prefix(node->key, fixed);
-         node = ordered_from(set, node->key, node->number + 1)) {
-        if (bytes_match(entry->client, node->key)) {
-            session_array_add(&found,
-                              LIST_ENTRY(node, struct session, in_order));
-        }
-    }
-    session_array_sort(&found);
-    return found;
+    ordered_each(&fsm->session_order, search.fixed, 0, look_at, &search);
+    session_array_sort(&search.found);
+    return search.found;
 }
 
 /* Brings a session up to date with the blacklist; tells if it changed sides. */

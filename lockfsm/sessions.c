@@ -135,11 +135,18 @@ void session_order_swept(struct lockfsm *fsm)
     free(found.session);
 }
 
-static int compare_sessions(const void *a, const void *b)
+/* A copy of the id, so that sorting very many does not look at each session
+ * over and over. */
+struct session_place {
+    uint64_t id;
+    struct session *session;
+};
+
+static int compare_places(const void *a, const void *b)
 {
-    const struct session *const *left = a;
-    const struct session *const *right = b;
-    return u64_order((*left)->id, (*right)->id);
+    const struct session_place *left = a;
+    const struct session_place *right = b;
+    return u64_order(left->id, right->id);
 }
 
 void session_array_add(struct session_array *array, struct session *session)
@@ -150,10 +157,20 @@ void session_array_add(struct session_array *array, struct session *session)
 
 void session_array_sort(struct session_array *array)
 {
-    if (array->count > 0) {
-        qsort(array->session, array->count, sizeof *array->session,
-              compare_sessions);
+    struct session_place *places = NULL;
+    if (array->count < 2) {
+        return;
     }
+    places = memory_resize(NULL, array->count * sizeof *places);
+    for (uint32_t i = 0; i < array->count; i++) {
+        places[i] = (struct session_place){array->session[i]->id,
+                                           array->session[i]};
+    }
+    qsort(places, array->count, sizeof *places, compare_places);
+    for (uint32_t i = 0; i < array->count; i++) {
+        array->session[i] = places[i].session;
+    }
+    free(places);
 }
 
 void session_set_durable(struct lockfsm *fsm, struct session *session,

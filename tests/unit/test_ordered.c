@@ -79,6 +79,38 @@ static int compare(const void *a, const void *b)
                       : (x->number > y->number) - (x->number < y->number);
 }
 
+struct seen {
+    struct item **model;
+    size_t at;
+    size_t end; /* Where it is told to stop. */
+};
+
+static bool see(struct ordered_node *node, void *data)
+{
+    struct seen *seen = data;
+    assert_in_range(seen->at + 1, 1, seen->end);
+    assert_ptr_equal(node, &seen->model[seen->at]->node);
+    return ++seen->at < seen->end;
+}
+
+/* From everywhere on, up to the end and to one in between. */
+static void assert_walked(struct item **model, size_t count)
+{
+    for (size_t i = 0; i < count; i += 1 + count / 7) {
+        for (size_t end = i + 1; end <= count; end += 1 + count / 3) {
+            struct seen seen = {model, i, end};
+            ordered_each(&set, key_of(model[i]), model[i]->number, see, &seen);
+            assert_int_equal(seen.at, end);
+        }
+        struct seen all = {model, i, SIZE_MAX};
+        ordered_each(&set, key_of(model[i]), model[i]->number, see, &all);
+        assert_int_equal(all.at, count);
+        struct seen next = {model, i + 1, SIZE_MAX};
+        ordered_each(&set, key_of(model[i]), model[i]->number + 1, see, &next);
+        assert_int_equal(next.at, count);
+    }
+}
+
 /* All that there is, and nothing else, in order. */
 static void assert_listed(void)
 {
@@ -98,6 +130,7 @@ static void assert_listed(void)
         node = ordered_from(&set, node->key, node->number + 1);
     }
     assert_null(node);
+    assert_walked(model, count);
     free(model);
 }
 
