@@ -222,7 +222,7 @@ def rows_of_ends(build, count):
 PROFILE = '[the profile](#where-the-time-goes)'
 OWN = (f'one read and one write of a socket for each request, and three '
        f'flushes: {PROFILE}')
-SHARED = f'our own code, 72 % of the leader: {PROFILE}'
+SHARED = f'our own code: {PROFILE}'
 HANDED = f'the log\'s thread, one flush for each hand-over: {PROFILE}'
 RATES = [
     ('64 clients, own connections', 0.6, 'null server', 'cycle', 64, 0, OWN),
