@@ -183,8 +183,12 @@ def rotate(cluster, workers):
         for shown in (old_user, user):
             with_context(node, shown, user + "/ca.crt").close()
     set_ca(cluster, alone)
+    with open(os.path.join(new, "ca.crt"), "w") as file:
+        file.write(alone)
     take(cluster.nodes)
     go_on(workers)
+    tool("cert", "user", "late", "--dir", "new", folder=cluster.folder)
+    assert read(new, "user-late", "ca.crt") == alone
     with_context(cluster.nodes[0], user, new + "/ca.crt").close()
     with pytest.raises((ssl.SSLError, ConnectionError)):
         with_context(cluster.nodes[0], old_user, user + "/ca.crt")
