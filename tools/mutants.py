@@ -48,6 +48,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import mutants_draw
 
@@ -174,18 +175,17 @@ def run_once(command, seconds):
         for kind, most in limits.items():
             resource.setrlimit(kind, (most, most))
 
-    here = f'{TREE}/build/tmp'
-    shutil.rmtree(here, ignore_errors=True)
-    os.makedirs(here)
-    try:
-        return subprocess.run(
-            command, cwd=TREE, check=False, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, preexec_fn=limit,
-            env={**os.environ, 'TMPDIR': os.path.abspath(here),
-                 'ASAN_OPTIONS': f'hard_rss_limit_mb={MEMORY_SIZE_MAX >> 20}'},
-            timeout=WALL_SECONDS).returncode != 0
-    except subprocess.TimeoutExpired:
-        return True
+    # A short path wherever the tree lies: tests cut longer ones.
+    with tempfile.TemporaryDirectory(prefix='hasp-') as here:
+        try:
+            return subprocess.run(
+                command, cwd=TREE, check=False, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL, preexec_fn=limit,
+                env={**os.environ, 'TMPDIR': here, 'ASAN_OPTIONS':
+                     f'hard_rss_limit_mb={MEMORY_SIZE_MAX >> 20}'},
+                timeout=WALL_SECONDS).returncode != 0
+        except subprocess.TimeoutExpired:
+            return True
 
 
 def run(build, what, seconds):
