@@ -60,7 +60,6 @@ static void link_request(struct lockfsm *fsm, struct wait *wait)
 {
     struct wait *first = request_find(fsm, wait->wait_index, wait->session->id,
                                       wait->owner);
-    list_init(&wait->in_group);
     if (first != NULL) {
         list_push_back(&first->in_group, &wait->in_group);
         return;

@@ -252,7 +252,6 @@ int replica_begin(struct replica *replica, const struct replica_start *start,
         (error = check_snapshot(replica, start, why)) != 0 ||
         (error = check_reach(start, &plan, why)) != 0 ||
         (error = learn_members(replica, start, &plan, why)) != 0) {
-        members_history_clear(&replica->history);
         return error;
     }
     replica->is_begun = true;

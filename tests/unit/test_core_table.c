@@ -3,6 +3,7 @@
 /* core: when the state is written to the table, and what a node says whose
  * table is that of a restored cluster. */
 
+#include "base/log.h"
 #include "tests/unit/core_world.h"
 
 static struct world *world;
@@ -63,6 +64,31 @@ static void begin_new_life(uint64_t quarantine_ms)
     client_open(world, 1, 1);
 }
 
+static void take_line(void *data, enum log_level level, const char *event,
+                      const char *fields)
+{
+    (void)fields;
+    if (level == LOG_WARN_LEVEL &&
+        strcmp(event, "quarantine after a restore") == 0) {
+        ++*(uint32_t *)data;
+    }
+}
+
+static void the_log_tells_of_a_quarantine_once_a_minute(void **state)
+{
+    uint32_t told_count = 0;
+    (void)state;
+    log_set_sink(take_line, &told_count);
+    begin_new_life(100000);
+    world_run(world, 50000);
+    assert_int_equal(told_count, 1);
+    world_run(world, 30000);
+    assert_int_equal(told_count, 2);
+    world_run(world, 90000); /* It is over. */
+    assert_int_equal(told_count, 2);
+    log_set_sink(NULL, NULL);
+}
+
 static void a_restored_cluster_says_how_long_it_grants_nothing(void **state)
 {
     static const char begins[] = "-BUSY quarantine after a restore: nothing is "
@@ -88,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_has_changed_is_written_after_its_time),
         TEST(a_restored_cluster_says_how_long_it_grants_nothing),
+        TEST(the_log_tells_of_a_quarantine_once_a_minute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -334,6 +334,19 @@ static void a_blacklisting_ends_after_its_time(void **state)
     assert_string_equal(due(w, t0 + 9000), "");
 }
 
+static void a_blacklisting_without_end_outlives_a_leader(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    struct blacklist_add_command add = {.client = BYTES_LITERAL("evil*"),
+                                        .reason = BYTES_LITERAL("why")};
+    encode_blacklist_add(&w->command, &add);
+    apply_command(w);
+    assert_string_equal(due(w, t0 + 9000), "");
+    change_leader(w, t0 + 9000);
+    assert_string_equal(due(w, t0 + 90000), "");
+}
+
 /* Without this command nothing would ever be granted again. */
 static void a_quarantine_ends_after_its_time(void **state)
 {
@@ -402,6 +415,7 @@ int main(void)
         TEST(re_entry_does_not_prolong_a_limited_hold),
         TEST(a_downgrade_does_not_prolong_a_limited_hold),
         TEST(a_blacklisting_ends_after_its_time),
+        TEST(a_blacklisting_without_end_outlives_a_leader),
         TEST(a_quarantine_ends_after_its_time),
         TEST(the_rest_is_left_after_a_refusal),
     };
