@@ -75,7 +75,8 @@ def test_each_goal_is_measured(redis, monkeypatch):
     rows = goals.measure(options)
     assert len(rows) == len(goals.ENDS) + len(goals.RATES) + 2 + 1
     for row in rows[:-1]:
-        assert row.excess > 0 and re.search(r"\d", row.measured), row.line()
+        # Processor time is told in ticks, of which so short a round may have none.
+        assert row.excess >= 0 and re.search(r"\d", row.measured), row.line()
     text = goals.text_of(rows)
     with open(goals.PAGE) as page:
         before = page.read()
