@@ -31,7 +31,7 @@ import hasp, sys, threading
 def ask(row, endpoints, tls, secret):
     try:
         with hasp.Session(endpoints, tls=tls, secret_file=secret or None,
-                          timeout=2) as session:
+                          timeout=3) as session:
             session.lock('orders').acquire()
             print(row, 'locked')
     except Exception as error:
@@ -43,7 +43,7 @@ NODE = """
 const { Session } = require(%r);
 async function ask(row, endpoints, tls, secretFile) {
   try {
-    const session = await Session.open({ endpoints, tls, timeout: 2000,
+    const session = await Session.open({ endpoints, tls, timeout: 3000,
       ...(secretFile ? { secretFile } : {}) });
     await session.lock('orders').acquire();
     console.log(row, 'locked');

@@ -121,7 +121,10 @@ class Core extends EventEmitter {
         }
         debug('%s: %j: %s', text, words, error.message);
         isDoubtful ||= line !== undefined;
-        last.set(text, error.message);
+        // Silence is no word against what was told before.
+        if (error.message !== 'no answer' || !last.has(text)) {
+          last.set(text, error.message);
+        }
       } finally {
         signal?.removeEventListener('abort', abort);
       }

@@ -8,6 +8,7 @@ import hashlib
 import math
 import os
 import random
+import socket
 import sys
 import time
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -140,7 +141,11 @@ class Trouble:
     def note(self, endpoint: Endpoint, error: Exception, is_sent: bool) -> None:
         self.is_doubtful |= is_sent
         text = getattr(error, 'strerror', None) or str(error) or 'no answer'
-        self._last[show_endpoint(endpoint)] = text
+        if isinstance(error, socket.timeout):
+            # Silence is no word against what was told before.
+            self._last.setdefault(show_endpoint(endpoint), text)
+        else:
+            self._last[show_endpoint(endpoint)] = text
 
     def error(self) -> HaspError:
         told = '; '.join(f'{node}: {text}' for node, text in
