@@ -283,6 +283,7 @@ static bool parse_operand(struct parse *parse, char letter)
     case 't':
         return parse_number(parse, "the token", 0, TOKEN_MAX, &call->token);
     case 'x':
+        call->given |= UINT32_C(1) << OPTION_VALUE;
         call->text[OPTION_VALUE] = argument;
         parse->at++;
         return check_size(parse, "the bytes", argument.size, 0, VALUE_SIZE_MAX);

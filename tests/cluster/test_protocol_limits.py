@@ -171,6 +171,9 @@ def test_sizes_of_names_and_values(client, name):
     assert limit(wire, "LOCK.ACQUIRE", name, "VALUE", "v" * 21) == "size of a value"
     assert limit(wire, "LOCK.PLEASE", name, "MESSAGE", "m" * 21) == "size of a value"
     assert limit(wire, "SET", name, "v" * 21, "NX", "PX", 1000) == "size of a value"
+    token = wire.do("LOCK.ACQUIRE", name)
+    assert limit(wire, "LOCK.NOTE", name, token, "n" * 21) == "size of a value"
+    assert wire.do("LOCK.NOTE", name, token, "n" * 20) == OK
     assert wire.error("LOCK.ACQUIRE", "n" * 512)[0] == "BADARG"
     assert wire.error("LOCK.RELEASE", "n" * 61)[0] == "NOTHELD"
     assert wire.do("LOCK.ACQUIRE", "n" * 60, "VALUE", "v" * 20) > 0
