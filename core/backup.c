@@ -93,11 +93,13 @@ void raft_part_run(struct core *core, struct request *request,
     buffer_done(&chunk);
 }
 
-/* At the leader, of another node's client: he may. */
+/* At the leader, of another node's client: he may, and that node is to wait for
+ * all that has been applied here. */
 static void allow(struct core *core, struct request *request)
 {
     (void)request_reply(core, request);
-    request_done_as(core, request, ANSWER_ALLOWED, 0);
+    request_done_as(core, request, ANSWER_ALLOWED,
+                    lockfsm_applied_index(core->fsm));
 }
 
 void raft_backup_read(struct core *core, struct request *request,
@@ -135,6 +137,7 @@ void backup_answer(struct core *core, struct request *request, int error)
     resp_key_integer(writer, "index", (int64_t)index);
     resp_key_integer(writer, "term", (int64_t)term);
     resp_key_integer(writer, "size", (int64_t)size);
-    resp_key_integer(writer, "leader", (int64_t)core->leader.id);
+    resp_key_integer(writer, "leader",
+                     request->read_index != 0 ? (int64_t)core->leader.id : 0);
     request_done(core, request);
 }

@@ -137,9 +137,26 @@ void forward_peer_lost(struct core *core, uint64_t peer)
     transfer_peer_lost(core, peer);
 }
 
+/* What the asked node answers by itself (COMMAND_ASKED): when the leader has
+ * said that who asks may, or when nobody leads and he came by the local door.
+ */
+static void answer_myself(struct core *core, struct request *request)
+{
+    request->effect = NOTHING_DONE;
+    bool is_good = request_understand(core, request);
+    CHECK(is_good); /* It was, when it came. */
+    request->command->read(core, request, request->call);
+}
+
 /* No leader was found in time. */
 static void refuse_late(struct core *core, struct request *request)
 {
+    if ((request->command->flags & COMMAND_ASKED) != 0 &&
+        request->user == USER_LOCAL && request->conn != NULL) {
+        request->read_index = 0; /* No leader has confirmed it. */
+        answer_myself(core, request);
+        return;
+    }
     request_refuse(core, request, "NOLEADER", "no leader was found");
 }
 
@@ -263,15 +280,6 @@ int forward_turned_away(struct core *core, uint64_t peer, struct bytes body)
     return error;
 }
 
-/* The leader has said that who asks may. */
-static void answer_myself(struct core *core, struct request *request)
-{
-    request->effect = NOTHING_DONE;
-    bool is_good = request_understand(core, request);
-    CHECK(is_good); /* It was, when it came. */
-    request->command->read(core, request, request->call);
-}
-
 static void answered(struct core *core, uint64_t peer, struct request *request,
                      const struct frame_answer *answer)
 {
@@ -294,6 +302,7 @@ static void answered(struct core *core, uint64_t peer, struct request *request,
     }
     CHECK(request->conn != NULL && request->sent_to == peer);
     if (answer->kind == ANSWER_ALLOWED) {
+        request->read_index = answer->session;
         answer_myself(core, request);
         return;
     }

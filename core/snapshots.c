@@ -3,12 +3,12 @@
 /* RAFT.SNAPSHOT, a sender to each follower, and the receiver. */
 
 #include "core/snapshots.h"
-#include "base/check.h"
 
 #include <inttypes.h>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "core/apply.h"
 #include "core/commands/commands.h"
 #include "core/events.h"
@@ -42,12 +42,11 @@ static bool is_backup(const struct request *request)
 }
 
 /* RAFT.SNAPSHOT is answered when one is on disk that has all that had been
- * applied when it was asked for. */
+ * applied when it was asked for; a backup, all that the leader had applied. */
 static void answer_waiting(struct core *core)
 {
     LIST_FOR_SAFE (struct request, request,
                    &core->requests.at[REQUEST_SNAPSHOT], in_list) {
-        CHECK(request->index <= lockfsm_applied_index(core->fsm));
         if (request->index > core->snapshots.index) {
             continue;
         }
@@ -71,8 +70,21 @@ void snapshots_enqueue(struct core *core, struct request *request)
 {
     request_release_call(core, request); /* BACKUP's arguments are not kept. */
     request_move(core, request, REQUEST_SNAPSHOT);
-    request->index = lockfsm_applied_index(core->fsm);
+    request->index = u64_max(lockfsm_applied_index(core->fsm),
+                             request->read_index);
     answer_waiting(core);
+}
+
+/* Whether somebody waits for a snapshot that can be taken by now. */
+static bool is_asked_for(const struct core *core)
+{
+    LIST_FOR (const struct request, request,
+              &core->requests.at[REQUEST_SNAPSHOT], in_list) {
+        if (request->index <= lockfsm_applied_index(core->fsm)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void take(struct core *core)
@@ -105,7 +117,7 @@ void snapshots_turn(struct core *core)
         applied == core->snapshots.index) {
         return;
     }
-    if (!list_is_empty(&core->requests.at[REQUEST_SNAPSHOT]) ||
+    if (is_asked_for(core) ||
         applied - core->snapshots.index >=
             spread(core, limits->snapshot_entries) ||
         replica_log_size(core->replica) >=
@@ -116,8 +128,7 @@ void snapshots_turn(struct core *core)
 
 uint64_t snapshots_next(const struct core *core)
 {
-    return !list_is_empty(&core->requests.at[REQUEST_SNAPSHOT]) &&
-                   !core->snapshots.is_taking &&
+    return is_asked_for(core) && !core->snapshots.is_taking &&
                    core->snapshots.retry_ns > core->now_ns
                ? core->snapshots.retry_ns
                : UINT64_MAX;

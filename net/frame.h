@@ -166,7 +166,9 @@ enum frame_answer_kind {
     ANSWER_NOT_LEADER = 3, /* Nothing was done, by any leader: ask another. */
     ANSWER_UNKNOWN = 4,    /* It may have been done; this node leads no more. */
     ANSWER_WATCHED = 5,    /* 'reply' has the versions of what WATCH named. */
-    ANSWER_ALLOWED = 6     /* The asked node may answer it, and is to. */
+    /* The asked node may answer it, and is to, once it has applied entry
+     * 'session'. */
+    ANSWER_ALLOWED = 6
 };
 struct frame_answer {
     uint64_t conn;

@@ -120,6 +120,18 @@ static void take_begun(struct sim_saver *saver)
                  saver->client->host.name, saver->backup.log_index,
                  saver->applied);
     }
+    struct sim *sim = sim_of(saver);
+    uint64_t place = sim_check_place_in(sim, saver->backup.life,
+                                        saver->backup.log_index);
+    if (reply_number(reply, 0, "leader") != 0 &&
+        saver->backup.life == sim->life &&
+        place < saver->channel.asked_newest) {
+        sim_fail(sim, ORACLE_BACKUPS,
+                 "where somebody leads, a backup has all that was committed "
+                 "when it was asked for: %s is told of place %" PRIu64
+                 ", and %" PRIu64 " was committed",
+                 saver->client->host.name, place, saver->channel.asked_newest);
+    }
 }
 
 static void take_part(struct sim_saver *saver)

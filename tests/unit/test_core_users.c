@@ -704,6 +704,35 @@ static void a_backup_is_for_whom_the_leader_confirms(void **state)
     }
 }
 
+static uint64_t applied_by(uint64_t node)
+{
+    return lockfsm_applied_index(core_state(world->node[node].core));
+}
+
+/* A node that lags would save what has been overtaken, and nobody would be
+ * told. */
+static void a_backup_has_what_the_leader_has_applied(void **state)
+{
+    (void)state;
+    client_open_as(world, follower, 5, &local);
+    world->node[follower].is_disk_stuck = true;
+    admin("BLACKLIST.ADD CLIENT bad*");
+    uint64_t newest = applied_by(leader);
+    assert_true(applied_by(follower) < newest);
+    client_clear(world, follower, 5);
+    client_send(world, follower, 5, "RAFT.BACKUP");
+    world_run(world, 200);
+    assert_string_equal(client_text(world, follower, 5), "");
+    world->node[follower].is_disk_stuck = false;
+    world_run(world, 200);
+    assert_true(answer_number(world, follower, 5, "index") >= (int64_t)newest);
+    assert_int_equal(answer_number(world, follower, 5, "leader"), leader);
+    /* Where the leader can no longer be reached there is what there is. */
+    world_cut(world, follower, true);
+    assert_int_equal(client_ask(world, follower, 5, "RAFT.BACKUP")[0], '*');
+    assert_int_equal(answer_number(world, follower, 5, "leader"), 0);
+}
+
 /* Ten seconds, and who watched is closed; who comes is not let in. */
 static void watches_end_where_no_leader_is_heard(void **state)
 {
@@ -884,6 +913,7 @@ int main(void)
         users(a_withdrawal_closes_quietly),
         users(a_secret_that_was_removed_is_refused_by_the_leader),
         users(a_backup_is_for_whom_the_leader_confirms),
+        users(a_backup_has_what_the_leader_has_applied),
         users(watches_end_where_no_leader_is_heard),
         users(who_may_not_list_all_is_told_what_to_ask_for),
         users(withdrawal_ends_watches_at_its_index),
