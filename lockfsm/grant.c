@@ -82,7 +82,10 @@ static uint64_t oldest_in_the_way(const struct lockfsm *fsm,
             return hold->granted_index; /* In the order of their grants. */
         }
     }
-    return lock->last_token > 0 ? lock->last_token - fsm->token_base : 0;
+    /* A token of a former life is older than all that waits. */
+    return lock->last_token > fsm->token_base
+               ? lock->last_token - fsm->token_base
+               : 0;
 }
 
 bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
