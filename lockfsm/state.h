@@ -469,10 +469,10 @@ struct session_array {
 };
 void session_array_add(struct session_array *array, struct session *session);
 void session_array_sort(struct session_array *array);
-/* Room for 'count' labels, still empty. */
 /* Once its times are set: it is durable from 'wall_ms' on, or is no more. */
 void session_set_durable(struct lockfsm *fsm, struct session *session,
                          bool is_durable, uint64_t wall_ms);
+/* Room for 'count' labels, still empty. */
 struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
                                  uint32_t count);
 /* Takes one that has ended out of the sets of sessions; what it has is left to
