@@ -104,7 +104,7 @@ static void set_large_hash(void)
     const char *text = "for i = ARGV[1], ARGV[1] + 29 do "
                        "redis.call('hset', KEYS[1], i, '') end "
                        "redis.call('pexpire', KEYS[1], 50000) return 1";
-    char from[8];
+    char from[12];
     for (int i = 100; i < 800; i += 30) {
         snprintf(from, sizeof from, "%d", i);
         assert_string_equal(eval(text, bytes_of_text(from)), ":1\r\n");
