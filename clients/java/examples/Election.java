@@ -3,13 +3,12 @@
 import hasp.HaspLock;
 import hasp.LeaderElection;
 import hasp.Session;
-import java.net.InetAddress;
 import java.time.Duration;
 
 /** One leader among many processes: start it everywhere. */
 public class Election {
     public static void main(String[] arguments) throws Exception {
-        String name = InetAddress.getLocalHost().getHostName() + ":"
+        String name = System.getProperty("user.name") + ":"
             + ProcessHandle.current().pid();
         var options = new Session.Options().ttl(Duration.ofSeconds(5))
             .linger(Duration.ofSeconds(2));

@@ -48,7 +48,8 @@ final class Secret {
     }
 
     private static void checkMode(Path path) throws IOException {
-        if (!Files.getFileStore(path).supportsFileAttributeView("posix")) {
+        if (!path.getFileSystem().supportedFileAttributeViews()
+            .contains("posix")) { // Its store is not known in a chroot.
             return;
         }
         Set<PosixFilePermission> found = Files.getPosixFilePermissions(path);
