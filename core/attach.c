@@ -276,15 +276,30 @@ void attach_check(struct core *core)
     }
 }
 
+static void leave(struct core *core, struct attachment *attachment)
+{
+    struct conn *conn = attachment->conn;
+    uint64_t session = attachment->attached->session;
+    bool is_ended = attachment->is_ended;
+    CHECK(conn != NULL);
+    drop(core, attachment);
+    if (!is_ended) {
+        detached(core, conn->id, session, conn->is_quiet);
+    }
+}
+
+void attach_detach(struct core *core, struct conn *conn, uint64_t session)
+{
+    struct attachment *attachment = attach_find(core, conn, session);
+    CHECK(attachment != NULL);
+    leave(core, attachment);
+    attach_report(core);
+}
+
 void attach_remove_conn(struct core *core, struct conn *conn)
 {
     LIST_FOR_SAFE (struct attachment, attachment, &conn->sessions, in_owner) {
-        uint64_t session = attachment->attached->session;
-        bool is_ended = attachment->is_ended;
-        drop(core, attachment);
-        if (!is_ended) {
-            detached(core, conn->id, session, conn->is_quiet);
-        }
+        leave(core, attachment);
     }
     attach_report(core);
 }

@@ -79,6 +79,9 @@ void attach_ended(struct core *core, uint64_t session);
 /* The state was replaced: sessions may have ended unseen. */
 void attach_check(struct core *core);
 
+/* The client says that this connection no longer acts for the session, which is
+ * attached to it: the same as if it had been closed, for this session alone. */
+void attach_detach(struct core *core, struct conn *conn, uint64_t session);
 /* The connection was closed (or RESET): detaches all its sessions. */
 void attach_remove_conn(struct core *core, struct conn *conn);
 /* A peer tells that its connection was closed; 'is_quiet': by the peer, while

@@ -364,7 +364,8 @@ void commands_received(struct core *core, struct conn *conn,
     }
     const struct call *call = request->call;
     if ((request->command->flags & COMMAND_LOCAL) != 0) {
-        if (gate_passes(core, request, call, true)) {
+        if (gate_passes(core, request, call, true) &&
+            choose_session(core, request, call)) {
             request->command->run(core, request, call);
         }
         return;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "core/attach.h"
 #include "core/commands/commands.h"
 #include "core/commands/gate.h"
 #include "core/commands/listing.h"
@@ -107,6 +108,15 @@ void session_attach_read(struct core *core, struct request *request,
         resp_simple(writer, "OK");
     }
     request_done_as(core, request, ANSWER_ATTACHED, session->id);
+}
+
+void session_detach_run(struct core *core, struct request *request,
+                        const struct call *call)
+{
+    CHECK(request->conn != NULL && request->session != 0); /* It was chosen. */
+    (void)call;
+    attach_detach(core, request->conn, request->session);
+    request_answer_ok(core, request);
 }
 
 bool session_keep_parse(struct call *call, struct resp_writer *writer)

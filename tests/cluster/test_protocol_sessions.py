@@ -424,6 +424,51 @@ def test_linger_ends_a_session_soon_after_its_last_connection(connect, name):
     assert 0.19 < time.monotonic() - begun < 0.2 + 0.1 + 0.1
 
 
+def test_linger_begins_when_the_last_connection_detaches(connect, name):
+    one, two, other = connect(), connect(), connect()
+    id, secret = opens(one, "TTL", 10000, "LINGER", 200)
+    neighbour, _ = opens(one, "TTL", 10000, "LINGER", 200)
+    two.do("SESSION.ATTACH", id, secret)
+    two.do("LOCK.ACQUIRE", name)
+    one.do("LOCK.ACQUIRE", name + "b")
+    opens(other)
+    assert one.do("SESSION.DETACH", "SESSION", id) == OK
+    assert one.error("SESSION.DETACH", "SESSION", id)[0] == "NOSESSION"
+    time.sleep(0.4)
+    assert other.do("LOCK.ACQUIRE", name) is NULL_BULK
+    assert two.do("SESSION.DETACH") == OK
+    begun = time.monotonic()
+    assert other.do("LOCK.ACQUIRE", name, "WAIT", 5000) > 0
+    assert 0.19 < time.monotonic() - begun < 0.2 + 0.1 + 0.1
+    assert two.error("SESSION.DETACH")[0] == "NOSESSION"
+    assert two.error("SESSION.DETACH", "SESSION", "x")[0] == "BADARG"
+    assert one.do("LOCK.RELEASE", name + "b", "SESSION", neighbour) == 0
+
+
+def test_who_detached_may_attach_again(connect, name):
+    wire = connect()
+    id, secret = opens(wire, "TTL", 5000, "LINGER", 300)
+    wire.do("LOCK.ACQUIRE", name)
+    wire.raw(
+        encode(["SESSION.DETACH"])
+        + encode(["SESSION.ATTACH", id, secret])
+        + encode(["SESSION.KEEP"])
+    )
+    assert [wire.receive() for _ in range(3)] == [OK, OK, 5000]
+    time.sleep(0.6)
+    assert wire.do("LOCK.RELEASE", name) == 0
+
+
+def test_detach_leaves_a_session_that_has_ended(connect):
+    one, two = connect(), connect()
+    id, secret = opens(one)
+    two.do("SESSION.ATTACH", id, secret)
+    one.do("SESSION.CLOSE")
+    assert two.error("SESSION.KEEP")[0] == "EXPIRED"
+    assert two.do("SESSION.DETACH") == OK
+    assert two.error("SESSION.KEEP")[0] == "NOSESSION"
+
+
 def test_who_comes_back_within_the_linger_keeps_the_lease(connect, name):
     one = connect()
     id, secret = opens(one, "TTL", 5000, "LINGER", 400)

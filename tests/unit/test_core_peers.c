@@ -352,6 +352,34 @@ static void nobody_is_marked_while_a_heard_is_under_way(void **state)
     assert_int_equal(log_end(), before + 2); /* TIME */
 }
 
+/* What is left of its lease, as the leader tells. */
+static int64_t left_ms(uint64_t session)
+{
+    client_ask(world, leader, 1, "SESSION.SHOW %llu",
+               (unsigned long long)session);
+    return answer_number(world, leader, 1, "left_ms");
+}
+
+static void a_detach_at_a_follower_lets_that_session_linger_alone(void **state)
+{
+    (void)state;
+    client_open(world, follower, 1);
+    struct credentials session = client_session(world, follower, 1,
+                                                "TTL 10000 LINGER 300");
+    client_ask(world, follower, 1, "SESSION.OPEN TTL 10000 LINGER 300");
+    uint64_t other = (uint64_t)answer_number(world, follower, 1, "id");
+    assert_answer(world, follower, 1, "+OK\r\n", "SESSION.DETACH SESSION %llu",
+                  (unsigned long long)session.id);
+    world_run(world, 20);
+    assert_in_range(left_ms(session.id), 200, 300);
+    assert_true(left_ms(other) > 9000);
+    world_run(world, 400);
+    assert_answer(world, leader, 1, "-NOSESSION no such session\r\n",
+                  "SESSION.SHOW %llu", (unsigned long long)session.id);
+    assert_answer(world, follower, 1, ":10000\r\n", "SESSION.KEEP SESSION %llu",
+                  (unsigned long long)other);
+}
+
 #define PEER_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -368,6 +396,7 @@ int main(void)
         PEER_TEST(a_term_that_no_election_leads_to_is_refused),
         PEER_TEST(a_snapshot_that_does_not_fit_on_the_disk_is_not_written),
         PEER_TEST(nobody_is_marked_while_a_heard_is_under_way),
+        PEER_TEST(a_detach_at_a_follower_lets_that_session_linger_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
