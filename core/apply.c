@@ -20,7 +20,7 @@
 /* Entries and effects of one turn: an entry takes some microseconds, and of an
  * EXPIRE of many sessions each effect does. What has come meanwhile is to be
  * read, and Raft's heartbeats are to leave, within a few milliseconds. */
-#define ENTRY_BUDGET 1024
+#define ENTRY_BUDGET 512
 #define EFFECT_BUDGET 4096
 
 /* False: the node must stop. */

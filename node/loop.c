@@ -22,7 +22,7 @@
 /* Turns in one iteration before the sockets are looked at again, and how long
  * they may take: a leader that does not read is deposed. */
 #define TURNS_MAX 8
-#define TURNS_NS (10 * NS_PER_MS)
+#define TURNS_NS (5 * NS_PER_MS)
 
 /* Tells the host what the node is doing, if that has changed. */
 static void tell_status(struct hasp_node *node)

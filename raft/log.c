@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 /* The bodies of entries that came together. */
 struct log_batch {
@@ -18,10 +19,24 @@ struct log_batch {
  * trimming give memory back piece by piece. */
 #define BATCH_SIZE_MAX (1u << 20)
 
+/* Of the first ones. */
+static void drop_chunks(struct log *log, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        free(log->chunks[i]);
+    }
+    if (count > 0) {
+        log->chunk_count -= count;
+        memmove(log->chunks, log->chunks + count,
+                log->chunk_count * sizeof *log->chunks);
+        log->first_chunk += count;
+    }
+}
+
 void log_done(struct log *log)
 {
     log_reset(log, 0);
-    free(log->slots);
+    free(log->chunks);
     *log = (struct log){0};
 }
 
@@ -30,7 +45,7 @@ void log_reset(struct log *log, uint64_t base)
     if (log->count > 0) {
         log_truncate(log, log->base + 1);
     }
-    log->head = 0;
+    drop_chunks(log, log->chunk_count);
     log->base = base;
 }
 
@@ -49,23 +64,15 @@ struct replica_entry log_entry(const struct log *log, uint64_t log_index)
 /* Makes room for 'count' more entries. */
 static void reserve(struct log *log, uint64_t count)
 {
-    CHECK(count <= UINT32_MAX);
-    uint64_t needed = log->count + count;
-    if (needed <= log->capacity) {
-        return;
+    uint64_t last_chunk = (log_last(log) + count) / LOG_CHUNK;
+    if (log->chunk_count == 0) {
+        log->first_chunk = (log->base + 1) / LOG_CHUNK;
     }
-    uint64_t capacity = log->capacity == 0 ? 256 : log->capacity;
-    while (capacity < needed) {
-        capacity *= 2;
+    while (log->first_chunk + log->chunk_count <= last_chunk) {
+        ROOM(log->chunks, log->chunk_capacity, (uint64_t)log->chunk_count + 1);
+        log->chunks[log->chunk_count++] = memory_new(LOG_CHUNK *
+                                                     sizeof(struct log_slot));
     }
-    struct log_slot *slots = memory_new(capacity * sizeof *slots);
-    for (uint64_t i = 0; i < log->count; i++) {
-        slots[i] = *log_slot(log, log->base + 1 + i);
-    }
-    free(log->slots);
-    log->slots = slots;
-    log->capacity = capacity;
-    log->head = 0;
 }
 
 /* Appends as many of the entries as fit one block; returns how many. */
@@ -96,8 +103,7 @@ static uint64_t append_batch(struct log *log,
         }
         size_sum += body_size;
         log->count++;
-        log->slots[(log->head + log->count - 1) &
-                   (log->capacity - 1)] = (struct log_slot){
+        *log_slot(log, log_last(log)) = (struct log_slot){
             .term = entries[i].term,
             .size_sum = size_sum,
             .data = at,
@@ -143,11 +149,13 @@ void log_trim(struct log *log, uint64_t up_to_index)
 {
     CHECK(up_to_index <= log_last(log));
     while (log->base < up_to_index) {
-        release(&log->slots[log->head]);
-        log->head = (log->head + 1) & (log->capacity - 1);
+        release(log_slot(log, log->base + 1));
         log->base++;
         log->count--;
     }
+    uint64_t chunk = (log->base + 1) / LOG_CHUNK;
+    uint64_t gone = u64_min(chunk - log->first_chunk, log->chunk_count);
+    drop_chunks(log, (uint32_t)gone);
 }
 
 uint64_t log_size_above(const struct log *log, uint64_t log_index)

@@ -3,14 +3,17 @@
 /* The cache of the log: the payload of every entry above the last trimmed one.
  *
  * libraft's step core keeps only the terms of entries; whoever drives it holds
- * what is in them. Entries stand in a ring of slots; the bodies of one append
- * lie in one reference-counted block, freed with the last entry that points
- * into it. The cache is bounded by trimming, which follows snapshots.
+ * what is in them. The slots of entries stand in chunks that never move, so
+ * that a long log grows as cheaply as a short one; the bodies of one append lie
+ * in one reference-counted block, freed with the last entry that points into
+ * it. The cache is bounded by trimming, which follows snapshots.
  *
  *     base          first = base + 1                    last = base + count
  *      |  (trimmed)  |  slot  |  slot  |  ...  |  slot  |
+ *                 chunk      |      chunk      |      chunk
  *
- * Invariants: indexes are consecutive; terms never decrease. */
+ * Invariants: indexes are consecutive; terms never decrease; there is a chunk
+ * for each entry, and none before the first one's. */
 
 #ifndef HASP_RAFT_LOG_H
 #define HASP_RAFT_LOG_H
@@ -30,10 +33,14 @@ struct log_slot {
     enum replica_entry_type type;
 };
 
+/* Slots of a chunk; entry i stands in chunk i / LOG_CHUNK. */
+#define LOG_CHUNK 2048
+
 struct log {
-    struct log_slot *slots; /* A ring; 'capacity' is a power of two. */
-    uint64_t capacity;
-    uint64_t head; /* Position of the first entry. */
+    struct log_slot **chunks;
+    uint32_t chunk_count;
+    uint32_t chunk_capacity;
+    uint64_t first_chunk; /* The number of the first one that there is. */
     uint64_t count;
     uint64_t base; /* The index before the first entry. */
 };
@@ -54,11 +61,11 @@ static inline bool log_has(const struct log *log, uint64_t log_index)
     return log_index > log->base && log_index <= log_last(log);
 }
 
-static inline const struct log_slot *log_slot(const struct log *log,
-                                              uint64_t log_index)
+static inline struct log_slot *log_slot(const struct log *log,
+                                        uint64_t log_index)
 {
-    return &log->slots[(log->head + (log_index - log->base - 1)) &
-                       (log->capacity - 1)];
+    return &log->chunks[log_index / LOG_CHUNK - log->first_chunk]
+                       [log_index % LOG_CHUNK];
 }
 
 /* The term of an entry in the cache, else 0. */
