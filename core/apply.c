@@ -163,8 +163,8 @@ bool apply_committed(struct core *core)
         return false;
     }
     while (applied < end && budget > 0) {
-        CHECK(core->turn.effects.count ==
-              0); /* The last entry has been told. */
+        /* The last entry has been told. */
+        CHECK(core->turn.effects.count == 0);
         struct replica_entry entry = replica_entry(core->replica, applied + 1);
         CHECK(entry.log_index == applied + 1);
         if (!apply_entry(core, &entry)) {

@@ -86,11 +86,31 @@ static bool send(struct core *core, struct request *request)
     return true;
 }
 
+/* What the asked node answers by itself (COMMAND_ASKED): when the leader has
+ * said that who asks may, or when nobody leads and he came by the local door.
+ */
+static void answer_myself(struct core *core, struct request *request)
+{
+    request->effect = NOTHING_DONE;
+    bool is_good = request_understand(core, request);
+    CHECK(is_good); /* It was, when it came. */
+    request->command->read(core, request, request->call);
+}
+
+/* Who came by the local door may all: no leader has to say so. */
+static bool needs_no_leader(const struct request *request)
+{
+    return (request->command->flags & COMMAND_ASKED) != 0 &&
+           request->user == USER_LOCAL && request->conn != NULL;
+}
+
 void forward_request(struct core *core, struct request *request)
 {
     CHECK(request->conn != NULL); /* Nobody's request goes on twice. */
     request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
-    if (is_leader(core) || !send(core, request)) {
+    if (core->leader.id == 0 && needs_no_leader(request)) {
+        answer_myself(core, request);
+    } else if (is_leader(core) || !send(core, request)) {
         park(core, request);
     }
 }
@@ -137,22 +157,10 @@ void forward_peer_lost(struct core *core, uint64_t peer)
     transfer_peer_lost(core, peer);
 }
 
-/* What the asked node answers by itself (COMMAND_ASKED): when the leader has
- * said that who asks may, or when nobody leads and he came by the local door.
- */
-static void answer_myself(struct core *core, struct request *request)
-{
-    request->effect = NOTHING_DONE;
-    bool is_good = request_understand(core, request);
-    CHECK(is_good); /* It was, when it came. */
-    request->command->read(core, request, request->call);
-}
-
 /* No leader was found in time. */
 static void refuse_late(struct core *core, struct request *request)
 {
-    if ((request->command->flags & COMMAND_ASKED) != 0 &&
-        request->user == USER_LOCAL && request->conn != NULL) {
+    if (needs_no_leader(request)) {
         request->read_index = 0; /* No leader has confirmed it. */
         answer_myself(core, request);
         return;

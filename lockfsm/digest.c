@@ -68,18 +68,17 @@ static const char *check_record(struct table_txn *txn,
 /* The next settled record, or NULL if this round is over. */
 static struct stored *next_to_scrub(struct lockfsm *fsm)
 {
-    while (fsm->ledger.scrub_left == 0 ||
-           list_is_empty(&fsm->ledger.settled[fsm->ledger.scrub_kind])) {
-        fsm->ledger.scrub_kind = (fsm->ledger.scrub_kind + 1) %
-                                 RECORD_KIND_COUNT;
-        fsm->ledger.scrub_left = fsm->ledger
-                                     .settled_count[fsm->ledger.scrub_kind];
-        if (fsm->ledger.scrub_kind == 0) {
+    struct ledger *ledger = &fsm->ledger;
+    while (ledger->scrub_left == 0 ||
+           list_is_empty(&ledger->settled[ledger->scrub_kind])) {
+        ledger->scrub_kind = (ledger->scrub_kind + 1) % RECORD_KIND_COUNT;
+        ledger->scrub_left = ledger->settled_count[ledger->scrub_kind];
+        if (ledger->scrub_kind == 0) {
             return NULL;
         }
     }
-    fsm->ledger.scrub_left--;
-    struct list *list = &fsm->ledger.settled[fsm->ledger.scrub_kind];
+    ledger->scrub_left--;
+    struct list *list = &ledger->settled[ledger->scrub_kind];
     struct stored *stored = LIST_FIRST(list, struct stored, in_list);
     list_remove(&stored->in_list);
     list_push_back(list, &stored->in_list);

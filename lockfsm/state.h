@@ -783,8 +783,8 @@ bool ttl_is_over_limit(struct lockfsm *fsm, uint64_t ttl_ms,
 void audit_note(struct lockfsm *fsm, const struct entry *command,
                 const struct result *result);
 struct act *act_new(struct lockfsm *fsm, uint64_t number);
-/* No part of LIMIT_STATE_SIZE: they have a bound of their own. */
-/* Their bytes, anew, after loading. */
+/* Counts their bytes anew, after loading. They are no part of LIMIT_STATE_SIZE,
+ * since they have a bound of their own. */
 void audit_recount(struct lockfsm *fsm);
 /* What is wrong with the acts, or NULL. */
 const char *audit_check(const struct lockfsm *fsm);

@@ -386,10 +386,7 @@ void commands_received(struct core *core, struct conn *conn,
     if (!keep_order(core, request, call)) {
         return;
     }
-    if ((request->command->flags & COMMAND_ASKED) != 0 &&
-        request->user == USER_LOCAL && core->leader.id == 0) {
-        request->command->read(core, request, call);
-    } else if (is_serving(core)) {
+    if (is_serving(core)) {
         commands_decide(core, request);
     } else {
         forward_request(core, request);
