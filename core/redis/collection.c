@@ -20,6 +20,7 @@ static const char *const type_names[] = {[KEY_TEXT] = "string",
 
 const char *key_type_name(enum key_type type)
 {
+    CHECK(type != KEY_ANY);
     CHECK((size_t)type < sizeof type_names / sizeof type_names[0]);
     return type_names[type];
 }

@@ -19,7 +19,8 @@
 #include "base/bytes.h"
 #include "lockfsm/arena.h"
 
-enum key_type { KEY_TEXT, KEY_HASH, KEY_LIST, KEY_SET, KEY_ZSET };
+/* KEY_ANY is no type: a command of it looks for its keys by itself. */
+enum key_type { KEY_ANY, KEY_TEXT, KEY_HASH, KEY_LIST, KEY_SET, KEY_ZSET };
 
 struct member {
     struct bytes name;

@@ -4,76 +4,41 @@
 
 #include "core/redis/views.h"
 
-static bool find_set(struct redis_keys *keys, struct bytes name,
-                     struct redis_view **ret_view, struct value *ret)
+static bool do_sadd(struct key_call *call)
 {
-    return view_find_type(keys, name, KEY_SET, ret_view, ret);
-}
-
-static bool do_sadd(struct redis_keys *keys, const struct bytes *argument,
-                    uint32_t count, struct value *ret)
-{
-    struct redis_view *view;
-    if (!find_set(keys, argument[1], &view, ret) ||
-        !view_edit(keys, view, KEY_SET, ret)) {
+    if (!view_edit(call, call->view, KEY_SET)) {
         return false;
     }
-    struct collection *set = &view->members;
+    struct collection *set = &call->view->members;
     uint32_t before = set->count;
-    for (uint32_t i = 2; i < count; i++) {
-        if (collection_find(set, argument[i]) == set->count) {
-            collection_insert(set, keys->arena, set->count,
-                              &(struct member){.name = argument[i]});
+    for (uint32_t i = 2; i < call->count; i++) {
+        if (collection_find(set, call->argument[i]) == set->count) {
+            collection_insert(set, call->keys->arena, set->count,
+                              &(struct member){.name = call->argument[i]});
         }
     }
     uint32_t added = set->count - before;
-    return view_edited(keys, view, added > 0, ret) && answer_number(ret, added);
+    return view_edited(call, call->view, added > 0) &&
+           answer_number(call, added);
 }
 
-static bool do_srem(struct redis_keys *keys, const struct bytes *argument,
-                    uint32_t count, struct value *ret)
+static bool do_sismember(struct key_call *call)
 {
-    struct redis_view *view;
-    return find_set(keys, argument[1], &view, ret) &&
-           view_remove(keys, view, &argument[2], count - 2, ret);
+    const struct collection *set = &call->view->members;
+    return answer_number(call,
+                         collection_find(set, call->argument[2]) < set->count);
 }
 
-static bool do_scard(struct redis_keys *keys, const struct bytes *argument,
-                     uint32_t count, struct value *ret)
+static bool do_smembers(struct key_call *call)
 {
-    struct redis_view *view;
-    (void)count;
-    return find_set(keys, argument[1], &view, ret) &&
-           answer_number(ret, view->members.count);
-}
-
-static bool do_sismember(struct redis_keys *keys, const struct bytes *argument,
-                         uint32_t count, struct value *ret)
-{
-    struct redis_view *view;
-    (void)count;
-    return find_set(keys, argument[1], &view, ret) &&
-           answer_number(ret, collection_find(&view->members, argument[2]) <
-                                  view->members.count);
-}
-
-static bool do_smembers(struct redis_keys *keys, const struct bytes *argument,
-                        uint32_t count, struct value *ret)
-{
-    struct redis_view *view;
-    (void)count;
-    if (!find_set(keys, argument[1], &view, ret)) {
-        return false;
-    }
-    *ret = value_new_table(keys->arena);
-    for (uint32_t i = 0; i < view->members.count; i++) {
-        answer_append(keys, ret, value_of_text(view->members.member[i].name));
-    }
-    return true;
+    return answer_members(call, 0, call->view->members.count);
 }
 
 const struct key_command key_set_commands[] = {
-    {"SADD", 3, UINT32_MAX, do_sadd}, {"SREM", 3, UINT32_MAX, do_srem},
-    {"SCARD", 2, 2, do_scard},        {"SISMEMBER", 3, 3, do_sismember},
-    {"SMEMBERS", 2, 2, do_smembers},  {.name = NULL},
+    {"SADD", 3, UINT32_MAX, do_sadd, KEY_SET, 0},
+    {"SREM", 3, UINT32_MAX, view_remove, KEY_SET, 0},
+    {"SCARD", 2, 2, answer_count, KEY_SET, 0},
+    {"SISMEMBER", 3, 3, do_sismember, KEY_SET, 0},
+    {"SMEMBERS", 2, 2, do_smembers, KEY_SET, 0},
+    {.name = NULL},
 };

@@ -7,23 +7,22 @@
 
 #include "core/redis/views.h"
 
-static bool find_zset(struct redis_keys *keys, struct bytes name,
-                      struct redis_view **ret_view, struct value *ret)
-{
-    return view_find_type(keys, name, KEY_ZSET, ret_view, ret);
-}
-
-static bool read_score(struct redis_keys *keys, struct bytes text,
-                       double *ret_score, struct value *ret)
+static bool read_score(struct key_call *call, struct bytes text,
+                       double *ret_score)
 {
     return score_read(text, ret_score) ||
-           view_fail(keys, ret, "value is not a valid float");
+           view_fail(call, "value is not a valid float");
 }
 
 static struct value value_of_score(struct redis_keys *keys, double score)
 {
     char text[SCORE_TEXT_SIZE];
     return value_of_text(arena_copy(keys->arena, score_text(score, text)));
+}
+
+static bool answer_score(struct key_call *call, double score)
+{
+    return answer(call, value_of_score(call->keys, score));
 }
 
 /* --- Changes -------------------------------------------------------------- */
@@ -78,19 +77,17 @@ struct added {
 };
 
 /* Sets one member's score, or adds to it. False with the error. */
-static bool set_score(struct redis_keys *keys, struct redis_view *view,
-                      struct bytes name, double score,
-                      const struct add_options *options, struct added *added,
-                      struct value *ret)
+static bool set_score(struct key_call *call, struct bytes name, double score,
+                      const struct add_options *options, struct added *added)
 {
-    struct collection *zset = &view->members;
+    struct collection *zset = &call->view->members;
     uint32_t place = collection_find(zset, name);
     struct member *member = place < zset->count ? &zset->member[place] : NULL;
     if (options->increments && member != NULL) {
         score += member->score;
     }
     if (isnan(score)) {
-        return view_fail(keys, ret, "resulting score is not a number (NaN)");
+        return view_fail(call, "resulting score is not a number (NaN)");
     }
     added->is_set = may_set(options, member, score);
     added->score = score;
@@ -102,128 +99,108 @@ static bool set_score(struct redis_keys *keys, struct redis_view *view,
     if (member != NULL) {
         collection_remove(zset, place, 1);
     }
-    collection_insert(zset, keys->arena, collection_place(zset, name, score),
+    collection_insert(zset, call->keys->arena,
+                      collection_place(zset, name, score),
                       &(struct member){.name = name, .score = score});
     return true;
 }
 
-/* ZADD key [options] score member... 'added' is what was done. */
-static bool add(struct redis_keys *keys, struct bytes key,
-                const struct bytes *pair, uint32_t count,
-                const struct add_options *options, struct added *added,
-                struct value *ret)
+/* The scores and members from 'at' on; 'added' is what was done. */
+static bool add(struct key_call *call, uint32_t at,
+                const struct add_options *options, struct added *added)
 {
-    struct redis_view *view;
+    const struct bytes *argument = call->argument;
+    double score;
     *added = (struct added){0};
-    if (!find_zset(keys, key, &view, ret)) {
+    if (!view_find_first(call, KEY_ZSET)) {
         return false;
     }
-    for (uint32_t i = 0; i < count; i += 2) {
-        double score; /* Nothing is done if one of them is none. */
-        if (!read_score(keys, pair[i], &score, ret)) {
-            return false;
+    for (uint32_t i = at; i < call->count; i += 2) {
+        if (!read_score(call, argument[i], &score)) {
+            return false; /* Nothing is done if one of them is none. */
         }
     }
-    if (options->is_xx && !view->is_there) {
+    if (options->is_xx && !call->view->is_there) {
         return true;
     }
-    if (!view_edit(keys, view, KEY_ZSET, ret)) {
+    if (!view_edit(call, call->view, KEY_ZSET)) {
         return false;
     }
-    for (uint32_t i = 0; i < count; i += 2) {
-        double score;
-        if (!read_score(keys, pair[i], &score, ret) ||
-            !set_score(keys, view, pair[i + 1], score, options, added, ret)) {
+    for (uint32_t i = at; i < call->count; i += 2) {
+        if (!read_score(call, argument[i], &score) ||
+            !set_score(call, argument[i + 1], score, options, added)) {
             return false;
         }
     }
-    return view_edited(keys, view, added->new_count > 0, ret);
+    return view_edited(call, call->view, added->new_count > 0);
 }
 
-static bool do_zadd(struct redis_keys *keys, const struct bytes *argument,
-                    uint32_t count, struct value *ret)
+/* ZADD key [options] score member... */
+static bool do_zadd(struct key_call *call)
 {
     struct add_options options;
     struct added added;
-    uint32_t at = read_add_options(argument, count, &options);
+    uint32_t at = read_add_options(call->argument, call->count, &options);
+    uint32_t left = call->count - at;
     bool is_both = options.is_gt && options.is_lt;
-    if (at == count || (count - at) % 2 != 0 || is_both ||
+    if (left == 0 || left % 2 != 0 || is_both ||
         (options.is_nx && (options.is_xx || options.is_gt || options.is_lt)) ||
-        (options.increments && count - at != 2)) {
-        return view_fail(keys, ret,
-                         "syntax error: ZADD key [NX|XX] [GT|LT] "
-                         "[CH] [INCR] score member...");
+        (options.increments && left != 2)) {
+        return view_fail(call, "syntax error: ZADD key [NX|XX] [GT|LT] "
+                               "[CH] [INCR] score member...");
     }
-    if (!add(keys, argument[1], &argument[at], count - at, &options, &added,
-             ret)) {
+    if (!add(call, at, &options, &added)) {
         return false;
     }
     if (options.increments) {
-        *ret = added.is_set ? value_of_score(keys, added.score)
-                            : value_of_bool(false);
-        return true;
+        return added.is_set ? answer_score(call, added.score)
+                            : answer_nil(call);
     }
-    return answer_number(ret, options.counts_changed ? added.changed_count
-                                                     : added.new_count);
+    return answer_number(call, options.counts_changed ? added.changed_count
+                                                      : added.new_count);
 }
 
 /* ZINCRBY key by member. */
-static bool do_zincrby(struct redis_keys *keys, const struct bytes *argument,
-                       uint32_t count, struct value *ret)
+static bool do_zincrby(struct key_call *call)
 {
     static const struct add_options options = {.increments = true};
     struct added added;
-    (void)count;
-    if (!add(keys, argument[1], &argument[2], 2, &options, &added, ret)) {
-        return false;
-    }
-    *ret = value_of_score(keys, added.score);
-    return true;
-}
-
-static bool do_zrem(struct redis_keys *keys, const struct bytes *argument,
-                    uint32_t count, struct value *ret)
-{
-    struct redis_view *view;
-    return find_zset(keys, argument[1], &view, ret) &&
-           view_remove(keys, view, &argument[2], count - 2, ret);
+    return add(call, 2, &options, &added) && answer_score(call, added.score);
 }
 
 /* --- Ranges --------------------------------------------------------------- */
 
 /* "(5" is beyond 5. */
-static bool read_bound(struct redis_keys *keys, struct bytes text,
-                       double *ret_score, bool *ret_is_open, struct value *ret)
+static bool read_bound(struct key_call *call, struct bytes text,
+                       double *ret_score, bool *ret_is_open)
 {
     *ret_is_open = text.size > 0 && text.data[0] == '(';
     if (*ret_is_open) {
         text = bytes_of(text.data + 1, text.size - 1);
     }
     return score_read(text, ret_score) ||
-           view_fail(keys, ret, "min or max is not a float");
+           view_fail(call, "min or max is not a float");
 }
 
-/* From 'min' to 'max' by score, as from and behind the last. */
-static bool range_by_score(struct redis_keys *keys,
-                           const struct redis_view *view, struct bytes min,
+/* The members from 'min' to 'max' by score, as from and behind the last. */
+static bool range_by_score(struct key_call *call, struct bytes min,
                            struct bytes max, uint32_t *ret_from,
-                           uint32_t *ret_to, struct value *ret)
+                           uint32_t *ret_to)
 {
+    const struct member *member = call->view->members.member;
     double low, high;
     bool is_low_open, is_high_open;
-    if (!read_bound(keys, min, &low, &is_low_open, ret) ||
-        !read_bound(keys, max, &high, &is_high_open, ret)) {
+    if (!read_bound(call, min, &low, &is_low_open) ||
+        !read_bound(call, max, &high, &is_high_open)) {
         return false;
     }
-    uint32_t from = 0, to = view->members.count;
-    while (from < to &&
-           (view->members.member[from].score < low ||
-            (is_low_open && view->members.member[from].score == low))) {
+    uint32_t from = 0, to = call->view->members.count;
+    while (from < to && (member[from].score < low ||
+                         (is_low_open && member[from].score == low))) {
         from++;
     }
-    while (to > from &&
-           (view->members.member[to - 1].score > high ||
-            (is_high_open && view->members.member[to - 1].score == high))) {
+    while (to > from && (member[to - 1].score > high ||
+                         (is_high_open && member[to - 1].score == high))) {
         to--;
     }
     *ret_from = from;
@@ -239,25 +216,25 @@ struct range_options {
     int64_t most; /* Negative: all. */
 };
 
-static bool read_range_options(struct redis_keys *keys,
-                               const struct bytes *argument, uint32_t count,
-                               struct range_options *options, struct value *ret)
+static bool read_range_options(struct key_call *call,
+                               struct range_options *options)
 {
-    for (uint32_t i = 4; i < count; i++) {
-        if (bytes_is_word(argument[i], "WITHSCORES")) {
+    for (uint32_t i = 4; i < call->count; i++) {
+        if (bytes_is_word(call->argument[i], "WITHSCORES")) {
             options->with_scores = true;
-        } else if (bytes_is_word(argument[i], "BYSCORE")) {
+        } else if (bytes_is_word(call->argument[i], "BYSCORE")) {
             options->by_score = true;
-        } else if (bytes_is_word(argument[i], "REV")) {
+        } else if (bytes_is_word(call->argument[i], "REV")) {
             options->is_reverse = true;
-        } else if (bytes_is_word(argument[i], "LIMIT") && i + 2 < count) {
-            if (!view_integer(argument[i + 1], &options->skip) ||
-                !view_integer(argument[i + 2], &options->most)) {
-                return view_fail_integer(keys, ret);
+        } else if (bytes_is_word(call->argument[i], "LIMIT") &&
+                   i + 2 < call->count) {
+            if (!view_take_integer(call, i + 1, &options->skip) ||
+                !view_take_integer(call, i + 2, &options->most)) {
+                return false;
             }
             i += 2;
         } else {
-            return view_fail(keys, ret,
+            return view_fail(call,
                              "syntax error: [BYSCORE] [REV] [LIMIT skip count] "
                              "[WITHSCORES]");
         }
@@ -265,159 +242,105 @@ static bool read_range_options(struct redis_keys *keys,
     return true;
 }
 
-static void tell(struct redis_keys *keys, const struct member *member,
-                 bool with_score, const struct value *list)
+static void tell(struct key_call *call, const struct member *member,
+                 bool with_score)
 {
-    answer_append(keys, list, value_of_text(member->name));
+    answer_append(call, value_of_text(member->name));
     if (with_score) {
-        answer_append(keys, list, value_of_score(keys, member->score));
+        answer_append(call, value_of_score(call->keys, member->score));
     }
 }
 
-static bool tell_range(struct redis_keys *keys, const struct redis_view *view,
-                       uint32_t from, uint32_t to,
-                       const struct range_options *options, struct value *ret)
+static bool tell_range(struct key_call *call, uint32_t from, uint32_t to,
+                       const struct range_options *options)
 {
     int64_t most = options->most < 0 ? INT64_MAX : options->most;
-    *ret = value_new_table(keys->arena);
+    const struct member *member = call->view->members.member;
+    answer_list(call);
     for (uint32_t i = 0; i < to - from; i++) {
         uint32_t place = options->is_reverse ? to - 1 - i : from + i;
         if (options->skip >= 0 && i >= options->skip &&
             i - options->skip < most) {
-            tell(keys, &view->members.member[place], options->with_scores, ret);
+            tell(call, &member[place], options->with_scores);
         }
     }
     return true;
 }
 
-/* ZRANGE and its like; 'options' as the name of the command says. */
-static bool range(struct redis_keys *keys, const struct bytes *argument,
-                  uint32_t count, struct range_options options,
-                  struct value *ret)
+enum range_kind { RANGE_REVERSE = 1, RANGE_BY_SCORE = 2 };
+
+/* ZRANGE and its like; the variant says what the name of the command does. */
+static bool do_zrange(struct key_call *call)
 {
-    struct redis_view *view;
+    struct range_options options = {
+        .by_score = (call->command->variant & RANGE_BY_SCORE) != 0,
+        .is_reverse = (call->command->variant & RANGE_REVERSE) != 0,
+        .most = -1};
     uint32_t from, to;
-    options.most = -1;
-    if (!read_range_options(keys, argument, count, &options, ret) ||
-        !find_zset(keys, argument[1], &view, ret)) {
+    if (!read_range_options(call, &options) ||
+        !view_find_first(call, KEY_ZSET)) {
         return false;
     }
-    uint32_t size = view->members.count;
+    uint32_t size = call->view->members.count;
     if (options.by_score) {
-        struct bytes low = argument[options.is_reverse ? 3 : 2];
-        struct bytes high = argument[options.is_reverse ? 2 : 3];
-        if (!range_by_score(keys, view, low, high, &from, &to, ret)) {
+        struct bytes low = call->argument[options.is_reverse ? 3 : 2];
+        struct bytes high = call->argument[options.is_reverse ? 2 : 3];
+        if (!range_by_score(call, low, high, &from, &to)) {
             return false;
         }
-    } else if (!view_range(keys, &argument[2], size, &from, &to, ret)) {
+    } else if (!view_range(call, size, &from, &to)) {
         return false;
     } else if (options.is_reverse) {
         uint32_t end = size - from;
         from = from == to ? end : size - to;
         to = end;
     }
-    return tell_range(keys, view, from, to, &options, ret);
+    return tell_range(call, from, to, &options);
 }
 
-static bool do_zrange(struct redis_keys *keys, const struct bytes *argument,
-                      uint32_t count, struct value *ret)
+/* What ZREMRANGEBYSCORE, ZREMRANGEBYRANK and ZCOUNT are of. */
+static bool take_range(struct key_call *call, uint32_t *ret_from,
+                       uint32_t *ret_to)
 {
-    return range(keys, argument, count, (struct range_options){0}, ret);
+    return (call->command->variant & RANGE_BY_SCORE) != 0
+               ? range_by_score(call, call->argument[2], call->argument[3],
+                                ret_from, ret_to)
+               : view_range(call, call->view->members.count, ret_from, ret_to);
 }
 
-static bool do_zrevrange(struct redis_keys *keys, const struct bytes *argument,
-                         uint32_t count, struct value *ret)
+static bool do_zremrange(struct key_call *call)
 {
-    return range(keys, argument, count,
-                 (struct range_options){.is_reverse = true}, ret);
-}
-
-static bool do_zrangebyscore(struct redis_keys *keys,
-                             const struct bytes *argument, uint32_t count,
-                             struct value *ret)
-{
-    return range(keys, argument, count,
-                 (struct range_options){.by_score = true}, ret);
-}
-
-static bool do_zrevrangebyscore(struct redis_keys *keys,
-                                const struct bytes *argument, uint32_t count,
-                                struct value *ret)
-{
-    return range(keys, argument, count,
-                 (struct range_options){.by_score = true, .is_reverse = true},
-                 ret);
-}
-
-static bool remove_range(struct redis_keys *keys, struct redis_view *view,
-                         uint32_t from, uint32_t to, struct value *ret)
-{
-    collection_remove(&view->members, from, to - from);
-    return (from == to || view_edited(keys, view, true, ret)) &&
-           answer_number(ret, to - from);
-}
-
-static bool do_zremrangebyscore(struct redis_keys *keys,
-                                const struct bytes *argument, uint32_t count,
-                                struct value *ret)
-{
-    struct redis_view *view;
     uint32_t from, to;
-    (void)count;
-    return find_zset(keys, argument[1], &view, ret) &&
-           range_by_score(keys, view, argument[2], argument[3], &from, &to,
-                          ret) &&
-           remove_range(keys, view, from, to, ret);
-}
-
-static bool do_zremrangebyrank(struct redis_keys *keys,
-                               const struct bytes *argument, uint32_t count,
-                               struct value *ret)
-{
-    struct redis_view *view;
-    uint32_t from, to;
-    (void)count;
-    return find_zset(keys, argument[1], &view, ret) &&
-           view_range(keys, &argument[2], view->members.count, &from, &to,
-                      ret) &&
-           remove_range(keys, view, from, to, ret);
-}
-
-/* ZPOPMIN key [count], ZPOPMAX. */
-static bool pop(struct redis_keys *keys, const struct bytes *argument,
-                uint32_t count, bool is_max, struct value *ret)
-{
-    struct redis_view *view;
-    int64_t wanted = 1;
-    if (count == 3 && (!view_integer(argument[2], &wanted) || wanted < 0)) {
-        return view_fail_integer(keys, ret);
-    }
-    if (!find_zset(keys, argument[1], &view, ret)) {
+    if (!take_range(call, &from, &to)) {
         return false;
     }
-    struct value popped = value_new_table(keys->arena);
-    for (; wanted > 0 && view->members.count > 0; wanted--) {
-        uint32_t place = is_max ? view->members.count - 1 : 0;
-        tell(keys, &view->members.member[place], true, &popped);
-        collection_remove(&view->members, place, 1);
-    }
-    if (popped.table->count > 0 && !view_edited(keys, view, true, ret)) {
+    collection_remove(&call->view->members, from, to - from);
+    return (from == to || view_edited(call, call->view, true)) &&
+           answer_number(call, to - from);
+}
+
+static bool do_zcount(struct key_call *call)
+{
+    uint32_t from, to;
+    return take_range(call, &from, &to) && answer_number(call, to - from);
+}
+
+/* ZPOPMIN key [count]; ZPOPMAX if the variant is 1. */
+static bool do_zpop(struct key_call *call)
+{
+    int64_t wanted;
+    if (!view_take_wanted(call, &wanted) || !view_find_first(call, KEY_ZSET)) {
         return false;
     }
-    *ret = popped;
-    return true;
-}
-
-static bool do_zpopmin(struct redis_keys *keys, const struct bytes *argument,
-                       uint32_t count, struct value *ret)
-{
-    return pop(keys, argument, count, false, ret);
-}
-
-static bool do_zpopmax(struct redis_keys *keys, const struct bytes *argument,
-                       uint32_t count, struct value *ret)
-{
-    return pop(keys, argument, count, true, ret);
+    struct collection *zset = &call->view->members;
+    uint32_t before = zset->count;
+    answer_list(call);
+    for (; wanted > 0 && zset->count > 0; wanted--) {
+        uint32_t place = call->command->variant == 1 ? zset->count - 1 : 0;
+        tell(call, &zset->member[place], true);
+        collection_remove(zset, place, 1);
+    }
+    return zset->count == before || view_edited(call, call->view, true);
 }
 
 /* --- Of several keys ------------------------------------------------------ */
@@ -434,23 +357,21 @@ struct combination {
     struct collection result;
 };
 
-static bool fail_combination(struct redis_keys *keys, struct value *ret)
+static bool fail_combination(struct key_call *call)
 {
-    return view_fail(keys, ret,
-                     "syntax error: count key... [WEIGHTS number...] "
-                     "[AGGREGATE SUM|MIN|MAX]");
+    return view_fail(call, "syntax error: count key... [WEIGHTS number...] "
+                           "[AGGREGATE SUM|MIN|MAX]");
 }
 
 /* A set counts as a sorted set in which each member has the score 1. */
-static bool find_source(struct redis_keys *keys, struct bytes name,
-                        struct redis_view **ret_view, struct value *ret)
+static bool find_source(struct key_call *call, struct bytes name,
+                        struct redis_view **ret_view)
 {
-    if (!view_find(keys, name, ret_view, ret)) {
+    if (!view_find(call, name, ret_view)) {
         return false;
     }
     bool is_set = (*ret_view)->type == KEY_SET;
-    return view_find_type(keys, name, is_set ? KEY_SET : KEY_ZSET, ret_view,
-                          ret);
+    return view_find_type(call, name, is_set ? KEY_SET : KEY_ZSET, ret_view);
 }
 
 static double score_of(const struct combination *combination, uint32_t source,
@@ -485,24 +406,23 @@ static bool read_aggregate(struct bytes word, enum aggregate *ret)
 }
 
 /* Reads what stands behind the name of the key that is to be made. */
-static bool read_combination(struct redis_keys *keys,
-                             const struct bytes *argument, uint32_t count,
-                             struct combination *ret_combination,
-                             struct value *ret)
+static bool read_combination(struct key_call *call,
+                             struct combination *ret_combination)
 {
+    const struct bytes *argument = call->argument;
+    uint32_t count = call->count;
     int64_t sources;
     *ret_combination = (struct combination){.aggregate = AGGREGATE_SUM};
-    if (!view_integer(argument[2], &sources)) {
-        return view_fail_integer(keys, ret);
+    if (!view_take_integer(call, 2, &sources)) {
+        return false;
     }
     if (sources < 1 || sources > count - 3 || sources > MULTI_COUNT_MAX) {
-        return fail_combination(keys, ret);
+        return fail_combination(call);
     }
     uint32_t size = (uint32_t)sources;
     for (uint32_t i = 0; i < size; i++) {
         ret_combination->weight[i] = 1;
-        if (!find_source(keys, argument[3 + i], &ret_combination->source[i],
-                         ret)) {
+        if (!find_source(call, argument[3 + i], &ret_combination->source[i])) {
             return false;
         }
     }
@@ -510,8 +430,8 @@ static bool read_combination(struct redis_keys *keys,
     for (uint32_t at = 3 + size; at < count;) {
         if (bytes_is_word(argument[at], "WEIGHTS") && count - at > size) {
             for (uint32_t i = 0; i < size; i++) {
-                if (!read_score(keys, argument[at + 1 + i],
-                                &ret_combination->weight[i], ret)) {
+                if (!read_score(call, argument[at + 1 + i],
+                                &ret_combination->weight[i])) {
                     return false;
                 }
             }
@@ -521,7 +441,7 @@ static bool read_combination(struct redis_keys *keys,
                                   &ret_combination->aggregate)) {
             at += 2;
         } else {
-            return fail_combination(keys, ret);
+            return fail_combination(call);
         }
     }
     return true;
@@ -554,8 +474,8 @@ static void combine_member(struct redis_keys *keys,
 }
 
 /* False, with the error, if it would hold up the others. */
-static bool take_steps(struct redis_keys *keys,
-                       const struct combination *combination, struct value *ret)
+static bool take_steps(struct key_call *call,
+                       const struct combination *combination)
 {
     uint64_t members = 0;
     for (uint32_t i = 0; i < combination->count; i++) {
@@ -563,146 +483,89 @@ static bool take_steps(struct redis_keys *keys,
     }
     uint64_t steps = members + members * members / 16;
     if (steps > SCRIPT_STEPS_MAX) {
-        return view_fail(keys, ret, "the sorted sets have too many members");
+        return view_fail(call, "the sorted sets have too many members");
     }
-    keys->steps += (uint32_t)steps;
+    call->keys->steps += (uint32_t)steps;
     return true;
 }
 
 /* What stood there before is gone, with its time to live. */
-static bool store_result(struct redis_keys *keys, struct bytes name,
-                         const struct collection *result, struct value *ret)
+static bool store_result(struct key_call *call, struct bytes name,
+                         const struct collection *result)
 {
     struct redis_view *view;
-    if (!view_find(keys, name, &view, ret) || !view_delete(keys, view, ret)) {
+    if (!view_find(call, name, &view) || !view_delete(call, view)) {
         return false;
     }
     if (result->count > 0) {
-        if (!view_edit(keys, view, KEY_ZSET, ret)) {
+        if (!view_edit(call, view, KEY_ZSET)) {
             return false;
         }
         view->members = *result;
     }
-    return answer_number(ret, result->count);
+    return answer_number(call, result->count);
 }
 
-static bool combine(struct redis_keys *keys, const struct bytes *argument,
-                    uint32_t count, bool is_union, struct value *ret)
+/* ZINTERSTORE; ZUNIONSTORE if the variant is 1. */
+static bool do_zstore(struct key_call *call)
 {
+    bool is_union = call->command->variant == 1;
     struct combination combination;
-    if (!read_combination(keys, argument, count, &combination, ret) ||
-        !take_steps(keys, &combination, ret)) {
+    if (!read_combination(call, &combination) ||
+        !take_steps(call, &combination)) {
         return false;
     }
     for (uint32_t i = 0; i < (is_union ? combination.count : 1); i++) {
         const struct collection *source = &combination.source[i]->members;
         for (uint32_t j = 0; j < source->count; j++) {
-            combine_member(keys, &combination, i, &source->member[j], is_union);
+            combine_member(call->keys, &combination, i, &source->member[j],
+                           is_union);
         }
     }
-    return store_result(keys, argument[1], &combination.result, ret);
-}
-
-static bool do_zinterstore(struct redis_keys *keys,
-                           const struct bytes *argument, uint32_t count,
-                           struct value *ret)
-{
-    return combine(keys, argument, count, false, ret);
-}
-
-static bool do_zunionstore(struct redis_keys *keys,
-                           const struct bytes *argument, uint32_t count,
-                           struct value *ret)
-{
-    return combine(keys, argument, count, true, ret);
+    return store_result(call, call->argument[1], &combination.result);
 }
 
 /* --- Questions ------------------------------------------------------------ */
 
-static bool do_zcard(struct redis_keys *keys, const struct bytes *argument,
-                     uint32_t count, struct value *ret)
+static bool do_zscore(struct key_call *call)
 {
-    struct redis_view *view;
-    (void)count;
-    return find_zset(keys, argument[1], &view, ret) &&
-           answer_number(ret, view->members.count);
+    const struct collection *zset = &call->view->members;
+    uint32_t place = collection_find(zset, call->argument[2]);
+    return place < zset->count ? answer_score(call, zset->member[place].score)
+                               : answer_nil(call);
 }
 
-static bool do_zcount(struct redis_keys *keys, const struct bytes *argument,
-                      uint32_t count, struct value *ret)
+/* ZRANK key member; ZREVRANK if the variant is 1. */
+static bool do_zrank(struct key_call *call)
 {
-    struct redis_view *view;
-    uint32_t from, to;
-    (void)count;
-    return find_zset(keys, argument[1], &view, ret) &&
-           range_by_score(keys, view, argument[2], argument[3], &from, &to,
-                          ret) &&
-           answer_number(ret, to - from);
-}
-
-static bool do_zscore(struct redis_keys *keys, const struct bytes *argument,
-                      uint32_t count, struct value *ret)
-{
-    struct redis_view *view;
-    (void)count;
-    if (!find_zset(keys, argument[1], &view, ret)) {
-        return false;
+    const struct collection *zset = &call->view->members;
+    uint32_t place = collection_find(zset, call->argument[2]);
+    if (place == zset->count) {
+        return answer_nil(call);
     }
-    uint32_t place = collection_find(&view->members, argument[2]);
-    *ret = place < view->members.count
-               ? value_of_score(keys, view->members.member[place].score)
-               : value_of_bool(false);
-    return true;
-}
-
-/* ZRANK key member, ZREVRANK. */
-static bool rank(struct redis_keys *keys, const struct bytes *argument,
-                 bool is_reverse, struct value *ret)
-{
-    struct redis_view *view;
-    if (!find_zset(keys, argument[1], &view, ret)) {
-        return false;
-    }
-    uint32_t size = view->members.count;
-    uint32_t place = collection_find(&view->members, argument[2]);
-    if (place == size) {
-        return answer_nil(ret);
-    }
-    return answer_number(ret, is_reverse ? size - 1 - place : place);
-}
-
-static bool do_zrank(struct redis_keys *keys, const struct bytes *argument,
-                     uint32_t count, struct value *ret)
-{
-    (void)count;
-    return rank(keys, argument, false, ret);
-}
-
-static bool do_zrevrank(struct redis_keys *keys, const struct bytes *argument,
-                        uint32_t count, struct value *ret)
-{
-    (void)count;
-    return rank(keys, argument, true, ret);
+    return answer_number(
+        call, call->command->variant == 1 ? zset->count - 1 - place : place);
 }
 
 const struct key_command key_zset_commands[] = {
-    {"ZADD", 4, UINT32_MAX, do_zadd},
-    {"ZINCRBY", 4, 4, do_zincrby},
-    {"ZREM", 3, UINT32_MAX, do_zrem},
-    {"ZREMRANGEBYSCORE", 4, 4, do_zremrangebyscore},
-    {"ZREMRANGEBYRANK", 4, 4, do_zremrangebyrank},
-    {"ZPOPMIN", 2, 3, do_zpopmin},
-    {"ZPOPMAX", 2, 3, do_zpopmax},
-    {"ZRANGE", 4, 10, do_zrange},
-    {"ZREVRANGE", 4, 5, do_zrevrange},
-    {"ZRANGEBYSCORE", 4, 8, do_zrangebyscore},
-    {"ZREVRANGEBYSCORE", 4, 8, do_zrevrangebyscore},
-    {"ZINTERSTORE", 4, UINT32_MAX, do_zinterstore},
-    {"ZUNIONSTORE", 4, UINT32_MAX, do_zunionstore},
-    {"ZCARD", 2, 2, do_zcard},
-    {"ZCOUNT", 4, 4, do_zcount},
-    {"ZSCORE", 3, 3, do_zscore},
-    {"ZRANK", 3, 3, do_zrank},
-    {"ZREVRANK", 3, 3, do_zrevrank},
+    {"ZADD", 4, UINT32_MAX, do_zadd, KEY_ANY, 0},
+    {"ZINCRBY", 4, 4, do_zincrby, KEY_ANY, 0},
+    {"ZREM", 3, UINT32_MAX, view_remove, KEY_ZSET, 0},
+    {"ZREMRANGEBYSCORE", 4, 4, do_zremrange, KEY_ZSET, RANGE_BY_SCORE},
+    {"ZREMRANGEBYRANK", 4, 4, do_zremrange, KEY_ZSET, 0},
+    {"ZPOPMIN", 2, 3, do_zpop, KEY_ANY, 0},
+    {"ZPOPMAX", 2, 3, do_zpop, KEY_ANY, 1},
+    {"ZRANGE", 4, 10, do_zrange, KEY_ANY, 0},
+    {"ZREVRANGE", 4, 5, do_zrange, KEY_ANY, RANGE_REVERSE},
+    {"ZRANGEBYSCORE", 4, 8, do_zrange, KEY_ANY, RANGE_BY_SCORE},
+    {"ZREVRANGEBYSCORE", 4, 8, do_zrange, KEY_ANY,
+     RANGE_BY_SCORE | RANGE_REVERSE},
+    {"ZINTERSTORE", 4, UINT32_MAX, do_zstore, KEY_ANY, 0},
+    {"ZUNIONSTORE", 4, UINT32_MAX, do_zstore, KEY_ANY, 1},
+    {"ZCARD", 2, 2, answer_count, KEY_ZSET, 0},
+    {"ZCOUNT", 4, 4, do_zcount, KEY_ZSET, RANGE_BY_SCORE},
+    {"ZSCORE", 3, 3, do_zscore, KEY_ZSET, 0},
+    {"ZRANK", 3, 3, do_zrank, KEY_ZSET, 0},
+    {"ZREVRANK", 3, 3, do_zrank, KEY_ZSET, 1},
     {.name = NULL},
 };

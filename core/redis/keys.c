@@ -34,18 +34,20 @@ bool redis_keys_know(struct bytes command)
 bool redis_keys_call(void *data, const struct bytes *argument, uint32_t count,
                      struct value *ret)
 {
-    struct redis_keys *keys = data;
+    struct key_call call = {
+        .keys = data, .argument = argument, .count = count, .ret = ret};
     CHECK(count > 0);
     const struct key_command *command = find_command(argument[0]);
     if (command == NULL) {
-        return view_fail(keys, ret,
-                         "hasp does not have this command for scripts");
+        return view_fail(&call, "hasp does not have this command for scripts");
     }
     if (count < command->min || count > command->max) {
-        return view_fail(keys, ret, "%s: wrong number of arguments",
-                         command->name);
+        return view_fail(&call, "%s: wrong number of arguments", command->name);
     }
-    return command->run(keys, argument, count, ret);
+    call.command = command;
+    return (command->type == KEY_ANY ||
+            view_find_first(&call, command->type)) &&
+           command->run(&call);
 }
 
 /* The token of a value; 0: it is free. What others have is marked. */
@@ -55,7 +57,8 @@ bool redis_keys_watch(struct redis_keys *keys, struct bytes name,
     static const uint64_t foreign = UINT64_C(1) << 63;
     struct redis_view *view;
     struct value error;
-    if (!view_find(keys, name, &view, &error)) {
+    struct key_call call = {.keys = keys, .ret = &error};
+    if (!view_find(&call, name, &view)) {
         return false;
     }
     view->is_looked_at = true;

@@ -2,6 +2,7 @@
 
 #include "core/redis/views.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,34 +15,55 @@
 
 /* --- Answers -------------------------------------------------------------- */
 
-bool view_fail(struct redis_keys *keys, struct value *ret, const char *format,
-               ...)
+bool view_fail(struct key_call *call, const char *format, ...)
 {
+    struct redis_keys *keys = call->keys;
     va_list args;
     va_start(args, format);
     vsnprintf(keys->error, sizeof keys->error, format, args);
     va_end(args);
-    *ret = value_of_text(arena_copy(keys->arena, bytes_of_text(keys->error)));
+    answer_text(call, arena_copy(keys->arena, bytes_of_text(keys->error)));
     return false;
 }
 
-bool view_fail_integer(struct redis_keys *keys, struct value *ret)
+bool view_fail_integer(struct key_call *call)
 {
-    return view_fail(keys, ret, "value is not an integer or out of range");
+    return view_fail(call, "value is not an integer or out of range");
 }
 
-bool view_fail_type(struct redis_keys *keys, struct value *ret)
+bool view_fail_type(struct key_call *call)
 {
-    return view_fail(keys, ret,
+    return view_fail(call,
                      "WRONGTYPE Operation against a key holding the wrong kind "
                      "of value");
 }
 
-void answer_append(struct redis_keys *keys, const struct value *list,
-                   struct value item)
+void answer_append(struct key_call *call, struct value item)
 {
-    keys->steps++;
-    value_append(keys->arena, list->table, &item);
+    CHECK(call->ret->type == VALUE_TABLE); /* answer_list() has made it. */
+    call->keys->steps++;
+    value_append(call->keys->arena, call->ret->table, &item);
+}
+
+bool answer_length(struct key_call *call)
+{
+    bool is_text = call->ret->type == VALUE_TEXT;
+    return answer_number(call, is_text ? (int64_t)call->ret->text.size : 0);
+}
+
+bool answer_members(struct key_call *call, uint32_t from, uint32_t to)
+{
+    CHECK(from <= to && to <= call->view->members.count);
+    answer_list(call);
+    for (uint32_t i = from; i < to; i++) {
+        answer_append(call, value_of_text(call->view->members.member[i].name));
+    }
+    return true;
+}
+
+bool answer_count(struct key_call *call)
+{
+    return answer_number(call, call->view->members.count);
 }
 
 /* --- Finding -------------------------------------------------------------- */
@@ -97,49 +119,54 @@ void view_read_members(struct redis_keys *keys, struct redis_view *view)
     keys->steps += view->members.count;
 }
 
-bool view_find(struct redis_keys *keys, struct bytes name,
-               struct redis_view **ret_view, struct value *ret)
+bool view_find(struct key_call *call, struct bytes name,
+               struct redis_view **ret_view)
 {
-    for (uint32_t i = 0; i < keys->count; i++) {
-        if (bytes_equal(keys->view[i].key.name, name)) {
-            *ret_view = &keys->view[i];
+    for (uint32_t i = 0; i < call->keys->count; i++) {
+        if (bytes_equal(call->keys->view[i].key.name, name)) {
+            *ret_view = &call->keys->view[i];
             return true;
         }
     }
     if (name.size == 0 || name.size > LOCK_NAME_SIZE_MAX) {
-        return view_fail(keys, ret, "a key must have 1 to %d bytes",
+        return view_fail(call, "a key must have 1 to %d bytes",
                          LOCK_NAME_SIZE_MAX);
     }
-    if (!may_see(keys, name)) {
-        return view_fail(keys, ret,
-                         "the key is not one of KEYS, and this user may "
-                         "neither lock nor read it");
+    if (!may_see(call->keys, name)) {
+        return view_fail(call, "the key is not one of KEYS, and this user may "
+                               "neither lock nor read it");
     }
-    if (keys->count == MULTI_COUNT_MAX) {
-        return view_fail(keys, ret, "more than %d keys", MULTI_COUNT_MAX);
+    if (call->keys->count == MULTI_COUNT_MAX) {
+        return view_fail(call, "more than %d keys", MULTI_COUNT_MAX);
     }
-    struct redis_view *view = &keys->view[keys->count++];
-    *view = (struct redis_view){.key = {.name = name}};
-    look(keys, view);
+    struct redis_view *view = &call->keys->view[call->keys->count++];
+    *view = (struct redis_view){.key = {.name = name}, .type = KEY_TEXT};
+    look(call->keys, view);
     *ret_view = view;
     return true;
 }
 
-bool view_find_type(struct redis_keys *keys, struct bytes name,
-                    enum key_type type, struct redis_view **ret_view,
-                    struct value *ret)
+bool view_find_type(struct key_call *call, struct bytes name,
+                    enum key_type type, struct redis_view **ret_view)
 {
-    if (!view_find(keys, name, ret_view, ret)) {
+    if (!view_find(call, name, ret_view)) {
         return false;
     }
     struct redis_view *view = *ret_view;
     view->is_looked_at = true;
     if (view->is_there && !view_is_foreign(view) && view->type != type) {
-        return view_fail_type(keys, ret);
+        return view_fail_type(call);
     }
-    view_read_members(keys, view);
-    keys->steps += view->members.count / 16; /* Who looks goes through them. */
+    view_read_members(call->keys, view);
+    /* Who looks goes through them. */
+    call->keys->steps += view->members.count / 16;
     return true;
+}
+
+bool view_find_first(struct key_call *call, enum key_type type)
+{
+    CHECK(call->count > 1); /* By the rows of those that have a key. */
+    return view_find_type(call, call->argument[1], type, &call->view);
 }
 
 /* --- Reading -------------------------------------------------------------- */
@@ -154,6 +181,13 @@ struct bytes view_text(const struct redis_keys *keys,
     return lock != NULL && lock->hold_count > 0 && !keys->is_script
                ? LIST_FIRST(&lock->holds, struct hold, in_lock)->value
                : (struct bytes){NULL, 0};
+}
+
+struct value view_value(const struct redis_keys *keys,
+                        const struct redis_view *view)
+{
+    return view->is_there ? value_of_text(view_text(keys, view))
+                          : value_of_bool(false);
 }
 
 /* The session that holds a key's lock; of those of others the first. NULL: none
@@ -204,13 +238,52 @@ bool view_integer(struct bytes text, int64_t *ret_number)
     return true;
 }
 
+bool view_take_integer(struct key_call *call, uint32_t at, int64_t *ret_number)
+{
+    CHECK(at < call->count); /* By the row, or by who asks. */
+    return view_integer(call->argument[at], ret_number) ||
+           view_fail_integer(call);
+}
+
+bool view_take_wanted(struct key_call *call, int64_t *ret_wanted)
+{
+    *ret_wanted = 1;
+    return call->count < 3 || (view_take_integer(call, 2, ret_wanted) &&
+                               (*ret_wanted >= 0 || view_fail_integer(call)));
+}
+
+bool view_range(struct key_call *call, uint32_t count, uint32_t *ret_from,
+                uint32_t *ret_to)
+{
+    int64_t from, to, size = count;
+    if (!view_take_integer(call, 2, &from) ||
+        !view_take_integer(call, 3, &to)) {
+        return false;
+    }
+    from = from < 0 ? from + size : from;
+    to = to < 0 ? to + size : to;
+    from = from < 0 ? 0 : from;
+    to = to >= size ? size - 1 : to;
+    bool is_any = from <= to;
+    *ret_from = is_any ? (uint32_t)from : 0;
+    *ret_to = is_any ? (uint32_t)to + 1 : 0;
+    CHECK(*ret_from <= *ret_to && *ret_to <= count);
+    return true;
+}
+
+struct value view_digits(struct redis_keys *keys, int64_t number)
+{
+    char digits[32];
+    snprintf(digits, sizeof digits, "%" PRId64, number);
+    return value_of_text(arena_copy(keys->arena, bytes_of_text(digits)));
+}
+
 /* --- Writing -------------------------------------------------------------- */
 
-static bool refuse_foreign(struct redis_keys *keys, struct value *ret)
+static bool refuse_foreign(struct key_call *call)
 {
-    return view_fail(keys, ret,
-                     "this lock is held by a session, waited for, or "
-                     "closed: only LOCK commands change it");
+    return view_fail(call, "this lock is held by a session, waited for, or "
+                           "closed: only LOCK commands change it");
 }
 
 void view_set_time(struct redis_view *view, uint64_t px_ms)
@@ -220,26 +293,23 @@ void view_set_time(struct redis_view *view, uint64_t px_ms)
     view->px_ms = px_ms;
 }
 
-bool view_write(struct redis_keys *keys, struct redis_view *view,
-                struct bytes value, struct value *ret)
+bool view_write(struct key_call *call, struct redis_view *view,
+                struct bytes value)
 {
     if (view_is_foreign(view)) {
-        return refuse_foreign(keys, ret);
+        return refuse_foreign(call);
     }
     if (value.size > VALUE_SIZE_MAX) {
-        return view_fail(keys, ret, "a value has at most %d bytes",
-                         VALUE_SIZE_MAX);
+        return view_fail(call, "a value has at most %d bytes", VALUE_SIZE_MAX);
     }
     if (collection_type(value) != KEY_TEXT) {
-        return view_fail(keys, ret,
-                         "a value may not begin as a hash is stored");
+        return view_fail(call, "a value may not begin as a hash is stored");
     }
     bool is_same = view->is_there && view->type == KEY_TEXT &&
                    bytes_equal(view->value, value);
     if (view->is_there && !is_same && !view->is_looked_at) {
-        return view_fail(keys, ret,
-                         "another value holds this lock: give IFEQ, or "
-                         "compare it before");
+        return view_fail(call, "another value holds this lock: give IFEQ, or "
+                               "compare it before");
     }
     view->is_replaced |= !is_same;
     view->is_there = true;
@@ -267,17 +337,15 @@ static bool may_delete(const struct redis_keys *keys,
                             BYTES_LITERAL("redisson_unlock_latch:"));
 }
 
-bool view_delete(struct redis_keys *keys, struct redis_view *view,
-                 struct value *ret)
+bool view_delete(struct key_call *call, struct redis_view *view)
 {
     if (!view->is_there) {
         return true;
     }
-    if (view_is_foreign(view) || !may_delete(keys, view)) {
-        return view_fail(keys, ret,
-                         "a held lock is released by its holder (with "
-                         "the script that compares the value), or taken "
-                         "by LOCK.RELEASEIF");
+    if (view_is_foreign(view) || !may_delete(call->keys, view)) {
+        return view_fail(call, "a held lock is released by its holder (with "
+                               "the script that compares the value), or taken "
+                               "by LOCK.RELEASEIF");
     }
     view->is_there = false;
     view->is_replaced = true;
@@ -290,11 +358,11 @@ bool view_delete(struct redis_keys *keys, struct redis_view *view,
     return true;
 }
 
-bool view_edit(struct redis_keys *keys, struct redis_view *view,
-               enum key_type type, struct value *ret)
+bool view_edit(struct key_call *call, struct redis_view *view,
+               enum key_type type)
 {
     if (view_is_foreign(view)) {
-        return refuse_foreign(keys, ret);
+        return refuse_foreign(call);
     }
     if (!view->is_there) {
         view->is_there = true;
@@ -307,25 +375,25 @@ bool view_edit(struct redis_keys *keys, struct redis_view *view,
     return true;
 }
 
-bool view_edited(struct redis_keys *keys, struct redis_view *view,
-                 bool is_replaced, struct value *ret)
+bool view_edited(struct key_call *call, struct redis_view *view,
+                 bool is_replaced)
 {
     CHECK(view->type != KEY_TEXT && !view_is_foreign(view));
     view->is_replaced |= is_replaced;
-    return view->members.count > 0 || view_delete(keys, view, ret);
+    return view->members.count > 0 || view_delete(call, view);
 }
 
-bool view_remove(struct redis_keys *keys, struct redis_view *view,
-                 const struct bytes *name, uint32_t count, struct value *ret)
+bool view_remove(struct key_call *call)
 {
-    int64_t removed = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t place = collection_find(&view->members, name[i]);
-        if (place < view->members.count) {
-            collection_remove(&view->members, place, 1);
-            removed++;
+    struct collection *members = &call->view->members;
+    uint32_t before = members->count;
+    for (uint32_t i = 2; i < call->count; i++) {
+        uint32_t place = collection_find(members, call->argument[i]);
+        if (place < members->count) {
+            collection_remove(members, place, 1);
         }
     }
-    return (removed == 0 || view_edited(keys, view, true, ret)) &&
-           answer_number(ret, removed);
+    uint32_t removed = before - members->count;
+    return (removed == 0 || view_edited(call, call->view, true)) &&
+           answer_number(call, removed);
 }
