@@ -3,13 +3,13 @@
 /* Runs a script of operations on the real state machine and prints what it
  * answers, tells and holds, for comparison with model.py.
  *
- * Each line of stdin is an entry, "INDEX OPERATION ARGUMENTS" (positions as in
- * the run_ functions below), or a question: "dump RESOURCE...", "kept SESSION
- * OWNER REQ", "restore" (through a table and a snapshot into another machine
- * with another hash seed), "reload" (through the table alone), "flush",
- * "newlife MS". Bare words; "-" is the empty one and "*N" one of
- * N bytes. After every entry the invariants are checked; what is wrong ends the
- * run with a line "!...". */
+ * Each line of stdin is an entry, "INDEX OPERATION:USER ARGUMENTS" (positions
+ * as in operations.c; anyone's if no user's number is given), or a
+ * question: "dump RESOURCE...", "kept SESSION OWNER REQ", "restore" (through a
+ * table and a snapshot into another machine with another hash seed), "reload"
+ * (through the table alone), "flush", "newlife MS [suspend]". Bare words; "-"
+ * is the empty one and "*N" one of N bytes. After every entry the invariants
+ * are checked; what is wrong ends the run with a line "!...". */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,13 +19,14 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "lockfsm/access.h"
-#include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
+#include "lockfsm/quota.h"
 #include "storage/snapshot.h"
 #include "storage/table.h"
+#include "tests/property/operations.h"
+#include "tests/property/words.h"
 #include "tests/unit/lockfsm_delta.h"
 
-#define WORD_MAX 256
 #define MEMBER_MAX 8
 
 static struct lockfsm *fsm;
@@ -33,413 +34,6 @@ static struct lockfsm_delta *delta;
 static struct table *table;
 static struct effects effects;
 static struct buffer command;
-static char *word[WORD_MAX];
-static uint32_t word_count;
-static uint8_t long_word[1 << 16];
-
-/* --- Words ---------------------------------------------------------------- */
-
-static _Noreturn void wrong(const char *what)
-{
-    printf("!%s\n", what);
-    fflush(stdout);
-    exit(1);
-}
-
-static const char *text(uint32_t at)
-{
-    if (at >= word_count) {
-        wrong("too few words");
-    }
-    return word[at];
-}
-
-static uint64_t number(uint32_t at)
-{
-    return strtoull(text(at), NULL, 10);
-}
-
-static struct bytes bytes(uint32_t at)
-{
-    const char *from = text(at);
-    if (from[0] == '*' && from[1] != '\0') {
-        uint64_t size = strtoull(from + 1, NULL, 10);
-        CHECK(size <= sizeof long_word);
-        return bytes_of(long_word, size);
-    }
-    return strcmp(from, "-") == 0 ? (struct bytes){NULL, 0}
-                                  : bytes_of_text(from);
-}
-
-static void put(struct bytes bytes)
-{
-    if (bytes.size == 0) {
-        putchar('-');
-    } else if (bytes.data[0] == long_word[0]) {
-        printf("*%zu", bytes.size);
-    } else {
-        fwrite(bytes.data, 1, bytes.size, stdout);
-    }
-}
-
-static struct origin origin(void)
-{
-    static uint64_t also[2];
-    struct origin origin = {.session = number(2),
-                            .owner = bytes(3),
-                            .req = number(4),
-                            .acked = strtoull(text(5), NULL, 10),
-                            .also_acked = also};
-    const char *comma = strchr(text(5), ','); /* "2,5-9" */
-    if (comma != NULL) {
-        char *end;
-        also[0] = strtoull(comma + 1, &end, 10);
-        also[1] = strtoull(end + 1, NULL, 10);
-        origin.also_acked_count = 1;
-    }
-    return origin;
-}
-
-static uint32_t names_from(uint32_t at, struct bytes *ret_names)
-{
-    uint32_t count = 0;
-    while (at + count < word_count) {
-        ret_names[count] = bytes(at + count);
-        count++;
-    }
-    return count;
-}
-
-/* --- Operations ----------------------------------------------------------- */
-
-static void run_begin(void)
-{
-    uint8_t id[16] = {1};
-    encode_begin(&command,
-                 &(struct begin_command){
-                     .node = number(2),
-                     .incarnation = number(3),
-                     .cluster_id = bytes_of(id, number(4) != 0 ? sizeof id : 0),
-                     .token_base = number(5),
-                     .base_index = number(6),
-                     .elapsed_ms = (uint32_t)number(7)});
-}
-
-static void run_register(void)
-{
-    encode_register_node(
-        &command, &(struct register_node_command){.node = number(2),
-                                                  .incarnation = number(3),
-                                                  .added_index = number(4)});
-}
-
-static void run_act(void)
-{
-    encode_act(&command, &(struct act_command){.kind = (enum act_kind)number(2),
-                                               .member = number(3),
-                                               .address = bytes(6),
-                                               .wall_ms = number(4)});
-    encode_trail(&command, bytes(6), bytes(5), 0);
-}
-
-static void run_feature(void)
-{
-    encode_set_feature(
-        &command, &(struct set_feature_command){.level = (uint32_t)number(2)});
-}
-
-static void run_quarantine_over(void)
-{
-    encode_quarantine_over(
-        &command, &(struct quarantine_over_command){.since_index = number(2)});
-}
-
-static void run_open(void)
-{
-    struct label labels[LABEL_COUNT_MAX];
-    struct open_command c = {.ttl_ms = (uint32_t)number(2),
-                             .linger_ms = (uint32_t)number(3),
-                             .name = bytes(4),
-                             .address = bytes(5),
-                             .labels = labels,
-                             .label_count = (uint32_t)number(6),
-                             .is_durable = number(7) != 0,
-                             .wall_ms = number(8)};
-    for (uint32_t i = 0; i < c.label_count; i++) {
-        labels[i] = (struct label){BYTES_LITERAL("key"), bytes_of_text("v")};
-    }
-    encode_open(&command, &c);
-}
-
-static void run_close(void)
-{
-    struct origin from = origin();
-    encode_close(&command, &(struct close_command){.origin = from});
-}
-
-static void run_expire(void)
-{
-    uint64_t sessions[WORD_MAX];
-    for (uint32_t i = 2; i < word_count; i++) {
-        sessions[i - 2] = number(i);
-    }
-    encode_expire(&command,
-                  &(struct expire_command){.sessions = sessions,
-                                           .session_count = word_count - 2});
-}
-
-static void run_time(void)
-{
-    struct session_mark marks[WORD_MAX];
-    struct time_command time = {.base_index = number(2),
-                                .elapsed_ms = (uint32_t)number(3),
-                                .marks = marks};
-    for (uint32_t i = 4; i + 1 < word_count; i += 2) {
-        marks[time.mark_count++] = (struct session_mark){
-            number(i), (uint32_t)number(i + 1)};
-    }
-    encode_time(&command, &time);
-}
-
-static void run_heard(void)
-{
-    uint64_t sessions[WORD_MAX];
-    for (uint32_t i = 2; i < word_count; i++) {
-        sessions[i - 2] = number(i);
-    }
-    encode_heard(&command,
-                 &(struct heard_command){.sessions = sessions,
-                                         .session_count = word_count - 2});
-}
-
-static void run_acquire(void)
-{
-    struct bytes names[WORD_MAX];
-    encode_acquire(&command, &(struct acquire_command){
-                                 .origin = origin(),
-                                 .mode = (enum lock_mode)number(6),
-                                 .slots = (uint32_t)number(7),
-                                 .is_waiting = number(8) != 0,
-                                 .wait_ms = number(9),
-                                 .is_barging = number(10) != 0,
-                                 .value = bytes(11),
-                                 .delay_ms = number(12),
-                                 .hold_ms = number(13),
-                                 .names = names,
-                                 .name_count = names_from(14, names)});
-}
-
-static void run_release(void)
-{
-    struct bytes names[WORD_MAX];
-    encode_release(&command, &(struct release_command){
-                                 .origin = origin(),
-                                 .token = number(6),
-                                 .is_counting = number(7) != 0,
-                                 .names = names,
-                                 .name_count = names_from(8, names)});
-}
-
-static void run_release_if(void)
-{
-    encode_release_if(&command,
-                      &(struct release_if_command){.origin = origin(),
-                                                   .name = bytes(6),
-                                                   .session = number(7),
-                                                   .owner = bytes(8),
-                                                   .token = number(9)});
-}
-
-static void run_convert(void)
-{
-    encode_convert(&command,
-                   &(struct convert_command){.origin = origin(),
-                                             .name = bytes(6),
-                                             .to = (enum lock_mode)number(7),
-                                             .is_waiting = number(8) != 0,
-                                             .wait_ms = number(9)});
-}
-
-static void run_cancel(void)
-{
-    struct origin from = origin();
-    encode_cancel(&command,
-                  &(struct cancel_command){.origin = from, .name = bytes(6)});
-}
-
-static void run_note(void)
-{
-    struct note_command c = {.origin = origin(),
-                             .name = bytes(6),
-                             .token = number(7),
-                             .text = bytes(8)};
-    encode_note(&command, &c);
-}
-
-static void run_please(void)
-{
-    struct origin from = origin();
-    encode_please(&command, &(struct please_command){.origin = from,
-                                                     .name = bytes(6),
-                                                     .message = bytes(7)});
-}
-
-static void run_wait_over(void)
-{
-    encode_wait_timeout(&command,
-                        &(struct wait_timeout_command){number(2), bytes(3),
-                                                       number(4), number(5)});
-}
-
-static void run_delay_over(void)
-{
-    encode_delay_over(&command,
-                      &(struct delay_over_command){.name = bytes(2),
-                                                   .since_index = number(3)});
-}
-
-static struct hold_over_command hold_key(void)
-{
-    return (struct hold_over_command){bytes(2), number(3), bytes(4), number(5)};
-}
-
-static void run_hold_over(void)
-{
-    struct hold_over_command key = hold_key();
-    encode_hold_over(&command, &key);
-}
-
-static void run_break(void)
-{
-    encode_break_holds(&command,
-                       &(struct break_holds_command){.origin = origin(),
-                                                     .name = bytes(6),
-                                                     .after_ms = number(7),
-                                                     .session = number(8),
-                                                     .reason = bytes(9),
-                                                     .by = bytes(10)});
-}
-
-static void run_object(void)
-{
-    struct object_command c = {
-        .origin = origin(), .name = bytes(6), .message = bytes(7)};
-    encode_object(&command, &c);
-}
-
-static void run_break_over(void)
-{
-    struct break_over_command c = {bytes(2), number(3), bytes(4), number(5)};
-    encode_break_over(&command, &c);
-}
-
-static void run_blacklist_add(void)
-{
-    encode_blacklist_add(&command,
-                         &(struct blacklist_add_command){.origin = origin(),
-                                                         .session = number(6),
-                                                         .client = bytes(7),
-                                                         .reason = bytes(8),
-                                                         .by = bytes(9),
-                                                         .for_ms = number(10)});
-}
-
-static void run_blacklist_remove(void)
-{
-    encode_blacklist_remove(
-        &command, &(struct blacklist_remove_command){.origin = origin(),
-                                                     .session = number(6),
-                                                     .client = bytes(7)});
-}
-
-static void run_blacklist_over(void)
-{
-    encode_blacklist_over(
-        &command, &(struct blacklist_over_command){.since_index = number(2)});
-}
-
-static void run_fence(void)
-{
-    struct origin from = origin();
-    encode_fence_admit(&command,
-                       &(struct fence_admit_command){.origin = from,
-                                                     .resource = bytes(6),
-                                                     .token = number(7)});
-}
-
-static void run_limit(void)
-{
-    struct origin from = origin();
-    encode_set_limit(
-        &command, &(struct set_limit_command){.origin = from,
-                                              .key = (enum limit_key)number(6),
-                                              .value = number(7)});
-}
-
-static void run_unfence(void)
-{
-    struct origin from = origin();
-    encode_fence_remove(&command, &(struct fence_remove_command){
-                                      .origin = from, .resource = bytes(6)});
-}
-
-/* "redis CLIENT", then per key: name, was, value, change, new value, ttl, px.
- */
-static void run_redis(void)
-{
-    static struct redis_key keys[MULTI_COUNT_MAX];
-    struct redis_command redis = {
-        .keys = keys, .client = bytes(2), .address = BYTES_LITERAL("host:1")};
-    redis.wall_ms = number(3);
-    for (size_t i = 4; i < word_count; i += 8) {
-        keys[redis.key_count++] = (struct redis_key){
-            .name = bytes(i),
-            .was = (enum redis_state)number(i + 1),
-            .value = bytes(i + 2),
-            .change = (enum redis_change)number(i + 3),
-            .new_value = bytes(i + 4),
-            .ttl_ms = (uint32_t)number(i + 5),
-            .px_ms = number(i + 6),
-            .is_durable = number(i + 7) != 0};
-    }
-    encode_redis(&command, &redis);
-}
-
-static const struct {
-    const char *name;
-    void (*run)(void);
-} operations[] = {
-    {"acq", run_acquire},
-    {"rel", run_release},
-    {"open", run_open},
-    {"conv", run_convert},
-    {"cancel", run_cancel},
-    {"close", run_close},
-    {"expire", run_expire},
-    {"time", run_time},
-    {"heard", run_heard},
-    {"relif", run_release_if},
-    {"note", run_note},
-    {"please", run_please},
-    {"waitover", run_wait_over},
-    {"delayover", run_delay_over},
-    {"holdover", run_hold_over},
-    {"break", run_break},
-    {"object", run_object},
-    {"breakover", run_break_over},
-    {"bladd", run_blacklist_add},
-    {"blrem", run_blacklist_remove},
-    {"blover", run_blacklist_over},
-    {"fence", run_fence},
-    {"unfence", run_unfence},
-    {"redis", run_redis},
-    {"begin", run_begin},
-    {"register", run_register},
-    {"act", run_act},
-    {"feature", run_feature},
-    {"quarover", run_quarantine_over},
-    {"limit", run_limit},
-};
 
 /* --- Effects -------------------------------------------------------------- */
 
@@ -458,8 +52,10 @@ static void put_result(const struct result *result)
         printf("%s%" PRIu64, i > 0 ? "," : "", result->tokens[i]);
     }
     printf("%s ", is_many ? "" : "-");
-    put(result->code == RESULT_BLACKLISTED ? result->text
-                                           : (struct bytes){NULL, 0});
+    bool is_told = result->code == RESULT_BLACKLISTED ||
+                   result->code == RESULT_NO_AUTH ||
+                   result->code == RESULT_NO_PERMISSION;
+    put_text(is_told ? result->text : (struct bytes){NULL, 0});
 }
 
 static void put_cycle(const struct result *result)
@@ -565,7 +161,7 @@ static void put_effect(const struct effect *e)
     case EFFECT_SESSION_CHANGED:
         printf("C %" PRIu64 " %" PRIu64 " %s ", e->session, e->time_ms,
                reason_of(e));
-        put(e->text);
+        put_text(e->text);
         break;
     case EFFECT_BLACKLISTED:
         printf("B %" PRIu64 " %" PRIu64 " %" PRIu64 " ", e->session,
@@ -577,6 +173,9 @@ static void put_effect(const struct effect *e)
         break;
     case EFFECT_REGISTERED:
         printf("g %" PRIu64 " %" PRIu64, e->count, e->token);
+        break;
+    case EFFECT_ACCESS_CHANGED:
+        putchar('a');
         break;
     case EFFECT_LIMIT_SET:
         printf("l %" PRIu64 " %" PRIu64, e->count, e->token);
@@ -602,8 +201,9 @@ static const char *loss_of(enum hold_loss loss)
 static void put_session(const struct session *s)
 {
     struct quiet quiet;
-    printf("S %" PRIu64 " %d %" PRIu64 " %" PRIu32 " %" PRIu32 " ", s->id,
-           s->is_durable, s->opened_ms, s->ttl_ms, s->linger_ms);
+    printf("S %" PRIu64 " %" PRIu64 " %d %" PRIu64 " %" PRIu32 " %" PRIu32 " ",
+           s->id, s->user_number, s->is_durable, s->opened_ms, s->ttl_ms,
+           s->linger_ms);
     if (!s->is_durable && lockfsm_mark(fsm, s, &quiet)) {
         printf("%" PRIu64 "@%" PRIu64 " ", quiet.quiet_ms, quiet.clock_ms);
     } else {
@@ -742,6 +342,74 @@ static void put_blacklist(void)
     }
 }
 
+static void put_user(const struct user *user)
+{
+    printf("U ");
+    put(user->name);
+    printf(" %" PRIu64 " %" PRIu64 " %d ", user->number, user->changed,
+           user->is_disabled);
+    for (uint32_t i = 0; i < user->role_count; i++) {
+        printf("%s", i > 0 ? "," : "");
+        put(user->roles[i].name);
+    }
+    printf("%s %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+           user->role_count == 0 ? "-" : "", user_use(user, QUOTA_SESSIONS),
+           user_use(user, QUOTA_HOLDS), user_use(user, QUOTA_WAITS));
+    LIST_FOR (const struct secret, secret, &user->secrets, in_user) {
+        CHECK(lockfsm_secret(fsm, secret->hash) == secret);
+        printf("u %" PRIu64 " %u ", secret->number, secret->hash[0]);
+        put(secret->label);
+        putchar('\n');
+    }
+}
+
+static bool put_user_at(struct ordered_node *node, void *data)
+{
+    (void)data;
+    put_user(LIST_ENTRY(node, struct user, in_order));
+    return true;
+}
+
+static bool put_role_at(struct ordered_node *node, void *data)
+{
+    const struct role *role = LIST_ENTRY(node, struct role, in_order);
+    struct buffer grants = {0};
+    (void)data;
+    for (uint32_t i = 0; i < role->grant_count; i++) {
+        buffer_put_text(&grants, " ");
+        grant_print(&grants, &role->grants[i]);
+    }
+    printf("O ");
+    put(role->name);
+    printf(" %" PRIu64 "%.*s\n", role->changed, (int)grants.size,
+           (const char *)grants.data);
+    buffer_done(&grants);
+    return true;
+}
+
+static bool put_revocation_at(struct ordered_node *node, void *data)
+{
+    const struct revocation *revocation = LIST_ENTRY(node, struct revocation,
+                                                     in_order);
+    (void)data;
+    printf("V %u ", revocation->fingerprint[0]);
+    put(revocation->subject);
+    printf(" %" PRIu64 "\n", revocation->log_index);
+    return true;
+}
+
+static void put_users(void)
+{
+    struct bytes first = {(const uint8_t *)"", 0};
+    printf("A %d\n", lockfsm_access_is_required(fsm));
+    put_user(lockfsm_user(fsm, USER_ANYONE));
+    put_user(lockfsm_user(fsm, USER_LOCAL));
+    ordered_each(lockfsm_user_order(fsm), first, 0, put_user_at, NULL);
+    ordered_each(lockfsm_role_order(fsm), first, 0, put_role_at, NULL);
+    ordered_each(lockfsm_revocation_order(fsm), first, 0, put_revocation_at,
+                 NULL);
+}
+
 static void ask_dump(void)
 {
     uint8_t id[16];
@@ -774,17 +442,18 @@ static void ask_dump(void)
     put_all_locks();
     put_blacklist();
     for (uint32_t i = 1; i < word_count; i++) {
-        const struct fence *fence = lockfsm_fence(fsm, bytes(i));
+        const struct fence *fence = lockfsm_fence(fsm, word_bytes(i));
         if (fence != NULL) {
             printf("F %s %" PRIu64 "\n", word[i], fence->token);
         }
     }
+    put_users();
 }
 
 static void ask_kept(void)
 {
     struct result result = {0};
-    if (!lockfsm_kept_result(fsm, number(1), number(2), &result)) {
+    if (!lockfsm_kept_result(fsm, word_number(1), word_number(2), &result)) {
         printf("k none\n");
         return;
     }
@@ -883,7 +552,10 @@ static void ask_restore(void)
 
 static void ask_new_life(void)
 {
-    lockfsm_new_life(fsm, number(1));
+    if (word_count > 2) {
+        lockfsm_suspend_users(fsm);
+    }
+    lockfsm_new_life(fsm, word_number(1));
     forget_delta();
     check_state();
 }
@@ -898,19 +570,44 @@ static const struct {
 
 /* --- Lines ---------------------------------------------------------------- */
 
+/* Cuts the user off the operation. */
+static uint64_t user_of_operation(void)
+{
+    char *colon = strchr(word[1], ':');
+    if (colon != NULL) {
+        *colon = '\0';
+        return strtoull(colon + 1, NULL, 10);
+    }
+    return strcmp(word[1], "limit") == 0 ? USER_LOCAL : USER_ANYONE;
+}
+
+/* What the leader is told before it proposes is what comes of the entry. */
+static void check_refusal(bool is_numbered, enum result_code foretold,
+                          const struct result *result)
+{
+    bool is_refused = result->code == RESULT_NO_AUTH ||
+                      result->code == RESULT_NO_PERMISSION;
+    if (!is_numbered &&
+        (foretold == RESULT_OK ? is_refused : result->code != foretold)) {
+        wrong("a refusal was not foretold, or was and did not come");
+    }
+}
+
 static void apply(uint64_t index)
 {
+    uint64_t user = user_of_operation();
+    struct result refusal;
     printf("@%" PRIu64 "\n", index);
-    if (strcmp(text(1), "skip") == 0) {
+    if (strcmp(word_text(1), "skip") == 0) {
         lockfsm_skip(fsm, index, 1);
         check_state();
         return;
     }
-    if (strcmp(text(1), "change") == 0) {
+    if (strcmp(word_text(1), "change") == 0) {
         uint64_t nodes[MEMBER_MAX];
         uint32_t count = 0;
         while (count + 2 < word_count && count < MEMBER_MAX) {
-            nodes[count] = number(count + 2);
+            nodes[count] = word_number(count + 2);
             count++;
         }
         lockfsm_change(fsm, index, 1, nodes, count);
@@ -918,21 +615,13 @@ static void apply(uint64_t index)
         return;
     }
     buffer_clear(&command);
-    size_t i = 0;
-    while (strcmp(text(1), operations[i].name) != 0) {
-        i++;
-        if (i == sizeof operations / sizeof *operations) {
-            wrong("unknown operation");
-        }
-    }
-    operations[i].run();
-    if (operations[i].run != run_act) { /* Which the leader makes. */
-        encode_user(&command,
-                    operations[i].run == run_limit ? USER_LOCAL : USER_ANYONE);
-    }
+    bool is_numbered = operation_write(&command, word_text(1), user);
+    (void)lockfsm_refuses(fsm, buffer_bytes(&command), &refusal);
+    enum result_code foretold = refusal.code;
     if (lockfsm_apply(fsm, index, 1, buffer_bytes(&command), &effects) != 0) {
         wrong("cannot be applied");
     }
+    check_refusal(is_numbered, foretold, &effects.effect[0].result);
     for (uint32_t e = 0; e < effects.count; e++) {
         CHECK((effects.effect[e].type == EFFECT_RESULT) == (e == 0));
         CHECK(effects.effect[e].log_index == index);
@@ -944,18 +633,12 @@ static void apply(uint64_t index)
 
 static void run_line(char *line)
 {
-    word_count = 0;
-    char *rest = NULL;
-    for (char *at = strtok_r(line, " \n", &rest); at != NULL;
-         at = strtok_r(NULL, " \n", &rest)) {
-        CHECK(word_count < WORD_MAX);
-        word[word_count++] = at;
-    }
+    words_read(line);
     if (word_count == 0) {
         return;
     }
     if (word[0][0] >= '0' && word[0][0] <= '9') {
-        apply(number(0));
+        apply(word_number(0));
         return;
     }
     for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
@@ -972,7 +655,7 @@ int main(int argc, char **argv)
     static char out[1 << 16];
     (void)argv; /* With any argument, nothing is lost when it aborts. */
     setvbuf(stdout, out, argc > 1 ? _IOLBF : _IOFBF, sizeof out);
-    memset(long_word, '#', sizeof long_word);
+    words_init();
     hash_seed_set(1);
     fsm = new_fsm();
     delta = lockfsm_delta_new();

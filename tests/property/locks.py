@@ -4,6 +4,7 @@
 from state import BAD, EXCLUSIVE, LIMIT, NIL, NOT_HELD, SHARED, SLOTS, \
     TIME_MAX, VOID, Cycle, Result, covers, hold_at, holders_allow, is_free, \
     ok, size, wait_at
+from users import LOCAL
 
 
 class LockOperations:
@@ -64,7 +65,8 @@ class LockOperations:
         need = sum(not own for own in owns)
         missing = locks.count(None)
         if need and len(s.holds) + len(s.waits) + need > self.limits[2] or \
-                missing and len(self.locks) + missing > self.limits[1]:
+                missing and len(self.locks) + missing > self.limits[1] or \
+                need and self.is_over_quota(holds=need, bytes=need):
             return LIMIT
         if self.is_free_now(s, owner, locks, owns, mode, slots, is_barging):
             tokens = []
@@ -122,7 +124,8 @@ class LockOperations:
             self.limits[8] or \
             len(s.holds) + len(s.waits) + count > self.limits[2] or \
             (owner not in s.askers() and
-             len(s.askers()) >= self.limits[5])
+             len(s.askers()) >= self.limits[5]) or \
+            self.is_over_quota(holds=count, waits=count, bytes=count)
 
     def enqueue(self, s, owner, req, names, mode, slots, ms, terms):
         locks = [self.locks.get(name) for name in names]
@@ -184,6 +187,8 @@ class LockOperations:
         def do(_s, _owner, _req):
             lock = self.locks.get(name)
             holds = [h for h in lock.holds if h.owner == howner and
+                     (h.session.user == self.user or
+                      self.may(self.user, 'kick', name)) and
                      session in (0, h.session.id) and
                      token in (0, h.token)] if lock else []
             if len(holds) > 1:
@@ -285,7 +290,11 @@ class LockOperations:
             hold = lock and hold_at(lock, s.id, owner)
             if not hold or hold.token != int(token):
                 return NOT_HELD
-            lock.note = text
+            is_own = lock.note_user == self.user
+            if size(text) > (size(lock.note) if is_own else 0) and \
+                    self.is_over_quota(bytes=1):
+                return LIMIT
+            lock.note, lock.note_user = text, s.user if size(text) else 0
             self.object(hold, text)
             return ok(0)
         is_bad = not self.names_are_good([name]) or size(text) > 4096
@@ -304,9 +313,10 @@ class LockOperations:
                      int(session) in (0, h.session.id)]
             if not holds:
                 return BAD
+            asker = self.numbered_user(self.user)
+            who = asker.name if by == '-' or asker.number > LOCAL else by
             for h in holds:
-                h.broken = (self.index, int(after), self.clock,
-                            'anyone' if by == '-' else by, reason)
+                h.broken = (self.index, int(after), self.clock, who, reason)
                 self.out.append(f'Y {h.session.id} {h.owner} {name} {h.token} '
                                 f'{after} {reason}')
             return ok(len(holds))

@@ -6,10 +6,10 @@ code, and sharing nothing with it: plain lists and dicts, every question
 answered by looking at everything. Where the words leave open which of two
 refusals that both fit is told, it is the one that the code tells.
 
-A script is a list of lines, each an entry ("INDEX OPERATION ARGUMENTS") or a
-question to the state ("dump"); the model and driver.c print the same lines for
-the same script. Texts are bare words; "-" is the empty one and "*N" one of N
-bytes.
+A script is a list of lines, each an entry ("INDEX OPERATION:USER ARGUMENTS",
+by the user's number, or anyone's) or a question to the state ("dump"); the model
+and driver.c print the same lines for the same script. Texts are bare words; "-"
+is the empty one and "*N" one of N bytes.
 """
 
 from clock import Clock
@@ -17,9 +17,15 @@ from locks import LockOperations
 from rules import Rules
 from sessions import SessionOperations
 from state import Cycle
+from users import ANYONE, LEADER, LOCAL, Users
 
 
-class Model(SessionOperations, LockOperations, Clock, Rules):
+# Of what is no request under a number.
+UNNUMBERED = ('open', 'redis', 'feature', 'quarover')
+DEFAULT_USERS = {'limit': LOCAL, 'act': LEADER}
+
+
+class Model(SessionOperations, LockOperations, Clock, Users, Rules):
     """One state, and what a line of a script does to it and tells of it."""
 
     def run(self, line):
@@ -35,7 +41,13 @@ class Model(SessionOperations, LockOperations, Clock, Rules):
         if words[1] == 'change':
             self.change([int(node) for node in words[2:]])
             return [f'@{self.index}']
-        result = getattr(self, 'op_' + words[1])(*words[2:])
+        operation, _, user = words[1].partition(':')
+        self.user = int(user) if user else DEFAULT_USERS.get(operation, ANYONE)
+        self.denied = self.denial(operation, words[2:])
+        if self.denied and operation in UNNUMBERED:
+            result = self.denied
+        else:
+            result = getattr(self, 'op_' + operation)(*words[2:])
         self.settle()
         lines = [f'@{self.index}', f'r {result.line()} {result.place}']
         if result.check:
@@ -51,7 +63,10 @@ class Model(SessionOperations, LockOperations, Clock, Rules):
     def ask_flush(self):
         return []
 
-    def ask_newlife(self, ms):
+    def ask_newlife(self, ms, *users):
+        if users:
+            for user in self.users.values():
+                user.disabled = user.number != 0
         for lock in list(self.locks.values()):
             lock.queue = []
             lock.delay = lock.delay_index = lock.delay_slots = 0
@@ -97,7 +112,7 @@ class Model(SessionOperations, LockOperations, Clock, Rules):
                 in sorted(self.removed.items())]
         for s in sorted(self.sessions.values(), key=lambda s: s.id):
             out.append(
-                f'S {s.id} {s.durable} {s.opened} {s.ttl} {s.linger} '
+                f'S {s.id} {s.user} {s.durable} {s.opened} {s.ttl} {s.linger} '
                 f'{self.quiet(s)} {s.name} {s.address} '
                 f'{s.labels} {s.listed} {s.redis} {s.px} {len(s.holds)} '
                 f'{len(s.waits)} {len(s.askers())} {len(s.results)}')
@@ -119,4 +134,4 @@ class Model(SessionOperations, LockOperations, Clock, Rules):
                 for b in self.blacklist]
         out += [f'F {r} {self.fences[r]}' for r in resources
                 if r in self.fences]
-        return out
+        return out + self.dump_users()

@@ -2,8 +2,9 @@
 """Who asks, who may have a lock, who waits for whom."""
 
 from state import BAD, EXCLUSIVE, FORGOTTEN, LIMIT, LIMIT_COUNT, NIL, NOT_HELD, \
-    SLOTS, TTL_LIMIT, WAITING_MAX, Cycle, Hold, Lock, Result, Wait, asker_text, \
-    covers, hold_at, is_free, ok, ranges_of, short, size, wait_at
+    SHARED, SLOTS, TTL_LIMIT, WAITING_MAX, Cycle, Hold, Lock, Result, Wait, \
+    asker_text, covers, hold_at, is_free, ok, ranges_of, short, size, wait_at
+from users import ONLY_FREE
 
 
 class Rules:
@@ -54,6 +55,11 @@ class Rules:
     def numbered(self, words, command, do, is_bad, is_anonymous=False):
         """Exactly once: 'do' unless this number was answered before."""
         session, owner, req = int(words[0]), words[1], int(words[2])
+        named = self.sessions.get(session)
+        if named and named.user != self.user:
+            return Result('nosession')
+        if not req and self.denied:
+            return self.denied
         if not req and is_bad:
             return BAD
         if not req and is_anonymous:
@@ -82,13 +88,28 @@ class Rules:
         if not kept and sum(1 for one in s.results.values()
                             if one[1] and one[3] == owner) >= WAITING_MAX:
             return LIMIT
-        result = BAD if is_bad else do(s, owner, req)
-        if not kept and self.sessions.get(session) is s:
+        if kept:
+            result = BAD if is_bad else do(s, owner, req)
+        else:
+            result = self.first_time(command[1], is_bad, do, s, owner, req)
+        is_kept = result.code in ('ok', 'queued') or \
+            result.code != 'noauth' and not self.is_over_quota(bytes=1)
+        if not kept and is_kept and self.sessions.get(session) is s:
             s.spend(req, req)
             s.results[req] = [command, result.place, result, owner]
             if not result.place:
                 s.answered(req, result)
         return result
+
+    def first_time(self, command, is_bad, do, s, owner, req):
+        """Of a number that is new."""
+        only_frees = command[0] in ONLY_FREE or \
+            command[0] == 'conv' and command[1][1] == str(SHARED)
+        if self.denied:
+            return self.denied
+        if not only_frees and self.is_over_quota(bytes=1):
+            return LIMIT
+        return BAD if is_bad else do(s, owner, req)
 
     # --- Holds and waits --------------------------------------------------
 
@@ -187,6 +208,9 @@ class Rules:
         return Result('queued', place=wait.index)
 
     def ask_again(self, wait, is_waiting, ms, terms, req):
+        if is_waiting and terms and size(terms[0]) > size(wait.value) and \
+                self.is_over_quota(bytes=1):
+            return LIMIT
         if not is_waiting:
             self.end_wait(wait, 'timeout', NIL)
             return NIL
@@ -320,11 +344,16 @@ class Rules:
             if me not in stuck:
                 return None
         result = Result('deadlock')
-        edges = {(asker_text(at[0].id, at[1]), short(e[0].name),
+        edges = {(asker_text(at[0].id, at[1]), self.shown(s.user, e[0].name),
                   asker_text(e[1].id, e[2]))
                  for at, found in graph.items() for e in found}
         result.check = Cycle(asker_text(s.id, owner), edges)
         return result
+
+    def shown(self, user, name):
+        """As a cycle names a lock to him."""
+        return short(name) if self.may(user, 'read', name) or \
+            self.may(user, 'share', name) else '<hidden>'
 
     @staticmethod
     def has_edge_to(graph, asker):

@@ -4,7 +4,7 @@
 model of it; both must answer, tell and hold the same.
 
     run.py [--driver BIN] [--seed N] [--count N] [--ops N] [--seconds S]
-           [--length N] [--jobs N] [--failures N]
+           [--length N] [--jobs N] [--failures N] [--shorten S]
     run.py [--driver BIN] --script FILE
 
 A sequence is determined by its seed. Where it differs, the sequence is
@@ -27,6 +27,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from model import Model  # noqa: E402
 from state import EXCLUSIVE, LIMIT_COUNT, LIMIT_MAX, SHARED, \
     SLOTS, TTL_LIMIT, Cycle  # noqa: E402
+from users import ANYONE, BOUND_MAX, LEADER, LOCAL, NAMED, \
+    OF_CLUSTER  # noqa: E402
 
 # How often each operation is generated.
 WEIGHTS = {
@@ -38,8 +40,14 @@ WEIGHTS = {
     'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2, 'unfence': .3,
     'redis': 5,
     'begin': 0.6, 'quarantine_over': 0.3, 'register': 0.2, 'act': 0.2, 'feature': 0.1,
-    'limit': 0.3, 'kept': 2,
+    'limit': 0.3, 'kept': 2, 'administer': 4,
 }
+# The operations that say whose session it is that asks.
+OF_SESSIONS = {'acq', 'rel', 'relif', 'conv', 'cancel', 'close', 'note',
+               'please', 'break', 'object', 'bladd', 'blrem', 'fence',
+               'unfence'}
+OF_USERS = {'user', 'unuser', 'secret', 'unsecret', 'role', 'unrole', 'access',
+            'revoke'}
 RESOURCES = ('disk', 'tape', 'f1', 'f2', 'f3')
 LONG = {'name': '*512', 'owner': '*129', 'value': '*4097'}
 
@@ -79,6 +87,7 @@ class Generator:
         self.ack = rng.choice([0, .1, .4])
         self.bad = rng.choice([0, .01, .05])
         self.durable = rng.choice([0, .2, .6])
+        self.people = rng.choice([0, 0, 1, 2, 3])
         self.quiet = rng.choice([.03, .2])  # How often a session goes.
         weights = {}
         for name, weight in WEIGHTS.items():
@@ -86,6 +95,8 @@ class Generator:
             if name in ('close', 'expire'):
                 weight *= self.quiet * 5
             weights[name] = weight
+        if not self.people:
+            weights['administer'] = 0
         if rng.random() < .4:
             weights['redis'] = 0
         if rng.random() < .4:
@@ -114,7 +125,32 @@ class Generator:
 
     def entry(self, *words):
         self.index += 1 if self.rng.random() < .98 else self.rng.randint(2, 9)
-        self.say(f'{self.index} ' + ' '.join(map(str, words)))
+        words = ' '.join(map(str, words)).split()
+        user = self.asker(words) if self.people else None
+        if user is not None:
+            words[0] += f':{user}'
+        self.say(f'{self.index} ' + ' '.join(words))
+
+    def asker(self, words):
+        """Whose the entry is; None: as if there were no users."""
+        if words[0] in OF_SESSIONS:
+            session = self.model.sessions.get(int(words[1]))
+            return session.user if session and self.chance(.97) else \
+                self.anybody()
+        if words[0] == 'redis':
+            return self.model.user  # Who has looked at the keys.
+        if words[0] in ('feature', 'quarover'):
+            return self.pick((LEADER, LOCAL, self.anybody()))
+        if words[0] in OF_USERS:
+            return LOCAL if self.chance(.9) else self.anybody()
+        if words[0] == 'limit':
+            return None if self.chance(.8) else self.anybody()
+        return self.anybody() if words[0] == 'open' else None
+
+    def anybody(self):
+        numbers = [user.number for user in self.model.users.values()]
+        return self.pick((ANYONE, LOCAL, self.model.base + 3, *numbers,
+                          *numbers, *numbers, *numbers))
 
     def run(self):
         if self.chance(.5):
@@ -126,6 +162,10 @@ class Generator:
         if self.chance(.9):
             self.entry('begin', 1, 11, 1,
                        self.rng.choice([0, 1000, 1 << 41, 1 << 50]), 0, 0)
+        for _ in range(self.people):
+            self.set_role()
+            self.set_role()
+            self.set_user()
         rng_random, deck = self.rng.random, self.deck
         size = len(deck)
         while len(self.lines) < self.length:
@@ -161,7 +201,8 @@ class Generator:
     def new_life(self):
         if self.chance(.5):
             self.say('restore')
-        self.say(f'newlife {self.rng.choice([1, 5000])}')
+        self.say(f'newlife {self.rng.choice([1, 5000])}' +
+                 ' suspend' * self.chance(.2))
         if self.chance(.5):
             self.say('restore')
         self.entry('begin', self.rng.randint(1, 3), 7, 1,
@@ -241,8 +282,9 @@ class Generator:
 
     def numbered(self, *words):
         self.entry(*words)
-        line = self.lines[-1].split(None, 1)[1]
-        self.numbered_lines.append(line)
+        line = self.lines[-1].split(None, 2)
+        line[1] = line[1].partition(':')[0]
+        self.numbered_lines.append(' '.join(line[1:]))
         del self.numbered_lines[:-30]
 
     def repeat(self):
@@ -539,6 +581,7 @@ class Generator:
         names = [self.name() for _ in range(self.pick((1, 1, 1, 2, 3)))]
         if not self.chance(self.bad):
             names = list(dict.fromkeys(names))
+        self.model.user = self.anybody() if self.people else ANYONE
         self.entry('redis', self.pick(self.clients), 888,
                    *(self.redis_key(name) for name in names))
 
@@ -570,6 +613,95 @@ class Generator:
         self.entry('limit', '0 - 0 0', self.pick((*range(LIMIT_COUNT), 99)),
                    self.pick((0, 1, 3, 8, 100, 5000, LIMIT_MAX,
                               LIMIT_MAX + 1)))
+
+    # --- Users ------------------------------------------------------------
+
+    def administer(self):
+        self.pick((self.set_user, self.set_user, self.set_user, self.set_role,
+                   self.set_role, self.remove_user, self.secret,
+                   self.remove_role, self.access, self.revoke))()
+
+    def office(self):
+        """The origin of an administrator."""
+        return '0 - 0 0' if self.chance(.9) else self.who()
+
+    def person(self):
+        if self.bad and self.chance(self.bad):
+            return self.pick(('-', 'anyone', 'default', 'a/b', '*64', '*65',
+                              'n' * 64, 'n' * 65, 'admin'))
+        return self.pick(('ann', 'ben', 'cat')[:self.people])
+
+    def role_name(self):
+        if self.bad and self.chance(self.bad):
+            return self.pick(('-', 'admin', 'a/b', 'r9', 'n' * 65))
+        return self.pick(('r1', 'r2', 'r3', 'r4', 'r5', 'observer'))
+
+    def seen(self, changed):
+        """As it was read: mostly it is so still."""
+        return changed if self.chance(.9) else self.pick((0, 1, changed + 1))
+
+    def set_user(self):
+        name = self.person()
+        user = self.model.users.get(name)
+        changed = self.seen(user.changed if user and user.number else 0)
+        roles = [role for role in self.model.roles if self.chance(.5)]
+        if self.chance(.1):
+            roles.append(self.pick(('admin', 'r1', 'r9', 'a/b', 'observer')))
+        bounds = self.pick((
+            (), (), (), (self.rng.randint(0, 6),),
+            (9, self.rng.randint(0, 9)), (9, 99, self.rng.randint(0, 5)),
+            (9, 9, 9, 0), BOUND_MAX))
+        if self.bad and self.chance(self.bad):
+            bounds = self.pick(((BOUND_MAX[0] + 1,), (*BOUND_MAX, 1)))
+        self.numbered('user', self.office(), name, changed,
+                      int(self.chance(.15)), int(self.chance(.8)),
+                      ','.join(roles) or '-', *bounds)
+
+    def remove_user(self):
+        self.numbered('unuser', self.office(), self.person())
+
+    def grant(self):
+        if self.bad and self.chance(self.bad):
+            return self.pick(('admin', 'access', 'read', 'read,sessions:a',
+                              'read:', 'sessions:a', 'sessions:*'))
+        if self.chance(.2):
+            verbs = [verb for verb in OF_CLUSTER if self.chance(.4)]
+            return ','.join(verbs or ['blacklist'])
+        verbs = [verb for verb in NAMED if self.chance(.5)] or ['lock']
+        name = self.pick(('*', '*', 'f*', '#*', 'tape',
+                          *(name[0] for name in self.names),
+                          *(name for name in self.names if name[0] != '*')))
+        return ','.join(verbs) + ':' + name
+
+    def set_role(self):
+        name = self.role_name()
+        changed = self.seen(self.model.roles.get(name, (0,))[0])
+        count = self.pick((0, 1, 2, 3, 64 if self.bad else 1))
+        if self.bad and self.chance(self.bad):
+            count = 65
+        self.numbered('role', self.office(), name, changed,
+                      *(self.grant() for _ in range(count)))
+
+    def remove_role(self):
+        self.numbered('unrole', self.office(), self.role_name())
+
+    def secret(self):
+        name = self.person()
+        user = self.model.users.get(name)
+        if user and user.secrets and self.chance(.4):
+            number = self.seen(self.pick(user.secrets)[0])
+            self.numbered('unsecret', self.office(), name, number)
+            return
+        self.numbered('secret', self.office(), name, self.rng.randint(0, 9),
+                      self.pick(('-', 'key', '*128', '*129')))
+
+    def access(self):
+        self.numbered('access', self.office(), int(self.chance(.3)),
+                      int(self.chance(.5)))
+
+    def revoke(self):
+        self.numbered('revoke', self.office(), self.rng.randint(0, 9),
+                      self.pick(('-', 'node.1', '*128', '*129')))
 
     def kept(self):
         keys = [(s.id, req) for s in self.model.sessions.values()
@@ -756,6 +888,8 @@ def main():
     parser.add_argument('--jobs', type=int, default=os.cpu_count())
     parser.add_argument('--failures', type=int, default=3,
                         help='stop after so many')
+    parser.add_argument('--shorten', type=float, default=60,
+                        help='seconds for the search of the shortest script')
     parser.add_argument('--script')
     arguments = parser.parse_args()
     driver = arguments.driver
@@ -802,7 +936,8 @@ def run_many(arguments, driver):
                     passed += 1
                     continue
                 failed += 1
-                lines = shrink(driver, lines, time.monotonic() + 60)
+                lines = shrink(driver, lines,
+                               time.monotonic() + arguments.shorten)
                 show(driver, lines, f'seed {number}')
     seconds = time.monotonic() - start
     print(f'property: {ops} operations, {ops / seconds:.0f} per second, seeds '

@@ -24,6 +24,7 @@ class SessionOperations:
                 self.quarantine_clock = self.clock
             else:
                 self.base = int(base)
+                self.found()
         if not self.members:
             self.members[node] = (self.index, 0)
             self.removed.pop(node, None)
@@ -90,10 +91,12 @@ class SessionOperations:
         listed = self.hit(0, name)
         if listed:
             return Result('blacklisted', text=listed[3])
-        if len(self.sessions) >= self.limits[0]:
+        if len(self.sessions) >= self.limits[0] or \
+                self.is_over_quota(sessions=1, bytes=1):
             return LIMIT
         s = Session(self.base + self.index, self.index, ttl, linger, name, address,
                     int(labels))
+        s.user = self.user
         if durable:
             s.durable, s.opened = 1, int(wall)
         self.sessions[s.id] = s
@@ -122,7 +125,8 @@ class SessionOperations:
             s = self.sessions.get(int(id_))
             if s and not s.durable:
                 count += 1
-                reason = 'blacklisted' if s.listed else 'expired'
+                reason = 'blacklisted' if s.listed or self.cut_off(s.user) \
+                    else 'expired'
                 self.end_session(s, reason, False)
         return ok(count)
 
@@ -195,7 +199,8 @@ class SessionOperations:
                     not is_held:
                 return ok(0, highest)
             if resource not in self.fences and \
-                    len(self.fences) >= self.limits[6]:
+                    (len(self.fences) >= self.limits[6] or
+                     self.is_over_quota(bytes=1)):
                 return LIMIT
             self.fences[resource] = token
             return ok(1, token)
@@ -223,7 +228,8 @@ class SessionOperations:
     def redis_state(self, name):
         """What a key is, and its hold."""
         lock = self.locks.get(name)
-        if lock and len(lock.holds) == 1 and lock.holds[0].session.redis:
+        if lock and len(lock.holds) == 1 and lock.holds[0].session.redis and \
+                lock.holds[0].session.user == self.user:
             return VALUE, lock.holds[0]
         if self.quarantine or self.new_life or \
                 lock and not is_free(lock, EXCLUSIVE, 0, lock.queue):
@@ -268,6 +274,11 @@ class SessionOperations:
                   for key in keys)
         if new and len(self.locks) + new > self.limits[1]:
             return LIMIT
+        taken = sum((key.was, key.change) == (FREE, SET) for key in keys)
+        longer = sum(size(key.new) > size(key.value) for key in keys
+                     if (key.was, key.change) == (VALUE, SET))
+        if self.is_over_quota(holds=taken, bytes=taken + longer):
+            return LIMIT
         return None
 
     def redis_open(self, client, taken, wall):
@@ -278,11 +289,13 @@ class SessionOperations:
         listed = self.hit(0, client)
         if listed:
             return None, Result('blacklisted', text=listed[3])
-        if len(self.sessions) >= self.limits[0]:
+        if len(self.sessions) >= self.limits[0] or \
+                self.is_over_quota(sessions=1, bytes=1):
             return None, LIMIT
         longest = max(taken, key=lambda key: key.px)
         s = Session(self.base + self.index, self.index, longest.ttl, 0, client,
                     'host:1', 0)
+        s.user = self.user
         s.redis, s.px = 1, longest.px
         if any(key.durable for key in taken):
             s.durable, s.opened, s.ttl, s.px = 1, int(wall), 0, 0

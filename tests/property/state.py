@@ -48,6 +48,7 @@ def is_match(pattern, text):
 class Session:
     def __init__(self, id_, heard, ttl, linger, name, address, labels):
         self.id = id_
+        self.user = 0
         self.durable = 0
         self.opened = 0
         self.ttl = ttl
@@ -109,6 +110,7 @@ class Lock:
         self.delay_slots = 0
         self.last_token = 0
         self.note = '-'
+        self.note_user = 0
 
 
 class Hold:
