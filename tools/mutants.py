@@ -4,9 +4,10 @@
 
 A mutant is a patch with a head: What (the bug), Why (what it would cost a
 user), Caught by (the tests to be tried, in this order: `unit/test_x`, a program
-of tests/unit, or `sim SEEDS`, so many seeds of the simulator from 1 on). It is
-caught when one of them fails, or takes five times as long as it does without
-the bug; all of them together may take 60 seconds of CPU time.
+of tests/unit, `property SEEDS`, so many sequences of tests/property, or `sim
+SEEDS`, so many seeds of the simulator from 1 on). It is caught when one of them
+fails, or takes five times as long as it does without the bug; all of them
+together may take 60 seconds of CPU time.
 
     tools/mutants.py             all of them; `make mutants`
     tools/mutants.py NAME...     those whose names contain NAME
@@ -24,11 +25,12 @@ the bug; all of them together may take 60 seconds of CPU time.
                                  passes over those that FILE says are caught: to
                                  go on after a stop
 
-A drawn bug is tried on the unit tests that run its line (gcov tells), the
-quickest first, then on 20 seeds of the simulator, and at last on the same unit
-tests under the sanitizers, as CI does. It does not count if the compiler makes
-the same of it as of the code without it. Those that change nothing that anybody
-could see are listed with the reason in tests/mutants/equivalent.txt.
+A drawn bug is tried on those that run its line (gcov tells), the quickest
+first, of the unit tests, 100 sequences of tests/property and 20 seeds of the
+simulator, and at last on the same unit tests under the sanitizers, as CI does.
+It does not count if the compiler makes the same of it as of the code without it.
+Those that change nothing that anybody could see are listed with the reason in
+tests/mutants/equivalent.txt.
 
 A head may say `Under: tsan`, or asan: the tests are run under that sanitizer. And
 it may say `Oracle: 5 alone, in 20 seeds`: of the seeds from 1 on some fail, and
@@ -65,6 +67,7 @@ ORACLES = 'tests/sim/sim_oracles.h'
 ORACLES_PAGE = 'tests/sim/README.md'
 SIM = 'sim 20'
 SIM_REACH = 'sim 5'  # They run as good as all lines that 20 do.
+PROPERTY = 'property 100'  # Of the 400 that CI runs.
 # These depend on how busy the machine is, or are about what no pure room does:
 # storage, sockets, TLS.
 NO_JUDGES = {f'unit/test_{name}' for name in (
@@ -169,7 +172,7 @@ def run_once(command, seconds):
         limits = {resource.RLIMIT_CPU: int(seconds) + 1,
                   resource.RLIMIT_DATA: MEMORY_SIZE_MAX,
                   resource.RLIMIT_CORE: 0}
-        if '/check/' not in command[0]:
+        if not any('/check/' in word for word in command):
             # The shadow of a sanitizer takes terabytes.
             del limits[resource.RLIMIT_DATA]
         for kind, most in limits.items():
@@ -193,6 +196,10 @@ def run(build, what, seconds):
     words = what.split()
     program = f'build/{build}/{words[0]}'
     used = cpu()
+    if words[0] == 'property':
+        return run_once(['tests/property/run.py', '--driver', program, '--seed',
+                         '1', '--count', words[1], '--jobs', '1', '--failures',
+                         '1', '--shorten', '0'], seconds), cpu() - used
     if words[0] != 'sim':
         return run_once([program], seconds), cpu() - used
     failed = False
@@ -416,7 +423,7 @@ class Results:
 def judge(hunt, mutant, results):
     caught, used = hunt.hunt(mutant, mutant.tests, mutant.flavour)
     if caught is None and mutant.place:
-        tests = [what for what in mutant.tests if what != SIM and
+        tests = [what for what in mutant.tests if what.startswith('unit/') and
                  hunt.takes['check', what] < ASAN_SECONDS]
         caught, more = hunt.hunt(mutant, tests, 'asan')
         caught = f'asan {caught}' if caught is not None else None
@@ -435,7 +442,7 @@ def hunt_drawn(options, results):
              for path in sorted(glob.glob('tests/unit/test_*.c'))]
     hunt = Hunt()
     reach = hunt.measure_reach([t for t in tests if t not in NO_JUDGES]
-                               + [SIM])
+                               + [PROPERTY, SIM])
     known = equivalents()
     for place in mutants_draw.drawn(TREE, options.seed):
         if results.tried() == options.draw:

@@ -168,7 +168,8 @@ class Reach:
         for test in tests:
             name = test.split()[0]
             own = glob.glob(f'{tree}/tests/{name}.c') + \
-                glob.glob(f'{tree}/tests/{name}/*.[ch]')
+                glob.glob(f'{tree}/tests/{name}/*.[ch]') + \
+                glob.glob(f'{tree}/tests/{name}/*.py')
             kept = f'{tree}/build/reach/{name.replace("/", "-")}.json'
             key = digest_of(own, code, test)
             found = None
