@@ -2,33 +2,16 @@
 
 /* core with one node: requests in, replies out, byte by byte. */
 
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
 /* How many connections may read backups. */
 #define BACKUP_READERS 16
 
-static struct world *world;
-
 static int set_up(void **state)
 {
     (void)state;
     world = world_new(1);
-    return 0;
-}
-
-static int set_up_serving(void **state)
-{
-    set_up(state);
-    world_found(world);
-    world_elect(world);
-    client_open(world, 1, 1);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
     return 0;
 }
 
@@ -38,7 +21,7 @@ static const struct identity by_door = {.way = IDENTITY_LOCAL,
 /* By the local door: only whom a role lets may read backups. */
 static int set_up_door(void **state)
 {
-    set_up_serving(state);
+    begin_one(state);
     client_close(world, 1, 1);
     client_open_as(world, 1, 1, &by_door);
     return 0;
@@ -904,7 +887,7 @@ static void a_scarce_disk_does_not_hide_that_the_session_has_ended(void **state)
 }
 
 #define serving(test) \
-    cmocka_unit_test_setup_teardown(test, set_up_serving, tear_down)
+    cmocka_unit_test_setup_teardown(test, begin_one, tear_down)
 
 int main(void)
 {

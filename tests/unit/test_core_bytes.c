@@ -3,18 +3,11 @@
 /* Bytes of requests in flight: of one connection, and of all. */
 
 #include "core/state.h"
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
-static struct world *world;
 static struct core *core;
 static char big[1001];
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
-    return 0;
-}
 
 static void begin_with_bytes(uint64_t of_node, uint32_t of_conn)
 {

@@ -2,35 +2,15 @@
 
 /* core with three nodes: forwarding, failover, leases over leaders. */
 
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
-
-static struct world *world;
-static uint64_t leader, follower, third;
-
-static void find_roles(void)
-{
-    leader = world_elect(world);
-    follower = leader % 3 + 1;
-    third = follower % 3 + 1;
-}
 
 static int set_up(void **state)
 {
-    (void)state;
-    world = world_new(3);
-    world_found(world);
-    find_roles();
-    world_run(world, 100); /* All know the leader. */
+    begin_three(state);
     client_open(world, leader, 1);
     client_open(world, follower, 1);
     client_open(world, third, 1);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
     return 0;
 }
 

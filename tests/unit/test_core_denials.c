@@ -7,10 +7,9 @@
 #include "core/denials.h"
 #include "core/identity.h"
 #include "core/state.h"
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
-static struct world *world;
-static uint64_t leader;
 static struct core *core;
 
 #define ADMIN 1 /* The connection by the local door. */
@@ -80,12 +79,10 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
+static int forget_lines(void **state)
 {
-    (void)state;
     log_set_sink(NULL, NULL);
-    world_free(world);
-    return 0;
+    return tear_down(state);
 }
 
 static uint32_t kept(void)
@@ -252,7 +249,7 @@ static void strangers_are_gathered_by_host(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, forget_lines)
     const struct CMUnitTest tests[] = {
         TEST(what_is_alike_is_one_line_with_a_count),
         TEST(who_goes_on_is_told_of_less_and_less_often),

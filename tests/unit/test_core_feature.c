@@ -5,25 +5,16 @@
 
 #include "lockfsm/entry.h"
 #include "lockfsm/feature.h"
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
 /* What the newer version of these tests understands. */
 #define NEW (FEATURE_LEVEL + 1)
 
-static struct world *world;
-static uint64_t leader;
-
 static int set_up(void **state)
 {
     (void)state;
     world = world_new(3);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
     return 0;
 }
 
@@ -143,7 +134,7 @@ static void an_operator_finalizes_once_all_are_upgraded(void **state)
     /* And back again, as long as nobody has finalized. */
     exchange(2, FEATURE_LEVEL);
     exchange(2, NEW);
-    uint64_t follower = leader % 3 + 1;
+    follower = leader % 3 + 1;
     snprintf(answer, sizeof answer, ":%d\r\n", NEW);
     talk_to(follower, 2);
     assert_answer(world, follower, 2, answer, "RAFT.FINALIZE");
@@ -209,7 +200,7 @@ static void an_older_node_does_not_apply_what_it_finds(void **state)
     for (uint64_t id = 1; id <= 3; id++) {
         exchange(id, NEW);
     }
-    uint64_t follower = leader % 3 + 1;
+    follower = leader % 3 + 1;
     struct world_node *node = &world->node[follower];
     node->is_paused = true;
     client_ask(world, leader, 1, "RAFT.FINALIZE");
@@ -274,7 +265,7 @@ static void what_is_new_is_refused_until_then(void **state)
 {
     (void)state;
     found(1, 2, 2);
-    uint64_t follower = leader % 3 + 1;
+    follower = leader % 3 + 1;
     expect_trial(leader, false);
     expect_trial(follower, false);
     expect_levels(1);

@@ -4,30 +4,10 @@
  * (core/vouch.h); and what they get. */
 
 #include "raft/message.h"
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
 #define STRANGER 9
-
-static struct world *world;
-static uint64_t leader, follower;
-
-static int set_up(void **state)
-{
-    (void)state;
-    world = world_new(3);
-    world_found(world);
-    leader = world_elect(world);
-    follower = leader % 3 + 1;
-    world_run(world, 100);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
-    return 0;
-}
 
 static void send_frame_from(uint64_t from, uint64_t id, enum frame_type type,
                             struct buffer *out)
@@ -288,7 +268,7 @@ static void who_hears_none_listens_to_a_guest(void **state)
 }
 
 #define GUEST_TEST(name) \
-    cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    cmocka_unit_test_setup_teardown(name, begin_three, tear_down)
 
 int main(void)
 {

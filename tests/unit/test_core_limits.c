@@ -5,9 +5,8 @@
 
 #include <unistd.h>
 
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
-
-static struct world *world;
 
 static uint64_t other_than(uint64_t a, uint64_t b)
 {
@@ -40,13 +39,6 @@ static void restore_table(struct world_node *node)
     assert_int_equal(table_commit(txn), 0);
 }
 
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
-    return 0;
-}
-
 /* Node 1 has another limit in its file, whoever leads. */
 static void files_that_differ_make_no_second_holder(void **state)
 {
@@ -55,7 +47,7 @@ static void files_that_differ_make_no_second_holder(void **state)
     world = world_new(3);
     world->founding[1] = &small;
     world_found(world);
-    uint64_t leader = world_elect(world);
+    leader = world_elect(world);
     for (int round = 0; round < 3; round++) {
         uint64_t next = other_than(leader, 0);
         next = round == 1 ? other_than(leader, next) : next;
@@ -81,7 +73,7 @@ entries_behind_a_snapshot_are_applied_under_their_limits(void **state)
     (void)state;
     world = world_new(3);
     world_found(world);
-    uint64_t leader = world_elect(world);
+    leader = world_elect(world);
     client_open_as(world, leader, 1, &(struct identity){.way = IDENTITY_LOCAL});
     client_session(world, leader, 1, "TTL 60000");
     assert_answer(world, leader, 1, "+OK\r\n", "LIMITS.SET locks 2");

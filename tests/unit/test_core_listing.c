@@ -2,26 +2,8 @@
 
 /* LISTs: what a page has, where the next one goes on, what they may cost. */
 
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
-
-static struct world *world;
-
-static int set_up(void **state)
-{
-    (void)state;
-    world = world_new(1);
-    world_found(world);
-    world_elect(world);
-    client_open(world, 1, 1);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
-    return 0;
-}
 
 #define assert_begins(text, begin) \
     assert_memory_equal(text, begin, sizeof(begin) - 1)
@@ -123,7 +105,7 @@ static void a_listing_goes_on_where_it_was(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin_one, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(locks_are_listed_page_by_page),
         TEST(lists_of_very_many_locks_hold_nobody_up),

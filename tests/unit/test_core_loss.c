@@ -3,33 +3,18 @@
 /* Members that come back with less than they have acknowledged
  * (core/loss.h). */
 
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
-
-static struct world *world;
-static uint64_t leader, follower, third;
 
 static int set_up(void **state)
 {
-    (void)state;
-    world = world_new(3);
-    world_found(world);
-    leader = world_elect(world);
-    follower = leader % 3 + 1;
-    third = follower % 3 + 1;
-    world_run(world, 100);
+    begin_three(state);
     client_open(world, leader, 1);
     client_session(world, leader, 1, "TTL 60000");
     for (int i = 0; i < 5; i++) {
         client_ask(world, leader, 1, "LOCK.ACQUIRE a%d", i);
     }
     world_run(world, 100);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
     return 0;
 }
 

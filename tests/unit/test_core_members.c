@@ -2,10 +2,8 @@
 
 /* core: changes of members while some of them are silent. */
 
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
-
-static struct world *world;
-static uint64_t leader, follower, third;
 
 #define ID(id) ((unsigned long long)(id))
 
@@ -24,13 +22,6 @@ static int set_up(void **state)
 {
     (void)state;
     found(3);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
     return 0;
 }
 

@@ -4,38 +4,10 @@
 
 #include <ctype.h>
 
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
 #include "base/sha.h"
-
-static struct world *world;
-
-static int set_up(void **state)
-{
-    (void)state;
-    world = world_new(1);
-    world_found(world);
-    world_elect(world);
-    client_open(world, 1, 1);
-    return 0;
-}
-
-static int set_up_three(void **state)
-{
-    (void)state;
-    world = world_new(3);
-    world_found(world);
-    world_elect(world);
-    world_run(world, 100);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
-    return 0;
-}
 
 #define ask(...) client_ask(world, 1, 1, __VA_ARGS__)
 #define expect(answer, ...) assert_answer(world, 1, 1, answer, __VA_ARGS__)
@@ -315,8 +287,6 @@ static void what_a_script_cannot_do_is_named_with_its_line(void **state)
 static void a_script_loaded_at_a_follower_runs_at_the_leader(void **state)
 {
     (void)state;
-    uint64_t leader = world_leader(world);
-    uint64_t follower = leader % 3 + 1;
     char
         body[] = "return{redis.call('get',KEYS[1]),redis.call('pttl',KEYS[1])}";
     client_open(world, follower, 1);
@@ -597,7 +567,6 @@ static void a_script_may_name_a_key_itself(void **state)
 static void time_is_the_clusters_and_never_too_fast(void **state)
 {
     (void)state;
-    uint64_t leader = world_leader(world);
     client_open(world, leader, 1);
     const char *words[] = {"EVAL", TELL_TIME, "1", "k", NULL};
     int64_t first = number(ask_raw(leader, words));
@@ -611,8 +580,8 @@ static void time_is_the_clusters_and_never_too_fast(void **state)
     uint64_t next = world_leader(world);
     assert_int_not_equal(next, leader);
     client_open(world, next, 1);
-    int64_t third = number(ask_raw(next, words));
-    int64_t passed = third - second;
+    int64_t last = number(ask_raw(next, words));
+    int64_t passed = last - second;
     int64_t most = (int64_t)(world->now_ms - since_ms) * 4 / 5;
     assert_in_range(passed, most - 100, most); /* It hears of it late. */
     const char *until[] = {"EVAL",
@@ -741,8 +710,6 @@ static void only_so_many_keys_are_watched(void **state)
 static void what_was_watched_in_vain_is_not_carried_out(void **state)
 {
     (void)state;
-    uint64_t leader = world_leader(world);
-    uint64_t follower = leader % 3 + 1;
     client_open(world, follower, 1);
     node_kill(world, leader);
     node_kill(world, follower % 3 + 1);
@@ -761,8 +728,6 @@ static void what_was_watched_in_vain_is_not_carried_out(void **state)
 static void a_value_survives_the_leaders_death(void **state)
 {
     (void)state;
-    uint64_t leader = world_leader(world);
-    uint64_t follower = leader % 3 + 1;
     client_open(world, follower, 1);
     assert_answer(world, follower, 1, "+OK\r\n", "SET k v NX PX 4000");
     node_kill(world, leader);
@@ -771,9 +736,9 @@ static void a_value_survives_the_leaders_death(void **state)
     assert_answer(world, follower, 1, "+OK\r\n", "SET k v NX PX 4000");
 }
 
-#define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define one(test) cmocka_unit_test_setup_teardown(test, begin_one, tear_down)
 #define three(test) \
-    cmocka_unit_test_setup_teardown(test, set_up_three, tear_down)
+    cmocka_unit_test_setup_teardown(test, begin_three, tear_down)
 
 int main(void)
 {

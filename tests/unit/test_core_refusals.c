@@ -3,10 +3,8 @@
 /* What a refusal says of what was done: "nothing" only where that is known. */
 
 #include "lockfsm/access.h"
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
-
-static struct world *world;
-static uint64_t leader, follower;
 
 static void begin(uint32_t requests_in_flight, bool is_moved)
 {
@@ -14,8 +12,7 @@ static void begin(uint32_t requests_in_flight, bool is_moved)
     world->limits.requests_in_flight = requests_in_flight;
     world->redirect = is_moved ? REDIRECT_MOVED : REDIRECT_FORWARD;
     world_found(world);
-    leader = world_elect(world);
-    follower = leader % 3 + 1;
+    find_roles();
     world_run(world, 100); /* All know the leader. */
     client_open(world, leader, 1);
     client_open(world, follower, 1);
@@ -25,13 +22,6 @@ static int set_up(void **state)
 {
     (void)state;
     begin(1000, false);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
     return 0;
 }
 

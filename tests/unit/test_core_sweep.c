@@ -2,13 +2,11 @@
 
 /* What one entry does not do at once: the leader has it done, whoever leads. */
 
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
 #define SLICE 3
 #define LOCKS 40
-
-static struct world *world;
-static uint64_t leader;
 
 static int set_up(void **state)
 {
@@ -21,13 +19,6 @@ static int set_up(void **state)
     client_open(world, leader, 2);
     client_session(world, leader, 1, "TTL 60000");
     client_session(world, leader, 2, "TTL 60000");
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
     return 0;
 }
 

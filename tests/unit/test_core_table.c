@@ -4,26 +4,8 @@
  * table is that of a restored cluster. */
 
 #include "base/log.h"
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
-
-static struct world *world;
-
-static int set_up(void **state)
-{
-    (void)state;
-    world = world_new(1);
-    world_found(world);
-    world_elect(world);
-    client_open(world, 1, 1);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
-    return 0;
-}
 
 static uint32_t dirty_count(void)
 {
@@ -107,7 +89,7 @@ static void a_restored_cluster_says_how_long_it_grants_nothing(void **state)
     assert_int_equal(client_ask(world, 1, 1, "LOCK.ACQUIRE a")[0], ':');
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin_one, tear_down)
 
 int main(void)
 {

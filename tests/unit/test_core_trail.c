@@ -6,10 +6,9 @@
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "core/commands/commands.h"
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
-static struct world *world;
-static uint64_t leader, follower;
 static struct buffer lines;
 static uint32_t line_count;
 
@@ -25,27 +24,20 @@ static void note_line(void *data, enum log_level level, const char *event,
 
 static int set_up(void **state)
 {
-    (void)state;
-    world = world_new(3);
-    world_found(world);
-    leader = world_elect(world);
-    follower = leader % 3 + 1;
-    world_run(world, 100);
+    begin_three(state);
     client_open(world, leader, 1);
     client_open(world, follower, 2);
     log_set_sink(note_line, NULL);
     return 0;
 }
 
-static int tear_down(void **state)
+static int forget_lines(void **state)
 {
-    (void)state;
     log_set_sink(NULL, NULL);
-    world_free(world);
     buffer_done(&lines);
     lines = (struct buffer){0};
     line_count = 0;
-    return 0;
+    return tear_down(state);
 }
 
 /* Sends it to the follower's node and lets all apply it. */
@@ -284,7 +276,7 @@ static void pleas_do_not_fill_the_log(void **state)
     expect_lines(3, "suppressed=45");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, forget_lines)
 
 int main(void)
 {

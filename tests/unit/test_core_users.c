@@ -8,10 +8,8 @@
 
 #include "base/sha.h"
 #include "core/commands/commands.h"
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
-
-static struct world *world;
-static uint64_t leader, follower;
 
 #define ADMIN 1 /* The connection by the local door. */
 #define APP 2
@@ -22,20 +20,8 @@ static const struct identity from_afar = {.is_private = false};
 
 static int set_up(void **state)
 {
-    (void)state;
-    world = world_new(3);
-    world_found(world);
-    leader = world_elect(world);
-    follower = leader % 3 + 1;
-    world_run(world, 100);
+    begin_three(state);
     client_open_as(world, leader, ADMIN, &local);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
     return 0;
 }
 

@@ -2,11 +2,11 @@
 
 /* What people look at: LOCK.WHY, LOCK.TOP, LOCK.GRAPH. */
 
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
 #include "net/resp.h"
 
-static struct world *world;
 static struct resp_reply reply;
 
 /* Connections, each with a session of its own. */
@@ -30,12 +30,10 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
+static int forget_reply(void **state)
 {
-    (void)state;
     resp_reply_done(&reply);
-    world_free(world);
-    return 0;
+    return tear_down(state);
 }
 
 static void acts(uint64_t conn, const char *text)
@@ -377,7 +375,7 @@ static void the_graph_is_cut_and_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, forget_reply)
         T(a_free_lock_needs_no_explanation),
         T(why_tells_the_terms_of_the_sum),
         T(why_counts_from_linger_or_the_maximum_where_that_is_sooner),

@@ -7,6 +7,7 @@
 
 #include "core/conn.h"
 
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
 #define WORKER 1
@@ -14,7 +15,6 @@
 #define HOSTILE 3
 #define FIRST 10 /* Of many. */
 
-static struct world *world;
 static struct core *core;
 
 static int set_up(void **state)
@@ -26,13 +26,6 @@ static int set_up(void **state)
     core = world->node[1].core;
     client_open(world, 1, WORKER);
     client_session(world, 1, WORKER, "TTL 60000");
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
     return 0;
 }
 

@@ -8,26 +8,8 @@
 #include "core/redis/keys.h"
 #include "lease/timers.h"
 #include "lockfsm/access.h"
+#include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
-
-static struct world *world;
-
-static int set_up(void **state)
-{
-    (void)state;
-    world = world_new(1);
-    world_found(world);
-    world_elect(world);
-    client_open(world, 1, 1);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_free(world);
-    return 0;
-}
 
 #define ask(...) client_ask(world, 1, 1, __VA_ARGS__)
 
@@ -203,7 +185,7 @@ static void who_goes_through_a_collection_shares_the_turn(void **state)
     assert_in_range(answered_at_once("HEXISTS k 100"), 1, 2 * READ_COUNT / 3);
 }
 
-#define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define one(test) cmocka_unit_test_setup_teardown(test, begin_one, tear_down)
 
 int main(void)
 {
