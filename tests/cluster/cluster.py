@@ -121,6 +121,15 @@ class Client:
         raise AssertionError("not RESP2: %r" % line)
 
 
+def admit_fences(client, count, batch):
+    """So many entries of some 200 bytes, each a resource of its own."""
+    for start in range(0, count, batch):
+        for i in range(start, start + batch):
+            client.send("FENCE.ADMIT", "f%d-%s" % (i, "y" * 200), 7)
+        for _ in range(batch):
+            assert client.receive() == 1
+
+
 def text(value):
     return value.decode() if isinstance(value, bytes) else value
 

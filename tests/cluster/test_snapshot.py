@@ -18,6 +18,7 @@ from cluster import (
     Cluster,
     ReplyError,
     Session,
+    admit_fences,
     wait_until,
 )
 from fake_node import FakeNode
@@ -144,11 +145,7 @@ def test_a_backup_is_saved_under_load(folder):
     with Cluster(extra="snapshot_entries = 500\n") as cluster:
         leader = cluster.leader()
         with leader.connect() as client:
-            for start in range(0, 6000, 500):
-                for i in range(start, start + 500):
-                    client.send("FENCE.ADMIT", "f%d-%s" % (i, "y" * 200), 7)
-                for i in range(500):
-                    assert client.receive() == 1
+            admit_fences(client, 6000, 500)
         before = status_of(leader)["applied"]
         with Load(leader) as load:
             wait_until(lambda: load.count > 50, 10, "the load has begun")

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from cluster import Node, free_ports, wait_until
+from cluster import Node, admit_fences, free_ports, wait_until
 from fake_peer import identity
 from test_restart import SMALL
 from tls_cluster import SecurePeer, TlsCluster, tool
@@ -163,11 +163,7 @@ def test_a_newcomer_that_is_cut_off_in_a_snapshot_comes_back():
         cluster.start()
         leader = cluster.leader()
         with leader.connect() as client:
-            for start in range(0, 11000, 200):
-                for i in range(start, start + 200):
-                    client.send("FENCE.ADMIT", "f%d-%s" % (i, "y" * 200), 7)
-                for i in range(200):
-                    assert client.receive() == 1
+            admit_fences(client, 11000, 200)
             client.do("RAFT.SNAPSHOT")
         cluster.converged()
         node = Node(cluster, 4, free_ports(3))
