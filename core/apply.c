@@ -78,7 +78,7 @@ static void follow(struct core *core, const struct replica_entry *entry,
         if (core->reign.stage == REIGN_BEGUN &&
             effect->count == core->options.id &&
             entry->term == core->reign.term) {
-            reign_serve(core);
+            reign_begun(core);
         }
         return;
     default:

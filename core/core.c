@@ -522,6 +522,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     for (int round = 0; round < TURN_ROUNDS && !core->run.has_fatal; round++) {
         bool was_serving = is_serving(core);
         reign_begin(core);
+        reign_turn(core);
         follow(core);
         questions_update(core);
         forward_turn(core);

@@ -180,7 +180,9 @@ struct core_limits {
     uint64_t snapshot_log_size; /* Take a snapshot when the log has grown so. */
     uint64_t snapshot_entries;  /* Or by so many entries. */
     uint32_t snapshot_chunk_size;
-    uint32_t slice; /* lockfsm_set_slice(), for tests; 0: SLICE_DEFAULT. */
+    uint32_t slice; /* For tests: lockfsm_set_slice(), and of how many sessions
+                       and locks a new leader starts the deadlines in a turn;
+                       0: the default. */
     uint32_t flush_records; /* Flush the state when so many are dirty ... */
     uint32_t flush_ms;      /* ... or after this time. */
     /* Of the state, for a cluster that this node founds (the others learn them
@@ -390,7 +392,8 @@ enum core_users {
     CORE_USERS_ENFORCED
 };
 enum core_users core_users(const struct core *core);
-/* True if this node leads and its BEGIN has been applied. */
+/* True if this node leads, its BEGIN has been applied, and all deadlines stand.
+ */
 bool core_is_serving(const struct core *core);
 
 /* What is left of the quarantine after a restore: at the leader exactly,

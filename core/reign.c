@@ -13,6 +13,10 @@
 #include "core/forward.h"
 #include "core/state.h"
 
+/* Of so many sessions and locks a turn starts the deadlines: some
+ * milliseconds. */
+#define DEADLINE_SLICE 4096
+
 static void abandon_all(struct core *core, struct list *list)
 {
     LIST_FOR_SAFE (struct request, request, list, in_list) {
@@ -136,13 +140,28 @@ void reign_begin(struct core *core)
     update_carry_out(core, &update);
 }
 
-void reign_serve(struct core *core)
+void reign_begun(struct core *core)
 {
     CHECK(core->reign.stage == REIGN_BEGUN); /* It was our own BEGIN. */
+    core->reign.stage = REIGN_TIMING;
+    timers_begin(core->timers, core->fsm, core->now_ns);
+    reign_turn(core);
+}
+
+void reign_turn(struct core *core)
+{
+    uint32_t slice = core->options.limits.slice;
+    if (core->reign.stage != REIGN_TIMING) {
+        return;
+    }
+    if (!timers_inherit(core->timers, core->fsm,
+                        slice != 0 ? slice : DEADLINE_SLICE)) {
+        core->turn.has_left_over = true;
+        return;
+    }
     core->reign.stage = REIGN_SERVING;
     reign_member_changed(core);
     transfer_put_off(core);
-    timers_begin(core->timers, core->fsm, core->now_ns);
     attach_report(core);
     LOG_INFO("serving", "term=%" PRIu64 " sessions=%u", core->reign.term,
              (unsigned)HASH_CNT(by_id, lockfsm_sessions(core->fsm)));

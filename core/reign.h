@@ -29,7 +29,8 @@ enum reign_stage {
     REIGN_NONE,    /* This node does not lead. */
     REIGN_ELECTED, /* BEGIN has yet to be submitted. */
     REIGN_BEGUN,   /* BEGIN is under way. */
-    REIGN_SERVING  /* BEGIN has been applied. */
+    REIGN_TIMING,  /* It has been applied; deadlines are being started. */
+    REIGN_SERVING  /* All deadlines stand. */
 };
 
 /* All that a leader loses with its term (rule 14), beside its timers: zero
@@ -64,7 +65,10 @@ void reign_follow(struct core *core);
 /* Submits the BEGIN of a new term, if that is due. */
 void reign_begin(struct core *core);
 /* Our BEGIN has been applied. */
-void reign_serve(struct core *core);
+void reign_begun(struct core *core);
+/* Goes on with what it began: starts deadlines, a slice of them in each turn,
+ * and serves once all stand. */
+void reign_turn(struct core *core);
 /* There is a new member, or an old one with a new connection: is its directory
  * registered, and what level does it announce? */
 void reign_member_changed(struct core *core);

@@ -86,7 +86,7 @@ static void drop(struct leases *leases, struct timed_session *session)
     heap_remove(&leases->marks, &session->mark);
     set_bound(leases, session, false);
     HASH_DEL(leases->by_id, session);
-    free(session);
+    pool_give(&leases->pool, session, sizeof *session);
 }
 
 /* Takes the due session that comes first out of the heap of deadlines. */
@@ -149,7 +149,7 @@ static struct timed_session *add(struct leases *leases,
                                  const struct session *session)
 {
     CHECK(find(leases, session->id) == NULL);
-    struct timed_session *timed = memory_new(sizeof *timed);
+    struct timed_session *timed = pool_take(&leases->pool, sizeof *timed);
     timed->id = session->id;
     timed->is_durable = session->is_durable;
     timed->ttl_ns = session->ttl_ms * NS_PER_MS;
@@ -160,12 +160,8 @@ static struct timed_session *add(struct leases *leases,
 
 void leases_clear(struct leases *leases)
 {
-    struct timed_session *session;
-    struct timed_session *next;
-    HASH_ITER (hh, leases->by_id, session, next) {
-        HASH_DEL(leases->by_id, session);
-        free(session);
-    }
+    HASH_CLEAR(hh, leases->by_id);
+    pool_done(&leases->pool);
     heap_done(&leases->deadlines);
     heap_done(&leases->marks);
     leases->bound_count = 0;

@@ -30,6 +30,7 @@
 #include "base/heap.h"
 #include "lease/timers.h"
 #include "lockfsm/entry.h"
+#include "lockfsm/pool.h"
 
 struct timed_session;
 
@@ -38,6 +39,7 @@ struct leases {
     struct heap marks;
     uint32_t bound_count; /* Sessions with a mark in the state. */
     struct timed_session *by_id;
+    struct pool pool;              /* Of them. */
     struct timed_session **chosen; /* For the command being made. */
     struct session_mark *marks_due;
     uint32_t chosen_capacity;

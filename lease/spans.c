@@ -51,6 +51,7 @@ struct span {
     uint64_t clock_ms; /* HOLD: the log's clock when it began. */
     struct bytes lock;
     struct bytes owner;
+    uint32_t key_size;
     uint8_t key[];
 };
 
@@ -76,7 +77,7 @@ static void drop(struct spans *spans, struct span *span)
 {
     heap_remove(&spans->due, &span->due);
     HASH_DEL(spans->by_key, span);
-    free(span);
+    pool_give(&spans->pool, span, sizeof *span + span->key_size);
 }
 
 static void drop_key(struct spans *spans, const struct span_key *key)
@@ -94,7 +95,8 @@ static struct span *obtain(struct spans *spans, const struct span_key *key)
         return span;
     }
     struct bytes bytes = make_key(spans, key);
-    span = memory_new(sizeof *span + bytes.size);
+    span = pool_take(&spans->pool, sizeof *span + bytes.size);
+    span->key_size = (uint32_t)bytes.size;
     span->kind = key->kind;
     span->number = key->number;
     memcpy(span->key, bytes.data, bytes.size);
@@ -143,12 +145,8 @@ static void start_hold(struct spans *spans, const struct span_key *key,
 
 void spans_clear(struct spans *spans)
 {
-    struct span *span;
-    struct span *next;
-    HASH_ITER (hh, spans->by_key, span, next) {
-        HASH_DEL(spans->by_key, span);
-        free(span);
-    }
+    HASH_CLEAR(hh, spans->by_key);
+    pool_done(&spans->pool);
     heap_done(&spans->due);
 }
 
@@ -159,8 +157,8 @@ void spans_done(struct spans *spans)
     buffer_done(&spans->command);
 }
 
-static void inherit_lock(struct spans *spans, const struct lockfsm *fsm,
-                         const struct lock *lock, uint64_t now_ns)
+void spans_inherit_lock(struct spans *spans, const struct lockfsm *fsm,
+                        const struct lock *lock, uint64_t now_ns)
 {
     if (lock->delay_ms > 0) {
         struct span_key key = {.kind = SPAN_DELAY, .lock = lock->name};
@@ -200,10 +198,6 @@ static void inherit_lock(struct spans *spans, const struct lockfsm *fsm,
 void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
                    uint64_t now_ns)
 {
-    for (const struct lock *lock = lockfsm_locks(fsm); lock != NULL;
-         lock = lock->by_name.next) {
-        inherit_lock(spans, fsm, lock, now_ns);
-    }
     LIST_FOR (const struct blacklisting, entry, lockfsm_blacklist(fsm),
               in_order) {
         struct span_key key = {.kind = SPAN_BLACKLISTING,

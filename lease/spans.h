@@ -25,12 +25,14 @@
 
 #include "base/heap.h"
 #include "lease/timers.h"
+#include "lockfsm/pool.h"
 
 struct span;
 
 struct spans {
     struct heap due;
     struct span *by_key;
+    struct pool pool; /* Of them. */
     struct buffer key;
     struct buffer command;
 };
@@ -38,7 +40,10 @@ struct spans {
 /* Zeroed memory has no spans. */
 void spans_done(struct spans *spans);
 void spans_clear(struct spans *spans);
-/* Starts all spans of the state, under a new leader. */
+/* These start, under a new leader, the spans of one lock, and those that belong
+ * to none. */
+void spans_inherit_lock(struct spans *spans, const struct lockfsm *fsm,
+                        const struct lock *lock, uint64_t now_ns);
 void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
                    uint64_t now_ns);
 void spans_follow(struct spans *spans, const struct lockfsm *fsm,

@@ -23,8 +23,16 @@
 /* Sessions that one TIME marks at most. */
 #define MARK_SESSION_MAX 4096
 
+/* What is left of the state that a new leader has found. */
+struct inheritance {
+    uint64_t begun_ns; /* 0: nothing. */
+    const struct session *session;
+    const struct lock *lock;
+};
+
 struct timers {
     bool is_on;
+    struct inheritance inheritance;
     /* On every node: the newest TIME or BEGIN, and when it was applied here. */
     uint64_t clock_index;
     uint64_t noted_ns;
@@ -80,17 +88,36 @@ void timers_begin(struct timers *timers, const struct lockfsm *fsm,
                   uint64_t now_ns)
 {
     timers_end(timers);
-    timers->is_on = true;
-    for (const struct session *session = lockfsm_sessions(fsm); session != NULL;
-         session = session->by_id.next) {
-        leases_inherit(&timers->leases, fsm, session, now_ns);
-    }
+    CHECK(now_ns != 0);
+    timers->inheritance = (struct inheritance){now_ns, lockfsm_sessions(fsm),
+                                               lockfsm_locks(fsm)};
     spans_inherit(&timers->spans, fsm, now_ns);
+}
+
+bool timers_inherit(struct timers *timers, const struct lockfsm *fsm,
+                    uint32_t max)
+{
+    struct inheritance *left = &timers->inheritance;
+    CHECK(left->begun_ns != 0);
+    for (; left->session != NULL && max > 0; max--) {
+        leases_inherit(&timers->leases, fsm, left->session, left->begun_ns);
+        left->session = left->session->by_id.next;
+    }
+    for (; left->lock != NULL && max > 0; max--) {
+        spans_inherit_lock(&timers->spans, fsm, left->lock, left->begun_ns);
+        left->lock = left->lock->by_name.next;
+    }
+    if (left->session == NULL && left->lock == NULL) {
+        left->begun_ns = 0;
+        timers->is_on = true;
+    }
+    return timers->is_on;
 }
 
 void timers_end(struct timers *timers)
 {
     timers->is_on = false;
+    timers->inheritance = (struct inheritance){0};
     timers->is_time_in_flight = false;
     timers->in_flight_ms = 0;
     leases_clear(&timers->leases);
@@ -124,6 +151,9 @@ void timers_follow(struct timers *timers, const struct lockfsm *fsm,
     if (effect->type == EFFECT_TIME) {
         note(timers, effect->log_index, now_ns);
     }
+    /* Rule 12: who does not serve yet has logged nothing but its BEGIN. */
+    CHECK(timers->inheritance.begun_ns == 0 ||
+          effect->log_index == timers->clock_index);
     if (!timers->is_on) {
         return;
     }

@@ -7,8 +7,8 @@
  * leader's own BEGIN is applied until it steps down, and is pure: 'now_ns'
  * comes in, commands to propose come out:
  *
- *   1. timers_begin(): every session's deadline is now + T, less the quiet time
- *      that the log tells of.
+ *   1. timers_begin(), timers_inherit(): every session's deadline is now + T,
+ *      less the quiet time that the log tells of.
  *   2. timers_heard(R): deadline = max(deadline, R + T), for a heartbeat that
  *      is not refused. A doomed session's heartbeat moves nothing.
  *   3. timers_detached(D): with linger, deadline = min(deadline, D + linger),
@@ -53,9 +53,15 @@ void timers_loaded(struct timers *timers, const struct lockfsm *fsm,
 uint64_t timers_base(const struct timers *timers);
 uint32_t timers_elapsed_ms(const struct timers *timers, uint64_t now_ns);
 
-/* Starts all deadlines from the state, as a new leader. */
+/* A new leader: all deadlines start from the state as it is now, in slices,
+ * since they may be very many. Until timers_inherit() says that it is done,
+ * no entry may be applied, and nothing else be called but timers_end(). */
 void timers_begin(struct timers *timers, const struct lockfsm *fsm,
                   uint64_t now_ns);
+/* Starts those of so many more sessions and locks, as of timers_begin(); true:
+ * that was all. */
+bool timers_inherit(struct timers *timers, const struct lockfsm *fsm,
+                    uint32_t max);
 /* Stepped down: drops everything. */
 void timers_end(struct timers *timers);
 bool timers_are_on(const struct timers *timers);

@@ -98,6 +98,80 @@ static void many_readers_are_let_in_in_slices(void **state)
     check_equal_states();
 }
 
+/* A leader whose BEGIN is applied here, and who does not serve yet. */
+static uint64_t new_leader(void)
+{
+    for (uint64_t id = 1; id <= world->node_count; id++) {
+        const struct core *core = world->node[id].core;
+        if (core != NULL && !core_is_serving(core) &&
+            replica_role(core_replica(core)) == REPLICA_LEADER &&
+            lockfsm_applied_term(core_state(core)) ==
+                replica_term(core_replica(core))) {
+            return id;
+        }
+    }
+    return 0;
+}
+
+static unsigned session_count(void)
+{
+    return HASH_CNT(by_id,
+                    lockfsm_sessions(core_state(world->node[leader].core)));
+}
+
+static void a_new_leader_starts_its_deadlines_in_slices(void **state)
+{
+    int slices_ms = 0;
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        client_session(world, leader, 1, "TTL 8000");
+    }
+    uint64_t killed = leader;
+    node_kill(world, killed);
+    for (int i = 0; i < 5000 && world_leader(world) == 0; i++) {
+        world_run(world, 1);
+        if (new_leader() != 0) {
+            assert_null(core_check(world->node[new_leader()].core));
+            slices_ms++;
+        }
+    }
+    leader = world_leader(world);
+    assert_true(slices_ms > 1);
+    assert_int_equal(session_count(), 302);
+    world_run(world, 3000);
+    assert_int_equal(session_count(), 302);
+    world_run(world, 8000);
+    assert_int_equal(session_count(), 2); /* Those with a TTL of a minute. */
+    node_start(world, killed);
+    links_update(world);
+    world_run(world, 1000);
+    check_equal_states();
+}
+
+static void who_steps_down_before_it_serves_leaves_nothing(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        client_session(world, leader, 1, "TTL 60000");
+    }
+    node_kill(world, leader);
+    for (int i = 0; i < 5000 && new_leader() == 0; i++) {
+        world_run(world, 1);
+    }
+    uint64_t former = new_leader();
+    assert_int_not_equal(former, 0);
+    world_cut(world, former, true);
+    node_start(world, leader);
+    links_update(world);
+    leader = world_elect(world);
+    world_cut(world, former, false);
+    world_run(world, 1000);
+    assert_int_equal(world_leader(world), leader);
+    assert_int_equal(session_count(), 302);
+    assert_null(core_check(world->node[former].core));
+    check_equal_states();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -107,6 +181,10 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(many_readers_are_let_in_in_slices,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_new_leader_starts_its_deadlines_in_slices, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_steps_down_before_it_serves_leaves_nothing, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -362,7 +362,7 @@ static void a_quarantine_ends_after_its_time(void **state)
     snprintf(expected, sizeof expected, "quarantine-over @%llu\n",
              (unsigned long long)w->index);
     uint64_t t0 = w->now_ms;
-    timers_begin(w->timers, w->fsm, ns(w));
+    begin_timers(w);
     for (uint64_t t = 0; t < 50000; t += 100) {
         assert_string_equal(due(w, t0 + t), "");
         apply_proposed(w);

@@ -684,7 +684,7 @@ static void a_hundred_thousand_sessions_are_kept_alive(void **state)
     struct world *w = *state;
     lockfsm_free(w->fsm);
     w->fsm = lockfsm_new();
-    timers_begin(w->timers, w->fsm, ns(w));
+    begin_timers(w);
     uint64_t *sessions = memory_new(MANY * sizeof *sessions);
     w->index = 0;
     uint8_t cluster_id[16] = {1};

@@ -41,6 +41,15 @@ struct result apply_command(struct world *w)
     return result;
 }
 
+void begin_timers(struct world *w)
+{
+    timers_begin(w->timers, w->fsm, ns(w));
+    while (!timers_inherit(w->timers, w->fsm, 3)) {
+        assert_false(timers_are_on(w->timers));
+    }
+    assert_true(timers_are_on(w->timers));
+}
+
 int set_up(void **state)
 {
     struct world *w = memory_new(sizeof *w);
@@ -59,7 +68,7 @@ int set_up(void **state)
         .limit_count = LIMIT_COUNT};
     encode_begin(&w->command, &begin);
     apply_command(w);
-    timers_begin(w->timers, w->fsm, ns(w));
+    begin_timers(w);
     *state = w;
     return 0;
 }
@@ -267,7 +276,7 @@ void change_leader(struct world *w, uint64_t now_ms)
     };
     encode_begin(&w->command, &begin);
     apply_command(w);
-    timers_begin(w->timers, w->fsm, ns(w));
+    begin_timers(w);
 }
 
 uint64_t lease_left(struct world *w, uint64_t session)

@@ -50,6 +50,8 @@ struct world {
 
 uint64_t ns(const struct world *w);
 struct result apply_command(struct world *w);
+/* Starts all deadlines, as a new leader, in small slices. */
+void begin_timers(struct world *w);
 int set_up(void **state);
 int tear_down(void **state);
 
