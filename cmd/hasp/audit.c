@@ -111,8 +111,7 @@ static int add_denied(struct tool *tool, json_t *node, const char *user,
     }
     exit_code = tool_ask(tool, WORDS("AUDIT.DENIED"),
                          "cannot look at what was denied", &denials);
-    json_array_foreach(denials, i, denial)
-    {
+    json_array_foreach (denials, i, denial) {
         if (user == NULL || strcmp(value_text(denial, "user"), user) == 0) {
             add_time(denial, "last_ms");
             json_object_set(denial, "node", json_object_get(node, "node"));
@@ -160,8 +159,7 @@ static int show_denied(struct tool *tool, const char *user)
     json_t *all = json_array(), *node;
     size_t i;
     int exit_code = 0;
-    json_array_foreach(nodes, i, node)
-    {
+    json_array_foreach (nodes, i, node) {
         int one = add_denied(tool, node, user, all);
         exit_code = one != 0 ? one : exit_code;
     }

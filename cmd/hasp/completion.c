@@ -104,8 +104,7 @@ static void put_list(struct tool *tool, const char *command, const char *key,
     if (tool_list(tool, command, is_text ? begun : NULL, &rows) != 0) {
         return;
     }
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach (rows, i, row) {
         value_make_printable(row);
         put(is_text ? value_text(row, key) : NUMBER(value_number(row, key)),
             NULL, begun, value_text(row, meaning));
@@ -117,8 +116,7 @@ static void put_members(struct tool *tool, const char *begun)
     json_auto_t *nodes = nodes_ask(tool, NODES_LEADER);
     json_t *member;
     size_t i;
-    json_array_foreach(value_at(nodes_best(nodes), "members"), i, member)
-    {
+    json_array_foreach (value_at(nodes_best(nodes), "members"), i, member) {
         put(NUMBER(value_number(member, "id")), NULL, begun,
             value_text(member, "address"));
     }
@@ -130,8 +128,7 @@ static void put_limits(struct tool *tool, const char *begun)
     json_t *row;
     size_t i;
     tool_ask(tool, WORDS("LIMITS.LIST"), NULL, &rows);
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach (rows, i, row) {
         put(value_text(row, "name"), NULL, begun, "");
     }
 }

@@ -35,8 +35,7 @@ static void print_export(json_t *locks, const char *credentials, bool is_filed)
     size_t i;
     AUTO(buffer_done) struct buffer names = {0};
     AUTO(buffer_done) struct buffer tokens = {0};
-    json_array_foreach(locks, i, lock)
-    {
+    json_array_foreach (locks, i, lock) {
         buffer_printf(&names, "%s%s", i > 0 ? "\n" : "",
                       value_text(lock, "name"));
         buffer_printf(&tokens, "%s%" PRIu64, i > 0 ? "\n" : "",
@@ -371,8 +370,7 @@ static int find_token(struct tool *tool, const char *name, const char *owner,
     if (exit_code != 0) {
         return exit_code;
     }
-    json_array_foreach(value_at(lock, "holders"), i, holder)
-    {
+    json_array_foreach (value_at(lock, "holders"), i, holder) {
         if (value_number(holder, "session") == session &&
             json_equal(value_at(holder, "owner"), tag)) {
             *ret_token = value_number(holder, "token");

@@ -89,8 +89,7 @@ static void print_lock(json_t *lock)
         json_t *holder;
         size_t i;
         output_rows(FORMAT_TABLE, holder_fields, value_at(lock, "holders"));
-        json_array_foreach(value_at(lock, "holders"), i, holder)
-        {
+        json_array_foreach (value_at(lock, "holders"), i, holder) {
             print_durable(holder);
         }
     }

@@ -142,8 +142,7 @@ static void follow(struct nodes *nodes, json_t *status)
     if (nodes->scope != NODES_MEMBERS) {
         return;
     }
-    json_array_foreach(value_at(status, "members"), i, member)
-    {
+    json_array_foreach (value_at(status, "members"), i, member) {
         /* Its peer address, a comma, its client address. */
         const char *comma = strchr(value_text(member, "address"), ',');
         uint64_t id = value_number(member, "id");
@@ -230,8 +229,7 @@ static uint64_t id_at(json_t *status, const char *address)
 {
     json_t *member;
     size_t i;
-    json_array_foreach(value_at(status, "members"), i, member)
-    {
+    json_array_foreach (value_at(status, "members"), i, member) {
         const char *comma = strchr(value_text(member, "address"), ',');
         if (comma != NULL && strcmp(comma + 1, address) == 0) {
             return value_number(member, "id");
@@ -390,8 +388,7 @@ json_t *nodes_newest(json_t *nodes)
 {
     json_t *node, *best = NULL;
     size_t i;
-    json_array_foreach(nodes, i, node)
-    {
+    json_array_foreach (nodes, i, node) {
         bool is_leader = nodes_is_leader(node);
         uint64_t term = value_number(node, "term");
         uint64_t best_term = value_number(best, "term");
@@ -412,8 +409,7 @@ json_t *nodes_best(json_t *nodes)
     if (best != NULL) {
         return best;
     }
-    json_array_foreach(nodes, i, node)
-    {
+    json_array_foreach (nodes, i, node) {
         if (!nodes_is_foreign(node) &&
             json_array_size(value_at(node, "members")) > 0 &&
             (best == NULL ||
@@ -428,8 +424,7 @@ json_t *nodes_member(json_t *status, uint64_t id)
 {
     json_t *member;
     size_t i;
-    json_array_foreach(value_at(status, "members"), i, member)
-    {
+    json_array_foreach (value_at(status, "members"), i, member) {
         if (value_number(member, "id") == id) {
             return member;
         }
@@ -441,8 +436,7 @@ json_t *nodes_sorted(json_t *maps, const char *key)
 {
     json_t *sorted = json_array(), *map;
     size_t i;
-    json_array_foreach(maps, i, map)
-    {
+    json_array_foreach (maps, i, map) {
         uint64_t id = value_number(map, key);
         size_t at = json_array_size(sorted);
         while (at > 0 && id != 0) {

@@ -85,8 +85,7 @@ static int choose_node(struct saving *saving)
     struct endpoint endpoint = all->endpoint[0];
     char why[HASP_WHY_SIZE];
     size_t i;
-    json_array_foreach(nodes, i, node)
-    {
+    json_array_foreach (nodes, i, node) {
         bool leads = nodes_is_leader(node);
         if (value_text(node, "error")[0] == '\0' &&
             (best == NULL || (leads && !nodes_is_leader(best)) ||

@@ -40,8 +40,7 @@ static size_t place_of(json_t *lock, uint64_t session)
 {
     size_t i;
     json_t *waiter, *queue = value_at(lock, "queue");
-    json_array_foreach(queue, i, waiter)
-    {
+    json_array_foreach (queue, i, waiter) {
         if (value_number(waiter, "session") == session) {
             return i;
         }

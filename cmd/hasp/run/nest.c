@@ -93,8 +93,7 @@ static bool still_holds(json_t *lock, const struct entry *entry)
 {
     json_t *holder, *holders = value_at(lock, "holders");
     size_t i;
-    json_array_foreach(holders, i, holder)
-    {
+    json_array_foreach (holders, i, holder) {
         if (value_number(holder, "session") == entry->session &&
             value_number(holder, "token") == entry->token) {
             return true;

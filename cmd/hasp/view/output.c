@@ -221,14 +221,12 @@ void value_make_printable(json_t *value)
         buffer_put_u8(&text, '\0');
         json_string_set(value, (const char *)text.data);
     }
-    json_object_foreach(value, key, element)
-    {
+    json_object_foreach (value, key, element) {
         if (!is_escaped(value, key)) {
             value_make_printable(element);
         }
     }
-    json_array_foreach(value, i, element)
-    {
+    json_array_foreach (value, i, element) {
         value_make_printable(element);
     }
     buffer_done(&text);
@@ -273,14 +271,12 @@ static void put_compound(struct buffer *out, json_t *value)
     const char *key;
     json_t *element;
     size_t i;
-    json_object_foreach(value, key, element)
-    {
+    json_object_foreach (value, key, element) {
         buffer_printf(out, "%s%s=", separator, key);
         put_text(out, element);
         separator = ",";
     }
-    json_array_foreach(value, i, element)
-    {
+    json_array_foreach (value, i, element) {
         if (json_is_integer(element)) {
             buffer_printf(out, "%s%" JSON_INTEGER_FORMAT, separator,
                           json_integer_value(element));

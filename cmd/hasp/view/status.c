@@ -62,8 +62,7 @@ static int judge(json_t *nodes)
     size_t i, reached = 0, leaders = 0;
     uint64_t quarantine_ms = 0;
     json_t *node;
-    json_array_foreach(nodes, i, node)
-    {
+    json_array_foreach (nodes, i, node) {
         const char *why = value_text(node, "error");
         uint64_t left_ms = value_number(node, "quarantine_ms");
         /* The longest that any of them tells. */
@@ -86,8 +85,7 @@ static int judge(json_t *nodes)
                       value_number(node, "node"), disk_trouble(node));
         }
     }
-    json_array_foreach(nodes, i, node)
-    {
+    json_array_foreach (nodes, i, node) {
         /* The leader may be one that was not asked. */
         leaders += !nodes_is_foreign(node) && value_number(node, "leader") != 0;
     }
@@ -112,8 +110,7 @@ static void mark_strangers(json_t *nodes)
 {
     json_t *node, *best = nodes_newest(nodes);
     size_t i;
-    json_array_foreach(nodes, i, node)
-    {
+    json_array_foreach (nodes, i, node) {
         bool has_answered = value_text(node, "error")[0] == '\0';
         if (best != NULL && has_answered && !nodes_is_foreign(node) &&
             nodes_member(best, value_number(node, "node")) == NULL) {
@@ -129,8 +126,7 @@ static bool answers(json_t *nodes, uint64_t id)
 {
     json_t *node;
     size_t i;
-    json_array_foreach(nodes, i, node)
-    {
+    json_array_foreach (nodes, i, node) {
         if (value_number(node, "node") == id && !nodes_is_foreign(node) &&
             value_text(node, "error")[0] == '\0') {
             return true;
@@ -151,8 +147,7 @@ static struct tally count(json_t *nodes, json_t *best)
     struct tally tally = {0};
     json_t *member;
     size_t i;
-    json_array_foreach(value_at(best, "members"), i, member)
-    {
+    json_array_foreach (value_at(best, "members"), i, member) {
         uint64_t id = value_number(member, "id");
         json_int_t silence_ms = json_integer_value(
             value_at(member, "last_contact_ms"));
@@ -224,8 +219,7 @@ static void tell_of_upgrade(const struct tool *tool, json_t *nodes)
     uint64_t possible = 0, present = 0;
     size_t i;
     json_t *node;
-    json_array_foreach(nodes, i, node)
-    {
+    json_array_foreach (nodes, i, node) {
         uint64_t level = value_number(node, "finalize_level");
         if (level > possible) {
             possible = level;
@@ -253,8 +247,7 @@ static void tell_of_users(json_t *nodes)
 {
     size_t i;
     json_t *node;
-    json_array_foreach(nodes, i, node)
-    {
+    json_array_foreach (nodes, i, node) {
         if (strcmp(value_text(node, "users"), "unenforced") == 0) {
             tool_fail(0,
                       "node %" PRIu64 ": users are not enforced: the peer "
@@ -270,8 +263,7 @@ static void tell_of_certificates(const struct tool *tool, json_t *nodes)
     char whose[64];
     size_t i;
     json_t *node;
-    json_array_foreach(nodes, i, node)
-    {
+    json_array_foreach (nodes, i, node) {
         json_t *days = value_at(node, "certificate_days");
         snprintf(whose, sizeof whose, "the certificate of node %" PRIu64,
                  value_number(node, "node"));
@@ -349,8 +341,7 @@ int run_version(struct tool *tool, char **argv)
     (void)argv;
     json_array_append_new(rows, json_pack("{s:s, s:s}", "endpoint", "hasp",
                                           "version", HASP_VERSION));
-    json_array_foreach(nodes, i, node)
-    {
+    json_array_foreach (nodes, i, node) {
         const char *version = value_text(node, "version");
         json_array_append_new(
             rows,

@@ -106,8 +106,7 @@ static void add_rates(json_t *look)
     size_t i;
     json_t *lock;
     uint64_t window_ms = value_number(look, "window_ms");
-    json_array_foreach(value_at(look, "locks"), i, lock)
-    {
+    json_array_foreach (value_at(look, "locks"), i, lock) {
         uint64_t rate = value_number(lock, "grants") * 1000 /
                         (window_ms > 0 ? window_ms : 1);
         json_object_set_new(lock, "grants_per_second",
@@ -164,8 +163,7 @@ static void draw_part(struct top *top, const struct part_view *view,
                          ? value_number(top->look, view->count_key)
                          : json_array_size(rows);
     json_auto_t *shown = json_array();
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach (rows, i, row) {
         if (i < rows_max) {
             json_array_append(shown, row);
         }

@@ -23,8 +23,7 @@ int run_why(struct tool *tool, char **argv)
     size_t i;
     json_t *line;
     value_make_printable(lock);
-    json_array_foreach(value_at(lock, "why"), i, line)
-    {
+    json_array_foreach (value_at(lock, "why"), i, line) {
         puts(json_string_value(line));
     }
     return 0;
