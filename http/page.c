@@ -61,9 +61,7 @@ MUST_CHECK static int put_policy(struct buffer *out)
                     "frame-ancestors 'none'; "
                     "require-trusted-types-for 'script'; trusted-types 'none'");
     int rv = put_digest(out, "script");
-    if (rv == 0) {
-        rv = put_digest(out, "style");
-    }
+    rv = rv ?: put_digest(out, "style");
     buffer_put_u8(out, '\0');
     return rv;
 }

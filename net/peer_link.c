@@ -375,9 +375,7 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
         return HASP_ECERT;
     }
     int error = check_ids(link, hello, why);
-    if (error == 0) {
-        error = check_levels(link, hello, why);
-    }
+    error = error ?: check_levels(link, hello, why);
     if (error != 0) {
         return error;
     }

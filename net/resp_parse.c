@@ -193,8 +193,7 @@ static int parse_size(struct scan *scan)
         return error;
     }
     if (error != 0 || length < 0) {
-        return refuse(scan, error != 0 ? error : HASP_EPROTO,
-                      "invalid bulk length");
+        return refuse(scan, error ?: HASP_EPROTO, "invalid bulk length");
     }
     if (length > (int64_t)scan->limits.argument_size_max) {
         return refuse(scan, HASP_ETOOBIG, "argument too big");

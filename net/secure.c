@@ -251,9 +251,7 @@ static void step(struct secure *secure)
     struct buffer held = secure->held;
     secure->held = (struct buffer){0};
     int error = tls_feed(secure->tls, buffer_bytes(&held));
-    if (error == 0) {
-        error = tls_handshake(secure->tls);
-    }
+    error = error ?: tls_handshake(secure->tls);
     send_pending(stream);
     if (error == 0) {
         go_up(secure);

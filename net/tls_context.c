@@ -183,9 +183,7 @@ static int check_own(const struct loading *loading)
     snprintf(whose, sizeof whose, "the certificate '%.250s'",
              loading->files->certificate);
     int rv = check_chain(loading, own);
-    if (rv == 0) {
-        rv = tls_check_name(context, own, whose, true, &name, loading->why);
-    }
+    rv = rv ?: tls_check_name(context, own, whose, true, &name, loading->why);
     if (rv == 0 && loading->node != 0 && name.node != loading->node) {
         return refuse(loading,
                       "%s is of node %" PRIu64 ", this is node %" PRIu64, whose,
@@ -275,9 +273,7 @@ int tls_context_load(const struct tls_files *files, enum tls_use use,
     }
     demand(context);
     int rv = load_cas(&loading);
-    if (rv == 0) {
-        rv = load_own(&loading);
-    }
+    rv = rv ?: load_own(&loading);
     if (rv != 0) {
         tls_context_unref(context);
         return rv;

@@ -363,7 +363,7 @@ static void install_run(uv_work_t *work)
     struct hasp_node *node = archive->node;
     uint32_t place = disk_watch_begin("install a snapshot");
     int rv = recovery_fill_table(node->datadir, node->table, &archive->adopted);
-    archive->install_error = rv != 0 ? rv : wait_until_written(node->table);
+    archive->install_error = rv ?: wait_until_written(node->table);
     disk_watch_end(place);
 }
 

@@ -327,9 +327,7 @@ static int load_directory(struct backup *backup, struct datadir *datadir,
     } else if (error == HASP_ENOENT) {
         error = 0; /* The log is whole. */
     }
-    if (error == 0) {
-        error = load_log(backup, datadir_wal_path(datadir), why);
-    }
+    error = error ?: load_log(backup, datadir_wal_path(datadir), why);
     if (error == 0 && (lockfsm_applied_index(backup->fsm) == 0 ||
                        backup->members.count == 0)) {
         snprintf(why, HASP_WHY_SIZE,
@@ -408,9 +406,7 @@ static int write_directory(struct backup *backup,
     }
     CHECK(is_new);
     error = datadir_set_cluster(datadir, chance->cluster_id);
-    if (error == 0) {
-        error = datadir_save_vote(datadir, header.last_term, 0);
-    }
+    error = error ?: datadir_save_vote(datadir, header.last_term, 0);
     if (error != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot write to '%.300s': %s",
                  options->directory, hasp_strerror(error));
@@ -518,12 +514,8 @@ int backup_new_life(const struct hasp_node_options *options, const char *path,
     struct replica_members members;
     struct hasp_node_snapshot snapshot;
     int status = hasp_node_options_check(options, why);
-    if (status == 0) {
-        status = choose_member(options, &members, why);
-    }
-    if (status == 0) {
-        status = check_empty(options->directory, why);
-    }
+    status = status ?: choose_member(options, &members, why);
+    status = status ?: check_empty(options->directory, why);
     if (status != 0) {
         return status;
     }

@@ -299,9 +299,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start,
         core_free(node->core);
         node->core = NULL;
         rv = replace_table(node, recovery, why);
-        if (rv == 0) {
-            rv = start_core(node, &recovery->start, why);
-        }
+        rv = rv ?: start_core(node, &recovery->start, why);
     }
     if (rv == 0 && recovery != NULL) {
         rv = datadir_table_opened(node->datadir); /* It has been read. */
@@ -330,21 +328,15 @@ static int write_beginning(struct hasp_node *node,
     struct founding *founding = &node->founding;
     uint64_t term, voted_for;
     int rv = founding_save(founding, node->options.directory, why);
-    if (rv == 0) {
-        rv = datadir_load_vote(node->datadir, &term, &voted_for, why);
-    }
+    rv = rv ?: datadir_load_vote(node->datadir, &term, &voted_for, why);
     if (rv != 0) {
         return rv;
     }
     CHECK(voted_for == 0); /* recovery.c has refused anything else. */
     term = term == 0 ? 1 : term;
     rv = datadir_save_vote(node->datadir, term, 0);
-    if (rv == 0) {
-        rv = journal_write_now(&node->journal, first, 1);
-    }
-    if (rv == 0) {
-        rv = datadir_set_cluster(node->datadir, founding->seen_id);
-    }
+    rv = rv ?: journal_write_now(&node->journal, first, 1);
+    rv = rv ?: datadir_set_cluster(node->datadir, founding->seen_id);
     if (rv != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot found the cluster in '%.300s': %s",
                  node->options.directory, hasp_strerror(rv));
@@ -409,12 +401,8 @@ int begin_open_disk(struct hasp_node *node, struct recovery *recovery,
     fill_random(&incarnation, sizeof incarnation);
     int rv = datadir_open(node->options.directory, node->options.id,
                           incarnation | 1, &node->datadir, &is_new, why);
-    if (rv == 0) {
-        rv = condemned_check(node->options.directory, why);
-    }
-    if (rv == 0) {
-        rv = condemned_load_bar(node->options.directory, &node->accused, why);
-    }
+    rv = rv ?: condemned_check(node->options.directory, why);
+    rv = rv ?: condemned_load_bar(node->options.directory, &node->accused, why);
     if (rv != 0) {
         return rv;
     }

@@ -143,9 +143,7 @@ static void stop_cleanly(struct hasp_node *node)
     }
     acts_file_finish(&node->acts_file);
     int rv = core_flush(node->core);
-    if (rv == 0) {
-        rv = table_sync(node->table);
-    }
+    rv = rv ?: table_sync(node->table);
     if (rv == 0) {
         core_free(node->core);
         node->core = NULL;

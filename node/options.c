@@ -283,17 +283,13 @@ int hasp_node_options_check(const struct hasp_node_options *options,
         rv = check_address(options, options->tls_peer, "listen.peer",
                            options->listen_peer, why);
     }
-    if (rv == 0) {
-        rv = check_path(options->listen_local, why);
-    }
+    rv = rv ?: check_path(options->listen_local, why);
     if (rv == 0 && options->listen_http != NULL) {
         rv = check_address(options, options->tls_http, "listen.http",
                            options->listen_http, why);
     }
-    if (rv == 0) {
-        rv = check_members(options, why);
-    }
-    return rv != 0 ? rv : check_limits(&options->limits, why);
+    rv = rv ?: check_members(options, why);
+    return rv ?: check_limits(&options->limits, why);
 }
 
 static char *copy_text(const char *text)

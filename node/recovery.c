@@ -211,14 +211,12 @@ int recovery_fill_table(struct datadir *datadir, struct table *table,
                         const struct snapshot_file *file)
 {
     int rv = datadir_table_restoring(datadir, true);
-    if (rv == 0) {
-        rv = decode(table, file);
-    }
+    rv = rv ?: decode(table, file);
     while (rv == HASP_EFULL) {
         rv = table_grow(table);
-        rv = rv != 0 ? rv : decode(table, file);
+        rv = rv ?: decode(table, file);
     }
-    return rv != 0 ? rv : datadir_table_restoring(datadir, false);
+    return rv ?: datadir_table_restoring(datadir, false);
 }
 
 static int rebuild_table(struct recovery *recovery, struct recovery_disk *disk,
@@ -274,7 +272,7 @@ int recovery_replace_table(struct recovery *recovery,
               "disk\"",
               log_quote(wrong, strlen(wrong)), number);
     rv = open_table(disk, why);
-    return rv != 0 ? rv : rebuild_table(recovery, disk, "damaged", why);
+    return rv ?: rebuild_table(recovery, disk, "damaged", why);
 }
 
 static int load_table(struct recovery *recovery, struct recovery_disk *disk,
@@ -334,21 +332,11 @@ int recovery_run(struct recovery *recovery, struct recovery_disk *disk,
     struct replica_start *start = &recovery->start;
     int rv = datadir_load_vote(disk->datadir, &start->term, &start->voted_for,
                                why);
-    if (rv == 0) {
-        rv = open_log(recovery, disk, why);
-    }
-    if (rv == 0) {
-        rv = find_snapshot(recovery, disk, why);
-    }
-    if (rv == 0) {
-        rv = look_for_gaps(recovery, disk, why);
-    }
-    if (rv == 0) {
-        rv = fit_log_to_snapshot(recovery, disk, why);
-    }
-    if (rv == 0) {
-        rv = load_table(recovery, disk, why);
-    }
+    rv = rv ?: open_log(recovery, disk, why);
+    rv = rv ?: find_snapshot(recovery, disk, why);
+    rv = rv ?: look_for_gaps(recovery, disk, why);
+    rv = rv ?: fit_log_to_snapshot(recovery, disk, why);
+    rv = rv ?: load_table(recovery, disk, why);
     if (rv != 0) {
         return rv;
     }

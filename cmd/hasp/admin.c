@@ -61,9 +61,7 @@ int run_blacklist_add(struct tool *tool, char **argv)
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 0, 0);
-    if (exit_code == 0) {
-        exit_code = check_listing(tool, session, client);
-    }
+    exit_code = exit_code ?: check_listing(tool, session, client);
     return exit_code != 0
                ? exit_code
                : tool_change(tool,
@@ -118,9 +116,7 @@ int run_blacklist_remove(struct tool *tool, char **argv)
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 0, 0);
-    if (exit_code == 0) {
-        exit_code = check_listing(tool, session, client);
-    }
+    exit_code = exit_code ?: check_listing(tool, session, client);
     return exit_code != 0
                ? exit_code
                : tool_change_one(tool,

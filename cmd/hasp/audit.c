@@ -187,9 +187,7 @@ int run_audit(struct tool *tool, char **argv)
         return is_following ? tool_usage(tool, "--denied goes without -f")
                             : show_denied(tool, user);
     }
-    if (exit_code == 0) {
-        exit_code = ask(tool, 0, count, &acts);
-    }
+    exit_code = exit_code ?: ask(tool, 0, count, &acts);
     if (exit_code != 0) {
         return exit_code;
     }

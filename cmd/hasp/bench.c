@@ -105,7 +105,7 @@ static int cycle(struct worker *worker, struct hasp_session *session)
     snprintf(name, sizeof name, "%.200s%" PRIu64, bench->prefix,
              worker->number % bench->locks);
     int error = hasp_acquire(session, name, &options, &hold);
-    return error != 0 ? error : hasp_release(hold);
+    return error ?: hasp_release(hold);
 }
 
 static void note(struct worker *worker, uint64_t took_ns)
@@ -336,9 +336,7 @@ static int run_load(struct bench *bench, uint64_t *ret_rate)
     for (uint64_t i = 0; i < started; i++) {
         pthread_join(workers[i].thread, NULL);
     }
-    if (exit_code == 0) {
-        exit_code = report(bench, workers, took_ns, ret_rate);
-    }
+    exit_code = exit_code ?: report(bench, workers, took_ns, ret_rate);
     for (uint64_t i = 0; i < started; i++) {
         free(workers[i].took_us);
     }

@@ -114,12 +114,8 @@ static int find_folder(struct dev *dev)
 static int make_folders(struct dev *dev)
 {
     int exit_code = tool_find_haspd(dev->binary);
-    if (exit_code == 0) {
-        exit_code = find_folder(dev);
-    }
-    if (exit_code == 0) {
-        exit_code = dev_secure_check(dev->folder, dev->is_secure);
-    }
+    exit_code = exit_code ?: find_folder(dev);
+    exit_code = exit_code ?: dev_secure_check(dev->folder, dev->is_secure);
     if (exit_code == 0 && dev->is_secure) {
         exit_code = dev_secure_certify(dev->tool, dev->folder, dev->count);
     }
@@ -445,15 +441,9 @@ int run_dev(struct tool *tool, char **argv)
     sigprocmask(SIG_BLOCK, &signals, &dev->mask);
     dev->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     exit_code = make_folders(dev);
-    if (exit_code == 0) {
-        exit_code = check_ports(dev);
-    }
-    if (exit_code == 0) {
-        exit_code = start_nodes(dev);
-    }
-    if (exit_code == 0) {
-        exit_code = wait_ready(dev);
-    }
+    exit_code = exit_code ?: check_ports(dev);
+    exit_code = exit_code ?: start_nodes(dev);
+    exit_code = exit_code ?: wait_ready(dev);
     if (exit_code == 0 && dev->is_secure && !dev->is_stopping) {
         exit_code = admit_demo(dev);
     }

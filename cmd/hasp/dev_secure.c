@@ -111,8 +111,7 @@ int dev_secure_admit(const struct tool *tool, const char *folder,
     }
     int exit_code = make_demo(&by_door);
     client_free(by_door.client);
-    return exit_code != 0 ? exit_code
-                          : run_cert(tool, "user", folder, DEMO, NULL);
+    return exit_code ?: run_cert(tool, "user", folder, DEMO, NULL);
 }
 
 void dev_secure_print(const char *folder, const char *address)

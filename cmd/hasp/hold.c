@@ -152,9 +152,7 @@ int run_acquire(struct tool *tool, char **argv)
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 1, OPTION_LIST_MAX);
-    if (exit_code == 0) {
-        exit_code = acquire_options_check(tool, &options, argv + 1);
-    }
+    exit_code = exit_code ?: acquire_options_check(tool, &options, argv + 1);
     if (exit_code == 0 && source.path != NULL && source.text == NULL) {
         exit_code = session_file_begin(source.path, &is_new_file);
     }
@@ -244,9 +242,7 @@ int run_convert(struct tool *tool, char **argv)
     if (exit_code == 0 && mode < 0) {
         exit_code = tool_usage(tool, "missing --to: shared or exclusive");
     }
-    if (exit_code == 0) {
-        exit_code = need_session(tool, &source);
-    }
+    exit_code = exit_code ?: need_session(tool, &source);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -285,9 +281,7 @@ int run_release(struct tool *tool, char **argv)
     if (exit_code == 0 && token != NULL && !parse_number(token, &ignored)) {
         exit_code = tool_bad_token(tool, token);
     }
-    if (exit_code == 0) {
-        exit_code = need_session(tool, &source);
-    }
+    exit_code = exit_code ?: need_session(tool, &source);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -342,9 +336,7 @@ int run_object(struct tool *tool, char **argv)
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 1, 1);
-    if (exit_code == 0) {
-        exit_code = need_session(tool, &source);
-    }
+    exit_code = exit_code ?: need_session(tool, &source);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -418,7 +410,7 @@ int run_note(struct tool *tool, char **argv)
     };
     int exit_code = options_read(tool, argv, rows, 1, 2);
     if (exit_code != 0 || argv[2] == NULL) {
-        return exit_code != 0 ? exit_code : print_note(tool, argv[1]);
+        return exit_code ?: print_note(tool, argv[1]);
     }
     if (token_text != NULL && !parse_number(token_text, &token)) {
         return tool_bad_token(tool, token_text);

@@ -304,7 +304,7 @@ static int dispatch(struct tool *tool, char **argv)
     int exit_code = tool->subcommand->details == NULL
                         ? options_read_operands(tool, argv)
                         : 0;
-    return exit_code != 0 ? exit_code : tool->subcommand->run(tool, argv);
+    return exit_code ?: tool->subcommand->run(tool, argv);
 }
 
 int main(int argc, char **argv)
@@ -313,9 +313,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, "");
     (void)argc;
     int exit_code = options_read_before(&tool, argv, NULL, 0);
-    if (exit_code == 0) {
-        exit_code = dispatch(&tool, argv + 1);
-    }
+    exit_code = exit_code ?: dispatch(&tool, argv + 1);
     client_free(tool.client);
     endpoints_done(&tool.endpoints);
     tls_context_unref(tool.tls);

@@ -43,9 +43,7 @@ static int attach(struct tool *tool, char **argv, struct session_source *source)
     if (exit_code == 0 && source->text == NULL) {
         source->text = argv[1];
     }
-    if (exit_code == 0) {
-        exit_code = session_source_load(tool, source, true);
-    }
+    exit_code = exit_code ?: session_source_load(tool, source, true);
     if (exit_code != 0) {
         return exit_code;
     }

@@ -273,10 +273,8 @@ static int save_once(struct saving *saving)
         exit_code = save_part(saving);
         show_progress(saving, exit_code != 0 || saving->offset == saving->size);
     }
-    if (exit_code == 0) {
-        exit_code = check_received(saving);
-    }
-    return exit_code != 0 ? exit_code : put_in_place(saving);
+    exit_code = exit_code ?: check_received(saving);
+    return exit_code ?: put_in_place(saving);
 }
 
 static int save_over_network(struct tool *tool, const char *path)
@@ -354,9 +352,7 @@ int run_snapshot_save(struct tool *tool, char **argv)
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 1, 1);
-    if (exit_code == 0) {
-        exit_code = check_new(argv[1], may_replace);
-    }
+    exit_code = exit_code ?: check_new(argv[1], may_replace);
     if (exit_code != 0) {
         return exit_code;
     }

@@ -218,7 +218,7 @@ int run_user_grant(struct tool *tool, char **argv)
     int exit_code = read_roles(tool, argv);
     struct change change = {.less = nothing, .what = "grant a role to"};
     change.more = &argv[2];
-    return exit_code != 0 ? exit_code : rewrite(tool, argv[1], &change);
+    return exit_code ?: rewrite(tool, argv[1], &change);
 }
 
 int run_user_revoke(struct tool *tool, char **argv)
@@ -226,7 +226,7 @@ int run_user_revoke(struct tool *tool, char **argv)
     int exit_code = read_roles(tool, argv);
     struct change change = {.more = nothing, .what = "revoke a role from"};
     change.less = &argv[2];
-    return exit_code != 0 ? exit_code : rewrite(tool, argv[1], &change);
+    return exit_code ?: rewrite(tool, argv[1], &change);
 }
 
 int run_user_disable(struct tool *tool, char **argv)
@@ -251,10 +251,8 @@ int run_user_set(struct tool *tool, char **argv)
         .less = nothing, .more = nothing, .what = "set the quotas of"};
     const struct option_row rows[] = {QUOTA_ROWS(&change.quotas), {0}};
     int exit_code = options_read(tool, argv, rows, 1, 1);
-    if (exit_code == 0) {
-        exit_code = read_quotas(&change.quotas);
-    }
-    return exit_code != 0 ? exit_code : rewrite(tool, argv[1], &change);
+    exit_code = exit_code ?: read_quotas(&change.quotas);
+    return exit_code ?: rewrite(tool, argv[1], &change);
 }
 
 int run_user_add(struct tool *tool, char **argv)
@@ -271,9 +269,7 @@ int run_user_add(struct tool *tool, char **argv)
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 1, 1);
-    if (exit_code == 0) {
-        exit_code = read_quotas(&quotas);
-    }
+    exit_code = exit_code ?: read_quotas(&quotas);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -371,12 +367,8 @@ int run_secret_add(struct tool *tool, char **argv)
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 1, 1);
-    if (exit_code == 0) {
-        exit_code = make_secret(argv[1], &secret);
-    }
-    if (exit_code == 0) {
-        exit_code = tell(tool, argv[1], label, path, &secret);
-    }
+    exit_code = exit_code ?: make_secret(argv[1], &secret);
+    exit_code = exit_code ?: tell(tool, argv[1], label, path, &secret);
     if (secret.data != NULL) {
         explicit_bzero(secret.data, secret.size);
     }

@@ -230,10 +230,8 @@ static int add_setting(struct command_line *line, const char *flag,
 static int add_tls(struct command_line *line, const char *folder)
 {
     int rv = add_setting(line, "tls", "tls.dir", folder);
-    if (rv == 0) {
-        rv = add_setting(line, "tls", "tls.client", "require");
-    }
-    return rv != 0 ? rv : add_setting(line, "tls", "tls.peer", "require");
+    rv = rv ?: add_setting(line, "tls", "tls.client", "require");
+    return rv ?: add_setting(line, "tls", "tls.peer", "require");
 }
 
 /* Returns an exit code, or -1 to go on. */
@@ -293,9 +291,7 @@ static int configure(const struct command_line *line, struct config *config,
     int rv = line->config_path == NULL
                  ? 0
                  : config_read_file(config, line->config_path, why);
-    if (rv == 0) {
-        rv = config_read_environment(config, environ, why);
-    }
+    rv = rv ?: config_read_environment(config, environ, why);
     for (int i = 0; i < line->set_count && rv == 0; i++) {
         rv = config_set(config, line->set[i].flag, line->set[i].name,
                         line->set[i].value, why);
@@ -304,7 +300,7 @@ static int configure(const struct command_line *line, struct config *config,
         (line->action == ACTION_EXPORT || line->action == ACTION_UNCONDEMN)) {
         return 0; /* The directory is enough, and checked by itself. */
     }
-    return rv != 0 ? rv : config_finish(config, why);
+    return rv ?: config_finish(config, why);
 }
 
 static int uncondemn(const char *directory)

@@ -69,12 +69,8 @@ static int issue(const struct paper_wish *wish, const char *ca_folder,
     }
     set_place(&place, ca_folder, folder, wish->name.role);
     rv = paper_make_folder(folder);
-    if (rv == 0) {
-        rv = paper_write(&paper, place.certificate, place.key, may_replace);
-    }
-    if (rv == 0) {
-        rv = paper_copy(place.ca_of_all, place.ca, true);
-    }
+    rv = rv ?: paper_write(&paper, place.certificate, place.key, may_replace);
+    rv = rv ?: paper_copy(place.ca_of_all, place.ca, true);
     paper_done(&paper);
     paper_done(&ca);
     return rv;

@@ -381,9 +381,7 @@ int paper_write(const struct paper *paper, const char *certificate_path,
                                              NULL, 0, NULL, NULL) == 1,
                         may_replace);
     }
-    if (rv == 0) {
-        rv = output_begin(&output, certificate_path, 0644);
-    }
+    rv = rv ?: output_begin(&output, certificate_path, 0644);
     if (rv == 0) {
         rv = output_end(&output,
                         PEM_write_X509(output.file, paper->certificate) == 1,
@@ -415,9 +413,7 @@ int paper_copy(const char *from, const char *to, bool may_replace)
     while (rv == 0 && (size = fread(bytes, 1, sizeof bytes, file)) > 0) {
         is_good = fwrite(bytes, 1, size, output.file) == size && is_good;
     }
-    if (rv == 0) {
-        rv = output_end(&output, is_good && !ferror(file), may_replace);
-    }
+    rv = rv ?: output_end(&output, is_good && !ferror(file), may_replace);
     fclose(file);
     return rv;
 }

@@ -40,9 +40,7 @@ static int read_run(struct run *run, char **argv)
     };
     int exit_code = options_read_before(run->tool, argv, rows, 2);
     char *name[] = {argv[1], NULL};
-    return exit_code != 0
-               ? exit_code
-               : acquire_options_check(run->tool, &run->acquire, name);
+    return exit_code ?: acquire_options_check(run->tool, &run->acquire, name);
 }
 
 /* What this run sets for its command, in place of what an outer one may have
@@ -153,9 +151,7 @@ static int run_command(struct run *run, struct acquired *acquired, char **argv,
                           .is_quiet = run->tool->is_quiet,
                           .mask = *mask};
     int exit_code = child_start(&child);
-    if (exit_code == 0) {
-        exit_code = child_watch(&child);
-    }
+    exit_code = exit_code ?: child_watch(&child);
     run->has_survivors = child.has_survivors;
     free_environment(child.environment);
     return exit_code;

@@ -324,7 +324,7 @@ int run_health(struct tool *tool, char **argv)
     int exit_code = tool_ask(tool, WORDS("LOCK.LIST", "COUNT", "1"),
                              "not healthy", NULL);
     (void)argv;
-    exit_code = exit_code != 0 ? exit_code : ask_for_room(tool);
+    exit_code = exit_code ?: ask_for_room(tool);
     json_auto_t *record = json_pack("{s:b}", "healthy", exit_code == 0);
     output_record(tool->format, health_fields, record);
     if (exit_code == 0) {
