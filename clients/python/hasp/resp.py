@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Tuple, Union
+from typing import Any, List, NoReturn, Tuple, Union
 
 Argument = Union[str, bytes, int]
 LINE_MAX = 64 << 10
-SIZE_MAX = 64 << 20
+REPLY_MAX = 64 << 20  # Bytes of one reply, and the parts of a list.
 DEPTH_MAX = 16
 NUMBER = re.compile(rb'[+-]?[0-9]{1,19}')
 SINGLE = {b'_': None, b'$-1': None, b'*-1': None, b'#t': True, b'#f': False}
@@ -40,61 +40,92 @@ def encode(*arguments: Argument) -> bytes:
 
 
 class Parser:
-    """Feed it bytes; next() gives one reply."""
+    """Feed it bytes; next() gives one reply. What has been understood of a
+    reply that is not complete is kept: it is not read from its beginning with
+    each piece that comes."""
 
     def __init__(self) -> None:
-        self._data = b''
+        self._data = bytearray()
+        self._at = 0  # Up to there it has been understood, ...
+        self._seen = 0  # ... and up to there no line ends.
+        self._size = 0  # Of this reply, as far as it has been understood.
+        # What is not complete, outermost first: kind, parts, those that came.
+        self._open: List[Tuple[bytes, int, List[Any]]] = [(b'', 1, [])]
 
     def feed(self, data: bytes) -> None:
+        del self._data[:self._at]
+        self._seen -= self._at
+        self._at = 0
         self._data += data
 
     def next(self) -> Any:
         """Incomplete: feed it more. OSError: it is not RESP, so the connection
         is of no use any more."""
         try:
-            value, at = self._value(0, 0)
+            while True:
+                kind, count, parts = self._open[-1]
+                if len(parts) < count:
+                    self._element(parts)
+                elif len(self._open) > 1:
+                    self._open.pop()
+                    self._open[-1][2].append(whole(kind, parts))
+                else:
+                    self._open, self._size = [(b'', 1, [])], 0
+                    return parts[0]
         except (ValueError, TypeError) as error:  # A key that is a list.
             raise OSError(f'no RESP: {error}') from None
-        self._data = self._data[at:]
-        return value
 
-    def _line(self, at: int) -> Tuple[bytes, int]:
-        end = self._data.find(b'\r\n', at)
-        if end < 0 and len(self._data) - at <= LINE_MAX:
-            raise Incomplete
-        if not 0 <= end - at <= LINE_MAX:
+    def _element(self, parts: List[Any]) -> None:
+        """Adds the next one, or opens a list."""
+        end = self._data.find(b'\r\n', max(self._at, self._seen))
+        if end < 0:
+            self._seen = len(self._data) - 1
+        if (end if end >= 0 else len(self._data)) - self._at > LINE_MAX:
             raise ValueError('a line without an end')
-        return self._data[at:end], end + 2
-
-    def _value(self, at: int, depth: int) -> Tuple[Any, int]:
-        line, at = self._line(at)
+        if end < 0:
+            self._wait()
+        line = bytes(self._data[self._at:end])
+        end += 2
         kind, rest = line[:1], line[1:]
         if kind == b'+':
-            return rest.decode(), at
-        if kind == b'-':
-            return ReplyError(rest.decode(errors='replace')), at
-        if line in SINGLE:
-            return SINGLE[line], at
-        if not NUMBER.fullmatch(rest):
+            parts.append(rest.decode())
+        elif kind == b'-':
+            parts.append(ReplyError(rest.decode(errors='replace')))
+        elif line in SINGLE:
+            parts.append(SINGLE[line])
+        elif not NUMBER.fullmatch(rest):
             raise ValueError(f'a reply that begins with {line[:20]!r}')
-        number = int(rest)
-        if kind == b':':
-            return number, at
-        if not 0 <= number <= SIZE_MAX or depth == DEPTH_MAX:
-            raise ValueError(f'a size of {number}')
+        elif kind == b':':
+            parts.append(int(rest))
+        else:
+            end = self._sized(parts, kind, int(rest), end)
+        self._size += end - self._at
+        self._at = end
+
+    def _sized(self, parts: List[Any], kind: bytes, size: int, at: int) -> int:
+        """What begins with its size; gives its end."""
+        if not 0 <= size <= REPLY_MAX or len(self._open) > DEPTH_MAX:
+            raise ValueError(f'a size of {size}')
         if kind == b'$':
-            end = at + number
-            if len(self._data) < end + 2:
-                raise Incomplete
-            if self._data[end:end + 2] != b'\r\n':
+            if len(self._data) < at + size + 2:
+                self._wait()
+            if self._data[at + size:at + size + 2] != b'\r\n':
                 raise ValueError('a text that does not end where it said')
-            return self._data[at:end].decode(errors='surrogateescape'), end + 2
+            parts.append(self._data[at:at + size].decode(
+                errors='surrogateescape'))
+            return at + size + 2
         if kind not in (b'*', b'>', b'%'):
-            raise ValueError(f'a reply that begins with {line[:20]!r}')
-        values = []
-        for _ in range(2 * number if kind == b'%' else number):
-            value, at = self._value(at, depth + 1)
-            values.append(value)
-        if kind == b'%':
-            return dict(zip(values[::2], values[1::2])), at
-        return (Push(values) if kind == b'>' else values), at
+            raise ValueError(f'a reply that begins with {kind!r}')
+        self._open.append((kind, size * 2 if kind == b'%' else size, []))
+        return at
+
+    def _wait(self) -> NoReturn:
+        if self._size + len(self._data) - self._at > REPLY_MAX:
+            raise ValueError(f'a reply of more than {REPLY_MAX >> 20} MiB')
+        raise Incomplete
+
+
+def whole(kind: bytes, parts: List[Any]) -> Any:
+    if kind == b'%':
+        return dict(zip(parts[::2], parts[1::2]))
+    return Push(parts) if kind == b'>' else parts

@@ -83,6 +83,38 @@ def test_a_reply_is_understood_as_by_the_c_library(case):
             parse(data[:cut])
 
 
+def test_a_reply_in_pieces_is_read_once(monkeypatch):
+    """Not from its beginning with each piece."""
+    looked = []
+    element = Parser._element
+    monkeypatch.setattr(Parser, '_element', lambda parser, parts: (
+        looked.append(1), element(parser, parts)))
+    data = b'*3000\r\n' + b'*2\r\n:1\r\n+text\r\n' * 3000 + b':7\r\n'
+    parser, found, pieces = Parser(), [], range(0, len(data), 5)
+    for at in pieces:
+        parser.feed(data[at:at + 5])
+        try:
+            while True:
+                found.append(parser.next())
+        except Incomplete:
+            pass
+    assert found == [[[1, 'text']] * 3000, 7]
+    assert len(looked) <= 3 * 3000 + 2 + len(pieces)
+
+
+@pytest.mark.parametrize('piece', [
+    b'$1048576\r\n' + b'x' * 1048576 + b'\r\n', b'%1\r\n' * 50000])
+def test_a_reply_without_an_end_ends_the_connection(piece):
+    parser = Parser()
+    parser.feed(b'*1000000\r\n')
+    with pytest.raises(OSError, match='no RESP: (a reply of more than 64 MiB|'
+                       'a size of 1)'):
+        for _ in range(70):
+            parser.feed(piece)
+            with pytest.raises(Incomplete):
+                parser.next()
+
+
 @pytest.mark.parametrize('case', WIRE['broken'],
                          ids=[v['says'] for v in WIRE['broken']])
 def test_what_is_broken_ends_the_connection(case):
