@@ -171,7 +171,8 @@ class Nodes:
             request.answer('-NOAUTH say who you are')
         elif verb == 'AUTH':
             request.answer('"OK"')
-        elif not is_attached and verb in FOR_A_SESSION:
+        elif not is_attached and verb in FOR_A_SESSION and \
+                not (verb == 'SESSION.KEEP' and len(request.words) > 2):
             request.answer('-NOSESSION no session is attached')
         elif verb == 'SESSION.KEEP':
             request.answer(self.keep or json.dumps(

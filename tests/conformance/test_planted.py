@@ -80,9 +80,9 @@ PLANTED = [
                  'line.ask(left > 0 ? waiting(words, left) : words);',
                  'line.ask(words.stream().map(w -> w.matches("[0-9]{1,2}") '
                  '? w + at : w).toList());'),
-        'python': ('hasp/core.py', '                                       '
-                   '*words, *more)', '*[w + attempt if isinstance(w, int) '
-                   'else w for w in words], *more)'),
+        'python': ('hasp/core.py', '                *words, *(wait',
+                   '                *[w + len(trouble._last) if isinstance('
+                   'w, int) else w for w in words], *(wait'),
         'node': ('lib/core.js', '[...words, ...more]',
                  "[...words.map((w, i) => words[i - 1] === 'REQ' ? "
                  'w + attempt : w), ...more]')}),
@@ -96,7 +96,9 @@ PLANTED = [
                'any(nil), error(nil)'),
         'java': (JAVA + 'Session.java', 'if (id != 0 && Connection.await',
                  'if (id < 0 && Connection.await'),
-        'python': ('hasp/core.py', 'if self.id and attaches:', 'if False:'),
+        'python': ('hasp/core.py',
+                   'if self.id and self.id not in line.attached:',
+                   'if False:'),
         'node': ('lib/core.js', 'this.id && attaches', 'false')}),
     ('7 from sending on', 'belief_ends_first', {
         'go': ('lock.go', 'was, isLast := l.forget()',

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The same for asyncio: `async with Session() as s, s.lock('orders') as lock:`.
 
-Two tasks keep the session alive, so a loop that is blocked sends no heartbeats.
+The loop keeps the session alive, so one that is blocked sends no heartbeats.
 A task that is cancelled while it waits for a lock leaves the queue.
 """
 

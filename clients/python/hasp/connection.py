@@ -8,13 +8,18 @@ import os
 import socket
 import ssl
 from collections import deque
-from typing import Any, Awaitable, Callable, Deque, Optional, TypeVar
+from functools import partial
+from typing import (Any, Awaitable, Callable, Deque, List, Optional, Set, Tuple,
+                    TypeVar)
 
 from . import resp
-from .request import SOCKET, Endpoint
+from .request import ANSWER, SOCKET, Endpoint
 from .tls import explained, peer_fault
 
 Result = TypeVar('Result')
+# Is called once, with a reply, a ReplyError among them, or with the OSError of
+# the connection.
+Taker = Callable[[Any], None]
 
 
 async def within(timeout: float, what: Awaitable[Result]) -> Result:
@@ -29,18 +34,35 @@ async def within(timeout: float, what: Awaitable[Result]) -> Result:
         task.cancel()
 
 
-class Connection(asyncio.Protocol):
-    """Answers come in the order of the requests. Once it has failed ('error' is
-    set) it is of no use any more: make another one."""
+def settle(future: asyncio.Future[Any], outcome: Any) -> None:
+    """Unless nobody waits for it any more."""
+    if future.done():
+        return
+    if isinstance(outcome, OSError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
 
-    def __init__(self, endpoint: Endpoint, turn: int,
+
+class Connection(asyncio.Protocol):
+    """Answers come in the order of the requests; those of one turn of the loop
+    are written together. A node that leaves a request without an answer for
+    too long has failed. Once the connection has failed ('error' is set) it is
+    of no use any more: make another one."""
+
+    def __init__(self, endpoint: Endpoint,
                  tls: Optional[ssl.SSLContext] = None) -> None:
-        self.endpoint, self.turn, self.tls = endpoint, turn, tls
+        self.endpoint, self.tls = endpoint, tls
+        self.attached: Set[str] = set()  # The ids of sessions.
         self.on_push: Optional[Callable[[resp.Push], None]] = None
         self.on_close: Optional[Callable[[], None]] = None
         self.error: Optional[OSError] = None
         self._parser = resp.Parser()
-        self._waiting: Deque[asyncio.Future[Any]] = deque()
+        self._urgent: List[Tuple[Taker, bytes]] = []  # Not written yet, ...
+        self._later: List[Tuple[Taker, bytes]] = []  # ... nor are these.
+        self._waiting: Deque[Tuple[Taker, float]] = deque()  # Since when.
+        self._watch: Optional[asyncio.TimerHandle] = None
+        self._is_retired = False
         self._transport: Any = None
 
     async def open(self, timeout: float) -> None:
@@ -61,24 +83,49 @@ class Connection(asyncio.Protocol):
             fault = peer_fault(self._transport.get_extra_info('peercert'),
                                self.tls)
             if fault:
-                self.fail(ssl.SSLError(fault))
                 raise ssl.SSLError(fault)
 
-    async def ask(self, timeout: float, *words: resp.Argument) -> Any:
-        """Gives the reply, a ReplyError included. OSError if the connection
-        fails, as it does if that takes longer than 'timeout' seconds."""
+    def post(self, take: Taker, *words: resp.Argument,
+             is_urgent: bool = False) -> None:
+        """What is urgent goes before all that has not been written yet."""
         if self.error:
-            raise self.error
-        loop = asyncio.get_running_loop()
-        reply = loop.create_future()
-        self._waiting.append(reply)
-        timer = loop.call_later(max(timeout, 0.0), self.fail,
-                                socket.timeout('no answer'))
-        self._transport.write(resp.encode(*words))
-        try:
-            return await reply
-        finally:
-            timer.cancel()
+            take(self.error)
+            return
+        if not (self._urgent or self._later):
+            asyncio.get_running_loop().call_soon(self._write)
+        (self._urgent if is_urgent else self._later).append(
+            (take, resp.encode(*words)))
+
+    def ask(self, *words: resp.Argument) -> asyncio.Future[Any]:
+        """The reply, a ReplyError included, or an OSError."""
+        future = asyncio.get_running_loop().create_future()
+        self.post(partial(settle, future), *words)
+        return future
+
+    def is_busy(self) -> bool:
+        """Has something been asked that is not answered yet?"""
+        return bool(self._waiting or self._urgent or self._later)
+
+    def _write(self) -> None:
+        if not self.error:
+            written = self._urgent + self._later
+            self._urgent, self._later = [], []
+            now = asyncio.get_running_loop().time()
+            self._waiting.extend((take, now) for take, _ in written)
+            self._transport.write(b''.join(data for _, data in written))
+            if self._watch is None:
+                self._look()
+
+    def _look(self) -> None:
+        """For how long has the oldest request been without an answer?"""
+        self._watch = None
+        if self._waiting and not self.error:
+            loop = asyncio.get_running_loop()
+            left = self._waiting[0][1] + ANSWER - loop.time()
+            if left > 0:
+                self._watch = loop.call_later(left, self._look)
+            else:
+                self.fail(socket.timeout('no answer'))
 
     def fail(self, error: OSError) -> None:
         """Closes it; who waits gets the error."""
@@ -87,14 +134,22 @@ class Connection(asyncio.Protocol):
         self.error = error
         if self._transport:
             self._transport.abort()
-        for reply in self._waiting:
-            if not reply.done():
-                reply.set_exception(error)
+        if self._watch:
+            self._watch.cancel()
+        for take, _ in [*self._waiting, *self._urgent, *self._later]:
+            take(error)
         if self.on_close:
             self.on_close()
 
     def close(self) -> None:
         self.fail(ConnectionAbortedError('given up'))
+
+    def retire(self) -> None:
+        """Closes it as soon as all that was asked is answered."""
+        self.on_close = None
+        self._is_retired = True
+        if not self.is_busy():
+            self.close()
 
     def abandon(self) -> None:
         """Closes the copy of a forked child, and leaves the parent's alone."""
@@ -127,12 +182,11 @@ class Connection(asyncio.Protocol):
                         self.on_push(reply)
                 elif not self._waiting:
                     raise OSError('an answer that nobody asked for')
-                elif not self._waiting[0].done():
-                    self._waiting.popleft().set_result(reply)
                 else:
-                    self._waiting.popleft()  # Who asked has been cancelled.
+                    self._waiting.popleft()[0](reply)
         except resp.Incomplete:
-            pass
+            if self._is_retired:
+                self.retire()
         except OSError as error:
             self.fail(error)
 

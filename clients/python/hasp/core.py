@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The lease of a session, its connections and its requests.
+"""The lease of a session, and its requests.
 
 All of it is asyncio, and runs in one event loop: the program's own (hasp.aio),
 or one on a thread that serves those who use threads (hasp.threads). Every
@@ -13,21 +13,31 @@ import asyncio
 import itertools
 import logging
 import os
-import random
+import socket
 import time
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
+from functools import partial
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Set, Union
 
 from . import resp
-from .connection import Connection
+from .connection import Connection, settle
 from .errors import HaspError, LeaseLost, Unknown, Unreachable
 from .lease import Clock, Lease, State, read_clock, to_seconds
-from .request import (CONNECT_TIMEOUT, IDLE_MAX, Endpoint, Forgotten, Owners,
-                      Trouble, default_name, judge, open_words,
-                      parse_endpoints, retry_pause, show_endpoint, wait_words)
+from .link import Link
+from .request import (ACTING, LEAVES, TIMER_MAX, Endpoint, Forgotten, Owners,
+                      Trouble, Wait, default_name, goes_alone, is_of_asker,
+                      judge, open_words, parse_endpoints, retry_pause,
+                      show_endpoint)
 from .secret import SecretFile, greeting_of
-from .tls import Tls, context_of
+from .tls import Tls, context_of, identity_of
 
 LOG = logging.getLogger('hasp')
+
+
+class Answer(NamedTuple):
+    """'sent' is the clock before the request was sent that was answered."""
+    reply: Any
+    sent: Clock
+    line: Connection
 
 
 class Core:
@@ -36,10 +46,15 @@ class Core:
     def __init__(self, endpoints: Union[None, str, Sequence[str]], name: str,
                  ttl: float, linger: float, timeout: float,
                  tls: Tls = None, secret_file: SecretFile = None,
-                 durable: bool = False, reason: str = '') -> None:
+                 durable: bool = False, reason: str = '',
+                 own_connection: bool = False) -> None:
         self.endpoints = parse_endpoints(endpoints)
-        self.tls = context_of(tls)
-        self._user = greeting_of(secret_file)
+        user = greeting_of(secret_file)
+        self._link = Link(self.endpoints, context_of(tls), user)
+        # Who shares it: the pace of heartbeats is that of the connection, too.
+        self._link_key = None if own_connection else (
+            tuple(self.endpoints), identity_of(tls), user,
+            durable or (ttl, linger))
         self.name = name or default_name()
         self.ttl, self.linger, self.timeout = ttl, linger, timeout
         self.durable, self.reason = durable, reason
@@ -51,9 +66,10 @@ class Core:
         self._doubts: Set[Any] = set()  # ... those of unknown outcome.
         self._why = 'the lease has run out'
         self._is_closed = False
-        self._turn = random.randrange(len(self.endpoints))
-        self._idle: List[Connection] = []
-        self._busy: Set[Connection] = set()
+        self._has_joined = False
+        self._waits: Set[Wait] = set()
+        # What requests wait for, to be ended with the session.
+        self._futures: Set[asyncio.Future[Any]] = set()
 
     def __repr__(self) -> str:
         state = 'of the parent process' if self._pid != os.getpid() else \
@@ -106,11 +122,15 @@ class Core:
 
     async def _open(self) -> None:
         secret = os.urandom(16).hex()
-        reply, sent = await self._request(
+        if self._link_key:
+            self._link = Link.join(self._link, self._link_key)
+        self._has_joined = True
+        reply, sent, line = await self._request(
             open_words(self.name, self.ttl, self.linger, secret,
                        self.durable, self.reason))
         self.id, self.secret = str(reply['id']), secret
         self._prolong(reply, sent)
+        self._link.adopt(self, line)
 
     def _prolong(self, reply: Dict[str, Any], sent: Clock) -> None:
         """The answer to OPEN or KEEP, which was sent then."""
@@ -124,111 +144,150 @@ class Core:
     # --- requests ---------------------------------------------------------
 
     async def _ask(self, *words: resp.Argument) -> Any:
-        return (await self._request(words))[0]
+        if not goes_alone(words):
+            return (await self._request(words)).reply
+        link = self._link.another()
+        try:
+            return (await self._request(words, link=link)).reply
+        finally:
+            link.close()
 
     async def _request(self, words: Sequence[resp.Argument],
-                       until: Optional[float] = None,
+                       wait: Optional[Wait] = None,
                        timeout: Optional[float] = None,
-                       is_doubtful: bool = False) -> Tuple[Any, Clock]:
-        """Asks until there is an answer. 'until' is the end of a wait for a
-        lock, the time-out counts from there. 'is_doubtful': it was sent before,
-        under this number. Gives the reply and the clock before the answered
-        request was sent."""
-        limit = (time.monotonic() if until is None else until) + \
+                       is_doubtful: bool = False,
+                       link: Optional[Link] = None) -> Answer:
+        """Asks until there is an answer. The time-out counts from the end of
+        the wait, if it is for a lock. 'is_doubtful': it was sent before, under
+        this number."""
+        limit = (wait.until if wait else time.monotonic()) + \
             (self.timeout if timeout is None else timeout)
         trouble = Trouble(is_doubtful)
-        for attempt in itertools.count(1):
-            self._check()
-            endpoint = self._endpoint(self._turn)
-            line, is_sent = None, False
-            try:
-                line = await self._take()
-                endpoint = line.endpoint
-                more, patience = wait_words(until, self.durable)
-                sent, is_sent = read_clock(), True
-                reply = await line.ask(min(patience, limit - time.monotonic()),
-                                       *words, *more)
-                LOG.debug('%s: %s: %s', show_endpoint(endpoint), words,
-                          reply)
-                if not isinstance(reply, resp.ReplyError):
-                    self._put(line)
-                    return reply, sent
-                refusal = self._refusal(reply, trouble.is_doubtful)
-                if isinstance(refusal, Forgotten) or \
-                        not isinstance(refusal, (Unreachable, Unknown)):
-                    self._put(line)
-                    raise refusal
-                trouble.note(endpoint, refusal, reply.code == 'UNKNOWN')
-            except OSError as error:
-                LOG.debug('%s: %s: %r', show_endpoint(endpoint), words, error)
-                trouble.note(endpoint, error, is_sent)
-            except BaseException:  # A cancellation, for one.
-                self._fail(line)
-                raise
-            self._fail(line)
-            pause = retry_pause(attempt)
-            if time.monotonic() + pause >= limit:
+        if link is None and str(words[0]).upper() in ACTING:
+            words = [*words, 'SESSION', self.id]
+        if wait:
+            self._waits.add(wait)
+        try:
+            for attempt in itertools.count(1):
                 self._check()
-                raise trouble.error()
-            if attempt % len(self.endpoints) == 0:
+                answer = await self._attempt(link or self._link, words, wait,
+                                             limit, trouble)
+                if isinstance(answer, Answer):
+                    return answer
+                pause = retry_pause(attempt) if answer and (
+                    answer not in LEAVES or
+                    attempt % len(self.endpoints) == 0) else 0.0
+                if time.monotonic() + pause >= limit:
+                    self._check()
+                    raise trouble.error()
                 await asyncio.sleep(pause)
+        finally:
+            self._waits.discard(wait)  # type: ignore[arg-type]
         raise AssertionError
 
-    def _endpoint(self, turn: int) -> Endpoint:
-        return self.endpoints[turn % len(self.endpoints)]
-
-    async def _take(self) -> Connection:
-        line = None
-        while self._idle and (line is None or line.error):
-            line = self._idle.pop()
-        if line is None or line.error:
-            line = await self._connect(self._turn, CONNECT_TIMEOUT)
-        self._busy.add(line)
-        return line
-
-    def _put(self, line: Connection) -> None:
-        self._busy.discard(line)
-        if len(self._idle) < IDLE_MAX and \
-                self._lease.state(read_clock()) is not State.LOST:
-            self._idle.append(line)
-        else:
-            line.close()
-
-    def _fail(self, line: Optional[Connection]) -> None:
-        if line is not None:
-            self._busy.discard(line)
-            line.close()
-            self._turn_from(line.turn)
-
-    def _turn_from(self, turn: int) -> None:
-        """The next connection goes to another node."""
-        if self._turn == turn:
-            self._turn += 1
-
-    def _drop(self) -> None:
-        """Closes what is idle; requests under way get an OSError."""
-        for line in [*self._idle, *self._busy]:
-            line.close()
-        self._idle.clear()
-
-    async def _connect(self, turn: int, timeout: float,
-                       attaches: bool = True) -> Connection:
-        """Greets, and tells the node whose connection it is."""
-        line = Connection(self._endpoint(turn), turn, self.tls)
-        greetings: List[Tuple[resp.Argument, ...]] = [
-            ('HELLO', 3, *self._user)]
-        if self.id and attaches:
-            greetings.append(('SESSION.ATTACH', self.id, self.secret))
+    async def _attempt(self, link: Link, words: Sequence[resp.Argument],
+                       wait: Optional[Wait], limit: float,
+                       trouble: Trouble) -> Union[Answer, str]:
+        """Else the word of a refusal after which it is to be asked again, or
+        ''."""
+        endpoint, is_sent = link.endpoint(), False
         try:
-            await line.open(timeout)
-            for words in greetings:
-                reply = await line.ask(timeout, *words)
-                if isinstance(reply, resp.ReplyError):
-                    refusal = self._refusal(reply)
-                    raise refusal if isinstance(refusal, LeaseLost) else \
-                        OSError(str(refusal))  # Another node may know us.
-        except BaseException:
-            line.close()
-            self._turn_from(turn)
-            raise
-        return line
+            line = link.line or await self._until(limit, link.opened())
+            endpoint, is_sent = line.endpoint, line.error is None
+            sent = read_clock()
+            self._attach(line)
+            reply = await self._until(limit, line.ask(
+                *words, *(wait.words() if wait else ())))
+        except OSError as error:
+            LOG.debug('%s: %s: %r', show_endpoint(endpoint), words, error)
+            trouble.note(endpoint, error, is_sent)
+            return ''
+        LOG.debug('%s: %s: %s', show_endpoint(endpoint), words, reply)
+        if wait and wait.is_queued(reply):
+            trouble.is_doubtful = True
+            if line is link.line:
+                await self._park(wait, limit)
+            reply = wait.granted()
+            if reply is None:
+                return ''
+        if not isinstance(reply, resp.ReplyError):
+            link.worked()
+            return Answer(reply, sent, line)
+        refusal = self._refusal(reply, trouble.is_doubtful)
+        if isinstance(refusal, Forgotten) or \
+                not isinstance(refusal, (Unreachable, Unknown)):
+            link.worked()
+            raise refusal
+        trouble.note(endpoint, refusal, reply.code == 'UNKNOWN')
+        if reply.code in LEAVES:
+            link.leave(line, str(refusal))
+        return reply.code
+
+    async def _park(self, wait: Wait, limit: float) -> None:
+        """Until a push tells of its end, or it is to be asked for again."""
+        if not wait.is_over():
+            future = asyncio.get_running_loop().create_future()
+            wait.wake = partial(settle, future, None)
+            try:
+                await self._until(min(wait.look(), (wait.until + limit) / 2),
+                                  future)
+            except OSError:
+                pass
+
+    async def _until(self, limit: float, future: asyncio.Future[Any]) -> Any:
+        """Its result; an OSError at that time, or when the session ends."""
+        timer = asyncio.get_running_loop().call_later(
+            min(max(limit - time.monotonic(), 0.0), TIMER_MAX), settle, future,
+            socket.timeout('no answer'))
+        self._futures.add(future)
+        try:
+            return await future
+        finally:
+            self._futures.discard(future)
+            timer.cancel()
+
+    def _attach(self, line: Connection) -> None:
+        """Unless it is attached there."""
+        if self.id and self.id not in line.attached:
+            line.attached.add(self.id)
+            line.post(partial(self._attached, line), 'SESSION.ATTACH', self.id,
+                      self.secret)
+
+    def _attached(self, line: Connection, reply: Any) -> None:
+        """Without it, what was asked behind it tells nothing."""
+        if isinstance(reply, resp.ReplyError):
+            refusal = self._refusal(reply)
+            if isinstance(refusal, (Unreachable, Unknown)) or \
+                    is_of_asker(reply):
+                line.fail(OSError(str(refusal)))  # Another node may know us.
+            else:
+                self._refuse(str(refusal))
+
+    # --- called by the link -----------------------------------------------
+
+    def _connected(self) -> None:
+        """There is another connection; what is urgent here comes first."""
+        if self._link.line:
+            self._attach(self._link.line)
+
+    def _disconnected(self, endpoint: Endpoint, why: str) -> None:
+        """There is none any more, or it did not come about."""
+        for wait in self._waits:
+            wait.wake()
+
+    def _pushed(self, push: resp.Push) -> None:
+        if push[1] == 'answer':
+            for wait in list(self._waits):
+                wait.pushed(push[2])
+
+    def _abandon(self) -> None:
+        """In a forked child: the parent's sessions live on."""
+        self._link.abandon()
+
+    def _quit(self) -> None:
+        """Leaves the connection; requests under way get an OSError."""
+        for future in list(self._futures):
+            settle(future, ConnectionAbortedError('given up'))
+        if self._has_joined:
+            self._has_joined = False
+            self._link.quit(self)

@@ -16,7 +16,7 @@ from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, TimedOut,
                      Unknown, Unreachable)
 from .keeper import Keeper
 from .lease import MS, SECOND, Clock, hold_remaining, read_clock, to_seconds, trusted
-from .request import CONNECT_TIMEOUT, Forgotten, Owner
+from .request import CONNECT_TIMEOUT, Forgotten, Owner, Wait
 from .resp import Argument
 
 if TYPE_CHECKING:
@@ -232,7 +232,8 @@ class Hold:
         first = read_clock()
         self._begin(verb, more)
         try:
-            reply, _ = await self.session._request(self._doubt, until)
+            reply = (await self.session._request(
+                self._doubt, self._wait(until))).reply
         except BaseException as error:  # A cancellation, for one.
             if _is_outcome(error, verb):
                 self._end()
@@ -245,6 +246,11 @@ class Hold:
             self._granted(reply, first)
         self._end()
         return reply
+
+    def _wait(self, until: Optional[float]) -> Optional[Wait]:
+        assert self._owner is not None
+        return None if until is None else Wait(
+            until, self._owner.tag, len(self.names), self.session.durable)
 
     def _words(self) -> List[Argument]:
         words: List[Argument] = []
@@ -301,7 +307,7 @@ class Hold:
         """How much of a limited hold is left: the wait may have taken longer
         than that."""
         try:
-            shown, sent = await self.session._request(
+            shown, sent, _ = await self.session._request(
                 ['LOCK.SHOW', self.names[0]], timeout=CONNECT_TIMEOUT)
         except HaspError:
             return  # It is counted from before the wait.
@@ -317,8 +323,8 @@ class Hold:
         while self._doubt:
             reply: Any = None
             try:
-                reply, _ = await self.session._request(self._doubt,
-                                                       is_doubtful=True)
+                reply = (await self.session._request(
+                    self._doubt, is_doubtful=True)).reply
             except Forgotten:
                 # A named owner may have other holds of it.
                 assert self._owner is not None

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What keeps a session alive and tells what happens to it: heartbeats on a
-connection of their own."""
+"""What keeps a session alive and tells what happens to it."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import socket
-import time
+from functools import partial
 from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
                     Set, Union)
 
@@ -17,13 +15,13 @@ from .connection import Connection, within
 from .core import LOG, Core
 from .errors import HaspError, LeaseLost
 from .lease import SECOND, Clock, State, read_clock
-from .request import CONNECT_TIMEOUT, show_endpoint
+from .request import LEAVES, TIMER_MAX, Endpoint, show_endpoint
 from .secret import SecretFile
 from .tls import Tls
 
 PATIENCE_MIN = 0.05  # For an answer, however short the lease.
 LOOK_MIN = 0.02  # Between two looks at a lease that runs out.
-AGAIN = (0.02, 0.2)  # After a heartbeat without an answer; by chance.
+AGAIN = (0.02, 0.2)  # After a heartbeat that a node could not answer.
 
 
 class Event(NamedTuple):
@@ -38,7 +36,7 @@ class Event(NamedTuple):
 
 
 class Keeper(Core):
-    """Two tasks: one sends heartbeats, the other one looks at the lease, so
+    """Two timers: one for heartbeats, the other one to look at the lease, so
     that an end is told in time whatever the first one waits for."""
 
     def __init__(self, endpoints: Union[None, str, Sequence[str]] = None, *,
@@ -46,16 +44,16 @@ class Keeper(Core):
                  timeout: float = 10.0, alive: float = 0.0,
                  tls: Tls = None, secret_file: SecretFile = None,
                  durable: bool = False, reason: str = '',
+                 own_connection: bool = False,
                  on_event: Optional[Callable[[Event], Any]] = None) -> None:
         super().__init__(endpoints, name, ttl, linger, timeout, tls,
-                         secret_file, durable, reason)
+                         secret_file, durable, reason, own_connection)
         self.on_event = on_event
         self._alive = alive
         self._reported = read_clock()
         self._told = State.HELD
-        self._line: Optional[Connection] = None
         self._change = asyncio.Event()
-        self._tasks: List[asyncio.Task[None]] = []
+        self._timers: Dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._resolver: Optional[asyncio.Task[None]] = None
         self._begin()
 
@@ -70,34 +68,47 @@ class Keeper(Core):
         self._check()
 
     async def _start(self) -> None:
-        await self._open()
+        try:
+            await self._open()
+        except BaseException:
+            self._quit()
+            raise
         self._reported = read_clock()
-        self._tasks = [asyncio.ensure_future(one)
-                       for one in (self._keep(), self._look())]
+        self._link.patience = min(self._link.patience, self._patience())
+        self._later(self._interval(), self._beat)
 
     async def _end(self) -> None:
         """The session's locks go to the next in line."""
         self._tell_news()  # A loss that came just now is told, too.
         self._is_closed = True
-        for task in [*self._tasks, *filter(None, [self._resolver])]:
-            task.cancel()
-        self._hang_up()
-        if self.id and self.state() is not State.LOST:
-            try:
+        self._stop()
+        try:
+            if self.id and self.state() is not State.LOST:
                 await self._request(['SESSION.CLOSE'])
-            except HaspError:
-                pass  # Its lease runs out by itself.
-        self._refuse('it has been closed')
-        self._drop()
+        except HaspError:
+            pass  # Its lease runs out by itself.
+        finally:
+            self._refuse('it has been closed')
+            self._quit()
 
-    def _abandon(self) -> None:
-        """In a forked child: the parent's session lives on."""
-        for line in [*self._idle, *self._busy, *filter(None, [self._line])]:
-            line.abandon()
+    def _stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._resolver:
+            self._resolver.cancel()
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Instead of when it was to be done before."""
+        if action in self._timers:
+            self._timers[action].cancel()
+        if not self._is_closed and self._told is not State.LOST:
+            self._timers[action] = asyncio.get_running_loop().call_later(
+                min(seconds, TIMER_MAX), action)
 
     def _changed(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
+        self._later(0, self._look)
 
     async def _rest(self, timeout: float) -> None:
         """Until something has changed, for so long at most."""
@@ -108,12 +119,13 @@ class Keeper(Core):
 
     # --- looking ----------------------------------------------------------
 
-    async def _look(self) -> None:
-        while self._told is not State.LOST:
-            await self._rest(max(self.remaining(), LOOK_MIN))
-            self._tell_news()
-        self._hang_up()
-        self._drop()
+    def _look(self) -> None:
+        self._tell_news()
+        if self._told is State.LOST:
+            self._stop()
+            self._quit()
+        else:
+            self._later(max(self.remaining(), LOOK_MIN), self._look)
 
     def _tell_news(self) -> None:
         """What the clock, or an answer, has changed."""
@@ -137,58 +149,63 @@ class Keeper(Core):
         """Seconds between heartbeats."""
         return self._lease.period() / SECOND
 
-    async def _keep(self) -> None:
-        # The first one comes early: only then the node knows where to send
-        # what is for this session.
-        pause = self._interval() / 5
-        while self.state() is not State.LOST:
-            until = time.monotonic() + pause
-            while time.monotonic() < until and not (
-                    self._line and self._line.error):
-                await self._rest(until - time.monotonic())
-            pause = await self._beat()
+    def _patience(self) -> float:
+        """Seconds for the answer to a heartbeat."""
+        return max(PATIENCE_MIN, self._interval())
 
     def _is_stuck(self) -> bool:
         """Has the program failed to report progress?"""
         age = self._reported.age(read_clock())
         return 0 < self._alive * SECOND <= age
 
-    async def _beat(self) -> float:
-        """Gives the seconds until the next heartbeat."""
-        interval = self._interval()
-        patience = max(PATIENCE_MIN, interval)
+    def _connected(self) -> None:
+        super()._connected()
+        if not self._is_closed:
+            self._beat()
+
+    def _disconnected(self, endpoint: Endpoint, why: str) -> None:
+        super()._disconnected(endpoint, why)
+        self._why = unanswered(endpoint, why)
+
+    def _beat(self) -> None:
+        """The next one follows its answer, or begins another connection."""
+        if self._beat in self._timers:
+            self._timers.pop(self._beat).cancel()
+        line = self._link.line
         if self._is_stuck():
             self._why = f'no progress was reported for {self._alive} s (alive)'
-            return min(interval, AGAIN[1])
-        line = self._line if self._line and not self._line.error else None
-        turn = line.turn if line else self._turn
-        endpoint = self._endpoint(turn)
-        try:
-            if line is None:
-                line = self._line = await self._connect(
-                    turn, min(patience, CONNECT_TIMEOUT))
-                line.on_push = lambda push: self._emit(asked_for(push))
-                line.on_close = self._changed
-            sent = read_clock()
-            reply = await line.ask(patience, 'SESSION.KEEP', 'FULL')
-            if isinstance(reply, resp.ReplyError):
-                raise self._refusal(reply)
+            self._later(min(self._interval(), AGAIN[1]), self._beat)
+        elif line:
+            patience = self._patience() * (2 if line.is_busy() else 1)
+            silence = asyncio.get_running_loop().call_later(
+                patience, line.fail, socket.timeout('no answer'))
+            # By its secret: it waits for no attachment.
+            line.post(partial(self._kept, line, silence, read_clock()),
+                      'SESSION.KEEP', self.id, self.secret, 'FULL',
+                      is_urgent=True)
+
+    def _kept(self, line: Connection, silence: asyncio.TimerHandle,
+              sent: Clock, reply: Any) -> None:
+        silence.cancel()
+        if isinstance(reply, OSError) or self._is_closed:
+            return
+        if isinstance(reply, resp.ReplyError):
+            refusal = self._refusal(reply)
+            if not isinstance(refusal, LeaseLost):
+                self._why = unanswered(line.endpoint, str(refusal))
+            self._later(min(self._interval(), random.uniform(*AGAIN)),
+                        self._beat)
+            if reply.code in LEAVES:
+                self._link.leave(line, str(refusal))
+        elif not isinstance(reply, dict) or 'ttl_ms' not in reply:
+            line.fail(OSError('an answer that is none of a node'))
+        else:
+            self._link.worked()
             self._emit(self._answered(reply, sent))
             if self._doubts:
                 self._settle_soon()
-            return self._interval()
-        except LeaseLost:
-            pass
-        except (OSError, HaspError) as error:
-            self._why = 'no heartbeat was answered in time, last: ' \
-                f'{show_endpoint(endpoint)}: {error}'
-            if isinstance(error, socket.timeout):
-                # Those who wait for a lock there are in the dark, too.
-                for busy in list(self._busy):
-                    if busy.endpoint == endpoint:
-                        busy.close()
-        self._hang_up()
-        return min(interval, random.uniform(*AGAIN))
+            self._later(max(0.0, self._interval() -
+                            sent.age(read_clock()) / SECOND), self._beat)
 
     def _settle_soon(self) -> None:
         """In the background, unless that is under way."""
@@ -202,10 +219,6 @@ class Keeper(Core):
             tried.add(hold)
             await hold._resolve()
 
-    def _hang_up(self) -> None:
-        line, self._line = self._line, None
-        self._fail(line)
-
     def _answered(self, reply: Dict[str, Any], sent: Clock) -> List[Event]:
         """A heartbeat was answered; gives what it tells of single holds."""
         self._prolong(reply, sent)
@@ -216,6 +229,15 @@ class Keeper(Core):
         if ended:
             self._changed()
         return ended
+
+    def _pushed(self, push: resp.Push) -> None:
+        super()._pushed(push)
+        self._emit(asked_for(push))
+
+
+def unanswered(endpoint: Endpoint, why: str) -> str:
+    return 'no heartbeat was answered in time, last: ' \
+        f'{show_endpoint(endpoint)}: {why}'
 
 
 def asked_for(push: resp.Push) -> List[Event]:

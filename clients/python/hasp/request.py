@@ -8,10 +8,12 @@ import hashlib
 import math
 import os
 import random
+import re
 import socket
 import sys
 import time
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
+                    Tuple, Union)
 
 from . import resp
 from .errors import HaspError, LeaseLost, NotHeld, Refused, Unknown, Unreachable
@@ -23,10 +25,10 @@ SOCKET = 'unix:'  # Before the path of a node's socket on this machine.
 DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440'
 CONNECT_TIMEOUT = 1.0
 ANSWER = 4.0  # For an answer; after it another node is asked.
-GRACE = 2.0  # For the answer to a wait, beyond the wait.
+GRACE = 1.0  # For the push that ends a wait, beyond the wait.
 ENDLESS_WAIT_MS = 60000  # Of a session without end, each time it asks.
-SILENCE = 15.0  # A wait is asked again then: its node may be frozen.
-IDLE_MAX = 8  # Connections kept for later requests.
+SILENCE = 15.0  # A wait is asked for again then: its push may be lost.
+TIMER_MAX = 86400.0
 ACKED_RANGES = 16  # That a node takes in ACKED.
 
 
@@ -87,18 +89,78 @@ def wait_until(blocking: bool, timeout: Optional[float],
     return time.monotonic() + timeout if blocking and timeout else None
 
 
-def wait_words(until: Optional[float],
-               durable: bool = False) -> Tuple[List[resp.Argument], float]:
-    """WAIT, and how long this attempt listens. Where the wait is over there is
-    none: that asks for the outcome and gives the place in the queue up. A
-    durable session may not wait for ever: nothing would end that of a client
-    that has died."""
-    left = 0.0 if until is None else until - time.monotonic()
-    if left <= 0:
-        return [], ANSWER
-    forever: resp.Argument = ENDLESS_WAIT_MS if durable else 'FOREVER'
-    wait = forever if left == math.inf else math.ceil(left * 1000)
-    return ['WAIT', wait], min(left + GRACE, SILENCE)
+class Wait:
+    """For locks, by one owner. Who has to wait is answered QUEUED and a number,
+    his place, and a push tells of the end. It may come before that answer,
+    twice or never, so the wait is asked for again now and then, under the
+    number of its request."""
+
+    def __init__(self, until: float, owner: str, count: int,
+                 is_durable: bool) -> None:
+        self.until = until
+        self._owner, self._count, self._is_durable = owner, count, is_durable
+        self._place: Optional[int] = None
+        self._told: Dict[str, Any] = {}
+        self.wake: Callable[[], None] = bool  # Who is parked looks again.
+
+    def words(self) -> List[resp.Argument]:
+        """Where it is over there are none: that asks for the outcome and gives
+        the place in the queue up. A durable session may not wait for ever:
+        nothing would end that of a client that has died."""
+        self._place, self._told, self.wake = None, {}, bool
+        left = self.until - time.monotonic()
+        if left <= 0:
+            return []
+        forever: resp.Argument = \
+            ENDLESS_WAIT_MS if self._is_durable else 'FOREVER'
+        return ['WAIT', forever if left == math.inf else
+                math.ceil(left * 1000), 'PUSH']
+
+    def look(self) -> float:
+        """When it is to be asked for again."""
+        return min(self.until + GRACE, time.monotonic() + SILENCE)
+
+    def is_queued(self, reply: Any) -> bool:
+        found = isinstance(reply, str) and re.fullmatch(r'QUEUED (\d+)', reply)
+        self._place = int(found[1]) if found else None
+        return bool(found)
+
+    def is_over(self) -> bool:
+        return bool(self._told) and self._told.get('wait') == self._place
+
+    def pushed(self, told: Dict[str, Any]) -> None:
+        if told.get('owner') == self._owner:
+            self._told = told
+            if self.is_over():
+                self.wake()
+
+    def granted(self) -> Any:
+        """As the answer would be; None: that is to be asked for."""
+        tokens = self._told.get('tokens') if self.is_over() else None
+        if not isinstance(tokens, list) or len(tokens) != self._count or \
+                not all(isinstance(one, int) for one in tokens):
+            return None
+        return tokens if self._count > 1 else tokens[0]
+
+
+# Commands that act for a session, or are numbered in it, and others that
+# neither wait nor change anything.
+ACTING = frozenset((
+    'SESSION.CLOSE', 'LOCK.ACQUIRE', 'LOCK.MACQUIRE', 'LOCK.CONVERT',
+    'LOCK.RELEASE', 'LOCK.MRELEASE', 'LOCK.CANCEL', 'LOCK.NOTE', 'LOCK.OBJECT',
+    'LOCK.PLEASE', 'FENCE.ADMIT', 'FENCE.REMOVE'))
+READING = frozenset((
+    'SESSION.SHOW', 'SESSION.LIST', 'LOCK.SHOW', 'LOCK.LIST', 'LOCK.WHY',
+    'LOCK.TOP', 'LOCK.GRAPH', 'LOCK.CHECK', 'LOCK.HISTORY', 'FENCE.SHOW',
+    'FENCE.LIST'))
+ALONE = frozenset(('WAIT', 'FOREVER', 'SESSION'))
+
+
+def goes_alone(words: Sequence[resp.Argument]) -> bool:
+    """Is it something that other sessions of a connection should not share:
+    what waits, changes the connection, or names a session itself?"""
+    verb, *rest = (str(word).upper() for word in words)
+    return verb not in ACTING | READING or not ALONE.isdisjoint(rest[1:])
 
 
 def retry_pause(attempt: int) -> float:
@@ -112,12 +174,18 @@ class Forgotten(Unknown):
     under it."""
 
 
+LEAVES = frozenset(('NOLEADER', 'MOVED', 'UNKNOWN'))  # Ask at another node.
+
+
+def is_of_asker(error: resp.ReplyError) -> bool:
+    return error.code in ('NOAUTH', 'WRONGPASS', 'NOTLS')
+
+
 def is_open_still(error: resp.ReplyError) -> bool:
     """What is told of who asks, or that the leader has no room on its disk, is
     no result: it says nothing of an earlier sending, which may be on its
     way still."""
-    return error.code in ('NOAUTH', 'WRONGPASS', 'NOTLS') or \
-        str(error).startswith('LIMIT disk')
+    return is_of_asker(error) or str(error).startswith('LIMIT disk')
 
 
 def judge(error: resp.ReplyError, is_doubtful: bool = False) -> HaspError:

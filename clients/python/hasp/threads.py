@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Sessions and locks for threads. A thread of the session runs an event loop,
-which keeps it alive and does what the program's threads wait for."""
+"""Sessions and locks for threads. A thread of the process runs an event loop,
+which keeps them alive and does what the program's threads wait for."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import concurrent.futures
 import os
 import queue
 import threading
-from typing import (TYPE_CHECKING, Any, Callable, Coroutine, Dict, Iterator,
-                    Optional, TypeVar)
+from typing import (TYPE_CHECKING, Any, Callable, ClassVar, Coroutine, Dict,
+                    Iterator, Optional, Set, TypeVar)
 
 from .core import LOG
 from .errors import HaspError
@@ -30,20 +30,46 @@ STOP = 2.0  # Seconds for the loop to end.
 
 
 class Loop:
-    """An event loop on a thread of its own."""
+    """An event loop on a thread of its own, for the sessions of a process. The
+    last one that leaves ends it."""
+
+    _shared: ClassVar[Optional[Loop]] = None
+    _mutex = threading.Lock()
 
     def __init__(self) -> None:
+        self._pid, self._count = os.getpid(), 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever,
                                         daemon=True, name='hasp')
         self._thread.start()
 
+    @classmethod
+    def join(cls) -> Loop:
+        with cls._mutex:
+            if cls._shared is None or cls._shared._pid != os.getpid():
+                cls._shared = cls()
+            cls._shared._count += 1
+            return cls._shared
+
+    def leave(self) -> None:
+        with self._mutex:
+            self._count -= 1
+            if self._count:
+                return
+            Loop._shared = None
+        self._stop()
+
+    @classmethod
+    def _forked(cls) -> None:
+        cls._mutex = threading.Lock()  # It may have been taken.
+
     def run(self, coroutine: Coroutine[Any, Any, Result],
             undo: Optional[Callable[[Result], Any]] = None,
-            waits: Optional[Dict[Any, Any]] = None) -> Result:
+            waits: Optional[Dict[Any, Any]] = None,
+            calls: Optional[Set[asyncio.Task[Any]]] = None) -> Result:
         """Its result. An exception that comes from outside meanwhile (Ctrl-C)
         cancels it; had it been done by then, 'undo' runs in the loop. While it
-        runs, its key in 'waits' has what cancels it."""
+        runs, its key in 'waits' has what cancels it, and 'calls' has it."""
         done: concurrent.futures.Future[Result] = concurrent.futures.Future()
         task: Any = None
 
@@ -51,8 +77,12 @@ class Loop:
             nonlocal task
             task = self._loop.create_task(coroutine)
             task.add_done_callback(finish)
+            if calls is not None:
+                calls.add(task)
 
         def finish(task: asyncio.Task[Result]) -> None:
+            if calls is not None:
+                calls.discard(task)
             if task.cancelled():
                 done.set_exception(concurrent.futures.CancelledError())
             elif task.exception():
@@ -80,20 +110,27 @@ class Loop:
                 del waits[done]
         return done.result()
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """What still runs is cancelled."""
         async def finish() -> None:
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            if others:
-                await asyncio.wait(others, timeout=STOP)
+            await cancel(asyncio.all_tasks() - {asyncio.current_task()})
             self._loop.stop()
 
         asyncio.run_coroutine_threadsafe(finish(), self._loop)
         self._thread.join(2 * STOP)
         if not self._thread.is_alive():
             self._loop.close()
+
+
+if hasattr(os, 'register_at_fork'):
+    os.register_at_fork(after_in_child=Loop._forked)
+
+
+async def cancel(tasks: Set[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait({asyncio.ensure_future(asyncio.sleep(0)), *tasks},
+                       timeout=STOP)
 
 
 class Session(Keeper):
@@ -113,6 +150,8 @@ class Session(Keeper):
               user' makes it), or an ssl.SSLContext; None: HASP_TLS, or plain
     secret_file  with the secret of a user ('hasp secret add' writes it, 0600);
               None: HASP_SECRET_FILE, or who the certificate says, or anyone
+    own_connection  is not shared with the other sessions of the process, which
+              have one for all that ask the same nodes in the same way
     on_event  is called with each Event, one after the other, on a thread that
               does nothing else
 
@@ -123,11 +162,13 @@ class Session(Keeper):
     def _begin(self) -> None:
         self._events: queue.SimpleQueue[Optional[Event]] = queue.SimpleQueue()
         self._teller: Optional[threading.Thread] = None
-        self._loop = Loop()
+        self._calls: Set[asyncio.Task[Any]] = set()
+        self._closing = threading.Lock()  # Is taken once.
+        self._loop = Loop.join()
         try:
             self._loop.run(self._start())
         except BaseException:
-            self._loop.stop()
+            self._loop.leave()
             raise
         if self.on_event:
             self._teller = threading.Thread(target=self._tell_all, daemon=True,
@@ -139,15 +180,19 @@ class Session(Keeper):
         'timeout' if no node can be reached: then its lease must run out."""
         if self._pid != os.getpid():
             self._abandon()
-        elif self._loop._thread.is_alive():
+        elif self._closing.acquire(blocking=False):
             try:
-                self._run(self._end())
+                self._loop.run(self._end_all())
             finally:
-                self._loop.stop()
+                self._loop.leave()
                 self._events.put(None)
                 if self._teller and self._teller is not \
                         threading.current_thread():
                     self._teller.join(self.timeout)
+
+    async def _end_all(self) -> None:
+        await self._end()
+        await cancel(set(self._calls))
 
     def lock(self, *names: str, **options: Unpack[Options]) -> Lock:
         """A lock, or several at once, by name: see Lock for the options."""
@@ -179,7 +224,7 @@ class Session(Keeper):
         except HaspError:
             coroutine.close()
             raise
-        return self._loop.run(coroutine, undo, waits)
+        return self._loop.run(coroutine, undo, waits, self._calls)
 
     def _tell(self, event: Event) -> None:
         self._events.put(event)

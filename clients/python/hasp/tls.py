@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, Hashable, Optional, Union
 
 # What OpenSSL says has a part that tells what it means here. Of what a node has
 # refused its log says more.
@@ -34,7 +34,7 @@ def context_of(tls: Tls) -> Optional[ssl.SSLContext]:
     own is taken as it is."""
     if isinstance(tls, ssl.SSLContext):
         return tls
-    folder = os.environ.get('HASP_TLS', '') if tls is None else os.fspath(tls)
+    folder = folder_of(tls)
     if not folder:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -47,6 +47,22 @@ def context_of(tls: Tls) -> Optional[ssl.SSLContext]:
         check_mode(key)
         load_pair(context, certificate, key)
     return context
+
+
+def folder_of(tls: Tls) -> str:
+    return os.environ.get('HASP_TLS', '') if tls is None else \
+        str(os.fspath(tls))  # type: ignore[arg-type]
+
+
+def identity_of(tls: Tls) -> Hashable:
+    """The same for what makes the same connections; certificates that were
+    renewed are others."""
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    folder = folder_of(tls)
+    return folder and (folder, *sorted(
+        (one.name, one.stat().st_ino, one.stat().st_mtime_ns)
+        for one in os.scandir(folder)))
 
 
 def load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Deque, NamedTuple, Optional
 
 from . import resp
-from .connection import Connection
+from .connection import Connection, within
 from .errors import Unreachable
 from .keeper import Keeper
 from .request import CONNECT_TIMEOUT, retry_pause
@@ -36,6 +36,7 @@ class Changes:
         self._session, self._prefix = session, prefix
         self._found: Deque[Change] = deque()
         self._news = asyncio.Event()
+        self._link = session._link.another()  # Nobody shares what it is told.
         self._line: Optional[Connection] = None
         self._is_closed = False
 
@@ -57,10 +58,14 @@ class Changes:
     async def _begin(self) -> None:
         session, is_again = self._session, self._line is not None
         session._check()
-        self._line = line = await session._connect(
-            session._turn, CONNECT_TIMEOUT, attaches=False)
+        line = await self._link.connect()
+        if line.error:
+            self._link.skip()
+            raise line.error
+        self._line = line
         line.on_push, line.on_close = self._take, self._news.set
-        reply = await line.ask(CONNECT_TIMEOUT, 'LOCK.WATCH', self._prefix)
+        reply = await within(CONNECT_TIMEOUT,
+                             line.ask('LOCK.WATCH', self._prefix))
         if isinstance(reply, resp.ReplyError):
             line.close()
             raise session._refusal(reply)

@@ -149,7 +149,7 @@ def test_a_wait_goes_on_where_its_node_freezes(cluster):
         waiter = threading.Thread(target=second.acquire)
         waiter.start()
         time.sleep(0.8)
-        port = two._line.endpoint[1]
+        port = two._link.line.endpoint[1]
         node = [n for n in cluster.nodes if n.client_port == port][0]
         node.pause()
         try:

@@ -159,7 +159,7 @@ def test_an_interruption_at_the_grant_gives_it_back(session, other):
     lock = session.lock('late')
     run = session._loop.run
 
-    def interrupted(coroutine, undo, waits):
+    def interrupted(coroutine, undo, waits, calls):
         done = threading.Event()
 
         async def told():
@@ -175,7 +175,7 @@ def test_an_interruption_at_the_grant_gives_it_back(session, other):
         before = hasp.threads.concurrent.futures.wait
         hasp.threads.concurrent.futures.wait = wait
         try:
-            return run(told(), undo, waits)
+            return run(told(), undo, waits, calls)
         finally:
             hasp.threads.concurrent.futures.wait = before
 
@@ -392,7 +392,7 @@ def test_changes_are_watched_across_nodes(cluster, nodes, session):
         watch = watcher.watch('w/')
         seen = []
         watching = in_thread(lambda: [seen.append(each) for each in watch])
-        wait_until(lambda: watch._line and not watch._line._waiting, 5,
+        wait_until(lambda: watch._line and not watch._line.is_busy(), 5,
                    'it watches')
         with session.lock('w/1') as lock, session.lock('elsewhere'):
             token = lock.token
@@ -404,7 +404,7 @@ def test_changes_are_watched_across_nodes(cluster, nodes, session):
         line = watch._line
         watcher._loop._loop.call_soon_threadsafe(line.close)
         wait_until(lambda: watch._line is not line
-                   and not watch._line._waiting, 5, 'it watches again')
+                   and not watch._line.is_busy(), 5, 'it watches again')
         with session.lock('w/2'):
             pass
         wait_until(lambda: len(seen) == 5, 5, 'it goes on')
@@ -423,7 +423,7 @@ def test_changes_are_watched_across_nodes(cluster, nodes, session):
                         watch.close()
 
             looking = asyncio.create_task(look())
-            while not watch._line or watch._line._waiting or \
+            while not watch._line or watch._line.is_busy() or \
                     not watch._line.on_push:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.2)

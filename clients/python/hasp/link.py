@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""The connections of a process, which its sessions share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import ssl
+from functools import partial
+from typing import TYPE_CHECKING, Any, Dict, Hashable, List, Optional, Sequence
+
+from . import resp
+from .connection import Connection, settle, within
+from .request import CONNECT_TIMEOUT, Endpoint, retry_pause
+
+if TYPE_CHECKING:
+    from .core import Core
+
+SESSIONS_MAX = 1000  # Of a connection; a node takes 4,096.
+
+
+class Link:
+    """One connection to one node at a time, of all sessions in an event loop
+    that would make the same one. Where it is lost, or its node is of no use, it
+    is made again at the next one, for as long as there is a session or anybody
+    who waits for it: the sessions' heartbeats go first then. The last session
+    that leaves closes it."""
+
+    _shared: Dict[Any, Link] = {}  # Those that more sessions may join.
+    _key: Hashable = None
+
+    def __init__(self, endpoints: Sequence[Endpoint],
+                 tls: Optional[ssl.SSLContext],
+                 user: Sequence[resp.Argument]) -> None:
+        self._endpoints, self._tls, self._user = endpoints, tls, user
+        self._turn = random.randrange(len(endpoints))
+        self._failed = 0  # Attempts in a row that came to nothing.
+        self.patience = CONNECT_TIMEOUT  # For a new connection.
+        self.count = 1  # Those who use it.
+        self.sessions: Dict[str, Core] = {}  # Of them those that are open.
+        self.line: Optional[Connection] = None  # The one that is open.
+        self._waiting: List[asyncio.Future[Connection]] = []
+        self._opener: Optional[asyncio.Task[None]] = None
+
+    @classmethod
+    def join(cls, made: Link, key: Hashable) -> Link:
+        """The one by this key in this loop, else 'made', from now on."""
+        key = (asyncio.get_running_loop(), os.getpid(), key)
+        for loop, *rest in list(cls._shared):
+            if loop.is_closed():  # Its sessions were not closed.
+                del cls._shared[(loop, *rest)]
+        found = cls._shared.get(key)
+        if found is None or found.count == SESSIONS_MAX:
+            found = cls._shared[key] = made
+            found._key = key
+        else:
+            found.count += 1
+        return found
+
+    def quit(self, session: Core) -> None:
+        self.sessions.pop(session.id, None)
+        self.count -= 1
+        if self.count == 0:
+            self.close()
+
+    def close(self) -> None:
+        if self._shared.get(self._key) is self:
+            del self._shared[self._key]
+        if self._opener:
+            self._opener.cancel()
+        if self.line:
+            self.line.close()
+
+    def another(self) -> Link:
+        """For a connection that is not shared."""
+        return Link(self._endpoints, self._tls, self._user)
+
+    def endpoint(self) -> Endpoint:
+        """Where it is, or will be."""
+        return self._endpoints[self._turn % len(self._endpoints)]
+
+    def adopt(self, session: Core, line: Connection) -> None:
+        """A session that was opened there is attached there."""
+        self.sessions[session.id] = session
+        line.attached.add(session.id)
+        if self.line is None:
+            self._open_soon()
+        elif self.line is not line:
+            session._connected()
+
+    def opened(self) -> asyncio.Future[Connection]:
+        """The next connection; if 'error' is set it has come to nothing."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        self._open_soon()
+        return future
+
+    def worked(self) -> None:
+        """A node has done something."""
+        self._failed = 0
+
+    def leave(self, line: Connection, why: str) -> None:
+        """For the next node; what has been asked at that one may still be
+        answered."""
+        if line is self.line:
+            self._lost(why)
+            line.retire()
+
+    def _open_soon(self) -> None:
+        if self._opener is None or self._opener.done():
+            self._opener = asyncio.ensure_future(self._open())
+
+    async def _open(self) -> None:
+        while self.line is None and (self.sessions or self._waiting):
+            if self._failed and self._failed % len(self._endpoints) == 0:
+                await asyncio.sleep(retry_pause(self._failed))
+            line = await self.connect()
+            if line.error:
+                self._lost(str(line.error))
+            else:
+                self.line = line
+                line.on_close = partial(self._broken, line)
+                line.on_push = self._pushed
+                for session in list(self.sessions.values()):
+                    session._connected()
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                settle(future, line)
+
+    async def connect(self) -> Connection:
+        """A new one, of which we know nothing more; if 'error' is set it has
+        come to nothing."""
+        line = Connection(self.endpoint(), self._tls)
+        try:
+            await line.open(self.patience)
+            reply = await within(self.patience,
+                                 line.ask('HELLO', 3, *self._user))
+            if isinstance(reply, resp.ReplyError):
+                raise OSError(str(reply))  # Another node may know us.
+        except (OSError, ValueError) as error:  # A name that is none.
+            line.fail(error if isinstance(error, OSError) else
+                      OSError(str(error)))
+        except asyncio.CancelledError:
+            line.close()
+            raise
+        return line
+
+    def skip(self) -> None:
+        """The next connection goes to another node."""
+        self._turn += 1
+        self._failed += 1
+
+    def _broken(self, line: Connection) -> None:
+        self._lost(str(line.error))
+
+    def _lost(self, why: str) -> None:
+        endpoint, self.line = self.endpoint(), None
+        self.skip()
+        for session in list(self.sessions.values()):
+            session._disconnected(endpoint, why)
+        if self.sessions:
+            self._open_soon()
+
+    def _pushed(self, push: resp.Push) -> None:
+        """Each tells which session it is for."""
+        told: Any = push[2] if len(push) == 3 else None
+        if isinstance(told, dict):
+            session = self.sessions.get(str(told.get('session')))
+            if session:
+                session._pushed(push)
+
+    def abandon(self) -> None:
+        if self.line:
+            self.line.abandon()
