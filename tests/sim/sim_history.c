@@ -356,6 +356,16 @@ static bool is_before(const struct past_wait *a, const struct past_wait *b)
     return a->wait_index < b->wait_index;
 }
 
+/* SWEEP has yet to end it: others are granted meanwhile, and it is not. */
+static bool is_to_end(const struct writing *w, const struct past_wait *wait)
+{
+    const struct session *session = lockfsm_session(w->fsm, wait->session);
+    return sim_history_ended(w->history, wait->session) != 0 ||
+           (session != NULL && session->blacklist_index != 0) ||
+           !sim_rights_lets_wait(w->history->rights,
+                                 wait->wait_index - w->offset);
+}
+
 /* Takes the granted ones out; none of those that stay may have stood before. */
 static void settle_queue(const struct writing *w, struct past_lock *lock)
 {
@@ -368,7 +378,7 @@ static void settle_queue(const struct writing *w, struct past_lock *lock)
             struct past_wait *wait = LIST_ENTRY(other, struct past_wait,
                                                 in_lock);
             if (!wait->is_granted && is_before(wait, granted) &&
-                sim_history_ended(w->history, wait->session) == 0) {
+                !is_to_end(w, wait)) {
                 sim_fail(w->sim, ORACLE_ORDER,
                          "first come, first served: entry %" PRIu64
                          " grants '%.*s' to the wait of entry %" PRIu64

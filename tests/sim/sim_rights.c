@@ -682,19 +682,19 @@ static void compare(const struct judging *j)
 
 /* --- Withdrawal ----------------------------------------------------------- */
 
-static bool is_allowed(const struct judging *j, const struct owned_wait *wait)
+static bool is_allowed(const struct sim_rights *rights,
+                       const struct owned_wait *wait)
 {
-    return rights_allow(sim_rights_now(j->rights), wait->session->user,
-                        wait->verb, bytes_of_text(wait->lock),
-                        EXTENT_NAME) == MAY;
+    return rights_allow(sim_rights_now(rights), wait->session->user, wait->verb,
+                        bytes_of_text(wait->lock), EXTENT_NAME) == MAY;
 }
 
-/* Of all places that this request had. */
-static bool is_request_allowed(const struct judging *j, uint64_t wait_index)
+/* Of all places that this request has. */
+bool sim_rights_lets_wait(const struct sim_rights *rights, uint64_t wait_index)
 {
     bool is_all = true;
-    LIST_FOR (const struct owned_wait, wait, &j->rights->waits, in_rights) {
-        is_all &= wait->wait_index != wait_index || is_allowed(j, wait);
+    LIST_FOR (const struct owned_wait, wait, &rights->waits, in_rights) {
+        is_all &= wait->wait_index != wait_index || is_allowed(rights, wait);
     }
     return is_all;
 }
@@ -708,11 +708,13 @@ static void check_withdrawn(const struct judging *j)
                           effect->wait_index != 0;
         bool is_withdrawn = effect->type == EFFECT_WAIT_ENDED &&
                             strcmp(effect->reason, "withdrawn") == 0;
-        if (is_withdrawn && is_request_allowed(j, effect->wait_index)) {
+        if (is_withdrawn &&
+            sim_rights_lets_wait(j->rights, effect->wait_index)) {
             fail(j, ORACLE_WITHDRAWAL,
                  "a change of rights ends the waits that are not allowed",
                  "it ends one that is");
-        } else if (is_granted && !is_request_allowed(j, effect->wait_index)) {
+        } else if (is_granted &&
+                   !sim_rights_lets_wait(j->rights, effect->wait_index)) {
             fail(j, ORACLE_WITHDRAWAL,
                  "a change of rights ends the waits that are not allowed",
                  "one is granted");
@@ -729,7 +731,7 @@ static void check_waits(const struct judging *j)
     }
     j->rights->is_to_check = false;
     LIST_FOR (const struct owned_wait, wait, &j->rights->waits, in_rights) {
-        if (!wait->session->is_over && !is_allowed(j, wait)) {
+        if (!wait->session->is_over && !is_allowed(j->rights, wait)) {
             sim_fail(j->sim, ORACLE_WITHDRAWAL,
                      "a change of rights ends the waits that are not allowed: "
                      "session %" PRIu64 " waits for '%s' after entry %" PRIu64,

@@ -38,6 +38,8 @@ const struct rights *sim_rights_now(const struct sim_rights *rights);
 const struct rights *sim_rights_between(const struct sim_rights *rights,
                                         uint64_t from, uint64_t to,
                                         uint32_t *ret_count);
+/* By the newest entry: may the request that waits there go on waiting? */
+bool sim_rights_lets_wait(const struct sim_rights *rights, uint64_t wait_index);
 /* The sessions that a user has. */
 uint32_t sim_rights_session_count(const struct sim_rights *rights,
                                   uint64_t number);
