@@ -14,6 +14,7 @@
 #include "lockfsm/access.h"
 #include "raft/replica.h"
 #include "tests/sim/sim_cover.h"
+#include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_events.h"
 #include "tests/sim/sim_faces.h"
 #include "tests/sim/sim_history.h"
@@ -33,7 +34,8 @@ struct past_entry {
 };
 
 struct past_term {
-    uint64_t leader; /* 0: none yet. */
+    uint64_t leader;     /* 0: none yet. */
+    uint64_t started_ns; /* Its process; 0: nothing has left it yet. */
 };
 
 /* The members from an entry on. */
@@ -591,6 +593,31 @@ void sim_check_applied(void *data, uint64_t log_index,
     }
 }
 
+/* A single voter leads before its term is on disk, and nothing leaves it until
+ * then: if it dies before, it may lead in that term again. */
+static void look_at_reign(struct sim *sim, struct sim_node *node, uint64_t term,
+                          struct past_term *reign)
+{
+    const struct sim_host *host = sim_node_host(node);
+    uint64_t started_ns = 1 + sim->check->started_ns[host->number];
+    bool is_again = reign->leader == sim_node_id(node);
+    if (reign->leader == 0) {
+        reign->leader = sim_node_id(node);
+        sim->stats.leaders++;
+        sim_note(sim, host, "leads", term, 0, 0);
+    } else if (!is_again ||
+               (reign->started_ns != 0 && reign->started_ns != started_ns)) {
+        sim_fail(sim, ORACLE_LEADERS,
+                 "there is one leader per term: %s leads term %" PRIu64
+                 ", and so did n%" PRIu64 "%s",
+                 host->name, term, reign->leader,
+                 is_again ? " before it was started again" : "");
+    }
+    if (sim_node_disk(node)->durable_term >= term) {
+        reign->started_ns = started_ns;
+    }
+}
+
 static void look_at_leadership(struct sim *sim, struct sim_node *node)
 {
     struct check_life *life = life_of(sim->check, node);
@@ -606,16 +633,7 @@ static void look_at_leadership(struct sim *sim, struct sim_node *node)
                (capacity - life->term_capacity) * sizeof *life->terms);
         life->term_capacity = capacity;
     }
-    if (life->terms[term].leader == 0) {
-        life->terms[term].leader = sim_node_id(node);
-        sim->stats.leaders++;
-        sim_note(sim, sim_node_host(node), "leads", term, 0, 0);
-    } else if (life->terms[term].leader != sim_node_id(node)) {
-        sim_fail(sim, ORACLE_LEADERS,
-                 "there is one leader per term: %s leads term %" PRIu64
-                 ", and so did n%" PRIu64,
-                 sim_node_host(node)->name, term, life->terms[term].leader);
-    }
+    look_at_reign(sim, node, term, &life->terms[term]);
     if (sim_node_is_former(node) && core_is_serving(sim_node_core(node))) {
         sim_fail(sim, ORACLE_LIVES,
                  "no former life goes on: %s serves in one, in term "

@@ -10,7 +10,7 @@
 #define HASP_TESTS_SIM_SIM_ORACLES_H
 
 enum sim_oracle {
-    /* 1. One leader per term. */
+    /* 1. One leader per term; and who is started again leads in a new one. */
     ORACLE_LEADERS = 1,
     /* 2. All nodes apply the same entries, one after the other, with the same
      * effects; equal applied index means equal state (lockfsm_hash), also after

@@ -50,6 +50,7 @@ struct position {
 struct proposal {
     UT_hash_handle hh;
     struct position position;
+    uint64_t hash; /* Of the entry. */
     bool is_clock; /* A TIME or BEGIN. */
     struct moment moment;
     uint64_t from_ns; /* Counted from then. */
@@ -239,21 +240,46 @@ static void look_at_clock_entry(struct sim_silence *silence,
     arena_done(&arena);
 }
 
+/* An entry that no node has written before. */
+static void propose(struct sim_silence *silence, struct sim_node *node,
+                    const struct replica_entry *entry, uint64_t hash)
+{
+    struct proposal *proposal = memory_new(sizeof *proposal);
+    proposal->position = (struct position){entry->log_index, entry->term};
+    proposal->hash = hash;
+    proposal->moment = now(silence);
+    HASH_ADD(hh, silence->proposals, position, sizeof proposal->position,
+             proposal);
+    if (entry->type == ENTRY_COMMAND) {
+        look_at_clock_entry(silence, node, entry, proposal);
+    }
+}
+
+static void forget_proposal(struct sim_silence *silence,
+                            struct proposal *proposal)
+{
+    HASH_DEL(silence->proposals, proposal);
+    free(proposal);
+}
+
 void sim_silence_appended(struct sim_silence *silence, struct sim_node *node,
                           const struct replica_entry *entries, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct position position = {entries[i].log_index, entries[i].term};
-        if (proposal_at(silence, position) != NULL) {
+        struct bytes body = entries[i].body;
+        uint64_t hash = hash_bytes(body.data, body.size) + entries[i].type;
+        struct proposal *proposal = proposal_at(silence, position);
+        if (proposal != NULL && proposal->hash == hash) {
             continue; /* A follower writes what its leader proposed. */
         }
-        struct proposal *proposal = memory_new(sizeof *proposal);
-        proposal->position = position;
-        proposal->moment = now(silence);
-        HASH_ADD(hh, silence->proposals, position, sizeof position, proposal);
-        if (entries[i].type == ENTRY_COMMAND) {
-            look_at_clock_entry(silence, node, &entries[i], proposal);
+        if (proposal != NULL) {
+            /* A single voter that died before its term was on disk, and with
+             * it what it had proposed, proposes anew. Two leaders of a term are
+             * oracle 1's. */
+            forget_proposal(silence, proposal);
         }
+        propose(silence, node, &entries[i], hash);
     }
 }
 
