@@ -139,6 +139,7 @@ struct sim_users {
     bool are_there;
     bool starts_required; /* Access, at the founding. */
     bool has_strangers;   /* Some clients say nothing of themselves. */
+    bool are_restless;    /* Rights come and go many times a second. */
     uint64_t plain_node;  /* Its links show no certificate; 0: all do. */
     uint32_t serial[SIM_USER_COUNT]; /* Of the newest secret of each. */
 };

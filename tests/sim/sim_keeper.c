@@ -336,9 +336,10 @@ static void think(struct sim_keeper *keeper)
 {
     struct sim *sim = sim_of(keeper);
     bool is_busy = sim->phase != SIM_CHAOS || sim->now_ns < 2 * SIM_S;
+    uint64_t most_ms = sim->users.are_restless ? 100 : 900;
     keeper->think_until_ns = sim->now_ns +
                              (is_busy ? 10 * SIM_MS
-                                      : sim_between(sim, 10, 900) * SIM_MS);
+                                      : sim_between(sim, 10, most_ms) * SIM_MS);
 }
 
 /* --- Asking --------------------------------------------------------------- */
@@ -416,7 +417,7 @@ void sim_keeper_work(struct sim_keeper *keeper)
         sim_channel_send(channel, sim_client_clock(keeper->client), ANSWER_NS);
     } else {
         think(keeper);
-        keeper->think_until_ns += 300 * SIM_MS;
+        keeper->think_until_ns += (sim->users.are_restless ? 30 : 300) * SIM_MS;
     }
 }
 

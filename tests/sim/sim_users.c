@@ -28,6 +28,7 @@ void sim_users_init(struct sim *sim)
         users->starts_required = prng_chance(&prng, 0.5);
         users->plain_node = prng_chance(&prng, 0.3) ? 1 + prng_below(&prng, 3)
                                                     : 0;
+        users->are_restless = prng_chance(&prng, 0.6);
     }
 }
 
