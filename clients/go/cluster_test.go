@@ -71,12 +71,11 @@ func startCluster(t *testing.T) *cluster {
 func (c *cluster) leader(t *testing.T) int {
 	for began := time.Now(); time.Since(began) < 20*time.Second; {
 		for i, endpoint := range c.endpoints {
-			until := time.Now().Add(time.Second)
-			one, err := dial(endpoint, nil, []string{"HELLO", "3"}, until)
-			if err != nil {
-				continue
-			}
-			reply, _ := one.ask(until, "RAFT.STATUS")
+			one := newLink(address{endpoints: []string{endpoint},
+				greeting: []string{"HELLO", "3"}, timeout: time.Second}, nil)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			reply, _ := one.do(ctx, &ask{words: []string{"RAFT.STATUS"}})
+			cancel()
 			one.close()
 			if asText(asMap(reply)["role"]) == "leader" {
 				return i

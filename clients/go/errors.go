@@ -64,6 +64,29 @@ func (s *Session) judge(reply *replyError) error {
 	return judge(reply)
 }
 
+// isEndOfSession: what a node says to ATTACH.
+func isEndOfSession(reply *replyError) bool {
+	return reply.word == "BLACKLISTED" || errors.Is(judge(reply), ErrLost)
+}
+
+// isFullConnection: a node takes no more sessions on that connection.
+func isFullConnection(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Word == "LIMIT" &&
+		strings.HasPrefix(e.Text, "sessions of a connection")
+}
+
+// isNoLeader: that node can do nothing.
+func isNoLeader(reply *replyError) bool {
+	return reply.word == "NOLEADER" || reply.word == "MOVED"
+}
+
+// isToBeRepeated: nothing was done by this sending, or nobody knows.
+func isToBeRepeated(reply *replyError, doubtful bool) bool {
+	return errors.Is(judge(reply), ErrUnreachable) || reply.word == "UNKNOWN" ||
+		doubtful && isOpenStill(reply)
+}
+
 // isOpenStill: what is told of who asks, or that the leader has no room on its
 // disk, is no result. It says nothing of an earlier sending, which may be on its
 // way still.

@@ -3,8 +3,8 @@
 package hasp
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"math/rand"
 	"time"
 )
@@ -14,77 +14,12 @@ const (
 	lookMin     = 20 * time.Millisecond // Between two looks at a lease.
 )
 
-// An answer to what was asked on a line, or the line's end.
-type answer struct {
-	reply any
-	err   error
-}
-
-// A line is a connection on which events may come at any time: a goroutine reads
-// them, and the answers.
-type line struct {
-	conn    *conn
-	replies chan answer
-}
-
-func listen(c *conn) *line {
-	l := &line{c, make(chan answer, 1)}
-	c.net.SetDeadline(time.Time{})
-	go func() {
-		for {
-			reply, err := c.receive()
-			l.replies <- answer{reply, err}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return l
-}
-
-var errNoAnswer = errors.New("no answer in time")
-
-// ask is conn.ask. After an error the line is only hung up.
-func (l *line) ask(until time.Time, words ...string) (any, error) {
-	l.conn.net.SetWriteDeadline(until)
-	if _, err := l.conn.net.Write(appendRequest(nil, words)); err != nil {
-		return nil, err
+// patienceOf is how long a heartbeat of that lease may go without its answer.
+func patienceOf(l *lease) time.Duration {
+	if period := l.period(); period > patienceMin {
+		return period
 	}
-	select {
-	case a := <-l.replies:
-		if a.err != nil {
-			l.replies <- a // For hangUp.
-		}
-		return a.reply, a.err
-	case <-time.After(time.Until(until)):
-		return nil, errNoAnswer
-	}
-}
-
-// hangUp closes the connection, and waits for nothing.
-func (l *line) hangUp() {
-	l.conn.close()
-	go func() {
-		for a := range l.replies {
-			if a.err != nil {
-				return
-			}
-		}
-	}()
-}
-
-func (s *Session) newLine(turn int, until time.Time) (*line, error) {
-	c, err := dial(s.nodes.endpoint(turn), s.nodes.secure,
-		s.nodes.greeting, until)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.attach(c, until); err != nil {
-		c.close()
-		return nil, err
-	}
-	c.onPush = s.pushed
-	return listen(c), nil
+	return patienceMin
 }
 
 // look tells what the clock, or an answer, has changed, whatever the heartbeats
@@ -113,39 +48,28 @@ func (s *Session) look() {
 	}
 }
 
-// keep sends heartbeats on a connection of its own. The first one comes early:
-// only then the node knows where to send what is for this session.
+// keep sends heartbeats, and one as soon as a connection is lost: the first that
+// the next node hears of the session.
 func (s *Session) keep() {
 	defer s.waitGroup.Done()
-	var keeper *line
-	hangUp := func() {
-		if keeper != nil {
-			keeper.hangUp()
-		}
-		keeper = nil
-	}
-	defer hangUp()
-	turn, wait := s.nodes.firstTurn(), s.lease.period()/5
-	for {
-		var failed <-chan answer
-		if keeper != nil {
-			failed = keeper.replies
-		}
+	var gone chan struct{}
+	for wait := s.lease.period() / 5; ; {
 		select {
 		case <-s.over.Done():
 			return
-		case a := <-failed: // Nothing was asked: it is the connection's end.
-			keeper.replies <- a
-			hangUp()
-			turn++
+		case <-gone:
 		case <-time.After(wait):
 		}
-		wait = s.lease.period()
-		if !s.isEarned() {
+		gone, wait = nil, s.lease.period()
+		switch {
+		case s.isClosed():
+			return
+		case !s.isEarned():
 			s.note("the program has not called Alive in time")
-		} else if keeper = s.beat(keeper, turn); keeper == nil {
-			turn++
-			wait = time.Duration(20+rand.Intn(180)) * time.Millisecond
+		default:
+			if gone = s.beat(); gone == nil {
+				wait = time.Duration(20+rand.Intn(180)) * time.Millisecond
+			}
 		}
 		s.wake()
 	}
@@ -159,53 +83,51 @@ func (s *Session) wake() {
 	}
 }
 
-// beat sends a heartbeat and takes its answer; nil: it failed, or the
-// connection did.
-func (s *Session) beat(keeper *line, turn int) *line {
-	patience := s.lease.period()
-	if patience < patienceMin {
-		patience = patienceMin
-	}
-	endpoint := s.nodes.endpoint(turn)
-	until := time.Now().Add(patience)
-	if keeper == nil {
-		var err error
-		if keeper, err = s.newLine(turn, until); err != nil {
-			s.failed(endpoint, err)
-			return nil
-		}
-	}
-	sent := clockNow()
-	reply, err := keeper.ask(until, "SESSION.KEEP", "FULL")
+// beat sends a heartbeat and takes its answer. It gives what tells of the end of
+// that connection; nil: it failed.
+func (s *Session) beat() chan struct{} {
+	patience := patienceOf(&s.lease)
+	ctx, cancel := context.WithTimeout(s.over, 2*patience)
+	defer cancel()
+	a := &ask{session: s, patience: patience, isUrgent: true,
+		words: append(s.acting("SESSION.KEEP"), "FULL")}
+	reply, err := s.link.do(ctx, a)
 	if refusal, ok := reply.(*replyError); ok {
 		err = s.judge(refusal)
+		s.note(err.Error())
+	} else if err != nil {
+		s.note("")
+	}
+	if errors.Is(err, ErrLost) {
+		s.lose(err)
 	}
 	if err != nil {
-		s.failed(endpoint, err)
-		keeper.hangUp()
 		return nil
 	}
-	s.answered(reply, sent)
+	s.answered(reply, a.sent)
 	for _, ended := range asList(asMap(reply)["ended"]) {
 		s.holdEnded(asMap(ended))
 	}
-	return keeper
+	return a.line.gone
 }
 
-func (s *Session) failed(endpoint string, err error) {
-	if errors.Is(err, ErrLost) {
-		s.lease.refused()
-	}
-	if err == errNoAnswer {
-		s.nodes.suspect(endpoint)
-	}
-	s.note(fmt.Sprintf("%s: %v", endpoint, err))
+// lose: the cluster says that the session has ended.
+func (s *Session) lose(why error) {
+	s.note(why.Error())
+	s.lease.refused()
+	s.end()
 }
 
 func (s *Session) note(reason string) {
 	s.mu.Lock()
 	s.reason = reason
 	s.mu.Unlock()
+}
+
+func (s *Session) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 func (s *Session) isEarned() bool {
@@ -229,6 +151,9 @@ func (s *Session) tellNews(told State) State {
 	s.mu.Lock()
 	reason, closed := s.reason, s.closed
 	s.mu.Unlock()
+	if why := s.link.failure(); reason == "" && why != nil {
+		reason = why.Error()
+	}
 	switch {
 	case closed:
 	case state == Held:
@@ -244,16 +169,24 @@ func (s *Session) tellNews(told State) State {
 // finish: whoever waits learns that the session is over.
 func (s *Session) finish() {
 	s.end()
-	s.nodes.close()
+	s.link.quit(s)
 }
 
-func (s *Session) pushed(event push) {
-	if len(event) < 3 || (event[1] != "please" && event[1] != "breaking") {
-		return
+// pushed is told what a node says unasked.
+func (s *Session) pushed(kind string, told map[string]any) {
+	switch kind {
+	case "please", "breaking":
+		s.emit(Event{EventPlease, asText(told["lock"]), asInt(told["token"]),
+			asText(told["message"])})
+	case "answer":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for c := range s.waits {
+			if c.lock.owner == asText(told["owner"]) {
+				c.tell(asInt(told["wait"]), asList(told["tokens"]))
+			}
+		}
 	}
-	told := asMap(event[2])
-	s.emit(Event{EventPlease, asText(told["lock"]), asInt(told["token"]),
-		asText(told["message"])})
 }
 
 // --- events ------------------------------------------------------------------

@@ -76,7 +76,7 @@ func runStep(t *testing.T, l *lease, step []any) {
 }
 
 func TestAContextAfterAJeopardyIsThatOfTheHold(t *testing.T) {
-	s := &Session{holds: map[*Lock]bool{}}
+	s := &Session{holds: map[*Lock]bool{}, link: &link{}}
 	s.over, s.end = context.WithCancel(context.Background())
 	now := clockNow()
 	s.lease.answered(now, 60000, 1000)

@@ -8,9 +8,13 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
+
+// A wait is asked again after so long: the push that ends it may have been lost.
+const waitSilence = 15 * time.Second
 
 // LockOptions say how a lock is taken. The zero value: exclusively.
 type LockOptions struct {
@@ -143,15 +147,15 @@ func (l *Lock) acquire(ctx context.Context, wait, isFirst bool) (bool, error) {
 func (l *Lock) limitLeft(ctx context.Context, first reading, limit int64) (reading, int64) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	sent := clockNow()
-	reply, err := l.session.request(ctx, func() ([]string, time.Duration) {
-		sent = clockNow()
-		return []string{"LOCK.SHOW", l.names[0]}, answerTimeout
+	var a *ask
+	reply, err := l.session.request(ctx, func() *ask {
+		a = &ask{words: []string{"LOCK.SHOW", l.names[0]}}
+		return a
 	})
 	for _, one := range asList(asMap(reply)["holders"]) {
 		left := asInt(asMap(one)["hold_left_ms"])
 		if err == nil && l.isMine(asMap(one)) && left > 0 && left <= limit {
-			return sent, left
+			return a.sent, left
 		}
 	}
 	return first, limit
@@ -224,7 +228,7 @@ func (l *Lock) upgrade(ctx context.Context, wait bool) (bool, error) {
 	if err != nil || reply == nil {
 		return false, err
 	}
-	l.session.eachHold(func(one *Lock) { one.upgraded(l, asInt(reply)) })
+	l.session.eachHold(func(one *Lock) { one.upgraded(l, tokensOf(reply)[0]) })
 	return true, nil
 }
 
@@ -267,15 +271,15 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 // Note leaves up to 4096 bytes at the lock for whoever comes next: they outlive
 // the hold (Session.Note). ErrNotHeld: only a holder may.
 func (l *Lock) Note(ctx context.Context, text string) error {
-	_, err := l.session.Ask(ctx, "LOCK.NOTE", l.names[0],
-		strconv.FormatInt(l.Token(), 10), text, "OWNER", l.owner)
+	_, err := l.session.question(ctx, l.session.acting("LOCK.NOTE", l.names[0],
+		strconv.FormatInt(l.Token(), 10), text, "OWNER", l.owner)...)
 	return err
 }
 
 // Place is that in the queue while Lock waits elsewhere: 1 is the next one to
 // have it, 0 stands in no queue.
 func (l *Lock) Place(ctx context.Context) (int, error) {
-	reply, err := l.session.Ask(ctx, "LOCK.SHOW", l.names[0])
+	reply, err := l.session.question(ctx, "LOCK.SHOW", l.names[0])
 	for i, one := range asList(asMap(reply)["queue"]) {
 		if l.isMine(asMap(one)) {
 			return i + 1, err
@@ -482,10 +486,17 @@ type change struct {
 	number int64
 	tail   []string
 	asked  bool // It may have been done by now.
+	told   chan grant
+}
+
+// A grant is what a push tells of the end of a wait.
+type grant struct {
+	place  int64
+	tokens []any // nil: it was not granted.
 }
 
 func (l *Lock) newChange(verb string, more ...string) *change {
-	c := &change{lock: l, verb: verb}
+	c := &change{lock: l, verb: verb, told: make(chan grant, 16)}
 	c.number, c.tail = l.session.numbers.begin()
 	if len(l.names) == 1 {
 		c.words = append([]string{"LOCK." + verb, l.names[0]}, more...)
@@ -493,7 +504,7 @@ func (l *Lock) newChange(verb string, more ...string) *change {
 		c.words = append([]string{"LOCK.M" + verb, strconv.Itoa(len(l.names))},
 			append(append([]string(nil), l.names...), more...)...)
 	}
-	c.tail = append([]string{"OWNER", l.owner}, c.tail...)
+	c.tail = append(l.session.acting("OWNER", l.owner), c.tail...)
 	return c
 }
 
@@ -521,32 +532,92 @@ func (l *Lock) words() []string {
 	return words
 }
 
-// ask asks until it is answered. One that waits does so until ctx is done, and
-// asks again now and then: its node may be frozen.
+// ask asks until it is answered. One that waits does so until ctx is done.
 func (c *change) ask(ctx context.Context, wait bool) (any, error) {
-	reply, err := c.lock.session.requestAgain(ctx, func() ([]string, time.Duration) {
-		if !wait {
-			return c.with(), answerTimeout
+	s := c.lock.session
+	s.setWaits(c, true)
+	defer s.setWaits(c, false)
+	for {
+		var a *ask
+		reply, err := s.requestOn(ctx, s.link, func() *ask {
+			a = &ask{words: c.with(c.waiting(ctx, wait)...)}
+			return a
+		}, c.asked)
+		c.asked = true
+		if err == nil && reply == nil && wait {
+			err = &outcome{errLate, context.DeadlineExceeded, errors.New("others hold it")}
 		}
-		until, ok := ctx.Deadline()
-		if !ok {
-			return c.with("WAIT", c.lock.session.forever()), waitSilence
+		place, isQueued := placeOf(reply)
+		if !isQueued {
+			return reply, err
 		}
-		left := time.Until(until)
-		if left < 0 {
-			left = 0
+		if tokens := c.park(ctx, a.line.gone, place); tokens != nil {
+			return tokens, nil
 		}
-		patience := waitSilence
-		if left+waitGrace < patience {
-			patience = left + waitGrace
-		}
-		return c.with("WAIT", milliseconds(left)), patience
-	}, c.asked)
-	c.asked = true
-	if err == nil && reply == nil && wait {
-		err = &outcome{errLate, context.DeadlineExceeded, errors.New("others hold it")}
 	}
-	return reply, err
+}
+
+// waiting are the words of a wait: until ctx is done, and a push tells its end.
+func (c *change) waiting(ctx context.Context, wait bool) []string {
+	until, ok := ctx.Deadline()
+	if !wait {
+		return nil
+	} else if !ok {
+		return []string{"WAIT", c.lock.session.forever(), "PUSH"}
+	}
+	left := time.Until(until)
+	if left < 0 {
+		left = 0
+	}
+	return []string{"WAIT", milliseconds(left), "PUSH"}
+}
+
+// placeOf reads "QUEUED place".
+func placeOf(reply any) (int64, bool) {
+	word, text, _ := strings.Cut(asText(reply), " ")
+	place, err := strconv.ParseInt(text, 10, 64)
+	return place, word == "QUEUED" && err == nil
+}
+
+// park waits for the push that tells what was granted at that place. nil: the
+// cluster is to be asked, as when the push may have been lost.
+func (c *change) park(ctx context.Context, gone chan struct{}, place int64) any {
+	silence := time.NewTimer(waitSilence)
+	defer silence.Stop()
+	for {
+		select {
+		case told := <-c.told:
+			if told.place != place {
+				continue // Of an earlier wait, or told twice.
+			}
+			if len(told.tokens) == len(c.lock.names) {
+				return told.tokens
+			}
+		case <-gone:
+		case <-silence.C:
+		case <-ctx.Done():
+		case <-c.lock.session.over.Done():
+		}
+		return nil
+	}
+}
+
+// tell never blocks: what finds no room is asked for in the end.
+func (c *change) tell(place int64, tokens []any) {
+	select {
+	case c.told <- grant{place, tokens}:
+	default:
+	}
+}
+
+func (s *Session) setWaits(c *change, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if is {
+		s.waits[c] = true
+	} else {
+		delete(s.waits, c)
+	}
 }
 
 // forever is a wait without end. A durable session may have none: nothing would

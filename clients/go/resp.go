@@ -15,13 +15,17 @@ import (
 // map[string]any, push and *replyError.
 
 const (
-	lineMax  = 64 << 10
-	bulkMax  = 64 << 20
-	countMax = 1 << 20
-	depthMax = 8
+	lineMax   = 64 << 10
+	depthMax  = 8
+	replyMax  = 64 << 20 // Of a whole reply: its bytes, and for each value ...
+	valueSize = 32       // ... what it takes here.
 )
 
-var errProtocol = errors.New("what answers is no node of hasp: no RESP")
+var (
+	errProtocol = errors.New("what answers is no node of hasp: no RESP")
+	errTooLarge = errors.New("the answer is larger than 64 MiB: ask for less " +
+		"at a time, as with COUNT")
+)
 
 // push is an event, which may come between two replies.
 type push []any
@@ -45,10 +49,34 @@ func appendRequest(out []byte, words []string) []byte {
 	return out
 }
 
-func readLine(r *bufio.Reader) (string, error) {
+// A reader reads replies. One that is too large is not read to its end.
+type reader struct {
+	from *bufio.Reader
+	left int64 // Of replyMax.
+}
+
+func newReader(from io.Reader) *reader {
+	return &reader{from: bufio.NewReader(from)}
+}
+
+// reply gives the next reply, or event.
+func (r *reader) reply() (any, error) {
+	r.left = replyMax
+	return r.value(0)
+}
+
+func (r *reader) spend(size int64) error {
+	if size > r.left {
+		return errTooLarge
+	}
+	r.left -= size
+	return nil
+}
+
+func (r *reader) line() (string, error) {
 	var line []byte
 	for {
-		part, err := r.ReadSlice('\n')
+		part, err := r.from.ReadSlice('\n')
 		line = append(line, part...)
 		if err == nil {
 			break
@@ -63,11 +91,11 @@ func readLine(r *bufio.Reader) (string, error) {
 	if len(line) < 3 || line[len(line)-2] != '\r' {
 		return "", errProtocol
 	}
-	return string(line[:len(line)-2]), nil
+	return string(line[:len(line)-2]), r.spend(int64(len(line)) + valueSize)
 }
 
-func readValue(r *bufio.Reader, depth int) (any, error) {
-	line, err := readLine(r)
+func (r *reader) value(depth int) (any, error) {
+	line, err := r.line()
 	if err != nil {
 		return nil, err
 	}
@@ -94,29 +122,36 @@ func readValue(r *bufio.Reader, depth int) (any, error) {
 		return number, nil
 	case number < 0 || depth == depthMax:
 		return nil, errProtocol
-	case kind == '$' && number <= bulkMax:
-		text := make([]byte, number+2)
-		if _, err := io.ReadFull(r, text); err != nil {
-			return nil, err
-		}
-		if text[number] != '\r' || text[number+1] != '\n' {
-			return nil, errProtocol
-		}
-		return string(text[:number]), nil
-	case number > countMax:
-		return nil, errProtocol
+	case kind == '$':
+		return r.text(number)
+	case number > r.left/valueSize:
+		return nil, errTooLarge
 	case kind == '*' || kind == '>':
-		return readList(r, kind, number, depth)
+		return r.list(kind, number, depth)
 	case kind == '%':
-		return readMap(r, number, depth)
+		return r.pairs(number, depth)
 	}
 	return nil, fmt.Errorf("%w: %q", errProtocol, line)
 }
 
-func readList(r *bufio.Reader, kind byte, count int64, depth int) (any, error) {
+func (r *reader) text(size int64) (any, error) {
+	if err := r.spend(size); err != nil {
+		return nil, err
+	}
+	text := make([]byte, size+2)
+	if _, err := io.ReadFull(r.from, text); err != nil {
+		return nil, err
+	}
+	if text[size] != '\r' || text[size+1] != '\n' {
+		return nil, errProtocol
+	}
+	return string(text[:size]), nil
+}
+
+func (r *reader) list(kind byte, count int64, depth int) (any, error) {
 	var list []any
 	for i := int64(0); i < count; i++ {
-		value, err := readValue(r, depth+1)
+		value, err := r.value(depth + 1)
 		if err != nil {
 			return nil, err
 		}
@@ -128,14 +163,14 @@ func readList(r *bufio.Reader, kind byte, count int64, depth int) (any, error) {
 	return list, nil
 }
 
-func readMap(r *bufio.Reader, count int64, depth int) (any, error) {
+func (r *reader) pairs(count int64, depth int) (any, error) {
 	found := map[string]any{}
 	for i := int64(0); i < count; i++ {
-		key, err := readValue(r, depth+1)
+		key, err := r.value(depth + 1)
 		if err != nil {
 			return nil, err
 		}
-		value, err := readValue(r, depth+1)
+		value, err := r.value(depth + 1)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -97,7 +98,9 @@ func plain(vector any) any {
 }
 
 func parse(text []byte) (any, error) {
-	return readValue(bufio.NewReaderSize(bytes.NewReader(text), 16), 0)
+	r := newReader(bytes.NewReader(text))
+	r.from = bufio.NewReaderSize(bytes.NewReader(text), 16)
+	return r.reply()
 }
 
 func fromHex(t *testing.T, text string) []byte {
@@ -133,8 +136,28 @@ func TestAReplyIsUnderstoodAsByTheCLibraryHoweverItArrives(t *testing.T) {
 
 func TestWhatIsBrokenEndsTheConnection(t *testing.T) {
 	for _, one := range readWireVectors(t).Broken {
-		if value, err := parse(fromHex(t, one.Bytes)); !errors.Is(err, errProtocol) {
+		if value, err := parse(fromHex(t, one.Bytes)); !errors.Is(err, errProtocol) &&
+			!errors.Is(err, errTooLarge) {
 			t.Errorf("%s: %#v, %v", one.Says, value, err)
+		}
+	}
+}
+
+func TestAnAnswerIsBoundedAsAWhole(t *testing.T) {
+	part := strings.Repeat("*1\r\n_\r\n", 1000)
+	for _, one := range []struct {
+		says, text string
+		want       error
+	}{
+		{"a text of 64 MiB", fmt.Sprintf("$%d\r\n", 64<<20), errTooLarge},
+		{"a list of empty lists", "*9000000000\r\n" + strings.Repeat(part, 1000),
+			errTooLarge},
+		{"a list of texts", "*3\r\n" + strings.Repeat(fmt.Sprintf("$%d\r\n%s\r\n",
+			32<<20, strings.Repeat("x", 32<<20)), 2), errTooLarge},
+		{"a large list", "*100000\r\n" + strings.Repeat(part, 100), nil},
+	} {
+		if _, err := parse([]byte(one.text)); !errors.Is(err, one.want) {
+			t.Errorf("%s: %v", one.says, err)
 		}
 	}
 }

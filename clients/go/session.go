@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -53,6 +54,10 @@ type Options struct {
 	// SecretFile has the secret of a user ("hasp secret add" writes it, 0600);
 	// "": $HASP_SECRET_FILE, or else who the certificate says, or anyone.
 	SecretFile string
+	// OwnConnection: the session shares its connection with no other. Else the
+	// sessions of a program that would make the same one share it: those with
+	// the same endpoints, TLS, secret, TTL and linger.
+	OwnConnection bool
 	// OnEvent is told what happens to the session, one event after the other,
 	// on a goroutine of its own. It may call anything but Close.
 	OnEvent func(Event)
@@ -87,7 +92,7 @@ type Session struct {
 	id      int64
 	secret  string
 	lease   lease
-	nodes   nodes
+	link    *link
 	numbers numbers
 
 	over      context.Context // Done when the session has ended, or is closed.
@@ -98,27 +103,16 @@ type Session struct {
 
 	mu      sync.Mutex
 	holds   map[*Lock]bool
+	waits   map[*change]bool
 	owners  int
 	aliveAt reading
 	pending []Event // Not yet taken by the events' goroutine.
-	reason  string  // Why the lease is not held.
+	reason  string  // Why the lease is not held; "": that of the link.
 	closed  bool
 }
 
 // Open begins a session. ctx bounds the opening alone.
 func Open(ctx context.Context, options Options) (*Session, error) {
-	endpoints, err := parseEndpoints(options.Endpoints)
-	if err != nil {
-		return nil, err
-	}
-	secure, err := tlsOf(options)
-	if err != nil {
-		return nil, fmt.Errorf("hasp: %w", err)
-	}
-	greeting, err := greetingOf(options)
-	if err != nil {
-		return nil, fmt.Errorf("hasp: %w", err)
-	}
 	if options.TTL == 0 {
 		options.TTL = 10 * time.Second
 	}
@@ -128,6 +122,10 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 	if options.Name == "" {
 		options.Name = fmt.Sprintf("%s:%d", filepath.Base(os.Args[0]), os.Getpid())
 	}
+	where, err := addressOf(options)
+	if err != nil {
+		return nil, fmt.Errorf("hasp: %w", err)
+	}
 	secret := make([]byte, 16)
 	if _, err := rand.Read(secret); err != nil {
 		return nil, err
@@ -136,21 +134,52 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 		news:      make(chan struct{}, 1),
 		eventWake: make(chan struct{}, 1),
 		holds:     map[*Lock]bool{},
+		waits:     map[*change]bool{},
 		aliveAt:   clockNow()}
 	s.over, s.end = context.WithCancel(context.Background())
-	s.nodes = nodes{endpoints: endpoints, secure: secure,
-		greeting: greeting, busy: map[*conn]bool{}}
-	s.nodes.greet = func(*conn, time.Time) error { return nil }
-	if err := s.open(ctx); err != nil {
+	for isFull := true; isFull; {
+		s.link = joinLink(where, options.OwnConnection)
+		if err = s.open(ctx); err != nil {
+			isFull = isFullConnection(err) && s.link.filled()
+			s.link.quit(s)
+		}
+		isFull = isFull && err != nil
+	}
+	if err != nil {
 		s.end()
-		s.nodes.close()
 		return nil, err
 	}
-	s.nodes.greet = s.attach
+	s.link.hear(s)
 	s.waitGroup.Add(2)
 	go s.look()
 	go s.keep()
 	return s, nil
+}
+
+// addressOf is where the session's connection goes. Those who share one have the
+// same patience with its node.
+func addressOf(options Options) (address, error) {
+	endpoints, err := parseEndpoints(options.Endpoints)
+	if err != nil {
+		return address{}, err
+	}
+	secure, identity, err := tlsOf(options)
+	if err != nil {
+		return address{}, err
+	}
+	greeting, err := greetingOf(options)
+	if err != nil {
+		return address{}, err
+	}
+	where := address{endpoints: endpoints, secure: secure, greeting: greeting,
+		timeout: connectTimeout,
+		key: fmt.Sprintf("%q %q %q %v %v %v", endpoints, identity, greeting,
+			options.TTL, options.Linger, options.Durable)}
+	asked := lease{ttl: int64(options.TTL), linger: int64(options.Linger)}
+	if patience := patienceOf(&asked); patience < where.timeout && !options.Durable {
+		where.timeout = patience
+	}
+	return where, nil
 }
 
 // open asks until it is answered: a session whose answer was lost ends by its
@@ -174,16 +203,16 @@ func (s *Session) open(ctx context.Context) error {
 	for key, value := range s.options.Labels {
 		words = append(words, "LABEL", key, value)
 	}
-	var sent reading
-	reply, err := s.request(ctx, func() ([]string, time.Duration) {
-		sent = clockNow()
-		return words, answerTimeout
+	var a *ask
+	reply, err := s.request(ctx, func() *ask {
+		a = &ask{words: words}
+		return a
 	})
 	if err != nil {
 		return err
 	}
 	s.id = asInt(asMap(reply)["id"])
-	s.answered(reply, sent)
+	s.answered(reply, a.sent)
 	return nil
 }
 
@@ -196,19 +225,10 @@ func (s *Session) answered(reply any, sent reading) {
 	s.lease.answered(sent, asInt(told["ttl_ms"]), asInt(told["linger_ms"]))
 }
 
-func (s *Session) attach(c *conn, until time.Time) error {
-	reply, err := c.ask(until, "SESSION.ATTACH", strconv.FormatInt(s.id, 10), s.secret)
-	if err != nil {
-		return err
-	}
-	if refusal, ok := reply.(*replyError); ok {
-		return judge(refusal)
-	}
-	return nil
-}
-
 // ID is the session's id, as "hasp session list" shows it.
 func (s *Session) ID() int64 { return s.id }
+
+func (s *Session) idText() string { return strconv.FormatInt(s.id, 10) }
 
 // Secret is what SESSION.ATTACH asks for, with the ID: whoever has both acts for
 // the session, as is wanted of a durable one.
@@ -254,12 +274,14 @@ func (s *Session) Close(ctx context.Context) error {
 	var err error
 	if !lost {
 		ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
-		_, err = s.request(ctx, once("SESSION.CLOSE"))
+		_, err = s.request(ctx, once(s.acting("SESSION.CLOSE")...))
 		cancel()
+		if err == nil {
+			s.link.forget(s)
+		}
 	}
 	s.lease.refused()
 	s.end()
-	s.nodes.close()
 	s.waitGroup.Wait()
 	return err
 }
@@ -269,14 +291,44 @@ func (s *Session) Close(ctx context.Context) error {
 // Ask sends any command that reads, such as "LOCK.LIST": docs/protocol.md has
 // them all. It gives nil, bool, int64, string, []any or map[string]any.
 func (s *Session) Ask(ctx context.Context, words ...string) (any, error) {
+	if holdsUpOthers(words) {
+		own := newLink(s.link.where, nil)
+		defer own.close()
+		return s.askOn(ctx, own, ask{words: words, patience: -1})
+	}
+	return s.askOn(ctx, s.link, ask{words: words, actsHere: true})
+}
+
+// question is Ask of what acts for no session, or for that which it names.
+func (s *Session) question(ctx context.Context, words ...string) (any, error) {
+	return s.askOn(ctx, s.link, ask{words: words})
+}
+
+func (s *Session) askOn(ctx context.Context, l *link, what ask) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
-	return s.request(ctx, once(words...))
+	return s.requestOn(ctx, l, func() *ask { a := what; return &a }, false)
+}
+
+// holdsUpOthers: a command that may wait, or changes what its connection is, is
+// not for one that others use.
+func holdsUpOthers(words []string) bool {
+	for _, word := range words {
+		switch strings.ToUpper(word) {
+		case "WAIT", "FOREVER", "LOCK.WATCH":
+			return true
+		}
+	}
+	if len(words) == 0 {
+		return true
+	}
+	room, _, isOfHasp := strings.Cut(words[0], ".")
+	return !isOfHasp || strings.EqualFold(room, "RAFT")
 }
 
 // Check says whether token is that of a present holder of the lock.
 func (s *Session) Check(ctx context.Context, name string, token int64) (bool, error) {
-	reply, err := s.Ask(ctx, "LOCK.CHECK", name, strconv.FormatInt(token, 10))
+	reply, err := s.question(ctx, "LOCK.CHECK", name, strconv.FormatInt(token, 10))
 	return isTrue(reply), err
 }
 
@@ -284,14 +336,16 @@ func (s *Session) Check(ctx context.Context, name string, token int64) (bool, er
 // larger one was admitted before: then it is false, and the write must not be
 // done.
 func (s *Session) Admit(ctx context.Context, resource string, token int64) (bool, error) {
-	reply, err := s.Ask(ctx, "FENCE.ADMIT", resource, strconv.FormatInt(token, 10))
+	reply, err := s.question(ctx, s.acting("FENCE.ADMIT", resource,
+		strconv.FormatInt(token, 10))...)
 	return isTrue(reply), err
 }
 
 // Please asks the holders of a lock to give it back; it gives how many were
 // told.
 func (s *Session) Please(ctx context.Context, name, message string) (int, error) {
-	reply, err := s.Ask(ctx, "LOCK.PLEASE", name, "MESSAGE", message)
+	reply, err := s.question(ctx, s.acting("LOCK.PLEASE", name,
+		"MESSAGE", message)...)
 	return int(asInt(reply)), err
 }
 
@@ -304,13 +358,13 @@ type Holder struct {
 
 // Show gives the holders of a lock, and how many wait for it.
 func (s *Session) Show(ctx context.Context, name string) ([]Holder, int, error) {
-	reply, err := s.Ask(ctx, "LOCK.SHOW", name)
+	reply, err := s.question(ctx, "LOCK.SHOW", name)
 	return holdersOf(reply), len(asList(asMap(reply)["queue"])), err
 }
 
 // Note is what a holder has left at the lock (Lock.Note); "": nothing.
 func (s *Session) Note(ctx context.Context, name string) (string, error) {
-	reply, err := s.Ask(ctx, "LOCK.SHOW", name)
+	reply, err := s.question(ctx, "LOCK.SHOW", name)
 	return asText(asMap(reply)["note"]), err
 }
 

@@ -18,15 +18,21 @@ import (
 // the program is to show who it is, client.crt and client.key. A node is
 // believed by its certificate, whatever its address is called.
 func TLSConfig(folder string) (*tls.Config, error) {
+	config, _, err := readFolder(folder)
+	return config, err
+}
+
+// readFolder gives also what tells it from other ones, or earlier contents.
+func readFolder(folder string) (*tls.Config, string, error) {
 	text, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	roots, clusters := x509.NewCertPool(), []string{}
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		ca, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		roots.AddCert(ca)
 		clusters = append(clusters, haspNames(ca)...)
@@ -42,21 +48,21 @@ func TLSConfig(folder string) (*tls.Config, error) {
 	certificate := filepath.Join(folder, "client.crt")
 	key := filepath.Join(folder, "client.key")
 	if !exists(certificate) && !exists(key) {
-		return config, nil
+		return config, string(text), nil
 	}
 	if err := checkMode(key); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	own, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil && strings.Contains(err.Error(), "does not match public key") {
-		return nil, fmt.Errorf("the key '%s' is not that of the certificate '%s'",
+		return nil, "", fmt.Errorf("the key '%s' is not that of the certificate '%s'",
 			key, certificate)
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	config.Certificates = []tls.Certificate{own}
-	return config, nil
+	return config, string(text) + string(own.Certificate[0]), nil
 }
 
 func exists(path string) bool {
@@ -122,19 +128,20 @@ func checkNode(chain []*x509.Certificate, roots *x509.CertPool,
 	return fmt.Errorf("the node's certificate is for '%s'", cluster)
 }
 
-// tlsOf is what Options say of TLS, and else the environment; nil: plain.
-func tlsOf(options Options) (*tls.Config, error) {
+// tlsOf is what Options say of TLS, and else the environment, and what tells it
+// from others; nil: plain.
+func tlsOf(options Options) (*tls.Config, string, error) {
 	folder := options.TLS
 	if options.TLSConfig != nil {
-		return options.TLSConfig, nil
+		return options.TLSConfig, fmt.Sprintf("%p", options.TLSConfig), nil
 	}
 	if folder == "" {
 		folder = os.Getenv("HASP_TLS")
 	}
 	if folder == "" {
-		return nil, nil
+		return nil, "", nil
 	}
-	return TLSConfig(folder)
+	return readFolder(folder)
 }
 
 // What crypto/tls says has a part that tells what it means here. Of what a node

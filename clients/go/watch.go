@@ -22,57 +22,65 @@ type Change struct {
 // is done or the session has ended; it gives the reason. When a node is lost it
 // goes on at another one.
 func (s *Session) Watch(ctx context.Context, prefix string, tell func(Change)) error {
-	for turn := s.nodes.firstTurn(); ; turn++ {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := make(chan push, 64)
+	own := newLink(s.link.where, func(event push) { // Who is slow is sent no more.
+		select {
+		case events <- event:
+		case <-asking.Done():
+		}
+	})
+	defer own.close()
+	go func() {
+		select {
+		case <-s.over.Done():
+			cancel()
+		case <-asking.Done():
+		}
+	}()
+	for {
 		if err := s.mayAsk(ctx); err != nil {
 			return err
 		}
-		s.watchAt(ctx, turn, prefix, tell)
-		pause(ctx, 1)
+		a := &ask{words: []string{"LOCK.WATCH", prefix}}
+		reply, err := own.do(asking, a)
+		if _, refused := reply.(*replyError); err == nil && !refused {
+			s.hear(asking, own, a.line.gone, events, tell)
+		}
+		pause(asking, 1)
 	}
 }
 
-func (s *Session) watchAt(ctx context.Context, turn int, prefix string, tell func(Change)) {
-	until := time.Now().Add(connectTimeout)
-	c, err := dial(s.nodes.endpoint(turn), s.nodes.secure,
-		s.nodes.greeting, until)
-	if err != nil {
-		return
-	}
-	reply, err := c.ask(until, "LOCK.WATCH", prefix)
-	if _, refused := reply.(*replyError); err != nil || refused {
-		c.close()
-		return
+// hear tells what is pushed on a connection that watches, until it is lost.
+func (s *Session) hear(ctx context.Context, own *link, gone chan struct{},
+	events chan push, tell func(Change)) {
+	for len(events) > 0 { // They came before what is looked up now.
+		<-events
 	}
 	tell(Change{})
-	c.onPush = func(event push) {
-		if len(event) < 3 {
-			return
-		}
-		if asText(event[1]) == "gap" { // The node itself has missed some.
-			tell(Change{})
-			return
-		}
-		told := asMap(event[2])
-		tell(Change{asText(event[1]), asText(told["lock"]), asInt(told["session"]),
-			asInt(told["token"]), asInt(told["index"]), asText(told["message"])})
-	}
-	l := listen(c)
-	defer l.hangUp()
-	for ctx.Err() == nil && s.over.Err() == nil {
-		// A question now and then tells a silent node from a dead one.
+	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.over.Done():
+		case <-gone:
 			return
-		case <-l.replies:
-			return
+		case event := <-events:
+			tell(changeOf(event))
 		case <-time.After(watchSilence):
-		}
-		if _, err := l.ask(time.Now().Add(answerTimeout), "PING"); err != nil {
-			return
+			own.begin(&ask{words: []string{"PING"}}) // A dead node is left.
 		}
 	}
+}
+
+// changeOf an event; a gap is Kind "": the node itself has missed some.
+func changeOf(event push) Change {
+	if len(event) < 3 || asText(event[1]) == "gap" {
+		return Change{}
+	}
+	told := asMap(event[2])
+	return Change{asText(event[1]), asText(told["lock"]), asInt(told["session"]),
+		asInt(told["token"]), asInt(told["index"]), asText(told["message"])}
 }
 
 const watchSilence = 2 * time.Second

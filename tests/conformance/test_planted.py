@@ -30,8 +30,8 @@ PLANTED = [
         'c': ('client/machine.c',
               'lease_answered(&machine->lease, ask->sent, ttl_ms,',
               'lease_answered(&machine->lease, machine->asker.now, ttl_ms,'),
-        'go': ('keeper.go', 's.answered(reply, sent)',
-               '_ = sent; s.answered(reply, clockNow())'),
+        'go': ('keeper.go', 's.answered(reply, a.sent)',
+               's.answered(reply, clockNow())'),
         'java': (JAVA + 'Keeper.java', 'session.answered(reply, sent);',
                  'session.answered(reply, Clocks.now());'),
         'python': ('hasp/keeper.py', 'self._answered(reply, sent)',
@@ -91,9 +91,7 @@ PLANTED = [
               'static void attach(struct asker *asker)\n{',
               'static void attach(struct asker *asker)\n{\n'
               'asker->is_attached = true; return;'),
-        'go': ('session.go', 'c.ask(until, "SESSION.ATTACH", '
-               'strconv.FormatInt(s.id, 10), s.secret)',
-               'any(nil), error(nil)'),
+        'go': ('link.go', 'if s.id != 0 {', 'if s.id < 0 {'),
         'java': (JAVA + 'Session.java', 'if (id != 0 && Connection.await',
                  'if (id < 0 && Connection.await'),
         'python': ('hasp/core.py',

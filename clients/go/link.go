@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: MIT
+
+package hasp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	connectTimeout = time.Second
+	answerTimeout  = 4 * time.Second // Then the node is left.
+	// A link has no more sessions than there may be requests under way on a
+	// connection, so that each has room for a heartbeat.
+	linkSessions = 1024
+)
+
+var (
+	errNoAnswer = errors.New("no answer in time")
+	errStranger = fmt.Errorf("%w: an answer to nothing", errProtocol)
+	errBroken   = errors.New("the connection was lost")
+	errOver     = errors.New("the session has ended")
+)
+
+// An ask is one request on a link, and its answer.
+type ask struct {
+	session  *Session // It is attached beforehand; nil: none need be.
+	words    []string
+	patience time.Duration // For the answer; 0: answerTimeout, < 0: no end.
+	isUrgent bool          // It goes before what has not been sent.
+	actsHere bool          // For the session attached last: it names none.
+	attaches *Session      // It is the ATTACH of this one.
+
+	line  *line         // Where it was sent; nil: it was not.
+	sent  reading       // When.
+	done  chan struct{} // Closed when there are:
+	reply any           // a refusal, a *replyError, is one as well,
+	err   error         // or why there is none.
+	timer *time.Timer
+}
+
+// A link is one connection to one node at a time, which sessions share. Requests
+// are sent in their order, heartbeats first, and answered in that order; before
+// its first one on a connection a session is attached.
+//
+// The node is left for the next one when it is silent for longer than an ask has
+// patience, whether or not somebody still waits for that, or when it says that it
+// has no leader. What was sent there has no answer then: who asked asks again.
+// What was not sent goes to the next node.
+type link struct {
+	where  address
+	onPush func(push) // Must not ask.
+	over   context.Context
+	end    context.CancelFunc
+	users  int // Of links.mu.
+
+	mu       sync.Mutex // Of what follows, and of its lines and asks.
+	toSend   *sync.Cond // Something is in queue, or the line was left.
+	queue    []*ask     // Not sent.
+	line     *line      // nil: none is open.
+	failed   int        // Lines in a row.
+	why      error      // The newest one.
+	sessions map[int64]*Session
+}
+
+// An address is where a link goes, and as whom.
+type address struct {
+	endpoints []string
+	secure    *tls.Config // nil: plain.
+	greeting  []string
+	timeout   time.Duration // To connect.
+	key       string        // Equal for those who may share.
+}
+
+// A line is one connection of a link.
+type line struct {
+	endpoint string
+	raw      net.Conn // Below TLS: to close it waits for nobody.
+	net      net.Conn
+	in       *reader
+	flight   []*ask // Sent, in the order of their answers.
+	attached map[*Session]bool
+	newest   *Session      // Of these.
+	gone     chan struct{} // Closed when it is lost.
+	why      error         // It was left.
+}
+
+// --- who shares one ----------------------------------------------------------
+
+// links are those that sessions may still join.
+var links = struct {
+	mu sync.Mutex
+	of map[string]*link
+}{of: map[string]*link{}}
+
+// joinLink gives a link that goes there; the caller quits it.
+func joinLink(where address, isOwn bool) *link {
+	links.mu.Lock()
+	defer links.mu.Unlock()
+	l := links.of[where.key]
+	if isOwn || l == nil || l.users >= linkSessions {
+		l = newLink(where, nil)
+		if !isOwn {
+			links.of[where.key] = l
+		}
+	}
+	l.users++
+	return l
+}
+
+// filled: a node takes no more sessions on it. Were there others?
+func (l *link) filled() bool {
+	links.mu.Lock()
+	defer links.mu.Unlock()
+	l.shut()
+	return l.users > 1
+}
+
+// shut: nobody joins it any more.
+func (l *link) shut() {
+	if links.of[l.where.key] == l {
+		delete(links.of, l.where.key)
+	}
+}
+
+// quit: the last session closes the link. Where others stay the node is told that
+// this one is not there any more, as by the end of a connection.
+func (l *link) quit(s *Session) {
+	links.mu.Lock()
+	l.users--
+	isLast := l.users == 0
+	if isLast {
+		l.shut()
+	}
+	links.mu.Unlock()
+	if isLast {
+		l.close()
+	} else if l.forget(s) {
+		l.begin(&ask{words: s.acting("SESSION.DETACH")})
+	}
+}
+
+// forget: the session is not there any more. Was it attached?
+func (l *link) forget(s *Session) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.sessions, s.id)
+	isAttached := l.line != nil && l.line.attached[s]
+	if isAttached {
+		delete(l.line.attached, s)
+	}
+	return isAttached
+}
+
+// hear: what is pushed to the session reaches it from now on.
+func (l *link) hear(s *Session) {
+	l.mu.Lock()
+	l.sessions[s.id] = s
+	l.mu.Unlock()
+}
+
+func (l *link) route(event push) {
+	if len(event) < 3 {
+		return
+	}
+	told := asMap(event[2])
+	l.mu.Lock()
+	s := l.sessions[asInt(told["session"])]
+	l.mu.Unlock()
+	if s != nil {
+		s.pushed(asText(event[1]), told)
+	}
+}
+
+// --- asking ------------------------------------------------------------------
+
+// do asks, and waits for the answer until ctx is done or the session has ended.
+func (l *link) do(ctx context.Context, a *ask) (any, error) {
+	var over <-chan struct{}
+	if a.session != nil {
+		over = a.session.over.Done()
+	}
+	l.begin(a)
+	err := errOver
+	select {
+	case <-a.done:
+		return a.reply, a.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-over:
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.queue {
+		if l.queue[i] == a {
+			l.queue = append(l.queue[:i], l.queue[i+1:]...)
+			break
+		}
+	}
+	return nil, err // Of what was sent the answer is dropped.
+}
+
+func (l *link) begin(a *ask) {
+	a.done = make(chan struct{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = append(l.queue, a)
+	if a.isUrgent {
+		copy(l.queue[1:], l.queue)
+		l.queue[0] = a
+	}
+	l.toSend.Signal()
+}
+
+// failure is why there is no connection; nil: there is one.
+func (l *link) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.why
+}
+
+// send writes what is asked, until the line is left.
+func (l *link) send(c *line) {
+	for {
+		var out []byte
+		l.mu.Lock()
+		for len(l.queue) == 0 && l.line == c {
+			l.toSend.Wait()
+		}
+		if l.line == c {
+			for _, a := range l.queue {
+				out = l.put(c, out, a)
+			}
+			l.queue = nil
+		}
+		l.mu.Unlock()
+		if out == nil {
+			return
+		}
+		if _, err := c.net.Write(out); err != nil {
+			l.leave(c, err)
+		}
+	}
+}
+
+// put appends the bytes of a request, and those that attach its session before.
+// Opening a session attaches it.
+func (l *link) put(c *line, out []byte, a *ask) []byte {
+	s := a.session
+	if s != nil && (!c.attached[s] || (a.actsHere && c.newest != s)) {
+		c.attached[s], c.newest = true, s
+		if s.id != 0 {
+			out = l.put(c, out, &ask{attaches: s, done: make(chan struct{}),
+				words: []string{"SESSION.ATTACH", s.idText(), s.secret}})
+		}
+	}
+	patience := a.patience
+	if patience == 0 {
+		patience = answerTimeout
+	}
+	if a.isUrgent && len(c.flight) > 0 {
+		patience *= 2 // It is answered behind those.
+	}
+	if patience > 0 {
+		a.timer = time.AfterFunc(patience, func() { l.leave(c, errNoAnswer) })
+	}
+	a.line, a.sent = c, clockNow()
+	c.flight = append(c.flight, a)
+	return appendRequest(out, a.words)
+}
+
+// --- the connection ----------------------------------------------------------
+
+// newLink: without onPush the link's sessions hear what is pushed.
+func newLink(where address, onPush func(push)) *link {
+	l := &link{where: where, sessions: map[int64]*Session{}, onPush: onPush}
+	if onPush == nil {
+		l.onPush = l.route
+	}
+	l.toSend = sync.NewCond(&l.mu)
+	l.over, l.end = context.WithCancel(context.Background())
+	go l.run()
+	return l
+}
+
+func (l *link) close() {
+	l.end()
+	l.mu.Lock()
+	c := l.line
+	l.mu.Unlock()
+	if c != nil {
+		l.leave(c, errOver)
+	}
+}
+
+// run goes from node to node. After each round of them it waits for longer.
+func (l *link) run() {
+	nodes := l.where.endpoints
+	for turn := 0; l.over.Err() == nil; turn++ {
+		endpoint := nodes[turn%len(nodes)]
+		c, err := l.dial(endpoint)
+		if err == nil {
+			err = l.serve(c)
+		}
+		l.mu.Lock()
+		l.failed++
+		failed := l.failed
+		l.why = fmt.Errorf("%s: %w", endpoint, err)
+		l.mu.Unlock()
+		if failed%len(nodes) == 0 {
+			pause(l.over, failed/len(nodes))
+		}
+	}
+}
+
+// dial connects and greets. Nothing leaves the machine by a socket of its own, so
+// nothing is encrypted there.
+func (l *link) dial(endpoint string) (*line, error) {
+	until := time.Now().Add(l.where.timeout)
+	ctx, cancel := context.WithDeadline(l.over, until)
+	defer cancel()
+	network, at := "tcp", endpoint
+	isSocket := strings.HasPrefix(endpoint, socketWord)
+	if isSocket {
+		network, at = "unix", strings.TrimPrefix(endpoint, socketWord)
+	}
+	raw, err := (&net.Dialer{}).DialContext(ctx, network, at)
+	if err != nil {
+		return nil, err
+	}
+	c := &line{endpoint: endpoint, raw: raw, net: raw, attached: map[*Session]bool{},
+		gone: make(chan struct{})}
+	if l.where.secure != nil && !isSocket {
+		c.net = tls.Client(raw, named(l.where.secure, endpoint))
+	}
+	c.in = newReader(c.net)
+	raw.SetDeadline(until)
+	if err := c.greet(l.where.greeting); err != nil {
+		raw.Close()
+		return nil, explained(err)
+	}
+	raw.SetDeadline(time.Time{})
+	return c, nil
+}
+
+func (c *line) greet(words []string) error {
+	if _, err := c.net.Write(appendRequest(nil, words)); err != nil {
+		return err
+	}
+	reply, err := c.in.reply()
+	if refusal, ok := reply.(*replyError); ok {
+		return judge(refusal)
+	}
+	return err
+}
+
+// named has the endpoint's host as the name of the server, for a configuration
+// that compares them.
+func named(secure *tls.Config, endpoint string) *tls.Config {
+	if secure.ServerName != "" {
+		return secure
+	}
+	host, _, _ := net.SplitHostPort(endpoint)
+	secure = secure.Clone()
+	secure.ServerName = host
+	return secure
+}
+
+// serve is the connection's time as that of the link; it gives why it ended.
+func (l *link) serve(c *line) error {
+	l.mu.Lock()
+	l.line = c
+	l.mu.Unlock()
+	go l.send(c)
+	if l.over.Err() != nil {
+		l.leave(c, errOver)
+	}
+	err := l.receive(c)
+	l.leave(c, err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range c.flight {
+		a.answered(nil, errBroken)
+	}
+	close(c.gone)
+	return c.why
+}
+
+// leave ends a line, whoever reads or writes there.
+func (l *link) leave(c *line, why error) {
+	l.mu.Lock()
+	if c.why == nil {
+		c.why = why
+	}
+	if l.line == c {
+		l.line = nil
+	}
+	l.toSend.Signal()
+	l.mu.Unlock()
+	c.raw.Close()
+}
+
+func (l *link) receive(c *line) error {
+	for {
+		value, err := c.in.reply()
+		if event, ok := value.(push); ok {
+			l.onPush(event)
+			continue
+		}
+		if err == nil || errors.Is(err, errTooLarge) {
+			err = l.received(c, value, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// received gives an answer, or that it cannot be read, to who asked first. An
+// error: the node is to be left.
+func (l *link) received(c *line, reply any, err error) error {
+	l.mu.Lock()
+	if len(c.flight) == 0 {
+		l.mu.Unlock()
+		return errStranger
+	}
+	a := c.flight[0]
+	c.flight = c.flight[1:]
+	why := err
+	refusal, isRefusal := reply.(*replyError)
+	isEnd := a.attaches != nil && isRefusal && isEndOfSession(refusal)
+	if isRefusal && !isEnd && (a.attaches != nil || isNoLeader(refusal)) {
+		why = judge(refusal)
+	}
+	if why == nil && a.attaches == nil {
+		l.failed, l.why = 0, nil
+	} else if why != nil && l.line == c {
+		l.line = nil // What is asked because of this answer goes elsewhere.
+	}
+	a.answered(reply, err)
+	l.mu.Unlock()
+	if isEnd {
+		a.attaches.lose(&Error{refusal.word, refusal.text, ErrLost})
+	}
+	return why
+}
+
+func (a *ask) answered(reply any, err error) {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.reply, a.err = reply, err
+	close(a.done)
+}
