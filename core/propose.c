@@ -16,6 +16,7 @@
 #include "core/feature.h"
 #include "core/state.h"
 #include "core/trail.h"
+#include "lockfsm/feature.h"
 
 #define RING_SIZE_FIRST 1024
 /* Sessions after which a HEARD takes no further heartbeat: the batch must not
@@ -77,6 +78,14 @@ void propose_end(struct core *core, struct request *request)
                                     propose->batch.size - propose->item_start);
     if (request != NULL && gate_refuses_entry(core, request, command)) {
         propose->batch.size = propose->item_start;
+        return;
+    }
+    if (request != NULL &&
+        lockfsm_level_of(core->fsm, command, &what) == FEATURE_LEVEL_UNKNOWN) {
+        /* Every node would stop at it, now and after each restart. */
+        propose->batch.size = propose->item_start;
+        request_refuse(core, request, "BADARG",
+                       "no node could read the entry that this would make");
         return;
     }
     if (request != NULL && !feature_allows(core, command, &what)) {

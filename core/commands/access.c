@@ -13,15 +13,22 @@
 
 /* --- Arguments ------------------------------------------------------------ */
 
+static bool is_name(const struct call *call, struct resp_writer *writer,
+                    struct bytes name)
+{
+    return user_name_is_valid(name) ||
+           call_fail(call, writer,
+                     "a name has 1 to 64 letters, digits, '.', '_', '-'");
+}
+
 /* "name IF changed", and then words; '*ret_at' is the first of those. */
 static bool parse_if(struct call *call, struct resp_writer *writer,
                      uint32_t *ret_at)
 {
     CHECK(call->count >= 3); /* The arity in the table of commands. */
     call->name = call->argument[1];
-    if (!user_name_is_valid(call->name)) {
-        return call_fail(call, writer,
-                         "a name has 1 to 64 letters, digits, '.', '_', '-'");
+    if (!is_name(call, writer, call->name)) {
+        return false;
     }
     if (!bytes_is_word(call->argument[2], "IF") || call->count < 4 ||
         !bytes_to_u64(call->argument[3], &call->id)) {
@@ -94,8 +101,16 @@ bool user_set_parse(struct call *call, struct resp_writer *writer)
             break;
         }
     }
-    return !has_failed &&
-           parse_rest(call, writer, at, "ROLES", USER_ROLE_COUNT_MAX);
+    if (has_failed ||
+        !parse_rest(call, writer, at, "ROLES", USER_ROLE_COUNT_MAX)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < call->name_count; i++) {
+        if (!is_name(call, writer, call->names[i])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 bool role_set_parse(struct call *call, struct resp_writer *writer)

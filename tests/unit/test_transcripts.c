@@ -17,12 +17,15 @@
  * pass, "close NAME" closes a connection.
  * In a file with the line "# redis.no_ttl = durable" values need no time to
  * live.
+ * "*511" is a word of so many x, and "@65" stands for the words n1 to n65; more
+ * than 32 x in an answer are told as (x*511).
  * "$ann" is the session that ann opened last, "$ann.secret" its secret,
  * "$ann.token" the number that ann was answered last. After each command all
  * that the connections have received is told: answers, and pushes with '>'. */
 
 #include "tests/unit/core_world.h"
 
+#include <ctype.h>
 #include <glob.h>
 #include <inttypes.h>
 
@@ -30,7 +33,9 @@
 #include "tests/unit/vectors.h"
 
 #define PERSON_MAX 16
-#define WORD_MAX 64
+#define WORD_MAX 128
+#define LONG_WORD_MAX 8192
+#define RUN_TOLD_MAX 32 /* Of x. */
 
 struct person {
     char name[16];
@@ -54,7 +59,14 @@ struct transcript {
 static void tell_text(struct buffer *out, struct bytes text)
 {
     for (size_t i = 0; i < text.size; i++) {
-        if (text.data[i] < ' ' || text.data[i] >= 0x7f) {
+        size_t run = 0;
+        while (i + run < text.size && text.data[i + run] == 'x') {
+            run++;
+        }
+        if (run > RUN_TOLD_MAX) {
+            buffer_printf(out, "(x*%zu)", run);
+            i += run - 1;
+        } else if (text.data[i] < ' ' || text.data[i] >= 0x7f) {
             buffer_printf(out, "\\x%02x", text.data[i]);
         } else {
             buffer_put_u8(out, text.data[i]);
@@ -209,6 +221,19 @@ static const char *meaning_of(struct transcript *t, const char *word)
                                          : person->token;
 }
 
+/* "@3" as n1 n2 n3. */
+static uint32_t put_names(const char *line, const char **words)
+{
+    static char names[WORD_MAX][16];
+    uint32_t count = (uint32_t)strtoul(line + 1, NULL, 10);
+    assert_true(count < WORD_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        snprintf(names[i], sizeof names[i], "n%u", (unsigned)i + 1);
+        words[i] = names[i];
+    }
+    return count;
+}
+
 /* Words are parted by blanks; one in quotes may contain them. */
 static uint32_t split(char *line, const char **words)
 {
@@ -217,7 +242,11 @@ static uint32_t split(char *line, const char **words)
         char end = *line == '"' ? '"' : ' ';
         line += *line == '"';
         assert_true(count < WORD_MAX);
-        words[count++] = line;
+        if (line[0] == '@' && isdigit((unsigned char)line[1])) {
+            count += put_names(line, words + count);
+        } else {
+            words[count++] = line;
+        }
         line += strcspn(line, end == '"' ? "\"" : " ");
         if (*line != '\0') {
             *line++ = '\0';
@@ -230,11 +259,17 @@ static uint32_t split(char *line, const char **words)
 static void say(struct transcript *t, uint64_t conn, const char *const *words,
                 uint32_t count)
 {
+    static char long_word[LONG_WORD_MAX];
     struct world_client *client = &t->world->node[1].client[conn];
+    memset(long_word, 'x', sizeof long_word);
     resp_request_begin(&client->waiting, count);
     for (uint32_t i = 0; i < count; i++) {
-        resp_request_argument(&client->waiting,
-                              bytes_of_text(meaning_of(t, words[i])));
+        struct bytes word = bytes_of_text(meaning_of(t, words[i]));
+        if (words[i][0] == '*' && isdigit((unsigned char)words[i][1])) {
+            word = bytes_of(long_word, strtoul(words[i] + 1, NULL, 10));
+            assert_true(word.size <= sizeof long_word);
+        }
+        resp_request_argument(&client->waiting, word);
     }
     client_feed(&t->world->node[1], conn);
 }
