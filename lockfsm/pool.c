@@ -93,6 +93,7 @@ static void *cut(struct pool *pool, size_t size)
 
 static void *take_undefined(struct pool *pool, size_t size)
 {
+    pool->taken_size += size;
     if (POOL_IS_MALLOC) {
         return add_chunk(pool, size)->data;
     }
@@ -116,6 +117,8 @@ void pool_give(struct pool *pool, void *piece, size_t size)
     if (piece == NULL) {
         return;
     }
+    CHECK(pool->taken_size >= size);
+    pool->taken_size -= size;
     if (POOL_IS_MALLOC) {
         drop_chunk(pool,
                    (struct pool_chunk *)((uint8_t *)piece -

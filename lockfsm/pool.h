@@ -29,6 +29,7 @@ struct pool {
     uint8_t *at;
     size_t left_size;
     uint64_t copied_size; /* All copies that have not been given back. */
+    uint64_t taken_size;  /* All pieces, copies among them, likewise. */
 };
 
 /* Takes 'size' zeroed bytes, at most POOL_PIECE_SIZE_MAX. */

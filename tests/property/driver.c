@@ -21,6 +21,7 @@
 #include "lockfsm/access.h"
 #include "lockfsm/lockfsm.h"
 #include "lockfsm/quota.h"
+#include "lockfsm/state.h"
 #include "storage/snapshot.h"
 #include "storage/table.h"
 #include "tests/property/operations.h"
@@ -517,6 +518,19 @@ static void restore_table(void)
     buffer_done(&stream);
 }
 
+/* What the state takes, without the room that it has for more. */
+static uint64_t memory_size(void)
+{
+    uint64_t room = 0;
+    for (const struct session *s = fsm->sessions; s != NULL;
+         s = s->by_id.next) {
+        if (s->numbers != NULL) {
+            room += s->numbers->spent_room - s->numbers->spent_count;
+        }
+    }
+    return fsm->pool.taken_size - room * 2 * sizeof(uint64_t);
+}
+
 /* It understands whatever level the rows raise it to. */
 static struct lockfsm *new_fsm(void)
 {
@@ -528,6 +542,7 @@ static struct lockfsm *new_fsm(void)
 static void ask_restore(void)
 {
     uint64_t hash = lockfsm_hash(fsm);
+    uint64_t size = memory_size();
     if (lockfsm_digest(fsm) != hash) {
         wrong("the digest that is kept up is not that of the state");
     }
@@ -545,6 +560,9 @@ static void ask_restore(void)
     }
     if (lockfsm_hash(fsm) != hash) {
         wrong("the hash differs after a restore");
+    }
+    if (memory_size() != size) {
+        wrong("memory is kept that nothing stands in");
     }
     check_state();
     printf("%s\n", strcmp(word[0], "restore") == 0 ? "restored" : "reloaded");

@@ -48,7 +48,7 @@ OF_SESSIONS = {'acq', 'rel', 'relif', 'conv', 'cancel', 'close', 'note',
                'unfence'}
 OF_USERS = {'user', 'unuser', 'secret', 'unsecret', 'role', 'unrole', 'access',
             'revoke'}
-RESOURCES = ('disk', 'tape', 'f1', 'f2', 'f3')
+RESOURCES = ('disk', 'tape', 'f1', 'f2', 'f3', '*511')
 LONG = {'name': '*512', 'owner': '*129', 'value': '*4097'}
 
 
@@ -220,6 +220,11 @@ class Generator:
                           base + self.index + 1, base + self.index + 2, 1,
                           base + 99999])
 
+    def edge(self, size):
+        """Texts of the greatest size and of one more, where there is any room
+        for what is wrong."""
+        return (f'*{size}', f'*{size + 1}') if self.chance(self.bad * 4) else ()
+
     def owner(self):
         if self.bad and self.chance(self.bad * .1):
             return LONG['owner']
@@ -317,7 +322,10 @@ class Generator:
         client = self.pick(self.clients)
         if self.bad and self.chance(self.bad):
             client = self.pick(('*128', '*129'))
-        self.entry('open', ttl, linger, client, self.pick(('-', 'host:1')),
+        if self.bad and self.chance(self.bad):
+            linger = ttl + 1
+        self.entry('open', ttl, linger, client,
+                   self.pick(('-', 'host:1', 'host:1', *self.edge(128))),
                    self.pick((0, 1, 1, 2)), durable, self.pick((0, 777)))
 
     def close(self):
@@ -360,7 +368,8 @@ class Generator:
             names = list(dict.fromkeys([hold.lock.name] + names))
             self.rng.shuffle(names)
         if self.bad and self.chance(self.bad * .1):
-            names = self.pick(([], [f'n{i}' for i in range(64)]))
+            names = self.pick(([], [f'n{i}' for i in range(64)],
+                               [f'n{i}' for i in range(65)]))
         slots = 0
         if mode == SLOTS and names:
             slots = self.slots.get(names[0], 2)
@@ -388,6 +397,9 @@ class Generator:
         names = [hold.lock.name]
         if self.chance(.15):
             names += [self.name() for _ in range(self.pick((1, 2, 3)))]
+        if self.bad and self.chance(self.bad):
+            names = self.pick(([], names + ['zz'] * (64 - len(names)),
+                               names + ['zz'] * (65 - len(names))))
         self.numbered('rel', self.whose(hold), token, self.pick((0, 1)),
                       *names)
 
@@ -429,7 +441,8 @@ class Generator:
         holds = self.holds()
         if not holds or self.chance(.1):
             self.numbered('relif', self.anyone(), self.name(),
-                          self.pick((0, self.session())), self.owner(),
+                          self.pick((0, self.session())),
+                          self.pick((self.owner(), *self.edge(128))),
                           self.pick((0, 1)))
             return
         hold = self.pick(holds)
@@ -494,8 +507,8 @@ class Generator:
             name, session = hold.lock.name, hold.session.id
         self.numbered('break', self.anyone(), name, self.ms(.98),
                       self.pick((0, 0, session)),
-                      self.pick(('-', 'gone', '*4096' if self.bad else 'why')),
-                      self.pick(('-', 'ops', '*129' if self.bad else 'me')))
+                      self.pick(('-', 'gone', *self.edge(4096))),
+                      self.pick(('-', 'ops', *self.edge(128))))
 
     def break_over(self):
         holds = [h for h in self.holds() if h.broken]
@@ -514,19 +527,21 @@ class Generator:
             who, name = self.whose(hold), hold.lock.name
         else:
             who, name = self.who(), self.name()
-        self.numbered('object', who, name, self.pick(('-', 'here')))
+        self.numbered('object', who, name,
+                      self.pick(('-', 'here', *self.edge(4096))))
 
     def target(self):
         if self.chance(.5):
             return f'{self.session()} -'
         if self.bad and self.chance(self.bad):
-            return self.pick(('0 -', f'{self.session()} bob', '0 *129'))
+            return self.pick(('0 -', f'{self.session()} bob', '0 *128',
+                              '0 *129'))
         return '0 ' + self.pick(('bob', 'b*', 'bi?l', '*', 'eve', 'ev'))
 
     def blacklist_add(self):
         self.numbered('bladd', self.anyone(), self.target(),
-                      self.pick(('-', 'why', 'because', '*4096')),
-                      self.pick(('-', 'ops', '*129' if self.bad else 'me')),
+                      self.pick(('-', 'why', 'because', *self.edge(4096))),
+                      self.pick(('-', 'ops', *self.edge(128))),
                       self.ms())
 
     def blacklist_remove(self):
@@ -551,7 +566,9 @@ class Generator:
                            1 << 40)
                           if self.chance(.3) else
                           (base + self.rng.randint(1, self.index + 1),))
-        self.numbered('fence', self.anyone(), self.pick(RESOURCES), token)
+        self.numbered('fence', self.anyone(),
+                      self.pick((*RESOURCES, *RESOURCES, *self.edge(511))),
+                      token)
 
     def unfence(self):
         self.numbered('unfence', self.anyone(), self.pick(RESOURCES))
@@ -574,7 +591,8 @@ class Generator:
             was, change = self.rng.randint(0, 2), self.rng.randint(0, 3)
             times = self.pick(('0 0 0', '4500006 3600000 0', '6 1 0', '0 0 1',
                                '6 1 1'))
-        new = self.pick(self.values) if change == 1 else '-'
+        new = self.pick((*self.values, *self.values, *self.edge(4096))) \
+            if change == 1 else '-'
         return f'{name} {was} {value} {change} {new} {times}'
 
     def redis(self):

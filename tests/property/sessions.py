@@ -84,7 +84,7 @@ class SessionOperations:
     def op_open(self, ttl, linger, name, address, labels, durable, wall):
         ttl, linger, durable = int(ttl), int(linger), durable == '1'
         if durable != (ttl == 0) or ttl > TTL_MAX or linger > ttl or \
-                size(name) > 128:
+                max(size(name), size(address)) > 128:
             return BAD
         if ttl > self.limits[TTL_LIMIT]:
             return LIMIT
