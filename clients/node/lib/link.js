@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+//
+// The connections of a process, which its sessions share.
+'use strict';
+
+const { Connection, alarm } = require('./connection');
+const { ReplyError } = require('./resp');
+
+const CONNECT_MS = 1000;
+const SESSIONS_MAX = 1000; // Of a connection; a node takes 4,096.
+
+const shared = new Map(); // Those that more sessions may join, by their keys.
+
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Between two numbers, by chance: many clients must not come at once. */
+const between = (low, high) => low + Math.random() * (high - low);
+
+/** Before the nodes are asked once more: longer each time. */
+const retryPause = (attempt) => between(20, 100) * Math.min(attempt, 5);
+
+/** One connection to one node at a time, of all sessions that would make the
+ * same one. Where it is lost, or its node is of no use, it is made again at the
+ * next one, for as long as there is a session or anybody who waits for it: the
+ * sessions' heartbeats go first then. The last session that leaves closes it. */
+class Link {
+  constructor(endpoints, secure, user) {
+    Object.assign(this, { endpoints, secure, user });
+    this.turn = Math.floor(Math.random() * endpoints.length);
+    this.failed = 0; // Attempts in a row that came to nothing.
+    this.patience = CONNECT_MS; // For a new connection.
+    this.count = 1; // Those who use it.
+    this.sessions = new Map(); // Of them those that are open, by their ids.
+    this.line = null; // The one that is open.
+    this.newest = null; // That, or the one that is being made.
+    this.waiting = [];
+    this.isOpening = false;
+    this.isClosed = false;
+  }
+
+  /** The one by this key, else 'made', from now on. */
+  static join(made, key) {
+    const found = shared.get(key);
+    if (found && found.count < SESSIONS_MAX) {
+      found.count++;
+      return found;
+    }
+    made.key = key;
+    shared.set(key, made);
+    return made;
+  }
+
+  quit(session) {
+    this.sessions.delete(session.id);
+    if (--this.count === 0) {
+      this.close();
+    }
+  }
+
+  close() {
+    if (shared.get(this.key) === this) {
+      shared.delete(this.key);
+    }
+    this.isClosed = true;
+    this.newest?.close();
+  }
+
+  /** For a connection that is not shared. */
+  another() {
+    return new Link(this.endpoints, this.secure, this.user);
+  }
+
+  /** Where it is, or will be. */
+  endpoint() {
+    return this.endpoints[this.turn % this.endpoints.length];
+  }
+
+  /** A session that was opened there is attached there. */
+  adopt(session, line) {
+    this.sessions.set(session.id, session);
+    line.attached.add(session.id);
+    if (!this.line) {
+      this.openSoon();
+    } else if (this.line !== line) {
+      session.connected();
+    }
+  }
+
+  /** Resolves with the next connection; if 'error' is set it has come to
+   * nothing. */
+  opened() {
+    return new Promise((resolve) => {
+      this.waiting.push(resolve);
+      this.openSoon();
+    });
+  }
+
+  /** A node has done something. */
+  worked() {
+    this.failed = 0;
+  }
+
+  /** For the next node; what has been asked at that one may still be answered. */
+  leave(line, why) {
+    if (line === this.line) {
+      this.lost(why);
+      line.retire();
+    }
+  }
+
+  async openSoon() {
+    if (this.isOpening) {
+      return;
+    }
+    this.isOpening = true;
+    while (!this.line && !this.isClosed &&
+        (this.sessions.size || this.waiting.length)) {
+      if (this.failed && this.failed % this.endpoints.length === 0) {
+        await sleep(retryPause(this.failed));
+      }
+      const line = await this.connect();
+      if (line.error) {
+        this.lost(line.error.message);
+      } else if (this.isClosed) {
+        line.close();
+      } else {
+        this.line = line;
+        line.onClose = () => this.lost(line.error.message);
+        line.onPush = (push) => this.pushed(push);
+        this.sessions.forEach((session) => session.connected());
+      }
+      this.waiting.splice(0).forEach((resolve) => resolve(line));
+    }
+    this.isOpening = false;
+  }
+
+  /** A new one, of which we know nothing more; if 'error' is set it has come to
+   * nothing. */
+  async connect() {
+    const line = new Connection(this.endpoint(), this.secure);
+    this.newest = line;
+    const end = alarm(this.patience, () => line.fail(new Error('no answer')));
+    try {
+      const reply = await line.ask(['HELLO', 3, ...this.user]);
+      if (reply instanceof ReplyError) {
+        line.fail(new Error(reply.message)); // Another node may know us.
+      }
+    } catch {
+      // It has failed.
+    }
+    end();
+    return line;
+  }
+
+  /** The next connection goes to another node. */
+  skip() {
+    this.turn++;
+    this.failed++;
+  }
+
+  lost(why) {
+    const { text } = this.endpoint();
+    this.line = null;
+    this.skip();
+    this.sessions.forEach((session) => session.disconnected(text, why));
+    if (this.sessions.size) {
+      this.openSoon();
+    }
+  }
+
+  /** Each tells which session it is for. */
+  pushed([name, kind, told]) {
+    if (told !== null && typeof told === 'object') {
+      this.sessions.get(String(told.session))?.pushed(name, kind, told);
+    }
+  }
+}
+
+module.exports = { CONNECT_MS, Link, between, retryPause, sleep };

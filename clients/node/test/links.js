@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+//
+// The sessions of a process share a connection, and nothing else. Run by
+// clients/python/tests/test_node_links.py, which starts a cluster and kills and
+// freezes the nodes that it is told.
+'use strict';
+
+const assert = require('node:assert');
+const net = require('node:net');
+const readline = require('node:readline');
+const { Session } = require('..');
+const { Connection } = require('../lib/connection');
+const { INCOMPLETE, Parser } = require('../lib/resp');
+
+const COUNT = 50;
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const lines = readline.createInterface({ input: process.stdin })[
+  Symbol.asyncIterator]();
+const tell = async (text) => {
+  console.log(text);
+  return (await lines.next()).value;
+};
+const connections = () => process.getActiveResourcesInfo()
+  .filter((name) => name === 'TCPSocketWrap').length;
+const many = (count, options = {}) =>
+  Promise.all(Array.from({ length: count }, () => Session.open(options)));
+const closeAll = (sessions) =>
+  Promise.all(sessions.map((session) => session.close()));
+
+async function until(condition, what) {
+  for (let i = 0; !await condition(); i++) {
+    assert.ok(i < 1000, `not in time: ${what}`);
+    await sleep(10);
+  }
+}
+
+async function cycles(session, number, end, holders) {
+  const name = `hot/${number % 10}`;
+  let count = 0;
+  for (; performance.now() < end; count++) {
+    await session.lock(name).run(async (lock) => {
+      lock.guard(100);
+      assert.ok(!holders[name]?.isInside, `${name} is held twice`);
+      assert.ok(lock.token > (holders[name]?.token ?? 0), 'tokens grow');
+      holders[name] = { isInside: true, token: lock.token };
+      await sleep(2);
+      holders[name].isInside = false;
+    });
+  }
+  return count;
+}
+
+const queue = async (session, name) =>
+  (await session.ask('LOCK.SHOW', name)).queue.length;
+
+const onCluster = {
+  async 'many sessions have one connection and survive its nodes'() {
+    const sessions = await many(COUNT, { ttl: 6000 });
+    const events = [];
+    for (const session of sessions) {
+      ['jeopardy', 'lost'].forEach((kind) => session.on(kind,
+        (event) => events.push(event)));
+    }
+    assert.equal(connections(), 1);
+    const end = performance.now() + 8000;
+    const holders = {};
+    const done = Promise.all(sessions.map((session, number) =>
+      cycles(session, number, end, holders)));
+    const port = () => sessions[0].link.endpoint().port;
+    await sleep(1000);
+    await tell(`kill ${port()}`);
+    await sleep(1500);
+    await tell('start');
+    await tell(`freeze ${port()}`);
+    await sleep(3000);
+    await tell('thaw');
+    assert.ok(Math.min(...await done) > 1);
+    assert.deepEqual(events, []);
+    await until(() => connections() === 1, 'one connection');
+    await closeAll(sessions);
+    await until(() => connections() === 0, 'no connection');
+  },
+
+  async 'waits keep their places when the connection is lost'() {
+    const holder = await Session.open({ ownConnection: true });
+    const sessions = await many(8);
+    await holder.lock('places').acquire();
+    const order = [];
+    const waits = [];
+    for (const session of sessions) {
+      waits.push(session.lock('places').run(
+        () => order.push(sessions.indexOf(session))));
+      await until(async () => await queue(holder, 'places') === waits.length,
+        'it waits');
+    }
+    const { line } = sessions[0].link;
+    line.close();
+    await until(() => ![null, line].includes(sessions[0].link.line),
+      'another connection');
+    await holder.close();
+    await Promise.all(waits);
+    assert.deepEqual(order, [0, 1, 2, 3, 4, 5, 6, 7]);
+    await closeAll(sessions);
+  },
+
+  async 'the end of one is not felt by its neighbours'() {
+    const [one, two] = await many(2, { ttl: 2000 });
+    assert.equal(one.link, two.link);
+    two.on('lost', () => assert.fail('it is not about this one'));
+    const theirs = two.lock('end/2');
+    await theirs.acquire();
+    const waiting = one.lock('end/2').acquire();
+    await two.ask('BLACKLIST.ADD', 'SESSION', one.id, 'REASON', 'told');
+    await assert.rejects(waiting);
+    await until(() => one.state() === 'lost', 'it is lost');
+    two.link.line.close();
+    await theirs.release();
+    assert.ok(await theirs.acquire());
+    await closeAll([one, two]);
+  },
+
+  async 'what waits or names a session has a connection of its own'() {
+    const [one, two] = await many(2);
+    const lock = one.lock('alone');
+    await lock.acquire();
+    const waiting = two.ask('LOCK.ACQUIRE', 'alone', 'OWNER', 'me', 'WAIT',
+      3000);
+    await until(async () => await queue(one, 'alone') === 1, 'it waits');
+    assert.equal(connections(), 2);
+    const { token } = lock;
+    await lock.release();
+    assert.ok(await waiting > token);
+    await until(() => connections() === 1, 'it is closed');
+    const [held] = (await one.ask('LOCK.SHOW', 'alone')).holders;
+    assert.equal(String(held.session), two.id);
+    assert.equal(await two.ask('LOCK.RELEASE', 'alone', 'OWNER', 'me'), 0);
+    assert.ok(await one.ask('LOCK.ACQUIRE', 'alone', 'SESSION', one.id));
+    assert.equal(await one.ask('LOCK.RELEASE', 'alone'), 0);
+    assert.equal(await one.ask('PING'), 'PONG');
+    await closeAll([one, two]);
+  },
+
+  async 'who shares and who does not'() {
+    const kept = await many(2);
+    for (const options of [{ ownConnection: true }, { ttl: 3000 },
+      { linger: 2000 }, { durable: true },
+      { endpoints: process.env.HASP_ENDPOINTS.split(',').reverse() }]) {
+      const session = await Session.open(options);
+      assert.equal(connections(), 2, JSON.stringify(options));
+      await session.close();
+    }
+    await kept.pop().close();
+    assert.equal(connections(), 1);
+    await kept.pop().close();
+    await until(() => connections() === 0, 'none is left');
+  },
+
+  async 'one is closed while others wait; sessions come and go'() {
+    const [holder, stays, goes] = await many(3);
+    await holder.lock('closing').acquire();
+    const kept = stays.lock('closing').acquire();
+    const ended = goes.lock('closing').acquire();
+    await until(async () => await queue(holder, 'closing') === 2, 'both wait');
+    const refused = assert.rejects(ended, { code: 'LOST' });
+    await goes.close();
+    await refused;
+    await Promise.all(Array.from({ length: 16 }, async (_, number) => {
+      for (let i = 0; i < 6; i++) {
+        const session = await Session.open();
+        await session.lock(`storm/${number % 3}`).run(() => {});
+        await session.close();
+      }
+    }));
+    assert.equal(connections(), 1);
+    await holder.close();
+    assert.equal(await kept, true);
+    await stays.close();
+    await until(() => connections() === 0, 'none is left');
+  },
+};
+
+/** A node that answers what it is told to; its requests. */
+async function fake(answer, work) {
+  const sockets = new Set();
+  const requests = [];
+  const server = net.createServer((socket) => {
+    const parser = new Parser();
+    sockets.add(socket);
+    socket.on('error', () => {});
+    let turn = Promise.resolve(); // In the order of the requests.
+    socket.on('data', (data) => {
+      parser.feed(data);
+      for (let words; (words = parser.next()) !== INCOMPLETE;) {
+        const asked = words;
+        requests.push(asked);
+        turn = turn.then(async () => socket.write(
+          await answer(asked, requests) ?? '+OK\r\n', 'latin1'));
+      }
+    });
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  try {
+    await work(`127.0.0.1:${server.address().port}`, requests);
+  } finally {
+    sockets.forEach((socket) => socket.destroy());
+    server.close();
+  }
+}
+
+const map = (told) => `%${Object.keys(told).length}\r\n` +
+  Object.entries(told).map(([key, value]) => `+${key}\r\n${value}`).join('');
+const lease = (id) => map({ id: `:${id}\r\n`, ttl_ms: ':60000\r\n',
+  linger_ms: ':0\r\n' });
+const pushed = (told) => `>3\r\n+lock\r\n+answer\r\n${told}`;
+const end = (tokens) => pushed(map({ session: ':7\r\n', owner: '+me\r\n',
+  wait: ':8\r\n', ...tokens }));
+const granted = end({ tokens: '*1\r\n:99\r\n' });
+const QUEUED = '+QUEUED 8\r\n';
+
+/** What comes with the first answer to a wait, and how often that is asked. */
+const hostile = {
+  'a push for a stranger': [QUEUED + pushed(map({ session: ':9\r\n' })) +
+    end(), 2],
+  'a push of odd parts': [`${QUEUED}${pushed(':7\r\n')}${end()}`, 2],
+  'a short push': [`${QUEUED}>1\r\n+lock\r\n${end()}`, 2],
+  'a push with tokens that are none': [QUEUED +
+    end({ tokens: '*1\r\n+x\r\n' }), 2],
+  'an answer that nobody asked for': [`${QUEUED}+OK\r\n`, 2],
+  'garbage': [`${QUEUED}\xff\x00garbage\r\n`, 2],
+  'the push first': [granted + QUEUED, 1],
+  'the push twice': [QUEUED + granted + granted, 1],
+};
+
+async function onFakes() {
+  for (const [name, [bytes, count]] of Object.entries(hostile)) {
+    await fake(([verb], asked) => {
+      const acquired = asked.filter(([one]) => one === 'LOCK.ACQUIRE');
+      return { 'SESSION.OPEN': lease(7), 'SESSION.KEEP': lease(7),
+        'LOCK.ACQUIRE': acquired.length > 1 ? ':99\r\n' : bytes }[verb];
+    }, async (endpoints, requests) => {
+      const session = await Session.open({ endpoints });
+      const lock = session.lock('a', { owner: 'me' });
+      assert.ok(await lock.acquire(10000), name);
+      assert.equal(lock.token, 99, name);
+      await session.close();
+      const acquired = requests.filter(([one]) => one === 'LOCK.ACQUIRE');
+      assert.equal(acquired.length, count, name);
+      assert.equal(new Set(acquired.map((words) =>
+        words[words.indexOf('REQ') + 1])).size, 1, name);
+    });
+  }
+}
+
+/** One session is refused when it is attached again, at a new connection. */
+async function refusedAlone() {
+  let id = 7;
+  await fake(([verb, who]) => ({
+    'SESSION.OPEN': lease(verb === 'SESSION.OPEN' ? id++ : 0),
+    'SESSION.KEEP': lease(0), 'LOCK.ACQUIRE': ':99\r\n',
+    'SESSION.ATTACH': who === '7' ? '-BLACKLISTED by ann\r\n' : '+OK\r\n' }[verb]),
+  async (endpoints, requests) => {
+    const one = await Session.open({ endpoints });
+    const two = await Session.open({ endpoints });
+    one.link.line.close();
+    await until(() => one.state() === 'lost', 'it is lost');
+    await assert.rejects(one.lock('a').acquire(0),
+      { code: 'LOST', message: /BLACKLISTED by ann/ });
+    assert.ok(await two.lock('a').acquire(0));
+    assert.deepEqual(requests.filter(([verb]) => verb === 'LOCK.ACQUIRE')
+      .map((words) => words.slice(-2)), [['SESSION', '8']]);
+    await closeAll([one, two]);
+  });
+}
+
+async function impatientAlone() {
+  await fake(async ([verb, name]) => {
+    if (name === 'slow') {
+      await sleep(1000);
+    }
+    return { 'SESSION.OPEN': lease(7), 'LOCK.SHOW': `+${name}\r\n` }[verb];
+  }, async (endpoints) => {
+    const one = await Session.open({ endpoints, timeout: 200 });
+    const two = await Session.open({ endpoints });
+    const { line } = two.link;
+    await assert.rejects(one.ask('LOCK.SHOW', 'slow'), { code: 'UNKNOWN' });
+    assert.equal(await two.ask('LOCK.SHOW', 'quick'), 'quick');
+    assert.equal(two.link.line, line);
+    await closeAll([one, two]);
+  });
+}
+
+async function overtaken() {
+  await fake(([verb]) => `+${verb}\r\n`, async (endpoints, requests) => {
+    const [host, port] = endpoints.split(':');
+    const line = new Connection({ host, port: Number(port) }, null);
+    const later = Promise.all([line.ask(['A']), line.ask(['B'])]);
+    const urgent = await new Promise((resolve) => line.post(
+      (_, reply) => resolve(reply), ['KEEP'], true));
+    assert.deepEqual([urgent, ...await later], ['KEEP', 'A', 'B']);
+    assert.deepEqual(requests.flat(), ['KEEP', 'A', 'B']);
+    line.close();
+  });
+}
+
+async function main() {
+  for (const test of [onFakes, refusedAlone, impatientAlone, overtaken]) {
+    await test();
+  }
+  await sleep(50); // What has been closed goes.
+  for (const [name, test] of Object.entries(onCluster)) {
+    await test();
+    console.log(name);
+  }
+  console.log('ok');
+}
+
+main().then(() => process.exit(0), (error) => {
+  console.log(error.stack);
+  process.exit(1);
+});
