@@ -34,6 +34,8 @@ export interface SessionOptions {
   durable?: boolean;
   /** Why, for whoever finds the lock closed: at most 128 bytes. */
   reason?: string;
+  /** A connection that is not shared with the other sessions of the process. */
+  ownConnection?: boolean;
 }
 
 export interface LockOptions {

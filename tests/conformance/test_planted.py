@@ -36,8 +36,8 @@ PLANTED = [
                  'session.answered(reply, Clocks.now());'),
         'python': ('hasp/keeper.py', 'self._answered(reply, sent)',
                    'self._answered(reply, read_clock())'),
-        'node': ('lib/session.js', 'this.prolong(reply, sent);\n      next',
-                 'this.prolong(reply, readClock());\n      next')}),
+        'node': ('lib/session.js', 'this.prolong(reply, sent);\n      this.tell',
+                 'this.prolong(reply, readClock());\n      this.tell')}),
     ('2 then stop', 'by_itself', {
         'c': ('lease/lease.c', 'passed_ns >= rules_trusted(lease->ttl_ns)',
               'passed_ns >= 1000 * rules_trusted(lease->ttl_ns)'),
@@ -83,9 +83,9 @@ PLANTED = [
         'python': ('hasp/core.py', '                *words, *(wait',
                    '                *[w + len(trouble._last) if isinstance('
                    'w, int) else w for w in words], *(wait'),
-        'node': ('lib/core.js', '[...words, ...more]',
+        'node': ('lib/core.js', '[...words, ...wait',
                  "[...words.map((w, i) => words[i - 1] === 'REQ' ? "
-                 'w + attempt : w), ...more]')}),
+                 'w + trouble.last.size : w), ...wait')}),
     ('6 attach', 'lost_answer', {
         'c': ('client/asker.c',
               'static void attach(struct asker *asker)\n{',
@@ -97,7 +97,8 @@ PLANTED = [
         'python': ('hasp/core.py',
                    'if self.id and self.id not in line.attached:',
                    'if False:'),
-        'node': ('lib/core.js', 'this.id && attaches', 'false')}),
+        'node': ('lib/core.js', '!this.id || line.attached.has(this.id)',
+                 'true')}),
     ('7 from sending on', 'belief_ends_first', {
         'go': ('lock.go', 'was, isLast := l.forget()',
                'defer l.forget()\n\twas, isLast := l.Token() != 0, true'),

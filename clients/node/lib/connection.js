@@ -5,82 +5,165 @@
 
 const net = require('node:net');
 const tls = require('node:tls');
-const { INCOMPLETE, Push, encode, parse } = require('./resp');
+const { INCOMPLETE, Parser, Push, encode } = require('./resp');
 const { explained } = require('./tls');
 
+const ANSWER_MS = 4000; // For an answer; after it another node is asked.
+const TIMER_MAX_MS = 2 ** 31 - 1;
+
+/** As setTimeout(), but what has come meanwhile is read first, as where the
+ * event loop stood still. Gives what ends it. */
+function alarm(ms, action) {
+  let isOver = false;
+  const timer = setTimeout(() => setImmediate(() => isOver || action()),
+    Math.min(Math.max(ms, 0), TIMER_MAX_MS));
+  return () => {
+    isOver = true;
+    clearTimeout(timer);
+  };
+}
+
+/** Answers come in the order of the requests; those of one turn of the event
+ * loop are written together. A node that leaves a request without an answer for
+ * too long has failed. Once the connection has failed ('error' is set) it is of
+ * no use any more: make another one. */
 class Connection {
   /** 'secure': the options of tls.connect(); null: plain, as is what does not
    * leave the machine. */
   constructor(endpoint, secure) {
     const { host, port, path } = endpoint;
     this.endpoint = endpoint;
-    this.data = Buffer.alloc(0);
-    this.waiting = [];
+    this.attached = new Set(); // The ids of sessions.
+    this.parser = new Parser();
+    this.urgent = []; // Not written yet: { take, words }, ...
+    this.later = []; // ... and so are these.
+    this.waiting = []; // Written: { take, at }.
+    this.endWatch = () => {};
+    this.isWatched = false;
+    this.isRetired = false;
+    this.error = null;
     this.onPush = null;
     this.onClose = null;
-    this.isClosed = false;
     const how = path ? { path } : { host, port, noDelay: true,
       keepAlive: true, keepAliveInitialDelay: 2000 };
-    this.socket = secure && !path ? tls.connect({ ...how, ...secure })
-      : net.connect(how);
+    try {
+      this.socket = secure && !path ? tls.connect({ ...how, ...secure })
+        : net.connect(how);
+    } catch (error) { // Options that are none.
+      this.error = explained(error);
+      return;
+    }
     this.socket.on('data', (data) => this.received(data));
-    this.socket.on('error', (error) => this.failed(explained(error)));
+    this.socket.on('error', (error) => this.fail(explained(error)));
     this.socket.on('close',
-      () => this.failed(new Error('closed the connection')));
+      () => this.fail(new Error('closed the connection')));
   }
 
-  /** Sends and resolves with the reply, a ReplyError included; rejects if the
-   * connection fails, which 'timeout' makes it do, too. */
-  ask(timeout, words) {
-    if (this.isClosed) {
-      return Promise.reject(new Error('connection closed'));
+  /** 'take' is called once, with null and the reply, a ReplyError among them, or
+   * with the error of the connection. What is urgent goes before all that has
+   * not been written yet. */
+  post(take, words, isUrgent = false) {
+    if (this.error) {
+      take(this.error);
+      return;
     }
+    if (!this.urgent.length && !this.later.length) {
+      setImmediate(() => this.write());
+    }
+    (isUrgent ? this.urgent : this.later).push({ take, words });
+  }
+
+  /** Resolves with the reply, a ReplyError included; rejects if the connection
+   * fails. */
+  ask(words) {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(
-        () => this.failed(new Error('no answer')), timeout);
-      this.waiting.push({ resolve, reject, timer });
-      this.socket.write(encode(words));
+      this.post((error, reply) => (error ? reject(error) : resolve(reply)),
+        words);
     });
   }
 
-  received(data) {
-    this.data = this.data.length ? Buffer.concat([this.data, data]) : data;
-    let at = 0;
-    try {
-      for (;;) {
-        const found = at < this.data.length ? parse(this.data, at) : INCOMPLETE;
-        if (found === INCOMPLETE) {
-          break;
-        }
-        at = found[1];
-        if (found[0] instanceof Push) {
-          const [push] = found; // What a listener throws is not about us.
-          queueMicrotask(() => this.onPush?.(push));
-          continue;
-        }
-        const { resolve, timer } = this.waiting.shift();
-        clearTimeout(timer);
-        resolve(found[0]);
-      }
-    } catch (error) {
-      this.failed(error);
-    }
-    this.data = this.data.subarray(at);
+  /** Has something been asked that is not answered yet? */
+  isBusy() {
+    return this.waiting.length + this.urgent.length + this.later.length > 0;
   }
 
-  failed(error) {
-    this.isClosed = true;
+  write() {
+    if (this.error) {
+      return;
+    }
+    const at = performance.now();
+    const posted = [...this.urgent.splice(0), ...this.later.splice(0)];
+    for (const { take } of posted) {
+      this.waiting.push({ take, at });
+    }
+    this.socket.write(posted.map(({ words }) => encode(words)).join(''));
+    if (!this.isWatched) {
+      this.watch();
+    }
+  }
+
+  /** For how long has the oldest request been without an answer? */
+  watch() {
+    this.isWatched = this.waiting.length > 0 && !this.error;
+    if (this.isWatched) {
+      const left = this.waiting[0].at + ANSWER_MS - performance.now();
+      this.endWatch = left > 0 ? alarm(left, () => this.watch()) : () => {};
+      if (left <= 0) {
+        this.fail(new Error('no answer'));
+      }
+    }
+  }
+
+  received(data) {
+    this.parser.feed(data);
+    try {
+      while (!this.error) {
+        const reply = this.parser.next();
+        if (reply === INCOMPLETE) {
+          break;
+        }
+        if (reply instanceof Push) {
+          this.onPush?.(reply);
+        } else if (this.waiting.length) {
+          this.waiting.shift().take(null, reply);
+        } else {
+          throw new Error('an answer that nobody asked for');
+        }
+      }
+    } catch (error) {
+      this.fail(error);
+    }
+    if (this.isRetired) {
+      this.retire();
+    }
+  }
+
+  /** Closes it; who waits gets the error. */
+  fail(error) {
+    if (this.error) {
+      return;
+    }
+    this.error = error;
     this.socket.destroy();
-    for (const { reject, timer } of this.waiting.splice(0)) {
-      clearTimeout(timer);
-      reject(error);
+    this.endWatch();
+    for (const { take } of [...this.waiting, ...this.urgent, ...this.later]) {
+      take(error);
     }
     this.onClose?.();
   }
 
   close() {
-    this.failed(new Error('connection closed'));
+    this.fail(new Error('connection closed'));
+  }
+
+  /** Closes it as soon as all that was asked is answered. */
+  retire() {
+    this.onClose = null;
+    this.isRetired = true;
+    if (!this.isBusy()) {
+      this.close();
+    }
   }
 }
 
-module.exports = { Connection };
+module.exports = { Connection, TIMER_MAX_MS, alarm };

@@ -1,48 +1,72 @@
 // SPDX-License-Identifier: MIT
 //
-// The lease of a session, its connections and its requests.
+// The lease of a session, and its requests.
 'use strict';
 
 const { EventEmitter } = require('node:events');
 const { debuglog } = require('node:util');
-const { Connection } = require('./connection');
+const { alarm } = require('./connection');
 const { ReplyError } = require('./resp');
 const { ENDLESS, Lease, MS, readClock } = require('./lease');
+const { Link, retryPause, sleep } = require('./link');
 const { greetingOf } = require('./secret');
-const { tlsOptions } = require('./tls');
-const { HaspError, Owners, judge, parseEndpoints, waitWords } =
-  require('./request');
-
-const CONNECT_MS = 1000;
-const IDLE_MAX = 8; // Connections kept for later requests.
+const { identityOf, tlsOptions } = require('./tls');
+const { HaspError, LEAVES, OF_ASKER, Owners, goesAlone, isActing, judge,
+  parseEndpoints } = require('./request');
 
 const debug = debuglog('hasp'); // NODE_DEBUG=hasp tells each request.
-
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** Between two numbers, by chance: many clients must not come at once. */
-const between = (low, high) => low + Math.random() * (high - low);
 
 /** Of nanoseconds. */
 const toMs = (ns) => (ns === ENDLESS ? Infinity : Number(ns) / Number(MS));
 
+const isOpenStill = ({ code, isForgotten }) => !isForgotten &&
+  ['UNREACHABLE', 'UNKNOWN'].includes(code);
+
+/** What the attempts of one request ended with. */
+class Trouble {
+  constructor(isDoubtful) {
+    this.isDoubtful = isDoubtful; // One of them may have been done.
+    this.last = new Map();
+  }
+
+  note(text, { message }, isSent) {
+    this.isDoubtful ||= isSent;
+    // Silence is no word against what was told before.
+    if (message !== 'no answer' || !this.last.has(text)) {
+      this.last.set(text, message);
+    }
+  }
+
+  error() {
+    const told = [...this.last].map((pair) => pair.join(': ')).join('; ');
+    return this.isDoubtful ?
+      new HaspError('UNKNOWN', `no answer in time, it may be done (${told})`) :
+      new HaspError('UNREACHABLE', `no node could do it (${told})`);
+  }
+}
+
 /** A session as its locks see it. */
 class Core extends EventEmitter {
-  constructor({ endpoints, timeout, tls, secretFile, durable }) {
+  constructor({ endpoints, timeout, tls, secretFile, durable, ttl, linger,
+    ownConnection }) {
     super();
     this.endpoints = parseEndpoints(endpoints);
-    this.tls = tlsOptions(tls);
-    this.user = greetingOf(secretFile);
+    const secure = tlsOptions(tls);
+    const user = greetingOf(secretFile);
+    this.link = new Link(this.endpoints, secure, user);
+    // Who shares it: the pace of heartbeats is that of the connection, too.
+    this.linkKey = ownConnection ? null : JSON.stringify([this.endpoints,
+      identityOf(tls, secure), user, durable ? 'durable' : [ttl, linger]]);
+    this.hasJoined = false;
     this.timeout = timeout;
     this.durable = Boolean(durable);
-    this.turn = Math.floor(Math.random() * this.endpoints.length);
     this.lease = new Lease();
     this.why = 'the lease has run out';
-    this.idle = [];
-    this.busy = new Set();
     this.owners = new Owners();
     this.held = new Set();
     this.doubts = new Set(); // Locks whose last outcome is not known.
+    this.waits = new Set();
+    this.ends = new Set(); // What ends requests with the session.
   }
 
   state() {
@@ -78,132 +102,186 @@ class Core extends EventEmitter {
     return error;
   }
 
-  /** Asks until there is an answer. 'until' is the end of a wait for a lock,
-   * the time-out counts from there. 'isDoubtful': an attempt may have been done,
-   * if only because it was sent before, under this number. Gives the reply and
-   * the clock before the answered request was sent. */
-  async request(words, { until = null, timeout = this.timeout, signal,
-    isDoubtful = false } = {}) {
-    const limit = (until ?? performance.now()) + timeout;
-    const last = new Map(); // What each node ended with.
-    for (let attempt = 1; ; attempt++) {
-      this.check();
-      signal?.throwIfAborted();
-      let { text } = this.endpoints[this.turn % this.endpoints.length];
-      let line;
-      const abort = () => line.close();
-      try {
-        line = await this.take();
-        text = line.endpoint.text;
-        signal?.addEventListener('abort', abort);
-        signal?.throwIfAborted();
-        const { more, patience } = waitWords(until, this.durable);
-        const sent = readClock();
-        const reply = await line.ask(
-          Math.max(1, Math.min(patience, limit - performance.now())),
-          [...words, ...more]);
-        debug('%s: %j: %j', text, words, reply);
-        if (!(reply instanceof ReplyError)) {
-          this.put(line);
-          return { reply, sent };
-        }
-        const error = this.refusal(reply, isDoubtful);
-        if (error.isForgotten ||
-            !['UNREACHABLE', 'UNKNOWN'].includes(error.code)) {
-          this.put(line);
-          throw error;
-        }
-        isDoubtful ||= error.code === 'UNKNOWN';
-        last.set(text, error.message);
-      } catch (error) {
-        if (error instanceof HaspError) {
-          throw error;
-        }
-        debug('%s: %j: %s', text, words, error.message);
-        isDoubtful ||= line !== undefined;
-        // Silence is no word against what was told before.
-        if (error.message !== 'no answer' || !last.has(text)) {
-          last.set(text, error.message);
-        }
-      } finally {
-        signal?.removeEventListener('abort', abort);
-      }
-      this.fail(line);
-      const pause = between(20, 100) * Math.min(attempt, 5);
-      if (performance.now() + pause >= limit) {
+  /** Leaves the connection; requests under way fail. */
+  quit() {
+    this.ends.forEach((end) => end(new Error('given up')));
+    if (this.hasJoined) {
+      this.hasJoined = false;
+      this.link.quit(this);
+    }
+  }
+
+  // --- requests --------------------------------------------------------------
+
+  /** The answer to any command of docs/protocol.md that may be repeated, as it
+   * is where a connection fails. */
+  async ask(...words) {
+    if (!goesAlone(words)) {
+      return (await this.request(words)).reply;
+    }
+    const link = this.link.another();
+    try {
+      return (await this.request(words, { link })).reply;
+    } finally {
+      link.close();
+    }
+  }
+
+  /** Asks until there is an answer. The time-out counts from the end of the
+   * wait, if it is for a lock. 'isDoubtful': an attempt may have been done, if
+   * only because it was sent before, under this number. Gives the reply, the
+   * clock before the answered request was sent, and the connection. */
+  async request(words, { wait = null, timeout = this.timeout, signal,
+    isDoubtful = false, link = null } = {}) {
+    const limit = (wait?.until ?? performance.now()) + timeout;
+    const trouble = new Trouble(isDoubtful);
+    const all = link === null && isActing(words)
+      ? [...words, 'SESSION', this.id] : words;
+    if (wait) {
+      this.waits.add(wait);
+    }
+    try {
+      for (let attempt = 1; ; attempt++) {
         this.check();
-        const told = [...last].map((pair) => pair.join(': ')).join('; ');
-        throw isDoubtful ?
-          new HaspError('UNKNOWN',
-            `no answer in time, it may be done (${told})`) :
-          new HaspError('UNREACHABLE', `no node could do it (${told})`);
-      }
-      if (attempt % this.endpoints.length === 0) {
+        signal?.throwIfAborted();
+        const { refused, ...answer } = await this.attempt(link ?? this.link,
+          all, { wait, signal, limit, trouble });
+        if ('reply' in answer) {
+          return answer;
+        }
+        const pause = refused && (!LEAVES.includes(refused) ||
+          attempt % this.endpoints.length === 0) ? retryPause(attempt) : 0;
+        if (performance.now() + pause >= limit) {
+          this.check();
+          throw trouble.error();
+        }
         await sleep(pause);
       }
+    } finally {
+      this.waits.delete(wait);
     }
   }
 
-  async take() {
-    let line = this.idle.pop();
-    while (line?.isClosed) {
-      line = this.idle.pop();
-    }
-    line ??= await this.connect(CONNECT_MS);
-    this.busy.add(line);
-    return line;
-  }
-
-  put(line) {
-    this.busy.delete(line);
-    if (this.idle.length < IDLE_MAX) {
-      this.idle.push(line);
-    } else {
-      line.close();
-    }
-  }
-
-  /** The next connection goes to another node. */
-  fail(line) {
-    if (line) {
-      this.busy.delete(line);
-      line.close();
-      this.turnFrom(line.turn);
-    }
-  }
-
-  turnFrom(turn) {
-    this.turn += this.turn === turn ? 1 : 0;
-  }
-
-  /** Closes what is idle; requests under way fail. */
-  drop() {
-    [...this.idle.splice(0), ...this.busy].forEach((line) => line.close());
-  }
-
-  /** Greets, and tells the node whose connection it is. */
-  async connect(timeout, attaches = true) {
-    const { turn } = this;
-    const line = new Connection(this.endpoints[turn % this.endpoints.length],
-      this.tls);
-    line.turn = turn;
+  /** The answer, or the word of a refusal after which it is to be asked again,
+   * or nothing. */
+  async attempt(link, words, { wait, signal, limit, trouble }) {
+    let { text } = link.endpoint();
+    let isSent = false;
+    let line;
+    let sent;
+    let reply;
     try {
-      for (const words of [['HELLO', 3, ...this.user],
-        ...(this.id && attaches ? [['SESSION.ATTACH', this.id, this.secret]] : [])]) {
-        const reply = await line.ask(timeout, words);
-        if (reply instanceof ReplyError) {
-          const error = this.refusal(reply);
-          // Else another node may know us.
-          throw error.code === 'LOST' ? error : new Error(error.message);
+      line = link.line ?? await this.until(limit, signal, link.opened());
+      ({ text } = line.endpoint);
+      isSent = line.error === null;
+      sent = readClock();
+      this.attach(line);
+      reply = await this.until(limit, signal,
+        line.ask([...words, ...wait?.words() ?? []]));
+    } catch (error) {
+      signal?.throwIfAborted();
+      debug('%s: %j: %s', text, words, error.message);
+      trouble.note(text, error, isSent);
+      return {};
+    }
+    debug('%s: %j: %j', text, words, reply);
+    if (wait?.isQueued(reply)) {
+      trouble.isDoubtful = true;
+      if (line === link.line) {
+        await this.park(wait, limit, signal);
+      }
+      reply = wait.granted();
+      if (reply === null) {
+        return {};
+      }
+    }
+    if (!(reply instanceof ReplyError)) {
+      link.worked();
+      return { reply, sent, line };
+    }
+    const error = this.refusal(reply, trouble.isDoubtful);
+    if (!isOpenStill(error)) {
+      link.worked();
+      throw error;
+    }
+    trouble.note(text, error, reply.code === 'UNKNOWN');
+    if (LEAVES.includes(reply.code)) {
+      link.leave(line, error.message);
+    }
+    return { refused: reply.code };
+  }
+
+  /** Until a push tells of its end, or it is to be asked for again. */
+  async park(wait, limit, signal) {
+    if (wait.isOver()) {
+      return;
+    }
+    try {
+      await this.until(wait.look(limit), signal, new Promise((resolve) => {
+        wait.wake = resolve;
+      }));
+    } catch {
+      signal?.throwIfAborted();
+    }
+  }
+
+  /** Its result; rejects at that time, as the signal says, or when the session
+   * ends. */
+  async until(limit, signal, promise) {
+    let end;
+    const ended = new Promise((_, reject) => {
+      end = reject;
+    });
+    const abort = () => end(signal.reason);
+    const quiet = alarm(limit - performance.now(),
+      () => end(new Error('no answer')));
+    signal?.addEventListener('abort', abort);
+    this.ends.add(end);
+    try {
+      return await Promise.race([promise, ended]);
+    } finally {
+      this.ends.delete(end);
+      signal?.removeEventListener('abort', abort);
+      quiet();
+    }
+  }
+
+  /** Unless it is attached there. Without it, what was asked behind it tells
+   * nothing. */
+  attach(line) {
+    if (!this.id || line.attached.has(this.id)) {
+      return;
+    }
+    line.attached.add(this.id);
+    line.post((failed, reply) => {
+      if (!failed && reply instanceof ReplyError) {
+        const error = this.refusal(reply);
+        if (isOpenStill(error) || OF_ASKER.includes(reply.code)) {
+          line.fail(new Error(error.message)); // Another node may know us.
+        } else {
+          this.refuse(error.message);
         }
       }
-      return line;
-    } catch (error) {
-      line.close();
-      this.turnFrom(turn);
-      throw error;
+    }, ['SESSION.ATTACH', this.id, this.secret]);
+  }
+
+  // --- called by the link ----------------------------------------------------
+
+  /** There is another connection; what is urgent here comes first. */
+  connected() {
+    this.attach(this.link.line);
+  }
+
+  /** There is none any more, or it did not come about. */
+  disconnected() {
+    this.waits.forEach((wait) => wait.wake());
+  }
+
+  pushed(name, kind, told) {
+    if (kind === 'answer') {
+      this.waits.forEach((wait) => wait.pushed(told));
     }
   }
 }
 
-module.exports = { CONNECT_MS, Core, between, debug, sleep, toMs };
+module.exports = { Core, debug, toMs };

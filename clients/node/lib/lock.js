@@ -4,7 +4,7 @@
 // believed meanwhile.
 'use strict';
 
-const { HaspError, checkOptions } = require('./request');
+const { HaspError, Wait, checkOptions } = require('./request');
 const { toMs } = require('./core');
 const { MS, holdRemaining, readClock, trusted } = require('./lease');
 const { Turn } = require('./turn');
@@ -341,8 +341,10 @@ class Lock {
     const from = readClock();
     this.begin(verb, more);
     try {
+      const wait = until === null ? null : new Wait(until, this.tag.tag,
+        this.names.length, this.session.durable);
       const { reply } = await this.session.request(this.doubt.words,
-        { until, signal });
+        { wait, signal });
       if (verb !== 'RELEASE' && reply !== null) {
         this.granted(reply, from, this.doubt.verb);
       }

@@ -5,11 +5,22 @@
 'use strict';
 
 const DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440';
-const ANSWER_MS = 4000; // For an answer; after it another node is asked.
-const GRACE_MS = 2000; // For the answer to a wait, beyond the wait.
+const GRACE_MS = 1000; // For the push that ends a wait, beyond the wait.
 const ACKED_RANGES = 16; // That a node takes in ACKED.
 const ENDLESS_WAIT_MS = 60000; // Of a session without end, each time it asks.
-const SILENCE_MS = 15000; // A wait is asked again then: its node may be frozen.
+const SILENCE_MS = 15000; // A wait is asked for again then: its push may be lost.
+const LEAVES = ['NOLEADER', 'MOVED', 'UNKNOWN']; // Ask at another node.
+const OF_ASKER = ['NOAUTH', 'WRONGPASS', 'NOTLS'];
+
+// Commands that act for a session, or are numbered in it, and others that
+// neither wait nor change anything.
+const ACTING = ['SESSION.CLOSE', 'LOCK.ACQUIRE', 'LOCK.MACQUIRE',
+  'LOCK.CONVERT', 'LOCK.RELEASE', 'LOCK.MRELEASE', 'LOCK.CANCEL', 'LOCK.NOTE',
+  'LOCK.OBJECT', 'LOCK.PLEASE', 'FENCE.ADMIT', 'FENCE.REMOVE'];
+const READING = ['SESSION.SHOW', 'SESSION.LIST', 'LOCK.SHOW', 'LOCK.LIST',
+  'LOCK.WHY', 'LOCK.TOP', 'LOCK.GRAPH', 'LOCK.CHECK', 'LOCK.HISTORY',
+  'FENCE.SHOW', 'FENCE.LIST'];
+const ALONE = ['WAIT', 'FOREVER', 'SESSION'];
 
 /** 'code' says what can be done about it: UNREACHABLE (nothing was done),
  * UNKNOWN (the outcome is not known), LOST (the lease cannot be trusted), SHORT
@@ -58,7 +69,7 @@ function parseEndpoints(endpoints) {
  * result: it says nothing of an earlier sending, which may be on its way
  * still. */
 function isOpenStill({ code, message }) {
-  return ['NOAUTH', 'WRONGPASS', 'NOTLS'].includes(code) ||
+  return OF_ASKER.includes(code) ||
     message.startsWith('LIMIT disk');
 }
 
@@ -76,18 +87,72 @@ function judge(reply, isDoubtful = false) {
   return error;
 }
 
-/** WAIT, and how long this attempt listens. Where the wait is over there is
- * none: that asks for the outcome and gives the place in the queue up. A durable
- * session may not wait for ever: nothing would end that of a client that has
- * died. */
-function waitWords(until, durable) {
-  const left = until === null ? 0 : until - performance.now();
-  if (left <= 0) {
-    return { more: [], patience: ANSWER_MS };
+/** Does it act for the session that says so? */
+const isActing = ([verb]) => ACTING.includes(String(verb).toUpperCase());
+
+/** Is it something that other sessions of a connection should not share: what
+ * waits, changes the connection, or names a session itself? */
+function goesAlone(words) {
+  const [verb, , ...rest] = words.map((word) => String(word).toUpperCase());
+  return !(ACTING.includes(verb) || READING.includes(verb)) ||
+    rest.some((word) => ALONE.includes(word));
+}
+
+/** For locks, by one owner. Who has to wait is answered QUEUED and a number, his
+ * place, and a push tells of the end. It may come before that answer, twice or
+ * never, so the wait is asked for again now and then, under the number of its
+ * request. */
+class Wait {
+  constructor(until, owner, count, isDurable) {
+    Object.assign(this, { until, owner, count, isDurable });
+    this.words(); // None has been asked yet.
   }
-  const forever = durable ? ENDLESS_WAIT_MS : 'FOREVER';
-  return { more: ['WAIT', left === Infinity ? forever : Math.ceil(left)],
-    patience: Math.min(left + GRACE_MS, SILENCE_MS) };
+
+  /** Where it is over there are none: that asks for the outcome and gives the
+   * place in the queue up. A durable session may not wait for ever: nothing
+   * would end that of a client that has died. */
+  words() {
+    this.place = null;
+    this.told = {};
+    this.wake = () => {}; // Who is parked looks again.
+    const left = this.until - performance.now();
+    const forever = this.isDurable ? ENDLESS_WAIT_MS : 'FOREVER';
+    return left <= 0 ? [] :
+      ['WAIT', left === Infinity ? forever : Math.ceil(left), 'PUSH'];
+  }
+
+  /** When it is to be asked for again, unless that is beyond 'limit'. */
+  look(limit) {
+    return Math.min(this.until + GRACE_MS, (this.until + limit) / 2,
+      performance.now() + SILENCE_MS);
+  }
+
+  isQueued(reply) {
+    const found = /^QUEUED (\d+)$/.exec(typeof reply === 'string' ? reply : '');
+    this.place = found && Number(found[1]);
+    return found !== null;
+  }
+
+  isOver() {
+    return this.place !== null && this.told.wait === this.place;
+  }
+
+  pushed(told) {
+    if (told.owner === this.owner) {
+      this.told = told;
+      if (this.isOver()) {
+        this.wake();
+      }
+    }
+  }
+
+  /** As the answer would be; null: that is to be asked for. */
+  granted() {
+    const { tokens } = this.told;
+    return this.isOver() && Array.isArray(tokens) &&
+      tokens.length === this.count && tokens.every(Number.isInteger)
+      ? tokens.length > 1 ? tokens : tokens[0] : null;
+  }
 }
 
 /** The owners' tags of a session, and the numbers of its requests. No two
@@ -148,5 +213,5 @@ class Owners {
   }
 }
 
-module.exports = { HaspError, Owners, checkOptions, judge, parseEndpoints,
-  waitWords };
+module.exports = { HaspError, LEAVES, OF_ASKER, Owners, Wait, checkOptions,
+  goesAlone, isActing, judge, parseEndpoints };

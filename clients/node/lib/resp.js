@@ -4,7 +4,7 @@
 'use strict';
 
 const LINE_MAX = 64 << 10;
-const SIZE_MAX = 64 << 20;
+const REPLY_MAX = 64 << 20; // Bytes of one reply, and the parts of a list.
 const DEPTH_MAX = 16;
 const NUMBER = /^[+-]?[0-9]{1,19}$/;
 const SINGLE = new Map([['_', null], ['$-1', null], ['*-1', null],
@@ -32,79 +32,131 @@ function encode(words) {
 
 const broken = (what) => new Error(`no RESP: ${what}`);
 
-/** Parses one value of 'data' at 'at': [value, next position] or INCOMPLETE.
- * What is thrown means that the connection is of no use any more. */
-function parse(data, at, depth = 0) {
-  const end = data.indexOf('\r\n', at);
-  if (end < 0 ? data.length - at > LINE_MAX : end - at > LINE_MAX) {
-    throw broken('a line without an end');
+/** What the parts of a list, whose kind is told by its first character, are
+ * together. */
+function whole(kind, parts) {
+  if (kind === '>') {
+    return Push.from(parts);
   }
-  if (end < 0) {
-    return INCOMPLETE;
+  if (kind === '*') {
+    return parts;
   }
-  const line = data.toString('utf8', at, end);
-  const kind = line[0];
-  const rest = line.slice(1);
-  const next = end + 2;
-  if (kind === '+' || kind === '-') {
-    return [kind === '+' ? rest : new ReplyError(rest), next];
-  }
-  if (SINGLE.has(line)) {
-    return [SINGLE.get(line), next];
-  }
-  if (!NUMBER.test(rest)) {
-    throw broken(line.slice(0, 20));
-  }
-  const number = Number(rest); // Tokens stay below 2^53.
-  if (kind === ':') {
-    return [number, next];
-  }
-  if (number < 0 || number > SIZE_MAX || depth === DEPTH_MAX) {
-    throw broken(`a size of ${number}`);
-  }
-  switch (kind) {
-    case '$': return parseText(data, next, number);
-    case '*': return parseAll([], data, next, number, depth);
-    case '>': return parseAll(new Push(), data, next, number, depth);
-    case '%': return parseMap(data, next, number, depth);
-    default: throw broken(line.slice(0, 20));
-  }
-}
-
-function parseText(data, at, size) {
-  const end = at + size;
-  if (data.length < end + 2) {
-    return INCOMPLETE;
-  }
-  if (data[end] !== 0x0d || data[end + 1] !== 0x0a) {
-    throw broken('a text that does not end where it said');
-  }
-  return [data.toString('utf8', at, end), end + 2];
-}
-
-function parseAll(values, data, at, count, depth) {
-  for (let i = 0; i < count; i++) {
-    const found = parse(data, at, depth + 1);
-    if (found === INCOMPLETE) {
-      return INCOMPLETE;
-    }
-    values.push(found[0]);
-    at = found[1];
-  }
-  return [values, at];
-}
-
-function parseMap(data, at, count, depth) {
-  const found = parseAll([], data, at, 2 * count, depth);
-  if (found === INCOMPLETE) {
-    return INCOMPLETE;
-  }
-  const [values, next] = found;
   const map = {};
-  for (let i = 0; i < values.length; i += 2) {
-    map[values[i]] = values[i + 1];
+  for (let i = 0; i < parts.length; i += 2) {
+    map[parts[i]] = parts[i + 1];
   }
-  return [map, next];
+  return map;
 }
 
-module.exports = { INCOMPLETE, Push, ReplyError, encode, parse };
+/** Feed it bytes; next() gives one value. What has been understood of one that
+ * is not complete is kept: it is not read from its beginning with each piece
+ * that comes. */
+class Parser {
+  constructor() {
+    this.data = Buffer.alloc(0);
+    this.at = 0; // Up to there it has been understood.
+    this.pieces = []; // What has come behind it, ...
+    this.more = 0; // ... of so many bytes, ...
+    this.wanted = 1; // ... and may be looked at when there are so many.
+    this.begin();
+  }
+
+  begin() {
+    this.size = 0; // Of this value, as far as it has been understood.
+    // What is not complete, outermost first.
+    this.open = [{ kind: '', count: 1, parts: [] }];
+  }
+
+  feed(piece) {
+    this.pieces.push(piece);
+    this.more += piece.length;
+  }
+
+  /** INCOMPLETE: feed it more. What is thrown means that the connection is of no
+   * use any more. */
+  next() {
+    const isEnough = this.data.length - this.at + this.more >= this.wanted;
+    if (isEnough && this.more) {
+      this.data = Buffer.concat([this.data.subarray(this.at), ...this.pieces]);
+      [this.at, this.pieces, this.more] = [0, [], 0];
+    }
+    while (isEnough) {
+      const { kind, count, parts } = this.open.at(-1);
+      if (parts.length < count) {
+        if (!this.element(parts)) {
+          break;
+        }
+      } else if (this.open.length > 1) {
+        this.open.pop();
+        this.open.at(-1).parts.push(whole(kind, parts));
+      } else {
+        this.begin();
+        return parts[0];
+      }
+    }
+    if (this.size + this.data.length - this.at + this.more > REPLY_MAX) {
+      throw broken(`a reply of more than ${REPLY_MAX >> 20} MiB`);
+    }
+    return INCOMPLETE;
+  }
+
+  /** Adds the next one, or opens a list; false: there is more to come. */
+  element(parts) {
+    const { data, at } = this;
+    const end = data.indexOf('\r\n', at);
+    if ((end < 0 ? data.length : end) - at > LINE_MAX) {
+      throw broken('a line without an end');
+    }
+    if (end < 0) {
+      this.wanted = data.length - at + 1;
+      return false;
+    }
+    const line = data.toString('utf8', at, end);
+    const kind = line[0];
+    const rest = line.slice(1);
+    let next = end + 2;
+    if (kind === '+' || kind === '-') {
+      parts.push(kind === '+' ? rest : new ReplyError(rest));
+    } else if (SINGLE.has(line)) {
+      parts.push(SINGLE.get(line));
+    } else if (!NUMBER.test(rest)) {
+      throw broken(line.slice(0, 20));
+    } else if (kind === ':') {
+      parts.push(Number(rest)); // Tokens stay below 2^53.
+    } else {
+      next = this.sized(parts, kind, Number(rest), next);
+    }
+    if (next > data.length) {
+      this.wanted = next - at;
+      return false;
+    }
+    this.wanted = 1;
+    this.size += next - at;
+    this.at = next;
+    return true;
+  }
+
+  /** What begins with its size; gives its end, which may be still to come. */
+  sized(parts, kind, size, at) {
+    if (size < 0 || size > REPLY_MAX || this.open.length > DEPTH_MAX) {
+      throw broken(`a size of ${size}`);
+    }
+    if (kind === '$') {
+      const end = at + size;
+      if (end + 2 <= this.data.length) {
+        if (this.data[end] !== 0x0d || this.data[end + 1] !== 0x0a) {
+          throw broken('a text that does not end where it said');
+        }
+        parts.push(this.data.toString('utf8', at, end));
+      }
+      return end + 2;
+    }
+    if (!'*>%'.includes(kind)) {
+      throw broken(`a reply that begins with ${kind}`);
+    }
+    this.open.push({ kind, count: kind === '%' ? 2 * size : size, parts: [] });
+    return at;
+  }
+}
+
+module.exports = { INCOMPLETE, Parser, Push, ReplyError, encode };

@@ -5,19 +5,24 @@
 
 const crypto = require('node:crypto');
 const path = require('node:path');
+const { alarm } = require('./connection');
 const { ReplyError } = require('./resp');
-const { CONNECT_MS, Core, between, debug, toMs } = require('./core');
+const { Core, debug, toMs } = require('./core');
+const { Link, between } = require('./link');
 const { MS, readClock, since } = require('./lease');
 const { Lock } = require('./lock');
-const { checkOptions } = require('./request');
+const { LEAVES, checkOptions } = require('./request');
 const { Watch } = require('./watch');
 
 const PATIENCE_MIN_MS = 50; // For an answer, however short the lease.
 const LOOK_MIN_MS = 20; // Between two looks at a lease that runs out.
-const AGAIN_MS = [20, 200]; // After a heartbeat without an answer.
+const AGAIN_MS = [20, 200]; // After a heartbeat that a node could not answer.
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const OPTIONS = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
-  'tls', 'secretFile', 'durable', 'reason'];
+  'tls', 'secretFile', 'durable', 'reason', 'ownConnection'];
+
+const unanswered = (node, why) =>
+  `no heartbeat was answered in time, last: ${node}: ${why}`;
 
 /** A lease-backed identity that owns locks. Emits 'jeopardy', 'safe', 'lost'
  * and 'please', each with { name, token, text }. Times are in milliseconds. */
@@ -25,11 +30,15 @@ class Session extends Core {
   static async open(options = {}) {
     const session = new Session(options);
     const { name, ttl, linger, durable, reason } = session.options;
+    if (session.linkKey) {
+      session.link = Link.join(session.link, session.linkKey);
+    }
+    session.hasJoined = true;
     try {
       // The nodes are shown the hash of the secret alone.
       const secret = crypto.randomBytes(16).toString('hex');
       const proof = crypto.createHash('sha256').update(secret).digest('hex');
-      const { reply, sent } = await session.request(['SESSION.OPEN',
+      const { reply, sent, line } = await session.request(['SESSION.OPEN',
         'TTL', durable ? 'NONE' : ttl, 'NAME', name,
         ...(linger && !durable ? ['LINGER', linger] : []), 'PROOF', proof,
         ...(reason ? ['LABEL', 'reason', reason] : [])]);
@@ -37,13 +46,14 @@ class Session extends Core {
       session.secret = secret;
       session.reported = readClock();
       session.prolong(reply, sent);
+      session.link.patience = Math.min(session.link.patience,
+        session.patience());
+      session.schedule(session.interval());
+      session.link.adopt(session, line);
     } catch (error) {
-      session.drop();
+      session.quit();
       throw error;
     }
-    // The first one comes early: only then the node knows where to send what is
-    // for this session.
-    session.schedule(session.interval() / 5);
     return session;
   }
 
@@ -67,12 +77,6 @@ class Session extends Core {
     return new Watch(this, prefix);
   }
 
-  /** The answer to any command of docs/protocol.md that may be repeated, as it
-   * is where a connection fails. */
-  async ask(...words) {
-    return (await this.request(words)).reply;
-  }
-
   /** Reports progress, where 'alive' was asked for: without it the lease is
    * renewed no more. Call it where the work is done, not from a timer. */
   alive() {
@@ -91,8 +95,7 @@ class Session extends Core {
       await this.request(['SESSION.CLOSE']).catch(() => {});
     }
     this.refuse('it has been closed');
-    this.keeper?.close();
-    this.drop();
+    this.quit();
   }
 
   // --- looking ---------------------------------------------------------------
@@ -121,8 +124,7 @@ class Session extends Core {
     }
     if (state === 'lost') {
       clearTimeout(this.timer);
-      this.keeper?.close();
-      this.drop();
+      this.quit();
     } else {
       this.looker = setTimeout(() => this.look(), Math.min(TIMER_MAX_MS,
         Math.max(LOOK_MIN_MS, Math.ceil(this.remaining()))));
@@ -164,73 +166,72 @@ class Session extends Core {
       since(this.reported, readClock()) >= BigInt(Math.round(alive)) * MS;
   }
 
-  async beat() {
-    let next = Math.min(between(...AGAIN_MS), this.interval());
-    try {
-      if (this.isStuck()) {
-        this.why =
-          `no progress was reported for ${this.options.alive} ms (alive)`;
-        this.schedule(next);
-        return;
-      }
-      const patience = Math.max(PATIENCE_MIN_MS, this.interval());
-      await this.hail(patience);
+  /** Milliseconds for the answer to a heartbeat. */
+  patience() {
+    return Math.max(PATIENCE_MIN_MS, this.interval());
+  }
+
+  connected() {
+    super.connected();
+    if (!this.isClosed) {
+      this.beat();
+    }
+  }
+
+  disconnected(node, why) {
+    super.disconnected();
+    this.why = unanswered(node, why);
+  }
+
+  pushed(name, kind, told) {
+    super.pushed(name, kind, told);
+    if (kind === 'please' || kind === 'breaking') { // A durable hold is.
+      this.say('please', { name: told.lock ?? name, token: told.token ?? 0,
+        text: told.message ?? '' });
+    }
+  }
+
+  /** The next one follows its answer, or begins another connection. */
+  beat() {
+    const { line } = this.link;
+    clearTimeout(this.timer);
+    if (this.isStuck()) {
+      this.why =
+        `no progress was reported for ${this.options.alive} ms (alive)`;
+      this.schedule(Math.min(this.interval(), AGAIN_MS[1]));
+    } else if (line) {
+      const quiet = alarm(this.patience() * (line.isBusy() ? 2 : 1),
+        () => line.fail(new Error('no answer')));
       const sent = readClock();
-      const reply = await this.keeper.ask(patience, ['SESSION.KEEP', 'FULL']);
-      if (reply instanceof ReplyError) {
-        throw this.refusal(reply);
+      // By its secret: it waits for no attachment.
+      line.post((failed, reply) => {
+        quiet();
+        if (!failed && !this.isClosed) {
+          this.kept(line, reply, sent);
+        }
+      }, ['SESSION.KEEP', this.id, this.secret, 'FULL'], true);
+    }
+  }
+
+  kept(line, reply, sent) {
+    if (reply instanceof ReplyError) {
+      const error = this.refusal(reply);
+      if (error.code !== 'LOST') {
+        this.why = unanswered(line.endpoint.text, error.message);
       }
+      this.schedule(Math.min(this.interval(), between(...AGAIN_MS)));
+      if (LEAVES.includes(reply.code)) {
+        this.link.leave(line, error.message);
+      }
+    } else if (reply?.ttl_ms === undefined) {
+      line.fail(new Error('an answer that is none of a node'));
+    } else {
+      this.link.worked();
       this.prolong(reply, sent);
-      next = this.interval();
       this.tellEnded(reply.ended ?? []);
       this.settle();
-    } catch (error) {
-      this.missed(error);
-    }
-    this.schedule(next);
-  }
-
-  /** Sees to it that the keeper has a connection. */
-  async hail(patience) {
-    if (this.keeper && !this.keeper.isClosed) {
-      return;
-    }
-    this.hailed = this.endpoints[this.turn % this.endpoints.length].text;
-    const keeper = await this.connect(Math.min(patience, CONNECT_MS));
-    this.keeper = keeper;
-    if (this.isClosed) {
-      keeper.close();
-    }
-    keeper.onPush = ([name, kind, told]) => {
-      if (kind === 'please' || kind === 'breaking') { // A durable hold is.
-        this.emit('please', { name: told?.lock ?? name, token: told?.token ?? 0,
-          text: told?.message ?? '' });
-      }
-    };
-    keeper.onClose = () => {
-      this.turnFrom(keeper.turn);
-      this.schedule(0); // Another node should know us soon.
-    };
-  }
-
-  /** A node that does not answer the keeper leaves those who wait for a lock in
-   * the dark, too: they go on at another one. */
-  missed(error) {
-    if (error.code === 'LOST') {
-      return;
-    }
-    const node = this.hailed;
-    this.why = 'no heartbeat was answered in time, last: ' +
-      `${node}: ${error.message}`;
-    this.busy.forEach((line) => {
-      if (line.endpoint.text === node && error.message === 'no answer') {
-        line.close();
-      }
-    });
-    if (this.keeper) {
-      this.keeper.onClose = null;
-      this.fail(this.keeper);
-      this.keeper = undefined;
+      this.schedule(Math.max(0,
+        this.interval() - toMs(since(sent, readClock()))));
     }
   }
 

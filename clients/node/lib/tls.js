@@ -5,7 +5,8 @@
 
 const fs = require('node:fs');
 const path = require('node:path');
-const { X509Certificate, createPrivateKey } = require('node:crypto');
+const { X509Certificate, createHash, createPrivateKey, randomUUID } =
+  require('node:crypto');
 
 const ANOTHER_CA = "the node's certificate was made by another CA than that in "
   + "ca.crt: take the cluster's";
@@ -83,10 +84,22 @@ function tlsOptions(tls = process.env.HASP_TLS) {
   return options;
 }
 
+const ids = new WeakMap(); // Of options of programs' own.
+
+/** The same text for what makes the same connections; certificates that were
+ * renewed are others. */
+function identityOf(tls, options) {
+  if (options === null || typeof tls !== 'object') {
+    return createHash('sha256').update(JSON.stringify(options)).digest('hex');
+  }
+  ids.set(tls, ids.get(tls) ?? randomUUID());
+  return ids.get(tls);
+}
+
 /** In a sentence for people, if there is one. */
 function explained(error) {
   const found = SENTENCES.find(([part]) => error.message.includes(part));
   return found ? new Error(found[1], { cause: error }) : error;
 }
 
-module.exports = { explained, tlsOptions };
+module.exports = { explained, identityOf, tlsOptions };

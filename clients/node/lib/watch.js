@@ -4,7 +4,8 @@
 'use strict';
 
 const { ReplyError } = require('./resp');
-const { CONNECT_MS, between, sleep } = require('./core');
+const { alarm } = require('./connection');
+const { CONNECT_MS, retryPause, sleep } = require('./link');
 const { HaspError } = require('./request');
 
 const BACKLOG_MAX = 10000; // Changes nobody has taken; beyond, there is a gap.
@@ -16,6 +17,7 @@ const BACKLOG_MAX = 10000; // Changes nobody has taken; beyond, there is a gap.
 class Watch {
   constructor(session, prefix) {
     this.session = session;
+    this.link = session.link.another(); // Nobody shares what it is told.
     this.prefix = prefix;
     this.found = [];
     this.isClosed = false;
@@ -30,7 +32,7 @@ class Watch {
 
   async next() {
     for (let attempt = 1; !this.found.length && !this.isClosed;) {
-      if (this.line && !this.line.isClosed) {
+      if (this.line && !this.line.error) {
         await new Promise((resolve) => {
           this.news = resolve;
         });
@@ -42,7 +44,7 @@ class Watch {
         if (error instanceof HaspError && error.code !== 'UNREACHABLE') {
           throw error;
         }
-        await sleep(between(20, 100) * Math.min(attempt++, 5));
+        await sleep(retryPause(attempt++));
       }
     }
     return this.isClosed ? { done: true, value: undefined }
@@ -53,10 +55,15 @@ class Watch {
   async begin() {
     const isAgain = this.line !== undefined;
     this.session.check();
-    const line = await this.session.connect(CONNECT_MS, false);
+    const line = await this.link.connect();
+    if (line.error) {
+      this.link.skip();
+      throw line.error;
+    }
     line.onPush = (push) => this.take(push);
     line.onClose = () => this.news?.();
-    const reply = await line.ask(CONNECT_MS, ['LOCK.WATCH', this.prefix]);
+    const quiet = alarm(CONNECT_MS, () => line.fail(new Error('no answer')));
+    const reply = await line.ask(['LOCK.WATCH', this.prefix]).finally(quiet);
     if (reply instanceof ReplyError) {
       line.close();
       throw this.session.refusal(reply);

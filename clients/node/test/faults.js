@@ -110,7 +110,7 @@ async function frozen(session, other) {
   await first.acquire();
   const waiting = second.acquire();
   await sleep(500);
-  await tell(`freeze ${other.keeper.endpoint.port}`);
+  await tell(`freeze ${other.link.line.endpoint.port}`);
   await first.release();
   const result = await Promise.race([waiting, sleep(8000)]);
   await tell('thaw');
