@@ -75,18 +75,17 @@ static bool do_pop(struct key_call *call)
 static bool move(struct key_call *call, enum end from_end, enum end to_end)
 {
     struct redis_view *from, *to;
-    if (!view_find_type(call, call->argument[2], KEY_LIST, &to)) {
-        return false;
-    }
-    if (bytes_equal(call->argument[1], call->argument[2]) &&
-        to->members.count == 1) {
-        return answer_text(call, to->members.member[0].name);
-    }
     if (!view_find_type(call, call->argument[1], KEY_LIST, &from)) {
         return false;
     }
     if (from->members.count == 0) {
-        return answer_nil(call);
+        return answer_nil(call); /* Whatever the other one is. */
+    }
+    if (!view_find_type(call, call->argument[2], KEY_LIST, &to)) {
+        return false;
+    }
+    if (from == to && from->members.count == 1) {
+        return answer_text(call, from->members.member[0].name);
     }
     struct bytes item = take(from, from_end);
     call->keys->steps++;

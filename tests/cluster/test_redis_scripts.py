@@ -141,7 +141,9 @@ def test_a_script_does_what_it_does_in_redis(world, reference, at):
     assert len(kinds) > 1 or "notation" in SCRIPTS[at][0], "always %s" % kinds
 
 
-VECTORS = os.path.join(os.path.dirname(__file__), "../vectors/scripts.txt")
+VECTORS = os.path.join(os.path.dirname(__file__), "../vectors")
+# An error within an answer: its words may be Redis's or ours.
+ERROR = re.compile(r"(?<![^ ])-[A-Z].*?(?= [:$*]-?[0-9]| [+-][A-Z]| [+][a-z]|$)")
 
 
 def on_one_line(answer):
@@ -156,8 +158,9 @@ def on_one_line(answer):
     return "%s%s" % (kind, answer)
 
 
-def test_a_real_redis_answers_what_the_vectors_say(reference):
-    with open(VECTORS, encoding="latin-1") as file:
+@pytest.mark.parametrize("name", ["scripts.txt", "scripts_drawn.txt"])
+def test_a_real_redis_answers_what_the_vectors_say(reference, name):
+    with open(os.path.join(VECTORS, name), encoding="latin-1") as file:
         cases = re.findall(r"(?s)(.*?)\n----\n([^\n]*)\n\n", file.read())
     # What hasp refuses, Redis may do.
     cases = [
@@ -173,6 +176,8 @@ def test_a_real_redis_answers_what_the_vectors_say(reference):
         escaped = re.sub(
             r"[^ -~]|\\", lambda found: "\\x%02x" % ord(found[0]), answer
         )
+        if name == "scripts_drawn.txt":
+            escaped, said = ERROR.sub("-", escaped), ERROR.sub("-", said)
         assert escaped == said, script
 
 
