@@ -17,6 +17,7 @@
 #ifndef HASP_BASE_HASH_H
 #define HASP_BASE_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -67,5 +68,13 @@ void hash_grow(struct UT_hash_table *table);
         HASH_ENTER(&(head), addhh);             \
         hash_grow((addhh)->tbl);                \
     } while (0)
+
+/* Each item of the table 'head' with the handle 'handle', in no order. Of the
+ * second the body may take the item out. */
+#define HASH_FOR(type, at, head, handle) \
+    for (type *at = (head); at != NULL; at = at->handle.next)
+#define HASH_FOR_SAFE(type, at, head, handle) \
+    for (type *at = (head), *at##_next = at;  \
+         at != NULL && (at##_next = at->handle.next, true); at = at##_next)
 
 #endif /* HASP_BASE_HASH_H */

@@ -134,9 +134,9 @@ void backup_answer(struct core *core, struct request *request, int error)
     }
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 4);
-    resp_key_integer(writer, "index", (int64_t)index);
-    resp_key_integer(writer, "term", (int64_t)term);
-    resp_key_integer(writer, "size", (int64_t)size);
+    resp_key_number(writer, "index", index);
+    resp_key_number(writer, "term", term);
+    resp_key_number(writer, "size", size);
     resp_key_integer(writer, "leader",
                      request->read_index != 0 ? (int64_t)core->leader.id : 0);
     request_done(core, request);

@@ -120,12 +120,10 @@ static void put_shards(struct core *core, struct request *request)
     struct resp_writer *writer = request_reply(core, request);
     resp_array(writer, 1);
     resp_map(writer, 2);
-    resp_text(writer, "slots");
-    resp_array(writer, 2);
+    resp_key_array(writer, "slots", 2);
     resp_integer(writer, 0);
     resp_integer(writer, CLUSTER_SLOT_COUNT - 1);
-    resp_text(writer, "nodes");
-    resp_array(writer, count);
+    resp_key_array(writer, "nodes", count);
     for (uint32_t i = 0; i < count; i++) {
         resp_map(writer, 7);
         resp_key_text(writer, "id", shown[i].name);

@@ -65,9 +65,9 @@ static void push(struct core *core, struct conn *conn, struct event *event)
     resp_text(&writer, event->kind);
     resp_map(&writer, 6);
     resp_key_bulk(&writer, "lock", event->lock);
-    resp_key_integer(&writer, "session", (int64_t)event->session);
-    resp_key_integer(&writer, "token", (int64_t)event->token);
-    resp_key_integer(&writer, "index", (int64_t)event->index);
+    resp_key_number(&writer, "session", event->session);
+    resp_key_number(&writer, "token", event->token);
+    resp_key_number(&writer, "index", event->index);
     resp_key_bulk(&writer, "message", event->message);
     resp_key_text(&writer, "id", id_of(core, event));
 }
@@ -349,8 +349,7 @@ static void notify_gap(struct core *core, const struct watch *watch)
 
 void events_missed(struct core *core)
 {
-    for (struct conn *conn = core->conns.by_id; conn != NULL;
-         conn = conn->by_id.next) {
+    HASH_FOR (struct conn, conn, core->conns.by_id, by_id) {
         LIST_FOR (struct watch, watch, &conn->watches, in_conn) {
             CHECK(watch->of.conn == conn);
             notify_gap(core, watch);
@@ -412,10 +411,10 @@ static void put_past(struct core *core, const struct past_event *past,
     struct event event = event_again(core, past);
     resp_map(writer, 6);
     resp_key_text(writer, "id", id_of(core, &event));
-    resp_key_integer(writer, "time_ms", (int64_t)past->wall_ms);
+    resp_key_number(writer, "time_ms", past->wall_ms);
     resp_key_text(writer, "kind", event.kind);
-    resp_key_integer(writer, "session", (int64_t)event.session);
-    resp_key_integer(writer, "token", (int64_t)event.token);
+    resp_key_number(writer, "session", event.session);
+    resp_key_number(writer, "token", event.token);
     resp_key_bulk(writer, "message", event.message);
 }
 
@@ -436,9 +435,8 @@ void lock_history_run(struct core *core, struct request *request,
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 3);
     resp_key_bulk(writer, "lock", call->name);
-    resp_key_integer(writer, "known_from", (int64_t)(past->missing.index + 1));
-    resp_text(writer, "events");
-    resp_array(writer, count);
+    resp_key_number(writer, "known_from", past->missing.index + 1);
+    resp_key_array(writer, "events", count);
     for (uint64_t i = from; count > 0; i++) {
         const struct past_event *event = past_event(past, i);
         if (bytes_equal(past_name(past, event), call->name)) {
@@ -566,8 +564,7 @@ void punsubscribe_run(struct core *core, struct request *request,
 
 static void put_tokens(struct resp_writer *writer, const struct result *result)
 {
-    resp_text(writer, "tokens");
-    resp_array(writer, result->token_count);
+    resp_key_array(writer, "tokens", result->token_count);
     for (uint32_t i = 0; i < result->token_count; i++) {
         resp_integer(writer, (int64_t)result->tokens[i]);
     }
@@ -581,10 +578,10 @@ static void put_answer(struct buffer *out, const struct effect *effect)
     resp_text(&writer, "lock");
     resp_text(&writer, "answer");
     resp_map(&writer, is_granted ? 5 : 4);
-    resp_key_integer(&writer, "session", (int64_t)effect->session);
+    resp_key_number(&writer, "session", effect->session);
     resp_key_bulk(&writer, "owner", effect->owner);
-    resp_key_integer(&writer, "index", (int64_t)effect->log_index);
-    resp_key_integer(&writer, "wait", (int64_t)effect->wait_index);
+    resp_key_number(&writer, "index", effect->log_index);
+    resp_key_number(&writer, "wait", effect->wait_index);
     if (is_granted) {
         put_tokens(&writer, &effect->result);
     }

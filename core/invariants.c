@@ -111,8 +111,7 @@ static const char *check_changing(const struct core *core,
 static uint32_t count_held(const struct core *core)
 {
     uint32_t held = 0;
-    for (const struct conn *conn = core->conns.by_id; conn != NULL;
-         conn = conn->by_id.next) {
+    HASH_FOR (const struct conn, conn, core->conns.by_id, by_id) {
         for (uint64_t i = conn->first_slot; i < conn->next_slot; i++) {
             const struct request *request = slot_request(conn, i);
             held += request != NULL && request->state == REQUEST_HELD;
@@ -224,8 +223,7 @@ static const char *check_propose(const struct core *core)
 static const char *check_queued(const struct core *core)
 {
     uint32_t waiting = 0;
-    for (const struct request *first = core->requests.by_wait; first != NULL;
-         first = first->by_wait.next) {
+    HASH_FOR (const struct request, first, core->requests.by_wait, by_wait) {
         waiting += count_chain(first);
     }
     return waiting == list_count(&core->requests.at[REQUEST_QUEUED])
@@ -312,8 +310,7 @@ static const char *check_conns(const struct core *core)
 {
     uint64_t held = 0;
     uint32_t count = 0;
-    for (const struct conn *conn = core->conns.by_id; conn != NULL;
-         conn = conn->by_id.next) {
+    HASH_FOR (const struct conn, conn, core->conns.by_id, by_id) {
         const char *wrong = check_conn(core, conn);
         if (wrong != NULL) {
             return wrong;

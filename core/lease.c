@@ -119,13 +119,12 @@ static bool wait_on(struct core *core, struct request *request,
 
 static void put_ended(const struct session *session, struct resp_writer *writer)
 {
-    resp_text(writer, "ended");
-    resp_array(writer, session->ended_count);
+    resp_key_array(writer, "ended", session->ended_count);
     LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
         resp_map(writer, 4);
         resp_key_bulk(writer, "lock", ended->lock);
         resp_key_bulk(writer, "owner", ended->owner);
-        resp_key_integer(writer, "token", (int64_t)ended->token);
+        resp_key_number(writer, "token", ended->token);
         resp_key_text(writer, "reason", hold_loss_name(ended->loss));
     }
 }

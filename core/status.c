@@ -44,10 +44,10 @@ static void put_member(struct core *core, const struct replica_member *member,
     uint64_t match, silence_ms;
     core_member(core, member->id, &match, &silence_ms);
     resp_map(writer, 6);
-    resp_key_integer(writer, "id", (int64_t)member->id);
+    resp_key_number(writer, "id", member->id);
     resp_key_text(writer, "address", member->address);
     resp_key_text(writer, "role", member_role_name(member->role));
-    resp_key_integer(writer, "match", (int64_t)match);
+    resp_key_number(writer, "match", match);
     resp_key_integer(writer, "last_contact_ms",
                      silence_ms == UINT64_MAX ? -1 : (int64_t)silence_ms);
     resp_key_integer(writer, "level", feature_of_member(core, member->id));
@@ -69,7 +69,7 @@ void raft_status_run(struct core *core, struct request *request,
     replica_members(core->replica, &members);
     forward_client_address(core, leader, leader_address);
     resp_map(writer, 16);
-    resp_key_integer(writer, "node", (int64_t)core->options.id);
+    resp_key_number(writer, "node", core->options.id);
     lockfsm_cluster_id(core->fsm, cluster);
     /* A founder knows it before BEGIN tells the others. */
     cluster_id_format(cluster_id_is_known(cluster) ? cluster
@@ -78,21 +78,17 @@ void raft_status_run(struct core *core, struct request *request,
     resp_key_text(writer, "cluster", cluster_text);
     resp_key_text(writer, "role",
                   replica_role_name(replica_role(core->replica)));
-    resp_key_integer(writer, "term", (int64_t)replica_term(core->replica));
-    resp_key_integer(writer, "leader", (int64_t)leader);
+    resp_key_number(writer, "term", replica_term(core->replica));
+    resp_key_number(writer, "leader", leader);
     resp_key_text(writer, "leader_address", leader_address);
-    resp_key_integer(writer, "commit",
-                     (int64_t)replica_commit_index(core->replica));
-    resp_key_integer(writer, "applied",
-                     (int64_t)lockfsm_applied_index(core->fsm));
-    resp_text(writer, "members");
-    resp_array(writer, members.count);
+    resp_key_number(writer, "commit", replica_commit_index(core->replica));
+    resp_key_number(writer, "applied", lockfsm_applied_index(core->fsm));
+    resp_key_array(writer, "members", members.count);
     for (uint32_t i = 0; i < members.count; i++) {
         put_member(core, &members.member[i], writer);
     }
     resp_key_text(writer, "version", core->options.version);
-    resp_key_integer(writer, "quarantine_ms",
-                     (int64_t)core_quarantine_ms(core));
+    resp_key_number(writer, "quarantine_ms", core_quarantine_ms(core));
     resp_key_text(writer, "disk", disk_words[core->run.disk]);
     resp_key_integer(writer, "level", core->options.feature_level);
     resp_key_integer(writer, "cluster_level", lockfsm_feature_level(core->fsm));

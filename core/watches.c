@@ -270,8 +270,7 @@ static void close_costliest(struct core *core, bool is_trying)
     struct cost *cost = memory_new(core->conns.count * sizeof *cost);
     uint32_t count = 0, closed = 0;
     uint64_t weight = core->watches.steps;
-    for (struct conn *conn = core->conns.by_id; conn != NULL;
-         conn = conn->by_id.next) {
+    HASH_FOR (struct conn, conn, core->conns.by_id, by_id) {
         if (!conn->is_closing && conn->watch_count > 0) {
             cost[count++] = (struct cost){conn, cost_of(core, conn, is_trying)};
         }

@@ -165,16 +165,13 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm)
     struct record record = {0};
     record_of_meta(&record, fsm);
     uint64_t sum = record_share(&record);
-    for (const struct lock *lock = fsm->locks; lock != NULL;
-         lock = lock->by_name.next) {
+    HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
         sum += hash_lock(&record, lock);
     }
-    SESSION_EACH(const struct session, session, fsm)
-    {
+    SESSION_EACH (const struct session, session, fsm) {
         sum += hash_session(&record, session);
     }
-    for (const struct fence *fence = fsm->fences; fence != NULL;
-         fence = fence->by_resource.next) {
+    HASH_FOR (const struct fence, fence, fsm->fences, by_resource) {
         sum += share_of(&record, &fence->stored);
     }
     LIST_FOR (struct blacklisting, blacklisting, &fsm->blacklist, in_order) {
@@ -183,19 +180,16 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm)
     LIST_FOR (struct member, member, &fsm->members, in_order) {
         sum += share_of(&record, &member->stored);
     }
-    for (const struct user *user = fsm->users; user != NULL;
-         user = user->by_name.next) {
+    HASH_FOR (const struct user, user, fsm->users, by_name) {
         sum += share_of(&record, &user->stored);
     }
-    for (const struct role *role = fsm->roles; role != NULL;
-         role = role->by_name.next) {
+    HASH_FOR (const struct role, role, fsm->roles, by_name) {
         sum += share_of(&record, &role->stored);
     }
     LIST_FOR (struct act, act, &fsm->acts.list, in_order) {
         sum += share_of(&record, &act->stored);
     }
-    for (const struct revocation *one = fsm->revocations; one != NULL;
-         one = one->by_fingerprint.next) {
+    HASH_FOR (const struct revocation, one, fsm->revocations, by_fingerprint) {
         sum += share_of(&record, &one->stored);
     }
     record_done(&record);

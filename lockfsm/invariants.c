@@ -423,16 +423,13 @@ static uint64_t size_of_lock(const struct lock *lock)
 static uint64_t size_of_users(const struct lockfsm *fsm)
 {
     uint64_t size = 0;
-    for (const struct user *user = fsm->users; user != NULL;
-         user = user->by_name.next) {
+    HASH_FOR (const struct user, user, fsm->users, by_name) {
         size += structure_size(&user->stored) + user->name.size;
     }
-    for (const struct role *role = fsm->roles; role != NULL;
-         role = role->by_name.next) {
+    HASH_FOR (const struct role, role, fsm->roles, by_name) {
         size += structure_size(&role->stored) + role->name.size;
     }
-    for (const struct revocation *one = fsm->revocations; one != NULL;
-         one = one->by_fingerprint.next) {
+    HASH_FOR (const struct revocation, one, fsm->revocations, by_fingerprint) {
         size += structure_size(&one->stored);
     }
     return size;
@@ -444,16 +441,13 @@ static const char *check_size(const struct lockfsm *fsm)
     LIST_FOR (const struct member, member, &fsm->members, in_order) {
         size += structure_size(&member->stored);
     }
-    for (const struct lock *lock = fsm->locks; lock != NULL;
-         lock = lock->by_name.next) {
+    HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
         size += size_of_lock(lock);
     }
-    SESSION_EACH(const struct session, session, fsm)
-    {
+    SESSION_EACH (const struct session, session, fsm) {
         size += session_bytes(session);
     }
-    for (const struct fence *fence = fsm->fences; fence != NULL;
-         fence = fence->by_resource.next) {
+    HASH_FOR (const struct fence, fence, fsm->fences, by_resource) {
         size += structure_size(&fence->stored) + fence->resource.size;
     }
     LIST_FOR (const struct blacklisting, entry, &fsm->blacklist, in_order) {
@@ -492,14 +486,12 @@ static const char *check_uses(const struct lockfsm *fsm)
     uint64_t waits = 0, session_waits = 0;
     uint64_t of_lock = 0, of_session = 0;
     uint64_t places = 0, owners = 0;
-    for (const struct lock *lock = fsm->locks; lock != NULL;
-         lock = lock->by_name.next) {
+    HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
         holds += lock->hold_count;
         waits += lock->wait_count;
         of_lock = u64_max(of_lock, lock->wait_count);
     }
-    SESSION_EACH(const struct session, session, fsm)
-    {
+    SESSION_EACH (const struct session, session, fsm) {
         session_holds += session->hold_count;
         session_waits += session->wait_count;
         of_session = u64_max(of_session, session->wait_count);
@@ -575,8 +567,7 @@ static const char *check_user(const struct lockfsm *fsm,
 static const char *check_users(const struct lockfsm *fsm)
 {
     uint64_t secrets = 0;
-    for (const struct user *user = fsm->users; user != NULL;
-         user = user->by_name.next) {
+    HASH_FOR (const struct user, user, fsm->users, by_name) {
         const char *wrong = check_user(fsm, user);
         if (wrong != NULL) {
             return wrong;
@@ -595,14 +586,12 @@ static const char *check_users(const struct lockfsm *fsm)
 #ifdef HASP_CHECK_SLOW
 static bool is_in_order(const struct lockfsm *fsm)
 {
-    for (const struct lock *lock = fsm->locks; lock != NULL;
-         lock = lock->by_name.next) {
+    HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
         if (!ordered_has(&fsm->lock_order, &lock->in_order)) {
             return false;
         }
     }
-    for (const struct session *session = fsm->sessions; session != NULL;
-         session = session->by_id.next) {
+    HASH_FOR (const struct session, session, fsm->sessions, by_id) {
         if (!ordered_has(&fsm->session_order, &session->in_order) ||
             !ordered_has(&session->user->sessions, &session->in_user)) {
             return false;
@@ -648,22 +637,19 @@ static const char *check_members(const struct lockfsm *fsm)
 
 const char *lockfsm_check_basic(const struct lockfsm *fsm)
 {
-    for (const struct lock *lock = fsm->locks; lock != NULL;
-         lock = lock->by_name.next) {
+    HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
         const char *wrong = check_lock(fsm, lock);
         if (wrong != NULL) {
             return wrong;
         }
     }
-    SESSION_EACH(const struct session, session, fsm)
-    {
+    SESSION_EACH (const struct session, session, fsm) {
         const char *wrong = check_session(fsm, session);
         if (wrong != NULL) {
             return wrong;
         }
     }
-    for (const struct fence *fence = fsm->fences; fence != NULL;
-         fence = fence->by_resource.next) {
+    HASH_FOR (const struct fence, fence, fsm->fences, by_resource) {
         if (!fence_may_have(fence->token,
                             fsm->token_base + fsm->applied_index)) {
             return "a fence has admitted a token that was never granted";

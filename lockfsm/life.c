@@ -59,26 +59,21 @@ static void empty_lock(struct lockfsm *fsm, struct lock *lock)
 void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
 {
     CHECK(quarantine_ms <= TIME_MS_MAX);
-    struct session *session;
-    struct session *next_session;
-    SESSION_EACH(struct session, one, fsm)
-    {
+    SESSION_EACH (struct session, one, fsm) {
         drop_numbers(fsm, one);
     }
-    struct lock *lock;
-    struct lock *next_lock;
-    HASH_ITER (by_name, fsm->locks, lock, next_lock) {
+    HASH_FOR (struct lock, lock, fsm->locks, by_name) {
         empty_lock(fsm, lock);
     }
     /* A request for several locks has waited at several of them. */
-    HASH_ITER (by_name, fsm->locks, lock, next_lock) {
+    HASH_FOR_SAFE (struct lock, lock, fsm->locks, by_name) {
         if (lock->hold_count == 0) {
             lock_free(fsm, lock);
         } else {
             open_again(fsm, lock);
         }
     }
-    HASH_ITER (by_id, fsm->sessions, session, next_session) {
+    HASH_FOR_SAFE (struct session, session, fsm->sessions, by_id) {
         if (session->is_durable) {
             session_set_recheck(fsm, session, false); /* It has no waits. */
             continue;

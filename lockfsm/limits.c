@@ -179,8 +179,7 @@ bool ttl_is_over_limit(struct lockfsm *fsm, uint64_t ttl_ms,
 uint64_t lockfsm_lease_max(const struct lockfsm *fsm)
 {
     uint64_t longest = rules_redis_lease_ms(fsm->limits.of[LIMIT_TTL_MAX]);
-    for (const struct session *session = fsm->sessions; session != NULL;
-         session = session->by_id.next) {
+    HASH_FOR (const struct session, session, fsm->sessions, by_id) {
         longest = session->ttl_ms > longest ? session->ttl_ms : longest;
     }
     return longest;

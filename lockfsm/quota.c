@@ -241,20 +241,16 @@ static void recount(const struct lockfsm *fsm)
 {
     user_numbered(fsm, USER_ANYONE)->recounted = (struct quota){0};
     user_numbered(fsm, USER_LOCAL)->recounted = (struct quota){0};
-    for (struct user *user = fsm->users; user != NULL;
-         user = user->by_name.next) {
+    HASH_FOR (struct user, user, fsm->users, by_name) {
         user->recounted = (struct quota){0};
     }
-    SESSION_EACH(const struct session, session, fsm)
-    {
+    SESSION_EACH (const struct session, session, fsm) {
         recount_session(session);
     }
-    for (const struct lock *lock = fsm->locks; lock != NULL;
-         lock = lock->by_name.next) {
+    HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
         payers_count(fsm, &lock->stored, lock->name, recount_takes);
     }
-    for (const struct fence *fence = fsm->fences; fence != NULL;
-         fence = fence->by_resource.next) {
+    HASH_FOR (const struct fence, fence, fsm->fences, by_resource) {
         payers_count(fsm, &fence->stored, fence->resource, recount_takes);
     }
 }
@@ -264,8 +260,7 @@ void quota_recount(struct lockfsm *fsm)
     recount(fsm);
     fsm->anyone.use = fsm->anyone.recounted;
     fsm->local.use = fsm->local.recounted;
-    for (struct user *user = fsm->users; user != NULL;
-         user = user->by_name.next) {
+    HASH_FOR (struct user, user, fsm->users, by_name) {
         user->use = user->recounted;
     }
 }
@@ -279,8 +274,7 @@ bool quota_is_right(const struct lockfsm *fsm)
 {
     bool all = true;
     recount(fsm);
-    for (const struct user *user = fsm->users; user != NULL;
-         user = user->by_name.next) {
+    HASH_FOR (const struct user, user, fsm->users, by_name) {
         all &= is_right(user);
     }
     return all && is_right(&fsm->anyone) && is_right(&fsm->local);

@@ -169,8 +169,7 @@ const struct role *lockfsm_role(const struct lockfsm *fsm, struct bytes name)
 struct user_counts lockfsm_user_counts(const struct lockfsm *fsm)
 {
     struct user_counts counts = {.secrets = HASH_CNT(by_hash, fsm->secrets)};
-    for (const struct user *user = fsm->users; user != NULL;
-         user = user->by_name.next) {
+    HASH_FOR (const struct user, user, fsm->users, by_name) {
         counts.users += user->number != 0 &&
                         !bytes_equal(user->name, fsm->admin.name);
     }
@@ -179,8 +178,7 @@ struct user_counts lockfsm_user_counts(const struct lockfsm *fsm)
 
 void lockfsm_suspend_users(struct lockfsm *fsm)
 {
-    for (struct user *user = fsm->users; user != NULL;
-         user = user->by_name.next) {
+    HASH_FOR (struct user, user, fsm->users, by_name) {
         if (user->number != 0 && !user->is_disabled) {
             user->is_disabled = true;
             record_changed(fsm, &user->stored);
@@ -573,8 +571,7 @@ void apply_role_remove(struct lockfsm *fsm, const struct entry *command,
     if (role == NULL) {
         return;
     }
-    for (const struct user *user = fsm->users; user != NULL;
-         user = user->by_name.next) {
+    HASH_FOR (const struct user, user, fsm->users, by_name) {
         count += user_has_role(user, name);
     }
     if (count > 0) {

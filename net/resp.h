@@ -85,6 +85,12 @@ void resp_text(struct resp_writer *writer, const char *text);
 /* A pair of a map: the key, as text, and its value. */
 void resp_key_integer(struct resp_writer *writer, const char *key,
                       int64_t value);
+void resp_key_number(struct resp_writer *writer, const char *key,
+                     uint64_t value);
+void resp_key_bool(struct resp_writer *writer, const char *key, bool value);
+/* The value is an array of so many items, which follow. */
+void resp_key_array(struct resp_writer *writer, const char *key,
+                    uint64_t count);
 void resp_key_bulk(struct resp_writer *writer, const char *key,
                    struct bytes bytes);
 void resp_key_text(struct resp_writer *writer, const char *key,

@@ -150,6 +150,24 @@ void resp_key_integer(struct resp_writer *writer, const char *key,
     resp_integer(writer, value);
 }
 
+void resp_key_number(struct resp_writer *writer, const char *key,
+                     uint64_t value)
+{
+    resp_key_integer(writer, key, (int64_t)value);
+}
+
+void resp_key_bool(struct resp_writer *writer, const char *key, bool value)
+{
+    resp_text(writer, key);
+    resp_bool(writer, value);
+}
+
+void resp_key_array(struct resp_writer *writer, const char *key, uint64_t count)
+{
+    resp_text(writer, key);
+    resp_array(writer, count);
+}
+
 void resp_key_bulk(struct resp_writer *writer, const char *key,
                    struct bytes bytes)
 {

@@ -126,8 +126,7 @@ static void describe_locks(const struct lockfsm *fsm,
                            struct hasp_node_snapshot *snapshot)
 {
     uint64_t longest_ms = 0;
-    for (const struct lock *lock = lockfsm_locks(fsm); lock != NULL;
-         lock = lock->by_name.next) {
+    HASH_FOR (const struct lock, lock, lockfsm_locks(fsm), by_name) {
         snapshot->locks++;
         snapshot->holds += lock->hold_count;
         snapshot->waits += lock->wait_count;
@@ -186,8 +185,7 @@ static void describe(const struct backup *backup,
     lockfsm_quarantine(fsm, &snapshot.quarantine_ms);
     describe_locks(fsm, &snapshot);
     describe_users(fsm, &snapshot);
-    for (const struct session *session = lockfsm_sessions(fsm); session != NULL;
-         session = session->by_id.next) {
+    HASH_FOR (const struct session, session, lockfsm_sessions(fsm), by_id) {
         snapshot.sessions++;
         if (session->ttl_ms > snapshot.longest_ttl_ms) {
             snapshot.longest_ttl_ms = session->ttl_ms;

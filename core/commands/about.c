@@ -78,8 +78,7 @@ static void put_argument(struct resp_writer *writer, struct bytes text,
         resp_key_bulk(writer, "token", bytes_of(text.data, word));
     }
     if (flags > 0) {
-        resp_text(writer, "flags");
-        resp_array(writer, flags);
+        resp_key_array(writer, "flags", flags);
         if (is_optional) {
             resp_simple(writer, "optional");
         }
@@ -127,8 +126,8 @@ static void put_docs(struct resp_writer *writer, const struct command *command)
     resp_text(writer, "group");
     resp_text(writer,
               (command->flags & COMMAND_REDIS) != 0 ? "connection" : "generic");
-    resp_text(writer, "arguments");
-    resp_array(writer, put_arguments(&dry, command->arguments));
+    resp_key_array(writer, "arguments",
+                   put_arguments(&dry, command->arguments));
     put_arguments(writer, command->arguments);
     buffer_done(&nothing);
 }

@@ -213,8 +213,7 @@ void cert_revoke_encode(struct core *core, struct request *request,
 static void put_roles(const struct user *user, struct resp_writer *writer)
 {
     CHECK(user->role_count <= USER_ROLE_COUNT_MAX);
-    resp_text(writer, "roles");
-    resp_array(writer, user->role_count);
+    resp_key_array(writer, "roles", user->role_count);
     for (uint32_t i = 0; i < user->role_count; i++) {
         resp_bulk(writer, user->roles[i].name);
     }
@@ -232,7 +231,7 @@ static void put_quotas(const struct user *user, struct resp_writer *writer)
                              (int64_t)user_use(user, key));
         }
         snprintf(name, sizeof name, "%s_max", quota_rules[key].name);
-        resp_key_integer(writer, name, (int64_t)user_bound(user, key));
+        resp_key_number(writer, name, user_bound(user, key));
     }
 }
 
@@ -240,19 +239,18 @@ static void put_user(const struct user *user, struct resp_writer *writer)
 {
     resp_map(writer, 6 + 2 * QUOTA_COUNT - 1);
     resp_key_bulk(writer, "name", user->name);
-    resp_key_integer(writer, "number", (int64_t)user->number);
-    resp_key_integer(writer, "changed", (int64_t)user->changed);
+    resp_key_number(writer, "number", user->number);
+    resp_key_number(writer, "changed", user->changed);
     resp_key_text(writer, "state",
                   user->number == 0   ? "removed"
                   : user->is_disabled ? "disabled"
                                       : "enabled");
     put_roles(user, writer);
     put_quotas(user, writer);
-    resp_text(writer, "secrets");
-    resp_array(writer, user->secret_count);
+    resp_key_array(writer, "secrets", user->secret_count);
     LIST_FOR (const struct secret, secret, &user->secrets, in_user) {
         resp_map(writer, 2);
-        resp_key_integer(writer, "number", (int64_t)secret->number);
+        resp_key_number(writer, "number", secret->number);
         resp_key_bulk(writer, "label", secret->label);
     }
 }
@@ -270,9 +268,8 @@ static void put_role(const struct role *role, struct resp_writer *writer)
     CHECK(role->grant_count <= GRANT_COUNT_MAX);
     resp_map(writer, 3);
     resp_key_bulk(writer, "name", role->name);
-    resp_key_integer(writer, "changed", (int64_t)role->changed);
-    resp_text(writer, "grants");
-    resp_array(writer, role->grant_count);
+    resp_key_number(writer, "changed", role->changed);
+    resp_key_array(writer, "grants", role->grant_count);
     for (uint32_t i = 0; i < role->grant_count; i++) {
         put_grant(&role->grants[i], writer);
     }
@@ -342,7 +339,7 @@ static void put_revocation(const struct revocation *revocation,
     resp_map(writer, 3);
     resp_key_text(writer, "fingerprint", revocation->digits);
     resp_key_bulk(writer, "name", revocation->subject);
-    resp_key_integer(writer, "index", (int64_t)revocation->log_index);
+    resp_key_number(writer, "index", revocation->log_index);
 }
 
 void cert_revoked_read(struct core *core, struct request *request,
@@ -377,10 +374,8 @@ void user_can_read(struct core *core, struct request *request,
                            &permission);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 4);
-    resp_text(writer, "may");
-    resp_bool(writer, may);
-    resp_text(writer, "disabled");
-    resp_bool(writer, user->is_disabled);
+    resp_key_bool(writer, "may", may);
+    resp_key_bool(writer, "disabled", user->is_disabled);
     resp_text(writer, "role");
     if (permission.role != NULL) {
         resp_bulk(writer, permission.role->name);
@@ -402,8 +397,7 @@ static void put_may(const struct core *core, const struct request *request,
     for (enum verb verb = VERB_NAMED_COUNT; verb < VERB_COUNT; verb++) {
         count += gate_has(core, request, verb);
     }
-    resp_text(writer, "may");
-    resp_array(writer, count);
+    resp_key_array(writer, "may", count);
     for (enum verb verb = VERB_NAMED_COUNT; verb < VERB_COUNT; verb++) {
         if (gate_has(core, request, verb)) {
             resp_text(writer, verb_name(verb));
@@ -431,8 +425,7 @@ void whoami_run(struct core *core, struct request *request,
     if (user != NULL) {
         put_roles(user, writer);
     } else {
-        resp_text(writer, "roles");
-        resp_array(writer, 0);
+        resp_key_array(writer, "roles", 0);
     }
     put_may(core, request, writer);
     request_done(core, request);

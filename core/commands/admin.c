@@ -29,11 +29,11 @@ void blacklist_list_read(struct core *core, struct request *request,
     resp_array(writer, count);
     LIST_FOR (const struct blacklisting, entry, list, in_order) {
         resp_map(writer, 6);
-        resp_key_integer(writer, "session", (int64_t)entry->session);
+        resp_key_number(writer, "session", entry->session);
         resp_key_bulk(writer, "client", entry->client);
         resp_key_bulk(writer, "reason", entry->reason);
         resp_key_bulk(writer, "by", entry->by);
-        resp_key_integer(writer, "for_ms", (int64_t)entry->for_ms);
+        resp_key_number(writer, "for_ms", entry->for_ms);
         resp_text(writer, "since_ms");
         resp_integer(writer,
                      (int64_t)history_age_ms(&core->history, entry->since_index,
@@ -52,16 +52,15 @@ void limits_list_read(struct core *core, struct request *request,
         enum limit_key key = (enum limit_key)i;
         resp_map(writer, 5);
         resp_key_text(writer, "name", limit_rules[key].name);
-        resp_key_integer(writer, "value",
-                         (int64_t)lockfsm_limit(core->fsm, key));
+        resp_key_number(writer, "value", lockfsm_limit(core->fsm, key));
         resp_text(writer, "used");
         if (limit_is_bound(key)) {
             resp_null(writer);
         } else {
             resp_integer(writer, (int64_t)lockfsm_limit_use(core->fsm, key));
         }
-        resp_key_integer(writer, "min", (int64_t)limit_rules[key].min);
-        resp_key_integer(writer, "max", (int64_t)limit_rules[key].max);
+        resp_key_number(writer, "min", limit_rules[key].min);
+        resp_key_number(writer, "max", limit_rules[key].max);
     }
     request_done(core, request);
 }

@@ -38,9 +38,9 @@ void core_act_outcome(const struct act *act, struct buffer *out)
 static void put_act(const struct act *act, struct resp_writer *writer)
 {
     resp_map(writer, 9);
-    resp_key_integer(writer, "index", (int64_t)act->log_index);
-    resp_key_integer(writer, "number", (int64_t)act->number);
-    resp_key_integer(writer, "time_ms", (int64_t)act->wall_ms);
+    resp_key_number(writer, "index", act->log_index);
+    resp_key_number(writer, "number", act->number);
+    resp_key_number(writer, "time_ms", act->wall_ms);
     resp_key_bulk(writer, "user", act->user);
     resp_key_bulk(writer, "from", act->from);
     resp_key_bulk(writer, "by", act->by);
@@ -81,9 +81,9 @@ static void put_denial(const struct core_denial *denial,
     resp_key_text(writer, "from", denial->from);
     resp_key_text(writer, "command", denial->command);
     resp_key_bulk(writer, "why", bytes_of_text(denial->why));
-    resp_key_integer(writer, "count", (int64_t)denial->count);
-    resp_key_integer(writer, "first_ms", (int64_t)denial->first_ms);
-    resp_key_integer(writer, "last_ms", (int64_t)denial->last_ms);
+    resp_key_number(writer, "count", denial->count);
+    resp_key_number(writer, "first_ms", denial->first_ms);
+    resp_key_number(writer, "last_ms", denial->last_ms);
 }
 
 void audit_denied_run(struct core *core, struct request *request,

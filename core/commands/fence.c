@@ -28,7 +28,7 @@ void fence_list_read(struct core *core, struct request *request,
         const struct fence *fence = LISTED(&listing, i, struct fence, in_order);
         resp_map(writer, 2);
         resp_key_bulk(writer, "resource", fence->resource);
-        resp_key_integer(writer, "token", (int64_t)fence->token);
+        resp_key_number(writer, "token", fence->token);
     }
     listing_done(&listing);
     request_done(core, request);

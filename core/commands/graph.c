@@ -194,7 +194,7 @@ static void put_node(const struct graph *graph, uint32_t at, struct core *core,
     const struct session *session = node->session;
     uint32_t blocks = blocked_by(graph, at);
     resp_map(writer, 9);
-    resp_key_integer(writer, "session", (int64_t)session->id);
+    resp_key_number(writer, "session", session->id);
     resp_key_bulk(writer, "client", session->name);
     resp_key_bulk(writer, "address",
                   gate_sees(core, request, session->user_number)
@@ -204,10 +204,8 @@ static void put_node(const struct graph *graph, uint32_t at, struct core *core,
     resp_key_integer(writer, "holds", session->hold_count);
     resp_key_integer(writer, "waits", session->wait_count);
     resp_key_integer(writer, "blocks", blocks);
-    resp_text(writer, "root");
-    resp_bool(writer, blocks > 0 && !node->waits);
-    resp_text(writer, "cycle");
-    resp_bool(writer, set_has(node->reaches, at));
+    resp_key_bool(writer, "root", blocks > 0 && !node->waits);
+    resp_key_bool(writer, "cycle", set_has(node->reaches, at));
 }
 
 static void put_edge(const struct edge *edge, const struct core *core,
@@ -218,9 +216,9 @@ static void put_edge(const struct edge *edge, const struct core *core,
     resp_key_integer(writer, "to", edge->to);
     resp_key_bulk(writer, "lock", edge->wait->lock->name);
     resp_key_text(writer, "mode", lock_mode_name(edge->wait->mode));
-    resp_key_integer(writer, "waiting_ms",
-                     (int64_t)history_age_ms(
-                         &core->history, edge->wait->wait_index, core->now_ns));
+    resp_key_number(
+        writer, "waiting_ms",
+        history_age_ms(&core->history, edge->wait->wait_index, core->now_ns));
     resp_key_integer(writer, "queue", edge->wait->lock->wait_count);
 }
 
@@ -234,17 +232,13 @@ void lock_graph_read(struct core *core, struct request *request,
     close_over(graph);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 4);
-    resp_key_integer(writer, "wait_count",
-                     (int64_t)lockfsm_wait_count(core->fsm));
-    resp_text(writer, "is_cut");
-    resp_bool(writer, graph->is_cut);
-    resp_text(writer, "nodes");
-    resp_array(writer, graph->node_count);
+    resp_key_number(writer, "wait_count", lockfsm_wait_count(core->fsm));
+    resp_key_bool(writer, "is_cut", graph->is_cut);
+    resp_key_array(writer, "nodes", graph->node_count);
     for (uint32_t i = 0; i < graph->node_count; i++) {
         put_node(graph, i, core, request, writer);
     }
-    resp_text(writer, "edges");
-    resp_array(writer, graph->edge_count);
+    resp_key_array(writer, "edges", graph->edge_count);
     for (uint32_t i = 0; i < graph->edge_count; i++) {
         put_edge(&graph->edge[i], core, writer);
     }

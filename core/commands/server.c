@@ -93,14 +93,13 @@ void server_hello_answer(struct core *core, struct request *request,
     resp_key_text(writer, "server", "hasp");
     resp_key_text(writer, "version", core->options.version);
     resp_key_integer(writer, "proto", version);
-    resp_key_integer(writer, "id", (int64_t)(conn->id & INT64_MAX));
+    resp_key_number(writer, "id", conn->id & INT64_MAX);
     resp_key_text(writer, "mode",
                   core->options.redirect == REDIRECT_MOVED ? "cluster"
                                                            : "standalone");
     resp_key_text(writer, "role",
                   server_is_master(core) ? "master" : "replica");
-    resp_text(writer, "modules");
-    resp_array(writer, 0);
+    resp_key_array(writer, "modules", 0);
     request_done(core, request);
 }
 

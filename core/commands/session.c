@@ -82,7 +82,7 @@ void session_open_reply(struct core *core, struct request *request,
     bool has_secret = request->secret[0] != '\0';
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, has_secret ? 5 : 4);
-    resp_key_integer(writer, "id", (int64_t)session->id);
+    resp_key_number(writer, "id", session->id);
     if (has_secret) {
         resp_key_text(writer, "secret", request->secret);
     }
@@ -155,7 +155,7 @@ static void put_session(struct core *core, const struct session *session,
 {
     CHECK(is_serving(core)); /* Nobody else knows what is left. */
     resp_map(writer, session->is_durable ? 12 : 11);
-    resp_key_integer(writer, "id", (int64_t)session->id);
+    resp_key_number(writer, "id", session->id);
     resp_key_bulk(writer, "name", session->name);
     resp_key_bulk(writer, "address", session->address);
     resp_text(writer, "ttl_ms");
@@ -166,7 +166,7 @@ static void put_session(struct core *core, const struct session *session,
                    timers_lease_left(core->timers, session->id, core->now_ns) /
                        NS_PER_MS);
     if (session->is_durable) {
-        resp_key_integer(writer, "opened_ms", (int64_t)session->opened_ms);
+        resp_key_number(writer, "opened_ms", session->opened_ms);
     }
     resp_key_integer(writer, "holds", session->hold_count);
     resp_key_integer(writer, "waits", session->wait_count);
@@ -176,8 +176,7 @@ static void put_session(struct core *core, const struct session *session,
         resp_bulk(writer, session->labels[i].key);
         resp_bulk(writer, session->labels[i].value);
     }
-    resp_text(writer, "blacklisted");
-    resp_bool(writer, session_is_refused(session));
+    resp_key_bool(writer, "blacklisted", session_is_refused(session));
     resp_key_bulk(writer, "user", session->user->name);
 }
 

@@ -28,12 +28,6 @@ static uint64_t to_ms(uint64_t ns)
     return (ns + NS_PER_MS - 1) / NS_PER_MS;
 }
 
-static void put_number(struct resp_writer *writer, const char *key,
-                       uint64_t value)
-{
-    resp_key_integer(writer, key, (int64_t)value);
-}
-
 static uint32_t at_most(uint32_t count, uint32_t max)
 {
     return count < max ? count : max;
@@ -67,10 +61,10 @@ static void put_durable(struct core *core, const struct hold *hold,
     if (!hold->session->is_durable) {
         return;
     }
-    put_number(writer, "opened_ms", hold->session->opened_ms);
+    resp_key_number(writer, "opened_ms", hold->session->opened_ms);
     resp_key_bulk(writer, "reason", show_reason(hold->session));
     if (hold->break_count > 0) {
-        put_number(writer, "break_left_ms", show_break_ms(core, hold));
+        resp_key_number(writer, "break_left_ms", show_break_ms(core, hold));
         resp_key_bulk(writer, "break_by", hold->breaks->by);
         resp_key_bulk(writer, "break_reason", hold->breaks->reason);
     }
@@ -92,9 +86,8 @@ static void put_holder_state(struct core *core, const struct request *request,
     uint32_t count = 0;
     resp_text(writer, "ttl_ms");
     lease_put_time(writer, session, session->ttl_ms);
-    put_number(writer, "linger_ms", session->linger_ms);
-    resp_text(writer, "blacklisted");
-    resp_bool(writer, session_is_refused(session));
+    resp_key_number(writer, "linger_ms", session->linger_ms);
+    resp_key_bool(writer, "blacklisted", session_is_refused(session));
     LIST_FOR (const struct wait, wait, &session->waits, in_session) {
         if (count < SHOWN_WAITS_MAX && show_waits(wait, hold) &&
             gate_reads(core, request, wait->lock->name)) {
@@ -102,8 +95,7 @@ static void put_holder_state(struct core *core, const struct request *request,
             count++;
         }
     }
-    resp_text(writer, "waits_for");
-    resp_array(writer, count);
+    resp_key_array(writer, "waits_for", count);
     buffer_put_bytes(writer->out, buffer_bytes(&names));
     buffer_done(&names);
 }
@@ -119,16 +111,16 @@ static void put_holder(struct core *core, const struct request *request,
                          (hold->delay_ms != 0 ? 1 : 0) +
                          (hold->has_barged ? 1 : 0) + durable_pairs(hold) +
                          (explains ? 4 : 0));
-    put_number(writer, "session", session->id);
+    resp_key_number(writer, "session", session->id);
     resp_key_bulk(writer, "client", session->name);
     resp_key_bulk(writer, "address",
                   sees ? session->address : BYTES_LITERAL(""));
     resp_key_bulk(writer, "owner", hold->owner);
     resp_key_bulk(writer, "value", hold->value);
-    put_number(writer, "token", hold->token);
+    resp_key_number(writer, "token", hold->token);
     resp_key_text(writer, "mode", lock_mode_name(hold->mode));
-    put_number(writer, "count", hold->count);
-    put_number(
+    resp_key_number(writer, "count", hold->count);
+    resp_key_number(
         writer, "since_ms",
         history_age_ms(&core->history, hold->granted_index, core->now_ns));
     resp_text(writer, "lease_left_ms");
@@ -138,16 +130,17 @@ static void put_holder(struct core *core, const struct request *request,
     put_durable(core, hold, writer);
     if (hold->hold_ms != 0) {
         /* Believed in for 0.8 of this (rule 16): rounded down. */
-        put_number(writer, "hold_left_ms",
-                   timers_hold_left(core->timers, core->fsm, hold->lock->name,
-                                    session->id, hold->owner, core->now_ns) /
-                       NS_PER_MS);
+        resp_key_number(writer, "hold_left_ms",
+                        timers_hold_left(core->timers, core->fsm,
+                                         hold->lock->name, session->id,
+                                         hold->owner, core->now_ns) /
+                            NS_PER_MS);
     }
     if (hold->delay_ms != 0) {
-        put_number(writer, "delay_ms", hold->delay_ms);
+        resp_key_number(writer, "delay_ms", hold->delay_ms);
     }
     if (hold->has_barged) {
-        put_number(writer, "barged", 1);
+        resp_key_number(writer, "barged", 1);
     }
     resp_key_bulk(writer, "user", session->user->name);
     if (explains) {
@@ -160,13 +153,14 @@ static void put_waiter(struct core *core, const struct wait *wait,
 {
     CHECK(wait->wait_index <= lockfsm_applied_index(core->fsm));
     resp_map(writer, 6);
-    put_number(writer, "session", wait->session->id);
+    resp_key_number(writer, "session", wait->session->id);
     resp_key_bulk(writer, "client", wait->session->name);
     resp_key_bulk(writer, "owner", wait->owner);
     resp_key_text(writer, "mode", lock_mode_name(wait->mode));
-    put_number(writer, "index", wait->wait_index);
-    put_number(writer, "waiting_ms",
-               history_age_ms(&core->history, wait->wait_index, core->now_ns));
+    resp_key_number(writer, "index", wait->wait_index);
+    resp_key_number(
+        writer, "waiting_ms",
+        history_age_ms(&core->history, wait->wait_index, core->now_ns));
 }
 
 /* By its session. */
@@ -251,8 +245,8 @@ void show_lock(struct core *core, const struct request *request,
     }
     resp_key_text(writer, "mode",
                   is_held ? lock_mode_name(lock->mode) : "free");
-    put_number(writer, "slots",
-               is_held && lock->mode == LOCK_SLOTS ? lock->slots : 0);
+    resp_key_number(writer, "slots",
+                    is_held && lock->mode == LOCK_SLOTS ? lock->slots : 0);
     resp_text(writer, "holders");
     uint32_t left = is_held ? at_most(lock->hold_count, showing->holders_max)
                             : 0;
@@ -276,10 +270,10 @@ void show_lock(struct core *core, const struct request *request,
             put_waiter(core, wait, writer);
         }
     }
-    put_number(writer, "delay_left_ms",
-               lock != NULL
-                   ? to_ms(timers_delay_left(core->timers, name, core->now_ns))
-                   : 0);
+    resp_key_number(writer, "delay_left_ms",
+                    lock != NULL ? to_ms(timers_delay_left(core->timers, name,
+                                                           core->now_ns))
+                                 : 0);
     const struct hold *last;
     uint64_t quarantine_ms = show_quarantine(core);
     uint64_t lock_ms = lock != NULL ? show_earliest(core, lock, &last) : 0;
@@ -287,7 +281,7 @@ void show_lock(struct core *core, const struct request *request,
         resp_text(writer, "earliest_ms");
         resp_null(writer);
     } else {
-        put_number(writer, "earliest_ms", u64_max(lock_ms, quarantine_ms));
+        resp_key_number(writer, "earliest_ms", u64_max(lock_ms, quarantine_ms));
     }
 }
 

@@ -146,7 +146,7 @@ static void put_hot(const struct core *core, const struct hot *hot,
     const struct hold *hold = first_hold(hot->lock);
     resp_map(writer, 8);
     resp_key_bulk(writer, "name", hot->name);
-    resp_key_integer(writer, "grants", (int64_t)hot->grants);
+    resp_key_number(writer, "grants", hot->grants);
     resp_key_text(writer, "mode",
                   hold != NULL ? lock_mode_name(hot->lock->mode) : "free");
     resp_key_integer(writer, "holders",
@@ -172,8 +172,7 @@ static void put_locks(struct top *top, struct core *core, uint32_t rows,
     }
     qsort(sorted, top->count, sizeof *sorted, by_heat);
     questions_spend(core, top->looked_at);
-    resp_text(writer, "locks");
-    resp_array(writer, count);
+    resp_key_array(writer, "locks", count);
     for (uint32_t i = 0; i < count; i++) {
         put_hot(core, sorted[i], writer);
     }
@@ -185,11 +184,11 @@ static void put_wait(const struct core *core, const struct wait *wait,
 {
     resp_map(writer, 8);
     resp_key_bulk(writer, "name", wait->lock->name);
-    resp_key_integer(writer, "waiting_ms",
-                     (int64_t)history_age_ms(&core->history, wait->wait_index,
-                                             core->now_ns));
+    resp_key_number(
+        writer, "waiting_ms",
+        history_age_ms(&core->history, wait->wait_index, core->now_ns));
     resp_key_bulk(writer, "client", wait->session->name);
-    resp_key_integer(writer, "session", (int64_t)wait->session->id);
+    resp_key_number(writer, "session", wait->session->id);
     resp_key_bulk(writer, "owner", wait->owner);
     resp_key_text(writer, "mode", lock_mode_name(wait->mode));
     put_first_holder(first_hold(wait->lock), writer);
@@ -210,8 +209,7 @@ static void put_waits(const struct core *core, struct bytes prefix,
             count++;
         }
     }
-    resp_text(writer, "waits");
-    resp_array(writer, count);
+    resp_key_array(writer, "waits", count);
     buffer_put_bytes(writer->out, buffer_bytes(&waits));
     buffer_done(&waits);
 }
@@ -229,16 +227,14 @@ void lock_top_read(struct core *core, struct request *request,
     add_locks(&top, core, prefix);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 8);
-    resp_key_integer(writer, "window_ms", (int64_t)top.window_ms);
-    resp_key_integer(writer, "grants", (int64_t)top.grants);
+    resp_key_number(writer, "window_ms", top.window_ms);
+    resp_key_number(writer, "grants", top.grants);
     resp_key_integer(writer, "lock_count",
                      HASH_CNT(by_name, lockfsm_locks(core->fsm)));
     resp_key_integer(writer, "session_count",
                      HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
-    resp_key_integer(writer, "hold_count",
-                     (int64_t)lockfsm_hold_count(core->fsm));
-    resp_key_integer(writer, "wait_count",
-                     (int64_t)lockfsm_wait_count(core->fsm));
+    resp_key_number(writer, "hold_count", lockfsm_hold_count(core->fsm));
+    resp_key_number(writer, "wait_count", lockfsm_wait_count(core->fsm));
     put_locks(&top, core, rows, writer);
     put_waits(core, prefix, rows, writer);
     HASH_CLEAR(by_name, top.known);

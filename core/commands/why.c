@@ -394,8 +394,7 @@ void lock_why_read(struct core *core, struct request *request,
     resp_key_integer(writer, "hold_count", lock != NULL ? lock->hold_count : 0);
     resp_key_integer(writer, "wait_count", lock != NULL ? lock->wait_count : 0);
     explain(&lines, core, request, lock, call->name);
-    resp_text(writer, "why");
-    resp_array(writer, lines.count);
+    resp_key_array(writer, "why", lines.count);
     buffer_put_bytes(writer->out, buffer_bytes(&lines.all));
     buffer_done(&lines.all);
     buffer_done(&lines.line);
