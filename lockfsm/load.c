@@ -12,42 +12,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/memory.h"
-#include "base/number.h"
-
-struct array {
-    void **item;
-    size_t count;
-    uint32_t capacity;
-};
+#include "base/sorted.h"
 
 struct loading {
     struct lockfsm *fsm;
-    enum table_map map;        /* Which is walked. */
-    struct lock **locks_by_id; /* Sorted, once all locks are there. */
-    size_t lock_count;
-    struct array holds;   /* Of struct hold. */
-    struct array waits;   /* Of struct wait. */
-    struct array results; /* Of struct kept_result. */
+    enum table_map map; /* Which is walked. */
     struct record record;
+    struct sorted locks; /* By id; */
+    struct sorted cut;   /* those whose hand-over was, by cut_serial. */
+    struct sorted swept; /* Sessions that SWEEP has to look at, in order. */
+    struct sorted holds; /* By serial, as are waits and results. */
+    struct sorted waits;
+    struct sorted asked; /* Waits by wait_index. */
+    struct sorted results;
     uint64_t digest;   /* As it was noted with the records, and the part ... */
     uint64_t meta_sum; /* ... of it that META "state" has. */
     const char *wrong; /* Static text, or NULL. */
 };
-
-static void array_add(struct array *array, void *item)
-{
-    ROOM(array->item, array->capacity, array->count + 1);
-    array->item[array->count++] = item;
-}
-
-static void sort(struct array *array,
-                 int (*compare)(const void *, const void *))
-{
-    if (array->count > 0) {
-        qsort(array->item, array->count, sizeof *array->item, compare);
-    }
-}
 
 static int corrupt(struct loading *loading, const char *wrong)
 {
@@ -163,6 +144,9 @@ static const char *check_session(struct loading *loading, void *structure)
     if (session->is_durable && session->end == SESSION_LIVES) {
         list_push_back(&loading->fsm->durable, &session->in_durable);
     }
+    if (session_sweep_serial(session) != 0) {
+        sorted_add(&loading->swept, session_sweep_serial(session), session);
+    }
     for (uint32_t i = 0; i < session->label_count; i++) {
         if (session->labels[i].key.size > LABEL_SIZE_MAX ||
             session->labels[i].value.size > LABEL_SIZE_MAX) {
@@ -178,65 +162,36 @@ static struct stored *new_lock(struct loading *loading, struct reader *key)
     return name_is_valid(name) ? &lock_new(loading->fsm, name)->stored : NULL;
 }
 
-static int compare_lock_ids(const void *a, const void *b)
+static const char *check_lock(struct loading *loading, void *structure)
 {
-    const struct lock *const *left = a;
-    const struct lock *const *right = b;
-    return u64_order((*left)->id, (*right)->id);
+    struct lock *lock = structure;
+    sorted_add(&loading->locks, lock->id, lock);
+    if (lock->cut_serial != 0) {
+        sorted_add(&loading->cut, lock->cut_serial, lock);
+    }
+    return NULL;
 }
 
-static int compare_cuts(const void *a, const void *b)
+/* Once all sessions and locks are there. */
+static int order_locks(struct loading *loading)
 {
-    const struct lock *const *left = a;
-    const struct lock *const *right = b;
-    return u64_order((*left)->cut_serial, (*right)->cut_serial);
-}
-
-/* The hand-overs that were cut off, in their order. */
-static void link_cut(struct loading *loading)
-{
-    struct array cut = {0};
-    for (size_t i = 0; i < loading->lock_count; i++) {
-        if (loading->locks_by_id[i]->cut_serial != 0) {
-            array_add(&cut, loading->locks_by_id[i]);
-        }
+    const struct sorted *locks = &loading->locks;
+    sorted_sort(&loading->swept);
+    sorted_sort(&loading->locks);
+    sorted_sort(&loading->cut);
+    for (size_t i = 0; i < loading->swept.count; i++) {
+        session_link_swept(loading->fsm, loading->swept.at[i].item);
     }
-    sort(&cut, compare_cuts);
-    for (size_t i = 0; i < cut.count; i++) {
-        struct lock *lock = cut.item[i];
-        list_push_back(&loading->fsm->cut, &lock->in_cut);
-    }
-    free(cut.item);
-}
-
-static int sort_locks(struct loading *loading)
-{
-    struct lockfsm *fsm = loading->fsm;
-    size_t count = HASH_CNT(by_name, fsm->locks);
-    loading->locks_by_id = memory_new(count * sizeof(struct lock *));
-    struct lock *lock;
-    struct lock *next;
-    HASH_ITER (by_name, fsm->locks, lock, next) {
-        loading->locks_by_id[loading->lock_count++] = lock;
-    }
-    qsort(loading->locks_by_id, count, sizeof(struct lock *), compare_lock_ids);
-    for (size_t i = 1; i < count; i++) {
-        if (loading->locks_by_id[i]->id == loading->locks_by_id[i - 1]->id) {
+    for (size_t i = 1; i < locks->count; i++) {
+        if (locks->at[i].number == locks->at[i - 1].number) {
             return corrupt(loading, "two locks with one id");
         }
     }
-    link_cut(loading);
+    for (size_t i = 0; i < loading->cut.count; i++) {
+        struct lock *lock = loading->cut.at[i].item;
+        list_push_back(&loading->fsm->cut, &lock->in_cut);
+    }
     return 0;
-}
-
-static struct lock *find_lock(const struct loading *loading, uint64_t id)
-{
-    struct lock key = {.id = id};
-    const struct lock *key_pointer = &key;
-    struct lock **found = bsearch(&key_pointer, loading->locks_by_id,
-                                  loading->lock_count, sizeof(struct lock *),
-                                  compare_lock_ids);
-    return found != NULL ? *found : NULL;
 }
 
 /* The lock, session and owner that holds and waits have in their keys. */
@@ -250,7 +205,7 @@ struct whose {
 static bool get_whose(struct loading *loading, struct reader *key,
                       bool is_waiting, struct whose *ret_whose)
 {
-    ret_whose->lock = find_lock(loading, get_number(key));
+    ret_whose->lock = sorted_find(&loading->locks, get_number(key));
     ret_whose->wait_index = is_waiting ? get_number(key) : 0;
     ret_whose->session = session_find_any(loading->fsm, get_number(key));
     ret_whose->owner = reader_bytes(key, reader_left(key));
@@ -267,8 +222,14 @@ static struct stored *new_hold(struct loading *loading, struct reader *key)
     }
     struct hold *hold = hold_new(loading->fsm, whose.lock, whose.session,
                                  &(struct hold_terms){.owner = whose.owner});
-    array_add(&loading->holds, hold);
     return &hold->stored;
+}
+
+static const char *check_hold(struct loading *loading, void *structure)
+{
+    struct hold *hold = structure;
+    sorted_add(&loading->holds, hold->serial, hold);
+    return NULL;
 }
 
 static struct stored *new_wait(struct loading *loading, struct reader *key)
@@ -281,8 +242,15 @@ static struct stored *new_wait(struct loading *loading, struct reader *key)
     struct wait *wait = wait_new(loading->fsm, whose.lock, whose.session,
                                  &terms);
     wait->wait_index = whose.wait_index;
-    array_add(&loading->waits, wait);
     return &wait->stored;
+}
+
+static const char *check_wait(struct loading *loading, void *structure)
+{
+    struct wait *wait = structure;
+    sorted_add(&loading->waits, wait->serial, wait);
+    sorted_add(&loading->asked, wait->wait_index, wait);
+    return NULL;
 }
 
 static struct stored *new_result(struct loading *loading, struct reader *key)
@@ -300,9 +268,7 @@ static struct stored *new_result(struct loading *loading, struct reader *key)
     if (session->numbers == NULL || !numbers_has(session->numbers, req)) {
         return NULL;
     }
-    struct kept_result *kept = kept_add(loading->fsm, session->numbers, req);
-    array_add(&loading->results, kept);
-    return &kept->stored;
+    return &kept_add(loading->fsm, session->numbers, req)->stored;
 }
 
 static const char *check_numbers(struct loading *loading, void *structure)
@@ -320,18 +286,12 @@ static const char *check_numbers(struct loading *loading, void *structure)
     return numbers->spent_count > 0 ? NULL : "record of spent numbers";
 }
 
-static int compare_wait_indexes(const void *a, const void *b)
-{
-    const struct wait *const *left = a;
-    const struct wait *const *right = b;
-    return u64_order((*left)->wait_index, (*right)->wait_index);
-}
-
 /* One that waits: all waits of an entry are of one asker. */
 static const char *check_result(struct loading *loading, void *structure)
 {
     struct kept_result *kept = structure;
     size_t tokens_size = kept->token_count * sizeof(uint64_t);
+    sorted_add(&loading->results, kept->serial, kept);
     if (kept->token_count == 1) {
         pool_give(&loading->fsm->pool, kept->tokens, tokens_size);
         kept->tokens = &kept->token;
@@ -341,17 +301,11 @@ static const char *check_result(struct loading *loading, void *structure)
     if (kept->wait_index == 0) {
         return NULL;
     }
-    const struct wait sought = {.wait_index = kept->wait_index};
-    const struct wait *sought_pointer = &sought;
-    struct wait **found = loading->waits.count == 0
-                              ? NULL
-                              : bsearch(&sought_pointer, loading->waits.item,
-                                        loading->waits.count, sizeof *found,
-                                        compare_wait_indexes);
-    if (found == NULL || (*found)->session != kept->numbers->session) {
+    const struct wait *wait = sorted_find(&loading->asked, kept->wait_index);
+    if (wait == NULL || wait->session != kept->numbers->session) {
         return "a result of a request that waits nowhere";
     }
-    kept->asker = (*found)->asker;
+    kept->asker = wait->asker;
     return NULL;
 }
 
@@ -466,13 +420,11 @@ static struct stored *(*const makers[])(struct loading *, struct reader *) = {
     [TABLE_REVOKED] = new_revocation, [TABLE_ACTS] = new_act};
 static const char *(*const checks[RECORD_KIND_COUNT])(struct loading *,
                                                       void *) = {
-    [RECORD_SESSION] = check_session,
-    [RECORD_NUMBERS] = check_numbers,
-    [RECORD_RESULT] = check_result,
-    [RECORD_USER] = check_user,
-    [RECORD_ROLE] = check_role,
-    [RECORD_MEMBER] = check_member,
-    [RECORD_REVOCATION] = check_revocation};
+    [RECORD_SESSION] = check_session, [RECORD_LOCK] = check_lock,
+    [RECORD_HOLD] = check_hold,       [RECORD_WAIT] = check_wait,
+    [RECORD_NUMBERS] = check_numbers, [RECORD_RESULT] = check_result,
+    [RECORD_USER] = check_user,       [RECORD_ROLE] = check_role,
+    [RECORD_MEMBER] = check_member,   [RECORD_REVOCATION] = check_revocation};
 
 static int load_record(void *data, struct bytes key, struct bytes value)
 {
@@ -501,51 +453,30 @@ static int load_record(void *data, struct bytes key, struct bytes value)
 
 /* --- Linking -------------------------------------------------------------- */
 
-static int compare_holds(const void *a, const void *b)
-{
-    const struct hold *const *left = a;
-    const struct hold *const *right = b;
-    return u64_order((*left)->serial, (*right)->serial);
-}
-
-static int compare_waits(const void *a, const void *b)
-{
-    const struct wait *const *left = a;
-    const struct wait *const *right = b;
-    return u64_order((*left)->serial, (*right)->serial);
-}
-
-static int compare_results(const void *a, const void *b)
-{
-    const struct kept_result *const *left = a;
-    const struct kept_result *const *right = b;
-    return u64_order((*left)->serial, (*right)->serial);
-}
-
 static int link_holds_and_waits(struct loading *loading)
 {
     struct lockfsm *fsm = loading->fsm;
-    sort(&loading->holds, compare_holds);
-    sort(&loading->waits, compare_waits);
+    sorted_sort(&loading->holds);
+    sorted_sort(&loading->waits);
+    sorted_sort(&loading->asked);
     for (size_t i = 0; i < loading->holds.count; i++) {
-        hold_link(fsm, loading->holds.item[i]);
+        hold_link(fsm, loading->holds.at[i].item);
     }
     for (size_t i = 0; i < loading->waits.count; i++) {
-        struct wait *wait = loading->waits.item[i];
+        struct wait *wait = loading->waits.at[i].item;
         if (wait_find(fsm, wait->lock, wait->session->id, wait->owner)) {
             return corrupt(loading, "two waits of one owner at a lock");
         }
         wait_link(fsm, wait);
     }
-    sort(&loading->waits, compare_wait_indexes); /* For check_result(). */
     return 0;
 }
 
 static void link_results(struct loading *loading)
 {
-    sort(&loading->results, compare_results);
+    sorted_sort(&loading->results);
     for (size_t i = 0; i < loading->results.count; i++) {
-        kept_link(loading->results.item[i]);
+        kept_link(loading->results.at[i].item);
     }
 }
 
@@ -560,8 +491,7 @@ static int load_all(struct loading *loading, struct table_txn *txn)
         loading->map = order[i];
         int error = 0;
         if (order[i] == TABLE_HOLDS) {
-            session_order_swept(loading->fsm);
-            error = sort_locks(loading);
+            error = order_locks(loading);
         } else if (order[i] == TABLE_RESULTS) {
             error = link_holds_and_waits(loading);
         }
@@ -599,10 +529,13 @@ int lockfsm_load(struct lockfsm *fsm, struct table *table,
     struct loading loading = {.fsm = fsm};
     error = load_all(&loading, txn);
     table_abort(txn);
-    free(loading.locks_by_id);
-    free(loading.holds.item);
-    free(loading.waits.item);
-    free(loading.results.item);
+    sorted_done(&loading.locks);
+    sorted_done(&loading.cut);
+    sorted_done(&loading.swept);
+    sorted_done(&loading.holds);
+    sorted_done(&loading.waits);
+    sorted_done(&loading.asked);
+    sorted_done(&loading.results);
     record_done(&loading.record);
     if (error != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot load the state: %s: %s",

@@ -5,10 +5,7 @@
 
 #include "lockfsm/state.h"
 
-#include <stdlib.h>
-
-#include "base/memory.h"
-#include "base/number.h"
+#include "base/sorted.h"
 
 struct lock *lock_find(const struct lockfsm *fsm, struct bytes name)
 {
@@ -92,26 +89,15 @@ void lock_delay_drop(struct lockfsm *fsm, struct lock *lock)
     record_changed(fsm, &lock->stored);
 }
 
-static int compare_locks(const void *a, const void *b)
-{
-    const struct lock *const *left = a;
-    const struct lock *const *right = b;
-    return u64_order((*left)->id, (*right)->id);
-}
-
 void lock_touch_all(struct lockfsm *fsm)
 {
-    size_t count = HASH_CNT(by_name, fsm->locks);
-    struct lock **locks = memory_new(count * sizeof(struct lock *));
-    size_t at = 0;
-    struct lock *lock;
-    struct lock *next;
-    HASH_ITER (by_name, fsm->locks, lock, next) {
-        locks[at++] = lock;
+    struct sorted locks = {0};
+    HASH_FOR (struct lock, lock, fsm->locks, by_name) {
+        sorted_add(&locks, lock->id, lock);
     }
-    qsort(locks, count, sizeof(struct lock *), compare_locks);
-    for (size_t i = 0; i < count; i++) {
-        lock_touch(fsm, locks[i]);
+    sorted_sort(&locks);
+    for (size_t i = 0; i < locks.count; i++) {
+        lock_touch(fsm, locks.at[i].item);
     }
-    free(locks);
+    sorted_done(&locks);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/sorted.h"
 #include "lockfsm/records.h"
 
 const char *session_end_name(enum session_end end)
@@ -95,58 +95,21 @@ void session_leave(struct lockfsm *fsm, struct session *session)
     record_changed(fsm, &session->stored);
 }
 
-/* One that has ended is not rechecked, so it has one serial at most. */
-static uint64_t sweep_serial(const struct session *session)
+uint64_t session_sweep_serial(const struct session *session)
 {
     return session->end != SESSION_LIVES ? session->end_serial
                                          : session->recheck_serial;
 }
 
-static int compare_swept(const void *a, const void *b)
+void session_link_swept(struct lockfsm *fsm, struct session *session)
 {
-    const struct session *const *left = a;
-    const struct session *const *right = b;
-    return u64_order(sweep_serial(*left), sweep_serial(*right));
-}
-
-void session_order_swept(struct lockfsm *fsm)
-{
-    struct session_array found = {0};
-    struct session *one;
-    struct session *next;
-    HASH_ITER (by_id, fsm->sessions, one, next) {
-        if (sweep_serial(one) != 0) {
-            session_array_add(&found, one);
-        }
+    if (session->end == SESSION_LIVES) {
+        list_push_back(&fsm->to_recheck, &session->in_recheck);
+        return;
     }
-    if (found.count > 0) {
-        qsort(found.session, found.count, sizeof *found.session, compare_swept);
-    }
-    for (uint32_t i = 0; i < found.count; i++) {
-        struct session *session = found.session[i];
-        if (session->end == SESSION_LIVES) {
-            list_push_back(&fsm->to_recheck, &session->in_recheck);
-            continue;
-        }
-        HASH_DELETE(by_id, fsm->sessions, session);
-        HASH_ADD(by_id, fsm->swept, id, sizeof session->id, session);
-        list_push_back(&fsm->to_sweep, &session->in_swept);
-    }
-    free(found.session);
-}
-
-/* A copy of the id, so that sorting very many does not look at each session
- * over and over. */
-struct session_place {
-    uint64_t id;
-    struct session *session;
-};
-
-static int compare_places(const void *a, const void *b)
-{
-    const struct session_place *left = a;
-    const struct session_place *right = b;
-    return u64_order(left->id, right->id);
+    HASH_DELETE(by_id, fsm->sessions, session);
+    HASH_ADD(by_id, fsm->swept, id, sizeof session->id, session);
+    list_push_back(&fsm->to_sweep, &session->in_swept);
 }
 
 void session_array_add(struct session_array *array, struct session *session)
@@ -157,20 +120,15 @@ void session_array_add(struct session_array *array, struct session *session)
 
 void session_array_sort(struct session_array *array)
 {
-    struct session_place *places = NULL;
-    if (array->count < 2) {
-        return;
-    }
-    places = memory_resize(NULL, array->count * sizeof *places);
+    struct sorted sorted = {0};
     for (uint32_t i = 0; i < array->count; i++) {
-        places[i] = (struct session_place){array->session[i]->id,
-                                           array->session[i]};
+        sorted_add(&sorted, array->session[i]->id, array->session[i]);
     }
-    qsort(places, array->count, sizeof *places, compare_places);
+    sorted_sort(&sorted);
     for (uint32_t i = 0; i < array->count; i++) {
-        array->session[i] = places[i].session;
+        array->session[i] = sorted.at[i].item;
     }
-    free(places);
+    sorted_done(&sorted);
 }
 
 void session_set_durable(struct lockfsm *fsm, struct session *session,

@@ -482,8 +482,11 @@ void session_leave(struct lockfsm *fsm, struct session *session);
  * them in this order; or nothing is left of them. */
 void session_set_recheck(struct lockfsm *fsm, struct session *session,
                          bool is_left);
-/* Once all sessions are there, after loading: what SWEEP has to do. */
-void session_order_swept(struct lockfsm *fsm);
+/* The order in which SWEEP comes to it; 0: it has nothing to do there. One that
+ * has ended is not rechecked, so it has one serial at most. */
+uint64_t session_sweep_serial(const struct session *session);
+/* After loading, of those with such a serial, in their order. */
+void session_link_swept(struct lockfsm *fsm, struct session *session);
 /* Frees it and what it owns; holds and waits must have gone. */
 void session_free(struct lockfsm *fsm, struct session *session);
 /* 'text' lives as long as the effects. */
