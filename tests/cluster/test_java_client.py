@@ -83,6 +83,52 @@ def test_its_tests_pass(classes):
     assert int(said.split()[0]) > 5000
 
 
+def test_its_sessions_share_a_connection(classes):
+    said = run(*JAVA, "-cp", classes, "hasp.LinkTests")
+    assert int(said.split()[0]) > 30
+
+
+def connections(process):
+    """How many TCP connections it has made, and not closed."""
+    made = set()
+    for name in "tcp", "tcp6":
+        with open("/proc/%d/net/%s" % (process.pid, name), encoding="ascii") as file:
+            made |= {"socket:[%s]" % line.split()[9] for line in file
+                     if line.split()[3] == "01"}
+    folder = "/proc/%d/fd" % process.pid
+    return sum(os.path.lexists(path) and os.readlink(path) in made for path in (
+        os.path.join(folder, name) for name in os.listdir(folder)))
+
+
+def test_fifty_sessions_on_one_connection_outlive_its_node(classes):
+    with Cluster(3) as cluster:
+        cluster.leader()
+        process = subprocess.Popen(
+            [*JAVA, "-cp", classes, "hasp.Crowd"],
+            env=dict(os.environ, HASP_ENDPOINTS=endpoints(cluster)),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
+        try:
+            assert process.stdout.readline() == "ready\n"
+            assert connections(process) == 1
+
+            def goes_on():
+                process.stdin.write("\n")
+                process.stdin.flush()
+                assert process.stdout.readline() == "on\n"
+
+            for node in cluster.nodes:  # One of them has the connection.
+                node.pause()
+                goes_on()
+                node.resume()
+                goes_on()
+            cluster.leader().kill()
+            goes_on()
+            assert process.communicate(timeout=60)[0] == "well\n"
+        finally:
+            process.kill()
+            process.wait()
+
+
 def test_it_does_what_it_says_with_a_cluster(cluster, classes):
     said = run(*JAVA, "-ea", "-cp", classes, "hasp.ClusterTests",
                HASP_ENDPOINTS=endpoints(cluster))

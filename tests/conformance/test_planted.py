@@ -32,7 +32,7 @@ PLANTED = [
               'lease_answered(&machine->lease, machine->asker.now, ttl_ms,'),
         'go': ('keeper.go', 's.answered(reply, a.sent)',
                's.answered(reply, clockNow())'),
-        'java': (JAVA + 'Keeper.java', 'session.answered(reply, sent);',
+        'java': (JAVA + 'Keeper.java', 'session.answered(reply, ask.sent);',
                  'session.answered(reply, Clocks.now());'),
         'python': ('hasp/keeper.py', 'self._answered(reply, sent)',
                    'self._answered(reply, read_clock())'),
@@ -76,10 +76,9 @@ PLANTED = [
         'go': ('lock.go', 'append(append(words, more...), c.tail...)',
                'append(append(words, more...), "OWNER", c.lock.owner, '
                '"REQ", strconv.FormatInt(time.Now().UnixMicro(), 10))'),
-        'java': (JAVA + 'Session.java',
-                 'line.ask(left > 0 ? waiting(words, left) : words);',
-                 'line.ask(words.stream().map(w -> w.matches("[0-9]{1,2}") '
-                 '? w + at : w).toList());'),
+        'java': (JAVA + 'HaspLock.java', 'session.waiting(words, until)',
+                 'words.stream().map(w -> w.matches("[0-9]{1,2}") '
+                 '? System.nanoTime() + "" : w).toList()'),
         'python': ('hasp/core.py', '                *words, *(wait',
                    '                *[w + len(trouble._last) if isinstance('
                    'w, int) else w for w in words], *(wait'),
@@ -92,8 +91,8 @@ PLANTED = [
               'static void attach(struct asker *asker)\n{\n'
               'asker->is_attached = true; return;'),
         'go': ('link.go', 'if s.id != 0 {', 'if s.id < 0 {'),
-        'java': (JAVA + 'Session.java', 'if (id != 0 && Connection.await',
-                 'if (id < 0 && Connection.await'),
+        'java': (JAVA + 'Link.java', 'if (session.id() != 0) {',
+                 'if (session.id() < 0) {'),
         'python': ('hasp/core.py',
                    'if self.id and self.id not in line.attached:',
                    'if False:'),

@@ -68,6 +68,28 @@ public final class HaspException extends RuntimeException {
             || word.equals("NOTLS") || getMessage().startsWith("LIMIT disk");
     }
 
+    /** Asking again, with the same number, may tell more: nothing was done by this
+     * sending, or nobody knows. */
+    boolean isToBeRepeated(boolean isDoubtful) {
+        return reason == Reason.UNREACHABLE || word.equals("UNKNOWN")
+            || (isDoubtful && isOpenStill());
+    }
+
+    /** As the answer to ATTACH. */
+    boolean endsSession() {
+        return reason == Reason.LOST || word.equals("BLACKLISTED");
+    }
+
+    /** That node can do nothing. */
+    boolean isNoLeader() {
+        return word.equals("NOLEADER") || word.equals("MOVED");
+    }
+
+    /** A node takes no more sessions on that connection. */
+    boolean isFullConnection() {
+        return getMessage().startsWith("LIMIT sessions of a connection");
+    }
+
     /** Asking again under the same number tells no more. */
     boolean isForgotten() {
         return word.equals("FORGOTTEN");

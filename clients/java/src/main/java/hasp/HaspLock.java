@@ -10,6 +10,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
@@ -30,6 +31,10 @@ import java.util.concurrent.locks.Lock;
  */
 public final class HaspLock implements Lock {
     private static final long LOOK = 100 * Time.MS; // While a thread has it.
+    /** A wait is asked again after so long: the push that ends it may have been
+     * lost. */
+    private static final long SILENCE = 15_000 * Time.MS;
+    private static final long GRACE = 1000 * Time.MS; // Beyond it, for the push.
     private static final long SHOW = 1000 * Time.MS; // To ask for a limit.
 
     /** How a lock is taken; nothing said: exclusively. */
@@ -292,7 +297,7 @@ public final class HaspLock implements Lock {
     /** Who waits before it: 1 is the next one to have it, 0 stands in no queue.
      * For another thread than the one that waits. */
     public int place() {
-        List<?> queue = Resp.list(session.ask("LOCK.SHOW", names.get(0)), "queue");
+        List<?> queue = Resp.list(session.show(names.get(0)), "queue");
         for (int i = 0; i < queue.size(); i++) {
             if (isMine(queue.get(i))) {
                 return i + 1;
@@ -304,8 +309,8 @@ public final class HaspLock implements Lock {
     /** Leaves up to 4096 bytes at the lock for whoever comes next: they outlive
      * the hold ({@link Session#note}). NOT_HELD unless it is held. */
     public void note(String text) {
-        session.ask("LOCK.NOTE", names.get(0), Long.toString(token()), text,
-            "OWNER", owner);
+        session.question(session.acting("LOCK.NOTE", names.get(0),
+            Long.toString(token()), text, "OWNER", owner));
     }
 
     private boolean isMine(Object told) {
@@ -425,11 +430,11 @@ public final class HaspLock implements Lock {
         }
         try {
             Session.Answer answer = session.request(
-                List.of("LOCK.SHOW", names.get(0)), 0, Time.in(SHOW));
+                List.of("LOCK.SHOW", names.get(0)), Time.in(SHOW));
             for (Object one : Resp.list(answer.reply(), "holders")) {
                 long left = Resp.number(one, "hold_left_ms");
                 if (isMine(one) && left > 0 && left < options.holdMs) {
-                    limit(left, answer.sent());
+                    limit(left, answer.ask().sent);
                 }
             }
         } catch (HaspException e) {
@@ -473,7 +478,7 @@ public final class HaspLock implements Lock {
 
     // --- changes: numbered, so that however often one is asked it is done once --
 
-    private final class Change {
+    final class Change {
         private final String verb;
         private final String how;
         private final long number = session.numbers.begin();
@@ -481,6 +486,9 @@ public final class HaspLock implements Lock {
         private boolean givesTurn;
         private boolean isOpen; // What became of it is not known yet.
         private boolean wasAsked;
+        /** What pushes tell of the ends of waits, by their places. */
+        private final Map<Long, CompletableFuture<List<?>>> ends =
+            new ConcurrentHashMap<>();
 
         Change(String verb, String... more) {
             this(verb, List.of(more));
@@ -497,8 +505,8 @@ public final class HaspLock implements Lock {
             }
             words.addAll(names);
             words.addAll(more);
-            words.addAll(List.of("OWNER", owner, "REQ", Long.toString(number),
-                "ACKED", session.numbers.acked()));
+            words.addAll(session.acting("OWNER", owner, "REQ",
+                Long.toString(number), "ACKED", session.numbers.acked()));
         }
 
         /** When it is over, and nothing is held by it, the turn goes back. */
@@ -536,13 +544,53 @@ public final class HaspLock implements Lock {
             }
         }
 
+        /** One that waits is asked until its end is told. */
         private Object ask(long until, boolean mayInterrupt)
                 throws InterruptedException {
-            boolean isAgain = wasAsked;
-            wasAsked = true;
-            return session.request(words, until, Time.plus(
-                until == 0 ? Time.now() : until, session.timeout),
-                mayInterrupt, isAgain).reply();
+            session.waits.add(this);
+            try {
+                for (;;) {
+                    boolean isAgain = wasAsked;
+                    wasAsked = true;
+                    Session.Answer answer = session.request(session.link(),
+                        () -> new Link.Ask(session, session.waiting(words, until),
+                            Link.ANSWER),
+                        Time.plus(until == 0 ? Time.now() : until, session.timeout),
+                        mayInterrupt, isAgain);
+                    if (!(answer.reply() instanceof String queued)
+                            || !queued.matches("QUEUED [0-9]{1,18}")) {
+                        return answer.reply();
+                    }
+                    List<?> found = park(Long.parseLong(queued.split(" ")[1]),
+                        until, mayInterrupt, answer.ask().connection);
+                    if (found.size() == names.size()) {
+                        return found.size() == 1 ? found.get(0) : found;
+                    }
+                }
+            } finally {
+                session.waits.remove(this);
+            }
+        }
+
+        /** Waits for the push that tells what was granted at that place. Empty: the
+         * cluster is to be asked, as when the push may have been lost. */
+        private List<?> park(long place, long until, boolean mayInterrupt,
+                Link.Connection on) throws InterruptedException {
+            var end = endOf(place);
+            Time.await(Math.min(Time.in(SILENCE), Time.plus(until, GRACE)),
+                mayInterrupt, CompletableFuture.anyOf(end, on.gone, session.over));
+            return end.getNow(List.of());
+        }
+
+        private CompletableFuture<List<?>> endOf(long place) {
+            return ends.computeIfAbsent(place, at -> new CompletableFuture<>());
+        }
+
+        void pushed(String tag, long place, List<?> found) {
+            if (tag.equals(owner)
+                    && found.stream().allMatch(Long.class::isInstance)) {
+                endOf(place).complete(found);
+            }
         }
 
         private void end(boolean isOver) {

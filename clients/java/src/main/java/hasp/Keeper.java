@@ -6,17 +6,15 @@ import hasp.Clocks.Reading;
 import hasp.HaspException.Reason;
 import hasp.Session.Kind;
 import hasp.Session.State;
-import java.io.IOException;
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Sends a session's heartbeats on a connection of its own, and looks at the lease
- * whenever it could have ended. The first heartbeat comes early: only then the
- * node knows where to send what is for this session.
+ * Sends a session's heartbeats, one of them as soon as a connection is lost, and
+ * looks at the lease whenever it could have ended.
  */
 final class Keeper {
     private static final long PATIENCE_MIN = 50 * Time.MS; // For an answer.
@@ -26,8 +24,7 @@ final class Keeper {
     private final Thread thread = new Thread(this::keep, "hasp keeper");
     private final Semaphore news = new Semaphore(0);
     private volatile boolean isOver;
-    private Connection line; // null: none.
-    private int turn;
+    private Link.Connection kept; // By the newest heartbeat; null: none.
     private State told = State.HELD;
 
     Keeper(Session session) {
@@ -36,7 +33,6 @@ final class Keeper {
     }
 
     void start() {
-        turn = session.nodes.turn();
         thread.start();
     }
 
@@ -53,12 +49,14 @@ final class Keeper {
     private void keep() {
         long next = Time.in(session.lease.period() / 5);
         while (look() != State.LOST && !isOver) {
-            if (line != null && line.isClosed()) {
-                hangUp();
+            if (kept != null && kept.gone.isDone()) {
+                kept = null;
                 next = Time.now(); // Another node should know us soon.
             }
             if (Time.left(next) > 0) {
                 await(next);
+            } else if (session.isClosed()) {
+                next = Time.FOREVER;
             } else if (session.isEarned()) {
                 next = Time.in(beat() ? session.lease.period()
                     : ThreadLocalRandom.current().nextLong(20, 200) * Time.MS);
@@ -67,8 +65,12 @@ final class Keeper {
                 next = Time.in(session.lease.period());
             }
         }
-        hangUp();
-        session.nodes.close(); // Whoever waits learns that it is over.
+        session.leave();
+    }
+
+    /** How long a heartbeat of that lease may go without its answer. */
+    static long patience(Lease lease) {
+        return Math.max(PATIENCE_MIN, lease.period());
     }
 
     /** Until then, or until the lease could have ended, or there is news. */
@@ -85,57 +87,49 @@ final class Keeper {
         }
     }
 
-    private void hangUp() {
-        if (line != null) {
-            line.close();
-            line = null;
-            turn++;
-        }
-    }
-
     /** Sends a heartbeat and takes its answer. */
     private boolean beat() {
-        long until = Time.in(Math.max(PATIENCE_MIN, session.lease.period()));
-        String node = session.nodes.endpoint(turn);
+        long patience = patience(session.lease);
+        List<String> words = session.acting("SESSION.KEEP");
+        words.add("FULL");
+        var ask = new Link.Ask(session, words, patience);
+        ask.isUrgent = true;
         try {
-            if (line == null) {
-                line = session.connect(turn, until);
-                line.onPush = this::pushed;
-                line.closed.thenRun(this::wake);
-            }
-            Reading sent = Clocks.now();
-            Object reply = answer(line.ask("SESSION.KEEP", "FULL"), until);
+            Object reply = answer(ask, Time.in(2 * patience));
             if (reply instanceof Resp.Refusal no) {
                 throw session.judged(new HaspException(no));
             }
-            session.answered(reply, sent);
+            session.answered(reply, ask.sent);
             Resp.list(reply, "ended").forEach(this::ended);
+            if (kept != ask.connection) {
+                kept = ask.connection;
+                kept.gone.thenRun(this::wake);
+            }
             return true;
-        } catch (IOException | HaspException e) {
-            if (!(e instanceof HaspException no && no.reason() == Reason.LOST)) {
-                session.why = "no heartbeat was answered in time, last: " + node
-                    + ": " + e.getMessage();
+        } catch (CompletionException e) {
+            session.why = "no heartbeat was answered in time, last: "
+                + session.link().why();
+        } catch (HaspException e) {
+            if (e.reason() != Reason.LOST) {
+                session.why = e.getMessage();
             }
-            if (e instanceof Connection.NoAnswer) {
-                session.nodes.suspect(node);
-            }
-            if (line == null) {
-                turn++;
-            }
-            hangUp();
-            return false;
         }
+        return false;
     }
 
     /** Goes on looking meanwhile. */
-    private Object answer(CompletableFuture<Object> answer, long until)
-            throws IOException {
-        answer.whenComplete((reply, error) -> wake());
-        while (!answer.isDone() && Time.left(until) > 0 && !isOver
+    private Object answer(Link.Ask ask, long until) {
+        session.link().begin(ask);
+        ask.answer.whenComplete((reply, error) -> wake());
+        while (!ask.answer.isDone() && Time.left(until) > 0 && !isOver
                 && look() != State.LOST) {
             await(until);
         }
-        return Connection.await(answer, Time.now());
+        session.link().cancel(ask);
+        if (!ask.answer.isDone()) {
+            throw new CompletionException(null);
+        }
+        return ask.answer.join();
     }
 
     /** Tells what the clock, or an answer, has changed. */
@@ -161,14 +155,6 @@ final class Keeper {
         }
         if (isOurs) {
             session.emit(Kind.LOST, lock, token, Resp.text(told, "reason"));
-        }
-    }
-
-    private void pushed(List<Object> push) {
-        if (push.size() > 2 && List.of("please", "breaking").contains(push.get(1))) {
-            session.emit(Kind.PLEASE, Resp.text(push.get(2), "lock"),
-                Resp.number(push.get(2), "token"),
-                Resp.text(push.get(2), "message"));
         }
     }
 }

@@ -19,7 +19,9 @@ import java.util.Map;
  */
 final class Resp {
     private static final int LINE_MAX = 64 << 10;
-    private static final long SIZE_MAX = 64 << 20;
+    /** Of a whole reply: its bytes, and for each value what it takes here. */
+    private static final long REPLY_MAX = 64 << 20;
+    private static final int VALUE_SIZE = 32;
     private static final int DEPTH_MAX = 16;
 
     /** An event, which may come between two replies: [name, kind, map]. */
@@ -33,15 +35,30 @@ final class Resp {
     }
 
     /** What answers is no node of hasp. */
-    static final class Broken extends IOException {
+    static class Broken extends IOException {
         private static final long serialVersionUID = 1;
 
-        Broken(String what) {
-            super("no RESP: " + what);
+        Broken(String text) {
+            super(text);
         }
     }
 
-    private Resp() {}
+    /** It was not read to its end. */
+    static final class TooLarge extends Broken {
+        private static final long serialVersionUID = 1;
+
+        TooLarge() {
+            super("the answer is larger than 64 MiB: ask for less at a time, as "
+                + "with COUNT");
+        }
+    }
+
+    private final InputStream in;
+    private long left = REPLY_MAX;
+
+    private Resp(InputStream in) {
+        this.in = in;
+    }
 
     static byte[] encode(List<String> words) {
         var out = new ByteArrayOutputStream();
@@ -61,11 +78,22 @@ final class Resp {
 
     /** Waits for one value. EOFException: there is none, or not all of it. */
     static Object read(InputStream in) throws IOException {
-        return read(in, 0);
+        return new Resp(in).read(0);
     }
 
-    private static Object read(InputStream in, int depth) throws IOException {
-        String line = readLine(in);
+    private void spend(long size) throws TooLarge {
+        if (size > left) {
+            throw new TooLarge();
+        }
+        left -= size;
+    }
+
+    private static Broken broken(String what) {
+        return new Broken("no RESP: " + what);
+    }
+
+    private Object read(int depth) throws IOException {
+        String line = readLine();
         String rest = line.isEmpty() ? "" : line.substring(1);
         switch (line) {
             case "_", "$-1", "*-1":
@@ -80,29 +108,31 @@ final class Resp {
         } else if (kind == '-') {
             return new Refusal(rest);
         } else if (!rest.matches("[+-]?[0-9]{1,19}")) {
-            throw new Broken(line);
+            throw broken(line);
         }
         long number;
         try {
             number = Long.parseLong(rest);
         } catch (NumberFormatException e) {
-            throw new Broken(line);
+            throw broken(line);
         }
         if (kind == ':') {
             return number;
-        } else if (number < 0 || number > SIZE_MAX || depth == DEPTH_MAX) {
-            throw new Broken("a size of " + number);
+        } else if (number < 0 || depth == DEPTH_MAX) {
+            throw broken("a size of " + number);
+        } else if (number > left) {
+            throw new TooLarge();
         }
         return switch (kind) {
-            case '$' -> readText(in, (int) number);
-            case '*' -> readList(in, number, depth);
-            case '>' -> new Push(readList(in, number, depth));
-            case '%' -> toMap(readList(in, 2 * number, depth));
-            default -> throw new Broken(line);
+            case '$' -> readText((int) number);
+            case '*' -> readList(number, depth);
+            case '>' -> new Push(readList(number, depth));
+            case '%' -> toMap(readList(2 * number, depth));
+            default -> throw broken(line);
         };
     }
 
-    private static int readByte(InputStream in) throws IOException {
+    private int readByte() throws IOException {
         int found = in.read();
         if (found < 0) {
             throw new EOFException("the connection was closed");
@@ -110,33 +140,34 @@ final class Resp {
         return found;
     }
 
-    private static String readLine(InputStream in) throws IOException {
+    private String readLine() throws IOException {
         var line = new ByteArrayOutputStream();
-        for (int found = readByte(in); found != '\r'; found = readByte(in)) {
+        for (int found = readByte(); found != '\r'; found = readByte()) {
             line.write(found);
             if (line.size() > LINE_MAX) {
-                throw new Broken("a line without an end");
+                throw broken("a line without an end");
             }
         }
-        if (readByte(in) != '\n') {
-            throw new Broken("a line that ends wrongly");
+        if (readByte() != '\n') {
+            throw broken("a line that ends wrongly");
         }
+        spend(line.size() + VALUE_SIZE);
         return line.toString(StandardCharsets.UTF_8);
     }
 
-    private static String readText(InputStream in, int size) throws IOException {
+    private String readText(int size) throws IOException {
+        spend(size);
         byte[] text = in.readNBytes(size);
-        if (readByte(in) != '\r' || readByte(in) != '\n') {
-            throw new Broken("a text that does not end where it said");
+        if (readByte() != '\r' || readByte() != '\n') {
+            throw broken("a text that does not end where it said");
         }
         return new String(text, StandardCharsets.UTF_8);
     }
 
-    private static List<Object> readList(InputStream in, long count, int depth)
-            throws IOException {
+    private List<Object> readList(long count, int depth) throws IOException {
         List<Object> values = new ArrayList<>();
         for (long i = 0; i < count; i++) {
-            values.add(read(in, depth + 1));
+            values.add(read(depth + 1));
         }
         return values;
     }

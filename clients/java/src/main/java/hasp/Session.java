@@ -15,6 +15,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -22,17 +23,14 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
+import java.util.stream.Stream;
 
 /**
  * A client's identity. Its locks are its own as long as its lease is kept, which
  * a thread does by heartbeats.
  */
 public final class Session implements AutoCloseable {
-    private static final long ANSWER = 4000 * Time.MS; // Then another node.
-    private static final long GRACE = 2000 * Time.MS; // Beyond a wait.
-    /** A wait is asked again after so long: its node may be frozen. */
-    private static final long SILENCE = 15_000 * Time.MS;
-
     /** What may be believed of a session. */
     public enum State {
         /** Whatever it holds is its own. */
@@ -86,6 +84,7 @@ public final class Session implements AutoCloseable {
         private String tls = System.getenv("HASP_TLS");
         private String cluster;
         private String secretFile = System.getenv("HASP_SECRET_FILE");
+        private boolean ownsConnection;
         private final Map<String, String> labels = new LinkedHashMap<>();
         private Consumer<Event> onEvent = event -> {};
 
@@ -165,6 +164,14 @@ public final class Session implements AutoCloseable {
             return this;
         }
 
+        /** True: the session shares its connection with no other. Else the sessions
+         * of a program that would make the same one share it: those with the same
+         * endpoints, TLS, secret, ttl and linger. */
+        public Options ownConnection(boolean isOwn) {
+            ownsConnection = isOwn;
+            return this;
+        }
+
         /** Shown to people. */
         public Options label(String key, String value) {
             labels.put(key, value);
@@ -186,9 +193,11 @@ public final class Session implements AutoCloseable {
     };
 
     final Lease lease = new Lease();
-    final Nodes nodes;
     final Numbers numbers = new Numbers();
     final Set<HaspLock> holds = ConcurrentHashMap.newKeySet();
+    final Set<HaspLock.Change> waits = ConcurrentHashMap.newKeySet();
+    /** Done when nothing will come of what is asked. */
+    final CompletableFuture<Void> over = new CompletableFuture<>();
     /** Clears up what became of changes that nobody waits for any more. */
     private final ExecutorService background = Executors.newCachedThreadPool(DAEMONS);
     final long timeout;
@@ -196,9 +205,8 @@ public final class Session implements AutoCloseable {
     private final ExecutorService events =
         Executors.newSingleThreadExecutor(DAEMONS);
     private final Options options;
-    private final Tls tls; // null: plain.
-    private final List<String> greeting;
     private final Keeper keeper;
+    private Link link;
     private final String secret;
     private final AtomicInteger owners = new AtomicInteger();
     private volatile long id;
@@ -210,10 +218,6 @@ public final class Session implements AutoCloseable {
         this.options = options;
         name = options.name;
         timeout = Time.nanos(options.timeout);
-        nodes = new Nodes(options.endpoints);
-        tls = options.tls == null || options.tls.isEmpty() ? null
-            : new Tls(options.tls, options.cluster);
-        greeting = Secret.greeting(options.secretFile);
         byte[] random = new byte[16];
         new SecureRandom().nextBytes(random);
         secret = HexFormat.of().formatHex(random);
@@ -228,15 +232,43 @@ public final class Session implements AutoCloseable {
     /** Opens a session, within the time-out. A session whose answer was lost ends
      * by its TTL, and nobody knows it. Throws UNREACHABLE, REFUSED. */
     public static Session open(Options options) {
-        Session session = new Session(options);
-        try {
-            session.begin();
-        } catch (RuntimeException e) {
-            session.end();
-            throw e;
+        Link.Address where = address(options);
+        for (;;) {
+            Session session = new Session(options);
+            session.link = Link.join(where, options.ownsConnection);
+            try {
+                session.begin();
+                session.link.hear(session);
+                session.keeper.start();
+                return session;
+            } catch (HaspException e) {
+                boolean isFull = e.isFullConnection() && session.link.filled();
+                session.end();
+                if (!isFull) {
+                    throw e;
+                }
+            }
         }
-        session.keeper.start();
-        return session;
+    }
+
+    /** Where its connection goes. Those who share one have the same patience with
+     * its node. */
+    private static Link.Address address(Options options) {
+        List<String> endpoints = Nodes.read(options.endpoints);
+        Tls tls = options.tls == null || options.tls.isEmpty() ? null
+            : new Tls(options.tls, options.cluster);
+        List<String> greeting = Secret.greeting(options.secretFile);
+        Lease asked = new Lease();
+        if (options.isDurable) {
+            asked.answeredEndless(Clocks.now());
+        } else {
+            asked.answered(Clocks.now(), Time.nanos(options.ttl) / Time.MS,
+                Time.nanos(options.linger) / Time.MS);
+        }
+        return new Link.Address(endpoints, tls, greeting,
+            Math.min(Link.CONNECT, Keeper.patience(asked)),
+            List.of(endpoints, greeting, tls == null ? "" : tls.identity,
+                options.ttl, options.linger, options.isDurable));
     }
 
     /** OPEN; of the secret it shows the hash alone. */
@@ -251,7 +283,7 @@ public final class Session implements AutoCloseable {
             words.addAll(List.of("LABEL", key, value)));
         Answer answer = request(words);
         id = Resp.number(answer.reply, "id");
-        answered(answer.reply, answer.sent);
+        answered(answer.reply, answer.ask.sent);
     }
 
     private static String proof(String secret) {
@@ -347,7 +379,8 @@ public final class Session implements AutoCloseable {
         holds.forEach(HaspLock::doubt);
         try {
             if (state() != State.LOST) {
-                request(List.of("SESSION.CLOSE"));
+                request(acting("SESSION.CLOSE"));
+                link.forget(this);
             }
         } finally {
             end();
@@ -357,9 +390,24 @@ public final class Session implements AutoCloseable {
     private void end() {
         refuse("it has been closed");
         keeper.stop();
-        nodes.close();
+        leave();
         background.shutdown();
         events.shutdown();
+    }
+
+    /** Whoever waits learns that it is over. */
+    void leave() {
+        if (over.complete(null)) {
+            link.quit(this);
+        }
+    }
+
+    boolean isClosed() {
+        return isClosed;
+    }
+
+    Link link() {
+        return link;
     }
 
     /** The session has ended. */
@@ -397,18 +445,62 @@ public final class Session implements AutoCloseable {
     /** The answer to any command of docs/protocol.md that may be repeated: null,
      * Boolean, Long, String, List or Map. */
     public Object ask(String... words) {
-        return request(List.of(words)).reply;
+        if (!holdsUpOthers(words)) {
+            return request(link, () -> {
+                Link.Ask ask = new Link.Ask(this, List.of(words), Link.ANSWER);
+                ask.actsHere = true;
+                return ask;
+            });
+        }
+        try (Link own = new Link(link.address(), null)) {
+            return request(own,
+                () -> new Link.Ask(this, List.of(words), Time.FOREVER));
+        }
+    }
+
+    /** A command that may wait, or changes what its connection is, is not for one
+     * that others use. */
+    static boolean holdsUpOthers(String... words) {
+        List<String> upper = Stream.of(words).map(String::toUpperCase).toList();
+        return upper.contains("WAIT") || upper.contains("FOREVER")
+            || upper.isEmpty() || !upper.get(0).contains(".")
+            || upper.get(0).matches("RAFT\\..*|LOCK\\.WATCH");
+    }
+
+    private Object request(Link on, Supplier<Link.Ask> asks) {
+        try {
+            return request(on, asks, Time.in(timeout), false, false).reply;
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** What acts for no session, or for that which it names. */
+    Object question(List<String> words) {
+        return request(words).reply;
+    }
+
+    /** Words that name the session for which they act. */
+    List<String> acting(String... words) {
+        List<String> all = new ArrayList<>(List.of(words));
+        all.addAll(List.of("SESSION", Long.toString(id)));
+        return all;
+    }
+
+    List<String> attaching() {
+        return List.of("SESSION.ATTACH", Long.toString(id), secret);
     }
 
     /** Is that the token of a present holder of the lock? */
     public boolean check(String lock, long token) {
-        return isTrue(ask("LOCK.CHECK", lock, Long.toString(token)));
+        return isTrue(question(List.of("LOCK.CHECK", lock, Long.toString(token))));
     }
 
     /** Remembers the token for a resource that cannot do so itself. False: a
      * larger one was admitted before, the write must not be done. */
     public boolean admit(String resource, long token) {
-        return isTrue(ask("FENCE.ADMIT", resource, Long.toString(token)));
+        return isTrue(question(
+            acting("FENCE.ADMIT", resource, Long.toString(token))));
     }
 
     private static boolean isTrue(Object reply) {
@@ -417,13 +509,18 @@ public final class Session implements AutoCloseable {
 
     /** Asks the holders of a lock to give it back; how many were told? */
     public long please(String lock, String message) {
-        return ask("LOCK.PLEASE", lock, "MESSAGE", message) instanceof Long n ? n : 0;
+        return question(acting("LOCK.PLEASE", lock, "MESSAGE", message))
+            instanceof Long n ? n : 0;
+    }
+
+    Object show(String lock) {
+        return question(List.of("LOCK.SHOW", lock));
     }
 
     /** Who holds the lock now. */
     public List<Holder> holders(String lock) {
         List<Holder> found = new ArrayList<>();
-        for (Object one : Resp.list(ask("LOCK.SHOW", lock), "holders")) {
+        for (Object one : Resp.list(show(lock), "holders")) {
             found.add(new Holder(Resp.number(one, "session"),
                 Resp.text(one, "client"), Resp.text(one, "owner"),
                 Resp.text(one, "value"), Resp.number(one, "token")));
@@ -434,7 +531,7 @@ public final class Session implements AutoCloseable {
     /** What a holder has left at the lock ({@link HaspLock#note(String)}); "":
      * nothing. */
     public String note(String lock) {
-        return Resp.text(ask("LOCK.SHOW", lock), "note");
+        return Resp.text(show(lock), "note");
     }
 
     /** Tells each change of the locks whose names begin so, until it is closed or
@@ -445,35 +542,32 @@ public final class Session implements AutoCloseable {
 
     // --- requests --------------------------------------------------------------
 
-    /** 'sent': the clocks before the request was sent. */
-    record Answer(Object reply, Reading sent) {}
+    /** 'ask': where and when it was sent. */
+    record Answer(Object reply, Link.Ask ask) {}
 
     Answer request(List<String> words) {
-        return request(words, 0, Time.in(timeout));
+        return request(words, Time.in(timeout));
     }
 
     /** Whatever interrupts meanwhile. */
-    Answer request(List<String> words, long waitUntil, long limit) {
+    Answer request(List<String> words, long limit) {
         try {
-            return request(words, waitUntil, limit, false, false);
+            return request(link, () -> new Link.Ask(this, words, Link.ANSWER),
+                limit, false, false);
         } catch (InterruptedException e) {
             throw new AssertionError(e);
         }
     }
 
-    /** Asks one node after the other until one answers. 'waitUntil' is the end of
-     * a wait for a lock, 0 if there is none. The error tells the truth about what
-     * was done: UNREACHABLE means nothing, UNKNOWN that nobody knows.
-     * 'wasAsked': it was sent before, under this number. */
-    Answer request(List<String> words, long waitUntil, long limit,
+    /** Asks until there is an answer. The error tells the truth about what was done:
+     * UNREACHABLE means nothing, UNKNOWN that nobody knows. 'wasAsked': it was sent
+     * before, under this number. */
+    Answer request(Link on, Supplier<Link.Ask> asks, long limit,
             boolean mayInterrupt, boolean wasAsked) throws InterruptedException {
         boolean isDoubtful = wasAsked;
         String last = "no node was asked";
-        int turn = nodes.turn();
-        for (int i = 0;; i++) {
-            if (i > 0 && i % nodes.count() == 0) {
-                Time.pause(i / nodes.count());
-            }
+        int nodes = on.address().endpoints().size();
+        for (int round = 1;; round++) {
             if (id != 0) {
                 check();
             }
@@ -486,84 +580,55 @@ public final class Session implements AutoCloseable {
                     isDoubtful ? "no answer in time, it may have been done ("
                         + last + ")" : "no node could do it (" + last + ")");
             }
-            int at = turn + i;
-            Connection line = null;
+            Link.Ask ask = asks.get();
             try {
-                line = take(at, limit);
-                nodes.use(line);
-                long left = waitUntil == 0 ? 0 : Time.left(waitUntil);
-                Reading sent = Clocks.now();
-                boolean wasDoubtful = isDoubtful;
-                isDoubtful = true;
-                var answer = line.ask(left > 0 ? waiting(words, left) : words);
-                long until = Math.min(limit, Time.in(left <= 0 ? ANSWER
-                    : Math.min(Time.plus(left, GRACE), SILENCE)));
-                Object reply = mayInterrupt ? Connection.awaitOr(answer, until)
-                    : Connection.await(answer, until);
+                Object reply = on.ask(ask, limit, mayInterrupt);
                 if (!(reply instanceof Resp.Refusal refusal)) {
-                    nodes.put(line, at);
-                    return new Answer(reply, sent);
+                    return new Answer(reply, ask);
                 }
-                isDoubtful = wasDoubtful | refusal.word().equals("UNKNOWN");
                 HaspException error = new HaspException(refusal);
+                isDoubtful |= refusal.word().equals("UNKNOWN");
                 last = refusal.text();
-                boolean isFinal = error.isForgotten()
-                    || (error.reason() != Reason.UNREACHABLE
-                        && error.reason() != Reason.UNKNOWN
-                        && !(isDoubtful && error.isOpenStill()));
-                if (isFinal) {
-                    nodes.put(line, at);
+                if (!error.isToBeRepeated(isDoubtful)) {
                     throw judged(error);
                 }
+            } catch (Resp.TooLarge e) {
+                throw new HaspException(Reason.UNKNOWN, e.getMessage());
             } catch (IOException e) {
-                // What our own limit cuts short tells nothing of the node.
-                if (i == 0 || Time.left(limit) > 0) {
-                    last = nodes.endpoint(at) + ": " + e.getMessage();
-                }
-            } catch (InterruptedException e) {
-                nodes.drop(line); // Its answer will come.
-                throw e;
+                isDoubtful |= ask.connection != null;
+                last = on.why().isEmpty() ? e.getMessage() : on.why();
             }
-            if (line != null) {
-                nodes.drop(line);
+            if (round % nodes == 0 && Time.left(limit) > 0) {
+                Time.pause(round / nodes);
             }
         }
     }
 
-    /** A durable session may not wait for ever: nothing would end that of a client
-     * that has died. A minute counts anew whenever it asks. */
-    private List<String> waiting(List<String> words, long left) {
+    /** What is asked of a change that waits until then; 0: that does not. The end of
+     * the wait is told by a push. A durable session may not wait for ever: nothing
+     * would end that of a client that has died. A minute counts anew whenever it
+     * asks. */
+    List<String> waiting(List<String> words, long until) {
+        long left = until == 0 ? 0 : Time.left(until);
+        if (left <= 0) {
+            return words;
+        }
         List<String> all = new ArrayList<>(words);
-        all.add("WAIT");
         String forever = options.isDurable ? "60000" : "FOREVER";
-        all.add(left == Time.FOREVER ? forever
-            : Long.toString((left - 1) / Time.MS + 1));
+        all.addAll(List.of("WAIT", left == Time.FOREVER ? forever
+            : Long.toString((left - 1) / Time.MS + 1), "PUSH"));
         return all;
     }
 
-    private Connection take(int at, long limit) throws IOException {
-        Connection line = nodes.take(at);
-        return line != null ? line : connect(at, limit);
-    }
-
-    /** A new connection that acts for the session. */
-    Connection connect(int at, long limit) throws IOException {
-        long until = Math.min(limit, Time.in(Nodes.CONNECT));
-        Connection line = new Connection(nodes.endpoint(at), tls, greeting,
-            until);
-        try {
-            if (id != 0 && Connection.await(line.ask("SESSION.ATTACH",
-                    Long.toString(id), secret), until) instanceof Resp.Refusal no) {
-                HaspException error = judged(new HaspException(no));
-                if (error.reason() == Reason.LOST) {
-                    throw error;
-                }
-                throw new IOException(no.text()); // Another node may know us.
-            }
-            return line;
-        } catch (IOException | HaspException e) {
-            line.close();
-            throw e;
+    /** What a node says unasked. */
+    void pushed(String kind, Object told) {
+        switch (kind) {
+            case "please", "breaking" -> emit(Kind.PLEASE, Resp.text(told, "lock"),
+                Resp.number(told, "token"), Resp.text(told, "message"));
+            case "answer" -> waits.forEach(one -> one.pushed(
+                Resp.text(told, "owner"), Resp.number(told, "wait"),
+                Resp.list(told, "tokens")));
+            default -> { }
         }
     }
 

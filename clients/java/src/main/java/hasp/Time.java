@@ -3,7 +3,11 @@
 package hasp;
 
 import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.LockSupport;
 
 /** Points in time of this process, in nanoseconds; {@link #FOREVER} is none. */
@@ -42,6 +46,31 @@ final class Time {
     /** Rounded up: a wait is not cut short, and nothing becomes 0. */
     static String milliseconds(Duration length) {
         return Long.toString((Math.min(nanos(length), FOREVER - MS) + MS - 1) / MS);
+    }
+
+    /** Until it is done, or the time is over; an interrupt that does not end it is
+     * told after. */
+    static void await(long until, boolean mayInterrupt, CompletableFuture<?> what)
+            throws InterruptedException {
+        boolean wasInterrupted = false;
+        try {
+            while (!what.isDone() && left(until) > 0) {
+                try {
+                    what.get(left(until), TimeUnit.NANOSECONDS);
+                } catch (InterruptedException e) {
+                    if (mayInterrupt) {
+                        throw e;
+                    }
+                    wasInterrupted = true;
+                } catch (ExecutionException | TimeoutException e) {
+                    // Done, or over.
+                }
+            }
+        } finally {
+            if (wasInterrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 
     /** Before all nodes are asked once more: longer each time, and by chance, so

@@ -58,6 +58,8 @@ final class Tls {
 
     private final SSLContext context;
     private final String cluster;
+    /** What tells it from others, and from earlier contents of its folder. */
+    final List<Object> identity;
 
     /** 'folder' has ca.crt and, to show who one is, client.crt and client.key.
      * 'cluster' is its name; null: the CA says it. */
@@ -83,6 +85,8 @@ final class Tls {
             keys.init(own, new char[0]);
             context = SSLContext.getInstance("TLSv1.3");
             context.init(keys.getKeyManagers(), trust.getTrustManagers(), null);
+            identity = List.of(ca, own.size() == 0 ? ""
+                : own.getCertificate("client"), String.valueOf(cluster));
             this.cluster = cluster != null ? cluster
                 : name((X509Certificate) ca.get(0), "hasp://([^/]+)");
         } catch (IOException | GeneralSecurityException e) {

@@ -4,14 +4,15 @@ package hasp;
 
 import java.io.IOException;
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import java.util.function.Consumer;
 
 /** Tells changes of locks as they happen: {@link Session#watch}. */
 public final class Watch implements AutoCloseable {
-    private static final long SILENCE_MS = 2000;
+    private static final long SILENCE = 2000 * Time.MS;
+    private static final List<Object> NEWS = List.of(); // Look who is there.
 
     /** What a node tells of a lock: docs/protocol.md, section 9.
      *
@@ -28,7 +29,9 @@ public final class Watch implements AutoCloseable {
     private final Session session;
     private final String prefix;
     private final Consumer<Change> tell;
-    private final CompletableFuture<Void> end = new CompletableFuture<>();
+    private final BlockingQueue<List<Object>> events =
+        new ArrayBlockingQueue<>(64);
+    private volatile boolean isClosed;
 
     Watch(Session session, String prefix, Consumer<Change> tell) {
         this.session = session;
@@ -42,64 +45,69 @@ public final class Watch implements AutoCloseable {
     /** Ends it; nothing is told any more. */
     @Override
     public void close() {
-        end.complete(null);
+        isClosed = true;
+        events.offer(NEWS);
     }
 
     private boolean isOver() {
-        return end.isDone() || session.state() == Session.State.LOST;
+        return isClosed || session.state() == Session.State.LOST;
     }
 
     /** Where a node is lost it goes on at another one. */
     private void watch() {
-        for (int turn = session.nodes.turn(); !isOver(); turn++) {
-            Connection line = null;
-            try {
-                line = session.connect(turn, Time.FOREVER);
-                line.onPush = this::pushed;
-                if (!(line.ask("LOCK.WATCH", prefix).get(SILENCE_MS,
-                        TimeUnit.MILLISECONDS) instanceof Resp.Refusal)) {
-                    tell.accept(new Change("", "", 0, 0, 0, ""));
-                    stay(line);
+        try (Link own = new Link(session.link().address(), this::pushed)) {
+            while (!isOver()) {
+                var ask = new Link.Ask(null, List.of("LOCK.WATCH", prefix),
+                    Link.ANSWER);
+                try {
+                    if (!(own.ask(ask, Time.in(SILENCE), true)
+                            instanceof Resp.Refusal)) {
+                        events.clear(); // They came before what is looked up now.
+                        tell.accept(new Change("", "", 0, 0, 0, ""));
+                        stay(own, ask.connection);
+                    }
+                } catch (IOException e) {
+                    // The next node.
                 }
-            } catch (IOException | HaspException | TimeoutException
-                    | java.util.concurrent.ExecutionException e) {
-                // The next node.
-            } catch (InterruptedException e) {
-                return;
-            } finally {
-                if (line != null) {
-                    line.close();
-                }
+                Time.pause(1);
             }
-            Time.pause(1);
+        } catch (InterruptedException e) {
+            // Nobody interrupts this thread, and if: it ends.
         }
     }
 
-    /** A question now and then tells a silent node from a dead one. */
-    private void stay(Connection line) throws InterruptedException, IOException {
-        var news = CompletableFuture.anyOf(end, line.closed);
-        while (!isOver() && !line.isClosed()) {
-            try {
-                news.get(SILENCE_MS, TimeUnit.MILLISECONDS);
-            } catch (TimeoutException e) {
-                Connection.awaitOr(line.ask("PING"), Time.in(SILENCE_MS * Time.MS));
-            } catch (java.util.concurrent.ExecutionException e) {
-                return;
+    /** Tells what is pushed on that connection. A question now and then tells a
+     * silent node from a dead one. */
+    private void stay(Link own, Link.Connection on) throws InterruptedException {
+        on.gone.thenRun(() -> events.offer(NEWS));
+        while (!isOver() && !on.gone.isDone()) {
+            List<Object> event = events.poll(SILENCE, TimeUnit.NANOSECONDS);
+            if (event == null) {
+                own.begin(new Link.Ask(null, List.of("PING"), Link.ANSWER));
+            } else if (event.size() > 2 && !isClosed) {
+                tell.accept(change(event));
             }
         }
     }
 
-    private void pushed(List<Object> push) {
-        if (push.size() > 2 && !end.isDone()) {
-            Object told = push.get(2);
-            if ("gap".equals(push.get(1))) { // The node itself has missed some.
-                tell.accept(new Change("", "", 0, 0, 0, ""));
-                return;
-            }
-            tell.accept(new Change(String.valueOf(push.get(1)),
+    /** Of an event; a gap is kind "": the node itself has missed some. */
+    private static Change change(List<Object> event) {
+        Object told = event.get(2);
+        return "gap".equals(event.get(1)) ? new Change("", "", 0, 0, 0, "")
+            : new Change(String.valueOf(event.get(1)),
                 Resp.text(told, "lock"), Resp.number(told, "session"),
                 Resp.number(told, "token"), Resp.number(told, "index"),
-                Resp.text(told, "message")));
+                Resp.text(told, "message"));
+    }
+
+    /** Who is slow to hear is sent no more. */
+    private void pushed(List<Object> push) {
+        try {
+            while (!isOver() && !events.offer(push, SILENCE, TimeUnit.NANOSECONDS)) {
+                continue;
+            }
+        } catch (InterruptedException e) {
+            throw new AssertionError(e); // Nobody has that thread.
         }
     }
 }

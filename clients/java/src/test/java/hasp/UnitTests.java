@@ -123,6 +123,18 @@ public final class UnitTests {
         }
     }
 
+    /** An answer is bounded as a whole, whatever it is made of. */
+    private static void bounded() throws IOException {
+        String part = "*1\r\n_\r\n";
+        for (String text : List.of("$" + (64 << 20) + "\r\n", "*9000000000\r\n",
+                "*60000000\r\n" + part.repeat(2_000_000))) {
+            refused(text.getBytes(), text.length(), Resp.TooLarge.class,
+                text.substring(0, 10));
+        }
+        byte[] large = ("*200000\r\n" + part.repeat(200_000)).getBytes();
+        check(((List<?>) parse(large, large.length)).size() == 200_000, "large");
+    }
+
     /** A machine whose uptime is told to 10 ms, and that is suspended. */
     private static void suspended() {
         long[] time = {1_234_567 * MS + 891};
@@ -166,17 +178,13 @@ public final class UnitTests {
     private static void addresses() {
         for (String bad : List.of("node:x", ":7420", "a:0", "a:70000", "a:1,")) {
             try {
-                new Nodes(bad);
+                Nodes.read(bad);
                 throw new AssertionError(bad);
             } catch (IllegalArgumentException e) {
                 check(e.getMessage().contains("host:port"), bad);
             }
         }
-        Nodes nodes = new Nodes("a, [::1]:9,b:1 ");
-        List<String> found = new ArrayList<>();
-        for (int i = 0; i < 3; i++) {
-            found.add(nodes.endpoint(i));
-        }
+        List<String> found = Nodes.read("a, [::1]:9,b:1 ");
         check(found.equals(List.of("a:7420", "[::1]:9", "b:1")), found);
     }
 
@@ -194,6 +202,7 @@ public final class UnitTests {
     public static void main(String[] arguments) throws IOException {
         leases(Path.of(arguments[0]));
         wire(Path.of(arguments[0]));
+        bounded();
         suspended();
         numbers();
         addresses();

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: MIT
+
+package hasp;
+
+import hasp.Clocks.Reading;
+import java.io.BufferedInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+
+/**
+ * One connection to one node at a time, which sessions share. Requests are sent in
+ * their order, heartbeats first, and answered in that order; before its first one
+ * on a connection a session is attached.
+ *
+ * <p>The node is left for the next one when it is silent for longer than an ask has
+ * patience, whether or not somebody still waits for that, or when it says that it
+ * has no leader. What was sent there has no answer then: who asked asks again. What
+ * was not sent goes to the next node.
+ *
+ * <p>Of its two threads one connects and reads, one writes.
+ */
+final class Link implements AutoCloseable {
+    static final long ANSWER = 4000 * Time.MS; // Then the node is left.
+    /** To connect and greet, at most. */
+    static final long CONNECT = 1000 * Time.MS;
+    /** No more sessions than there may be requests under way on a connection, so
+     * that each has room for a heartbeat. */
+    private static final int SESSIONS_MAX = 1024;
+
+    /** Where it goes, and as whom. 'key': equal for those who may share.
+     *
+     * @param tls may be null
+     * @param timeout to connect and greet */
+    record Address(List<String> endpoints, Tls tls, List<String> greeting,
+            long timeout, List<Object> key) {}
+
+    /** One request, and its answer, which may be a {@link Resp.Refusal}. */
+    static final class Ask {
+        final Session session; // It is attached beforehand; or null.
+        final List<String> words;
+        final long patience; // For the answer.
+        boolean isUrgent; // It goes before what has not been sent.
+        boolean actsHere; // For the session attached last: it names none.
+        private boolean attaches;
+        final CompletableFuture<Object> answer = new CompletableFuture<>();
+        private final CompletableFuture<Void> judge = new CompletableFuture<>();
+        /** Where and when it was sent; null: it was not. */
+        volatile Connection connection;
+        volatile Reading sent;
+
+        Ask(Session session, List<String> words, long patience) {
+            this.session = session;
+            this.words = words;
+            this.patience = patience;
+        }
+
+        private void end(Object reply, IOException error) {
+            judge.complete(null);
+            if (error != null) {
+                answer.completeExceptionally(error);
+            } else {
+                answer.complete(reply);
+            }
+        }
+    }
+
+    /** One connection of a link. The link is the monitor of what changes. */
+    static final class Connection {
+        private final Line line;
+        private final InputStream in;
+        private final Deque<Ask> flight = new ArrayDeque<>(); // Not answered.
+        private final Set<Session> attached = new HashSet<>();
+        private Session newest; // Of these.
+        private IOException why; // It was left.
+        /** Done when it is lost. */
+        final CompletableFuture<Void> gone = new CompletableFuture<>();
+
+        Connection(Line line) {
+            this.line = line;
+            in = new BufferedInputStream(line.in());
+        }
+
+        private void close() {
+            try {
+                line.socket().close(); // At once, whoever reads or writes.
+            } catch (IOException e) {
+                // It is closed.
+            }
+        }
+    }
+
+    /** Those that sessions may still join; the monitor of 'users', too. */
+    private static final Map<List<Object>, Link> LINKS = new HashMap<>();
+
+    private final Address address;
+    private final Consumer<List<Object>> onPush;
+    private final Map<Long, Session> sessions = new ConcurrentHashMap<>();
+    private int users;
+
+    // Of what follows 'this' is the monitor.
+    private final Deque<Ask> queue = new ArrayDeque<>(); // Not sent.
+    private Connection connection; // null: none.
+    private int failed; // In a row.
+    private boolean isClosed;
+    private volatile String why = ""; // The newest failure; "": it is well.
+
+    /** 'onPush' null: the sessions are told what is pushed to them. */
+    Link(Address address, Consumer<List<Object>> onPush) {
+        this.address = address;
+        this.onPush = onPush == null ? this::route : onPush;
+        for (Runnable work : List.<Runnable>of(this::run, this::write)) {
+            Thread thread = new Thread(work, "hasp link");
+            thread.setDaemon(true);
+            thread.start();
+        }
+    }
+
+    // --- who shares one --------------------------------------------------------
+
+    /** One that goes there; the caller quits it. */
+    static Link join(Address where, boolean isOwn) {
+        synchronized (LINKS) {
+            Link link = isOwn ? null : LINKS.get(where.key);
+            if (link == null || link.users >= SESSIONS_MAX) {
+                link = new Link(where, null);
+                if (!isOwn) {
+                    LINKS.put(where.key, link);
+                }
+            }
+            link.users++;
+            return link;
+        }
+    }
+
+    /** A node takes no more sessions on it. Were there others? */
+    boolean filled() {
+        synchronized (LINKS) {
+            LINKS.remove(address.key, this);
+            return users > 1;
+        }
+    }
+
+    /** The last session closes it. Where others stay the node is told that this one
+     * is not there any more, as by the end of a connection. */
+    void quit(Session session) {
+        boolean isLast;
+        synchronized (LINKS) {
+            isLast = --users == 0;
+            if (isLast) {
+                LINKS.remove(address.key, this);
+            }
+        }
+        if (isLast) {
+            close();
+        } else if (forget(session)) {
+            begin(new Ask(null, session.acting("SESSION.DETACH"), ANSWER));
+        }
+    }
+
+    /** The session is not there any more. Was it attached? */
+    synchronized boolean forget(Session session) {
+        sessions.remove(session.id());
+        return connection != null && connection.attached.remove(session);
+    }
+
+    /** What is pushed to the session reaches it from now on. */
+    void hear(Session session) {
+        sessions.put(session.id(), session);
+    }
+
+    private void route(List<Object> push) {
+        if (push.size() > 2) {
+            Session session = sessions.get(Resp.number(push.get(2), "session"));
+            if (session != null) {
+                session.pushed(String.valueOf(push.get(1)), push.get(2));
+            }
+        }
+    }
+
+    // --- asking ----------------------------------------------------------------
+
+    Address address() {
+        return address;
+    }
+
+    String why() {
+        return why;
+    }
+
+    /** The answer, unless that time is over before, or the session ends. */
+    Object ask(Ask ask, long until, boolean mayInterrupt)
+            throws IOException, InterruptedException {
+        begin(ask);
+        try {
+            Time.await(until, mayInterrupt, ask.session == null ? ask.answer
+                : CompletableFuture.anyOf(ask.answer, ask.session.over));
+            return ask.answer.isDone() ? ask.answer.get() : noAnswer();
+        } catch (ExecutionException e) {
+            throw (IOException) e.getCause();
+        } finally {
+            cancel(ask);
+        }
+    }
+
+    private Object noAnswer() throws IOException {
+        throw new IOException(why.isEmpty() ? "no answer in time" : why);
+    }
+
+    synchronized void begin(Ask ask) {
+        if (ask.isUrgent) {
+            queue.addFirst(ask);
+        } else {
+            queue.addLast(ask);
+        }
+        notifyAll();
+    }
+
+    /** Does not send it any more. */
+    synchronized void cancel(Ask ask) {
+        queue.remove(ask);
+    }
+
+    private void write() {
+        try {
+            for (;;) {
+                Connection to;
+                var out = new ByteArrayOutputStream();
+                synchronized (this) {
+                    while (!isClosed && (connection == null || queue.isEmpty())) {
+                        wait();
+                    }
+                    if (isClosed) {
+                        return;
+                    }
+                    to = connection;
+                    while (!queue.isEmpty()) {
+                        put(to, queue.poll(), out);
+                    }
+                }
+                try {
+                    to.line.out().write(out.toByteArray());
+                } catch (IOException e) {
+                    leave(to, e);
+                }
+            }
+        } catch (InterruptedException e) {
+            throw new AssertionError(e); // Nobody has this thread.
+        }
+    }
+
+    /** The bytes of a request, and those that attach its session before. Opening a
+     * session attaches it. */
+    private void put(Connection to, Ask ask, ByteArrayOutputStream out) {
+        Session session = ask.session;
+        if (session != null && (to.attached.add(session)
+                | (ask.actsHere && to.newest != session))) {
+            to.newest = session;
+            if (session.id() != 0) {
+                Ask attach = new Ask(session, session.attaching(), ANSWER);
+                attach.attaches = true;
+                send(to, attach, out);
+            }
+        }
+        send(to, ask, out);
+    }
+
+    private void send(Connection to, Ask ask, ByteArrayOutputStream out) {
+        // A heartbeat behind others is answered behind them.
+        long patience = ask.isUrgent && !to.flight.isEmpty() ? 2 * ask.patience
+            : ask.patience;
+        judge(to, patience, ask.judge);
+        ask.connection = to;
+        ask.sent = Clocks.now();
+        to.flight.add(ask);
+        out.writeBytes(Resp.encode(ask.words));
+    }
+
+    /** Unless 'judge' is completed in that time the node is left. */
+    private void judge(Connection to, long patience, CompletableFuture<Void> judge) {
+        if (patience != Time.FOREVER) {
+            judge.orTimeout(patience, TimeUnit.NANOSECONDS).whenComplete(
+                (nothing, timeout) -> {
+                    if (timeout != null) {
+                        leave(to, new IOException("no answer in time"));
+                    }
+                });
+        }
+    }
+
+    // --- the connection --------------------------------------------------------
+
+    @Override
+    public void close() {
+        Connection last;
+        synchronized (this) {
+            isClosed = true;
+            notifyAll();
+            last = connection;
+        }
+        if (last != null) {
+            leave(last, new IOException("the session was closed"));
+        }
+    }
+
+    private synchronized boolean isClosed() {
+        return isClosed;
+    }
+
+    /** Goes from node to node. After each round of them it waits for longer. */
+    private void run() {
+        List<String> nodes = address.endpoints;
+        int turn = ThreadLocalRandom.current().nextInt(nodes.size());
+        while (!isClosed()) {
+            String endpoint = nodes.get(turn++ % nodes.size());
+            int round;
+            try {
+                serve(connect(endpoint));
+            } catch (IOException e) {
+                why = endpoint + ": " + Tls.explained(e).getMessage();
+            }
+            synchronized (this) {
+                round = ++failed;
+            }
+            if (round % nodes.size() == 0 && !isClosed()) {
+                Time.pause(round / nodes.size());
+            }
+        }
+    }
+
+    private Connection connect(String endpoint) throws IOException {
+        long until = Time.in(address.timeout);
+        Connection made = new Connection(
+            Line.open(endpoint, address.tls, until));
+        var greeted = new CompletableFuture<Void>();
+        judge(made, Math.max(1, Time.left(until)), greeted);
+        try {
+            made.line.out().write(Resp.encode(address.greeting));
+            if (Resp.read(made.in) instanceof Resp.Refusal no) {
+                throw new IOException(no.text());
+            }
+            return made;
+        } catch (IOException e) {
+            made.close();
+            throw made.why == null ? e : made.why;
+        } finally {
+            greeted.complete(null);
+        }
+    }
+
+    /** The time of a connection as that of the link; throws why it has ended. */
+    private void serve(Connection open) throws IOException {
+        synchronized (this) {
+            connection = isClosed ? null : open;
+            notifyAll();
+        }
+        try {
+            while (!isClosed()) {
+                receive(open);
+            }
+        } catch (IOException e) {
+            leave(open, e);
+        } catch (RuntimeException e) { // Of who listens: his own business.
+            leave(open, new IOException(e));
+        }
+        leave(open, new IOException("the session was closed"));
+        synchronized (this) {
+            for (Ask ask : open.flight) {
+                ask.end(null, new IOException("the connection was lost"));
+            }
+        }
+        open.gone.complete(null);
+        throw open.why;
+    }
+
+    /** Ends it, whoever reads or writes there. */
+    private void leave(Connection one, IOException reason) {
+        synchronized (this) {
+            if (one.why == null) {
+                one.why = reason;
+            }
+            if (connection == one) {
+                connection = null;
+            }
+        }
+        one.close();
+    }
+
+    private void receive(Connection from) throws IOException {
+        try {
+            Object value = Resp.read(from.in);
+            if (value instanceof Resp.Push push) {
+                onPush.accept(push.values());
+            } else {
+                received(from, value, null);
+            }
+        } catch (Resp.TooLarge e) {
+            received(from, null, e);
+            throw e;
+        }
+    }
+
+    /** Gives an answer, or that it cannot be read, to who asked first. Throws if the
+     * node is to be left. */
+    private void received(Connection from, Object reply, IOException error)
+            throws IOException {
+        Ask ask;
+        HaspException no = reply instanceof Resp.Refusal refusal
+            ? new HaspException(refusal) : null;
+        boolean isEnd;
+        boolean leaves;
+        synchronized (this) {
+            ask = from.flight.poll();
+            if (ask == null) {
+                throw new Resp.Broken("no RESP: an answer to nothing");
+            }
+            isEnd = ask.attaches && no != null && no.endsSession();
+            leaves = no != null && !isEnd && (ask.attaches || no.isNoLeader());
+            if (leaves || error != null) {
+                connection = null; // What is asked because of it goes elsewhere.
+            } else if (!ask.attaches) {
+                failed = 0;
+                why = "";
+            }
+        }
+        ask.end(reply, error);
+        if (isEnd) {
+            ask.session.refuse(no.getMessage());
+        } else if (leaves) {
+            throw new IOException(no.getMessage());
+        }
+    }
+}

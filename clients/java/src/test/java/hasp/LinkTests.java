@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+
+package hasp;
+
+import java.io.BufferedInputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BiFunction;
+
+/** Sessions that share a connection, before a fake node. */
+public final class LinkTests {
+    private static final String USUAL = "usual";
+    private static int passed;
+
+    private LinkTests() {}
+
+    private static void check(boolean fact, Object what) {
+        if (!fact) {
+            throw new AssertionError(what);
+        }
+        passed++;
+    }
+
+    /** Answers what it is told to, as RESP; null closes the connection. */
+    private static final class Fake implements AutoCloseable {
+        final Queue<String> asked = new ConcurrentLinkedQueue<>();
+        final AtomicInteger lines = new AtomicInteger(); // That were ever opened.
+        private final AtomicInteger ids = new AtomicInteger();
+        private final Queue<Session> sessions = new ConcurrentLinkedQueue<>();
+        private final BiFunction<Integer, List<String>, String> answer;
+        private final ServerSocket listener;
+
+        Fake(BiFunction<Integer, List<String>, String> answer) throws IOException {
+            this.answer = answer;
+            listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+            start(() -> {
+                while (!listener.isClosed()) {
+                    Socket one = listener.accept();
+                    int line = lines.incrementAndGet();
+                    start(() -> serve(line, one));
+                }
+            });
+        }
+
+        private interface Work {
+            void run() throws IOException;
+        }
+
+        private static void start(Work work) {
+            Thread thread = new Thread(() -> {
+                try {
+                    work.run();
+                } catch (IOException e) {
+                    // It was closed.
+                }
+            });
+            thread.setDaemon(true);
+            thread.start();
+        }
+
+        private void serve(int line, Socket one) throws IOException {
+            try (one) {
+                InputStream in = new BufferedInputStream(one.getInputStream());
+                OutputStream out = one.getOutputStream();
+                for (;;) {
+                    List<String> words = ((List<?>) Resp.read(in)).stream()
+                        .map(String.class::cast).toList();
+                    asked.add(line + " " + String.join(" ", words));
+                    String text = answer.apply(line, words);
+                    if (text == null) {
+                        return;
+                    }
+                    out.write((text.equals(USUAL) ? usual(words) : text)
+                        .getBytes(StandardCharsets.UTF_8));
+                }
+            }
+        }
+
+        private String usual(List<String> words) {
+            return switch (words.get(0)) {
+                case "SESSION.OPEN" -> "%2\r\n+id\r\n:" + ids.incrementAndGet()
+                    + "\r\n+ttl_ms\r\n:" + words.get(2) + "\r\n";
+                case "SESSION.KEEP" -> "%1\r\n+ttl_ms\r\n:2000\r\n";
+                default -> ":7\r\n";
+            };
+        }
+
+        Session open() {
+            return open(options());
+        }
+
+        Session.Options options() {
+            return new Session.Options().ttl(Duration.ofSeconds(2))
+                .endpoints("127.0.0.1:" + listener.getLocalPort());
+        }
+
+        Session open(Session.Options options) {
+            Session session = Session.open(options);
+            sessions.add(session);
+            return session;
+        }
+
+        long times(String prefix) {
+            return asked.stream().filter(one -> one.startsWith(prefix)).count();
+        }
+
+        void check(int connections) {
+            LinkTests.check(lines.get() == connections,
+                lines + " connections: " + asked);
+        }
+
+        @Override
+        public void close() throws IOException {
+            sessions.forEach(Session::close);
+            listener.close();
+        }
+    }
+
+    private static void eventually(java.util.function.BooleanSupplier fact,
+            String what) throws InterruptedException {
+        for (int i = 0; !fact.getAsBoolean(); i++) {
+            check(i < 1000, what);
+            Thread.sleep(10);
+        }
+    }
+
+    private static void shared() throws Exception {
+        try (Fake fake = new Fake((line, words) -> USUAL)) {
+            List<Session> all = new ArrayList<>();
+            for (int i = 0; i < 50; i++) {
+                all.add(fake.open());
+            }
+            all.forEach(one -> one.lock("a").lock());
+            fake.check(1);
+            check(fake.times("1 SESSION.ATTACH") == 0, "attached twice");
+            fake.open(fake.options().ownConnection(true));
+            fake.check(2);
+            fake.open(fake.options().ttl(Duration.ofSeconds(3)));
+            fake.check(3);
+            fake.open(fake.options().linger(Duration.ofSeconds(1)));
+            fake.check(4);
+            all.get(0).close();
+            // One that ends, and is not closed.
+            fake.open(fake.options().alive(Duration.ofMillis(1)));
+            eventually(() -> fake.times("1 SESSION.DETACH SESSION 54") == 1,
+                "its linger does not begin");
+            all.get(1).ask("LOCK.LIST");
+            check(fake.times("1 SESSION.DETACH") == 1, "detached twice");
+            fake.check(4);
+        }
+    }
+
+    private static void endsAlone() throws Exception {
+        try (Fake fake = new Fake((line, words) -> {
+            if (line == 1 && words.get(0).equals("LOCK.LIST")) {
+                return null;
+            } else if (words.get(0).equals("SESSION.ATTACH")
+                    && words.get(1).equals("2")) {
+                return "-NOSESSION no such session\r\n";
+            }
+            return USUAL;
+        })) {
+            var events = new ConcurrentLinkedQueue<Session.Event>();
+            Session one = fake.open(fake.options().onEvent(events::add));
+            Session two = fake.open();
+            Session three = fake.open(fake.options().onEvent(events::add));
+            one.ask("LOCK.LIST");
+            eventually(() -> two.state() == Session.State.LOST, "not lost");
+            one.lock("a").lock();
+            three.lock("b").lock();
+            check(events.isEmpty() && fake.times("2 SESSION.ATTACH 3 ") == 1, events);
+            fake.check(2);
+        }
+    }
+
+    private static void strange() throws Exception {
+        String strange = ">0\r\n>1\r\n_\r\n>3\r\n+lock\r\n+answer\r\n_\r\n"
+            + ">3\r\n:1\r\n:2\r\n*1\r\n:3\r\n"
+            + ">3\r\n+lock\r\n+please\r\n%1\r\n+session\r\n:99\r\n"
+            + ">3\r\n+lock\r\n+answer\r\n%3\r\n+session\r\n:1\r\n+wait\r\n+x\r\n"
+            + "+tokens\r\n:1\r\n";
+        try (Fake fake = new Fake((line, words) ->
+                !words.get(0).equals("LOCK.ACQUIRE") ? USUAL
+                    : line == 1 ? strange + "+QUEUED 8\r\n" + strange + ":7\r\n"
+                    : line == 2 ? "HTTP/1.1 400 Bad Request\r\n" : USUAL)) {
+            var events = new ConcurrentLinkedQueue<Session.Event>();
+            Session one = fake.open(fake.options().onEvent(events::add));
+            Session neighbour = fake.open();
+            HaspLock lock = one.lock("a");
+            lock.lock();
+            check(lock.token() == 7 && events.isEmpty(), events);
+            check(neighbour.state() == Session.State.HELD, "it has felt it");
+            fake.check(3);
+        }
+    }
+
+    private static void pushes() throws Exception {
+        String grant = ">3\r\n+lock\r\n+answer\r\n%4\r\n+session\r\n:1\r\n+owner\r\n"
+            + "+me\r\n+wait\r\n:8\r\n+tokens\r\n*1\r\n:5\r\n";
+        String queued = "+QUEUED 8\r\n";
+        for (String text : List.of(queued + grant, grant + queued,
+                grant + grant + queued + grant)) {
+            try (Fake fake = new Fake((line, words) ->
+                    words.get(0).equals("LOCK.ACQUIRE") ? text : USUAL)) {
+                HaspLock lock = fake.open().lock("a",
+                    new HaspLock.Options().owner("me"));
+                lock.lock();
+                check(lock.token() == 5 && fake.times("1 LOCK.ACQUIRE") == 1,
+                    fake.asked);
+            }
+        }
+    }
+
+    private static void late() throws Exception {
+        try (Fake fake = new Fake((line, words) -> {
+            if (words.get(0).equals("LOCK.CHECK")) {
+                Time.pause(5);
+                Time.pause(5);
+                return "#t\r\n";
+            }
+            return USUAL;
+        })) {
+            Session hasty = fake.open(fake.options().timeout(Duration.ofMillis(50)));
+            Session patient = fake.open();
+            try {
+                hasty.check("a", 1);
+                check(false, "answered");
+            } catch (HaspException e) {
+                check(e.reason() == HaspException.Reason.UNKNOWN, e);
+            }
+            check(!patient.admit("a", 1), "took the answer of another");
+            fake.check(1);
+        }
+    }
+
+    private static void interrupted() throws Exception {
+        try (Fake fake = new Fake((line, words) -> !words.contains("never") ? USUAL
+                : words.contains("FOREVER") ? "+QUEUED 8\r\n" : "_\r\n")) {
+            Session one = fake.open();
+            Session two = fake.open();
+            Thread waiting = new Thread(() -> {
+                try {
+                    one.lock("never").lockInterruptibly();
+                } catch (InterruptedException e) {
+                    two.lock("b").lock();
+                }
+            });
+            waiting.start();
+            eventually(() -> fake.times("1 LOCK.ACQUIRE never") == 1, "not asked");
+            waiting.interrupt();
+            waiting.join();
+            // Asked for without WAIT, the place is given up.
+            eventually(() -> fake.times("1 LOCK.ACQUIRE never") == 2, "waits on");
+            check(fake.times("1 LOCK.ACQUIRE b") == 1, fake.asked);
+            fake.check(1);
+        }
+    }
+
+    private static void tooLarge() throws Exception {
+        try (Fake fake = new Fake((line, words) ->
+                words.get(0).equals("LOCK.LIST") ? "*1000000000\r\n" : USUAL)) {
+            Session one = fake.open();
+            Session neighbour = fake.open();
+            try {
+                one.ask("LOCK.LIST");
+                check(false, "answered");
+            } catch (HaspException e) {
+                check(e.getMessage().contains("64 MiB"), e);
+            }
+            check(fake.times("1 LOCK.LIST") + fake.times("2 LOCK.LIST") == 1,
+                "asked again");
+            neighbour.lock("a").lock();
+        }
+    }
+
+    private static void full() throws Exception {
+        var opened = new ConcurrentHashMap<Integer, Integer>();
+        try (Fake fake = new Fake((line, words) ->
+                words.get(0).equals("SESSION.OPEN")
+                    && opened.merge(line, 1, Integer::sum) > 2
+                    ? "-LIMIT sessions of a connection\r\n" : USUAL)) {
+            for (int i = 0; i < 5; i++) {
+                fake.open().lock("a").lock();
+            }
+            fake.check(3);
+        }
+    }
+
+    private static void alone() throws Exception {
+        for (String words : List.of("LOCK.LIST", "lock.acquire a REQ 7",
+                "FENCE.SHOW a")) {
+            check(!Session.holdsUpOthers(words.split(" ")), words);
+        }
+        for (String words : List.of("LOCK.ACQUIRE a WAIT 100", "MULTI", "RAFT.STATUS",
+                "lock.acquire a forever", "lock.watch a")) {
+            check(Session.holdsUpOthers(words.split(" ")), words);
+        }
+        check(Session.holdsUpOthers(), "nothing");
+        try (Fake fake = new Fake((line, words) -> USUAL)) {
+            fake.open().ask("PING");
+            check(fake.times("1 PING") == 0 && fake.times("2 PING") == 1, fake.asked);
+        }
+    }
+
+    /** Runs all. */
+    public static void main(String[] arguments) throws Exception {
+        shared();
+        endsAlone();
+        strange();
+        pushes();
+        late();
+        interrupted();
+        tooLarge();
+        full();
+        alone();
+        System.out.println(passed + " passed");
+    }
+}
