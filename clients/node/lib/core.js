@@ -64,7 +64,8 @@ class Core extends EventEmitter {
     this.why = 'the lease has run out';
     this.owners = new Owners();
     this.held = new Set();
-    this.doubts = new Set(); // Locks whose last outcome is not known.
+    this.doubts = new Set(); // Locks whose last outcome is not known, ...
+    this.acquiring = new Set(); // ... and those that are being asked for.
     this.waits = new Set();
     this.ends = new Set(); // What ends requests with the session.
   }

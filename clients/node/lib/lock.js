@@ -7,11 +7,13 @@
 const { HaspError, Wait, checkOptions } = require('./request');
 const { toMs } = require('./core');
 const { MS, holdRemaining, readClock, trusted } = require('./lease');
+const { sleep } = require('./link');
 const { Turn } = require('./turn');
 
 const OPTIONS = ['owner', 'shared', 'slots', 'value', 'delay', 'hold', 'barge',
   'timeout'];
 const SHOW_MS = 1000;
+const BEHIND_MS = 50; // Between two looks at other requests of an owner.
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const CANCELLED = new Error('cancelled');
 // What takes a change back whose outcome came when nobody waited for it.
@@ -41,6 +43,7 @@ class Lock {
     this.changes = new Turn(); // One change at a time.
     this.gate = new Turn(); // From acquire() to release(), where it is shared.
     this.waits = new Set();
+    this.wait = null; // Of the newest change.
   }
 
   get name() {
@@ -339,12 +342,16 @@ class Lock {
    * attempt whose answer was lost may be the one that was granted. */
   async change(verb, more, until = null, signal = undefined) {
     const from = readClock();
+    if ((verb === 'ACQUIRE' || more.includes('EXCLUSIVE')) &&
+        !await this.takeTurn(until, signal)) {
+      return null;
+    }
     this.begin(verb, more);
     try {
-      const wait = until === null ? null : new Wait(until, this.tag.tag,
+      this.wait = until === null ? null : new Wait(until, this.tag.tag,
         this.names.length, this.session.durable);
       const { reply } = await this.session.request(this.doubt.words,
-        { wait, signal });
+        { wait: this.wait, signal });
       if (verb !== 'RELEASE' && reply !== null) {
         this.granted(reply, from, this.doubt.verb);
       }
@@ -362,7 +369,40 @@ class Lock {
         setImmediate(() => this.session.settle());
       }
       throw error;
+    } finally {
+      this.session.acquiring.delete(this);
     }
+  }
+
+  isRivalOf({ names, options }) {
+    return options.owner && options.owner === this.options.owner &&
+      this.names.some((name) => names.includes(name));
+  }
+
+  /** The cluster takes two waits of one owner for one, with one grant. So an
+   * owner asks once at a time for a lock, and not before it is known what came
+   * of what nobody waits for any more: that will be given back. */
+  async takeTurn(until, signal) {
+    const { acquiring, doubts, timeout } = this.session;
+    const limit = (until ?? performance.now()) + timeout;
+    const hasRivals = (locks) => [...locks].some(
+      (lock) => lock !== this && lock.isRivalOf(this));
+    while (hasRivals(acquiring) || hasRivals(doubts)) {
+      if (performance.now() >= (until ?? 0) && hasRivals(
+        [...acquiring].filter(({ wait }) => (wait?.place ?? null) !== null))) {
+        return false;
+      }
+      if (performance.now() >= limit) {
+        throw new HaspError('UNREACHABLE', 'it is not known what came of an ' +
+          `earlier request of '${this.options.owner}'`);
+      }
+      this.session.settle();
+      await sleep(BEHIND_MS);
+      this.session.check();
+      signal?.throwIfAborted();
+    }
+    acquiring.add(this);
+    return true;
   }
 
   /** Clears up a change whose outcome is not known: asked again under its

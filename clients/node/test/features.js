@@ -72,6 +72,48 @@ const tests = {
     await other.lock('abort').run(() => {});
   },
 
+  async 'an owner that waits twice holds twice'(session, other) {
+    const [one, two] = [1, 2].map(() => session.lock('twice', { owner: 'me' }));
+    const held = other.lock('twice');
+    await held.acquire();
+    const waits = Promise.all([one.acquire(), two.acquire()]);
+    await until(async () => await holds(session, 'twice') === 1, 'it waits');
+    assert.equal(await session.lock('twice', { owner: 'me' }).acquire(0), false);
+    await sleep(100);
+    await held.release();
+    assert.deepEqual(await waits, [true, true]);
+    await one.release();
+    const tries = [1, 2, 3].map(() => session.lock('twice', { owner: 'me' }));
+    assert.deepEqual(await Promise.all(tries.map((lock) => lock.acquire(0))),
+      [true, true, true]);
+    await Promise.all(tries.map((lock) => lock.release()));
+    assert.equal(await session.ask('LOCK.CHECK', 'twice', two.token), 1);
+    assert.equal(await held.acquire(0), false);
+    await two.release();
+  },
+
+  async 'a cancelled wait takes nothing from its owner'(session, other) {
+    for (let i = 0; i < 20; i++) {
+      const [one, two] = [1, 2].map(() => session.lock('taken back',
+        { owner: 'me' }));
+      const held = other.lock('taken back');
+      await held.acquire();
+      const first = one.acquire();
+      await until(async () => await holds(session, 'taken back') === 1, 'a wait');
+      const releasing = held.release();
+      await sleep(i / 4);
+      one.cancel();
+      assert.ok(await two.acquire(5000));
+      await releasing;
+      await until(() => session.doubts.size === 0, 'all is cleared up');
+      assert.equal(await session.ask('LOCK.CHECK', 'taken back', two.token), 1);
+      await two.release();
+      if (await first) {
+        await one.release();
+      }
+    }
+  },
+
   async 'a grant that comes with the abort is given back'(session, other) {
     for (let i = 0; i < 20; i++) {
       const held = session.lock('race');

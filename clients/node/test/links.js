@@ -98,7 +98,7 @@ const onCluster = {
     await until(() => ![null, line].includes(sessions[0].link.line),
       'another connection');
     await holder.close();
-    await Promise.all(waits);
+    await Promise.race([Promise.all(waits), sleep(8000)]); // Not after 15 s.
     assert.deepEqual(order, [0, 1, 2, 3, 4, 5, 6, 7]);
     await closeAll(sessions);
   },
@@ -289,6 +289,30 @@ async function impatientAlone() {
   });
 }
 
+/** A node knows no leader for one request; the next one is under way. */
+async function answeredThere() {
+  let count = 0;
+  await fake(async ([verb, name]) => {
+    if (verb === 'LOCK.SHOW') {
+      await sleep(300);
+    }
+    return { 'SESSION.OPEN': lease(7), 'SESSION.KEEP': lease(7),
+      'LOCK.SHOW': name === 'a' && ++count === 1 ? '-NOLEADER none\r\n'
+        : `+${name}\r\n` }[verb];
+  }, async (endpoints, requests) => {
+    const [one, two] = await many(2, { endpoints });
+    const { line } = one.link;
+    const asked = await Promise.all([one.ask('LOCK.SHOW', 'a'),
+      two.ask('LOCK.SHOW', 'b')]);
+    assert.deepEqual(asked, ['a', 'b']);
+    assert.deepEqual(requests.filter(([verb]) => verb === 'LOCK.SHOW')
+      .map(([, name]) => name).sort(), ['a', 'a', 'b']);
+    await until(() => line.error, 'it is closed then');
+    assert.ok(![null, line].includes(one.link.line));
+    await closeAll([one, two]);
+  });
+}
+
 async function overtaken() {
   await fake(([verb]) => `+${verb}\r\n`, async (endpoints, requests) => {
     const [host, port] = endpoints.split(':');
@@ -303,7 +327,8 @@ async function overtaken() {
 }
 
 async function main() {
-  for (const test of [onFakes, refusedAlone, impatientAlone, overtaken]) {
+  for (const test of [onFakes, refusedAlone, impatientAlone, answeredThere,
+    overtaken]) {
     await test();
   }
   await sleep(50); // What has been closed goes.

@@ -63,7 +63,8 @@ class Core:
         self._lease = Lease()
         self._owners = Owners()
         self._held: Set[Any] = set()  # Of hasp.hold.Hold, as are ...
-        self._doubts: Set[Any] = set()  # ... those of unknown outcome.
+        self._doubts: Set[Any] = set()  # ... those of unknown outcome, and ...
+        self._acquiring: Set[Any] = set()  # ... those that are being asked for.
         self._why = 'the lease has run out'
         self._is_closed = False
         self._has_joined = False

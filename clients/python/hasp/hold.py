@@ -9,7 +9,8 @@ import asyncio
 import os
 import socket
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, TypedDict
+from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Optional,
+                    TypedDict)
 
 from .connection import within
 from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, TimedOut,
@@ -21,6 +22,8 @@ from .resp import Argument
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+BEHIND = 0.05  # Seconds between two looks at other requests of an owner.
 
 # What takes a change back whose outcome came when nobody waited for it.
 UNDO: Dict[str, List[Argument]] = {'ACQUIRE': ['RELEASE'],
@@ -63,6 +66,7 @@ class Hold:
         self._doubt: List[Argument] = []  # A change of unknown outcome, ...
         self._doubt_verb = ''  # ... what it is, and ...
         self._doubt_number = 0  # ... its number.
+        self._wait: Optional[Wait] = None  # Of the newest change.
         self._mutex = asyncio.Lock()  # One change at a time.
         # From acquire() to release(): who shares the object waits in turn.
         self._gate = asyncio.Lock()
@@ -230,10 +234,16 @@ class Hold:
     async def _change(self, verb: str, more: List[Argument],
                       until: Optional[float] = None) -> Any:
         first = read_clock()
+        if (verb == 'ACQUIRE' or 'EXCLUSIVE' in more) and \
+                not await self._take_turn(until):
+            return None
         self._begin(verb, more)
+        assert self._owner is not None
+        self._wait = None if until is None else Wait(
+            until, self._owner.tag, len(self.names), self.session.durable)
         try:
             reply = (await self.session._request(
-                self._doubt, self._wait(until))).reply
+                self._doubt, self._wait)).reply
         except BaseException as error:  # A cancellation, for one.
             if _is_outcome(error, verb):
                 self._end()
@@ -242,15 +252,39 @@ class Hold:
                 if not isinstance(error, HaspError):
                     self.session._settle_soon()
             raise
+        finally:
+            self.session._acquiring.discard(self)
         if verb != 'RELEASE' and reply is not None:
             self._granted(reply, first)
         self._end()
         return reply
 
-    def _wait(self, until: Optional[float]) -> Optional[Wait]:
-        assert self._owner is not None
-        return None if until is None else Wait(
-            until, self._owner.tag, len(self.names), self.session.durable)
+    async def _take_turn(self, until: Optional[float]) -> bool:
+        """The cluster takes two waits of one owner for one, with one grant. So
+        an owner asks once at a time for a lock, and not before it is known what
+        came of what nobody waits for any more: that will be given back."""
+        session, owner = self.session, self.options.get('owner')
+        limit = (until or time.monotonic()) + session.timeout
+
+        def are_rivals(holds: Iterable[Hold]) -> List[Hold]:
+            return [hold for hold in holds if owner and hold is not self and
+                    hold.options.get('owner') == owner and
+                    not set(self.names).isdisjoint(hold.names)]
+
+        while are_rivals(session._acquiring) or are_rivals(session._doubts):
+            if time.monotonic() >= (until or 0) and any(
+                    hold._wait and hold._wait.is_queueing()
+                    for hold in are_rivals(session._acquiring)):
+                return False
+            if time.monotonic() >= limit:
+                raise Unreachable('it is not known what came of an earlier '
+                                  f'request of {owner!r}')
+            for hold in are_rivals(session._doubts):
+                await hold._resolve()
+            await asyncio.sleep(BEHIND)
+            session._check()
+        session._acquiring.add(self)
+        return True
 
     def _words(self) -> List[Argument]:
         words: List[Argument] = []

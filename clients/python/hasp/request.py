@@ -125,6 +125,9 @@ class Wait:
         self._place = int(found[1]) if found else None
         return bool(found)
 
+    def is_queueing(self) -> bool:
+        return self._place is not None
+
     def is_over(self) -> bool:
         return bool(self._told) and self._told.get('wait') == self._place
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,6 +18,7 @@ sys.path.insert(0, os.path.join(HERE, '..'))
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'cluster'))
 
 from cluster import Cluster, wait_until  # noqa: E402
+from fake_node import FakeNode, Raw  # noqa: E402
 
 import hasp  # noqa: E402
 import hasp.aio  # noqa: E402
@@ -314,6 +316,50 @@ def test_a_conversion_that_nobody_heard_of_is_taken_back(session, other):
         assert lock.shared and lock.locked()
         assert other.lock('unheard', shared=True).acquire(timeout=10)
         assert session.ask('LOCK.CHECK', 'unheard', lock.token) == 1
+
+
+def test_an_owner_that_waits_twice_holds_twice(session, other):
+    one, two = (session.lock('twice', owner='me') for _ in range(2))
+    with other.lock('twice'):
+        waits = [in_thread(one.acquire), in_thread(two.acquire)]
+        wait_until(lambda: queue_of(session, 'twice'), 5, 'it waits')
+        assert not session.lock('twice', owner='me').acquire(False)
+        time.sleep(0.1)
+    assert all(wait() for wait in waits)
+    one.release()
+    with ThreadPoolExecutor() as pool:  # Each try is of its own.
+        tries = [session.lock('twice', owner='me') for _ in range(4)]
+        assert all(pool.map(lambda lock: lock.acquire(False), tries))
+    for lock in tries:
+        lock.release()
+    assert session.ask('LOCK.CHECK', 'twice', two.token) == 1
+    assert not other.lock('twice').acquire(False)
+    two.release()
+    assert other.lock('twice').acquire(False)
+
+
+def test_a_cancelled_wait_takes_nothing_from_its_owner():
+    """It was granted when nobody waited for it any more. Not before that has
+    been given back does its owner ask again."""
+    def answer(words):
+        if words[0] == b'LOCK.ACQUIRE' and b'WAIT' not in words:
+            time.sleep(0.3)
+            return 99
+        return {b'SESSION.OPEN': {'id': 7, 'ttl_ms': 60000, 'linger_ms': 0},
+                b'LOCK.ACQUIRE': 100 if b'3' in words else Raw(b'+QUEUED 8\r\n'),
+                b'LOCK.RELEASE': 0}.get(words[0], 'OK')
+
+    with FakeNode(answer) as node, hasp.Session(node.endpoint) as one:
+        first, second = (one.lock('a', owner='me') for _ in range(2))
+        waiting = in_thread(first.acquire)
+        wait_until(lambda: len(node.requests) == 2, 5, 'it waits')
+        assert first.cancel()
+        assert second.acquire(timeout=10) and second.token == 100
+        assert waiting() is False and not first.locked()
+        assert [(words[0], words[words.index(b'REQ') + 1])
+                for words in node.requests[1:]] == [
+            (b'LOCK.ACQUIRE', b'1'), (b'LOCK.ACQUIRE', b'1'),
+            (b'LOCK.RELEASE', b'2'), (b'LOCK.ACQUIRE', b'3')]
 
 
 # --- what is built from locks ---------------------------------------------
