@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "tests/sim/sim_check.h"
+#include "tests/sim/sim_faces.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_lives.h"
 #include "tests/sim/sim_node.h"
@@ -104,13 +105,17 @@ static void take_grant(struct worker *worker, uint32_t lock, uint64_t token)
 }
 
 /* nil is said of a lock that is taken, closed, or waited for: at some moment
- * since it was asked it has been there. */
+ * since it was asked it has been there. In a quarantine a try is refused, but
+ * not one that may have been done before. */
 static void check_not_free(const struct worker *worker)
 {
     struct sim *sim = worker->client->sim;
     const struct op *op = &worker->op;
     uint64_t newest = sim_check_newest(sim);
-    if (!sim_lives_sometime(sim_check_lives(sim), sim_lock_bytes(op->lock),
+    bool is_excused = op->is_uncertain &&
+                      sim_faces_quarantined(sim_check_faces(sim), op->newest);
+    if (!is_excused &&
+        !sim_lives_sometime(sim_check_lives(sim), sim_lock_bytes(op->lock),
                             op->newest, newest)) {
         sim_fail(sim, ORACLE_REFUSALS,
                  "a try fails only if the lock is not free: %s.%s was told nil "
