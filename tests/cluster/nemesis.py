@@ -17,6 +17,7 @@ import time
 from collections import Counter
 
 from cluster import ReplyError, as_map, wait_until
+from nemesis_client import USER
 from nemesis_history import FOREVER
 from nemesis_net import Network, both, one_way
 from nemesis_nodes import CounterServer, FarClient, FarCluster, FarNode
@@ -25,6 +26,11 @@ HASP = os.environ.get("HASP", "build/release/hasp")
 STORAGE_ERROR = 70
 STEP_S = 8.0
 OBSERVERS = 2
+# Of the user, at most times; and while a right is taken away from him.
+ROLES = {
+    "all": "read,share,lock,fence,kick",
+    "some": "read,share,fence,kick",
+}
 
 
 class World:
@@ -49,6 +55,7 @@ class World:
             self.counter_path = os.path.join(self.cluster.folder, "counter")
             self.server = CounterServer(self.counter_path)
             self.cluster.leader()
+            self.make_user()
             for i in range(clients):
                 is_observer = i >= clients - OBSERVERS
                 self.clients.append(FarClient(self, i, is_observer))
@@ -182,6 +189,8 @@ class World:
     def happen_to_client(self, kind, client, rng, length):
         nodes = self.cluster.nodes
         another = rng.choice([c for c in self.clients if c is not client])
+        # To be listed ends a durable session, which its client does not expect.
+        listed = another if client.kind == "durable" else client
         return {
             "stop a client": lambda: self.freeze([client]),
             "stop two clients": lambda: self.freeze([client, another]),
@@ -190,7 +199,8 @@ class World:
                 one_way(nodes, [client])
             ),
             "kill a client": lambda: self.kill([client]),
-            "blacklist a client": lambda: self.blacklist(client, length),
+            "blacklist a client": lambda: self.blacklist(listed, length),
+            "take a right away": self.withdraw,
         }.get(kind)
 
     def happen_to_network(self, kind, victim, others, rng, length):
@@ -302,7 +312,7 @@ class World:
     def blacklist(self, client, length):
         """By a leader whose clock may be a tenth too fast, and for so long that
         the end need not be asked for."""
-        name, asked = "nemesis%d" % client.index, time.monotonic()
+        name, asked = client.name, time.monotonic()
         for_ms = int(length * 1000)
         words = ["BLACKLIST.ADD", "CLIENT", name, "FOR", for_ms]
         is_listed = self.ask_leader(*words) == "OK"
@@ -315,6 +325,45 @@ class World:
             listed["until"] = min(listed["until"], time.monotonic())
             self.ask_leader("BLACKLIST.REMOVE", "CLIENT", name)
             return is_listed
+
+        return undo
+
+    def make_user(self):
+        with self.cluster.leader().door() as door:
+            for role, verbs in ROLES.items():
+                door.do("ROLE.SET", role, "IF", 0, "GRANTS", verbs + ":*")
+            door.do("USER.SET", USER, "IF", 0, "ROLES", "all")
+
+    def set_role(self, role):
+        """Gives whether it was answered OK; it may have been done if not."""
+        leader = self.cluster.guess_leader()
+        try:
+            with leader.door(1.0) as door:
+                changed = door.map("USER.SHOW", USER)["changed"]
+                door.do("USER.SET", USER, "IF", changed, "ROLES", role)
+            return True
+        except (AttributeError, OSError, ReplyError) as error:
+            self.say("%s for %s: %r" % (role, USER, error))
+            return False
+
+    def withdraw(self):
+        """Takes the right to lock from the client that is a user."""
+        names = [c.name for c in self.clients if c.kind == "user"]
+        lost = {"k": "withdrawn", "name": names[0], "t": FOREVER}
+        lost |= {"asked": time.monotonic(), "until": FOREVER, "over": FOREVER}
+        self.listings.append(lost)
+        has_effect = self.set_role("some")
+        lost["t"] = time.monotonic() if has_effect else FOREVER
+
+        def give_back():
+            lost["until"] = min(lost["until"], time.monotonic())
+            while not self.set_role("all"):
+                yield from self.until(lambda: False, 0.25)
+            lost["over"] = time.monotonic()
+
+        def undo():
+            self.tasks.append(give_back())
+            return has_effect
 
         return undo
 
@@ -541,9 +590,13 @@ class World:
         )
 
     def restore(self):
-        """From a backup that is a moment old: a new life of the cluster."""
+        """From a backup that is a moment old: a new life of the cluster.
+        Durable sessions, which it would bring back as they were, have ended
+        before."""
         self.mend_all()
         leader = self.cluster.leader(20)
+        durable = [c for c in self.clients if c.kind == "durable"]
+        self.say_goodbye(durable)
         path = os.path.join(self.cluster.folder, "backup")
         backup = time.monotonic()
         words = ["--socket", leader.dir, "snapshot", "save", path, "--force"]
@@ -561,7 +614,8 @@ class World:
         # No session has a longer TTL: see docs/operations.md.
         quarantine = "%dms" % (self.ttl_s * 1000)
         words = ["snapshot", "restore", path, "--config", founders[0].config]
-        done = self.tool(*words, "--quarantine", quarantine)
+        words += ["--quarantine", quarantine, "--users", "keep"]
+        done = self.tool(*words)
         if done.returncode != 0:
             self.found.append("no restore: %s" % done.stderr)
             return
@@ -578,6 +632,7 @@ class World:
             {"k": "life", "t": dead, "backup": backup}
             | {"until": time.monotonic()}
         )
+        self.start_again([(client, claim(client)) for client in durable])
         self.say("a new life has begun")
         self.count("restore", True)
 
@@ -594,10 +649,14 @@ class World:
             client.send(signal.SIGCONT)
             if client.index % 2:
                 client.kill()
-            else:
-                client.is_killed = True
-                client.send(signal.SIGTERM)
-        for client in self.clients:
+        self.say_goodbye(c for c in self.clients if not c.is_killed)
+
+    def say_goodbye(self, clients):
+        leaving = list(clients)
+        for client in leaving:
+            client.is_killed = True
+            client.send(signal.SIGTERM)
+        for client in leaving:
             try:
                 client.process.wait(15)
             except subprocess.TimeoutExpired:

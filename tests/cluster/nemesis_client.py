@@ -6,6 +6,11 @@ locks in every way that there is, gives them back, and writes down what it asked
 and was told and what it believed (nemesis_session.py). An observer has no
 session: it looks at locks, fences and sessions, at any node.
 
+What a client is (--kind) decides how it speaks: 'plain' RESP, waits that are
+answered by a 'push', a 'durable' session that outlives the process, 'http', or
+a 'user' by his certificate, over TLS, from whom a right is taken away now and
+then.
+
 A planted mistake (--plant) makes it a wrong client, which the checker must
 find out.
 """
@@ -15,17 +20,18 @@ import json
 import random
 import signal
 import socket
+import ssl
 import sys
 import threading
 import time
 
 from cluster import ReplyError, as_map, text
 from nemesis_session import (
-    REPLY_S,
     RESULTS,
-    Connection,
+    WITHDRAWN,
     Ended,
     Hold,
+    Keepsake,
     Recorder,
     Refusal,
     Session,
@@ -33,6 +39,7 @@ from nemesis_session import (
     may_ask_again,
 )
 from nemesis_watch import watch_all
+from nemesis_wire import REPLY_S, Connection, Http, Pushed
 
 
 class Resource:
@@ -57,6 +64,13 @@ class World:
         self.ttl_s, self.linger_s = arguments.ttl, arguments.linger
         self.name = "nemesis%d" % arguments.index
         self.plant, self.rate = arguments.plant, arguments.rate
+        self.kind = arguments.kind
+        self.is_durable = self.kind == "durable"
+        self.is_pushed = self.kind == "push"
+        self.keepsake = Keepsake(arguments.keepsake)
+        self.tls = None
+        if self.kind == "user":
+            self.tls = as_user(arguments.certificates)
         self.recorder = Recorder(arguments.record)
         self.resource = Resource(arguments.resource)
         self.is_stopping = False
@@ -70,9 +84,24 @@ class World:
         if self.is_stopping:
             raise Stopping
 
+    def connect(self, rng):
+        makes = {"http": Http, "push": Pushed}.get(self.kind, Connection)
+        return makes(rng.choice(self.endpoints), tls=self.tls)
+
     def next_number(self):
         self.number += 1
         return self.number
+
+
+def as_user(folder):
+    """Shows the user's certificate; nodes are known by their CA."""
+    context = ssl.create_default_context(cafile=folder + "/ca.crt")
+    context.check_hostname = False
+    context.load_cert_chain(
+        "%s/user-%s/client.crt" % (folder, USER),
+        "%s/user-%s/client.key" % (folder, USER),
+    )
+    return context
 
 
 # The locks, and how each is taken: exclusively, also shared, by two at a time,
@@ -80,11 +109,18 @@ class World:
 EXCLUSIVE = ("e0", "e1")
 SHARED = "s0"
 SLOTS = "n2"
+SLOT_COUNT = 2
 LIMITED = "h0"
 LOCKS = EXCLUSIVE + (SHARED, SLOTS, LIMITED)
 LIMIT_S = 0.4
 # When a leader whose clock is a tenth too fast takes it away, at the earliest.
 LIMIT_KEPT_S = LIMIT_S / 1.1
+# For so long a lock stays closed after a hold that was not given back, when a
+# leader's clock is a tenth too fast.
+DELAY_S = 0.4
+DELAY_KEPT_S = DELAY_S / 1.1
+USER = "nemesis"
+KINDS = ("plain", "push", "durable", "http", "user")
 FENCES = EXCLUSIVE
 # For so long an observer waits for a node that is frozen or cut off: what it
 # says when it is back must be true then.
@@ -101,10 +137,10 @@ def choose(rng):
         return EXCLUSIVE, "exclusive", [], 0
     if kind < 0.66:
         return (SHARED,), "exclusive", [], 0
-    if kind < 0.82:
+    if kind < 0.80:
         return (SHARED,), "shared", ["SHARED"], 0
     if kind < 0.90:
-        return (SLOTS,), "slots", ["SLOTS", 2], 0
+        return (SLOTS,), "slots", ["SLOTS", SLOT_COUNT], 0
     if kind < 0.92:
         return (SLOTS,), "shared", ["SHARED"], 0
     limit = ["HOLD", int(LIMIT_S * 1000)]
@@ -283,6 +319,12 @@ def take_and_give_back(world, session, rng):
         words += ["WAIT", int(wait_s * 1000)]
     if limit_s:
         args["over"] = time.monotonic() + LIMIT_KEPT_S
+    if locks[0] in EXCLUSIVE + (LIMITED,) and not many and rng.random() < 0.3:
+        words += ["DELAY", int(DELAY_S * 1000)]
+        args["delay"] = DELAY_KEPT_S
+    if rng.random() < 0.15:
+        words += ["BARGE"]
+        args["barge"] = True
     kind = "macquire" if many else "acquire"
     reply, first = session.request(kind, words, wait_s, mode=mode, **args)
     if not is_result(world, words, reply):
@@ -298,10 +340,14 @@ def is_result(world, words, reply):
     """Was something acquired? What must not be told is written down."""
     if isinstance(reply, ReplyError) and reply.code not in RESULTS:
         world.recorder.bad("%r: %s", words, reply)
-    if reply is None or isinstance(reply, (Refusal, ReplyError)):
+    if not is_acquired(reply):
         world.recorder.count("not acquired")
         return False
     return True
+
+
+def is_acquired(reply):
+    return reply is not None and not isinstance(reply, (Refusal, ReplyError))
 
 
 def use(world, session, rng, hold, locks):
@@ -329,6 +375,29 @@ def use(world, session, rng, hold, locks):
         enter_again(world, session, rng, hold, lock)
     if lock == SHARED and rng.random() < 0.35:
         convert(world, session, rng, hold)
+    if mode == "slots" and rng.random() < 0.5:
+        fill(world, session, lock)
+
+
+def fill(world, session, lock):
+    """Other owners take what is left of a semaphore, and one more than that:
+    so many clients seldom meet there."""
+    taken = {}
+    for number in range(SLOT_COUNT):
+        owner = "slot%d" % number
+        words = ["LOCK.ACQUIRE", lock, "SLOTS", SLOT_COUNT, "OWNER", owner]
+        reply, _ = session.request(
+            "acquire", words, lock=lock, mode="slots", owner=owner
+        )
+        if is_result(world, words, reply):
+            taken[owner] = reply
+    for owner, token in taken.items():
+        words = ["LOCK.RELEASE", lock, "OWNER", owner, "TOKEN", token]
+        reply = Refusal("")
+        while isinstance(reply, Refusal):
+            reply, _ = session.request(
+                "release", words, lock=lock, token=token, owner=owner
+            )
 
 
 def note(session, hold, lock):
@@ -347,7 +416,7 @@ def enter_again(world, session, rng, hold, lock):
         reply, _ = session.request(
             "acquire", words + ["OWNER", "other"], owner="other", **args
         )
-        if reply is not None and not isinstance(reply, (Refusal, ReplyError)):
+        if is_acquired(reply):
             world.recorder.bad("two owners of a session hold %s", lock)
         return
     reply, _ = session.request("acquire", words, **args)
@@ -397,7 +466,7 @@ def give_back(world, session, rng, hold, locks):
     if many:
         words = ["LOCK.MRELEASE", len(locks)] + list(locks)
         kind, args, right = "mrelease", {"locks": locks}, len(locks)
-    elif rng.random() < 0.1:
+    elif world.kind != "http" and rng.random() < 0.1:
         words = ["LOCK.RELEASEIF", locks[0], "OWNER", "", "TOKEN", token]
         words += ["SESSION", session.id]
         kind, right = "releaseif", 1
@@ -412,6 +481,7 @@ def give_back(world, session, rng, hold, locks):
 
 def work(world, rng):
     """One session's life."""
+    world.keepsake.close(world, rng)
     session = Session(world, rng)
     world.recorder.count("sessions")
     try:
@@ -439,6 +509,9 @@ def main():
     parser.add_argument("--linger", type=float, default=0.0)
     parser.add_argument("--rate", type=float, default=1.0)
     parser.add_argument("--observer", action="store_true")
+    parser.add_argument("--kind", choices=KINDS, default="plain")
+    parser.add_argument("--keepsake", required=True)
+    parser.add_argument("--certificates", default="")
     parser.add_argument("--plant", choices=CLIENT_PLANTS, default="")
     arguments = parser.parse_args()
     world = World(arguments)

@@ -24,6 +24,7 @@ FAULTS = {
         "mute nodes to a client": (0.5, 4.0),
         "kill a client": (0.1, 1.0),
         "blacklist a client": (0.5, 4.0),
+        "take a right away": (0.5, 3.0),
     },
     "network": {
         "cut the leader from its peers": (0.5, 3.0),

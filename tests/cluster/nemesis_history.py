@@ -21,7 +21,10 @@ no node ran, and those that were started then had the state of a backup, which
 was begun at 'backup' and over at 'until' (the end of the quarantine). And
 'listed' records: sessions of that 'name' were asked to be blacklisted at
 'asked', surely were from 't' on, which may be never, and until 'until'. A client
-that was told so wrote 'barred'.
+that was told so wrote 'barred'. Likewise 'withdrawn': a user of that 'name' was
+asked to lose the right to lock at 'asked', surely had lost it from 't' on and
+until 'until', when it was asked to be given back, and had it again at 'over'. A
+client that was refused for it what it had asked at 'asked' wrote 'denied'.
 """
 
 import json
@@ -30,6 +33,8 @@ from collections import namedtuple
 FOREVER = float("inf")
 Life = namedtuple("Life", "t backup until")
 Listing = namedtuple("Listing", "name asked t until")
+Withdrawal = namedtuple("Withdrawal", "name asked t until over")
+Denial = namedtuple("Denial", "name asked t")
 
 
 class Op:
@@ -83,12 +88,14 @@ class Session:
         self.id = number
         self.opened = FOREVER  # When its opening was answered.
         self.until, self.gone = 0.0, FOREVER
+        self.is_closed = False  # It was asked to end.
 
 
 class History:
     def __init__(self):
         self.ops, self.sessions, self.lives = [], {}, []
         self.listings, self.barred = [], []
+        self.withdrawals, self.denials = [], []
 
     def session(self, number):
         return self.sessions.setdefault(number, Session(number))
@@ -117,8 +124,11 @@ class History:
             session = self.session(record["s"])
             session.gone = min(session.gone, record["t"])
         elif kind == "listed":
-            words = ("name", "asked", "t", "until")
-            self.listings.append(Listing(*(record[word] for word in words)))
+            self.listings.append(of_record(Listing, record))
+        elif kind == "withdrawn":
+            self.withdrawals.append(of_record(Withdrawal, record))
+        elif kind == "denied":
+            self.denials.append(of_record(Denial, record))
         elif kind == "barred":
             self.barred.append((record["name"], record["t"]))
         elif kind == "life":
@@ -134,6 +144,7 @@ class History:
             elif op.kind == "close":
                 session = self.session(op.session)
                 session.until = min(session.until, op.call)
+                session.is_closed = True
                 if op.is_known and op.error is None and op.refusal is None:
                     session.gone = min(session.gone, op.end)
         for life in self.lives:
@@ -142,6 +153,10 @@ class History:
                     session.until = min(session.until, life.t)
                     session.gone = min(session.gone, life.t)
         return self
+
+
+def of_record(kind, record):
+    return kind(*(record[word] for word in kind._fields))
 
 
 def read_records(path):

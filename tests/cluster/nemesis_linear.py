@@ -151,7 +151,7 @@ class Search:
         left = set()
         for state, done in self.states:
             if session.until <= now or not self.model.has(state, session.id):
-                left.add((self.model.without(state, session.id), done))
+                left.add((self.model.without(state, session), done))
         for number, op in list(self.pending.items()):
             if op.session == session.id and not op.is_known:
                 del self.pending[number]
@@ -160,10 +160,12 @@ class Search:
 
 
 class LockModel:
-    """A lock: ((hold, ...), note, the newest token).
+    """A lock: ((hold, ...), note, the newest token, when it opens).
 
-    A hold is (who, mode, token, count, over): 'over' is the time from which on
-    its limit may have ended it. Of a token that nobody was told, it is known
+    A hold is (who, mode, token, count, over, delay): 'over' is the time from
+    which on its limit may have ended it; if it is not given back, nobody gets
+    the lock for 'delay' seconds, which is the fourth of the state: 0, or the
+    earliest moment of the next grant. Of a token that nobody was told, it is known
     that it is greater than some other: it is written as that other's negative.
     """
 
@@ -171,7 +173,7 @@ class LockModel:
         self.name, self.slots, self.closed = name, slots, closed
 
     def initial(self):
-        return ((), "", 0)
+        return ((), "", 0, 0)
 
     def steps(self, state, op, rivals):
         return getattr(self, "step_" + op.kind)(state, op, rivals)
@@ -179,13 +181,15 @@ class LockModel:
     # --- What happens unasked ------------------------------------------------
 
     def ends(self, state, now, sessions):
-        holds, note, last = state
+        holds, note, last, opens = state
         for hold in holds:
             session = sessions.get(hold[0][0])
             if session is not None and session.until <= now:
-                yield self.without(state, hold[0][0])
+                yield self.without(state, session)
             if hold[4] <= now:
-                yield (tuple(h for h in holds if h is not hold), note, last)
+                opens = max(opens, hold[4] + hold[5] if hold[5] else 0)
+                left = tuple(h for h in holds if h is not hold)
+                yield (left, note, last, opens)
 
     def is_void(self, state, op):
         """Can it never do anything again?"""
@@ -195,23 +199,28 @@ class LockModel:
         return any(hold[0][0] == session for hold in state[0])
 
     def without(self, state, session):
-        holds = tuple(h for h in state[0] if h[0][0] != session)
-        return (holds, *state[1:])
+        """It has ended. Who may have closed it has given all back."""
+        ended = [h for h in state[0] if h[0][0] == session.id]
+        holds = tuple(h for h in state[0] if h[0][0] != session.id)
+        delay = 0 if session.is_closed else max([h[5] for h in ended] + [0])
+        opens = max(state[3], session.until + delay if delay else 0)
+        return (holds, state[1], state[2], opens)
 
     def restored(self, state, life):
-        return ((), "", state[2])
+        return ((), "", state[2], 0)
 
     # --- What is asked for ---------------------------------------------------
 
     def mine(self, state, who):
         return next((h for h in state[0] if h[0] == who), None)
 
-    def replaced(self, state, old, *new, note=None, last=None):
+    def replaced(self, state, old, *new, note=None, last=None, opens=None):
         holds = [h for h in state[0] if h is not old] + list(new)
         return (
             tuple(sorted(holds)),
             state[1] if note is None else note,
             state[2] if last is None else last,
+            state[3] if opens is None else opens,
         )
 
     def allow(self, holds, mode):
@@ -247,6 +256,7 @@ class LockModel:
                 op.error is not None
                 or len(op.locks) > 1
                 or not self.allow(state[0], mode)
+                or state[3] > 0  # When exactly it opens nobody knows.
                 or self.may_be_kept_out(op, rivals)
             )
             return [state] if is_explained else []
@@ -255,17 +265,18 @@ class LockModel:
             if not covers or (op.is_known and not fits(mine[2], op.value)):
                 return []
             token = op.value if op.is_known else mine[2]
-            again = (mine[0], mine[1], token, mine[3] + 1, mine[4])
+            again = (*mine[:2], token, mine[3] + 1, *mine[4:])
             return [self.replaced(state, mine, again)]
-        if not self.allow(state[0], mode):
+        if not self.allow(state[0], mode) or op.end < state[3]:
             return []
         token = op.value if op.is_known else -state[2]
         # Those whom one entry lets in together have one token.
         least = state[2] + (mode == "exclusive")
         if op.is_known and token < least:
             return []
-        hold = (op.who, mode, token, 1, op.args.get("over", FOREVER))
-        return [self.replaced(state, None, hold, last=max(token, state[2]))]
+        limits = (op.args.get("over", FOREVER), op.args.get("delay", 0))
+        hold, last = (op.who, mode, token, 1, *limits), max(token, state[2])
+        return [self.replaced(state, None, hold, last=last, opens=0)]
 
     def step_release(self, state, op, rivals):
         """Of one lock, with its token; or of several, without."""
@@ -280,7 +291,7 @@ class LockModel:
             return []
         if left == 0:
             return [self.replaced(state, mine)]
-        fewer = (mine[0], mine[1], token or mine[2], left, mine[4])
+        fewer = (*mine[:2], token or mine[2], left, *mine[4:])
         return [self.replaced(state, mine, fewer)]
 
     def step_releaseif(self, state, op, rivals):
@@ -312,7 +323,7 @@ class LockModel:
             return []
         else:
             token = op.value if op.is_known else -state[2]
-        changed = (mine[0], to, token, mine[3], mine[4])
+        changed = (mine[0], to, token, *mine[3:])
         return [
             self.replaced(state, mine, changed, last=max(token, state[2]))
         ]
@@ -343,15 +354,15 @@ class LockModel:
         if len(told) != len(state[0]) or op.value["note"] != state[1]:
             return []
         holds, last = [], state[2]
-        for who, mode, token, count, over in state[0]:
+        for who, mode, token, count, *limits in state[0]:
             shown = told.get(who)
             if shown is None or shown[0] != mode or shown[2] != count:
                 return []
             if not fits(token, shown[1]):
                 return []
-            holds.append((who, mode, shown[1], count, over))
+            holds.append((who, mode, shown[1], count, *limits))
             last = max(last, shown[1])
-        return [(tuple(sorted(holds)), state[1], last)]
+        return [(tuple(sorted(holds)), state[1], last, state[3])]
 
 
 def fits(token, told):

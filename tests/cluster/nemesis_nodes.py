@@ -17,13 +17,16 @@ import tempfile
 import threading
 
 from cluster import HASPD, Cluster, Node, is_sanitized
+from tls_cluster import tool
 from nemesis_check import Counter
-from nemesis_client import CLIENT_PLANTS
+from nemesis_client import CLIENT_PLANTS, USER
 from nemesis_net import HubClient
 from slow_disk import SlowDisk
 
 ELECTION_MS = 600
 HERE = os.path.dirname(os.path.abspath(__file__))
+# Of the clients, by their numbers. Those with even ones say good-bye.
+KINDS = ("plain", "push", "durable", "plain", "http", "user")
 CUT_POWER = signal.SIGRTMIN + 3  # See power_disk.c.
 
 
@@ -55,6 +58,15 @@ class FarNode(Node):
         self.disk = SlowDisk(self.home)
 
     @property
+    def certificates(self):
+        """Its own, which are made when they are needed first."""
+        folder = os.path.join(self.cluster.certificates, "node-%d" % self.id)
+        if not os.path.exists(folder):
+            at = "%d=%s" % (self.id, self.address)
+            tool("cert", "node", at, folder=self.cluster.folder)
+        return folder
+
+    @property
     def addresses(self):
         return "%s:7421,%s:7420" % (self.address, self.address)
 
@@ -66,12 +78,13 @@ class FarNode(Node):
         with open(self.config, "w") as out:
             out.write(
                 "[node]\nid = %d\ndir = %s\n" % (self.id, self.dir)
-                + "[listen]\nhttp = 127.0.0.1:7422\n"
+                + "[listen]\nhttp = %s:7422\n" % self.address
                 + "client = %s:7420\n" % self.address
                 + "peer = %s:7421\n" % self.address
                 + "[cluster]\nname = nemesis\n"
                 + members
                 + "[raft]\nelection_ms = %d\n" % ELECTION_MS
+                + "[tls]\ndir = %s\nclient = allow\n" % self.certificates
                 + "[security]\ninsecure = yes\n"
                 + "[limits]\ndisk_reserve = 1M\n"
                 + extra
@@ -160,6 +173,9 @@ class FarCluster(Cluster):
         self.nodes = []
         for i in range(count):
             self.nodes.append(FarNode(self, i + 1))
+        self.certificates = os.path.join(self.folder, "certs")
+        tool("cert", "ca", "--cluster", "nemesis", folder=self.folder)
+        tool("cert", "user", USER, folder=self.folder)
         self.founders = list(self.nodes)
         for node in self.nodes:
             node.write_config(extra)
@@ -213,7 +229,8 @@ class FarClient:
     def __init__(self, world, index, is_observer=False):
         self.world, self.index = world, index
         self.is_observer = is_observer
-        self.host = "c%d" % index
+        self.kind = "plain" if is_observer else KINDS[index % len(KINDS)]
+        self.host, self.name = "c%d" % index, "nemesis%d" % index
         self.records, self.process = [], None
         self.stops = 0
         self.is_killed, self.claims = False, 0
@@ -232,7 +249,9 @@ class FarClient:
         words += ["--resource", world.counter_path]
         if world.plant in CLIENT_PLANTS:
             words += ["--plant", world.plant]
-        words += ["--ttl", str(world.ttl_s)]
+        words += ["--ttl", str(world.ttl_s), "--kind", self.kind]
+        words += ["--keepsake", record.rsplit(".", 1)[0] + ".session"]
+        words += ["--certificates", world.cluster.certificates]
         words += ["--observer"] if self.is_observer else []
         words += ["--rate", str(self.rate())]
         # Every third lets its locks go soon after its connections are gone.

@@ -12,6 +12,10 @@
 6. Locks that are taken at once are granted by one entry: with one token.
 7. What is asked for a session that is known to have ended is not done.
 8. Nothing is granted to who is blacklisted, and nobody else is told to be.
+9. Who has lost a right gets no new lock by it, and who has it is not refused for
+   want of it.
+
+Who barges passes a queue, and is passed by nobody else for that.
 """
 
 from bisect import bisect_left
@@ -35,6 +39,7 @@ def check_rules(history):
         + check_at_once(history)
         + check_after_end(history)
         + check_blacklist(history)
+        + check_rights(history)
     )
 
 
@@ -170,7 +175,7 @@ def check_order(lock, by_place):
     found, newest = [], 0
     for _, (op, number) in sorted(by_place.items(), key=lambda item: item[0]):
         token = token_of(op, number)
-        if token is not None and token <= newest:
+        if token is not None and token <= newest and not op.args.get("barge"):
             found.append(
                 "%s: granted before who stood ahead (token %d): %s"
                 % (lock, newest, op)
@@ -204,7 +209,7 @@ def check_latecomers(history, shown):
     for op, token in grants(history):
         if op.args.get("mode") not in ("exclusive", "shared"):
             continue
-        if op.kind not in ("acquire", "macquire"):
+        if op.kind not in ("acquire", "macquire") or op.args.get("barge"):
             continue
         for lock in op.locks:
             before = bisect_left(ahead.get(lock, []), (op.call, 0))
@@ -237,13 +242,18 @@ def check_after_end(history):
     return found
 
 
+def names_of_sessions(history):
+    return {
+        op.value: op.args.get("name")
+        for op in history.ops
+        if op.kind == "open" and op.is_known and op.refusal is None
+    }
+
+
 def check_blacklist(history):
     """What is asked and granted while its client is surely blacklisted. A
     restore may forget who was listed after the backup."""
-    found, names = [], {}
-    for op in history.ops:
-        if op.kind == "open" and op.is_known and op.refusal is None:
-            names[op.value] = op.args.get("name")
+    found, names = [], names_of_sessions(history)
     for op, token in grants(history):
         name = names.get(op.value if op.kind == "open" else op.session)
         for listing in history.listings:
@@ -259,4 +269,25 @@ def check_blacklist(history):
             for listing in history.listings
         ):
             found.append("%s was told that it is blacklisted" % name)
+    return found
+
+
+def check_rights(history):
+    """What was asked and answered while a right was surely lost; and what was
+    refused while it was surely there."""
+    found, names = [], names_of_sessions(history)
+    for op, token in grants(history):
+        for lost in history.withdrawals:
+            is_about_it = op.args.get("mode", "shared") != "shared"
+            is_meanwhile = lost.t < op.call < op.end < lost.until
+            if is_about_it and is_meanwhile and names[op.session] == lost.name:
+                found.append("%s has no right to it: %s" % (lost.name, op))
+    for denial in history.denials:
+        if not any(
+            lost.name == denial.name
+            and lost.asked < denial.t
+            and denial.asked < lost.over
+            for lost in history.withdrawals
+        ):
+            found.append("%s was refused, and had all rights" % denial.name)
     return found

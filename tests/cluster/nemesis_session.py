@@ -21,27 +21,31 @@ A client's own clock has a rate: a second of it is 1 / rate true ones. All that
 is trusted is trusted by that clock, all that is written is in true time.
 """
 
+import contextlib
 import json
 import os
 import random
-import socket
 import threading
 import time
 
-from cluster import Client, ReplyError
+from cluster import ReplyError
+from nemesis_wire import REPLY_S
 
 TRUST = 0.8
+FOREVER = float("inf")
+# For so long a durable session is tried to be closed.
+CLOSE_S = 12.0
 # What any client may trust whose clock keeps within its bounds: 0.8 / 0.9.
 PROMISED = 0.88
-CONNECT_S = 0.5
-REPLY_S = 1.0
 # These say that nothing was done. The only limit that is met here is that of a
 # disk, which passes.
 REFUSED = ("NOLEADER", "BUSY", "MOVED", "LIMIT")
 ENDED = ("EXPIRED", "NOSESSION")
 # What a session holds stays until its lease is over, which is not renewed.
 LISTED = "BLACKLISTED"
-RESULTS = ("DEADLOCK", "NOTHELD", LISTED)
+# A right is taken away from a user now and then.
+WITHDRAWN = "NOPERM"
+RESULTS = ("DEADLOCK", "NOTHELD", LISTED, WITHDRAWN)
 
 
 class Ended(Exception):
@@ -50,18 +54,6 @@ class Ended(Exception):
 
 class Stopping(Exception):
     """The test asked this client to stop."""
-
-
-class Connection(Client):
-    def __init__(self, address):
-        self.socket = socket.create_connection(address, CONNECT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.settimeout(REPLY_S)
-        self.file = self.socket.makefile("rb")
-
-    def ask(self, timeout, *words):
-        self.socket.settimeout(timeout)
-        return self.do(*words)
 
 
 class Recorder:
@@ -107,10 +99,13 @@ class Refusal:
 
 
 class Lease:
-    """Until when is the session trusted? Nothing leaves lost."""
+    """Until when is the session trusted? Nothing leaves lost. No time ends a
+    durable one."""
 
     def __init__(self, world, sent):
         ttl, linger = world.ttl_s, world.linger_s
+        if world.is_durable:
+            ttl, linger = FOREVER, 0.0
         self.full = min(ttl, linger) if linger else ttl
         self.trust = TRUST * self.full / world.rate
         self.ttl, self.plant = ttl, world.plant
@@ -159,12 +154,16 @@ class Session:
         self.lease = Lease(world, sent)
         self.note_kept(sent)
         self.connection = connection
-        self.keeper = threading.Thread(target=self.keep, daemon=True)
-        self.keeper.start()
+        self.keeper = None
+        if world.is_durable:
+            world.keepsake.write(self.id, self.secret)
+        else:
+            self.keeper = threading.Thread(target=self.keep, daemon=True)
+            self.keeper.start()
 
     def open(self):
-        words = ["SESSION.OPEN", "TTL", int(self.world.ttl_s * 1000)]
-        words += ["NAME", self.world.name]
+        ttl = "NONE" if self.world.is_durable else int(self.world.ttl_s * 1000)
+        words = ["SESSION.OPEN", "TTL", ttl, "NAME", self.world.name]
         if self.world.linger_s:
             words += ["LINGER", int(self.world.linger_s * 1000)]
         recorder = self.world.recorder
@@ -172,9 +171,10 @@ class Session:
             self.world.check_stop()
             connection = None
             try:
-                connection = Connection(self.rng.choice(self.world.endpoints))
+                connection = self.world.connect(self.rng)
                 sent = time.monotonic()
-                number = recorder.asks("open", name=self.world.name)
+                about = {"name": self.world.name, "by": self.world.kind}
+                number = recorder.asks("open", **about)
                 opened = connection.map(*words)
                 recorder.told(number, opened["id"])
                 return connection, opened, sent
@@ -194,13 +194,18 @@ class Session:
         else:
             self.world.recorder.bad("%s: %s", asked, error)
 
+    def note_withdrawn(self, asked):
+        now, recorder = time.monotonic(), self.world.recorder
+        recorder.write(k="denied", name=self.world.name, asked=asked, t=now)
+        recorder.count("denied")
+
     def note_kept(self, sent):
         until = sent + PROMISED * self.lease.full
         self.world.recorder.write(k="kept", s=self.id, until=until)
 
     def attached(self, rng):
         """A connection to any node that acts for this session."""
-        connection = Connection(rng.choice(self.world.endpoints))
+        connection = self.world.connect(rng)
         try:
             connection.do("SESSION.ATTACH", self.id, self.secret)
         except BaseException:
@@ -263,6 +268,8 @@ class Session:
         then it asks again although there was an answer, at another node."""
         recorder = self.world.recorder
         self.requests += 1
+        if wait_s and self.world.is_pushed and kind != "convert":
+            words = words + ["PUSH"]
         words = words + ["REQ", self.requests, "ACKED", self.requests - 1]
         first = time.monotonic()
         if wait_s:
@@ -309,6 +316,7 @@ class Session:
         while True:
             if self.lease.end() == 0.0 or self.is_over.is_set():
                 raise Ended
+            asked = time.monotonic()
             try:
                 if self.connection is None:
                     self.connection = self.attached(self.rng)
@@ -319,6 +327,8 @@ class Session:
                     raise Ended from None
                 if error.code == LISTED:
                     self.note_listed(error, words[0])
+                elif error.code == WITHDRAWN:
+                    self.note_withdrawn(asked)
                 if not may_ask_again(error) and (
                     error.code != LISTED or self.is_first(may_give_up)
                 ):
@@ -342,7 +352,14 @@ class Session:
 
     def close(self):
         self.is_over.set()
-        self.keeper.join()
+        if self.keeper is None:
+            self.world.keepsake.close(self.world, self.rng)
+        else:
+            self.keeper.join()
+            self.try_close()
+        self.reconnect()
+
+    def try_close(self):
         try:
             if self.lease.end() > 0.0 and self.connection is not None:
                 number = self.world.recorder.asks("close", self.id)
@@ -350,7 +367,53 @@ class Session:
                 self.world.recorder.told(number, count)
         except (OSError, ReplyError):
             pass
-        self.reconnect()
+
+
+class Keepsake:
+    """Where a process leaves the durable session that outlives it."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def write(self, session, secret, is_tried=False):
+        """'is_tried': closing it has been tried."""
+        with open(self.path + ".new", "w") as file:
+            json.dump([session, secret, is_tried], file)
+        os.replace(self.path + ".new", self.path)
+
+    def close(self, world, rng):
+        """Closes the session that was left here, if there is one: nothing but
+        a restore has ended it. What it held is free then."""
+        if not os.path.exists(self.path):
+            return
+        with open(self.path) as file:
+            session, secret, is_tried = json.load(file)
+        self.write(session, secret, is_tried=True)
+        by = time.monotonic() + CLOSE_S
+        while time.monotonic() < by:
+            number = world.recorder.asks("close", session)
+            try:
+                with contextlib.closing(world.connect(rng)) as connection:
+                    connection.do("SESSION.ATTACH", session, secret)
+                    count = connection.ask(REPLY_S, "SESSION.CLOSE")
+                world.recorder.told(number, count)
+                break
+            except ReplyError as error:
+                if error.code in ENDED:
+                    world.recorder.told(number, error)
+                    if not is_tried:
+                        note_ended(world, session, error)
+                    break
+                is_tried |= error.code == "UNKNOWN"
+            except OSError:
+                is_tried = True
+            time.sleep(rng.uniform(0.02, 0.1))
+        os.remove(self.path)
+
+
+def note_ended(world, session, error):
+    now, what = time.monotonic(), "durable session %d: %s" % (session, error)
+    world.recorder.write(k="bad", what=what, t=now, early=True, s=session)
 
 
 def may_ask_again(error):

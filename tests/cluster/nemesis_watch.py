@@ -13,28 +13,11 @@ event that it knows:
 import time
 
 from cluster import ReplyError, text
-from nemesis_session import Connection, Stopping
+from nemesis_session import Stopping, may_ask_again
+from nemesis_wire import Watching
 
 # For so long at most it hears nothing before it asks another node.
 PATIENCE_S = 2.0
-
-
-class Watching(Connection):
-    """A connection in RESP3: maps are dicts, pushes are lists."""
-
-    def _read(self):
-        line = self.file.peek(1)[:1]
-        if line not in (b"%", b">", b"_", b"#"):
-            return super()._read()
-        line = self.file.readline()
-        if not line.endswith(b"\r\n"):
-            raise ConnectionError("connection closed")
-        kind, rest = line[:1], line[1:-2]
-        if kind == b">":
-            return [self._read() for _ in range(int(rest))]
-        if kind == b"%":
-            return {text(self._read()): self._read() for _ in range(int(rest))}
-        return None if kind == b"_" else rest == b"t"
 
 
 def as_id(told):
@@ -96,7 +79,8 @@ def watch_all(world, rng):
         except Stopping:
             return
         except ReplyError as error:
-            world.recorder.bad("LOCK.WATCH: %s", error)
+            if not may_ask_again(error):
+                world.recorder.bad("LOCK.WATCH: %s", error)
         except OSError:
             pass
         time.sleep(rng.uniform(0.0, 0.1))

@@ -66,8 +66,11 @@ class Pushed(Watching):
             self.keep(told)
 
     def keep(self, push):
+        """An answer is of a later entry than the wait."""
         if push[1] == b"answer":
-            self.pushes[push[2]["wait"]] = push[2]
+            told = push[2]
+            assert told["index"] > told["wait"], told
+            self.pushes[told["wait"]] = told
 
     def map(self, *words):
         return {key: text(value) for key, value in self.do(*words).items()}

@@ -18,12 +18,12 @@ import pytest
 from cluster import HASPD, Session, wait_until
 from nemesis import World, wait_progress
 from nemesis_check import Belief, Counter, check, read_beliefs
-from nemesis_client import LOCKS
+from nemesis_client import KINDS, LOCKS
 from nemesis_events import check_events
 from nemesis_faults import FAULTS, kinds, schedule
 from nemesis_history import read_files, read_records
 from nemesis_net import why_not
-from nemesis_rules import judge
+from nemesis_rules import grants, judge
 
 SECONDS = float(os.environ.get("NEMESIS_SECONDS", "0"))
 SEED = int(os.environ.get("NEMESIS_SEED", "1"))
@@ -174,8 +174,20 @@ def judged(world):
     found += told
     found += world.server.counter.found()
     counts["requests"] = len(history.ops)
+    counts.update(acquired_by(history))
     counts["seconds to judge"] = round(time.process_time() - begun, 1)
     return found, beliefs, counts
+
+
+def acquired_by(history):
+    """{"by http": how many locks were acquired by clients of that kind}"""
+    kinds = {
+        op.value: "by " + op.args["by"]
+        for op in history.ops
+        if op.kind == "open" and op.is_known and op.refusal is None
+    }
+    acquires = [op for op, _ in grants(history) if op.kind != "open"]
+    return collections.Counter(kinds[op.session] for op in acquires)
 
 
 def check_run(nodes, seconds, seed, faults):
@@ -187,6 +199,7 @@ def check_run(nodes, seconds, seed, faults):
     assert outcome.counts.get("repeated", 0) > 0
     assert outcome.counts["grants watched"] > seconds / 4
     assert outcome.leaders >= 2
+    assert all(outcome.counts.get("by " + kind, 0) > 0 for kind in KINDS)
     world = outcome.world
     assert 2 * sum(world.reached.values()) > sum(world.begun.values())
     if seconds >= LONG_RUN_S:

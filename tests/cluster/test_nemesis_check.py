@@ -459,3 +459,57 @@ def test_what_is_granted_is_told_to_who_watches():
     kept_out = event(7, "granted", 107)
     told = [watch(), *GRANTED[:3], kept_out, GRANTED[3]]
     assert watched(told), "it is granted while somebody has it"
+
+
+def test_a_lock_opens_before_its_delay_is_over():
+    """The session is trusted until 2; its hold was not given back."""
+
+    def taken_at(at, is_closed=False, **more):
+        made = Made(until=2.0).acquire(0, 1, 5, delay=0.5, **more)
+        if is_closed:
+            made.unanswered("close", 1.5)
+        return made.acquire(at - 0.1, at, 9, s=2).found()
+
+    assert taken_at(2.6) == [] and taken_at(2.4)
+    assert taken_at(2.1, is_closed=True) == []
+    # The end of a limited hold is no other.
+    assert taken_at(1.9, over=1.2) == [] and taken_at(1.6, over=1.2)
+    # Who tries in vain meanwhile may have been kept out by the delay.
+    made = Made(until=2.0).acquire(0, 1, 5, delay=0.5)
+    made.acquire(2.1, 2.2, None, s=2)
+    assert made.acquire(2.6, 2.7, 9, s=2).found() == []
+
+
+def test_who_barges_passes_the_queue():
+    def passed(**more):
+        made = Made().acquire(0, 1, 5)
+        made.acquire(1, 9, 12, s=2, wait=9)
+        made.show(2, 3, hold(1, 5), queue=[[2, "", "exclusive", 7, False]])
+        made.release(3, 4, 5)
+        made.acquire(4, 5, 9, s=3, **more)
+        return made.ask("release", 5, 6, 3, lock="a", token=9, v=0).found()
+
+    assert passed() and passed(barge=True) == []
+
+
+def test_no_time_ends_a_durable_session():
+    forever = Made(until=FOREVER).acquire(0, 1, 5)
+    assert forever.acquire(90, 91, 9, s=2).found()
+    forever = Made(until=FOREVER).acquire(0, 1, 5).unanswered("close", 80)
+    assert forever.acquire(90, 91, 9, s=2).found() == []
+
+
+def test_rights():
+    def made(**more):
+        made = Made().ask("open", 0, 0.5, 0, name="app", v=4)
+        made.add(k="withdrawn", name="app", asked=1, t=2, until=5, over=6)
+        return made.acquire(s=4, **more)
+
+    assert made(call=3, end=4, v=9).found()
+    assert made(call=3, end=4, v=9, mode="shared").found() == []
+    assert made(call=1.5, end=4, v=9).found() == []
+    assert made(call=4, end=5.5, v=9).found() == []
+    for asked, told, is_right in ((1.5, 1.8, True), (5, 7, True), (7, 8, False)):
+        refused = made(call=8, end=9, v=9)
+        refused.add(k="denied", name="app", asked=asked, t=told)
+        assert (refused.found() == []) == is_right
