@@ -17,7 +17,6 @@
 
 struct json {
     struct machine *machine;
-    const struct node *node;
     struct bytes text;
     size_t at;
     uint32_t depth;
@@ -26,7 +25,7 @@ struct json {
 
 static bool fail(struct json *json, const char *why)
 {
-    return machine_fail(json->machine, json->node, "cjson: %s", why);
+    return machine_fail(json->machine, "cjson: %s", why);
 }
 
 /* --- Decoding ------------------------------------------------------------- */
@@ -115,13 +114,13 @@ static bool read_escape(struct json *json)
 /* Behind the quote. */
 static bool read_text(struct json *json, struct bytes *ret_text)
 {
-    json->out = (struct text){.machine = json->machine, .node = json->node};
+    json->out = (struct text){.machine = json->machine};
     for (;;) {
         int c = peek(json);
         if (c == -1 || c < 0x20) {
             return fail(json, "a string without its end");
         }
-        if (!machine_step(json->machine, json->node)) {
+        if (!machine_step(json->machine)) {
             return false;
         }
         json->at++;
@@ -175,7 +174,7 @@ static bool read_field(struct json *json, struct value_table *table,
         return fail(json, "':' expected");
     }
     if (!read_any(json, &value) ||
-        !machine_spend(json->machine, json->node, sizeof(struct value_field))) {
+        !machine_spend(json->machine, sizeof(struct value_field))) {
         return false;
     }
     value_set_field(json->machine->run->arena, table, name, &value);
@@ -185,8 +184,7 @@ static bool read_field(struct json *json, struct value_table *table,
 static bool read_item(struct json *json, struct value_table *table)
 {
     struct value value;
-    if (!read_any(json, &value) ||
-        !machine_spend_item(json->machine, json->node, table)) {
+    if (!read_any(json, &value) || !machine_spend_item(json->machine, table)) {
         return false;
     }
     value_append(json->machine->run->arena, table, &value);
@@ -197,7 +195,7 @@ static bool read_item(struct json *json, struct value_table *table)
 static bool read_table(struct json *json, bool is_object, struct value *ret)
 {
     int end = is_object ? '}' : ']';
-    if (!machine_spend(json->machine, json->node, sizeof(struct value_table))) {
+    if (!machine_spend(json->machine, sizeof(struct value_table))) {
         return false;
     }
     *ret = value_new_table(json->machine->run->arena);
@@ -221,7 +219,7 @@ static bool read_table(struct json *json, bool is_object, struct value *ret)
 static bool read_any(struct json *json, struct value *ret)
 {
     struct bytes text;
-    if (!machine_step(json->machine, json->node)) {
+    if (!machine_step(json->machine)) {
         return false;
     }
     if (accept(json, '"')) {
@@ -241,10 +239,9 @@ static bool read_any(struct json *json, struct value *ret)
     return is_good;
 }
 
-bool json_decode(struct machine *machine, const struct node *node,
-                 struct bytes text, struct value *ret)
+bool json_decode(struct machine *machine, struct bytes text, struct value *ret)
 {
-    struct json json = {.machine = machine, .node = node, .text = text};
+    struct json json = {.machine = machine, .text = text};
     if (!read_any(&json, ret)) {
         return false;
     }
@@ -269,7 +266,7 @@ static bool write_text(struct json *json, struct bytes text)
         uint8_t c = text.data[i];
         char escaped[8] = {'\\', 0};
         const char *found = c > 0 ? strchr(from, c) : NULL;
-        if (!machine_step(json->machine, json->node)) {
+        if (!machine_step(json->machine)) {
             return false;
         }
         if (found != NULL) {
@@ -293,7 +290,7 @@ static bool write_object(struct json *json, const struct value_table *table)
         count++;
     }
     const struct value_field **field;
-    if (!machine_spend(json->machine, json->node, count * sizeof *field)) {
+    if (!machine_spend(json->machine, count * sizeof *field)) {
         return false;
     }
     field = arena_take(json->machine->run->arena, count * sizeof *field);
@@ -342,7 +339,7 @@ static bool write_table(struct json *json, const struct value_table *table)
 static bool write_any(struct json *json, const struct value *value)
 {
     struct bytes text;
-    if (!machine_step(json->machine, json->node)) {
+    if (!machine_step(json->machine)) {
         return false;
     }
     switch (value->type) {
@@ -357,19 +354,18 @@ static bool write_any(struct json *json, const struct value *value)
         if (value->number - value->number != 0) {
             return fail(json, "a number that JSON does not have");
         }
-        return machine_text(json->machine, json->node, value, LUA_DIGITS,
-                            &text) &&
+        return machine_text(json->machine, value, LUA_DIGITS, &text) &&
                text_add(&json->out, text);
     default:
         return fail(json, "a value that JSON does not have");
     }
 }
 
-bool json_encode(struct machine *machine, const struct node *node,
-                 const struct value *value, struct value *ret)
+bool json_encode(struct machine *machine, const struct value *value,
+                 struct value *ret)
 {
-    struct json json = {.machine = machine, .node = node};
-    json.out = (struct text){.machine = machine, .node = node};
+    struct json json = {.machine = machine};
+    json.out = (struct text){.machine = machine};
     if (!write_any(&json, value)) {
         return false;
     }

@@ -14,52 +14,24 @@
 
 #define FORMAT_WIDTH_MAX 99 /* As in Lua. */
 
-static const struct library_function functions[] = {
-    [BUILTIN_CALL] = {"redis.call", 1, UINT32_MAX},
-    [BUILTIN_PCALL] = {"redis.pcall", 1, UINT32_MAX},
-    [BUILTIN_STATUS] = {"redis.status_reply", 1, 1},
-    [BUILTIN_ERROR] = {"redis.error_reply", 1, 1},
-    [BUILTIN_LOG] = {"redis.log", 2, UINT32_MAX},
-    [BUILTIN_REPLICATE] = {"redis.replicate_commands", 0, 0},
-    [BUILTIN_TONUMBER] = {"tonumber", 1, 1},
-    [BUILTIN_TOSTRING] = {"tostring", 1, 1},
-    [BUILTIN_TYPE] = {"type", 1, 1},
-    [BUILTIN_ASSERT] = {"assert", 1, 2},
-    [BUILTIN_RAISE] = {"error", 1, 2},
-    [BUILTIN_UNPACK] = {"unpack", 1, 3},
-    [BUILTIN_TABLE_UNPACK] = {"table.unpack", 1, 3},
-    [BUILTIN_NEXT] = {"next", 1, 1},
-    [BUILTIN_FIND] = {"string.find", 2, 4},
-    [BUILTIN_MATCH] = {"string.match", 2, 3},
-    [BUILTIN_GSUB] = {"string.gsub", 3, 4},
-    [BUILTIN_DECODE] = {"cjson.decode", 1, 1},
-    [BUILTIN_ENCODE] = {"cjson.encode", 1, 1},
-    [BUILTIN_INSERT] = {"table.insert", 2, 2},
-    [BUILTIN_REMOVE] = {"table.remove", 1, 2},
-    [BUILTIN_GETN] = {"table.getn", 1, 1},
-    [BUILTIN_JOIN] = {"table.concat", 1, 2},
-    [BUILTIN_SUB] = {"string.sub", 2, 3},
-    [BUILTIN_LEN] = {"string.len", 1, 1},
-    [BUILTIN_LOWER] = {"string.lower", 1, 1},
-    [BUILTIN_UPPER] = {"string.upper", 1, 1},
-    [BUILTIN_FORMAT] = {"string.format", 1, UINT32_MAX},
-    [BUILTIN_FLOOR] = {"math.floor", 1, 1},
-    [BUILTIN_CEIL] = {"math.ceil", 1, 1},
-    [BUILTIN_ABS] = {"math.abs", 1, 1},
-    [BUILTIN_MAX] = {"math.max", 1, UINT32_MAX},
-    [BUILTIN_MIN] = {"math.min", 1, UINT32_MAX},
+/* What a function is given. machine->node is its call. */
+struct builtin_call {
+    struct machine *machine;
+    const struct value_table *list; /* At least as many as its row demands. */
+    struct value *ret;              /* nil, until it is set. */
 };
 
-const struct library_function *library_find(struct bytes name,
-                                            enum builtin *ret_builtin)
+static enum builtin op_of(const struct builtin_call *call)
 {
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        if (bytes_equal(name, bytes_of_text(functions[i].name))) {
-            *ret_builtin = (enum builtin)i;
-            return &functions[i];
-        }
-    }
-    return NULL;
+    return (enum builtin)call->machine->node->op;
+}
+
+static const char *name_of(const struct builtin_call *call);
+
+static bool give(const struct builtin_call *call, struct value value)
+{
+    *call->ret = value;
+    return true;
 }
 
 static struct value nil(void)
@@ -70,60 +42,55 @@ static struct value nil(void)
 /* --- Arguments ------------------------------------------------------------ */
 
 /* The argument 'at', which may be left out. */
-static bool take_number(struct machine *machine, const struct node *node,
-                        const struct value_table *list, uint32_t at,
+static bool take_number(const struct builtin_call *call, uint32_t at,
                         double otherwise, double *ret_number)
 {
     *ret_number = otherwise;
-    if (at >= list->count || list->item[at].type == VALUE_NIL ||
-        machine_number(machine, &list->item[at], ret_number)) {
+    if (at >= call->list->count || call->list->item[at].type == VALUE_NIL ||
+        machine_number(call->machine, &call->list->item[at], ret_number)) {
         return true;
     }
-    return machine_fail(machine, node, "%s: a number expected, not a %s value",
-                        functions[node->op].name,
-                        value_type_name(&list->item[at]));
+    return machine_fail(call->machine, "%s: a number expected, not a %s value",
+                        name_of(call), value_type_name(&call->list->item[at]));
 }
 
 /* Likewise, a number that becomes a place: 0/0 and 1/0 are none. */
-static bool take_place(struct machine *machine, const struct node *node,
-                       const struct value_table *list, uint32_t at,
+static bool take_place(const struct builtin_call *call, uint32_t at,
                        double otherwise, double *ret_place)
 {
-    return take_number(machine, node, list, at, otherwise, ret_place) &&
+    return take_number(call, at, otherwise, ret_place) &&
            (isfinite(*ret_place) ||
-            machine_fail(machine, node, "%s: a finite number expected",
-                         functions[node->op].name));
+            machine_fail(call->machine, "%s: a finite number expected",
+                         name_of(call)));
 }
 
-static bool take_text(struct machine *machine, const struct node *node,
-                      const struct value_table *list, uint32_t at,
+static bool take_text(const struct builtin_call *call, uint32_t at,
                       struct bytes *ret_text)
 {
-    CHECK(at < list->count); /* library_run() and who calls have looked. */
-    const struct value *value = &list->item[at];
+    CHECK(at <
+          call->list->count); /* library_run() and who calls have looked. */
+    const struct value *value = &call->list->item[at];
     if (value->type != VALUE_TEXT && value->type != VALUE_NUMBER) {
-        return machine_fail(machine, node,
+        return machine_fail(call->machine,
                             "%s: a string expected, not a %s value",
-                            functions[node->op].name, value_type_name(value));
+                            name_of(call), value_type_name(value));
     }
-    if (!machine_text(machine, node, value, LUA_DIGITS, ret_text)) {
+    if (!machine_text(call->machine, value, LUA_DIGITS, ret_text)) {
         return false;
     }
-    machine_count_bytes(machine, ret_text->size);
+    machine_count_bytes(call->machine, ret_text->size);
     return true;
 }
 
 /* The first argument; NULL, with an error: it is no table. */
-static struct value_table *take_table(struct machine *machine,
-                                      const struct node *node,
-                                      const struct value_table *list)
+static struct value_table *take_table(const struct builtin_call *call)
 {
-    if (list->item[0].type != VALUE_TABLE) {
-        machine_fail(machine, node, "%s: a list expected, not a %s value",
-                     functions[node->op].name, value_type_name(&list->item[0]));
+    if (call->list->item[0].type != VALUE_TABLE) {
+        machine_fail(call->machine, "%s: a list expected, not a %s value",
+                     name_of(call), value_type_name(&call->list->item[0]));
         return NULL;
     }
-    return list->item[0].table;
+    return call->list->item[0].table;
 }
 
 /* --- Texts that are made -------------------------------------------------- */
@@ -132,7 +99,7 @@ bool text_add(struct text *text, struct bytes more)
 {
     if (more.size > text->capacity - text->size) {
         size_t capacity = 2 * text->capacity + more.size + 32;
-        if (!machine_spend(text->machine, text->node, capacity)) {
+        if (!machine_spend(text->machine, capacity)) {
             return false;
         }
         uint8_t *data = arena_take(text->machine->run->arena, capacity);
@@ -170,72 +137,72 @@ static struct bytes with_code(struct arena *arena, struct bytes text)
     return arena_copy(arena, bytes_of(coded, (size_t)size));
 }
 
-static bool ask(struct machine *machine, const struct node *node,
-                const struct value_table *list, struct value *ret)
+static bool ask(const struct builtin_call *call)
 {
-    const struct script_run *run = machine->run;
+    const struct script_run *run = call->machine->run;
     struct bytes *argument;
-    if (!machine_spend(machine, node, list->count * sizeof *argument)) {
+    if (!machine_spend(call->machine, call->list->count * sizeof *argument)) {
         return false;
     }
-    argument = arena_take(run->arena, list->count * sizeof *argument);
-    for (uint32_t i = 0; i < list->count; i++) {
-        const struct value *value = &list->item[i];
+    argument = arena_take(run->arena, call->list->count * sizeof *argument);
+    for (uint32_t i = 0; i < call->list->count; i++) {
+        const struct value *value = &call->list->item[i];
         if (value->type != VALUE_TEXT && value->type != VALUE_NUMBER) {
-            return machine_fail(machine, node,
+            return machine_fail(call->machine,
                                 "redis.call: argument %u is a %s value, not a "
                                 "string or number",
                                 i + 1, value_type_name(value));
         }
-        if (!machine_text(machine, node, value, CALL_DIGITS, &argument[i])) {
+        if (!machine_text(call->machine, value, CALL_DIGITS, &argument[i])) {
             return false;
         }
-        machine_count_bytes(machine, argument[i].size);
+        machine_count_bytes(call->machine, argument[i].size);
     }
-    if (!machine_spend(machine, node, 256)) { /* What the answer may take. */
+    if (!machine_spend(call->machine, 256)) { /* What the answer may take. */
         return false;
     }
-    if (run->call(run->data, argument, list->count, ret)) {
+    if (run->call(run->data, argument, call->list->count, call->ret)) {
         return true;
     }
-    if (node->op == BUILTIN_PCALL) {
-        *ret = value_of_status(run->arena, "err",
-                               with_code(run->arena, ret->text));
-        return true;
+    if (op_of(call) == BUILTIN_PCALL) {
+        return give(call,
+                    value_of_status(run->arena, "err",
+                                    with_code(run->arena, call->ret->text)));
     }
-    return machine_fail(machine, node, "%.*s", (int)ret->text.size,
-                        (const char *)ret->text.data);
+    return machine_fail(call->machine, "%.*s", (int)call->ret->text.size,
+                        (const char *)call->ret->text.data);
 }
 
 /* assert(value, why) and error(why). */
-static bool raise_error(struct machine *machine, const struct node *node,
-                        const struct value_table *list, struct value *ret)
+static bool raise_error(const struct builtin_call *call)
 {
-    uint32_t at = node->op == BUILTIN_ASSERT ? 1 : 0;
+    uint32_t at = op_of(call) == BUILTIN_ASSERT ? 1 : 0;
     struct bytes why = BYTES_LITERAL("assertion failed!");
-    *ret = list->item[0];
-    if (at == 1 && value_is_true(ret)) {
+    *call->ret = call->list->item[0];
+    if (at == 1 && value_is_true(call->ret)) {
         return true;
     }
-    if (at < list->count && list->item[at].type == VALUE_TABLE) {
-        const struct value *err = value_field(list->item[at].table, "err");
+    if (at < call->list->count && call->list->item[at].type == VALUE_TABLE) {
+        const struct value *err = value_field(call->list->item[at].table,
+                                              "err");
         why = err != NULL && err->type == VALUE_TEXT ? err->text : why;
-    } else if (at < list->count && !take_text(machine, node, list, at, &why)) {
+    } else if (at < call->list->count && !take_text(call, at, &why)) {
         return false;
     }
-    return machine_fail(machine, node, "%.*s", (int)why.size,
+    return machine_fail(call->machine, "%.*s", (int)why.size,
                         (const char *)why.data);
 }
 
 /* --- Strings -------------------------------------------------------------- */
 
-static bool take_part(struct machine *machine, const struct node *node,
-                      const struct value_table *list, struct bytes text,
-                      struct value *ret)
+static bool run_sub(const struct builtin_call *call)
 {
+    struct bytes text;
+    if (!take_text(call, 0, &text)) {
+        return false;
+    }
     double from, to, size = (double)text.size;
-    if (!take_place(machine, node, list, 1, 1, &from) ||
-        !take_place(machine, node, list, 2, -1, &to)) {
+    if (!take_place(call, 1, 1, &from) || !take_place(call, 2, -1, &to)) {
         return false;
     }
     from = from < 0 ? size + from + 1 : from;
@@ -243,59 +210,58 @@ static bool take_part(struct machine *machine, const struct node *node,
     from = from < 1 ? 1 : number_floor(from);
     to = to > size ? size : number_floor(to);
     if (from > to) {
-        *ret = value_of_text((struct bytes){NULL, 0});
-        return true;
+        return give(call, value_of_text((struct bytes){NULL, 0}));
     }
     CHECK(from >= 1 && to <= size);
-    *ret = value_of_text(
-        bytes_of(text.data + (size_t)from - 1, (size_t)to - (size_t)from + 1));
-    return true;
+    return give(call, value_of_text(bytes_of(text.data + (size_t)from - 1,
+                                             (size_t)to - (size_t)from + 1)));
 }
 
-static bool change_case(struct machine *machine, const struct node *node,
-                        struct bytes text, struct value *ret)
+/* string.lower() and string.upper(). */
+static bool run_case(const struct builtin_call *call)
 {
-    uint8_t first = node->op == BUILTIN_LOWER ? 'A' : 'a';
-    if (!machine_spend(machine, node, text.size)) {
+    uint8_t first = op_of(call) == BUILTIN_LOWER ? 'A' : 'a';
+    struct bytes text;
+    if (!take_text(call, 0, &text) ||
+        !machine_spend(call->machine, text.size)) {
         return false;
     }
-    uint8_t *copy = arena_take(machine->run->arena, text.size);
+    uint8_t *copy = arena_take(call->machine->run->arena, text.size);
     for (size_t i = 0; i < text.size; i++) {
         uint8_t c = text.data[i];
         copy[i] = c >= first && c < first + 26 ? c ^ 0x20 : c;
     }
-    *ret = value_of_text(bytes_of(copy, text.size));
-    return true;
+    return give(call, value_of_text(bytes_of(copy, text.size)));
 }
 
-static bool run_text(struct machine *machine, const struct node *node,
-                     const struct value_table *list, struct value *ret)
+static bool run_len(const struct builtin_call *call)
 {
     struct bytes text;
-    if (!take_text(machine, node, list, 0, &text)) {
+    return take_text(call, 0, &text) &&
+           give(call, value_of_number((double)text.size));
+}
+
+static bool run_decode(const struct builtin_call *call)
+{
+    struct bytes text;
+    return take_text(call, 0, &text) &&
+           json_decode(call->machine, text, call->ret);
+}
+
+/* redis.status_reply() and redis.error_reply(). */
+static bool run_status(const struct builtin_call *call)
+{
+    const char *field = op_of(call) == BUILTIN_STATUS ? "ok" : "err";
+    struct bytes text;
+    if (!take_text(call, 0, &text)) {
         return false;
     }
-    switch ((enum builtin)node->op) {
-    case BUILTIN_DECODE:
-        return json_decode(machine, node, text, ret);
-    case BUILTIN_SUB:
-        return take_part(machine, node, list, text, ret);
-    case BUILTIN_LEN:
-        *ret = value_of_number((double)text.size);
-        return true;
-    case BUILTIN_STATUS:
-    case BUILTIN_ERROR:
-        if (list->item[0].type != VALUE_TEXT) {
-            return machine_fail(machine, node,
-                                "%s: a string expected, not a number",
-                                functions[node->op].name);
-        }
-        *ret = value_of_status(machine->run->arena,
-                               node->op == BUILTIN_STATUS ? "ok" : "err", text);
-        return true;
-    default:
-        return change_case(machine, node, text, ret);
+    if (call->list->item[0].type != VALUE_TEXT) {
+        return machine_fail(call->machine,
+                            "%s: a string expected, not a number",
+                            name_of(call));
     }
+    return give(call, value_of_status(call->machine->run->arena, field, text));
 }
 
 /* One of string.format()'s items: %[-0][width][.precision]kind. */
@@ -366,30 +332,30 @@ static void show_number(const struct format_item *item, double number,
     }
 }
 
-static bool add_item(struct text *text, const struct format_item *item,
-                     const struct value_table *list, uint32_t at)
+static bool add_item(const struct builtin_call *call, struct text *text,
+                     const struct format_item *item, uint32_t at)
 {
     char shown[512]; /* 309 digits, or FORMAT_WIDTH_MAX, and as many behind. */
     struct bytes word = {NULL, 0};
     double number;
-    if (at >= list->count) {
-        return machine_fail(text->machine, text->node,
+    if (at >= call->list->count) {
+        return machine_fail(call->machine,
                             "string.format: an argument is missing");
     }
     if (item->kind != 's') {
         if (item->kind == 0 || strchr("dixfg", item->kind) == NULL ||
             (item->precision >= 0 && strchr("fg", item->kind) == NULL)) {
-            return machine_fail(text->machine, text->node,
+            return machine_fail(call->machine,
                                 "string.format: hasp has %%d, %%i, %%x, %%f, "
                                 "%%g and %%s alone");
         }
-        if (!take_number(text->machine, text->node, list, at, 0, &number)) {
+        if (!take_number(call, at, 0, &number)) {
             return false;
         }
         show_number(item, number, shown, sizeof shown);
         return text_add(text, bytes_of_text(shown));
     }
-    if (!take_text(text->machine, text->node, list, at, &word)) {
+    if (!take_text(call, at, &word)) {
         return false;
     }
     if (item->precision >= 0 && word.size > (size_t)item->precision) {
@@ -402,23 +368,22 @@ static bool add_item(struct text *text, const struct format_item *item,
            (!item->is_left || text_add(text, bytes_of_text(shown)));
 }
 
-static bool run_format(struct machine *machine, const struct node *node,
-                       const struct value_table *list, struct value *ret)
+static bool run_format(const struct builtin_call *call)
 {
-    struct text text = {.machine = machine, .node = node};
+    struct text text = {.machine = call->machine};
     struct bytes format;
     uint32_t argument = 1;
-    if (!take_text(machine, node, list, 0, &format)) {
+    if (!take_text(call, 0, &format)) {
         return false;
     }
     for (size_t at = 0; at < format.size;) {
         struct bytes c = bytes_of(format.data + at++, 1);
-        if (!machine_step(machine, node)) {
+        if (!machine_step(call->machine)) {
             return false;
         }
         if (c.data[0] == '%' && at < format.size && format.data[at] != '%') {
             struct format_item item = take_item(format, &at);
-            if (!add_item(&text, &item, list, argument++)) {
+            if (!add_item(call, &text, &item, argument++)) {
                 return false;
             }
         } else {
@@ -428,39 +393,33 @@ static bool run_format(struct machine *machine, const struct node *node,
             }
         }
     }
-    *ret = text_value(&text);
-    return true;
+    return give(call, text_value(&text));
 }
 
 /* --- Patterns ------------------------------------------------------------- */
 
-static bool find_next(struct machine *machine, const struct node *node,
-                      struct bytes text, struct bytes pattern, size_t from,
+static bool find_next(const struct builtin_call *call, struct bytes text,
+                      struct bytes pattern, size_t from,
                       struct pattern_match *ret_match, bool *ret_found)
 {
-    const uint32_t *call_steps = machine->run->call_steps;
+    const uint32_t *call_steps = call->machine->run->call_steps;
     uint32_t taken = call_steps != NULL ? *call_steps : 0;
-    if (!machine_step(machine, node)) {
+    if (!machine_step(call->machine)) {
         return false; /* Arguments that are none have not counted theirs. */
     }
     CHECK(taken < SCRIPT_STEPS_MAX); /* The difference is no huge number. */
-    *ret_found = pattern_find(text, pattern, from, &machine->steps,
+    *ret_found = pattern_find(text, pattern, from, &call->machine->steps,
                               SCRIPT_STEPS_MAX - taken, ret_match);
     if (!*ret_found && ret_match->error != NULL) {
-        return machine_fail(machine, node, "%s: %s", functions[node->op].name,
+        return machine_fail(call->machine, "%s: %s", name_of(call),
                             ret_match->error);
     }
     return true;
 }
 
-static bool add_result(struct machine *machine, const struct node *node,
-                       struct value value)
+static bool add_result(const struct builtin_call *call, struct value value)
 {
-    if (!machine_spend_item(machine, node, &machine->results)) {
-        return false;
-    }
-    value_append(machine->run->arena, &machine->results, &value);
-    return true;
+    return machine_add(call->machine, &call->machine->results, &value);
 }
 
 static struct value capture_of(struct bytes text,
@@ -492,17 +451,17 @@ static bool is_plain(const struct value_table *list, struct bytes pattern)
     return true;
 }
 
-static bool find_plain(struct machine *machine, const struct node *node,
-                       struct bytes text, struct bytes word, size_t from,
+static bool find_plain(const struct builtin_call *call, struct bytes text,
+                       struct bytes word, size_t from,
                        struct pattern_match *ret_match, bool *ret_found)
 {
     *ret_match = (struct pattern_match){.count = 0};
     *ret_found = false;
     for (; from + word.size <= text.size && !*ret_found; from++) {
-        if (!machine_step(machine, node)) {
+        if (!machine_step(call->machine)) {
             return false;
         }
-        machine->steps += (uint32_t)(word.size / SCRIPT_STEP_SIZE);
+        call->machine->steps += (uint32_t)(word.size / SCRIPT_STEP_SIZE);
         *ret_found = word.size == 0 ||
                      memcmp(text.data + from, word.data, word.size) == 0;
         ret_match->from = from;
@@ -512,16 +471,14 @@ static bool find_plain(struct machine *machine, const struct node *node,
 }
 
 /* string.find() and string.match(). */
-static bool run_find(struct machine *machine, const struct node *node,
-                     const struct value_table *list)
+static bool run_find(const struct builtin_call *call)
 {
     struct bytes text, pattern;
     struct pattern_match match;
-    bool is_find = node->op == BUILTIN_FIND, is_found;
+    bool is_find = op_of(call) == BUILTIN_FIND, is_found;
     double init;
-    if (!take_text(machine, node, list, 0, &text) ||
-        !take_text(machine, node, list, 1, &pattern) ||
-        !take_place(machine, node, list, 2, 1, &init)) {
+    if (!take_text(call, 0, &text) || !take_text(call, 1, &pattern) ||
+        !take_place(call, 2, 1, &init)) {
         return false;
     }
     double size = (double)text.size;
@@ -529,21 +486,21 @@ static bool run_find(struct machine *machine, const struct node *node,
     init = init < 1 ? 1 : init > size + 1 ? size + 1 : number_floor(init);
     CHECK(init >= 1 && init <= size + 1);
     size_t from = (size_t)init - 1;
-    if (!(is_find && is_plain(list, pattern) ? find_plain : find_next)(
-            machine, node, text, pattern, from, &match, &is_found)) {
+    if (!(is_find && is_plain(call->list, pattern) ? find_plain : find_next)(
+            call, text, pattern, from, &match, &is_found)) {
         return false;
     }
     if (!is_found) {
-        return add_result(machine, node, nil());
+        return add_result(call, nil());
     }
     if (is_find &&
-        !(add_result(machine, node, value_of_number((double)match.from + 1)) &&
-          add_result(machine, node, value_of_number((double)match.to)))) {
+        !(add_result(call, value_of_number((double)match.from + 1)) &&
+          add_result(call, value_of_number((double)match.to)))) {
         return false;
     }
     uint32_t count = match.count > 0 || is_find ? match.count : 1;
     for (uint32_t i = 0; i < count; i++) {
-        if (!add_result(machine, node, capture_of(text, &match, i))) {
+        if (!add_result(call, capture_of(text, &match, i))) {
             return false;
         }
     }
@@ -558,7 +515,7 @@ static bool add_replacement(struct text *out, struct bytes text,
     for (size_t i = 0; i < with.size; i++) {
         struct bytes piece = bytes_of(with.data + i, 1);
         uint8_t next = i + 1 < with.size ? with.data[i + 1] : 0;
-        if (!machine_step(out->machine, out->node)) {
+        if (!machine_step(out->machine)) {
             return false;
         }
         if (piece.data[0] == '%' && next >= '0' && next <= '9') {
@@ -566,12 +523,11 @@ static bool add_replacement(struct text *out, struct bytes text,
                                          : (uint32_t)(next - '1');
             if (place > match->count ||
                 (place == match->count && place > 0 && next != '0')) {
-                return machine_fail(out->machine, out->node,
+                return machine_fail(out->machine,
                                     "string.gsub: invalid capture index");
             }
             struct value value = capture_of(text, match, place);
-            if (!machine_text(out->machine, out->node, &value, LUA_DIGITS,
-                              &piece)) {
+            if (!machine_text(out->machine, &value, LUA_DIGITS, &piece)) {
                 return false;
             }
             i++;
@@ -586,24 +542,22 @@ static bool add_replacement(struct text *out, struct bytes text,
     return true;
 }
 
-static bool run_gsub(struct machine *machine, const struct node *node,
-                     const struct value_table *list)
+static bool run_gsub(const struct builtin_call *call)
 {
-    struct text out = {.machine = machine, .node = node};
+    struct text out = {.machine = call->machine};
     struct bytes text, pattern, with;
     struct pattern_match match;
     double max, count = 0;
     size_t at = 0;
-    if (!take_text(machine, node, list, 0, &text) ||
-        !take_text(machine, node, list, 1, &pattern) ||
-        !take_text(machine, node, list, 2, &with) ||
-        !take_number(machine, node, list, 3, (double)text.size + 1, &max)) {
+    if (!take_text(call, 0, &text) || !take_text(call, 1, &pattern) ||
+        !take_text(call, 2, &with) ||
+        !take_number(call, 3, (double)text.size + 1, &max)) {
         return false;
     }
     bool is_anchored = pattern.size > 0 && pattern.data[0] == '^';
     while (count < max && at <= text.size) {
         bool is_found;
-        if (!find_next(machine, node, text, pattern, at, &match, &is_found)) {
+        if (!find_next(call, text, pattern, at, &match, &is_found)) {
             return false;
         }
         if (!is_found) {
@@ -628,63 +582,60 @@ static bool run_gsub(struct machine *machine, const struct node *node,
     }
     return (at >= text.size ||
             text_add(&out, bytes_of(text.data + at, text.size - at))) &&
-           add_result(machine, node, text_value(&out)) &&
-           add_result(machine, node, value_of_number(count));
+           add_result(call, text_value(&out)) &&
+           add_result(call, value_of_number(count));
 }
 
 /* --- Numbers and lists ---------------------------------------------------- */
 
-static bool run_math(struct machine *machine, const struct node *node,
-                     const struct value_table *list, struct value *ret)
+static bool run_math(const struct builtin_call *call)
 {
     double result = 0, number;
-    for (uint32_t i = 0; i < list->count; i++) {
-        if (!take_number(machine, node, list, i, 0, &number)) {
+    for (uint32_t i = 0; i < call->list->count; i++) {
+        if (!take_number(call, i, 0, &number)) {
             return false;
         }
-        if (i == 0 || (node->op == BUILTIN_MAX && number > result) ||
-            (node->op == BUILTIN_MIN && number < result)) {
+        if (i == 0 || (op_of(call) == BUILTIN_MAX && number > result) ||
+            (op_of(call) == BUILTIN_MIN && number < result)) {
             result = number;
         }
     }
-    if (node->op == BUILTIN_FLOOR) {
+    if (op_of(call) == BUILTIN_FLOOR) {
         result = number_floor(result);
-    } else if (node->op == BUILTIN_CEIL) {
+    } else if (op_of(call) == BUILTIN_CEIL) {
         result = -number_floor(-result);
-    } else if (node->op == BUILTIN_ABS && result < 0) {
+    } else if (op_of(call) == BUILTIN_ABS && result < 0) {
         result = -result;
     }
-    *ret = value_of_number(result);
+    *call->ret = value_of_number(result);
     return true;
 }
 
-static bool run_tostring(struct machine *machine, const struct node *node,
-                         const struct value *value, struct value *ret)
+static bool run_tostring(const struct builtin_call *call)
 {
+    const struct value *value = &call->list->item[0];
     struct bytes text = bytes_of_text(value_type_name(value));
     if (value->type == VALUE_FALSE || value->type == VALUE_TRUE) {
         text = bytes_of_text(value->type == VALUE_TRUE ? "true" : "false");
     } else if ((value->type == VALUE_TEXT || value->type == VALUE_NUMBER) &&
-               !machine_text(machine, node, value, LUA_DIGITS, &text)) {
+               !machine_text(call->machine, value, LUA_DIGITS, &text)) {
         return false;
     }
-    *ret = value_of_text(text);
-    return true;
+    return give(call, value_of_text(text));
 }
 
-static bool run_unpack(struct machine *machine, const struct node *node,
-                       const struct value_table *list)
+static bool run_unpack(const struct builtin_call *call)
 {
-    const struct value_table *table = take_table(machine, node, list);
+    const struct value_table *table = take_table(call);
     double from, to;
-    if (table == NULL || !take_number(machine, node, list, 1, 1, &from) ||
-        !take_number(machine, node, list, 2, table->count, &to)) {
+    if (table == NULL || !take_number(call, 1, 1, &from) ||
+        !take_number(call, 2, table->count, &to)) {
         return false;
     }
     for (double i = from; i <= to; i++) {
         bool is_there = i >= 1 && i <= table->count && i == number_floor(i);
-        if (!machine_step(machine, node) ||
-            !add_result(machine, node,
+        if (!machine_step(call->machine) ||
+            !add_result(call,
                         is_there ? table->item[(uint32_t)i - 1] : nil())) {
             return false;
         }
@@ -694,60 +645,52 @@ static bool run_unpack(struct machine *machine, const struct node *node,
 
 /* next(list), by which scripts ask whether there is anything in it: the first
  * item, else a field, with its place or name. */
-static bool run_next(struct machine *machine, const struct node *node,
-                     const struct value_table *list)
+static bool run_next(const struct builtin_call *call)
 {
-    const struct value_table *table = take_table(machine, node, list);
+    const struct value_table *table = take_table(call);
     if (table == NULL) {
         return false;
     }
     for (uint32_t i = 0; i < table->count; i++) {
-        if (!machine_step(machine, node)) {
+        if (!machine_step(call->machine)) {
             return false;
         }
         if (table->item[i].type != VALUE_NIL) {
-            return add_result(machine, node, value_of_number((double)i + 1)) &&
-                   add_result(machine, node, table->item[i]);
+            return add_result(call, value_of_number((double)i + 1)) &&
+                   add_result(call, table->item[i]);
         }
     }
     for (const struct value_field *f = table->fields; f != NULL; f = f->next) {
-        if (!machine_step(machine, node)) {
+        if (!machine_step(call->machine)) {
             return false;
         }
         if (f->value.type != VALUE_NIL) {
-            return add_result(machine, node, value_of_text(f->name)) &&
-                   add_result(machine, node, f->value);
+            return add_result(call, value_of_text(f->name)) &&
+                   add_result(call, f->value);
         }
     }
-    return add_result(machine, node, nil());
+    return add_result(call, nil());
 }
 
-static bool run_insert(struct machine *machine, const struct node *node,
-                       const struct value_table *list)
+static bool run_insert(const struct builtin_call *call)
 {
-    struct value_table *to = take_table(machine, node, list);
-    CHECK(list->count >= functions[BUILTIN_INSERT].min);
-    if (to == NULL || !machine_spend_item(machine, node, to)) {
-        return false;
-    }
-    value_append(machine->run->arena, to, &list->item[1]);
-    return true;
+    struct value_table *to = take_table(call);
+    CHECK(call->list->count >= 2); /* By its row. */
+    return to != NULL && machine_add(call->machine, to, &call->list->item[1]);
 }
 
 /* table.remove(list, place), the last if it is not said. */
-static bool run_remove(struct machine *machine, const struct node *node,
-                       const struct value_table *list, struct value *ret)
+static bool run_remove(const struct builtin_call *call)
 {
-    struct value_table *from = take_table(machine, node, list);
+    struct value_table *from = take_table(call);
     double place;
-    if (from == NULL ||
-        !take_number(machine, node, list, 1, from->count, &place)) {
+    if (from == NULL || !take_number(call, 1, from->count, &place)) {
         return false;
     }
     if (place >= 1 && place <= from->count && place == number_floor(place)) {
         uint32_t at = (uint32_t)place - 1;
-        *ret = from->item[at];
-        machine->steps += (from->count - at) / SCRIPT_STEP_SIZE;
+        *call->ret = from->item[at];
+        call->machine->steps += (from->count - at) / SCRIPT_STEP_SIZE;
         from->count--;
         for (; at < from->count; at++) {
             from->item[at] = from->item[at + 1];
@@ -756,133 +699,136 @@ static bool run_remove(struct machine *machine, const struct node *node,
     return true;
 }
 
-static bool run_join(struct machine *machine, const struct node *node,
-                     const struct value_table *list, struct value *ret)
+static bool run_join(const struct builtin_call *call)
 {
-    struct text text = {.machine = machine, .node = node};
-    struct value_table *table = take_table(machine, node, list);
+    struct text text = {.machine = call->machine};
+    struct value_table *table = take_table(call);
     struct bytes between = {NULL, 0}, word;
     if (table == NULL ||
-        (list->count > 1 && !take_text(machine, node, list, 1, &between))) {
+        (call->list->count > 1 && !take_text(call, 1, &between))) {
         return false;
     }
+    struct builtin_call items = {.machine = call->machine, .list = table};
     for (uint32_t i = 0; i < table->count; i++) {
-        if (!machine_step(machine, node) ||
+        if (!machine_step(call->machine) ||
             (i > 0 && !text_add(&text, between)) ||
-            !take_text(machine, node, table, i, &word) ||
-            !text_add(&text, word)) {
+            !take_text(&items, i, &word) || !text_add(&text, word)) {
             return false;
         }
     }
-    *ret = text_value(&text);
+    return give(call, text_value(&text));
+}
+
+static bool run_tonumber(const struct builtin_call *call)
+{
+    double number;
+    if (call->list->count > 1) {
+        return machine_fail(call->machine, "tonumber: a base");
+    }
+    if (machine_number(call->machine, &call->list->item[0], &number)) {
+        *call->ret = value_of_number(number);
+    }
     return true;
 }
 
-static bool run_tonumber(struct machine *machine, const struct node *node,
-                         const struct value_table *list, struct value *ret)
+static bool run_type(const struct builtin_call *call)
 {
-    double number;
-    if (list->count > 1) {
-        return machine_fail(machine, node, "tonumber: a base");
-    }
-    if (machine_number(machine, &list->item[0], &number)) {
-        *ret = value_of_number(number);
-    }
-    return true;
+    const char *name = value_type_name(&call->list->item[0]);
+    return give(call, value_of_text(bytes_of_text(name)));
+}
+
+static bool run_getn(const struct builtin_call *call)
+{
+    const struct value_table *table = take_table(call);
+    return table != NULL && give(call, value_of_number(table->count));
+}
+
+static bool run_encode(const struct builtin_call *call)
+{
+    return json_encode(call->machine, &call->list->item[0], call->ret);
+}
+
+/* What changes nothing here. */
+static bool run_nothing(const struct builtin_call *call)
+{
+    return give(call, value_of_bool(true));
 }
 
 /* --- All ------------------------------------------------------------------ */
 
-static bool run_list(struct machine *machine, const struct node *node,
-                     const struct value_table *list, struct value *ret)
+static const struct {
+    struct library_function what;
+    bool (*run)(const struct builtin_call *call);
+} functions[] = {
+    [BUILTIN_CALL] = {{"redis.call", 1, UINT32_MAX}, ask},
+    [BUILTIN_PCALL] = {{"redis.pcall", 1, UINT32_MAX}, ask},
+    [BUILTIN_STATUS] = {{"redis.status_reply", 1, 1}, run_status},
+    [BUILTIN_ERROR] = {{"redis.error_reply", 1, 1}, run_status},
+    [BUILTIN_LOG] = {{"redis.log", 2, UINT32_MAX}, run_nothing},
+    [BUILTIN_REPLICATE] = {{"redis.replicate_commands", 0, 0}, run_nothing},
+    [BUILTIN_TONUMBER] = {{"tonumber", 1, 1}, run_tonumber},
+    [BUILTIN_TOSTRING] = {{"tostring", 1, 1}, run_tostring},
+    [BUILTIN_TYPE] = {{"type", 1, 1}, run_type},
+    [BUILTIN_ASSERT] = {{"assert", 1, 2}, raise_error},
+    [BUILTIN_RAISE] = {{"error", 1, 2}, raise_error},
+    [BUILTIN_UNPACK] = {{"unpack", 1, 3}, run_unpack},
+    [BUILTIN_TABLE_UNPACK] = {{"table.unpack", 1, 3}, run_unpack},
+    [BUILTIN_NEXT] = {{"next", 1, 1}, run_next},
+    [BUILTIN_FIND] = {{"string.find", 2, 4}, run_find},
+    [BUILTIN_MATCH] = {{"string.match", 2, 3}, run_find},
+    [BUILTIN_GSUB] = {{"string.gsub", 3, 4}, run_gsub},
+    [BUILTIN_DECODE] = {{"cjson.decode", 1, 1}, run_decode},
+    [BUILTIN_ENCODE] = {{"cjson.encode", 1, 1}, run_encode},
+    [BUILTIN_INSERT] = {{"table.insert", 2, 2}, run_insert},
+    [BUILTIN_REMOVE] = {{"table.remove", 1, 2}, run_remove},
+    [BUILTIN_GETN] = {{"table.getn", 1, 1}, run_getn},
+    [BUILTIN_JOIN] = {{"table.concat", 1, 2}, run_join},
+    [BUILTIN_SUB] = {{"string.sub", 2, 3}, run_sub},
+    [BUILTIN_LEN] = {{"string.len", 1, 1}, run_len},
+    [BUILTIN_LOWER] = {{"string.lower", 1, 1}, run_case},
+    [BUILTIN_UPPER] = {{"string.upper", 1, 1}, run_case},
+    [BUILTIN_FORMAT] = {{"string.format", 1, UINT32_MAX}, run_format},
+    [BUILTIN_FLOOR] = {{"math.floor", 1, 1}, run_math},
+    [BUILTIN_CEIL] = {{"math.ceil", 1, 1}, run_math},
+    [BUILTIN_ABS] = {{"math.abs", 1, 1}, run_math},
+    [BUILTIN_MAX] = {{"math.max", 1, UINT32_MAX}, run_math},
+    [BUILTIN_MIN] = {{"math.min", 1, UINT32_MAX}, run_math},
+};
+
+static const char *name_of(const struct builtin_call *call)
 {
-    struct value_table *table;
-    switch ((enum builtin)node->op) {
-    case BUILTIN_INSERT:
-        return run_insert(machine, node, list);
-    case BUILTIN_REMOVE:
-        return run_remove(machine, node, list, ret);
-    case BUILTIN_JOIN:
-        return run_join(machine, node, list, ret);
-    default:
-        table = take_table(machine, node, list);
-        *ret = value_of_number(table != NULL ? table->count : 0);
-        return table != NULL;
-    }
+    return functions[op_of(call)].what.name;
 }
 
-static bool run_several(struct machine *machine, const struct node *node,
-                        const struct value_table *list)
+const struct library_function *library_find(struct bytes name,
+                                            enum builtin *ret_builtin)
 {
-    switch ((enum builtin)node->op) {
-    case BUILTIN_FIND:
-    case BUILTIN_MATCH:
-        return run_find(machine, node, list);
-    case BUILTIN_GSUB:
-        return run_gsub(machine, node, list);
-    case BUILTIN_NEXT:
-        return run_next(machine, node, list);
-    default:
-        return run_unpack(machine, node, list);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        if (bytes_equal(name, bytes_of_text(functions[i].what.name))) {
+            *ret_builtin = (enum builtin)i;
+            return &functions[i].what;
+        }
     }
+    return NULL;
 }
 
-static bool run_one(struct machine *machine, const struct node *node,
-                    const struct value_table *list, struct value *ret)
+bool library_run(struct machine *machine, const struct value_table *list,
+                 struct value *ret)
 {
-    switch ((enum builtin)node->op) {
-    case BUILTIN_CALL:
-    case BUILTIN_PCALL:
-        return ask(machine, node, list, ret);
-    case BUILTIN_LOG:
-    case BUILTIN_REPLICATE:
-        *ret = value_of_bool(true);
-        return true;
-    case BUILTIN_TONUMBER:
-        return run_tonumber(machine, node, list, ret);
-    case BUILTIN_TOSTRING:
-        return run_tostring(machine, node, &list->item[0], ret);
-    case BUILTIN_TYPE:
-        *ret = value_of_text(bytes_of_text(value_type_name(&list->item[0])));
-        return true;
-    case BUILTIN_ASSERT:
-    case BUILTIN_RAISE:
-        return raise_error(machine, node, list, ret);
-    case BUILTIN_ENCODE:
-        return json_encode(machine, node, &list->item[0], ret);
-    case BUILTIN_INSERT:
-    case BUILTIN_REMOVE:
-    case BUILTIN_GETN:
-    case BUILTIN_JOIN:
-        return run_list(machine, node, list, ret);
-    case BUILTIN_FLOOR:
-    case BUILTIN_CEIL:
-    case BUILTIN_ABS:
-    case BUILTIN_MAX:
-    case BUILTIN_MIN:
-        return run_math(machine, node, list, ret);
-    case BUILTIN_FORMAT:
-        return run_format(machine, node, list, ret);
-    default:
-        return run_text(machine, node, list, ret);
-    }
-}
-
-bool library_run(struct machine *machine, const struct node *node,
-                 const struct value_table *list, struct value *ret)
-{
+    const struct builtin_call call = {machine, list, ret};
+    const struct node *node = machine->node;
     *ret = nil();
     CHECK(node->kind == NODE_BUILTIN &&
           node->op < sizeof functions / sizeof *functions);
-    if (list->count < functions[node->op].min) {
-        return machine_fail(machine, node, "%s: an argument is missing",
-                            functions[node->op].name);
+    if (list->count < functions[node->op].what.min) {
+        return machine_fail(machine, "%s: an argument is missing",
+                            name_of(&call));
     }
     if (!node_has_several(node)) {
-        return run_one(machine, node, list, ret);
+        return functions[node->op].run(&call);
     }
     machine->results = (struct value_table){0};
-    if (!run_several(machine, node, list)) {
+    if (!functions[node->op].run(&call)) {
         return false;
     }
     if (machine->results.count > 0) {

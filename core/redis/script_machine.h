@@ -16,6 +16,7 @@
 struct machine {
     const struct script_run *run;
     struct script_error *error;
+    const struct node *node; /* At hand; an error tells its line. */
     struct value keys;
     struct value argv;
     struct value *outer; /* The script's variables, */
@@ -40,21 +41,19 @@ struct library_function {
 /* NULL: there is no function of this name. */
 const struct library_function *library_find(struct bytes name,
                                             enum builtin *ret_builtin);
-/* Carries out a function of Lua or Redis; 'list' is what it is given. One of
+/* Carries out the function of machine->node; 'list' is what it is given. One of
  * several results leaves them in machine->results. False with the error. */
-bool library_run(struct machine *machine, const struct node *node,
-                 const struct value_table *list, struct value *ret);
+bool library_run(struct machine *machine, const struct value_table *list,
+                 struct value *ret);
 
 /* cjson.decode() and cjson.encode(): script_json.c. */
-bool json_decode(struct machine *machine, const struct node *node,
-                 struct bytes text, struct value *ret);
-bool json_encode(struct machine *machine, const struct node *node,
-                 const struct value *value, struct value *ret);
+bool json_decode(struct machine *machine, struct bytes text, struct value *ret);
+bool json_encode(struct machine *machine, const struct value *value,
+                 struct value *ret);
 
-/* A text that grows, within the machine's bounds; begun with the first two. */
+/* A text that grows, within the machine's bounds; begun with the first. */
 struct text {
     struct machine *machine;
-    const struct node *node;
     uint8_t *data;
     size_t size;
     size_t capacity;
@@ -64,21 +63,21 @@ bool text_add(struct text *text, struct bytes more);
 
 /* --- The machine ---------------------------------------------------------- */
 
-/* False, with the error of this node's line. */
-bool machine_fail(struct machine *machine, const struct node *node,
-                  const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* False, with the error of the line at hand. */
+bool machine_fail(struct machine *machine, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Before so many bytes are taken. */
-bool machine_spend(struct machine *machine, const struct node *node,
-                   size_t size);
+bool machine_spend(struct machine *machine, size_t size);
 /* Room for a list that grows by one, whatever that costs. */
-bool machine_spend_item(struct machine *machine, const struct node *node,
+bool machine_spend_item(struct machine *machine,
                         const struct value_table *table);
-bool machine_step(struct machine *machine, const struct node *node);
+/* Likewise, and appends. */
+bool machine_add(struct machine *machine, struct value_table *table,
+                 const struct value *value);
+bool machine_step(struct machine *machine);
 /* A string or a number as text. */
-bool machine_text(struct machine *machine, const struct node *node,
-                  const struct value *value, int digits,
-                  struct bytes *ret_text);
+bool machine_text(struct machine *machine, const struct value *value,
+                  int digits, struct bytes *ret_text);
 
 /* Counts steps for going through a text; the next step finds that it is too
  * much. Whoever looks at a text that a script hands him calls it. */

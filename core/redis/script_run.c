@@ -125,12 +125,11 @@ double number_floor(double number)
 
 /* --- Bounds --------------------------------------------------------------- */
 
-bool machine_fail(struct machine *machine, const struct node *node,
-                  const char *format, ...)
+bool machine_fail(struct machine *machine, const char *format, ...)
 {
     va_list args;
     int size = snprintf(machine->error->text, sizeof machine->error->text,
-                        "line %u: ", node->line);
+                        "line %u: ", machine->node->line);
     va_start(args, format);
     vsnprintf(machine->error->text + size,
               sizeof machine->error->text - (size_t)size, format, args);
@@ -139,26 +138,24 @@ bool machine_fail(struct machine *machine, const struct node *node,
 }
 
 /* Before so many bytes are taken. */
-bool machine_spend(struct machine *machine, const struct node *node,
-                   size_t size)
+bool machine_spend(struct machine *machine, size_t size)
 {
     CHECK(machine->memory_size <= SCRIPT_MEMORY_MAX);
     if (size > SCRIPT_MEMORY_MAX - machine->memory_size) {
-        return machine_fail(machine, node,
-                            "the script needs more than %zu bytes",
+        return machine_fail(machine, "the script needs more than %zu bytes",
                             SCRIPT_MEMORY_MAX);
     }
     machine->memory_size += size;
     return true;
 }
 
-bool machine_step(struct machine *machine, const struct node *node)
+bool machine_step(struct machine *machine)
 {
     const uint32_t *call_steps = machine->run->call_steps;
     machine->steps++;
     if (machine->steps + (call_steps != NULL ? *call_steps : 0) >
         SCRIPT_STEPS_MAX) {
-        return machine_fail(machine, node,
+        return machine_fail(machine,
                             "the script goes on for more than %d steps",
                             SCRIPT_STEPS_MAX);
     }
@@ -192,15 +189,25 @@ bool machine_number(struct machine *machine, const struct value *value,
 }
 
 /* Room for a list that grows by one, whatever that costs. */
-bool machine_spend_item(struct machine *machine, const struct node *node,
+bool machine_spend_item(struct machine *machine,
                         const struct value_table *table)
 {
     size_t size = table->count < table->capacity ? 0 : 2 * table->capacity + 4;
-    return machine_spend(machine, node, size * sizeof(struct value));
+    return machine_spend(machine, size * sizeof(struct value));
 }
 
-bool machine_text(struct machine *machine, const struct node *node,
-                  const struct value *value, int digits, struct bytes *ret_text)
+bool machine_add(struct machine *machine, struct value_table *table,
+                 const struct value *value)
+{
+    if (!machine_spend_item(machine, table)) {
+        return false;
+    }
+    value_append(machine->run->arena, table, value);
+    return true;
+}
+
+bool machine_text(struct machine *machine, const struct value *value,
+                  int digits, struct bytes *ret_text)
 {
     char text[32];
     if (value->type == VALUE_TEXT) {
@@ -210,7 +217,7 @@ bool machine_text(struct machine *machine, const struct node *node,
     CHECK(value->type == VALUE_NUMBER);
     int size = snprintf(text, sizeof text, "%.*g", digits, value->number);
     CHECK(size > 0 && (size_t)size < sizeof text);
-    if (!machine_spend(machine, node, (size_t)size)) {
+    if (!machine_spend(machine, (size_t)size)) {
         return false;
     }
     *ret_text = arena_copy(machine->run->arena, bytes_of(text, (size_t)size));
@@ -219,21 +226,20 @@ bool machine_text(struct machine *machine, const struct node *node,
 
 /* --- Operators ------------------------------------------------------------ */
 
-static bool concatenate(struct machine *machine, const struct node *node,
-                        const struct value *a, const struct value *b,
-                        struct value *ret)
+static bool concatenate(struct machine *machine, const struct value *a,
+                        const struct value *b, struct value *ret)
 {
     struct bytes left, right;
     const struct value *wrong = a->type != VALUE_TEXT && a->type != VALUE_NUMBER
                                     ? a
                                     : b;
     if (wrong->type != VALUE_TEXT && wrong->type != VALUE_NUMBER) {
-        return machine_fail(machine, node, "'..' of a %s value",
+        return machine_fail(machine, "'..' of a %s value",
                             value_type_name(wrong));
     }
-    if (!machine_text(machine, node, a, LUA_DIGITS, &left) ||
-        !machine_text(machine, node, b, LUA_DIGITS, &right) ||
-        !machine_spend(machine, node, left.size + right.size)) {
+    if (!machine_text(machine, a, LUA_DIGITS, &left) ||
+        !machine_text(machine, b, LUA_DIGITS, &right) ||
+        !machine_spend(machine, left.size + right.size)) {
         return false;
     }
     uint8_t *both = arena_take(machine->run->arena, left.size + right.size);
@@ -259,8 +265,7 @@ static bool compare(struct machine *machine, const struct node *node,
         is_less = bytes_compare(a->text, b->text) < 0;
         is_greater = bytes_compare(a->text, b->text) > 0;
     } else {
-        return machine_fail(machine, node,
-                            "a %s value compared with a %s value",
+        return machine_fail(machine, "a %s value compared with a %s value",
                             value_type_name(a), value_type_name(b));
     }
     *ret = value_of_bool(node->op == OPERATOR_LESS         ? is_less
@@ -277,7 +282,7 @@ static bool calculate(struct machine *machine, const struct node *node,
     double x, y;
     bool is_number = machine_number(machine, a, &x);
     if (!is_number || !machine_number(machine, b, &y)) {
-        return machine_fail(machine, node, "arithmetic on a %s value",
+        return machine_fail(machine, "arithmetic on a %s value",
                             value_type_name(is_number ? b : a));
     }
     switch (node->op) {
@@ -314,7 +319,7 @@ static bool evaluate_binary(struct machine *machine, const struct node *node,
         *ret = value_of_bool(are_equal(&a, &b) == (node->op == OPERATOR_EQUAL));
         return true;
     case OPERATOR_CONCAT:
-        return concatenate(machine, node, &a, &b, ret);
+        return concatenate(machine, &a, &b, ret);
     case OPERATOR_LESS:
     case OPERATOR_GREATER:
     case OPERATOR_LESS_EQUAL:
@@ -344,7 +349,7 @@ static bool evaluate_unary(struct machine *machine, const struct node *node,
     } else if (node->op == OPERATOR_LENGTH && a.type == VALUE_TEXT) {
         *ret = value_of_number((double)a.text.size);
     } else {
-        return machine_fail(machine, node, "'%s' of a %s value",
+        return machine_fail(machine, "'%s' of a %s value",
                             node->op == OPERATOR_LENGTH ? "#" : "-",
                             value_type_name(&a));
     }
@@ -357,6 +362,7 @@ static bool evaluate_unary(struct machine *machine, const struct node *node,
 static bool gather(struct machine *machine, const struct node *node,
                    struct value_table *list)
 {
+    const struct node *outer = machine->node;
     for (; node != NULL; node = node->next) {
         struct value value;
         bool is_open = node->next == NULL && node_has_several(node);
@@ -365,14 +371,15 @@ static bool gather(struct machine *machine, const struct node *node,
         }
         struct value_table results = machine->results;
         uint32_t count = is_open ? results.count : 1;
+        machine->node = node;
         for (uint32_t i = 0; i < count; i++) {
-            if (!machine_spend_item(machine, node, list) ||
-                !machine_step(machine, node)) {
+            if (!machine_add(machine, list,
+                             is_open ? &results.item[i] : &value) ||
+                !machine_step(machine)) {
                 return false;
             }
-            value_append(machine->run->arena, list,
-                         is_open ? &results.item[i] : &value);
         }
+        machine->node = outer;
     }
     return true;
 }
@@ -381,19 +388,20 @@ static bool evaluate_table(struct machine *machine, const struct node *node,
                            struct value *ret)
 {
     struct arena *arena = machine->run->arena;
-    if (!machine_spend(machine, node, sizeof(struct value_table))) {
+    if (!machine_spend(machine, sizeof(struct value_table))) {
         return false;
     }
     *ret = value_new_table(arena);
     for (const struct node *f = node->a; f != NULL; f = f->next) {
         struct value value;
+        machine->node = f;
         if (f->text.data == NULL && f->next == NULL) {
             if (!gather(machine, f->a, ret->table)) {
                 return false;
             }
         } else if (!evaluate(machine, f->a, &value) ||
-                   !machine_spend(machine, f, sizeof(struct value_field)) ||
-                   !machine_spend_item(machine, f, ret->table)) {
+                   !machine_spend(machine, sizeof(struct value_field)) ||
+                   !machine_spend_item(machine, ret->table)) {
             return false;
         } else if (f->text.data != NULL) {
             value_set_field(arena, ret->table, f->text, &value);
@@ -401,6 +409,7 @@ static bool evaluate_table(struct machine *machine, const struct node *node,
             value_append(arena, ret->table, &value);
         }
     }
+    machine->node = node;
     return true;
 }
 
@@ -422,7 +431,7 @@ static bool evaluate_index(struct machine *machine, const struct node *node,
         return false;
     }
     if (list.type != VALUE_TABLE) {
-        return machine_fail(machine, node, "an item of a %s value",
+        return machine_fail(machine, "an item of a %s value",
                             value_type_name(&list));
     }
     uint32_t place = place_of(&index, list.table->count);
@@ -446,7 +455,7 @@ static bool set_item(struct machine *machine, const struct node *node,
         return false;
     }
     if (list.type != VALUE_TABLE) {
-        return machine_fail(machine, node, "an item of a %s value",
+        return machine_fail(machine, "an item of a %s value",
                             value_type_name(&list));
     }
     uint32_t place = place_of(&index, list.table->count + 1);
@@ -454,8 +463,8 @@ static bool set_item(struct machine *machine, const struct node *node,
         list.table->item[place - 1] = *value;
         return true;
     }
-    if (!machine_spend_item(machine, node, list.table) ||
-        !machine_spend(machine, node, sizeof(struct value_field))) {
+    if (!machine_spend_item(machine, list.table) ||
+        !machine_spend(machine, sizeof(struct value_field))) {
         return false;
     }
     if (place > 0) {
@@ -464,7 +473,7 @@ static bool set_item(struct machine *machine, const struct node *node,
         machine_count_bytes(machine, index.text.size);
         value_set_field(machine->run->arena, list.table, index.text, value);
     } else {
-        return machine_fail(machine, node, "a list with gaps");
+        return machine_fail(machine, "a list with gaps");
     }
     return true;
 }
@@ -475,8 +484,7 @@ static bool run_builtin(struct machine *machine, const struct node *node,
                         struct value *ret)
 {
     struct value_table list = {0};
-    return gather(machine, node->a, &list) &&
-           library_run(machine, node, &list, ret);
+    return gather(machine, node->a, &list) && library_run(machine, &list, ret);
 }
 
 static struct value first_of(const struct value_table *results)
@@ -495,7 +503,7 @@ static bool call_function(struct machine *machine, const struct node *node,
         return false;
     }
     if (function.type != VALUE_FUNCTION) {
-        return machine_fail(machine, node, "a call of a %s value",
+        return machine_fail(machine, "a call of a %s value",
                             value_type_name(&function));
     }
     const struct node *callee = function.function;
@@ -503,11 +511,10 @@ static bool call_function(struct machine *machine, const struct node *node,
     struct value *before = machine->local;
     size_t size = callee->slots * sizeof(struct value);
     if (machine->calls == SCRIPT_CALLS_MAX) {
-        return machine_fail(machine, node,
-                            "more than %d functions call each other",
+        return machine_fail(machine, "more than %d functions call each other",
                             SCRIPT_CALLS_MAX);
     }
-    if (!machine_spend(machine, node, size)) {
+    if (!machine_spend(machine, size)) {
         return false;
     }
     machine->local = arena_take(machine->run->arena, size);
@@ -528,16 +535,6 @@ static bool call_function(struct machine *machine, const struct node *node,
     return flow != FLOW_ERROR;
 }
 
-static bool add_to(struct machine *machine, const struct node *node,
-                   struct value_table *list, const struct value *value)
-{
-    if (!machine_spend_item(machine, node, list)) {
-        return false;
-    }
-    value_append(machine->run->arena, list, value);
-    return true;
-}
-
 /* pcall: true and what the call gives, or false and its error. What a script
  * may take at all stays taken. */
 static bool protect(struct machine *machine, const struct node *node,
@@ -555,14 +552,14 @@ static bool protect(struct machine *machine, const struct node *node,
     bool is_several = is_good && node_has_several(node->a);
     struct value_table given = machine->results;
     *ret = value_of_bool(is_good);
-    if (!machine_spend(machine, node, sizeof machine->error->text) ||
-        !add_to(machine, node, &results, ret) ||
-        (!is_several && !add_to(machine, node, &results, &value))) {
+    if (!machine_spend(machine, sizeof machine->error->text) ||
+        !machine_add(machine, &results, ret) ||
+        (!is_several && !machine_add(machine, &results, &value))) {
         return false;
     }
     for (uint32_t i = 0; is_several && i < given.count; i++) {
-        if (!machine_step(machine, node) ||
-            !add_to(machine, node, &results, &given.item[i])) {
+        if (!machine_step(machine) ||
+            !machine_add(machine, &results, &given.item[i])) {
             return false;
         }
     }
@@ -639,18 +636,25 @@ static bool evaluate_inner(struct machine *machine, const struct node *node,
     }
 }
 
+/* False, with the error: no further. */
+static bool go_down(struct machine *machine)
+{
+    return ++machine->depth <= DEPTH_MAX ||
+           machine_fail(machine, "too much in each other");
+}
+
 static bool evaluate(struct machine *machine, const struct node *node,
                      struct value *ret)
 {
-    if (!machine_step(machine, node)) {
-        return false;
+    const struct node *outer = machine->node;
+    machine->node = node;
+    bool is_good = machine_step(machine) && go_down(machine);
+    if (is_good) {
+        is_good = evaluate_inner(machine, node, ret);
+        CHECK(machine->depth > 0);
+        machine->depth--;
     }
-    if (++machine->depth > DEPTH_MAX) {
-        return machine_fail(machine, node, "too much in each other");
-    }
-    bool is_good = evaluate_inner(machine, node, ret);
-    CHECK(machine->depth > 0);
-    machine->depth--;
+    machine->node = outer; /* Also where pcall() goes on. */
     return is_good;
 }
 
@@ -668,6 +672,7 @@ static bool assign(struct machine *machine, const struct node *node)
         struct value value = at < list.count
                                  ? list.item[at++]
                                  : (struct value){.type = VALUE_NIL};
+        machine->node = target;
         if (target->kind == NODE_LOCAL) {
             *local_of(machine, target) = value;
         } else if (!set_item(machine, target, &value)) {
@@ -681,8 +686,7 @@ static bool assign(struct machine *machine, const struct node *node)
 static bool go_round(struct machine *machine, const struct node *node,
                      enum flow *flow)
 {
-    *flow = machine_step(machine, node) ? carry_out(machine, node->b)
-                                        : FLOW_ERROR;
+    *flow = machine_step(machine) ? carry_out(machine, node->b) : FLOW_ERROR;
     if (*flow == FLOW_ON) {
         return true;
     }
@@ -702,8 +706,7 @@ static enum flow run_count(struct machine *machine, const struct node *node)
         }
         CHECK(count < 3); /* The parser has counted. */
         if (!machine_number(machine, &value, &number[count++])) {
-            machine_fail(machine, node,
-                         "for: a number expected, not a %s value",
+            machine_fail(machine, "for: a number expected, not a %s value",
                          value_type_name(&value));
             return FLOW_ERROR;
         }
@@ -727,8 +730,7 @@ static enum flow run_each(struct machine *machine, const struct node *node)
         return FLOW_ERROR;
     }
     if (list.type != VALUE_TABLE) {
-        machine_fail(machine, node,
-                     "for .. in: a list expected, not a %s value",
+        machine_fail(machine, "for .. in: a list expected, not a %s value",
                      value_type_name(&list));
         return FLOW_ERROR;
     }
@@ -830,17 +832,22 @@ static enum flow run_statement(struct machine *machine, const struct node *node)
 static enum flow carry_out(struct machine *machine, const struct node *block)
 {
     enum flow flow = FLOW_ON;
-    if (block != NULL && ++machine->depth > DEPTH_MAX) {
-        machine_fail(machine, block, "too much in each other");
+    const struct node *outer = machine->node;
+    if (block == NULL) {
+        return FLOW_ON;
+    }
+    machine->node = block;
+    if (!go_down(machine)) {
         return FLOW_ERROR;
     }
     for (const struct node *n = block; n != NULL && flow == FLOW_ON;
          n = n->next) {
-        flow = machine_step(machine, n) ? run_statement(machine, n)
-                                        : FLOW_ERROR;
+        machine->node = n;
+        flow = machine_step(machine) ? run_statement(machine, n) : FLOW_ERROR;
     }
-    CHECK(IMPLIES(block != NULL, machine->depth > 0));
-    machine->depth -= block != NULL;
+    CHECK(machine->depth > 0);
+    machine->depth--;
+    machine->node = outer;
     return flow;
 }
 
