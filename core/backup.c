@@ -54,9 +54,9 @@ static bool may_read(struct core *core, uint64_t conn)
     return true;
 }
 
-void raft_part_run(struct core *core, struct request *request,
-                   const struct call *call)
+void raft_part_run(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     uint64_t number[3] = {0};
     CHECK(call->count == 4 && request->conn != NULL); /* COMMAND_LOCAL. */
     for (uint32_t i = 0; i < 3; i++) {
@@ -102,10 +102,8 @@ static void allow(struct core *core, struct request *request)
                     lockfsm_applied_index(core->fsm));
 }
 
-void raft_backup_read(struct core *core, struct request *request,
-                      const struct call *call)
+void raft_backup_read(struct core *core, struct request *request)
 {
-    (void)call;
     if (request->conn == NULL) {
         allow(core, request);
         return;

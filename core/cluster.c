@@ -180,9 +180,9 @@ static void put_info(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-void server_cluster(struct core *core, struct request *request,
-                    const struct call *call)
+void server_cluster(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct bytes what = call->argument[1];
     char name[NODE_NAME_SIZE];
     if (bytes_is_word(what, "SLOTS")) {

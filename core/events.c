@@ -378,9 +378,9 @@ static void tell_again(struct core *core, struct conn *conn,
     }
 }
 
-void lock_watch_run(struct core *core, struct request *request,
-                    const struct call *call)
+void lock_watch_run(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct conn *conn = request->conn;
     struct past_id from;
     bool has_from = call->count > 2 && past_id_parse(call->argument[3], &from);
@@ -419,9 +419,9 @@ static void put_past(struct core *core, const struct past_event *past,
 }
 
 /* The newest events of one lock, the oldest of them first. */
-void lock_history_run(struct core *core, struct request *request,
-                      const struct call *call)
+void lock_history_run(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct past *past = &core->past;
     uint64_t wanted = call_number(call, OPTION_COUNT, HISTORY_SHOWN);
     wanted = wanted < HISTORY_SHOWN_MAX ? wanted : HISTORY_SHOWN_MAX;
@@ -447,11 +447,10 @@ void lock_history_run(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-void lock_unwatch_run(struct core *core, struct request *request,
-                      const struct call *call)
+void lock_unwatch_run(struct core *core, struct request *request)
 {
     struct watch *watch = watch_find(core, request->conn, WATCH_PREFIX,
-                                     call->name);
+                                     request->call->name);
     if (watch != NULL) {
         watch_drop(core, watch);
     }
@@ -538,28 +537,24 @@ bool watch_texts_check(struct call *call, struct resp_writer *writer)
     return true;
 }
 
-void subscribe_run(struct core *core, struct request *request,
-                   const struct call *call)
+void subscribe_run(struct core *core, struct request *request)
 {
-    subscribe(core, request, call, WATCH_CHANNEL, "subscribe");
+    subscribe(core, request, request->call, WATCH_CHANNEL, "subscribe");
 }
 
-void unsubscribe_run(struct core *core, struct request *request,
-                     const struct call *call)
+void unsubscribe_run(struct core *core, struct request *request)
 {
-    unsubscribe(core, request, call, WATCH_CHANNEL, "unsubscribe");
+    unsubscribe(core, request, request->call, WATCH_CHANNEL, "unsubscribe");
 }
 
-void psubscribe_run(struct core *core, struct request *request,
-                    const struct call *call)
+void psubscribe_run(struct core *core, struct request *request)
 {
-    subscribe(core, request, call, WATCH_PATTERN, "psubscribe");
+    subscribe(core, request, request->call, WATCH_PATTERN, "psubscribe");
 }
 
-void punsubscribe_run(struct core *core, struct request *request,
-                      const struct call *call)
+void punsubscribe_run(struct core *core, struct request *request)
 {
-    unsubscribe(core, request, call, WATCH_PATTERN, "punsubscribe");
+    unsubscribe(core, request, request->call, WATCH_PATTERN, "punsubscribe");
 }
 
 static void put_tokens(struct resp_writer *writer, const struct result *result)

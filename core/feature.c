@@ -98,12 +98,10 @@ void feature_refuse(struct core *core, struct request *request,
     request_refuse(core, request, "LEVEL", text);
 }
 
-void raft_finalize_run(struct core *core, struct request *request,
-                       const struct call *call)
+void raft_finalize_run(struct core *core, struct request *request)
 {
     char why[HASP_WHY_SIZE] = "";
     uint32_t level = feature_possible(core, why);
-    (void)call;
     CHECK(is_serving(core)); /* Rule 12. */
     if (core->reign.change.state != CHANGE_NONE) {
         request_refuse(core, request, "BUSY",

@@ -94,7 +94,7 @@ static void answer_myself(struct core *core, struct request *request)
     request->effect = NOTHING_DONE;
     bool is_good = request_understand(core, request);
     CHECK(is_good); /* It was, when it came. */
-    request->command->read(core, request, request->call);
+    request->command->read(core, request);
 }
 
 /* Who came by the local door may all: no leader has to say so. */

@@ -53,9 +53,9 @@ static struct beat beat_at(struct core *core, const struct request *request,
     return beat;
 }
 
-void session_keep_run(struct core *core, struct request *request,
-                      const struct call *call)
+void session_keep_run(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     uint8_t proof[PROOF_SIZE];
     bool needs_heard = false, is_open = propose_is_open(core);
     CHECK(is_serving(core)); /* There are no deadlines before (rule 12). */
@@ -157,9 +157,9 @@ static void put_answer(struct core *core, const struct beat *beat, bool is_full,
     }
 }
 
-void session_keep_read(struct core *core, struct request *request,
-                       const struct call *call)
+void session_keep_read(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     uint8_t proof[PROOF_SIZE];
     if (wait_on(core, request, call)) {
         return;

@@ -265,9 +265,9 @@ static bool refuse_if_changing(struct core *core, struct request *request)
     return true;
 }
 
-void raft_add_run(struct core *core, struct request *request,
-                  const struct call *call)
+void raft_add_run(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct change *change = &core->reign.change;
     struct replica_members members;
     if (refuse_if_changing(core, request)) {
@@ -338,9 +338,9 @@ static void probed(struct core *core)
     change_refuse(core, "BADARG", why);
 }
 
-void raft_promote_run(struct core *core, struct request *request,
-                      const struct call *call)
+void raft_promote_run(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct replica_members members;
     if (refuse_if_changing(core, request)) {
         return;
@@ -373,9 +373,9 @@ static void finish_settling(struct core *core)
 /* --- Taking away -----------------------------------------------------------*/
 
 /* DEMOTE and REMOVE. */
-void raft_take_away_run(struct core *core, struct request *request,
-                        const struct call *call)
+void raft_take_away_run(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct change *change = &core->reign.change;
     bool is_removal = (request->command->flags & COMMAND_REMOVES) != 0;
     struct replica_members members;

@@ -58,10 +58,8 @@ static void answer_waiting(struct core *core)
     }
 }
 
-void raft_snapshot_run(struct core *core, struct request *request,
-                       const struct call *call)
+void raft_snapshot_run(struct core *core, struct request *request)
 {
-    (void)call;
     trail_log(request);
     snapshots_enqueue(core, request);
 }

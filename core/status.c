@@ -53,8 +53,7 @@ static void put_member(struct core *core, const struct replica_member *member,
     resp_key_integer(writer, "level", feature_of_member(core, member->id));
 }
 
-void raft_status_run(struct core *core, struct request *request,
-                     const struct call *call)
+void raft_status_run(struct core *core, struct request *request)
 {
     static const char *const users[] = {[CORE_USERS_OPEN] = "open",
                                         [CORE_USERS_UNENFORCED] = "unenforced",
@@ -65,7 +64,6 @@ void raft_status_run(struct core *core, struct request *request,
     uint8_t cluster[CLUSTER_ID_SIZE];
     uint64_t leader = replica_leader(core->replica);
     struct resp_writer *writer = request_reply(core, request);
-    (void)call;
     replica_members(core->replica, &members);
     forward_client_address(core, leader, leader_address);
     resp_map(writer, 16);
@@ -117,9 +115,9 @@ static bool is_asked_for(const struct call *call, const char *section)
 /* Libraries look at it before they send SET with PX, EVALSHA or UNLINK. */
 #define REDIS_VERSION "7.0.0"
 
-void server_info(struct core *core, struct request *request,
-                 const struct call *call)
+void server_info(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct buffer text = {0};
     char leader[MEMBER_ADDRESS_SIZE];
     forward_client_address(core, replica_leader(core->replica), leader);

@@ -55,9 +55,9 @@ static void refuse(struct core *core, const char *code, const char *why)
     }
 }
 
-void raft_transfer_run(struct core *core, struct request *request,
-                       const struct call *call)
+void raft_transfer_run(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct replica_members members;
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members,

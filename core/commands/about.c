@@ -215,9 +215,9 @@ static void put_keys(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-void server_command(struct core *core, struct request *request,
-                    const struct call *call)
+void server_command(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct bytes what = call->count > 1 ? call->argument[1]
                                         : BYTES_LITERAL("INFO");
     if (bytes_is_word(what, "INFO")) {

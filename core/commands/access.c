@@ -275,10 +275,10 @@ static void put_role(const struct role *role, struct resp_writer *writer)
     }
 }
 
-void user_show_read(struct core *core, struct request *request,
-                    const struct call *call)
+void user_show_read(struct core *core, struct request *request)
 {
-    const struct user *user = lockfsm_user_named(core->fsm, call->name);
+    const struct user *user = lockfsm_user_named(core->fsm,
+                                                 request->call->name);
     if (user == NULL) {
         request_refuse(core, request, "BADARG", "there is no such user");
         return;
@@ -287,10 +287,9 @@ void user_show_read(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-void role_show_read(struct core *core, struct request *request,
-                    const struct call *call)
+void role_show_read(struct core *core, struct request *request)
 {
-    const struct role *role = lockfsm_role(core->fsm, call->name);
+    const struct role *role = lockfsm_role(core->fsm, request->call->name);
     if (role == NULL) {
         request_refuse(core, request, "BADARG", "there is no such role");
         return;
@@ -299,12 +298,11 @@ void role_show_read(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-void user_list_read(struct core *core, struct request *request,
-                    const struct call *call)
+void user_list_read(struct core *core, struct request *request)
 {
     struct listing listing;
     struct ordered *set = lockfsm_user_order(core->fsm);
-    if (!listing_begin(core, request, call, set, false, &listing)) {
+    if (!listing_begin(core, request, request->call, set, false, &listing)) {
         return;
     }
     struct resp_writer *writer = request_reply(core, request);
@@ -316,12 +314,11 @@ void user_list_read(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-void role_list_read(struct core *core, struct request *request,
-                    const struct call *call)
+void role_list_read(struct core *core, struct request *request)
 {
     struct listing listing;
     struct ordered *set = lockfsm_role_order(core->fsm);
-    if (!listing_begin(core, request, call, set, false, &listing)) {
+    if (!listing_begin(core, request, request->call, set, false, &listing)) {
         return;
     }
     struct resp_writer *writer = request_reply(core, request);
@@ -342,12 +339,11 @@ static void put_revocation(const struct revocation *revocation,
     resp_key_number(writer, "index", revocation->log_index);
 }
 
-void cert_revoked_read(struct core *core, struct request *request,
-                       const struct call *call)
+void cert_revoked_read(struct core *core, struct request *request)
 {
     struct listing listing;
     struct ordered *set = lockfsm_revocation_order(core->fsm);
-    if (!listing_begin(core, request, call, set, false, &listing)) {
+    if (!listing_begin(core, request, request->call, set, false, &listing)) {
         return;
     }
     struct resp_writer *writer = request_reply(core, request);
@@ -361,9 +357,9 @@ void cert_revoked_read(struct core *core, struct request *request,
 }
 
 /* name verb lock: of a verb of the cluster the lock is empty. */
-void user_can_read(struct core *core, struct request *request,
-                   const struct call *call)
+void user_can_read(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     const struct user *user = lockfsm_user_named(core->fsm, call->argument[1]);
     struct permission permission;
     if (user == NULL || user->number == 0) {
@@ -405,15 +401,13 @@ static void put_may(const struct core *core, const struct request *request,
     }
 }
 
-void whoami_run(struct core *core, struct request *request,
-                const struct call *call)
+void whoami_run(struct core *core, struct request *request)
 {
     const struct conn *conn = request->conn;
     const struct user *user = lockfsm_user(core->fsm, request->user);
     static const char *const ways[] = {[IDENTITY_NONE] = "secret",
                                        [IDENTITY_LOCAL] = "local",
                                        [IDENTITY_CERTIFICATE] = "certificate"};
-    (void)call;
     CHECK(conn != NULL); /* COMMAND_LOCAL: it comes from no peer. */
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 5);

@@ -16,13 +16,11 @@ bool blacklist_check(struct call *call, struct resp_writer *writer)
     return true;
 }
 
-void blacklist_list_read(struct core *core, struct request *request,
-                         const struct call *call)
+void blacklist_list_read(struct core *core, struct request *request)
 {
     struct resp_writer *writer = request_reply(core, request);
     const struct list *list = lockfsm_blacklist(core->fsm);
     uint64_t count = 0;
-    (void)call;
     LIST_EACH (node, list) {
         count++;
     }
@@ -42,11 +40,9 @@ void blacklist_list_read(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-void limits_list_read(struct core *core, struct request *request,
-                      const struct call *call)
+void limits_list_read(struct core *core, struct request *request)
 {
     struct resp_writer *writer = request_reply(core, request);
-    (void)call;
     resp_array(writer, LIMIT_COUNT);
     for (int i = 0; i < LIMIT_COUNT; i++) {
         enum limit_key key = (enum limit_key)i;

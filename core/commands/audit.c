@@ -53,9 +53,9 @@ static void put_act(const struct act *act, struct resp_writer *writer)
     buffer_done(&outcome);
 }
 
-void audit_list_read(struct core *core, struct request *request,
-                     const struct call *call)
+void audit_list_read(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     uint32_t count = call_page(call);
     const struct list *acts = lockfsm_acts(core->fsm);
     const struct act *first = first_of_page(core, call, count);
@@ -86,12 +86,10 @@ static void put_denial(const struct core_denial *denial,
     resp_key_number(writer, "last_ms", denial->last_ms);
 }
 
-void audit_denied_run(struct core *core, struct request *request,
-                      const struct call *call)
+void audit_denied_run(struct core *core, struct request *request)
 {
     const struct core_denial *denial;
     uint32_t count = 0;
-    (void)call;
     while ((denial = core_denial(core, count)) != NULL && denial->count > 0) {
         count++;
     }

@@ -366,7 +366,7 @@ void commands_received(struct core *core, struct conn *conn,
     if ((request->command->flags & COMMAND_LOCAL) != 0) {
         if (gate_passes(core, request, call, true) &&
             choose_session(core, request, call)) {
-            request->command->run(core, request, call);
+            request->command->run(core, request);
         }
         return;
     }
@@ -488,7 +488,7 @@ void commands_decide(struct core *core, struct request *request)
         }
     }
     if (command->run != NULL) {
-        command->run(core, request, call);
+        command->run(core, request);
     } else if ((command->flags & COMMAND_CHANGE) != 0) {
         command->encode(core, request, call, propose_begin(core));
         propose_end(core, request);
@@ -540,7 +540,7 @@ void commands_read(struct core *core, struct request *request)
     request_leave(core, request);
     if (!request->is_unwelcome) {
         if (gate_passes(core, request, call, true)) {
-            request->command->read(core, request, call);
+            request->command->read(core, request);
         }
         return;
     }

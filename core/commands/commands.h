@@ -196,12 +196,11 @@ enum reply_kind {
     REPLY_OWN /* By 'reply'. */
 };
 
-typedef void command_run_fn(struct core *core, struct request *request,
-                            const struct call *call);
+/* What is asked is request->call, until the request is answered. */
+typedef void command_run_fn(struct core *core, struct request *request);
 typedef void command_encode_fn(struct core *core, struct request *request,
                                const struct call *call, struct buffer *out);
-typedef void command_read_fn(struct core *core, struct request *request,
-                             const struct call *call);
+typedef void command_read_fn(struct core *core, struct request *request);
 typedef void command_reply_fn(struct core *core, struct request *request,
                               const struct result *result);
 /* Understands the arguments, or writes an error and returns false. */

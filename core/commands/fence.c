@@ -6,20 +6,18 @@
 #include "core/request.h"
 #include "core/state.h"
 
-void fence_show_read(struct core *core, struct request *request,
-                     const struct call *call)
+void fence_show_read(struct core *core, struct request *request)
 {
-    const struct fence *fence = lockfsm_fence(core->fsm, call->name);
+    const struct fence *fence = lockfsm_fence(core->fsm, request->call->name);
     request_answer_integer(core, request,
                            fence != NULL ? (int64_t)fence->token : 0);
 }
 
-void fence_list_read(struct core *core, struct request *request,
-                     const struct call *call)
+void fence_list_read(struct core *core, struct request *request)
 {
     struct listing listing;
     struct ordered *set = lockfsm_fence_order(core->fsm);
-    if (!listing_begin(core, request, call, set, false, &listing)) {
+    if (!listing_begin(core, request, request->call, set, false, &listing)) {
         return;
     }
     struct resp_writer *writer = request_reply(core, request);

@@ -222,11 +222,10 @@ static void put_edge(const struct edge *edge, const struct core *core,
     resp_key_integer(writer, "queue", edge->wait->lock->wait_count);
 }
 
-void lock_graph_read(struct core *core, struct request *request,
-                     const struct call *call)
+void lock_graph_read(struct core *core, struct request *request)
 {
     struct graph *graph = memory_new(sizeof *graph);
-    graph->prefix = call_text(call, OPTION_PREFIX);
+    graph->prefix = call_text(request->call, OPTION_PREFIX);
     begin(graph, core->fsm);
     follow(graph);
     close_over(graph);

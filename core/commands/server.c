@@ -103,9 +103,9 @@ void server_hello_answer(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-void server_hello(struct core *core, struct request *request,
-                  const struct call *call)
+void server_hello(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct conn *conn = request->conn;
     struct hello hello = {0};
     uint64_t version = (uint64_t)conn->version;
@@ -129,9 +129,9 @@ void server_hello(struct core *core, struct request *request,
     }
 }
 
-void server_auth(struct core *core, struct request *request,
-                 const struct call *call)
+void server_auth(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     static const struct bytes none = {NULL, 0};
     if (call->count > 3) {
         request_refuse(core, request, "ERR", "syntax error");
@@ -143,9 +143,9 @@ void server_auth(struct core *core, struct request *request,
                           call->argument[call->count - 1], 0);
 }
 
-void server_ping(struct core *core, struct request *request,
-                 const struct call *call)
+void server_ping(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct conn *conn = request->conn;
     struct resp_writer *writer = request_reply(core, request);
     if (call->count > 2) {
@@ -164,28 +164,23 @@ void server_ping(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-void server_echo(struct core *core, struct request *request,
-                 const struct call *call)
+void server_echo(struct core *core, struct request *request)
 {
-    resp_bulk(request_reply(core, request), call->argument[1]);
+    resp_bulk(request_reply(core, request), request->call->argument[1]);
     request_done(core, request);
 }
 
-void server_quit(struct core *core, struct request *request,
-                 const struct call *call)
+void server_quit(struct core *core, struct request *request)
 {
     struct conn *conn = request->conn;
     uint64_t slot = request->slot;
-    (void)call;
     request_answer_ok(core, request);
     conn_quit(core, conn, slot);
 }
 
-void server_reset(struct core *core, struct request *request,
-                  const struct call *call)
+void server_reset(struct core *core, struct request *request)
 {
     struct conn *conn = request->conn;
-    (void)call;
     CHECK(conn != NULL);
     watches_remove(core, conn);
     transaction_forget(core, conn);
@@ -198,21 +193,18 @@ void server_reset(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-void server_select(struct core *core, struct request *request,
-                   const struct call *call)
+void server_select(struct core *core, struct request *request)
 {
     uint64_t index;
-    if (bytes_to_u64(call->argument[1], &index) && index == 0) {
+    if (bytes_to_u64(request->call->argument[1], &index) && index == 0) {
         request_answer_ok(core, request);
     } else {
         request_refuse(core, request, "ERR", "DB index is out of range");
     }
 }
 
-void server_readonly(struct core *core, struct request *request,
-                     const struct call *call)
+void server_readonly(struct core *core, struct request *request)
 {
-    (void)call;
     request_answer_ok(core, request);
 }
 
@@ -230,9 +222,9 @@ bool server_config_check(struct call *call, struct resp_writer *writer)
     return true;
 }
 
-void server_config(struct core *core, struct request *request,
-                   const struct call *call)
+void server_config(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     static const struct {
         const char *name;
         const char *value;
@@ -315,9 +307,9 @@ static void client_list(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-void server_client(struct core *core, struct request *request,
-                   const struct call *call)
+void server_client(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct conn *conn = request->conn;
     struct bytes what = call->argument[1];
     if (bytes_is_word(what, "ID")) {

@@ -90,9 +90,9 @@ void session_open_reply(struct core *core, struct request *request,
     request_done_as(core, request, ANSWER_ATTACHED, session->id);
 }
 
-void session_attach_read(struct core *core, struct request *request,
-                         const struct call *call)
+void session_attach_read(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     const struct session *session = lockfsm_session(core->fsm, call->id);
     if (session == NULL || session->user_number != request->user ||
         !lease_proof_is(session, call->proof)) {
@@ -110,11 +110,9 @@ void session_attach_read(struct core *core, struct request *request,
     request_done_as(core, request, ANSWER_ATTACHED, session->id);
 }
 
-void session_detach_run(struct core *core, struct request *request,
-                        const struct call *call)
+void session_detach_run(struct core *core, struct request *request)
 {
     CHECK(request->conn != NULL && request->session != 0); /* It was chosen. */
-    (void)call;
     attach_detach(core, request->conn, request->session);
     request_answer_ok(core, request);
 }
@@ -180,10 +178,10 @@ static void put_session(struct core *core, const struct session *session,
     resp_key_bulk(writer, "user", session->user->name);
 }
 
-void session_show_read(struct core *core, struct request *request,
-                       const struct call *call)
+void session_show_read(struct core *core, struct request *request)
 {
-    const struct session *session = lockfsm_session(core->fsm, call->id);
+    const struct session *session = lockfsm_session(core->fsm,
+                                                    request->call->id);
     if (session == NULL || !gate_sees(core, request, session->user_number)) {
         request_refuse(core, request, "NOSESSION", "no such session");
         return;
@@ -193,15 +191,14 @@ void session_show_read(struct core *core, struct request *request,
 }
 
 /* By client names, of which PREFIX is one's beginning, and then by ids. */
-void session_list_read(struct core *core, struct request *request,
-                       const struct call *call)
+void session_list_read(struct core *core, struct request *request)
 {
     struct listing listing;
     bool sees_all = gate_has(core, request, VERB_SESSIONS);
     struct ordered *set = sees_all ? lockfsm_session_order(core->fsm)
                                    : lockfsm_session_order_of(core->fsm,
                                                               request->user);
-    if (!listing_begin(core, request, call, set, true, &listing)) {
+    if (!listing_begin(core, request, request->call, set, true, &listing)) {
         return;
     }
     struct resp_writer *writer = request_reply(core, request);

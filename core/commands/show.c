@@ -288,20 +288,19 @@ void show_lock(struct core *core, const struct request *request,
 static const struct showing in_full = {.holders_max = SHOWN_HOLDERS_MAX,
                                        .waiters_max = SHOWN_WAITERS_MAX};
 
-void lock_show_read(struct core *core, struct request *request,
-                    const struct call *call)
+void lock_show_read(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     show_lock(core, request, lockfsm_lock(core->fsm, call->name), call->name,
               &in_full, request_reply(core, request));
     request_done(core, request);
 }
 
-void lock_list_read(struct core *core, struct request *request,
-                    const struct call *call)
+void lock_list_read(struct core *core, struct request *request)
 {
     struct listing listing;
     struct ordered *set = lockfsm_lock_order(core->fsm);
-    if (!listing_begin(core, request, call, set, false, &listing)) {
+    if (!listing_begin(core, request, request->call, set, false, &listing)) {
         return;
     }
     /* A page ends early where locks have very many holders or waiters. */
@@ -322,9 +321,9 @@ void lock_list_read(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-void lock_check_read(struct core *core, struct request *request,
-                     const struct call *call)
+void lock_check_read(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     const struct lock *lock = lockfsm_lock(core->fsm, call->name);
     uint64_t session = call_number(call, OPTION_SESSION, 0);
     bool is_held = false;

@@ -214,9 +214,9 @@ static void put_waits(const struct core *core, struct bytes prefix,
     buffer_done(&waits);
 }
 
-void lock_top_read(struct core *core, struct request *request,
-                   const struct call *call)
+void lock_top_read(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct bytes prefix = call_text(call, OPTION_PREFIX);
     uint32_t rows = call_has(call, OPTION_COUNT) ? call_page(call)
                                                  : ROWS_DEFAULT;

@@ -379,9 +379,9 @@ static void explain(struct lines *lines, struct core *core,
     put_earliest(lines, core, lock);
 }
 
-void lock_why_read(struct core *core, struct request *request,
-                   const struct call *call)
+void lock_why_read(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     const struct lock *lock = lockfsm_lock(core->fsm, call->name);
     const struct showing showing = {.holders_max = SHOWN_MAX,
                                     .waiters_max = SHOWN_MAX,

@@ -518,10 +518,9 @@ static void decide(struct core *core, struct request *request, bool is_current)
 }
 
 /* At the leader. */
-void redis_run(struct core *core, struct request *request,
-               const struct call *call)
+void redis_run(struct core *core, struct request *request)
 {
-    CHECK(request->call == call);
+    CHECK(request->call != NULL); /* It stays until the entry is applied. */
     request->tries = 0;
     if ((request->command->flags & COMMAND_SCANS) != 0 &&
         core->turn.scan_budget == 0) {
@@ -532,17 +531,16 @@ void redis_run(struct core *core, struct request *request,
 }
 
 /* Leadership is confirmed. */
-void redis_read(struct core *core, struct request *request,
-                const struct call *call)
+void redis_read(struct core *core, struct request *request)
 {
-    CHECK(request->call == call);
+    CHECK(request->call != NULL); /* What waits to be read for keeps it. */
     decide(core, request, true);
 }
 
 /* The versions of the keys, for the asked node (transaction.h). */
-void redis_watch_read(struct core *core, struct request *request,
-                      const struct call *call)
+void redis_watch_read(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct redis_keys keys;
     uint64_t version;
     begin(core, request, &keys);
@@ -614,9 +612,9 @@ static void load(struct core *core, struct request *request, struct bytes text)
     request_done(core, request);
 }
 
-void redis_script_run(struct core *core, struct request *request,
-                      const struct call *call)
+void redis_script_run(struct core *core, struct request *request)
 {
+    const struct call *call = request->call;
     struct bytes what = call->argument[1], text;
     if (bytes_is_word(what, "LOAD") && call->count == 3) {
         load(core, request, call->argument[2]);

@@ -277,10 +277,8 @@ void transaction_watched(struct conn *conn, struct bytes versions)
 
 /* --- Commands ------------------------------------------------------------- */
 
-void redis_multi_run(struct core *core, struct request *request,
-                     const struct call *call)
+void redis_multi_run(struct core *core, struct request *request)
 {
-    (void)call;
     if (transaction_is_open(request->conn)) {
         request_refuse(core, request, "ERR", "MULTI calls can not be nested");
         return;
@@ -289,10 +287,8 @@ void redis_multi_run(struct core *core, struct request *request,
     request_answer_ok(core, request);
 }
 
-void redis_discard_run(struct core *core, struct request *request,
-                       const struct call *call)
+void redis_discard_run(struct core *core, struct request *request)
 {
-    (void)call;
     if (!transaction_is_open(request->conn)) {
         request_refuse(core, request, "ERR", "DISCARD without MULTI");
         return;
@@ -301,10 +297,8 @@ void redis_discard_run(struct core *core, struct request *request,
     request_answer_ok(core, request);
 }
 
-void redis_unwatch_run(struct core *core, struct request *request,
-                       const struct call *call)
+void redis_unwatch_run(struct core *core, struct request *request)
 {
-    (void)call;
     CHECK(!transaction_is_open(request->conn)); /* MULTI refuses it. */
     transaction_forget(core, request->conn);
     request_answer_ok(core, request);
