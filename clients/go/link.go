@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -225,7 +226,9 @@ func (l *link) failure() error {
 	return l.why
 }
 
-// send writes what is asked, until the line is left.
+// send writes what is asked, until the line is left. First it lets others run: of
+// those that the same answers have woken each asks something, too, and all that
+// goes out in one piece.
 func (l *link) send(c *line) {
 	for {
 		var out []byte
@@ -233,15 +236,22 @@ func (l *link) send(c *line) {
 		for len(l.queue) == 0 && l.line == c {
 			l.toSend.Wait()
 		}
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
 		if l.line == c {
 			for _, a := range l.queue {
 				out = l.put(c, out, a)
 			}
 			l.queue = nil
 		}
+		isLeft := l.line != c
 		l.mu.Unlock()
-		if out == nil {
+		if isLeft {
 			return
+		}
+		if len(out) == 0 {
+			continue // Who asked has given up.
 		}
 		if _, err := c.net.Write(out); err != nil {
 			l.leave(c, err)

@@ -201,8 +201,8 @@ func TestWhatIsPushedToNobodyIsNothingAndAnAnswerToNothingTheEnd(t *testing.T) {
 		}
 		return "usual"
 	})
-	s, neighbour := f.open(t, Options{OnEvent: func(e Event) { t.Error(e) }}),
-		f.open(t, Options{})
+	heard := Options{OnEvent: func(e Event) { t.Error(e) }}
+	s, neighbour := f.open(t, heard), f.open(t, heard)
 	lock := s.NewLock("a", LockOptions{})
 	must(t, lock.Lock(soon(t)))
 	if lock.Token() != 7 || f.lines.Load() != 3 || neighbour.State() != Held {
