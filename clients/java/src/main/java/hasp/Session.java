@@ -241,8 +241,9 @@ public final class Session implements AutoCloseable {
                 session.link.hear(session);
                 session.keeper.start();
                 return session;
-            } catch (HaspException e) {
-                boolean isFull = e.isFullConnection() && session.link.filled();
+            } catch (RuntimeException e) {
+                boolean isFull = e instanceof HaspException no
+                    && no.isFullConnection() && session.link.filled();
                 session.end();
                 if (!isFull) {
                     throw e;

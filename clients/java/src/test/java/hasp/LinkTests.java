@@ -197,7 +197,7 @@ public final class LinkTests {
                     : line == 2 ? "HTTP/1.1 400 Bad Request\r\n" : USUAL)) {
             var events = new ConcurrentLinkedQueue<Session.Event>();
             Session one = fake.open(fake.options().onEvent(events::add));
-            Session neighbour = fake.open();
+            Session neighbour = fake.open(fake.options().onEvent(events::add));
             HaspLock lock = one.lock("a");
             lock.lock();
             check(lock.token() == 7 && events.isEmpty(), events);
