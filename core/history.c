@@ -13,6 +13,9 @@
 
 /* Between the newest marks. */
 #define SPACING_NS (10 * NS_PER_MS)
+/* Older ones are apart by their age divided by this; of 500 years that makes
+ * twice 64 * ln(500 years / 10 ms) marks at most, for which there is room. */
+#define AGE_SHARE 64
 
 void history_begin(struct history *history, uint64_t log_index, uint64_t ns)
 {
@@ -30,19 +33,23 @@ void history_done(struct history *history)
     *history = (struct history){0};
 }
 
-/* Keeps every second mark of the older three quarters: the newest stay dense,
- * the oldest become sparse. */
+/* Drops each mark whose neighbours are near each other for their age, so that
+ * the one behind it may stand for it. The newest stay dense. */
 static void thin_out(struct history *history)
 {
+    struct history_mark *marks = history->marks;
     CHECK(history->count == HISTORY_MARK_COUNT);
-    uint32_t dense = history->count - history->count / 4;
+    uint64_t newest_ns = marks[history->count - 1].ns;
     uint32_t kept = 1;
-    for (uint32_t i = 2; i < history->count; i++) {
-        if (i >= dense || i % 2 == 0) {
-            history->marks[kept++] = history->marks[i];
+    for (uint32_t i = 1; i + 1 < history->count; i++) {
+        uint64_t next_ns = marks[i + 1].ns;
+        if (next_ns - marks[kept - 1].ns > (newest_ns - next_ns) / AGE_SHARE) {
+            marks[kept++] = marks[i];
         }
     }
+    marks[kept++] = marks[history->count - 1];
     history->count = kept;
+    CHECK(history->count < HISTORY_MARK_COUNT);
 }
 
 void history_add(struct history *history, uint64_t log_index, uint64_t ns)

@@ -2,9 +2,9 @@
 
 /* When was an entry applied here? The state machine knows no time; what SHOW
  * says of "since when" comes from this: marks of (log index, clock), thinned
- * out as they age, so that the answer is exact to a few percent of the age and
- * the memory is bounded. An index from before the start counts from the
- * start. */
+ * out as they age, so that the answer is exact to 2 % of the age, however long
+ * the node has run, and the memory is bounded. An index from before the start
+ * counts from the start. */
 
 #ifndef HASP_CORE_HISTORY_H
 #define HASP_CORE_HISTORY_H
