@@ -372,6 +372,51 @@ static void the_graph_is_cut_and_says_so(void **state)
     assert_in_range(count("nodes"), 100, 200);
 }
 
+/* A holder and two who wait, at each of so many locks: of each its three nodes
+ * and an edge from both, while less than half of all nodes came by waits. */
+static void the_graph_has_all_up_to_its_bound(void **state)
+{
+    char text[64];
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        snprintf(text, sizeof text, "LOCK.ACQUIRE n%d OWNER h%d", i, i);
+        acts(ANN, text);
+        snprintf(text, sizeof text, "n%d", i);
+        queue(BOB, text, 2 * i);
+        queue(CEE, text, 2 * i + 1);
+        look("LOCK.GRAPH");
+        bool is_cut = i == 49; /* The hundredth who waits. */
+        assert_int_equal(number("is_cut"), is_cut);
+        assert_int_equal(count("nodes"), 3 * (i + 1));
+        assert_int_equal(count("edges"), 2 * (i + 1));
+    }
+    snprintf(text, sizeof text, "LOCK.ACQUIRE n%d", 50);
+    acts(ANN, text);
+    queue(BOB, "n50", 100);
+    look("LOCK.GRAPH");
+    assert_int_equal(number("is_cut"), 1);
+    assert_int_equal(count("nodes"), 150);
+    look("LOCK.GRAPH PREFIX n5");
+    assert_int_equal(number("is_cut"), 0);
+    assert_int_equal(count("nodes"), 5);
+    assert_int_equal(number("wait_count"), 101);
+}
+
+/* Of one lock the first eight who wait are begun at. */
+static void the_graph_begins_at_the_first_of_a_queue(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE a");
+    for (int i = 0; i < 10; i++) {
+        queue(BOB, "a", i);
+        look("LOCK.GRAPH");
+        assert_int_equal(number("is_cut"), i >= 8);
+        assert_int_equal(count("nodes"), i >= 8 ? 9 : i + 2);
+        assert_int_equal(count("edges"), i >= 8 ? 8 : i + 1);
+        assert_int_equal(number("nodes.0.blocks"), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +436,8 @@ int main(void)
         T(who_conflicts_with_no_holder_waits_for_the_one_ahead),
         T(the_graph_marks_a_circle),
         T(the_graph_is_cut_and_says_so),
+        T(the_graph_has_all_up_to_its_bound),
+        T(the_graph_begins_at_the_first_of_a_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -386,6 +386,46 @@ static void a_standby_votes_for_who_has_promoted_it(void **state)
     done(&lone);
 }
 
+/* By the term of the last entry, then by its index: by the core of a voter, and
+ * by what stands in for it at one that lends its vote. */
+static void who_votes_compares_the_logs(void **state)
+{
+    static const struct {
+        uint64_t last_term, last_index;
+        bool is_granted;
+    } cases[] = {{1, 99, false}, {2, 2, false}, {2, 3, true},
+                 {2, 4, true},   {3, 1, true},  {3, 3, true}};
+    (void)state;
+    for (int role = MEMBER_VOTER; role <= MEMBER_STANDBY; role++) {
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            struct lone lone = {0};
+            struct replica_members members;
+            struct message vote = {.kind = MESSAGE_VOTE, .term = 6};
+            make_members(&members, 3, 0);
+            members.member[0].role = (enum member_role)role; /* This replica. */
+            add_entry(&lone, 1, &members);
+            add_entry(&lone, 2, NULL);
+            add_entry(&lone, 2, NULL);
+            begin(&lone, 4, 0);
+            vote.vote.candidate = 2;
+            vote.vote.last_index = cases[i].last_index;
+            vote.vote.last_term = cases[i].last_term;
+            for (int is_real = 0; is_real <= 1; is_real++) {
+                vote.vote.is_pre_vote = !is_real;
+                assert_int_equal(receive(&lone, 2, &vote), 0);
+                save_vote(&lone);
+                if (sent(&lone, 0).vote_result.is_granted !=
+                    cases[i].is_granted) {
+                    fail_msg("role %d, case %u", role, (unsigned)i);
+                }
+            }
+            assert_int_equal(replica_voted_for(lone.replica),
+                             cases[i].is_granted ? 2 : 0);
+            done(&lone);
+        }
+    }
+}
+
 /* T15 */
 static void a_refused_pre_vote_tells_the_later_term(void **state)
 {
@@ -589,6 +629,7 @@ int main(void)
         cmocka_unit_test(a_single_voter_starts_each_life_in_a_new_term),
         cmocka_unit_test(a_single_voter_that_stepped_down_leads_in_a_new_term),
         cmocka_unit_test(a_standby_votes_for_who_has_promoted_it),
+        cmocka_unit_test(who_votes_compares_the_logs),
         cmocka_unit_test(a_refused_pre_vote_tells_the_later_term),
         cmocka_unit_test(hurrying_moves_only_the_own_leaders_election),
         cmocka_unit_test(an_append_below_the_trimmed_log_is_acknowledged),

@@ -17,6 +17,7 @@
  * pass, "close NAME" closes a connection.
  * In a file with the line "# redis.no_ttl = durable" values need no time to
  * live.
+ * What the node's log tells of administration stands in front of the answers.
  * "*511" is a word of so many x, and "@65" stands for the words n1 to n65; more
  * than 32 x in an answer are told as (x*511).
  * "$ann" is the session that ann opened last, "$ann.secret" its secret,
@@ -29,6 +30,7 @@
 #include <glob.h>
 #include <inttypes.h>
 
+#include "base/log.h"
 #include "net/resp.h"
 #include "tests/unit/vectors.h"
 
@@ -317,6 +319,17 @@ static void replay(struct transcript *t, char *text, struct buffer *out)
     assert_int_equal(t->told.size, 0); /* Each block has its "----". */
 }
 
+static void note_log(void *data, enum log_level level, const char *event,
+                     const char *fields)
+{
+    struct transcript *t = data;
+    if (level == LOG_INFO_LEVEL && strncmp(event, "administration", 14) == 0) {
+        buffer_printf(&t->told, "log: %s: ", event);
+        tell_text(&t->told, bytes_of_text(fields));
+        buffer_put_u8(&t->told, '\n');
+    }
+}
+
 static void transcript_is_true(void **state)
 {
     struct transcript t = {.path = *state, .world = world_new(1)};
@@ -328,7 +341,9 @@ static void transcript_is_true(void **state)
                                     "# redis.no_ttl = durable\n") != NULL;
     world_found(t.world);
     world_elect(t.world);
+    log_set_sink(note_log, &t);
     replay(&t, (char *)text.data, &out);
+    log_set_sink(NULL, NULL);
     vectors_compare(t.path, buffer_bytes(&out));
     buffer_done(&text);
     buffer_done(&out);
