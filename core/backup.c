@@ -37,7 +37,7 @@ static bool may_read(struct core *core, uint64_t conn)
 {
     struct backup_reader *place = NULL;
     for (int i = 0; i < BACKUP_READER_MAX; i++) {
-        struct backup_reader *reader = &core->backup.readers[i];
+        struct backup_reader *reader = &core->snapshots.backup.readers[i];
         if (reader->conn == conn) {
             place = reader;
             break;

@@ -26,12 +26,12 @@ static const char *const words[] = {"NOPERM ", "NOAUTH ", "WRONGPASS ",
 
 void denials_init(struct core *core)
 {
-    core->denials = (struct denials){0};
+    core->measures.denials = (struct denials){0};
 }
 
 void denials_done(struct core *core)
 {
-    free(core->denials.denial);
+    free(core->measures.denials.denial);
 }
 
 /* --- Keys ----------------------------------------------------------------- */
@@ -118,7 +118,7 @@ static void begin(struct core *core, struct core_denial *denial,
 static struct core_denial *
 gather(struct core *core, const struct request *request, struct bytes error)
 {
-    struct denials *denials = &core->denials;
+    struct denials *denials = &core->measures.denials;
     const char *command = request->command->name;
     uint64_t who = hash_who(request);
     uint64_t key = hash_key(who, command, error);
@@ -157,7 +157,7 @@ static bool is_denial(struct bytes error)
 void denials_note(struct core *core, const struct request *request,
                   struct bytes error)
 {
-    struct denials *denials = &core->denials;
+    struct denials *denials = &core->measures.denials;
     if (!is_denial(error)) {
         return;
     }
@@ -189,7 +189,7 @@ static void tell(struct core *core, struct core_denial *denial)
 {
     uint32_t left_out;
     CHECK(denial->command != NULL && denial->untold_count > 0);
-    if (log_limit_pass(&core->denials.lines, core->now_ns / NS_PER_MS,
+    if (log_limit_pass(&core->measures.denials.lines, core->now_ns / NS_PER_MS,
                        &left_out)) {
         struct buffer user = {0}, from = {0};
         buffer_put_text(&user, log_quote(denial->user, strlen(denial->user)));
@@ -229,7 +229,7 @@ static struct core_denial *at(const struct denials *denials, uint32_t place)
 
 void denials_turn(struct core *core)
 {
-    struct denials *denials = &core->denials;
+    struct denials *denials = &core->measures.denials;
     uint64_t next_ns = UINT64_MAX;
     if (denials->next_ns == 0 || core->now_ns < denials->next_ns) {
         return;
@@ -248,7 +248,7 @@ void denials_turn(struct core *core)
 
 void denials_tell(struct core *core)
 {
-    struct denials *denials = &core->denials;
+    struct denials *denials = &core->measures.denials;
     for (uint32_t i = 0; denials->denial != NULL && i <= denials->count; i++) {
         if (at(denials, i)->untold_count > 0) {
             tell(core, at(denials, i));
@@ -258,12 +258,13 @@ void denials_tell(struct core *core)
 
 uint64_t denials_next(const struct core *core)
 {
-    return core->denials.next_ns != 0 ? core->denials.next_ns : UINT64_MAX;
+    return core->measures.denials.next_ns != 0 ? core->measures.denials.next_ns
+                                               : UINT64_MAX;
 }
 
 struct core_denial *core_denial(struct core *core, uint32_t place)
 {
-    struct denials *denials = &core->denials;
+    struct denials *denials = &core->measures.denials;
     if (denials->denial == NULL || place > denials->count) {
         return NULL;
     }

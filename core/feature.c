@@ -136,8 +136,8 @@ void feature_turn(struct core *core)
         core->reign.must_compare_levels = !propose_own(core,
                                                        buffer_bytes(&entry));
         buffer_done(&entry);
-    } else if (level > core->logged.level) {
-        core->logged.level = level;
+    } else if (level > core->run.logged.level) {
+        core->run.logged.level = level;
         LOG_INFO("upgrade can be finalized",
                  "level=%" PRIu32 " present=%" PRIu32
                  " hint=\"hasp cluster finalize\"",

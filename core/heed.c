@@ -79,7 +79,7 @@ static void log_ignored(struct core *core, uint64_t id, enum frame_type type,
                         const char *reason)
 {
     uint32_t left_out;
-    if (log_limit_pass(&core->logged.ignored, core->now_ns / NS_PER_MS,
+    if (log_limit_pass(&core->run.logged.ignored, core->now_ns / NS_PER_MS,
                        &left_out)) {
         LOG_WARN("frame ignored",
                  "peer=%" PRIu64 " type=%d reason=\"%s\" suppressed=%" PRIu32,

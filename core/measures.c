@@ -83,7 +83,7 @@ static void note_given_up(struct core *core, const struct effect *effect)
     uint32_t left_out;
     char name[BYTES_SHOWN_SIZE];
     core->measures.counts.searches_given_up++;
-    if (log_limit_pass(&core->logged.searches, core->now_ns / NS_PER_MS,
+    if (log_limit_pass(&core->run.logged.searches, core->now_ns / NS_PER_MS,
                        &left_out)) {
         LOG_WARN("search for a deadlock given up",
                  "session=%" PRIu64 " lock=\"%s\" steps=%d left_out=%u "

@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/histogram.h"
 #include "core/core.h"
+#include "core/denials.h"
 
 struct core;
 struct effect;
@@ -20,6 +21,7 @@ struct request;
 struct measures {
     struct core_counts counts;
     struct histogram *request; /* By the command's place in the table. */
+    struct denials denials;    /* Of denials.h. */
 };
 
 void measures_init(struct core *core);

@@ -34,13 +34,13 @@ uint64_t core_quarantine_ms(struct core *core)
 void quarantine_turn(struct core *core)
 {
     if (lockfsm_quarantine(core->fsm, NULL) == 0) {
-        core->logged.quarantine_due_ns = 0;
+        core->run.logged.quarantine_due_ns = 0;
         return;
     }
-    if (core->now_ns < core->logged.quarantine_due_ns) {
+    if (core->now_ns < core->run.logged.quarantine_due_ns) {
         return;
     }
-    core->logged.quarantine_due_ns = core->now_ns + LOG_NS;
+    core->run.logged.quarantine_due_ns = core->now_ns + LOG_NS;
     LOG_WARN("quarantine after a restore",
              "left_ms=%" PRIu64
              " hint=\"nothing is granted; if no client of the former life is "
@@ -50,8 +50,9 @@ void quarantine_turn(struct core *core)
 
 uint64_t quarantine_next(const struct core *core)
 {
-    return core->logged.quarantine_due_ns != 0 ? core->logged.quarantine_due_ns
-                                               : UINT64_MAX;
+    return core->run.logged.quarantine_due_ns != 0
+               ? core->run.logged.quarantine_due_ns
+               : UINT64_MAX;
 }
 
 bool quarantine_end_check(struct call *call, struct resp_writer *writer)

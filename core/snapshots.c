@@ -256,7 +256,7 @@ static bool has_room(struct core *core, uint64_t from, uint64_t size)
     if (size <= room) {
         return true;
     }
-    if (log_limit_pass(&core->logged.ignored, core->now_ns / NS_PER_MS,
+    if (log_limit_pass(&core->run.logged.ignored, core->now_ns / NS_PER_MS,
                        &left_out)) {
         LOG_WARN("snapshot refused",
                  "from=%" PRIu64 " size=%" PRIu64 " room=%" PRIu64

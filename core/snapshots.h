@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "core/backup.h"
 #include "storage/snapshot.h"
 
 struct core;
@@ -51,6 +52,7 @@ struct snapshots {
     uint64_t index; /* Of the newest one that was taken or loaded. */
     uint64_t retry_ns;
     struct snapshot_receiver receiver;
+    struct backup backup; /* Of backup.h. */
 };
 
 /* Takes one if the log has grown enough. */

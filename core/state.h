@@ -17,11 +17,9 @@
 
 #include "base/log_limit.h"
 #include "core/attach.h"
-#include "core/backup.h"
 #include "core/clocks.h"
 #include "core/conn.h"
 #include "core/core.h"
-#include "core/denials.h"
 #include "core/digests.h"
 #include "core/flush.h"
 #include "core/history.h"
@@ -46,7 +44,6 @@ struct core {
     struct lockfsm *fsm;
     struct timers *timers;
     uint64_t now_ns;
-    uint16_t command_slots[512]; /* Hash of a name -> place in the table + 1. */
 
     struct reign reign;
     struct leader leader;
@@ -63,28 +60,28 @@ struct core {
     struct requests requests;
     struct scripts scripts;
     struct measures measures;
-    struct denials denials;
 
     struct flush flush;
     struct snapshots snapshots;
-    struct backup backup;
     struct history history;
 
-    /* What the log has been told, so that it is not told too often. */
-    struct logged {
-        struct log_limit ignored; /* Frames. */
-        struct log_limit pleas;
-        struct log_limit searches;
-        uint64_t quarantine_due_ns; /* Of its next line; 0. */
-        uint32_t level; /* That the cluster could be raised to it. */
-    } logged;
-    /* From core_start() to the end of the process. */
+    /* As long as the process. */
     struct run {
         uint64_t started_ns;
         uint64_t replayed_index; /* Up to it entries were here at the start. */
         enum core_disk disk;
         bool has_fatal;
         bool is_stopping;
+        uint16_t command_slots[512]; /* Hash of a name -> place in the table +
+                                        1; of commands/find.c. */
+        /* What the log has been told, so that it is not told too often. */
+        struct logged {
+            struct log_limit ignored; /* Frames. */
+            struct log_limit pleas;
+            struct log_limit searches;
+            uint64_t quarantine_due_ns; /* Of its next line; 0. */
+            uint32_t level; /* That the cluster could be raised to it. */
+        } logged;
     } run;
     /* Of this turn. */
     struct turn {

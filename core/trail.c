@@ -220,7 +220,7 @@ void trail_applied(struct core *core, const struct effects *effects)
     }
     /* Anybody may ask, as often as he likes. */
     if (strcmp(trail->command, "LOCK.PLEASE") == 0 &&
-        !log_limit_pass(&core->logged.pleas, core->now_ns / NS_PER_MS,
+        !log_limit_pass(&core->run.logged.pleas, core->now_ns / NS_PER_MS,
                         &left_out)) {
         return;
     }

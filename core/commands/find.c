@@ -22,15 +22,15 @@ static uint32_t name_hash(const uint8_t *name, size_t size)
 void commands_init(struct core *core)
 {
     CHECK(commands_count() < 512 / 2); /* A search has to end. */
-    memset(core->command_slots, 0, sizeof core->command_slots);
+    memset(core->run.command_slots, 0, sizeof core->run.command_slots);
     for (uint32_t i = 0; i < commands_count(); i++) {
         const char *name = command_at(i)->name;
         CHECK(command_at(i)->needs != NEEDS_MISSING);
         uint32_t slot = name_hash((const uint8_t *)name, strlen(name));
-        while (core->command_slots[slot % 512] != 0) {
+        while (core->run.command_slots[slot % 512] != 0) {
             slot++;
         }
-        core->command_slots[slot % 512] = (uint16_t)(i + 1);
+        core->run.command_slots[slot % 512] = (uint16_t)(i + 1);
     }
 }
 
@@ -38,7 +38,7 @@ const struct command *commands_find(const struct core *core, struct bytes name)
 {
     uint32_t slot = name_hash(name.data, name.size);
     for (;; slot++) {
-        uint32_t i = core->command_slots[slot % 512];
+        uint32_t i = core->run.command_slots[slot % 512];
         if (i == 0) {
             return NULL;
         }
