@@ -61,6 +61,7 @@ static struct bytes decoded(struct bytes text, struct arena *arena)
                               : text.data[i];
         i += is_code ? 2 : 0;
     }
+    CHECK(size <= text.size); /* A code is longer than its byte. */
     return bytes_of(out, size);
 }
 
@@ -213,6 +214,7 @@ void collection_insert(struct collection *collection, struct arena *arena,
         collection->member = members;
         collection->capacity = capacity;
     }
+    CHECK(collection->count < collection->capacity);
     struct member *at = &collection->member[place];
     memmove(at + 1, at, (collection->count - place) * sizeof *at);
     *at = *member;

@@ -178,6 +178,7 @@ static void run_script(struct core *core, const struct call *call,
         .data = &outcome->keys,
         .call_steps = &outcome->keys.steps,
     };
+    CHECK(call->count >= 3 + call->name_count); /* redis_eval_parse(). */
     outcome->keys.is_script = true;
     outcome->keys.declared = call->names;
     outcome->keys.declared_count = call->name_count;
@@ -219,6 +220,7 @@ static void begin(struct core *core, const struct request *request,
 static bool are_as_watched(const struct call *call, struct outcome *outcome)
 {
     const struct bytes *version = call->names + call->name_count;
+    CHECK(call->count >= 2 + 2 * call->name_count); /* redis_exec_parse(). */
     for (uint32_t i = 0; i < call->name_count; i++) {
         uint64_t then, now;
         if (version[i].size == 0) {
@@ -449,6 +451,8 @@ static void propose(struct core *core, struct request *request,
                                   .message_count = outcome->keys.message_count,
                                   .client = request_client(request),
                                   .address = request_address(request)};
+    CHECK(outcome->word == NULL && !outcome->is_missed);
+    CHECK(outcome->keys.count <= MULTI_COUNT_MAX);
     redis.time_ms = outcome->keys.asked_time ? outcome->keys.time_ms : 0;
     for (uint32_t i = 0; i < outcome->keys.count; i++) {
         key[i] = outcome->keys.view[i].key;

@@ -2,6 +2,7 @@
 
 /* Commands on keys of any type, on their times, and on none. */
 
+#include "base/check.h"
 #include "core/redis/views.h"
 
 #define PX_MAX_MS ((int64_t)TTL_ASKED_MS_MAX)
@@ -105,6 +106,7 @@ static bool do_expire(struct key_call *call)
         }
     }
     enum time_form form = (enum time_form)call->command->variant;
+    CHECK(form <= TIME_EXAT); /* By its row. */
     if (!view_px(call, call->argument[2], form, &px_ms) ||
         !view_find(call, call->argument[1], &view)) {
         return false;
@@ -151,6 +153,7 @@ static bool do_del(struct key_call *call)
         if (!view_delete(call, view)) {
             return false;
         }
+        CHECK(!view->is_there);
     }
     return answer_number(call, deleted);
 }
@@ -178,6 +181,7 @@ static bool do_rename(struct key_call *call)
     if (!view_delete(call, from) || !view_delete(call, to)) {
         return false;
     }
+    CHECK(!from->is_there && !to->is_there);
     if (type == KEY_TEXT ? !view_write(call, to, value)
                          : !view_edit(call, to, type)) {
         return false;
@@ -220,6 +224,7 @@ static bool do_publish(struct key_call *call)
             REDIS_MESSAGES_MAX, VALUE_SIZE_MAX, LOCK_NAME_SIZE_MAX);
     }
     if (!bytes_has_prefix(channel, BYTES_LITERAL("lock:"))) {
+        CHECK(keys->message_count < REDIS_MESSAGES_MAX);
         keys->message[keys->message_count++] = (struct redis_message){
             .channel = arena_copy(keys->arena, channel),
             .text = arena_copy(keys->arena, text)};

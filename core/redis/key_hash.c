@@ -2,6 +2,7 @@
 
 /* Commands on hashes. */
 
+#include "base/check.h"
 #include "core/redis/views.h"
 
 /* NULL: there is no such field. */
@@ -28,6 +29,7 @@ static bool set_field(struct key_call *call, struct bytes field,
                           view->members.count,
                           &(struct member){.name = field, .value = value});
     }
+    CHECK(view->members.count > 0); /* Else it would be deleted. */
     return view_edited(call, view, member == NULL);
 }
 
@@ -70,6 +72,7 @@ enum told { TOLD_FIELDS = 1, TOLD_VALUES = 2 };
 static bool do_hgetall(struct key_call *call)
 {
     const struct collection *hash = &call->view->members;
+    CHECK(call->command->variant != 0); /* By its row it tells something. */
     answer_list(call);
     for (uint32_t i = 0; i < hash->count; i++) {
         if ((call->command->variant & TOLD_FIELDS) != 0) {
@@ -97,6 +100,7 @@ static bool do_hset(struct key_call *call)
             return false;
         }
     }
+    CHECK(call->view->members.count >= before); /* Setting removes none. */
     return answer_number(call, call->view->members.count - before);
 }
 
@@ -107,6 +111,7 @@ static bool do_hmset(struct key_call *call)
 
 static bool do_hsetnx(struct key_call *call)
 {
+    CHECK(call->count == 4); /* By its row. */
     if (find_field(call->view, call->argument[2]) != NULL) {
         return answer_number(call, 0);
     }

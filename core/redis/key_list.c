@@ -10,6 +10,7 @@ enum end { END_RIGHT, END_LEFT };
 static void insert(struct key_call *call, struct redis_view *view, enum end end,
                    struct bytes item)
 {
+    CHECK(view->type == KEY_LIST && view->is_there); /* view_edit() was. */
     struct collection *list = &view->members;
     collection_insert(list, call->keys->arena,
                       end == END_LEFT ? 0 : list->count,
@@ -27,6 +28,7 @@ static bool do_push(struct key_call *call)
     for (uint32_t i = 2; i < call->count; i++) {
         insert(call, view, (enum end)call->command->variant, call->argument[i]);
     }
+    CHECK(view->members.count >= call->count - 2);
     return view_edited(call, view, true) && answer_count(call);
 }
 
@@ -87,6 +89,7 @@ static bool move(struct key_call *call, enum end from_end, enum end to_end)
     if (from == to && from->members.count == 1) {
         return answer_text(call, from->members.member[0].name);
     }
+    CHECK(from->is_there && !view_is_foreign(from)); /* It has items. */
     struct bytes item = take(from, from_end);
     call->keys->steps++;
     if (!view_edited(call, from, true) || !view_edit(call, to, KEY_LIST)) {
@@ -149,6 +152,7 @@ static bool do_lset(struct key_call *call)
         return view_fail(call, list->count == 0 ? "no such key"
                                                 : "index out of range");
     }
+    CHECK(call->view->is_there && !view_is_foreign(call->view));
     list->member[place].name = call->argument[3];
     return view_edited(call, call->view, true) && answer_ok(call);
 }
@@ -169,6 +173,7 @@ static bool do_ltrim(struct key_call *call)
     }
     collection_remove(list, to, before - to);
     collection_remove(list, 0, from);
+    CHECK(list->count == to - from);
     return (before == list->count || view_edited(call, call->view, true)) &&
            answer_ok(call);
 }
@@ -194,6 +199,7 @@ static bool do_lrem(struct key_call *call)
             i++;
         }
     }
+    CHECK(removed <= most);
     return (removed == 0 || view_edited(call, call->view, true)) &&
            answer_number(call, removed);
 }

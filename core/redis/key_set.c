@@ -2,6 +2,7 @@
 
 /* Commands on sets. Their members stand in the order in which they came. */
 
+#include "base/check.h"
 #include "core/redis/views.h"
 
 static bool do_sadd(struct key_call *call)
@@ -17,6 +18,7 @@ static bool do_sadd(struct key_call *call)
                               &(struct member){.name = call->argument[i]});
         }
     }
+    CHECK(set->count >= before); /* The difference is no huge number. */
     uint32_t added = set->count - before;
     return view_edited(call, call->view, added > 0) &&
            answer_number(call, added);

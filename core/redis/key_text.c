@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "core/redis/views.h"
 
 static bool do_get(struct key_call *call)
@@ -125,6 +126,8 @@ static bool read_set_options(struct key_call *call, struct set_options *options)
 static bool set_applies(struct redis_keys *keys, struct redis_view *view,
                         const struct set_options *options, struct bytes value)
 {
+    /* read_set_options() lets no two of them pass. */
+    CHECK(options->is_nx + options->is_xx + options->has_expected <= 1);
     if (options->is_nx) {
         bool is_repeated = !keys->is_script && !options->is_fresh &&
                            view_equals(view, value);
@@ -153,6 +156,7 @@ static bool set(struct key_call *call, struct bytes name, struct bytes value,
     if (applies && !view_write(call, view, value)) {
         return false;
     }
+    CHECK(!applies || (view->is_there && view->type == KEY_TEXT));
     if (applies && options->px_ms > 0) {
         view_set_time(view, (uint64_t)options->px_ms);
     } else if (applies && options->keeps_ttl) {
@@ -177,6 +181,7 @@ static bool do_setex(struct key_call *call)
 {
     struct set_options options = {0};
     enum time_form form = (enum time_form)call->command->variant;
+    CHECK(form <= TIME_EX); /* By its row. */
     return read_px(call, call->argument[2], form, &options) &&
            set(call, call->argument[1], call->argument[3], &options);
 }
@@ -226,6 +231,7 @@ static bool do_delex(struct key_call *call)
     if (!view_find(call, call->argument[1], &view)) {
         return false;
     }
+    CHECK(at < call->count);
     if (!view_equals(view, call->argument[at])) {
         return answer_number(call, 0);
     }
@@ -264,6 +270,7 @@ static bool do_incr(struct key_call *call)
         return false;
     }
     struct redis_view *view = call->view;
+    CHECK(call->command->variant == 1 || call->command->variant == -1);
     by *= call->command->variant;
     if (view->is_there && !view_is_foreign(view) &&
         !view_integer(view->value, &old)) {
@@ -286,6 +293,7 @@ static bool take_bit(struct key_call *call, int64_t *ret_place)
 
 static int bit_of(struct bytes text, int64_t place)
 {
+    CHECK(place >= 0); /* take_bit() has looked. */
     size_t byte = (size_t)place / 8;
     return byte < text.size ? text.data[byte] >> (7 - place % 8) & 1 : 0;
 }
@@ -310,6 +318,7 @@ static bool do_setbit(struct key_call *call)
     struct bytes old = view_text(call->keys, view);
     size_t byte = (size_t)place / 8;
     size_t size = byte + 1 > old.size ? byte + 1 : old.size;
+    CHECK(byte < size && size <= VALUE_SIZE_MAX);
     uint8_t *data = arena_take(call->keys->arena, size);
     memset(data, 0, size);
     if (old.size > 0) {

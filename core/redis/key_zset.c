@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "base/check.h"
 #include "core/redis/views.h"
 
 static bool read_score(struct key_call *call, struct bytes text,
@@ -22,6 +23,7 @@ static struct value value_of_score(struct redis_keys *keys, double score)
 
 static bool answer_score(struct key_call *call, double score)
 {
+    CHECK(!isnan(score)); /* What would be none was refused, or is 0. */
     return answer(call, value_of_score(call->keys, score));
 }
 
@@ -56,12 +58,14 @@ static uint32_t read_add_options(const struct bytes *argument, uint32_t count,
             break;
         }
     }
+    CHECK(at <= count);
     return at;
 }
 
 static bool may_set(const struct add_options *options,
                     const struct member *member, double score)
 {
+    CHECK(!isnan(score)); /* It is in no order. */
     if (member == NULL) {
         return !options->is_xx;
     }
@@ -112,6 +116,7 @@ static bool add(struct key_call *call, uint32_t at,
     const struct bytes *argument = call->argument;
     double score;
     *added = (struct added){0};
+    CHECK((call->count - at) % 2 == 0); /* Scores with their members. */
     if (!view_find_first(call, KEY_ZSET)) {
         return false;
     }
@@ -203,6 +208,7 @@ static bool range_by_score(struct key_call *call, struct bytes min,
                          (is_high_open && member[to - 1].score == high))) {
         to--;
     }
+    CHECK(from <= to && to <= call->view->members.count);
     *ret_from = from;
     *ret_to = to;
     return true;
@@ -257,6 +263,7 @@ static bool tell_range(struct key_call *call, uint32_t from, uint32_t to,
     int64_t most = options->most < 0 ? INT64_MAX : options->most;
     const struct member *member = call->view->members.member;
     answer_list(call);
+    CHECK(from <= to && to <= call->view->members.count);
     for (uint32_t i = 0; i < to - from; i++) {
         uint32_t place = options->is_reverse ? to - 1 - i : from + i;
         if (options->skip >= 0 && i >= options->skip &&
@@ -340,6 +347,7 @@ static bool do_zpop(struct key_call *call)
         tell(call, &zset->member[place], true);
         collection_remove(zset, place, 1);
     }
+    CHECK(zset->count <= before);
     return zset->count == before || view_edited(call, call->view, true);
 }
 
@@ -377,6 +385,7 @@ static bool find_source(struct key_call *call, struct bytes name,
 static double score_of(const struct combination *combination, uint32_t source,
                        const struct member *member)
 {
+    CHECK(source < combination->count);
     bool is_set = combination->source[source]->type == KEY_SET;
     double score = combination->weight[source] * (is_set ? 1 : member->score);
     return isnan(score) ? 0 : score; /* Infinite times 0, as in Redis. */
@@ -478,6 +487,7 @@ static bool take_steps(struct key_call *call,
                        const struct combination *combination)
 {
     uint64_t members = 0;
+    CHECK(combination->count > 0 && combination->count <= MULTI_COUNT_MAX);
     for (uint32_t i = 0; i < combination->count; i++) {
         members += combination->source[i]->members.count;
     }
@@ -497,6 +507,7 @@ static bool store_result(struct key_call *call, struct bytes name,
     if (!view_find(call, name, &view) || !view_delete(call, view)) {
         return false;
     }
+    CHECK(!view->is_there);
     if (result->count > 0) {
         if (!view_edit(call, view, KEY_ZSET)) {
             return false;

@@ -63,6 +63,7 @@ bool redis_keys_watch(struct redis_keys *keys, struct bytes name,
     }
     view->is_looked_at = true;
     *ret_version = 0;
+    CHECK(view->hold == NULL || view->is_there);
     if (view->hold != NULL) {
         *ret_version = view->hold->token;
     } else if (view->is_there) {
@@ -109,6 +110,7 @@ static bool takes_both(const struct redis_keys *keys)
         taken += is_taken(&keys->view[i]);
         durable += is_taken(&keys->view[i]) && keys->view[i].key.is_durable;
     }
+    CHECK(durable <= taken);
     return durable > 0 && durable < taken;
 }
 
@@ -130,6 +132,7 @@ static bool write_members(struct redis_keys *keys, struct redis_view *view)
 
 bool redis_keys_finish(struct redis_keys *keys)
 {
+    CHECK(keys->count <= MULTI_COUNT_MAX);
     for (uint32_t i = 0; i < keys->count; i++) {
         struct redis_view *view = &keys->view[i];
         struct redis_key *key = &view->key;

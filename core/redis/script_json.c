@@ -235,6 +235,7 @@ static bool read_any(struct json *json, struct value *ret)
         return fail(json, "too much in each other");
     }
     bool is_good = read_table(json, is_object, ret);
+    CHECK(json->depth > 0);
     json->depth--;
     return is_good;
 }
@@ -332,6 +333,7 @@ static bool write_table(struct json *json, const struct value_table *table)
     }
     bool is_good = table->count > 0 ? write_list(json, table)
                                     : write_object(json, table);
+    CHECK(json->depth > 0);
     json->depth--;
     return is_good;
 }

@@ -23,6 +23,7 @@ struct builtin_call {
 
 static enum builtin op_of(const struct builtin_call *call)
 {
+    CHECK(call->machine->node->kind == NODE_BUILTIN);
     return (enum builtin)call->machine->node->op;
 }
 
@@ -178,6 +179,7 @@ static bool raise_error(const struct builtin_call *call)
 {
     uint32_t at = op_of(call) == BUILTIN_ASSERT ? 1 : 0;
     struct bytes why = BYTES_LITERAL("assertion failed!");
+    CHECK(call->list->count > 0); /* By its row. */
     *call->ret = call->list->item[0];
     if (at == 1 && value_is_true(call->ret)) {
         return true;
@@ -303,6 +305,7 @@ static struct format_item take_item(struct bytes format, size_t *at)
     bool is_good = *at < format.size && item.width <= FORMAT_WIDTH_MAX &&
                    item.precision <= FORMAT_WIDTH_MAX;
     item.kind = is_good ? format.data[(*at)++] : 0;
+    CHECK(*at <= format.size);
     return item;
 }
 
@@ -456,6 +459,7 @@ static bool find_plain(const struct builtin_call *call, struct bytes text,
                        struct pattern_match *ret_match, bool *ret_found)
 {
     *ret_match = (struct pattern_match){.count = 0};
+    CHECK(from <= text.size); /* run_find() has put it within. */
     *ret_found = false;
     for (; from + word.size <= text.size && !*ret_found; from++) {
         if (!machine_step(call->machine)) {
@@ -563,6 +567,7 @@ static bool run_gsub(const struct builtin_call *call)
         if (!is_found) {
             break;
         }
+        CHECK(match.from >= at && match.to >= match.from);
         count++;
         if (!text_add(&out, bytes_of(text.data + at, match.from - at)) ||
             !add_replacement(&out, text, with, &match)) {
@@ -689,6 +694,7 @@ static bool run_remove(const struct builtin_call *call)
     }
     if (place >= 1 && place <= from->count && place == number_floor(place)) {
         uint32_t at = (uint32_t)place - 1;
+        CHECK(at < from->count);
         *call->ret = from->item[at];
         call->machine->steps += (from->count - at) / SCRIPT_STEP_SIZE;
         from->count--;

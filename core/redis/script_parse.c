@@ -209,6 +209,7 @@ static void check_builtin(struct parser *parser, const struct node *node,
 {
     bool is_open = false; /* The last may give any number. */
     char text[BYTES_SHOWN_SIZE];
+    CHECK(node->kind == NODE_BUILTIN);
     for (const struct node *a = node->a; a != NULL; a = a->next) {
         is_open |= a->next == NULL && node_has_several(a);
     }
@@ -619,6 +620,7 @@ static struct node *parse_expression(struct parser *parser, int limit)
     if (is_mark(parser, "^")) {
         fail_at(parser, parser->token.line, "the operator '^'");
     }
+    CHECK(parser->depth > 0); /* go_down() was above. */
     parser->depth--;
     return left;
 }
@@ -638,6 +640,7 @@ static struct node *parse_scope(struct parser *parser)
 static struct node *parse_loop(struct parser *parser)
 {
     parser->loops++;
+    CHECK(parser->loops > 0);
     struct node *block = parse_scope(parser);
     parser->loops--;
     return block;
@@ -712,6 +715,7 @@ static struct node *parse_for(struct parser *parser)
     } else {
         parse_each(parser, node, name);
     }
+    CHECK(name_count <= parser->name_count); /* Its own have come on top. */
     expect(parser, "do");
     node->b = parse_loop(parser);
     expect(parser, "end");
@@ -754,6 +758,7 @@ static struct node *parse_local(struct parser *parser)
     if (!is_function && accept(parser, "=")) {
         node->b = parse_list(parser, &count);
     }
+    CHECK(name_count > 0 && name_count <= SCRIPT_LOCALS_MAX);
     for (uint32_t i = 0; i < name_count; i++) {
         *end = new_node(parser, NODE_LOCAL);
         declare(parser, name[i], *end);
@@ -889,6 +894,7 @@ static struct node *parse_block(struct parser *parser)
         end = &(*end)->next;
         accept(parser, ";");
     }
+    CHECK(parser->blocks > 0 && parser->depth > 0);
     parser->blocks--;
     parser->depth--;
     return first;

@@ -544,7 +544,8 @@ static bool protect(struct machine *machine, const struct node *node,
     struct value_table results = {0};
     struct value value;
     bool is_good = evaluate(machine, node->a, &value);
-    machine->depth = depth; /* What is too deep does not come up again. */
+    CHECK(machine->node == node); /* Also where the call has failed. */
+    machine->depth = depth;       /* What is too deep does not come up again. */
     if (!is_good) {
         value = value_of_text(arena_copy(machine->run->arena,
                                          bytes_of_text(machine->error->text)));

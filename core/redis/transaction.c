@@ -107,6 +107,7 @@ static bool add_keys(struct transaction *transaction, const struct call *call)
         transaction->key[transaction->key_count++] = (struct transaction_key){
             .name = bytes_of(memory_copy(name.data, name.size), name.size)};
     }
+    CHECK(transaction->key_count <= MULTI_COUNT_MAX);
     return true;
 }
 
@@ -255,7 +256,9 @@ bool transaction_watch(struct core *core, struct request *request,
         return false;
     }
     for (uint32_t i = 0; i < call->name_count; i++) {
-        find(transaction, call->names[i])->is_watched = true;
+        struct transaction_key *key = find(transaction, call->names[i]);
+        CHECK(key != NULL); /* add_keys() has made it, or it was there. */
+        key->is_watched = true;
     }
     return true;
 }

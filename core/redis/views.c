@@ -63,6 +63,7 @@ bool answer_members(struct key_call *call, uint32_t from, uint32_t to)
 
 bool answer_count(struct key_call *call)
 {
+    CHECK(call->view != NULL); /* By its row, which has a type. */
     return answer_number(call, call->view->members.count);
 }
 
@@ -114,6 +115,7 @@ void view_read_members(struct redis_keys *keys, struct redis_view *view)
     if (view->has_members || view->hold == NULL || view->type == KEY_TEXT) {
         return;
     }
+    CHECK(!view_is_foreign(view)); /* Whose value is none of Redis. */
     view->has_members = true;
     view->members = collection_read(view->value, keys->arena);
     keys->steps += view->members.count;
@@ -152,6 +154,7 @@ bool view_find_type(struct key_call *call, struct bytes name,
     if (!view_find(call, name, ret_view)) {
         return false;
     }
+    CHECK(type != KEY_ANY);
     struct redis_view *view = *ret_view;
     view->is_looked_at = true;
     if (view->is_there && !view_is_foreign(view) && view->type != type) {
@@ -288,6 +291,7 @@ static bool refuse_foreign(struct key_call *call)
 
 void view_set_time(struct redis_view *view, uint64_t px_ms)
 {
+    CHECK(px_ms > 0); /* What is over is deleted. */
     view->is_timed = true;
     view->lacks_ttl = false;
     view->px_ms = px_ms;
@@ -393,6 +397,7 @@ bool view_remove(struct key_call *call)
             collection_remove(members, place, 1);
         }
     }
+    CHECK(members->count <= before);
     uint32_t removed = before - members->count;
     return (removed == 0 || view_edited(call, call->view, true)) &&
            answer_number(call, removed);
