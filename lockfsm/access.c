@@ -391,10 +391,10 @@ bool wait_is_allowed(const struct lockfsm *fsm, const struct wait *wait)
                        EXTENT_NAME, NULL);
 }
 
-static bool has_role(const struct user *user, const struct role *role)
+bool user_has_role(const struct user *user, struct bytes name)
 {
     for (uint32_t i = 0; i < user->role_count; i++) {
-        if (bytes_equal(user->roles[i].name, role->name)) {
+        if (bytes_equal(user->roles[i].name, name)) {
             return true;
         }
     }
@@ -509,7 +509,7 @@ void access_changed(struct lockfsm *fsm, struct user *user,
     }
     for (struct user *with = user == NULL ? fsm->users : NULL; with != NULL;
          with = with->by_name.next) {
-        if (has_role(with, role)) {
+        if (user_has_role(with, role->name)) {
             find_sessions(with, tells_sessions, &found);
         }
     }

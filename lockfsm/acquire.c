@@ -379,9 +379,7 @@ void apply_acquire(struct lockfsm *fsm, const struct entry *command,
                    struct result *result)
 {
     const struct acquire_command *message = command->acquire;
-    const char *wrong = what_is_wrong(fsm, message);
-    if (wrong != NULL) {
-        refuse(result, RESULT_BAD_ARGUMENT, wrong);
+    if (is_wrong(result, what_is_wrong(fsm, message))) {
         return;
     }
     struct acquisition a;

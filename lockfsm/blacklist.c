@@ -234,9 +234,7 @@ void apply_blacklist_add(struct lockfsm *fsm, const struct entry *command,
                          struct result *result)
 {
     const struct blacklist_add_command *message = command->blacklist_add;
-    const char *wrong = what_is_wrong(message);
-    if (wrong != NULL) {
-        refuse(result, RESULT_BAD_ARGUMENT, wrong);
+    if (is_wrong(result, what_is_wrong(message))) {
         return;
     }
     if (message->session != 0 && session_find(fsm, message->session) == NULL) {

@@ -82,9 +82,7 @@ void apply_break_holds(struct lockfsm *fsm, const struct entry *command,
                        struct result *result)
 {
     const struct break_holds_command *message = command->break_holds;
-    const char *wrong = what_is_wrong(message);
-    if (wrong != NULL) {
-        refuse(result, RESULT_BAD_ARGUMENT, wrong);
+    if (is_wrong(result, what_is_wrong(message))) {
         return;
     }
     const struct lock *lock = lock_find(fsm, message->name);
@@ -133,13 +131,8 @@ void apply_object(struct lockfsm *fsm, const struct entry *command,
 {
     const struct object_command *message = command->object;
     struct session *session;
-    if (!name_is_valid(message->name) ||
-        message->message.size > VALUE_SIZE_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT,
-               name_is_valid(message->name) ? "message" : "name");
-        return;
-    }
-    if (!session_find_asking(fsm, &session, result)) {
+    if (text_is_wrong(message->name, message->message, "message", result) ||
+        !session_find_asking(fsm, &session, result)) {
         return;
     }
     struct hold *hold = hold_find(fsm, lock_find(fsm, message->name),

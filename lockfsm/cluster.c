@@ -295,16 +295,14 @@ void apply_quarantine_over(struct lockfsm *fsm, const struct entry *command,
 
 uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node)
 {
-    const struct member *member = member_find(fsm, node);
-    return member != NULL && member->removed_index == 0 ? member->incarnation
-                                                        : 0;
+    const struct member *member = current_member(fsm, node);
+    return member != NULL ? member->incarnation : 0;
 }
 
 uint64_t lockfsm_added_index(const struct lockfsm *fsm, uint64_t node)
 {
-    const struct member *member = member_find(fsm, node);
-    return member != NULL && member->removed_index == 0 ? member->added_index
-                                                        : 0;
+    const struct member *member = current_member(fsm, node);
+    return member != NULL ? member->added_index : 0;
 }
 
 bool lockfsm_removal(const struct lockfsm *fsm, uint64_t node,

@@ -107,20 +107,12 @@ void apply_convert(struct lockfsm *fsm, const struct entry *command,
     const struct convert_command *message = command->convert;
     struct bytes name = message->name;
     bool is_up = message->to == LOCK_EXCLUSIVE;
-    if (!name_is_valid(name)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "name");
-        return;
-    }
-    if (!is_up && message->to != LOCK_SHARED) {
-        refuse(result, RESULT_BAD_ARGUMENT, "mode");
-        return;
-    }
-    if (message->wait_ms > TIME_MS_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT, "time");
-        return;
-    }
     struct session *session;
-    if (!session_find_asking(fsm, &session, result) ||
+    if (is_wrong(result, !name_is_valid(name)                   ? "name"
+                         : !is_up && message->to != LOCK_SHARED ? "mode"
+                         : message->wait_ms > TIME_MS_MAX       ? "time"
+                                                                : NULL) ||
+        !session_find_asking(fsm, &session, result) ||
         (is_up && blacklist_refuses(fsm, session, result)) ||
         session_is_value(session, result) ||
         wait_is_endless(session, message->is_waiting, message->wait_ms,

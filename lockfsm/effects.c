@@ -5,8 +5,11 @@
 
 #include "lockfsm/state.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/err.h"
 #include "base/memory.h"
 
 static struct arena *arena_of(struct effects *effects)
@@ -64,6 +67,18 @@ struct bytes effect_copy(struct lockfsm *fsm, struct bytes bytes)
 void *effect_take(struct lockfsm *fsm, size_t size)
 {
     return arena_take(arena_of(fsm->effects), size);
+}
+
+void refuse_because(struct lockfsm *fsm, struct result *result,
+                    enum result_code code, const char *format, ...)
+{
+    char why[HASP_WHY_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    result->code = code;
+    result->text = effect_copy(fsm, bytes_of_text(why));
 }
 
 void effect_copy_result(struct lockfsm *fsm, struct result *ret_copy,

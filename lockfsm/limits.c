@@ -147,32 +147,26 @@ bool state_is_full(const struct lockfsm *fsm)
 bool growth_is_refused(struct lockfsm *fsm, uint64_t records, uint64_t text,
                        struct result *result)
 {
-    char why[128];
     if (!is_beyond(fsm, records * RECORD_SIZE + text)) {
         return false;
     }
-    int size = snprintf(why, sizeof why,
-                        "state_size: %" PRIu64 " of %" PRIu64
-                        " bytes are in use; what is new is refused from 80 %% "
-                        "on",
-                        state_size(fsm), fsm->limits.of[LIMIT_STATE_SIZE]);
-    result->code = RESULT_LIMIT;
-    result->text = effect_copy(fsm, bytes_of(why, (size_t)size));
+    refuse_because(fsm, result, RESULT_LIMIT,
+                   "state_size: %" PRIu64 " of %" PRIu64
+                   " bytes are in use; what is new is refused from 80 %% "
+                   "on",
+                   state_size(fsm), fsm->limits.of[LIMIT_STATE_SIZE]);
     return true;
 }
 
 bool ttl_is_over_limit(struct lockfsm *fsm, uint64_t ttl_ms,
                        struct result *result)
 {
-    char text[64];
     uint64_t max = fsm->limits.of[LIMIT_TTL_MAX];
     if (ttl_ms <= max) {
         return false;
     }
-    int size = snprintf(text, sizeof text, "ttl_max: at most %" PRIu64 " ms",
-                        max);
-    result->code = RESULT_LIMIT;
-    result->text = effect_copy(fsm, bytes_of(text, (size_t)size));
+    refuse_because(fsm, result, RESULT_LIMIT, "ttl_max: at most %" PRIu64 " ms",
+                   max);
     return true;
 }
 

@@ -94,13 +94,11 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
     const struct release_if_command *message = command->release_if;
     struct bytes name = message->name;
     struct bytes owner = message->owner;
-    if (!name_is_valid(name) || owner.size > OWNER_SIZE_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT,
-               name_is_valid(name) ? "owner" : "name");
-        return;
-    }
-    if (owner.size == 0 && message->token == 0) {
-        refuse(result, RESULT_BAD_ARGUMENT, "an empty owner needs a token");
+    if (is_wrong(result, !name_is_valid(name)          ? "name"
+                         : owner.size > OWNER_SIZE_MAX ? "owner"
+                         : owner.size == 0 && message->token == 0
+                             ? "an empty owner needs a token"
+                             : NULL)) {
         return;
     }
     struct lock *lock = lock_find(fsm, name);
@@ -152,12 +150,8 @@ void apply_note(struct lockfsm *fsm, const struct entry *command,
 {
     const struct note_command *message = command->note;
     struct session *session;
-    if (!name_is_valid(message->name) || message->text.size > VALUE_SIZE_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT,
-               name_is_valid(message->name) ? "note" : "name");
-        return;
-    }
-    if (!session_find_asking(fsm, &session, result)) {
+    if (text_is_wrong(message->name, message->text, "note", result) ||
+        !session_find_asking(fsm, &session, result)) {
         return;
     }
     struct lock *lock = lock_find(fsm, message->name);
@@ -183,9 +177,7 @@ void apply_please(struct lockfsm *fsm, const struct entry *command,
 {
     const struct please_command *message = command->please;
     struct bytes name = message->name;
-    if (!name_is_valid(name) || message->message.size > VALUE_SIZE_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT,
-               name_is_valid(name) ? "message" : "name");
+    if (text_is_wrong(name, message->message, "message", result)) {
         return;
     }
     struct lock *lock = lock_find(fsm, name);

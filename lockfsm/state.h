@@ -314,6 +314,22 @@ static inline void refuse(struct result *result, enum result_code code,
     result->code = code;
     result->text = bytes_of_text(text);
 }
+/* True, with the refusal, if something is wrong with what was asked. */
+static inline bool is_wrong(struct result *result, const char *wrong)
+{
+    if (wrong != NULL) {
+        refuse(result, RESULT_BAD_ARGUMENT, wrong);
+    }
+    return wrong != NULL;
+}
+/* Likewise of the name of a lock and a text, which 'what' names. */
+static inline bool text_is_wrong(struct bytes name, struct bytes text,
+                                 const char *what, struct result *result)
+{
+    return is_wrong(result, !name_is_valid(name)         ? "name"
+                            : text.size > VALUE_SIZE_MAX ? what
+                                                         : NULL);
+}
 
 /* --- lockfsm.c ------------------------------------------------------------ */
 
@@ -350,6 +366,7 @@ bool access_refuses(struct lockfsm *fsm, const struct entry *command,
 bool access_hides_session(struct lockfsm *fsm, const struct entry *command,
                           struct result *result);
 bool wait_is_allowed(const struct lockfsm *fsm, const struct wait *wait);
+bool user_has_role(const struct user *user, struct bytes name);
 /* Ends those waits of the session that may not stand any more, about 'max' of
  * them; false if there may be others. 'listed' is what they are told if the
  * session is blacklisted, else NULL. */
@@ -836,6 +853,10 @@ struct effect *effect_add_at(struct lockfsm *fsm, enum effect_type type,
 /* A copy of 'bytes' that lives as long as the effects. */
 struct bytes effect_copy(struct lockfsm *fsm, struct bytes bytes);
 void *effect_take(struct lockfsm *fsm, size_t size);
+/* Refuses with a text that is made for it. */
+void refuse_because(struct lockfsm *fsm, struct result *result,
+                    enum result_code code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* Copies 'result' with all that it borrows. */
 void effect_copy_result(struct lockfsm *fsm, struct result *ret_copy,
                         const struct result *result);

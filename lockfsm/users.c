@@ -6,8 +6,8 @@
 #include "lockfsm/access.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
+#include "lockfsm/records.h"
 #include "lockfsm/state.h"
 
 /* --- Structures ----------------------------------------------------------- */
@@ -105,17 +105,6 @@ struct role *role_new(struct lockfsm *fsm, struct bytes name)
                     role);
     ordered_add(&fsm->role_order, &role->in_order, role->name, 0);
     return role;
-}
-
-static void drop_grants(struct lockfsm *fsm, struct role *role)
-{
-    for (uint32_t i = 0; i < role->grant_count; i++) {
-        pool_drop(&fsm->pool, &role->grants[i].name);
-    }
-    pool_give(&fsm->pool, role->grants,
-              role->grant_count * sizeof *role->grants);
-    role->grants = NULL;
-    role->grant_count = 0;
 }
 
 /* Above the fixed ones, and like a token never given twice. */
@@ -317,9 +306,7 @@ void apply_user_set(struct lockfsm *fsm, const struct entry *command,
 {
     const struct user_set_command *set = command->user_set;
     struct user *user = user_find(fsm, set->name);
-    const char *wrong = what_is_wrong(fsm, set);
-    if (wrong != NULL) {
-        refuse(result, RESULT_BAD_ARGUMENT, wrong);
+    if (is_wrong(result, what_is_wrong(fsm, set))) {
         return;
     }
     if (user != NULL && is_same_user(user, set)) {
@@ -350,18 +337,15 @@ void apply_user_remove(struct lockfsm *fsm, const struct entry *command,
                        struct result *result)
 {
     struct user *user = user_find(fsm, command->user_remove->name);
-    char why[96];
     if (user == NULL || user->number == 0) {
         return;
     }
     uint64_t sessions = user_use(user, QUOTA_SESSIONS);
     if (!user->is_disabled || sessions > 0) {
-        int size = snprintf(why, sizeof why,
-                            "the user must be disabled, and without sessions: "
-                            "%" PRIu64 " are left",
-                            sessions);
-        result->code = RESULT_BAD_ARGUMENT;
-        result->text = effect_copy(fsm, bytes_of(why, (size_t)size));
+        refuse_because(fsm, result, RESULT_BAD_ARGUMENT,
+                       "the user must be disabled, and without sessions: "
+                       "%" PRIu64 " are left",
+                       sessions);
         return;
     }
     while (user->secret_count > 0) {
@@ -454,7 +438,7 @@ void apply_secret_remove(struct lockfsm *fsm, const struct entry *command,
 static void set_grants(struct lockfsm *fsm, struct role *role,
                        const struct grant *grants, uint32_t count)
 {
-    drop_grants(fsm, role);
+    members_drop(&fsm->pool, record_kinds[RECORD_ROLE].owned(), role);
     role->grants = pool_take(&fsm->pool, count * sizeof *role->grants);
     role->grant_count = count;
     for (uint32_t i = 0; i < count; i++) {
@@ -520,10 +504,8 @@ void apply_role_set(struct lockfsm *fsm, const struct entry *command,
 {
     const struct role_set_command *set = command->role_set;
     struct role *role = role_find(fsm, set->name);
-    const char *wrong = what_is_wrong_with_role(fsm, set);
     uint64_t size = set->name.size;
-    if (wrong != NULL) {
-        refuse(result, RESULT_BAD_ARGUMENT, wrong);
+    if (is_wrong(result, what_is_wrong_with_role(fsm, set))) {
         return;
     }
     if (role != NULL && is_same_role(role, set)) {
@@ -551,34 +533,21 @@ void apply_role_set(struct lockfsm *fsm, const struct entry *command,
     access_changed(fsm, NULL, role, false);
 }
 
-static bool user_has_role(const struct user *user, struct bytes name)
-{
-    for (uint32_t i = 0; i < user->role_count; i++) {
-        if (bytes_equal(user->roles[i].name, name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void apply_role_remove(struct lockfsm *fsm, const struct entry *command,
                        struct result *result)
 {
     struct bytes name = command->role_remove->name;
     struct role *role = role_find(fsm, name);
     uint32_t count = 0;
-    char why[64];
     if (role == NULL) {
         return;
     }
     HASH_FOR (const struct user, user, fsm->users, by_name) {
-        count += user_has_role(user, name);
+        count += user_has_role(user, role->name);
     }
     if (count > 0) {
-        int size = snprintf(why, sizeof why, "the role is had by users: %u",
-                            (unsigned)count);
-        result->code = RESULT_BAD_ARGUMENT;
-        result->text = effect_copy(fsm, bytes_of(why, (size_t)size));
+        refuse_because(fsm, result, RESULT_BAD_ARGUMENT,
+                       "the role is had by users: %u", (unsigned)count);
         return;
     }
     record_gone(fsm, &role->stored);
@@ -596,17 +565,14 @@ void apply_access_set(struct lockfsm *fsm, const struct entry *command,
 {
     const struct access_set_command *set = command->access_set;
     uint64_t sessions = user_use(&fsm->anyone, QUOTA_SESSIONS);
-    char why[96];
     if (fsm->anyone.is_disabled == set->is_required) {
         return;
     }
     if (set->is_required && !set->is_forced && sessions > 0) {
-        int size = snprintf(why, sizeof why,
-                            "%" PRIu64 " sessions of 'anyone' would be cut "
-                            "off: let them say who they are first, or FORCE",
-                            sessions);
-        result->code = RESULT_BAD_ARGUMENT;
-        result->text = effect_copy(fsm, bytes_of(why, (size_t)size));
+        refuse_because(fsm, result, RESULT_BAD_ARGUMENT,
+                       "%" PRIu64 " sessions of 'anyone' would be cut "
+                       "off: let them say who they are first, or FORCE",
+                       sessions);
         return;
     }
     fsm->anyone.is_disabled = set->is_required;
