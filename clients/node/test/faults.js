@@ -5,17 +5,9 @@
 'use strict';
 
 const assert = require('node:assert');
-const readline = require('node:readline');
 const { Session } = require('..');
 const { Owners, parseEndpoints } = require('../lib/request');
-
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-const lines = readline.createInterface({ input: process.stdin })[
-  Symbol.asyncIterator]();
-const tell = async (text) => {
-  console.log(text);
-  return (await lines.next()).value;
-};
+const { sleep, tell } = require('./nodes');
 
 function addresses() {
   const { host, port } = parseEndpoints('10.0.0.1')[0];

@@ -7,19 +7,12 @@
 
 const assert = require('node:assert');
 const net = require('node:net');
-const readline = require('node:readline');
 const { Session } = require('..');
 const { Connection } = require('../lib/connection');
 const { INCOMPLETE, Parser } = require('../lib/resp');
+const { sleep, tell } = require('./nodes');
 
 const COUNT = 50;
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-const lines = readline.createInterface({ input: process.stdin })[
-  Symbol.asyncIterator]();
-const tell = async (text) => {
-  console.log(text);
-  return (await lines.next()).value;
-};
 const connections = () => process.getActiveResourcesInfo()
   .filter((name) => name === 'TCPSocketWrap').length;
 const many = (count, options = {}) =>

@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -15,9 +14,11 @@ import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, '..', '..', '..')
+sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, '..'))
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'cluster'))
 
+import node_program  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from fake_node import FakeNode  # noqa: E402
 
@@ -347,30 +348,4 @@ def test_a_child_may_close_and_must_not_believe(cluster):
 
 @pytest.mark.skipif(shutil.which('node') is None, reason='needs Node.js')
 def test_the_node_client_has_the_same_rules(cluster):
-    run = subprocess.Popen(
-        ['node', os.path.join(ROOT, 'clients', 'node', 'test', 'faults.js')],
-        env=dict(os.environ, HASP_ENDPOINTS=endpoints(cluster)),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    frozen = []
-    try:
-        told = []
-        for line in run.stdout:
-            told.append(line)
-            if line.startswith('freeze'):
-                frozen = [node for node in cluster.nodes
-                          if node.client_port == int(line.split()[1])]
-                frozen[0].pause()
-            elif line == 'thaw\n':
-                frozen.pop().resume()
-            else:
-                continue
-            run.stdin.write('done\n')
-            run.stdin.flush()
-        assert run.wait(10) == 0 and told[-1] == 'ok\n', ''.join(told)
-    finally:
-        for node in frozen:
-            node.resume()
-        run.kill()
-        run.wait()
-        run.stdin.close()
-        run.stdout.close()
+    node_program.run('faults.js', cluster)
