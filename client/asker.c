@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/units.h"
+#include "client/reply.h"
 
 /* Between two rounds over the endpoints: short at first, since an election
  * takes a fraction of a second, and with a random part, since all clients of a
@@ -44,7 +45,8 @@ int asker_init(struct asker *asker, const struct endpoints *endpoints,
                uint64_t seed)
 {
     CHECK(endpoints->count > 0);
-    *asker = (struct asker){.random = seed, .open_ms = CLIENT_OPEN_MS};
+    *asker = (struct asker){
+        .random = seed, .open_ms = CLIENT_OPEN_MS, .due_ns = UINT64_MAX};
     asker->endpoint = calloc(endpoints->count, sizeof *asker->endpoint);
     asker->last = calloc(endpoints->count, sizeof *asker->last);
     if (asker->endpoint == NULL || asker->last == NULL) {
@@ -58,11 +60,13 @@ int asker_init(struct asker *asker, const struct endpoints *endpoints,
     memcpy(asker->secret, endpoints->secret, sizeof asker->secret);
     list_init(&asker->asks);
     list_init(&asker->sent);
+    list_init(&asker->members);
     return 0;
 }
 
 void asker_done(struct asker *asker)
 {
+    CHECK(list_is_empty(&asker->members));
     buffer_done(&asker->in);
     buffer_done(&asker->out);
     resp_reply_done(&asker->reply);
@@ -72,18 +76,61 @@ void asker_done(struct asker *asker)
     free(asker->flight);
 }
 
-void asker_ask(struct asker *asker, struct asking *ask, struct lease_clock now)
+static asking_done_fn attach_answered;
+
+static void begin_asking(struct asker *asker, struct asking *ask)
 {
-    asker->now = now;
     CHECK(!ask->is_asked && ask->done != NULL);
     ask->is_asked = true;
     ask->is_sent = false;
     ask->tried = ask->seen = 0;
-    ask->not_before_ns = now.monotonic_ns;
+    ask->not_before_ns = asker->now.monotonic_ns;
+}
+
+/* Behind the heartbeats, before all else. */
+static void ask_attach(struct asker_member *member)
+{
+    struct asker *asker = member->asker;
+    struct list *before = asker->asks.next;
+    while (before != &asker->asks &&
+           LIST_ENTRY(before, struct asking, in_asker)->is_urgent) {
+        before = before->next;
+    }
+    begin_asking(asker, &member->attach);
+    list_insert_before(before, &member->attach.in_asker);
+}
+
+static uint64_t pause_ns(struct asker *asker, uint32_t round)
+{
+    uint64_t limit_ms = BACKOFF_FIRST_MS;
+    while (round-- > 1 && limit_ms < BACKOFF_LAST_MS) {
+        limit_ms *= 2;
+    }
+    asker->random = asker->random * 6364136223846793005u + 1442695040888963407u;
+    return (limit_ms / 2 + (asker->random >> 33) % limit_ms) * NS_PER_MS;
+}
+
+/* It was refused: no sooner than after a pause. */
+static void attach_again(struct asker_member *member)
+{
+    struct asker *asker = member->asker;
+    if (member->refusals > 0 && !member->attach.is_asked) {
+        ask_attach(member);
+        member->attach.not_before_ns += pause_ns(asker, member->refusals);
+    }
+}
+
+void asker_ask(struct asker *asker, struct asking *ask, struct lease_clock now)
+{
+    asker->now = now;
+    begin_asking(asker, ask);
     if (ask->is_urgent) {
         list_push_front(&asker->asks, &ask->in_asker);
     } else {
         list_push_back(&asker->asks, &ask->in_asker);
+    }
+    if (ask->member != NULL) {
+        attach_again(ask->member);
     }
 }
 
@@ -105,21 +152,136 @@ void asker_cancel(struct asker *asker, struct asking *ask)
     }
 }
 
-void asker_set_session(struct asker *asker,
-                       const struct credentials *credentials)
+/* --- Members -------------------------------------------------------------- */
+
+void asker_join(struct asker *asker, struct asker_member *member)
 {
-    asker->has_session = credentials != NULL;
-    asker->is_attached = false;
-    if (credentials != NULL) {
-        asker->credentials = *credentials;
+    member->asker = asker;
+    member->attach.done = attach_answered;
+    member->attach.data = member->attach.member = member;
+    member->attach.deadline_ns = UINT64_MAX;
+    member->attach.is_read = member->attach.is_apart = true;
+    member->due_ns = UINT64_MAX;
+    list_push_back(&asker->members, &member->in_asker);
+}
+
+void asker_part(struct asker_member *member)
+{
+    asker_cancel(member->asker, &member->attach);
+    query_done(&member->attach.query);
+    list_remove(&member->in_asker);
+}
+
+void asker_touch(struct asker_member *member)
+{
+    member->is_touched = member->asker->is_touched = true;
+}
+
+void asker_set_session(struct asker_member *member,
+                       const struct credentials *credentials,
+                       struct lease_clock now)
+{
+    struct asker *asker = member->asker;
+    asker->now = now;
+    asker_cancel(asker, &member->attach);
+    member->is_attached = false;
+    member->refusals = 0;
+    member->has_session = credentials != NULL;
+    if (credentials == NULL) {
+        return;
+    }
+    member->credentials = *credentials;
+    query_begin(&member->attach.query, "SESSION.ATTACH");
+    query_number(&member->attach.query, credentials->session);
+    query_text(&member->attach.query, credentials->secret);
+    if (asker->state == ASKER_OPEN) {
+        ask_attach(member);
     }
 }
 
-void asker_adopt_session(struct asker *asker,
+void asker_adopt_session(struct asker_member *member,
                          const struct credentials *credentials)
 {
-    asker_set_session(asker, credentials);
-    asker->is_attached = true;
+    CHECK(member->asker->state == ASKER_OPEN);
+    asker_set_session(member, credentials, member->asker->now);
+    asker_cancel(member->asker, &member->attach);
+    member->is_attached = true;
+}
+
+/* Nobody waits for the answer. */
+static void detach(struct asker_member *member)
+{
+    struct asker *asker = member->asker;
+    struct query query = {0};
+    query_begin(&query, "SESSION.DETACH");
+    query_text(&query, "SESSION");
+    query_number(&query, member->credentials.session);
+    ROOM(asker->flight, asker->flight_room, asker->flight_count + 1);
+    asker->flight[asker->flight_count++] = NULL;
+    query_encode(&query, &asker->out);
+    query_done(&query);
+}
+
+void asker_leave(struct asker_member *member, struct lease_clock now)
+{
+    struct asker *asker = member->asker;
+    bool is_alone = asker->members.next == asker->members.prev;
+    if (member->is_attached && !is_alone) {
+        detach(member);
+    }
+    asker_set_session(member, NULL, now);
+    member->is_wanted = false;
+    if (is_alone) {
+        asker_drop(asker, NULL, now);
+    }
+}
+
+static struct asker_member *find_member(struct asker *asker, uint64_t session)
+{
+    LIST_FOR (struct asker_member, member, &asker->members, in_asker) {
+        if (member->has_session && member->credentials.session == session) {
+            return member;
+        }
+    }
+    return NULL;
+}
+
+/* [kind, kind, {session: ...}] is for that session's member. */
+static void take_push(struct asker *asker)
+{
+    const struct resp_reply *reply = &asker->reply;
+    struct asker_member *member = NULL;
+    if (reply->value[0].count == 3 && reply->count > 3 &&
+        reply->value[3].type == RESP_MAP) {
+        member = find_member(asker, reply_number(reply, 3, "session"));
+    }
+    if (member != NULL && member->hooks.push != NULL) {
+        asker_touch(member);
+        member->hooks.push(member->hooks.data, reply);
+    } else if (asker->push != NULL) {
+        asker->push(asker->push_data, reply);
+    }
+}
+
+/* Nobody's session is attached here, so that another node is as good. */
+static bool is_free(const struct asker *asker)
+{
+    LIST_FOR (const struct asker_member, member, &asker->members, in_asker) {
+        if (member->is_attached) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_wanted(const struct asker *asker)
+{
+    LIST_FOR (const struct asker_member, member, &asker->members, in_asker) {
+        if (member->is_wanted) {
+            return true;
+        }
+    }
+    return !list_is_empty(&asker->asks);
 }
 
 void asker_begin_at(struct asker *asker, uint32_t endpoint)
@@ -130,7 +292,7 @@ void asker_begin_at(struct asker *asker, uint32_t endpoint)
 
 bool asker_is_awaiting(const struct asker *asker)
 {
-    return asker->flight_count > 0 || asker->greetings > 0;
+    return asker->flight_count > 0;
 }
 
 const struct endpoint *asker_endpoint(const struct asker *asker)
@@ -150,16 +312,6 @@ __attribute__((format(printf, 2, 3))) static void note(struct asker *asker,
     va_start(args, format);
     vsnprintf(asker->last[asker->at], sizeof asker->last[0], format, args);
     va_end(args);
-}
-
-static uint64_t pause_ns(struct asker *asker, uint32_t round)
-{
-    uint64_t limit_ms = BACKOFF_FIRST_MS;
-    while (round-- > 1 && limit_ms < BACKOFF_LAST_MS) {
-        limit_ms *= 2;
-    }
-    asker->random = asker->random * 6364136223846793005u + 1442695040888963407u;
-    return (limit_ms / 2 + (asker->random >> 33) % limit_ms) * NS_PER_MS;
 }
 
 /* Splits "CODE text" of an error reply. */
@@ -227,6 +379,9 @@ static void finish(struct asker *asker, struct asking *ask, int error)
     leave_flight(asker, ask);
     list_remove(&ask->in_asker);
     ask->is_asked = ask->is_sent = false;
+    if (ask->member != NULL) {
+        asker_touch(ask->member);
+    }
     if (error == 0) {
         end.reply = &asker->reply;
     } else {
@@ -304,6 +459,26 @@ static void end_some(struct asker *asker)
     }
 }
 
+/* On the next connection all are attached anew. */
+static void forget_attached(struct asker *asker)
+{
+    LIST_FOR (struct asker_member, member, &asker->members, in_asker) {
+        asker_cancel(asker, &member->attach);
+        member->is_attached = false;
+        member->refusals = 0;
+    }
+}
+
+static void tell_lost(struct asker *asker)
+{
+    LIST_FOR (struct asker_member, member, &asker->members, in_asker) {
+        asker_touch(member);
+        if (member->hooks.lost != NULL) {
+            member->hooks.lost(member->hooks.data);
+        }
+    }
+}
+
 /* The connection is over. What was sent on it is to be sent again, in its
  * order; what waited for it has seen 'outcome'. */
 static void lose(struct asker *asker, enum outcome outcome,
@@ -312,8 +487,7 @@ static void lose(struct asker *asker, enum outcome outcome,
     bool was_open = asker->state == ASKER_OPEN;
     asker->number++;
     asker->state = ASKER_REST;
-    asker->is_attached = false;
-    asker->greetings = 0;
+    forget_attached(asker);
     asker->flight_count = 0;
     asker->used = 0;
     buffer_clear(&asker->in);
@@ -348,9 +522,7 @@ static void lose(struct asker *asker, enum outcome outcome,
     if (asker->failed % asker->count == 0 && !asker->is_moved) {
         asker->until_ns += pause_ns(asker, asker->failed / asker->count);
     }
-    if (asker->hooks.lost != NULL) {
-        asker->hooks.lost(asker->hooks.data);
-    }
+    tell_lost(asker);
     end_some(asker);
 }
 
@@ -382,18 +554,6 @@ void asker_distrusted(struct asker *asker, const char *why,
     lose(asker, OUTCOME_DISTRUSTED, now);
 }
 
-static void attach(struct asker *asker)
-{
-    struct query query = {0};
-    query_begin(&query, "SESSION.ATTACH");
-    query_number(&query, asker->credentials.session);
-    query_text(&query, asker->credentials.secret);
-    query_encode(&query, &asker->out);
-    query_done(&query);
-    asker->greetings++;
-    asker->is_attached = true;
-}
-
 void asker_connected(struct asker *asker)
 {
     struct query query = {0};
@@ -408,10 +568,6 @@ void asker_connected(struct asker *asker)
     }
     query_encode(&query, &asker->out);
     query_done(&query);
-    asker->greetings = 1;
-    if (asker->has_session) {
-        attach(asker);
-    }
 }
 
 /* What is told of who asks, and not of what is asked, or that the leader has no
@@ -428,40 +584,75 @@ static bool is_open_still(const struct asker *asker, const struct asking *ask)
            (is_of_asker || is_disk);
 }
 
-/* Everybody who waits for the connection is told that it is refused, but of
- * what may have been done. */
-static void refuse_all(struct asker *asker, struct lease_clock now)
+/* What waits to be sent, of a member or (NULL) of all, ends with the refusal
+ * that was just read; but not what may have been done. */
+static void take_refused(struct asker *asker, const struct asker_member *member,
+                         struct list *refused)
 {
-    char code[CLIENT_CODE_SIZE], why[HASP_WHY_SIZE];
-    memcpy(code, asker->code, sizeof code);
-    memcpy(why, asker->why, sizeof why);
-    bool is_session = asker->is_attached && asker->greetings == 0;
-    struct list refused;
-    list_init(&refused);
+    list_init(refused);
     LIST_EACH_SAFE (node, &asker->asks) {
         struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
+        if (member != NULL && (ask->member != member || ask->is_apart)) {
+            continue;
+        }
         if (is_open_still(asker, ask)) {
             note_outcome(ask, OUTCOME_UNKNOWN);
         } else {
             list_remove(node);
-            list_push_back(&refused, node);
+            list_push_back(refused, node);
         }
     }
-    lose(asker, OUTCOME_REFUSED, now);
-    if (is_session && asker->hooks.ended != NULL) {
-        asker->hooks.ended(asker->hooks.data, code, why);
-    }
-    while (!list_is_empty(&refused)) {
-        memcpy(asker->code, code, sizeof code);
-        memcpy(asker->why, why, sizeof why);
-        finish(asker, LIST_FIRST(&refused, struct asking, in_asker),
+}
+
+static void end_refused(struct asker *asker, struct list *refused,
+                        const char *code, const char *why)
+{
+    while (!list_is_empty(refused)) {
+        memcpy(asker->code, code, sizeof asker->code);
+        memcpy(asker->why, why, sizeof asker->why);
+        finish(asker, LIST_FIRST(refused, struct asking, in_asker),
                HASP_EREPLY);
     }
 }
 
+/* Everybody who waits for the connection is told that it is refused. */
+static void refuse_all(struct asker *asker, struct lease_clock now)
+{
+    char code[CLIENT_CODE_SIZE], why[HASP_WHY_SIZE];
+    struct list refused;
+    memcpy(code, asker->code, sizeof code);
+    memcpy(why, asker->why, sizeof why);
+    take_refused(asker, NULL, &refused);
+    lose(asker, OUTCOME_REFUSED, now);
+    end_refused(asker, &refused, code, why);
+}
+
+/* A refused ATTACH is this member's matter alone. */
+static void attach_answered(struct asking *ask, const struct asking_end *end)
+{
+    char code[CLIENT_CODE_SIZE], why[HASP_WHY_SIZE];
+    struct asker_member *member = ask->data;
+    struct asker *asker = member->asker;
+    struct list refused;
+    if (end->error == 0) {
+        member->is_attached = true;
+        member->refusals = 0;
+        return;
+    }
+    CHECK(end->error == HASP_EREPLY); /* It is repeated until then. */
+    memcpy(code, asker->code, sizeof code);
+    memcpy(why, asker->why, sizeof why);
+    note(asker, "%s", why);
+    member->refusals++;
+    take_refused(asker, member, &refused);
+    if (member->hooks.ended != NULL) {
+        member->hooks.ended(member->hooks.data, code, why);
+    }
+    end_refused(asker, &refused, code, why);
+}
+
 static void greeted(struct asker *asker, struct lease_clock now)
 {
-    asker->greetings--;
     if (asker->reply.value[0].type == RESP_ERROR) {
         enum outcome outcome = of_reply_error(asker,
                                               asker->reply.value[0].bytes);
@@ -469,12 +660,14 @@ static void greeted(struct asker *asker, struct lease_clock now)
             refuse_all(asker, now);
             return;
         }
-        /* To attach twice does no harm. */
         lose(asker, outcome == OUTCOME_UNKNOWN ? OUTCOME_BUSY : outcome, now);
         return;
     }
-    if (asker->greetings == 0) {
-        asker->state = ASKER_OPEN;
+    asker->state = ASKER_OPEN;
+    LIST_FOR (struct asker_member, member, &asker->members, in_asker) {
+        if (member->has_session) {
+            ask_attach(member);
+        }
     }
 }
 
@@ -485,7 +678,7 @@ static bool put_off(struct asker *asker, struct asking *ask,
                     enum outcome outcome, struct lease_clock now)
 {
     bool leaves = outcome == OUTCOME_NO_LEADER || outcome == OUTCOME_MOVED ||
-                  !asker->has_session;
+                  is_free(asker);
     uint32_t round = leaves ? asker->count : 1;
     list_remove(&ask->in_asker);
     list_push_back(&asker->asks, &ask->in_asker);
@@ -570,10 +763,8 @@ void asker_input(struct asker *asker, struct bytes bytes,
         }
         asker->used += used;
         if (asker->reply.value[0].type == RESP_PUSH) {
-            if (asker->hooks.push != NULL) {
-                asker->hooks.push(asker->hooks.data, &asker->reply);
-            }
-        } else if (asker->greetings > 0) {
+            take_push(asker);
+        } else if (asker->state == ASKER_GREETING) {
             greeted(asker, now);
         } else if (asker->flight_count == 0) {
             estranged(asker, now);
@@ -631,10 +822,18 @@ static void leave_silent(struct asker *asker, struct lease_clock now)
     }
 }
 
+/* Its session is to be attached first. */
+static bool is_held_up(const struct asking *ask)
+{
+    const struct asker_member *member = ask->member;
+    return member != NULL && member->has_session && !member->is_attached &&
+           !ask->is_apart;
+}
+
 static void send(struct asker *asker, struct asking *ask,
                  struct lease_clock now)
 {
-    CHECK(asker->state == ASKER_OPEN);
+    CHECK(asker->state == ASKER_OPEN && !is_held_up(ask));
     ROOM(asker->flight, asker->flight_room, asker->flight_count + 1);
     if (ask->seen != 0 && ask->again != NULL) {
         ask->again(ask, now);
@@ -654,7 +853,7 @@ static void send_all(struct asker *asker, struct lease_clock now)
     while (asker->state == ASKER_OPEN && node != &asker->asks) {
         struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
         node = node->next;
-        if (now.monotonic_ns < ask->not_before_ns) {
+        if (now.monotonic_ns < ask->not_before_ns || is_held_up(ask)) {
             continue;
         }
         /* An attempt that cannot be answered in time would only turn what is
@@ -669,46 +868,80 @@ static void send_all(struct asker *asker, struct lease_clock now)
     }
 }
 
+static uint64_t later_ns(uint64_t now_ns, uint64_t left_ns)
+{
+    return left_ns < UINT64_MAX - now_ns ? now_ns + left_ns : UINT64_MAX;
+}
+
+/* Those have theirs whose time has come, or who were touched. */
+static void turn_members(struct asker *asker, struct lease_clock now)
+{
+    asker->is_touched = false;
+    asker->due_ns = UINT64_MAX;
+    LIST_FOR (struct asker_member, member, &asker->members, in_asker) {
+        bool is_due = member->is_touched || now.boottime_ns >= member->due_ns;
+        member->is_touched = false;
+        if (is_due && member->hooks.turn != NULL) {
+            uint64_t left_ns = member->hooks.turn(member->hooks.data, now);
+            member->due_ns = later_ns(now.boottime_ns, left_ns);
+        }
+        asker->due_ns = u64_min(asker->due_ns, member->due_ns);
+    }
+}
+
 void asker_turn(struct asker *asker, struct lease_clock now)
 {
     asker->now = now;
+    turn_members(asker, now);
     end_overdue(asker, now.monotonic_ns);
     leave_silent(asker, now);
     if (asker->state == ASKER_REST && now.monotonic_ns >= asker->until_ns &&
-        (asker->is_wanted || !list_is_empty(&asker->asks))) {
+        is_wanted(asker)) {
         asker->state = ASKER_OPENING;
         asker->number++;
         asker->until_ns = now.monotonic_ns + asker->open_ms * NS_PER_MS;
-    }
-    if (asker->state == ASKER_OPEN && asker->has_session &&
-        !asker->is_attached) {
-        asker->state = ASKER_GREETING;
-        asker->until_ns = now.monotonic_ns + CLIENT_ATTEMPT_MS * NS_PER_MS;
-        attach(asker);
     }
     if (asker->state == ASKER_OPEN) {
         send_all(asker, now);
     }
 }
 
-uint64_t asker_next_ns(const struct asker *asker)
+/* Of the connection and the requests, in CLOCK_MONOTONIC. */
+static uint64_t next_ns(const struct asker *asker)
 {
     uint64_t next_ns = UINT64_MAX;
     bool is_open = asker->state == ASKER_OPEN;
     LIST_FOR (const struct asking, ask, &asker->asks, in_asker) {
         next_ns = u64_min(next_ns, ask->deadline_ns);
-        next_ns = is_open ? u64_min(next_ns, ask->not_before_ns) : next_ns;
+        if (is_open && !is_held_up(ask)) {
+            next_ns = u64_min(next_ns, ask->not_before_ns);
+        }
     }
     LIST_FOR (const struct asking, ask, &asker->sent, in_asker) {
         next_ns = u64_min(next_ns, ask->deadline_ns);
         next_ns = u64_min(next_ns, attempt_end_ns(ask));
     }
     if (asker->state == ASKER_OPENING || asker->state == ASKER_GREETING ||
-        (asker->state == ASKER_REST &&
-         (asker->is_wanted || !list_is_empty(&asker->asks)))) {
+        (asker->state == ASKER_REST && is_wanted(asker))) {
         next_ns = u64_min(next_ns, asker->until_ns);
     }
     return next_ns;
+}
+
+static uint64_t left_until(uint64_t at_ns, uint64_t now_ns)
+{
+    return at_ns == UINT64_MAX ? UINT64_MAX
+           : at_ns > now_ns    ? at_ns - now_ns
+                               : 0;
+}
+
+uint64_t asker_left_ns(const struct asker *asker, struct lease_clock now)
+{
+    if (asker->is_touched) {
+        return 0;
+    }
+    return u64_min(left_until(asker->due_ns, now.boottime_ns),
+                   left_until(next_ns(asker), now.monotonic_ns));
 }
 
 int credentials_parse(const char *text, struct credentials *ret_credentials)

@@ -11,10 +11,22 @@
  * order of the requests.
  *
  *     REST --somebody asks--> OPENING --asker_connected()--> GREETING
- *      ^ (a pause after each   |                    HELLO, and ATTACH of the
- *      |  round of all nodes)  |                    session that it acts for
- *      |                       |                                |
+ *      ^ (a pause after each   |                              HELLO
+ *      |  round of all nodes)  |                                |
  *      '------- failure, silence, NOLEADER, MOVED ----------- OPEN
+ *
+ * It has members: each asks for a session of its own (machine.h), or for none,
+ * and all share the connection. On each new one the session of each member is
+ * attached, behind the heartbeats, which need no attachment; what else a member
+ * asks is sent when its own session is:
+ *
+ *     no session --set--> APART --OPEN: ATTACH is sent--> asked --OK-->
+ * ATTACHED ^  ^                             |   |            | |  '--- later
+ * ------ refused ----'   |            |
+ *                        '--------- the connection is lost ---+------------'
+ *
+ * A refused ATTACH is told to that member alone, with all that it asks; the
+ * others' requests and the connection go on.
  *
  * What an attempt ends with, and what follows:
  *
@@ -42,8 +54,9 @@
  * Driver: after each call of asker_turn() or asker_input() and after each
  * request look at 'number'. If it has changed, close what is open; if the state
  * is OPENING then, connect to asker_endpoint() and report. Send what is in
- * 'out', and take it out of there. Call asker_turn() at asker_next_ns() at the
- * latest. Deadlines are in CLOCK_MONOTONIC.
+ * 'out', and take it out of there. Call asker_turn(), in which the members have
+ * their turns, after each call that a member has begun and when asker_left_ns()
+ * is over. Deadlines are in CLOCK_MONOTONIC.
  *
  * Threads: none; who shares it among threads guards it. */
 
@@ -81,6 +94,8 @@ struct credentials {
 MUST_CHECK int credentials_parse(const char *text,
                                  struct credentials *ret_credentials);
 
+struct asker;
+struct asker_member;
 struct asking;
 
 /* How a request ended; all is borrowed for the time of the call. */
@@ -99,12 +114,14 @@ typedef void asking_done_fn(struct asking *ask, const struct asking_end *end);
  * where it is, and is the asker's, from asker_ask() to 'done'. */
 struct asking {
     struct query query;
+    struct asker_member *member; /* Who asks; NULL: nobody's session does. */
     uint64_t deadline_ns;
     uint64_t attempt_ms; /* For an answer of one node; 0: CLIENT_ATTEMPT_MS. */
     bool is_repeatable;  /* It carries a REQ, or may be done twice. */
     bool is_read;        /* Repeatable, and whether it was done is no matter. */
     bool is_once;        /* One attempt at one node, whatever it ends with. */
     bool is_urgent;      /* Goes before those that have not been sent. */
+    bool is_apart;       /* Names session and secret: need not be attached. */
     bool was_sent;       /* Before, under its REQ: that may be done still. */
     /* Before it is sent again: the query may be written anew. Or NULL. */
     void (*again)(struct asking *ask, struct lease_clock now);
@@ -122,15 +139,36 @@ struct asking {
 
 enum asker_state { ASKER_REST, ASKER_OPENING, ASKER_GREETING, ASKER_OPEN };
 
-/* What the owner of an asker gives; each may be NULL. */
+/* What a member gives; each may be NULL. */
 struct asker_hooks {
-    /* A message that no request asked for; borrowed. */
+    /* Its turn: time has come, or something that it asked has ended. Returns
+     * the nanoseconds until the next one; UINT64_MAX: none is due. */
+    uint64_t (*turn)(void *data, struct lease_clock now);
+    /* A message that no request asked for, and that tells of its session;
+     * borrowed. */
     void (*push)(void *data, const struct resp_reply *reply);
     /* The connection has been given up, whatever was asked for on it. */
     void (*lost)(void *data);
-    /* ATTACH was refused: the session has ended, or is none. */
+    /* ATTACH was refused: the session has ended, or may not be attached. */
     void (*ended)(void *data, const char *code, const char *why);
     void *data;
+};
+
+/* One of those who share an asker. It stays where it is from asker_join() to
+ * asker_part(). */
+struct asker_member {
+    struct asker_hooks hooks;
+    bool is_wanted; /* A connection, even if it asks nothing. */
+    /* The rest is the asker's. */
+    struct asker *asker;
+    struct list in_asker;
+    struct credentials credentials;
+    struct asking attach;
+    bool has_session;
+    bool is_attached;
+    uint32_t refusals; /* Of ATTACH: asked anew with the next request. */
+    bool is_touched;   /* Its turn is due. */
+    uint64_t due_ns;   /* Its turn is due then, in CLOCK_BOOTTIME. */
 };
 
 struct asker {
@@ -138,10 +176,14 @@ struct asker {
     struct lease_clock now; /* Of the call at hand. */
     uint32_t number;        /* Of the connection, or of what follows on it. */
     struct buffer out;      /* To be sent. */
-    bool is_wanted;         /* A connection, even if nobody asks anything. */
     uint64_t open_ms;       /* For connection and greeting. */
-    struct asker_hooks hooks;
+    /* A message that tells of no member's session; borrowed. Or NULL. */
+    void (*push)(void *data, const struct resp_reply *reply);
+    void *push_data;
     /* The rest is private. */
+    struct list members;
+    bool is_touched; /* Some member is. */
+    uint64_t due_ns; /* Of the members, the earliest turn. */
     struct endpoint *endpoint;
     char secret[CLIENT_USER_SECRET_SIZE]; /* Of the user; or "". */
     char (*last)[ASKER_LAST_SIZE]; /* What each endpoint ended with, for a
@@ -153,10 +195,6 @@ struct asker {
     uint32_t failed;   /* Connections in a row that came to nothing. */
     uint64_t until_ns; /* REST: the pause; OPENING, GREETING: the limit. */
     uint64_t random;
-    struct credentials credentials;
-    bool has_session;
-    bool is_attached;
-    uint32_t greetings; /* Answers to HELLO and ATTACH that are due. */
     struct buffer in;
     size_t used; /* Of 'in': given out; there until the next input. */
     struct resp_reply reply;
@@ -181,12 +219,25 @@ void asker_ask(struct asker *asker, struct asking *ask, struct lease_clock now);
  * is dropped. Harmless if it is not asked. */
 void asker_cancel(struct asker *asker, struct asking *ask);
 
+/* Becomes one of the members; 'member' is zeroed memory with hooks. */
+void asker_join(struct asker *asker, struct asker_member *member);
+/* Is none any more. What it asked has been cancelled. Nothing is sent: who goes
+ * on living calls asker_leave() first. */
+void asker_part(struct asker_member *member);
+/* Its turn is due: it was asked something. */
+void asker_touch(struct asker_member *member);
+
 /* From now on each connection acts for this session; NULL: for none. */
-void asker_set_session(struct asker *asker,
-                       const struct credentials *credentials);
+void asker_set_session(struct asker_member *member,
+                       const struct credentials *credentials,
+                       struct lease_clock now);
 /* Likewise; the connection that is open does so already. */
-void asker_adopt_session(struct asker *asker,
+void asker_adopt_session(struct asker_member *member,
                          const struct credentials *credentials);
+/* The member wants no connection any more, and none acts for its session: it is
+ * detached, by closing the connection if nobody else shares it. */
+void asker_leave(struct asker_member *member, struct lease_clock now);
+
 /* Gives the connection up, for 'why' (a person reads it; NULL: nothing to
  * tell); the next one goes to the next endpoint. */
 void asker_drop(struct asker *asker, const char *why, struct lease_clock now);
@@ -208,7 +259,7 @@ void asker_distrusted(struct asker *asker, const char *why,
 void asker_input(struct asker *asker, struct bytes bytes,
                  struct lease_clock now);
 void asker_turn(struct asker *asker, struct lease_clock now);
-/* When the next turn is due, in CLOCK_MONOTONIC; UINT64_MAX: never. */
-uint64_t asker_next_ns(const struct asker *asker);
+/* Nanoseconds until the next turn; UINT64_MAX: none is due. */
+uint64_t asker_left_ns(const struct asker *asker, struct lease_clock now);
 
 #endif /* HASP_CLIENT_ASKER_H */

@@ -137,6 +137,14 @@ static void write_wait(struct query *query, uint64_t wait_ms)
     query_text(query, "PUSH");
 }
 
+/* Whose request it is, and which. */
+static void write_number(const struct change *change, struct query *query)
+{
+    struct machine *machine = change->machine;
+    query_option(query, "SESSION", machine->credentials.session);
+    numbers_write(&machine->numbers, change->owner, change->number, query);
+}
+
 static void write_change(struct asking *ask, struct lease_clock now)
 {
     struct change *change = ask->data;
@@ -161,15 +169,14 @@ static void write_change(struct asking *ask, struct lease_clock now)
     case CHANGE_QUERY:
         return; /* As it was written. */
     }
-    numbers_write(&change->machine->numbers, change->owner, change->number,
-                  &ask->query);
+    write_number(change, &ask->query);
 }
 
 /* --- Beginning and ending ------------------------------------------------- */
 
 static void change_free(struct change *change)
 {
-    asker_cancel(&change->machine->asker, &change->ask);
+    asker_cancel(change->machine->asker, &change->ask);
     list_remove(&change->in_machine);
     query_done(&change->ask.query);
     if (change->number != 0) {
@@ -236,8 +243,9 @@ static void enter(struct change *change, struct machine *machine,
     change->kind = kind;
     change->count = count;
     change->call = call;
-    change->end_ns = machine->asker.now.monotonic_ns;
-    change->first_sent = machine->asker.now;
+    change->end_ns = machine->asker->now.monotonic_ns;
+    change->first_sent = machine->asker->now;
+    change->ask.member = &machine->member;
     change->ask.data = change;
     change->ask.done = answered;
     change->ask.is_repeatable = true;
@@ -267,7 +275,7 @@ static struct change *change_new(struct machine *machine, enum change_kind kind,
 
 static uint64_t after_ms(const struct machine *machine, uint64_t time_ms)
 {
-    return machine->asker.now.monotonic_ns + time_ms * NS_PER_MS;
+    return machine->asker->now.monotonic_ns + time_ms * NS_PER_MS;
 }
 
 /* The cluster has not said yet what became of a request of this owner, who has
@@ -294,7 +302,7 @@ static int begin(struct change *change, uint64_t deadline_ns)
         change_free(change);
         return error;
     }
-    write_change(&change->ask, change->machine->asker.now);
+    write_change(&change->ask, change->machine->asker->now);
     change->ask.again = write_change;
     change->ask.deadline_ns = deadline_ns;
     change->call->change = change;
@@ -303,8 +311,8 @@ static int begin(struct change *change, uint64_t deadline_ns)
         change->look_ns = after_ms(change->machine, BEHIND_MS);
         return 0;
     }
-    asker_ask(&change->machine->asker, &change->ask,
-              change->machine->asker.now);
+    asker_ask(change->machine->asker, &change->ask,
+              change->machine->asker->now);
     return 0;
 }
 
@@ -314,10 +322,10 @@ static void ask_anew(struct change *change, enum change_step step,
     struct machine *machine = change->machine;
     change->step = step;
     change->hint = 0;
-    asker_cancel(&machine->asker, &change->ask);
-    write_change(&change->ask, machine->asker.now);
+    asker_cancel(machine->asker, &change->ask);
+    write_change(&change->ask, machine->asker->now);
     change->ask.deadline_ns = deadline_ns;
-    asker_ask(&machine->asker, &change->ask, machine->asker.now);
+    asker_ask(machine->asker, &change->ask, machine->asker->now);
 }
 
 static uint64_t limit_ns(const struct change *change)
@@ -330,7 +338,7 @@ static uint64_t limit_ns(const struct change *change)
 
 static void set_wait(struct change *change, uint64_t wait_ms)
 {
-    uint64_t now_ns = change->machine->asker.now.monotonic_ns;
+    uint64_t now_ns = change->machine->asker->now.monotonic_ns;
     bool is_endless = wait_ms >= (UINT64_MAX - now_ns) / NS_PER_MS;
     change->end_ns = is_endless ? UINT64_MAX : now_ns + wait_ms * NS_PER_MS;
 }
@@ -339,7 +347,7 @@ int machine_acquire(struct machine *machine, const char *const *names,
                     size_t count, const struct hasp_acquire_options *options,
                     struct client_call *call, struct lease_clock now)
 {
-    machine->asker.now = now;
+    machine_enter(machine, now);
     struct change *change = change_new(machine, CHANGE_ACQUIRE, names, count,
                                        call);
     if (change == NULL) {
@@ -365,7 +373,7 @@ int machine_convert(struct machine *machine, struct hasp_hold *hold,
                     struct client_call *call, struct lease_clock now)
 {
     const char *name = hold->held[0].name;
-    machine->asker.now = now;
+    machine_enter(machine, now);
     CHECK(hold->count == 1);
     struct change *change = change_new(machine, CHANGE_CONVERT, &name, 1, call);
     if (change == NULL) {
@@ -384,7 +392,7 @@ int machine_release(struct machine *machine, struct hasp_hold *hold,
                     struct client_call *call, struct lease_clock now)
 {
     struct change *change = hold->release;
-    machine->asker.now = now;
+    machine_enter(machine, now);
     hold->release = NULL;
     enter(change, machine, CHANGE_RELEASE, hold->count, call);
     change->owner = hold->owner;
@@ -405,7 +413,7 @@ int machine_release(struct machine *machine, struct hasp_hold *hold,
 int machine_query(struct machine *machine, struct query *query, bool is_change,
                   struct client_call *call, struct lease_clock now)
 {
-    machine->asker.now = now;
+    machine_enter(machine, now);
     struct change *change = change_new(machine, CHANGE_QUERY, NULL, 0, call);
     if (change == NULL) {
         return HASP_ENOMEM;
@@ -417,14 +425,14 @@ int machine_query(struct machine *machine, struct query *query, bool is_change,
             change_free(change);
             return HASP_ENOMEM;
         }
-        numbers_write(&machine->numbers, change->owner, change->number, query);
+        write_number(change, query);
     }
     change->ask.query = *query;
     *query = (struct query){0};
     change->ask.is_read = !is_change;
     change->ask.deadline_ns = limit_ns(change);
     call->change = change;
-    asker_ask(&machine->asker, &change->ask, now);
+    asker_ask(machine->asker, &change->ask, now);
     return 0;
 }
 
@@ -437,13 +445,13 @@ static void show(struct change *change)
     change->ask.again = NULL;
     change->ask.is_read = true;
     change->ask.deadline_ns = after_ms(machine, SHOW_MS);
-    asker_ask(&machine->asker, &change->ask, machine->asker.now);
+    asker_ask(machine->asker, &change->ask, machine->asker->now);
 }
 
 int machine_resume(struct machine *machine, const char *name, const char *owner,
                    struct client_call *call, struct lease_clock now)
 {
-    machine->asker.now = now;
+    machine_enter(machine, now);
     struct change *change = change_new(machine, CHANGE_RESUME, &name, 1, call);
     if (change == NULL) {
         return HASP_ENOMEM;
@@ -590,7 +598,7 @@ static void park(struct change *change)
 static void hand_over(struct change *change)
 {
     struct hasp_hold *hold = change->hold;
-    if (lease_check(&change->machine->lease, change->machine->asker.now) ==
+    if (lease_check(&change->machine->lease, change->machine->asker->now) ==
         LEASE_LOST) {
         end_change(change, HASP_ELOST, "the session was lost while it waited");
         return;
@@ -785,7 +793,7 @@ void machine_interrupt(struct machine *machine, struct client_call *call,
                        struct lease_clock now)
 {
     struct change *change = call->change;
-    machine->asker.now = now;
+    machine_enter(machine, now);
     if (change == NULL || change->is_interrupted ||
         (change->kind != CHANGE_ACQUIRE && change->kind != CHANGE_CONVERT) ||
         (change->step != STEP_ASK && change->step != STEP_PARKED)) {
@@ -853,9 +861,9 @@ void changes_turn(struct machine *machine)
 {
     LIST_FOR (struct change, change, &machine->changes, in_machine) {
         if (change->step == STEP_PARKED &&
-            machine->asker.now.monotonic_ns >= change->look_ns) {
+            machine->asker->now.monotonic_ns >= change->look_ns) {
             uint64_t limit = limit_ns(change);
-            if (is_behind(change) && machine->asker.now.monotonic_ns < limit) {
+            if (is_behind(change) && machine->asker->now.monotonic_ns < limit) {
                 change->look_ns = after_ms(machine, BEHIND_MS);
             } else {
                 ask_anew(change, STEP_ASK, limit);

@@ -18,6 +18,7 @@
 
 struct client {
     struct asker asker;
+    struct asker_member member;
     struct transport transport;
     int interrupt_fd; /* -1: none. */
     struct asking ask;
@@ -49,8 +50,9 @@ struct client *client_new(const struct endpoints *endpoints,
     uint64_t seed = client_now_ns() ^ (uint64_t)getpid() << 32;
     int error = asker_init(&client->asker, endpoints, seed);
     CHECK(error == 0);
-    client->asker.hooks.push = pushed;
-    client->asker.hooks.data = client;
+    client->asker.push = pushed;
+    client->asker.push_data = client;
+    asker_join(&client->asker, &client->member);
     client->interrupt_fd = -1;
     transport_init(&client->transport, context);
     return client;
@@ -60,6 +62,7 @@ void client_free(struct client *client)
 {
     if (client != NULL) {
         transport_done(&client->transport);
+        asker_part(&client->member);
         asker_done(&client->asker);
         resp_reply_done(&client->reply);
         free(client);
@@ -69,7 +72,7 @@ void client_free(struct client *client)
 void client_set_session(struct client *client,
                         const struct credentials *credentials)
 {
-    asker_set_session(&client->asker, credentials);
+    asker_set_session(&client->member, credentials, client_clock_read());
 }
 
 void client_set_interrupt(struct client *client, int fd)
@@ -94,7 +97,11 @@ static int wait_for_news(struct client *client, uint64_t until_ns)
     if (client->is_done) {
         return 0;
     }
-    uint64_t next_ns = asker_next_ns(asker);
+    struct lease_clock now = client_clock_read();
+    uint64_t left_ns = asker_left_ns(asker, now);
+    uint64_t next_ns = left_ns < UINT64_MAX - now.monotonic_ns
+                           ? now.monotonic_ns + left_ns
+                           : UINT64_MAX;
     struct pollfd fds[2] = {
         {.fd = transport->fd, .events = transport_events(transport, asker)},
         {.fd = client->interrupt_fd, .events = POLLIN},
@@ -143,6 +150,7 @@ int client_ask(struct client *client, const struct query *query,
     client->options = options;
     client->is_done = false;
     client->ask = (struct asking){.query = *query,
+                                  .member = &client->member,
                                   .deadline_ns = options->deadline_ns,
                                   .attempt_ms = options->attempt_ms,
                                   .is_repeatable = options->is_repeatable,

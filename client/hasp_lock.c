@@ -102,6 +102,9 @@ static int begin_wait(struct waiting *wait,
     }
     wait->interrupt_fd = options->interrupt_fd;
     list_push_back(&wait->session->waits, &wait->in_session);
+    if (options->interrupt_fd >= 0) {
+        list_push_back(&wait->session->link->interrupts, &wait->in_link);
+    }
     return wait_check(wait->session, options->interrupt_fd);
 }
 
@@ -181,9 +184,9 @@ int hasp_release(struct hasp_hold *hold)
     struct hasp_session *session = hold->session;
     int error = wait_lock(session, &wait, &now);
     if (error == HASP_ELOST) {
-        pthread_mutex_lock(&session->mutex);
+        session_lock(session);
         machine_forget(&session->machine, hold);
-        pthread_mutex_unlock(&session->mutex);
+        session_unlock(session);
     }
     if (error != 0) {
         return error; /* The parent's: hasp_close() frees the copy. */
@@ -229,9 +232,9 @@ uint64_t hasp_token_of(const struct hasp_hold *hold, size_t i)
         return 0;
     }
     struct hasp_session *session = hold->session;
-    pthread_mutex_lock(&session->mutex);
+    session_lock(session);
     uint64_t token = hold->held[i].token;
-    pthread_mutex_unlock(&session->mutex);
+    session_unlock(session);
     return token;
 }
 
@@ -249,9 +252,9 @@ int hasp_look(struct hasp_hold *hold, struct hasp_lease *ret_lease)
     if (error != 0) {
         return error;
     }
-    pthread_mutex_lock(&session->mutex);
+    session_lock(session);
     machine_look(hold->machine, hold, client_clock_read(), ret_lease);
-    pthread_mutex_unlock(&session->mutex);
+    session_unlock(session);
     return 0;
 }
 

@@ -46,73 +46,98 @@ void hasp_options_init(struct hasp_options *options)
 
 /* --- Opening -------------------------------------------------------------- */
 
-/* Programs that start together should not all ask the first node. */
-static uint64_t any_seed(void)
+static int read_secret(const struct hasp_options *options,
+                       char ret_secret[CLIENT_USER_SECRET_SIZE])
 {
-    uint64_t seed = client_now_ns() ^ (uint64_t)getpid() << 20;
-    return seed * UINT64_C(0x9e3779b97f4a7c15);
+    const char *path = options->secret_file != NULL
+                           ? options->secret_file
+                           : getenv("HASP_SECRET_FILE");
+    return path != NULL && path[0] != '\0' ? secret_read(path, ret_secret, why)
+                                           : 0;
 }
 
-int session_init(struct hasp_session *session,
-                 const struct hasp_options *options)
+/* What the connection is made of, but for TLS; the endpoints are the
+ * caller's. */
+static int make_key(struct link_key *key, const struct hasp_options *options,
+                    void *loop)
 {
-    struct endpoints endpoints;
     const char *text = options->endpoints;
-    *session = (struct hasp_session){.pid = getpid(),
-                                     .on_event = options->on_event,
-                                     .event_data = options->event_data,
-                                     .event_fd = -1,
-                                     .timer_fd = -1};
+    *key = (struct link_key){
+        .loop = loop,
+        .ttl_ms = options->is_durable ? UINT64_MAX : options->ttl_ms,
+        .is_own = options->own_connection || options->credentials != NULL};
     if (text == NULL) {
         text = getenv("HASP_ENDPOINTS");
         if (text == NULL || text[0] == '\0') {
             text = ENDPOINTS_DEFAULT;
         }
     }
-    int error = endpoints_parse(text, &endpoints, why);
+    int error = endpoints_parse(text, &key->endpoints, why);
     if (error != 0) {
         return error;
     }
-    text = options->secret_file != NULL ? options->secret_file
-                                        : getenv("HASP_SECRET_FILE");
-    if (text != NULL && text[0] != '\0') {
-        error = secret_read(text, endpoints.secret, why);
-        if (error != 0) {
-            endpoints_done(&endpoints);
-            return error;
-        }
+    tls_folder_mark(options->tls, key->trust);
+    snprintf(key->cluster, sizeof key->cluster, "%s",
+             options->cluster != NULL ? options->cluster : "");
+    error = read_secret(options, key->endpoints.secret);
+    if (error != 0) {
+        endpoints_done(&key->endpoints);
     }
+    return error;
+}
+
+static int find_link(const struct hasp_options *options,
+                     const struct link_driver *driver, void *loop,
+                     struct link **ret_link)
+{
+    struct link_key key;
     struct tls_context *context;
-    error = tls_folder_open(options->tls, options->cluster, &context, why);
+    int error = make_key(&key, options, loop);
     if (error != 0) {
-        endpoints_done(&endpoints);
         return error;
     }
-    uint64_t seed = any_seed();
-    error = machine_init(&session->machine, &endpoints, seed);
-    endpoints_done(&endpoints);
-    if (error != 0) {
+    error = tls_folder_open(options->tls, options->cluster, &context, why);
+    if (error == 0) {
+        error = link_join(&key, driver, context, ret_link);
         tls_context_unref(context);
-        return why_set(error, "out of memory");
     }
-    asker_begin_at(&session->machine.asker, (uint32_t)(seed >> 33));
-    session->machine.timeout_ms = options->timeout_ms != 0 ? options->timeout_ms
-                                                           : TIMEOUT_DEFAULT_MS;
-    session->machine.alive_ms = options->alive_ms;
-    machine_alive(&session->machine, client_clock_read());
-    transport_init(&session->transport, context);
-    tls_context_unref(context);
+    explicit_bzero(key.endpoints.secret, sizeof key.endpoints.secret);
+    endpoints_done(&key.endpoints);
+    return error;
+}
+
+int session_init(struct hasp_session *session,
+                 const struct hasp_options *options,
+                 const struct link_driver *driver, void *loop)
+{
+    struct machine *machine = &session->machine;
+    *session = (struct hasp_session){.pid = getpid(),
+                                     .on_event = options->on_event,
+                                     .event_data = options->event_data,
+                                     .event_fd = -1};
+    int error = find_link(options, driver, loop, &session->link);
+    if (error != 0) {
+        return error;
+    }
     list_init(&session->waits);
-    pthread_mutex_init(&session->mutex, NULL);
     pthread_cond_init(&session->news, NULL);
+    session_lock(session);
+    machine_init(machine, &session->link->asker);
+    machine->news = session_news;
+    machine->timeout_ms = options->timeout_ms != 0 ? options->timeout_ms
+                                                   : TIMEOUT_DEFAULT_MS;
+    machine->alive_ms = options->alive_ms;
+    machine_alive(machine, client_clock_read());
+    list_push_back(&session->link->sessions, &session->in_link);
+    session_unlock(session);
     return 0;
 }
 
-/* All but the lock, which a child of fork() must not touch. */
+/* All but what waits, which a child of fork() must not touch. */
 static void free_parts(struct hasp_session *session)
 {
-    transport_done(&session->transport);
     machine_done(&session->machine);
+    list_remove(&session->in_link);
     if (session->event_fd >= 0) {
         close(session->event_fd);
     }
@@ -120,9 +145,14 @@ static void free_parts(struct hasp_session *session)
 
 void session_done(struct hasp_session *session)
 {
+    struct link *link = session->link;
+    session_lock(session);
+    machine_leave(&session->machine, client_clock_read());
     free_parts(session);
+    link->driver->drive(link);
+    session_unlock(session);
     pthread_cond_destroy(&session->news);
-    pthread_mutex_destroy(&session->mutex);
+    link_leave(link);
 }
 
 static void name_process(char *name, size_t size)
@@ -174,13 +204,9 @@ static int open_session(struct hasp_session *session,
                         const struct hasp_options *options)
 {
     struct waiting wait;
-    int error = driver_start(session);
-    if (error != 0) {
-        return error;
-    }
     wait_init(&wait, session);
-    pthread_mutex_lock(&session->mutex);
-    error = session_begin(session, options, &wait.call);
+    session_lock(session);
+    int error = session_begin(session, options, &wait.call);
     error = wait_end(&wait, error);
     return error == 0 ? notifier_start(session) : error;
 }
@@ -202,14 +228,13 @@ int hasp_open(const struct hasp_options *options,
     if (session == NULL) {
         return why_set(HASP_ENOMEM, "out of memory");
     }
-    int error = session_init(session, options);
+    int error = session_init(session, options, &thread_driver, NULL);
     if (error != 0) {
         free(session);
         return error;
     }
     error = open_session(session, options);
     if (error != 0) {
-        driver_stop(session);
         session_done(session);
         free(session);
         return error;
@@ -225,20 +250,16 @@ int hasp_open(const struct hasp_options *options,
  * descriptors are closed. */
 static void close_in_child(struct hasp_session *session)
 {
-    bool is_whole = pthread_mutex_trylock(&session->mutex) == 0;
-    driver_abandon(session);
+    struct link *link = session->link;
+    bool is_whole = pthread_mutex_trylock(&link->mutex) == 0;
     if (is_whole) {
         free_parts(session);
-        pthread_mutex_unlock(&session->mutex);
+        session_unlock(session);
         free(session);
-        return;
-    }
-    if (session->transport.fd >= 0) {
-        close(session->transport.fd);
-    }
-    if (session->event_fd >= 0) {
+    } else if (session->event_fd >= 0) {
         close(session->event_fd);
     }
+    link_abandon(link, is_whole);
 }
 
 typedef int finish_fn(struct machine *machine, struct client_call *call,
@@ -249,10 +270,9 @@ static int finish(struct hasp_session *session, finish_fn *begin)
     struct waiting wait;
     notifier_stop(session);
     wait_init(&wait, session);
-    pthread_mutex_lock(&session->mutex);
+    session_lock(session);
     int error = begin(&session->machine, &wait.call, client_clock_read());
     error = wait_end(&wait, error);
-    driver_stop(session);
     session_done(session);
     free(session);
     return error;
@@ -313,10 +333,10 @@ uint64_t hasp_session_remaining(struct hasp_session *session)
     if (session_check_process(session) != 0) {
         return 0;
     }
-    pthread_mutex_lock(&session->mutex);
+    session_lock(session);
     uint64_t left_ns = lease_remaining(&session->machine.lease,
                                        client_clock_read());
-    pthread_mutex_unlock(&session->mutex);
+    session_unlock(session);
     return left_ns;
 }
 
@@ -326,12 +346,28 @@ int hasp_alive(struct hasp_session *session)
     int error = wait_lock(session, NULL, &now);
     if (error == 0) {
         machine_alive(&session->machine, now);
-        pthread_mutex_unlock(&session->mutex);
+        session_unlock(session);
     }
     return error;
 }
 
 /* --- Interrupting --------------------------------------------------------- */
+
+void session_set_interrupted(struct hasp_session *session)
+{
+    atomic_store(&session->is_interrupted, true);
+    atomic_store(&session->link->has_interrupted, true);
+    session->link->driver->wake(session->link);
+}
+
+void session_interrupt(struct hasp_session *session, struct lease_clock now)
+{
+    if (atomic_load(&session->is_interrupted)) {
+        LIST_FOR_SAFE (struct waiting, wait, &session->waits, in_session) {
+            machine_interrupt(&session->machine, &wait->call, now);
+        }
+    }
+}
 
 /* For a signal handler: nothing but getpid() and a system call. */
 int hasp_interrupt(struct hasp_session *session)
@@ -343,8 +379,7 @@ int hasp_interrupt(struct hasp_session *session)
         return HASP_EFORKED;
     }
     int code = errno;
-    atomic_store(&session->is_interrupted, true);
-    session->wake(session);
+    session_set_interrupted(session);
     errno = code;
     return 0;
 }
@@ -360,17 +395,10 @@ int hasp_interrupt_clear(struct hasp_session *session)
 
 /* --- Events --------------------------------------------------------------- */
 
-void session_turn(struct hasp_session *session, struct lease_clock now)
+void session_news(struct machine *machine)
 {
-    if (atomic_load(&session->is_interrupted)) {
-        LIST_FOR_SAFE (struct waiting, wait, &session->waits, in_session) {
-            machine_interrupt(&session->machine, &wait->call, now);
-        }
-    }
-    machine_turn(&session->machine, now);
-    if (list_is_empty(&session->machine.events)) {
-        return;
-    }
+    struct hasp_session *session = LIST_ENTRY(machine, struct hasp_session,
+                                              machine);
     if (session->on_event != NULL) {
         pthread_cond_signal(&session->news);
     } else if (session->event_fd >= 0) {
@@ -384,7 +412,7 @@ int hasp_event_fd(struct hasp_session *session)
     if (error != 0) {
         return error;
     }
-    pthread_mutex_lock(&session->mutex);
+    session_lock(session);
     if (session->event_fd < 0) {
         bool has_some = !list_is_empty(&session->machine.events) &&
                         session->on_event == NULL;
@@ -392,7 +420,7 @@ int hasp_event_fd(struct hasp_session *session)
                                     EFD_CLOEXEC | EFD_NONBLOCK);
     }
     int fd = session->event_fd;
-    pthread_mutex_unlock(&session->mutex);
+    session_unlock(session);
     return fd >= 0 ? fd : why_set(HASP_EIO, "no descriptor is left");
 }
 
@@ -403,12 +431,12 @@ bool hasp_event_next(struct hasp_session *session, struct hasp_event *ret_event)
         session->on_event != NULL) {
         return false;
     }
-    pthread_mutex_lock(&session->mutex);
+    session_lock(session);
     struct event_node *node = machine_take_event(&session->machine);
     if (list_is_empty(&session->machine.events) && session->event_fd >= 0) {
         (void)eventfd_read(session->event_fd, &count);
     }
-    pthread_mutex_unlock(&session->mutex);
+    session_unlock(session);
     if (node == NULL) {
         return false;
     }

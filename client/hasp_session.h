@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
 /* What the parts of the public library (include/hasp/hasp.h) share: a session,
- * which is a machine (client/machine.h) with a lock and a driver.
+ * which is a machine (client/machine.h) on a link (client/hasp_link.h).
  *
  *     hasp_session.c   opening, closing, events, fork, hasp_why()
  *     hasp_lock.c      locks, and what is asked of the cluster
+ *     hasp_link.c      which sessions share a connection
  *     hasp_thread.c    the driver with a thread of its own, and how calls wait
  *     hasp_uv.c        the driver on a libuv loop
  *
- * Threads: 'mutex' guards the machine and all below it. It is never held during
- * a callback or while a name is looked up. */
+ * Threads: the link's mutex guards the machine and all that is not constant
+ * here. */
 
 #ifndef HASP_CLIENT_HASP_SESSION_H
 #define HASP_CLIENT_HASP_SESSION_H
@@ -19,16 +20,15 @@
 #include <sys/types.h>
 
 #include "client/clock.h"
+#include "client/hasp_link.h"
 #include "client/machine.h"
-#include "client/transport.h"
 #include "include/hasp/hasp.h"
-
-struct hasp_session;
 
 /* A call under way. */
 struct waiting {
     struct client_call call;
     struct list in_session; /* If it may be interrupted. */
+    struct list in_link;    /* If a descriptor interrupts it. */
     struct hasp_session *session;
     int interrupt_fd; /* -1: none. */
     pthread_cond_t end;
@@ -37,34 +37,31 @@ struct waiting {
 
 struct hasp_session {
     pid_t pid;
+    struct link *link;
+    struct list in_link;
     hasp_event_fn *on_event;
     void *event_data;
-    /* Under the mutex, after the machine was asked something: what it wants is
-     * to be done. */
-    void (*drive)(struct hasp_session *session);
-    /* From anywhere, a signal handler, too: look soon. */
-    void (*wake)(struct hasp_session *session);
     atomic_bool is_interrupted;
 
-    pthread_mutex_t mutex;
     struct machine machine;
     struct list waits; /* Those that may be interrupted. */
     int event_fd;      /* For the program; -1: it has not asked for it. */
 
-    /* hasp_thread.c */
-    struct transport transport;
-    int timer_fd; /* Of CLOCK_BOOTTIME; it wakes the thread, too. */
-    uint64_t armed_ns;
-    atomic_uint wake_count;
-    unsigned seen_count; /* Of these, the thread has seen so many. */
-    pthread_t thread;
+    /* hasp_thread.c: the thread of 'on_event'. */
     pthread_t notifier;
     pthread_cond_t news;
-    bool has_thread;
     bool has_notifier;
-    bool is_stopping;
     bool is_notifier_stopping;
 };
+
+static inline void session_lock(const struct hasp_session *session)
+{
+    pthread_mutex_lock(&session->link->mutex);
+}
+static inline void session_unlock(const struct hasp_session *session)
+{
+    pthread_mutex_unlock(&session->link->mutex);
+}
 
 /* --- hasp_session.c --- */
 
@@ -72,10 +69,12 @@ struct hasp_session {
 int why_set(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Options that are whole, a session that nobody drives yet. */
+/* Options that are whole; a session on a link that 'driver' drives, 'loop' for
+ * it. */
 MUST_CHECK int session_init(struct hasp_session *session,
-                            const struct hasp_options *options);
-/* When nobody drives it any more. */
+                            const struct hasp_options *options,
+                            const struct link_driver *driver, void *loop);
+/* Leaves its link, which may be gone then. */
 void session_done(struct hasp_session *session);
 /* Begins to open it; under the mutex. */
 MUST_CHECK int session_begin(struct hasp_session *session,
@@ -83,8 +82,12 @@ MUST_CHECK int session_begin(struct hasp_session *session,
                              struct client_call *call);
 /* 0, or why no call can be made: HASP_EINVALID, HASP_EFORKED. */
 MUST_CHECK int session_check_process(const struct hasp_session *session);
-/* The machine's turn, and what the program is to see of it. */
-void session_turn(struct hasp_session *session, struct lease_clock now);
+/* From anywhere, a signal handler, too: its waits end soon. */
+void session_set_interrupted(struct hasp_session *session);
+/* Under the mutex: ends the waits, if that was asked for. */
+void session_interrupt(struct hasp_session *session, struct lease_clock now);
+/* The machine has events: whoever waits for them is woken. */
+void session_news(struct machine *machine);
 
 /* --- hasp_lock.c --- */
 
@@ -100,14 +103,11 @@ MUST_CHECK int wait_check(struct hasp_session *session, int interrupt_fd);
 
 /* --- hasp_thread.c --- */
 
-MUST_CHECK int driver_start(struct hasp_session *session);
+extern const struct link_driver thread_driver;
+
 /* A callback's thread, if there is a callback. */
 MUST_CHECK int notifier_start(struct hasp_session *session);
 void notifier_stop(struct hasp_session *session);
-void driver_stop(struct hasp_session *session);
-/* The driver's, in the child of a fork. */
-void driver_abandon(struct hasp_session *session);
-
 /* A call that waits: wait_lock(), the machine's part, wait_end(). */
 void wait_init(struct waiting *wait, struct hasp_session *session);
 /* Takes the mutex and, if there is a 'wait', makes it ready. HASP_EINVALID,

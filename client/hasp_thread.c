@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The driver with a thread of its own: it has the socket and one timer, and
- * nothing else. Calls are begun by the threads that make them, which send what
- * they can at once, and wait.
+/* The driver with a thread of its own, one for each link: it has the socket and
+ * one timer, and nothing else. Calls are begun by the threads that make them,
+ * which send what they can at once, and wait.
  *
  * The timer runs on CLOCK_BOOTTIME, so that a machine that was suspended is
  * told at once what it has lost. To wake the thread it is set to now, which is
@@ -33,43 +33,42 @@ static void set_timer(int fd, uint64_t left_ns)
     timerfd_settime(fd, 0, &spec, NULL);
 }
 
-static void wake(struct hasp_session *session)
+static void wake(struct link *link)
 {
-    atomic_fetch_add(&session->wake_count, 1);
-    set_timer(session->timer_fd, 0);
+    atomic_fetch_add(&link->wake_count, 1);
+    set_timer(link->timer_fd, 0);
 }
 
 /* With the mutex. */
-static void arm(struct hasp_session *session, struct lease_clock now)
+static void arm(struct link *link, struct lease_clock now)
 {
-    uint64_t left_ns = machine_left_ns(&session->machine, now);
+    uint64_t left_ns = asker_left_ns(&link->asker, now);
     uint64_t at_ns = left_ns < UINT64_MAX - now.boottime_ns
                          ? now.boottime_ns + left_ns
                          : UINT64_MAX;
-    if (at_ns != session->armed_ns) {
-        session->armed_ns = at_ns;
-        set_timer(session->timer_fd, left_ns);
+    if (at_ns != link->armed_ns) {
+        link->armed_ns = at_ns;
+        set_timer(link->timer_fd, left_ns);
         /* A wake-up that came meanwhile must not be set off. */
-        if (atomic_load(&session->wake_count) != session->seen_count) {
-            set_timer(session->timer_fd, 0);
+        if (atomic_load(&link->wake_count) != link->seen_count) {
+            set_timer(link->timer_fd, 0);
         }
     }
 }
 
 /* A call was begun: sends it, if that can be done at once. */
-static void drive(struct hasp_session *session)
+static void drive(struct link *link)
 {
     struct lease_clock now = client_clock_read();
-    struct asker *asker = &session->machine.asker;
-    session_turn(session, now);
-    transport_flush(&session->transport, asker);
-    bool is_done = session->transport.number == asker->number &&
-                   (transport_events(&session->transport, asker) & POLLOUT) ==
-                       0;
+    link_turn(link, now);
+    transport_flush(&link->transport, &link->asker);
+    bool is_done = link->transport.number == link->asker.number &&
+                   (transport_events(&link->transport, &link->asker) &
+                    POLLOUT) == 0;
     if (is_done) {
-        arm(session, now);
+        arm(link, now);
     } else {
-        wake(session);
+        wake(link);
     }
 }
 
@@ -84,11 +83,11 @@ struct poll_set {
     struct pollfd few[FEW];
 };
 
-static nfds_t fill(struct poll_set *set, struct hasp_session *session)
+static nfds_t fill(struct poll_set *set, struct link *link)
 {
     nfds_t count = 0, needed = 2;
-    LIST_FOR (struct waiting, waiting, &session->waits, in_session) {
-        needed += waiting->interrupt_fd >= 0;
+    LIST_EACH (node, &link->interrupts) {
+        needed++;
     }
     if (needed > set->room) {
         /* Without memory the last ones interrupt later. */
@@ -99,111 +98,105 @@ static nfds_t fill(struct poll_set *set, struct hasp_session *session)
             set->room = 2 * needed;
         }
     }
-    set->fds[count++] = (struct pollfd){.fd = session->timer_fd,
-                                        .events = POLLIN};
+    set->fds[count++] = (struct pollfd){.fd = link->timer_fd, .events = POLLIN};
     set->fds[count++] = (struct pollfd){
-        .fd = session->transport.fd,
-        .events = transport_events(&session->transport,
-                                   &session->machine.asker)};
-    LIST_FOR (struct waiting, waiting, &session->waits, in_session) {
-        int fd = waiting->interrupt_fd;
-        if (fd >= 0 && count < set->room) {
-            set->fds[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        .fd = link->transport.fd,
+        .events = transport_events(&link->transport, &link->asker)};
+    LIST_FOR (struct waiting, wait, &link->interrupts, in_link) {
+        if (count < set->room) {
+            set->fds[count++] = (struct pollfd){.fd = wait->interrupt_fd,
+                                                .events = POLLIN};
         }
     }
     return count;
 }
 
 /* Ends the waits whose descriptor is readable. */
-static void interrupt(struct hasp_session *session, const struct pollfd *fd)
+static void interrupt(struct link *link, const struct pollfd *fd)
 {
     struct lease_clock now = client_clock_read();
-    LIST_FOR_SAFE (struct waiting, wait, &session->waits, in_session) {
+    LIST_FOR_SAFE (struct waiting, wait, &link->interrupts, in_link) {
         if (wait->interrupt_fd == fd->fd && fd->revents != 0) {
-            wait->interrupt_fd = -1;
-            machine_interrupt(&session->machine, &wait->call, now);
+            list_remove(&wait->in_link);
+            machine_interrupt(&wait->session->machine, &wait->call, now);
         }
     }
 }
 
-static void wait_for_news(struct hasp_session *session, struct poll_set *set)
+static void wait_for_news(struct link *link, struct poll_set *set)
 {
     uint64_t ticks;
-    nfds_t count = fill(set, session);
-    pthread_mutex_unlock(&session->mutex);
+    nfds_t count = fill(set, link);
+    pthread_mutex_unlock(&link->mutex);
     int ready = poll(set->fds, count, -1);
     if (ready > 0 && set->fds[0].revents != 0) {
-        ssize_t ignored = read(session->timer_fd, &ticks, sizeof ticks);
+        ssize_t ignored = read(link->timer_fd, &ticks, sizeof ticks);
         (void)ignored;
     }
-    pthread_mutex_lock(&session->mutex);
+    pthread_mutex_lock(&link->mutex);
     if (ready <= 0) {
         return;
     }
     if (set->fds[0].revents != 0) {
-        session->armed_ns = 0;
+        link->armed_ns = 0;
     }
     if (set->fds[1].revents != 0) {
-        transport_ready(&session->transport, &session->machine.asker);
+        transport_ready(&link->transport, &link->asker);
     }
     for (nfds_t i = 2; i < count; i++) {
-        interrupt(session, &set->fds[i]);
+        interrupt(link, &set->fds[i]);
     }
 }
 
 static void *run(void *data)
 {
-    struct hasp_session *session = data;
+    struct link *link = data;
     struct poll_set set = {.fds = set.few, .room = FEW};
-    pthread_mutex_lock(&session->mutex);
-    while (!session->is_stopping) {
-        session->seen_count = atomic_load(&session->wake_count);
-        session_turn(session, client_clock_read());
-        transport_turn(&session->transport, &session->machine.asker,
-                       &session->mutex);
-        arm(session, client_clock_read());
-        wait_for_news(session, &set);
+    pthread_mutex_lock(&link->mutex);
+    while (!link->is_stopping) {
+        link->seen_count = atomic_load(&link->wake_count);
+        link_turn(link, client_clock_read());
+        transport_turn(&link->transport, &link->asker, &link->mutex);
+        arm(link, client_clock_read());
+        wait_for_news(link, &set);
     }
-    pthread_mutex_unlock(&session->mutex);
+    pthread_mutex_unlock(&link->mutex);
     if (set.fds != set.few) {
         free(set.fds);
     }
     return NULL;
 }
 
-int driver_start(struct hasp_session *session)
+static int start(struct link *link)
 {
-    session->wake = wake;
-    session->drive = drive;
-    session->timer_fd = timerfd_create(CLOCK_BOOTTIME,
-                                       TFD_CLOEXEC | TFD_NONBLOCK);
-    if (session->timer_fd < 0) {
+    link->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (link->timer_fd < 0) {
         return why_set(HASP_EIO, "no descriptor: %s", strerror(errno));
     }
-    int code = client_thread_start(&session->thread, run, session);
-    session->has_thread = code == 0;
-    return code == 0 ? 0 : why_set(HASP_EIO, "no thread: %s", strerror(code));
+    int code = client_thread_start(&link->thread, run, link);
+    if (code != 0) {
+        close(link->timer_fd);
+        return why_set(HASP_EIO, "no thread: %s", strerror(code));
+    }
+    return 0;
 }
 
-void driver_stop(struct hasp_session *session)
+static void stop(struct link *link)
 {
-    if (session->has_thread) {
-        pthread_mutex_lock(&session->mutex);
-        session->is_stopping = true;
-        wake(session);
-        pthread_mutex_unlock(&session->mutex);
-        pthread_join(session->thread, NULL);
-    }
-    driver_abandon(session);
+    pthread_mutex_lock(&link->mutex);
+    link->is_stopping = true;
+    wake(link);
+    pthread_mutex_unlock(&link->mutex);
+    pthread_join(link->thread, NULL);
+    close(link->timer_fd);
+    link_free(link);
 }
 
-void driver_abandon(struct hasp_session *session)
-{
-    if (session->timer_fd >= 0) {
-        close(session->timer_fd);
-    }
-    session->timer_fd = -1;
-}
+const struct link_driver thread_driver = {.size = sizeof(struct link),
+                                          .start = start,
+                                          .stop = stop,
+                                          .drive = drive,
+                                          .wake = wake};
 
 /* --- The notifier --------------------------------------------------------- */
 
@@ -211,19 +204,19 @@ void driver_abandon(struct hasp_session *session)
 static void *notify(void *data)
 {
     struct hasp_session *session = data;
-    pthread_mutex_lock(&session->mutex);
+    session_lock(session);
     while (!session->is_notifier_stopping) {
         struct event_node *node = machine_take_event(&session->machine);
         if (node == NULL) {
-            pthread_cond_wait(&session->news, &session->mutex);
+            pthread_cond_wait(&session->news, &session->link->mutex);
             continue;
         }
-        pthread_mutex_unlock(&session->mutex);
+        session_unlock(session);
         session->on_event(session->event_data, &node->event);
         free(node);
-        pthread_mutex_lock(&session->mutex);
+        session_lock(session);
     }
-    pthread_mutex_unlock(&session->mutex);
+    session_unlock(session);
     return NULL;
 }
 
@@ -240,10 +233,10 @@ int notifier_start(struct hasp_session *session)
 void notifier_stop(struct hasp_session *session)
 {
     if (session->has_notifier) {
-        pthread_mutex_lock(&session->mutex);
+        session_lock(session);
         session->is_notifier_stopping = true;
         pthread_cond_signal(&session->news);
-        pthread_mutex_unlock(&session->mutex);
+        session_unlock(session);
         pthread_join(session->notifier, NULL);
     }
 }
@@ -255,6 +248,7 @@ static void ended(struct client_call *call)
     struct waiting *wait = call->data;
     wait->has_ended = true;
     list_remove(&wait->in_session);
+    list_remove(&wait->in_link);
     pthread_cond_signal(&wait->end);
 }
 
@@ -264,6 +258,7 @@ void wait_init(struct waiting *wait, struct hasp_session *session)
                              .session = session,
                              .interrupt_fd = -1};
     list_init(&wait->in_session);
+    list_init(&wait->in_link);
     pthread_cond_init(&wait->end, NULL);
 }
 
@@ -275,11 +270,11 @@ int wait_lock(struct hasp_session *session, struct waiting *wait,
     if (error != 0) {
         return error;
     }
-    pthread_mutex_lock(&session->mutex);
+    session_lock(session);
     *now = client_clock_read();
     error = machine_check(&session->machine, *now, text);
     if (error != 0) {
-        pthread_mutex_unlock(&session->mutex);
+        session_unlock(session);
         return why_set(error, "%s", text);
     }
     if (wait != NULL) {
@@ -295,14 +290,15 @@ int wait_end(struct waiting *wait, int error)
         why_set(error, "out of memory");
     }
     if (error == 0) {
-        session->drive(session);
+        session->link->driver->drive(session->link);
         while (!wait->has_ended) {
-            pthread_cond_wait(&wait->end, &session->mutex);
+            pthread_cond_wait(&wait->end, &session->link->mutex);
         }
         error = wait->call.error;
     }
     list_remove(&wait->in_session);
-    pthread_mutex_unlock(&session->mutex);
+    list_remove(&wait->in_link);
+    session_unlock(session);
     pthread_cond_destroy(&wait->end);
     if (error < 0 && wait->call.error == error) {
         why_set(error, "%s", wait->call.why);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The driver on a libuv loop, for include/hasp/hasp_uv.h: one socket, one
- * timer, one uv_async_t, and no thread.
+ * timer, one uv_async_t for each link, and no thread.
  *
- * The machine is turned on the loop's thread alone, in on_turn(); only there
+ * The machines are turned on the loop's thread alone, in on_turn(); only there
  * callbacks are called, so never inside the call that they answer. Whatever
  * begins something, on whichever thread, sends the uv_async_t. */
 
@@ -23,7 +23,7 @@
 
 /* One call. */
 struct job {
-    struct list in_uv; /* When it is done. */
+    struct list in_link; /* When it is done. */
     struct hasp_uv *uv;
     struct waiting wait;
     uv_poll_t *poll; /* Of the descriptor that interrupts it; or NULL. */
@@ -37,46 +37,57 @@ struct job {
 /* A name that is looked up; freed when that has ended. */
 struct lookup {
     uv_getaddrinfo_t resolve;
-    struct hasp_uv *uv;
+    struct loop_link *in;
     uint32_t number; /* The connection that it is for. */
+};
+
+/* A link on a loop. */
+struct loop_link {
+    struct link link;
+    uv_loop_t *loop;
+    uv_async_t async;
+    uv_timer_t timer;
+    uv_poll_t *poll;     /* Of the connection; or NULL. */
+    uint32_t handles;    /* In the loop. */
+    struct list done;    /* Jobs to be told of. */
+    struct list news;    /* Sessions with events for a callback. */
+    struct list closing; /* Sessions. */
+    bool is_telling;
+    hasp_uv_fn *closed; /* Of the last session: when all is out of the loop. */
+    void *closed_data;
 };
 
 struct hasp_uv {
     struct hasp_session session;
-    uv_loop_t *loop;
-    uv_async_t async;
-    uv_timer_t timer;
-    uv_poll_t *poll;  /* Of the connection; or NULL. */
-    uint32_t handles; /* In the loop. */
-    uint32_t jobs;    /* Those included that are done but not told. */
-    struct list done;
+    struct list in_news;
+    struct list in_closing;
+    uint32_t polls; /* In the loop. */
+    uint32_t jobs;  /* Those included that are done but not told. */
     bool is_open;
     bool is_closing;
     bool has_ended; /* The session is closed, or never was. */
-    bool is_telling;
     struct job close_job;
     hasp_uv_fn *closed;
     void *closed_data;
 };
 
-static void on_turn(struct hasp_uv *uv);
+static void on_turn(struct loop_link *in);
 
-static struct asker *asker_of(struct hasp_uv *uv)
+static struct loop_link *link_of(const struct hasp_uv *uv)
 {
-    return &uv->session.machine.asker;
+    return (struct loop_link *)uv->session.link;
 }
 
 /* The last thing of it that was in the loop has gone. */
-static void let_go(struct hasp_uv *uv)
+static void let_go(struct loop_link *in)
 {
-    hasp_uv_fn *closed = uv->closed;
-    void *data = uv->closed_data;
-    uv->handles--;
-    if (uv->handles > 0) {
+    hasp_uv_fn *closed = in->closed;
+    void *data = in->closed_data;
+    in->handles--;
+    if (in->handles > 0) {
         return;
     }
-    session_done(&uv->session);
-    free(uv);
+    link_free(&in->link);
     if (closed != NULL) {
         closed(data, 0, "");
     }
@@ -84,130 +95,140 @@ static void let_go(struct hasp_uv *uv)
 
 /* --- The connection ------------------------------------------------------- */
 
-static void on_poll_closed(uv_handle_t *handle)
-{
-    struct hasp_uv *uv = handle->data;
-    free(handle);
-    let_go(uv);
-}
-
 /* 'data' is its callback's; NULL: it cannot be polled. */
-static uv_poll_t *poll_new(struct hasp_uv *uv, int fd, void *data)
+static uv_poll_t *poll_new(struct loop_link *in, int fd, void *data)
 {
     uv_poll_t *poll = calloc(1, sizeof *poll);
-    if (poll == NULL || uv_poll_init(uv->loop, poll, fd) != 0) {
+    if (poll == NULL || uv_poll_init(in->loop, poll, fd) != 0) {
         free(poll);
         return NULL;
     }
-    uv->handles++;
     poll->data = data;
     return poll;
 }
 
-/* From here on its descriptor may be closed. */
-static void poll_stop(struct hasp_uv *uv, uv_poll_t **poll)
+static void on_poll_closed(uv_handle_t *handle)
 {
-    if (*poll != NULL) {
-        (*poll)->data = uv;
-        uv_close((uv_handle_t *)*poll, on_poll_closed);
-        *poll = NULL;
+    struct loop_link *in = handle->data;
+    free(handle);
+    let_go(in);
+}
+
+/* From here on its descriptor may be closed. */
+static void stop_polling(struct loop_link *in)
+{
+    if (in->poll != NULL) {
+        uv_close((uv_handle_t *)in->poll, on_poll_closed);
+        in->poll = NULL;
     }
 }
 
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
-    struct hasp_uv *uv = poll->data;
+    struct loop_link *in = poll->data;
+    struct link *link = &in->link;
     (void)status;
     (void)events;
-    if (uv->session.transport.is_connecting) {
-        poll_stop(uv, &uv->poll); /* Another address may have to be tried. */
+    if (link->transport.is_connecting) {
+        stop_polling(in); /* Another address may have to be tried. */
     }
-    pthread_mutex_lock(&uv->session.mutex);
-    transport_ready(&uv->session.transport, asker_of(uv));
-    pthread_mutex_unlock(&uv->session.mutex);
-    on_turn(uv);
+    pthread_mutex_lock(&link->mutex);
+    transport_ready(&link->transport, &link->asker);
+    pthread_mutex_unlock(&link->mutex);
+    on_turn(in);
 }
 
 static void on_resolved(uv_getaddrinfo_t *resolve, int status,
                         struct addrinfo *addresses)
 {
     struct lookup *lookup = resolve->data;
-    struct hasp_uv *uv = lookup->uv;
-    struct transport *transport = &uv->session.transport;
-    bool is_closing = uv_is_closing((uv_handle_t *)&uv->async);
-    if (lookup->number == transport->number && !is_closing) {
-        pthread_mutex_lock(&uv->session.mutex);
-        transport_connect(transport, asker_of(uv), addresses,
+    struct loop_link *in = lookup->in;
+    struct link *link = &in->link;
+    bool is_closing = uv_is_closing((uv_handle_t *)&in->async);
+    if (lookup->number == link->transport.number && !is_closing) {
+        pthread_mutex_lock(&link->mutex);
+        transport_connect(&link->transport, &link->asker, addresses,
                           uv_strerror(status));
-        pthread_mutex_unlock(&uv->session.mutex);
+        pthread_mutex_unlock(&link->mutex);
     } else {
         uv_freeaddrinfo(addresses);
     }
     free(lookup);
-    on_turn(uv);
-    let_go(uv);
+    on_turn(in);
+    let_go(in);
 }
 
 /* With the mutex. */
-static void look_up(struct hasp_uv *uv, const struct endpoint *endpoint)
+static void look_up(struct loop_link *in, const struct endpoint *endpoint)
 {
     struct addrinfo hints = TRANSPORT_HINTS;
     struct lookup *lookup = calloc(1, sizeof *lookup);
     int code = UV_ENOMEM;
     if (lookup != NULL) {
-        lookup->uv = uv;
-        lookup->number = uv->session.transport.number;
+        lookup->in = in;
+        lookup->number = in->link.transport.number;
         lookup->resolve.data = lookup;
-        code = uv_getaddrinfo(uv->loop, &lookup->resolve, on_resolved,
+        code = uv_getaddrinfo(in->loop, &lookup->resolve, on_resolved,
                               endpoint->host, endpoint->port, &hints);
     }
     if (code == 0) {
-        uv->handles++;
+        in->handles++;
         return;
     }
     free(lookup);
-    transport_connect(&uv->session.transport, asker_of(uv), NULL,
+    transport_connect(&in->link.transport, &in->link.asker, NULL,
                       uv_strerror(code));
 }
 
 /* With the mutex. */
-static void follow_asker(struct hasp_uv *uv)
+static void follow_asker(struct loop_link *in)
 {
-    struct transport *transport = &uv->session.transport;
-    while (transport_is_late(transport, asker_of(uv))) {
-        poll_stop(uv, &uv->poll);
-        const struct endpoint *endpoint = transport_follow(transport,
-                                                           asker_of(uv));
+    struct transport *transport = &in->link.transport;
+    struct asker *asker = &in->link.asker;
+    while (transport_is_late(transport, asker)) {
+        stop_polling(in);
+        const struct endpoint *endpoint = transport_follow(transport, asker);
         if (endpoint != NULL) {
-            look_up(uv, endpoint);
+            look_up(in, endpoint);
         }
     }
-    transport_flush(transport, asker_of(uv));
+    transport_flush(transport, asker);
     if (transport->fd < 0) {
         return;
     }
-    if (uv->poll == NULL) {
-        uv->poll = poll_new(uv, transport->fd, uv);
+    if (in->poll == NULL) {
+        in->poll = poll_new(in, transport->fd, in);
+        in->handles += in->poll != NULL;
     }
-    if (uv->poll == NULL) {
-        asker_failed(asker_of(uv), "cannot be polled", client_clock_read());
+    if (in->poll == NULL) {
+        asker_failed(asker, "cannot be polled", client_clock_read());
         return;
     }
-    bool writes = (transport_events(transport, asker_of(uv)) & POLLOUT) != 0;
-    uv_poll_start(uv->poll, UV_READABLE | (writes ? UV_WRITABLE : 0), on_ready);
+    bool writes = (transport_events(transport, asker) & POLLOUT) != 0;
+    uv_poll_start(in->poll, UV_READABLE | (writes ? UV_WRITABLE : 0), on_ready);
 }
 
 /* --- Calls ---------------------------------------------------------------- */
 
-static void wake(struct hasp_session *session)
+static void wake(struct link *link)
 {
-    uv_async_send(&((struct hasp_uv *)session)->async);
+    uv_async_send(&((struct loop_link *)link)->async);
+}
+
+static void on_interrupt_closed(uv_handle_t *handle)
+{
+    struct hasp_uv *uv = handle->data;
+    uv->polls--;
+    free(handle);
+    wake(uv->session.link);
 }
 
 static void stop_poll(struct job *job)
 {
     if (job->poll != NULL) {
-        poll_stop(job->uv, &job->poll);
+        job->poll->data = job->uv;
+        uv_close((uv_handle_t *)job->poll, on_interrupt_closed);
+        job->poll = NULL;
         close(job->poll_fd);
     }
 }
@@ -215,15 +236,14 @@ static void stop_poll(struct job *job)
 static void on_interrupted(uv_poll_t *poll, int status, int events)
 {
     struct job *job = poll->data;
-    struct hasp_uv *uv = job->uv;
+    struct hasp_session *session = &job->uv->session;
     (void)status;
     (void)events;
     uv_poll_stop(poll);
-    pthread_mutex_lock(&uv->session.mutex);
-    machine_interrupt(&uv->session.machine, &job->wait.call,
-                      client_clock_read());
-    pthread_mutex_unlock(&uv->session.mutex);
-    wake(&uv->session);
+    session_lock(session);
+    machine_interrupt(&session->machine, &job->wait.call, client_clock_read());
+    session_unlock(session);
+    wake(session->link);
 }
 
 /* Watches a copy of the descriptor: the loop takes each only once. */
@@ -233,7 +253,9 @@ static int start_poll(struct job *job, int fd)
         return 0;
     }
     job->poll_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    job->poll = job->poll_fd >= 0 ? poll_new(job->uv, job->poll_fd, job) : NULL;
+    job->poll = job->poll_fd >= 0
+                    ? poll_new(link_of(job->uv), job->poll_fd, job)
+                    : NULL;
     if (job->poll == NULL) {
         if (job->poll_fd >= 0) {
             close(job->poll_fd);
@@ -241,6 +263,7 @@ static int start_poll(struct job *job, int fd)
         return why_set(HASP_EINVALID,
                        "the interrupting descriptor cannot be polled");
     }
+    job->uv->polls++;
     uv_poll_start(job->poll, UV_READABLE, on_interrupted);
     return 0;
 }
@@ -250,7 +273,7 @@ static void on_ended(struct client_call *call)
 {
     struct job *job = call->data;
     list_remove(&job->wait.in_session);
-    list_push_back(&job->uv->done, &job->in_uv);
+    list_push_back(&link_of(job->uv)->done, &job->in_link);
 }
 
 static void job_init(struct job *job, struct hasp_uv *uv, void *data)
@@ -260,7 +283,7 @@ static void job_init(struct job *job, struct hasp_uv *uv, void *data)
                         .wait = {.call = {.done = on_ended, .data = job},
                                  .session = &uv->session,
                                  .interrupt_fd = -1}};
-    list_init(&job->in_uv);
+    list_init(&job->in_link);
     list_init(&job->wait.in_session);
 }
 
@@ -286,7 +309,7 @@ static int begun(struct job *job, int error)
 {
     struct hasp_uv *uv = job->uv;
     if (error == HASP_ENOMEM || error == HASP_EINVALID) {
-        pthread_mutex_unlock(&uv->session.mutex);
+        session_unlock(&uv->session);
         if (error == HASP_ENOMEM) {
             why_set(error, "out of memory");
         }
@@ -300,8 +323,8 @@ static int begun(struct job *job, int error)
         job->wait.call.error = error;
         on_ended(&job->wait.call);
     }
-    pthread_mutex_unlock(&uv->session.mutex);
-    wake(&uv->session);
+    session_unlock(&uv->session);
+    wake(uv->session.link);
     return 0;
 }
 
@@ -309,7 +332,7 @@ static int begun(struct job *job, int error)
 static int lock(struct job *job, struct lease_clock *now)
 {
     struct hasp_session *session = &job->uv->session;
-    pthread_mutex_lock(&session->mutex);
+    session_lock(session);
     *now = client_clock_read();
     return machine_check(&session->machine, *now, job->wait.call.why);
 }
@@ -440,7 +463,7 @@ static void tell(struct job *job)
     if (job->is_open && call->error == 0) {
         uv->is_open = true;
         if (uv->is_closing) {
-            atomic_store(&uv->session.is_interrupted, true);
+            session_set_interrupted(&uv->session);
         }
     }
     if (job->held != NULL) {
@@ -455,48 +478,73 @@ static void tell(struct job *job)
     free(job);
 }
 
+/* Takes what the session has to tell; there may be more when it returns. */
 static void tell_events(struct hasp_uv *uv)
 {
-    while (uv->session.on_event != NULL) {
-        pthread_mutex_lock(&uv->session.mutex);
-        struct event_node *node = machine_take_event(&uv->session.machine);
-        pthread_mutex_unlock(&uv->session.mutex);
-        if (node == NULL) {
-            return;
-        }
-        if (!uv->is_closing) {
-            uv->session.on_event(uv->session.event_data, &node->event);
-        }
-        free(node);
+    session_lock(&uv->session);
+    struct event_node *node = machine_take_event(&uv->session.machine);
+    if (node == NULL) {
+        list_remove(&uv->in_news);
+    }
+    session_unlock(&uv->session);
+    if (node != NULL && !uv->is_closing) {
+        uv->session.on_event(uv->session.event_data, &node->event);
+    }
+    free(node);
+}
+
+/* With the mutex. */
+static void on_news(struct machine *machine)
+{
+    struct hasp_uv *uv = LIST_ENTRY(machine, struct hasp_uv, session.machine);
+    session_news(machine);
+    if (uv->session.on_event != NULL) {
+        list_remove(&uv->in_news);
+        list_push_back(&link_of(uv)->news, &uv->in_news);
     }
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+/* It has nothing in the loop any more. If it was the last one of its link, that
+ * goes first, and 'closed' is told then. */
+static void end(struct hasp_uv *uv)
 {
-    let_go(handle->data);
+    struct loop_link *in = link_of(uv);
+    hasp_uv_fn *closed = uv->closed;
+    void *data = uv->closed_data;
+    bool is_last = in->link.use_count == 1;
+    if (is_last) {
+        in->closed = closed;
+        in->closed_data = data;
+    }
+    list_remove(&uv->in_news);
+    list_remove(&uv->in_closing);
+    session_done(&uv->session);
+    free(uv);
+    if (!is_last && closed != NULL) {
+        closed(data, 0, "");
+    }
 }
 
-/* When the last call has been told, the session is closed; when it is, too, all
- * that is in the loop. */
+/* When the last call has been told, the session is closed; when it is, too, it
+ * is freed. */
 static void go_on_closing(struct hasp_uv *uv)
 {
-    if (!uv->is_closing || uv->jobs > 0) {
+    struct machine *machine = &uv->session.machine;
+    if (uv->jobs > 0) {
         return;
     }
     if (uv->is_open && !uv->has_ended) {
-        pthread_mutex_lock(&uv->session.mutex);
+        session_lock(&uv->session);
         uv->jobs++;
-        if (machine_close(&uv->session.machine, &uv->close_job.wait.call,
+        if (machine_close(machine, &uv->close_job.wait.call,
                           client_clock_read()) != 0) {
             on_ended(&uv->close_job.wait.call); /* The lease ends by itself. */
         }
-        pthread_mutex_unlock(&uv->session.mutex);
-        wake(&uv->session);
-        return;
+        session_unlock(&uv->session);
+        wake(uv->session.link);
+    } else if (uv->polls == 0) {
+        end(uv);
     }
-    poll_stop(uv, &uv->poll);
-    uv_close((uv_handle_t *)&uv->timer, on_handle_closed);
-    uv_close((uv_handle_t *)&uv->async, on_handle_closed);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -509,34 +557,83 @@ static void on_async(uv_async_t *async)
     on_turn(async->data);
 }
 
-static void on_turn(struct hasp_uv *uv)
+/* With the mutex: what was asked and has come, and when to look again. */
+static void turn(struct loop_link *in)
 {
-    struct job *job;
-    if (uv->is_telling || uv_is_closing((uv_handle_t *)&uv->async)) {
-        return;
-    }
-    pthread_mutex_lock(&uv->session.mutex);
     struct lease_clock now = client_clock_read();
-    session_turn(&uv->session, now);
-    follow_asker(uv);
-    uint64_t left_ns = machine_left_ns(&uv->session.machine, now);
-    pthread_mutex_unlock(&uv->session.mutex);
-    uv_update_time(uv->loop);
+    link_turn(&in->link, now);
+    follow_asker(in);
+    uint64_t left_ns = asker_left_ns(&in->link.asker, now);
+    uv_update_time(in->loop);
     if (left_ns == UINT64_MAX) {
-        uv_timer_stop(&uv->timer);
+        uv_timer_stop(&in->timer);
     } else {
-        uv_timer_start(&uv->timer, on_timer,
+        uv_timer_start(&in->timer, on_timer,
                        left_ns / NS_PER_MS + (left_ns % NS_PER_MS != 0), 0);
     }
-    uv->is_telling = true;
-    while ((job = LIST_FIRST(&uv->done, struct job, in_uv)) != NULL) {
-        list_remove(&job->in_uv);
+}
+
+static void on_turn(struct loop_link *in)
+{
+    struct job *job;
+    struct hasp_uv *uv;
+    if (in->is_telling || uv_is_closing((uv_handle_t *)&in->async)) {
+        return;
+    }
+    pthread_mutex_lock(&in->link.mutex);
+    turn(in);
+    pthread_mutex_unlock(&in->link.mutex);
+    in->is_telling = true;
+    while ((job = LIST_FIRST(&in->done, struct job, in_link)) != NULL) {
+        list_remove(&job->in_link);
         tell(job);
     }
-    tell_events(uv);
-    uv->is_telling = false;
-    go_on_closing(uv);
+    while ((uv = LIST_FIRST(&in->news, struct hasp_uv, in_news)) != NULL) {
+        tell_events(uv);
+    }
+    /* The link is freed by the loop, later, even if the last one ends here. */
+    LIST_FOR_SAFE (struct hasp_uv, closing, &in->closing, in_closing) {
+        go_on_closing(closing);
+    }
+    in->is_telling = false;
 }
+
+/* --- The link ------------------------------------------------------------- */
+
+static int start(struct link *link)
+{
+    struct loop_link *in = (struct loop_link *)link;
+    in->loop = link->key.loop;
+    if (uv_async_init(in->loop, &in->async, on_async) != 0) {
+        return why_set(HASP_ENOMEM, "out of memory or descriptors");
+    }
+    uv_timer_init(in->loop, &in->timer);
+    in->async.data = in->timer.data = in;
+    in->handles = 2;
+    list_init(&in->done);
+    list_init(&in->news);
+    list_init(&in->closing);
+    return 0;
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    let_go(handle->data);
+}
+
+static void stop(struct link *link)
+{
+    struct loop_link *in = (struct loop_link *)link;
+    stop_polling(in);
+    uv_close((uv_handle_t *)&in->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&in->async, on_handle_closed);
+}
+
+static const struct link_driver loop_driver = {.size = sizeof(struct loop_link),
+                                               .start = start,
+                                               .stop = stop,
+                                               .drive = wake,
+                                               .wake = wake};
 
 /* --- Opening and closing -------------------------------------------------- */
 
@@ -557,27 +654,20 @@ int hasp_uv_open(struct uv_loop_s *loop, const struct hasp_options *options,
     struct job *job = NULL;
     int error = job_new(uv, uv != NULL ? 0 : HASP_ENOMEM, data, &job);
     if (error == 0) {
-        error = session_init(&uv->session, options);
-    }
-    if (error == 0 && uv_async_init(loop, &uv->async, on_async) != 0) {
-        session_done(&uv->session);
-        error = why_set(HASP_ENOMEM, "out of memory or descriptors");
+        error = session_init(&uv->session, options, &loop_driver, loop);
     }
     if (error != 0) {
         free(job);
         free(uv);
         return error;
     }
-    uv->loop = loop;
-    uv->session.drive = uv->session.wake = wake;
-    uv_timer_init(loop, &uv->timer);
-    uv->async.data = uv->timer.data = uv;
-    uv->handles = 2;
-    list_init(&uv->done);
+    uv->session.machine.news = on_news;
+    list_init(&uv->in_news);
+    list_init(&uv->in_closing);
     job_init(&uv->close_job, uv, NULL);
     job->done = done;
     job->is_open = true;
-    pthread_mutex_lock(&uv->session.mutex);
+    session_lock(&uv->session);
     error = begun(job, session_begin(&uv->session, options, &job->wait.call));
     if (error != 0) {
         hasp_uv_close(uv, NULL, NULL);
@@ -595,8 +685,9 @@ void hasp_uv_close(struct hasp_uv *uv, hasp_uv_fn *closed, void *data)
     uv->is_closing = true;
     uv->closed = closed;
     uv->closed_data = data;
+    list_push_back(&link_of(uv)->closing, &uv->in_closing);
     if (uv->is_open) {
-        atomic_store(&uv->session.is_interrupted, true);
+        session_set_interrupted(&uv->session);
     }
-    wake(&uv->session);
+    wake(uv->session.link);
 }

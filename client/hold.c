@@ -87,7 +87,7 @@ static bool is_entered_again(const struct hasp_hold *outer,
 void client_hold_begin(struct hasp_hold *hold)
 {
     struct machine *machine = hold->machine;
-    struct lease_clock now = machine->asker.now;
+    struct lease_clock now = machine->asker->now;
     LIST_FOR (const struct hasp_hold, outer, &machine->holds, in_machine) {
         if (outer->owner == hold->owner && outer->limit_ms != 0 &&
             !outer->has_ended && is_entered_again(outer, hold) &&
@@ -159,7 +159,7 @@ void holds_ended(struct machine *machine, struct bytes lock, struct bytes owner,
 void holds_turn(struct machine *machine)
 {
     LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
-        if (hold->is_told || limit_left_ns(hold, machine->asker.now) != 0) {
+        if (hold->is_told || limit_left_ns(hold, machine->asker->now) != 0) {
             continue;
         }
         hold->is_told = true;

@@ -56,23 +56,24 @@ void machine_add_event(struct machine *machine, enum hasp_event_kind kind,
     list_push_back(&machine->events, &node->in_machine);
 }
 
+static void tell_news(struct machine *machine)
+{
+    if (machine->news != NULL && !list_is_empty(&machine->events)) {
+        machine->news(machine);
+    }
+}
+
 /* ["lock", "please" or "breaking", {lock, session, token, index, message}],
  * ["lock", "answer", {session, owner, index, wait, tokens}] */
 static void pushed(void *data, const struct resp_reply *reply)
 {
     struct machine *machine = data;
-    if (reply->value[0].count != 3 || reply->count < 4 ||
-        reply->value[3].type != RESP_MAP) {
-        return;
-    }
     struct bytes kind = reply->value[2].bytes;
     if (bytes_is_word(kind, "PLEASE") || bytes_is_word(kind, "BREAKING")) {
         machine_add_event(
             machine, HASP_EVENT_PLEASE, reply_number(reply, 3, "token"),
             reply_text(reply, 3, "lock"), reply_text(reply, 3, "message"));
-    } else if (bytes_is_word(reply->value[2].bytes, "ANSWER") &&
-               reply_number(reply, 3, "session") ==
-                   machine->credentials.session) {
+    } else if (bytes_is_word(kind, "ANSWER")) {
         changes_pushed(machine, reply);
     }
 }
@@ -87,7 +88,7 @@ static void tell_state(struct machine *machine)
         [LEASE_JEOPARDY] = {HASP_EVENT_JEOPARDY, "no answer for too long"},
         [LEASE_LOST] = {HASP_EVENT_LOST, "the lease has run out"},
     };
-    enum lease_state state = lease_check(&machine->lease, machine->asker.now);
+    enum lease_state state = lease_check(&machine->lease, machine->asker->now);
     if (state == machine->told) {
         return;
     }
@@ -175,7 +176,7 @@ struct act {
 
 static void act_free(struct act *act)
 {
-    asker_cancel(&act->machine->asker, &act->ask);
+    asker_cancel(act->machine->asker, &act->ask);
     list_remove(&act->in_machine);
     query_done(&act->ask.query);
     free(act);
@@ -197,10 +198,11 @@ static struct act *act_new(struct machine *machine, const char *command,
         act->machine = machine;
         list_push_back(&machine->acts, &act->in_machine);
         act->call = call;
+        act->ask.member = &machine->member;
         act->ask.data = act;
         act->ask.done = done;
         act->ask.is_read = true;
-        act->ask.deadline_ns = machine->asker.now.monotonic_ns +
+        act->ask.deadline_ns = machine->asker->now.monotonic_ns +
                                machine->timeout_ms * NS_PER_MS;
         query_begin(&act->ask.query, command);
     }
@@ -226,14 +228,25 @@ static bool renew(struct machine *machine, const struct asking *ask,
     return true;
 }
 
+/* A heartbeat needs no attachment, so it leaves before that. */
+static void write_keep(struct machine *machine)
+{
+    struct query *query = &machine->keep.query;
+    query_begin(query, "SESSION.KEEP");
+    query_number(query, machine->credentials.session);
+    query_text(query, machine->credentials.secret);
+    query_text(query, "FULL");
+}
+
 /* Kept from now on. */
 static void begin(struct machine *machine)
 {
+    write_keep(machine);
     machine->is_open = true;
-    machine->asker.is_wanted = true;
+    machine->member.is_wanted = true;
     uint64_t period_ms = lease_period_ns(&machine->lease) / NS_PER_MS;
-    if (period_ms < machine->asker.open_ms) {
-        machine->asker.open_ms = period_ms;
+    if (period_ms < machine->asker->open_ms) {
+        machine->asker->open_ms = period_ms;
     }
 }
 
@@ -253,7 +266,7 @@ static void opened(struct asking *ask, const struct asking_end *end)
     }
     if (act->credentials.session == 0) {
         act->credentials.session = reply_number(end->reply, 0, "id");
-        asker_adopt_session(&machine->asker, &act->credentials);
+        asker_adopt_session(&machine->member, &act->credentials);
     }
     machine->credentials = act->credentials;
     begin(machine);
@@ -266,7 +279,7 @@ int machine_open(struct machine *machine, const struct hasp_options *options,
 {
     uint8_t hash[SHA256_SIZE];
     char proof[2 * SHA256_SIZE + 1];
-    machine->asker.now = now;
+    machine_enter(machine, now);
     struct act *act = act_new(machine, "SESSION.OPEN", opened, call);
     if (act == NULL) {
         return HASP_ENOMEM;
@@ -295,7 +308,7 @@ int machine_open(struct machine *machine, const struct hasp_options *options,
     query_text(query, name);
     query_text(query, "PROOF");
     query_text(query, proof);
-    asker_ask(&machine->asker, &act->ask, now);
+    asker_ask(machine->asker, &act->ask, now);
     return 0;
 }
 
@@ -303,27 +316,38 @@ int machine_attach(struct machine *machine,
                    const struct credentials *credentials, uint64_t number,
                    struct client_call *call, struct lease_clock now)
 {
-    machine->asker.now = now;
+    machine_enter(machine, now);
     struct act *act = act_new(machine, "SESSION.KEEP", opened, call);
     if (act == NULL) {
         return HASP_ENOMEM;
     }
+    query_option(&act->ask.query, "SESSION", credentials->session);
     query_text(&act->ask.query, "FULL");
     act->credentials = *credentials;
     machine->numbers.newest = number;
-    asker_set_session(&machine->asker, credentials);
-    asker_ask(&machine->asker, &act->ask, now);
+    asker_set_session(&machine->member, credentials, now);
+    asker_ask(machine->asker, &act->ask, now);
     return 0;
 }
 
-static void closed(struct asking *ask, const struct asking_end *end)
+static void ended(struct asking *ask, const struct asking_end *end)
 {
     struct act *act = ask->data;
     int error = end->error == 0
                     ? 0
                     : machine_error(act->machine, end, act->call->why);
-    act->machine->asker.is_wanted = false;
+    act->machine->member.is_wanted = false;
     end_act(act, error);
+}
+
+/* The node has detached it from the connection. */
+static void closed(struct asking *ask, const struct asking_end *end)
+{
+    struct machine *machine = ((struct act *)ask->data)->machine;
+    if (end->error == 0) {
+        asker_set_session(&machine->member, NULL, machine->asker->now);
+    }
+    ended(ask, end);
 }
 
 static int finish(struct machine *machine, struct act *act,
@@ -335,11 +359,11 @@ static int finish(struct machine *machine, struct act *act,
     int error = machine_check(machine, now, call->why);
     machine->is_open = false;
     changes_end(machine, false);
-    asker_cancel(&machine->asker, &machine->keep);
+    asker_cancel(machine->asker, &machine->keep);
     if (error != 0) {
         end_act(act, error);
     } else {
-        asker_ask(&machine->asker, &act->ask, now);
+        asker_ask(machine->asker, &act->ask, now);
     }
     return 0;
 }
@@ -347,9 +371,10 @@ static int finish(struct machine *machine, struct act *act,
 int machine_detach(struct machine *machine, struct client_call *call,
                    struct lease_clock now)
 {
-    machine->asker.now = now;
-    struct act *act = act_new(machine, "SESSION.KEEP", closed, call);
+    machine_enter(machine, now);
+    struct act *act = act_new(machine, "SESSION.KEEP", ended, call);
     if (act != NULL) {
+        query_option(&act->ask.query, "SESSION", machine->credentials.session);
         query_text(&act->ask.query, "FULL");
     }
     return finish(machine, act, call, now);
@@ -358,8 +383,11 @@ int machine_detach(struct machine *machine, struct client_call *call,
 int machine_close(struct machine *machine, struct client_call *call,
                   struct lease_clock now)
 {
-    machine->asker.now = now;
+    machine_enter(machine, now);
     struct act *act = act_new(machine, "SESSION.CLOSE", closed, call);
+    if (act != NULL) {
+        query_option(&act->ask.query, "SESSION", machine->credentials.session);
+    }
     int error = finish(machine, act, call, now);
     lease_refused(&machine->lease);
     return error;
@@ -400,14 +428,12 @@ static void kept(struct asking *ask, const struct asking_end *end)
         if (error == HASP_ELOST) {
             lease_refused(&machine->lease);
         }
-    } else if (machine->asker.state == ASKER_OPEN) {
-        asker_drop(&machine->asker, NULL, machine->asker.now);
     }
 }
 
 static void beat(struct machine *machine)
 {
-    struct lease_clock now = machine->asker.now;
+    struct lease_clock now = machine->asker->now;
     struct lease *lease = &machine->lease;
     if (machine->keep.is_asked || lease_next_beat(lease, now) != 0) {
         return;
@@ -418,10 +444,13 @@ static void beat(struct machine *machine)
                  "no progress was reported in time (hasp_alive)");
         return;
     }
-    bool is_behind = asker_is_awaiting(&machine->asker);
-    machine->keep.deadline_ns = now.monotonic_ns +
-                                lease_period_ns(lease) * (is_behind ? 2 : 1);
-    asker_ask(&machine->asker, &machine->keep, now);
+    /* From each sending a node has so much time; a heartbeat that has to wait
+     * for a connection accuses nobody. */
+    bool is_behind = asker_is_awaiting(machine->asker);
+    uint64_t patience_ns = lease_period_ns(lease) * (is_behind ? 2 : 1);
+    machine->keep.attempt_ms = patience_ns / NS_PER_MS;
+    machine->keep.deadline_ns = now.monotonic_ns + 2 * patience_ns;
+    asker_ask(machine->asker, &machine->keep, now);
 }
 
 void machine_alive(struct machine *machine, struct lease_clock now)
@@ -441,6 +470,53 @@ int machine_check(struct machine *machine, struct lease_clock now,
     return HASP_ELOST;
 }
 
+/* --- Turns ---------------------------------------------------------------- */
+
+static uint64_t left_ns(struct machine *machine, struct lease_clock now)
+{
+    struct lease sure = machine->lease;
+    if (!machine->is_open || machine->is_over) {
+        return UINT64_MAX;
+    }
+    enum lease_state state = lease_check(&machine->lease, now);
+    if (state != machine->told) {
+        return 0;
+    }
+    if (state == LEASE_JEOPARDY) {
+        sure.linger_ns = 0; /* Until it is lost. */
+    }
+    uint64_t left_ns = lease_remaining(&sure, now);
+    left_ns = u64_min(left_ns, holds_left_ns(machine, now));
+    if (!machine->keep.is_asked) {
+        left_ns = u64_min(left_ns, lease_next_beat(&machine->lease, now));
+    }
+    uint64_t next_ns = changes_next_ns(machine);
+    if (next_ns == UINT64_MAX) {
+        return left_ns;
+    }
+    return u64_min(left_ns,
+                   next_ns > now.monotonic_ns ? next_ns - now.monotonic_ns : 0);
+}
+
+static uint64_t turn(void *data, struct lease_clock now)
+{
+    struct machine *machine = data;
+    if (machine->is_open && !machine->is_over) {
+        tell_state(machine);
+        machine->is_over = machine->told == LEASE_LOST;
+        holds_turn(machine);
+        if (machine->is_over) {
+            changes_end(machine, true);
+            machine_leave(machine, now);
+        } else {
+            beat(machine);
+            changes_turn(machine);
+        }
+    }
+    tell_news(machine);
+    return left_ns(machine, now);
+}
+
 /* --- The machine ---------------------------------------------------------- */
 
 static void lost_connection(void *data)
@@ -448,30 +524,39 @@ static void lost_connection(void *data)
     changes_ask_again(data);
 }
 
-int machine_init(struct machine *machine, const struct endpoints *endpoints,
-                 uint64_t seed)
+void machine_enter(struct machine *machine, struct lease_clock now)
 {
-    *machine = (struct machine){.told = LEASE_HELD};
-    int error = asker_init(&machine->asker, endpoints, seed);
-    if (error != 0) {
-        return error;
-    }
-    machine->asker.hooks = (struct asker_hooks){.push = pushed,
-                                                .lost = lost_connection,
-                                                .ended = refused_session,
-                                                .data = machine};
+    machine->asker->now = now;
+    asker_touch(&machine->member);
+}
+
+void machine_init(struct machine *machine, struct asker *asker)
+{
+    *machine = (struct machine){.asker = asker, .told = LEASE_HELD};
+    machine->member.hooks = (struct asker_hooks){.turn = turn,
+                                                 .push = pushed,
+                                                 .lost = lost_connection,
+                                                 .ended = refused_session,
+                                                 .data = machine};
+    asker_join(asker, &machine->member);
+    machine->keep.member = &machine->member;
     machine->keep.data = machine;
     machine->keep.done = kept;
     machine->keep.is_read = machine->keep.is_urgent = true;
-    query_begin(&machine->keep.query, "SESSION.KEEP");
-    query_text(&machine->keep.query, "FULL");
+    machine->keep.is_apart = true;
     numbers_init(&machine->numbers);
     list_init(&machine->acts);
     list_init(&machine->changes);
     list_init(&machine->holds);
     list_init(&machine->events);
     lease_init(&machine->lease);
-    return 0;
+}
+
+void machine_leave(struct machine *machine, struct lease_clock now)
+{
+    asker_cancel(machine->asker, &machine->keep);
+    changes_end(machine, false);
+    asker_leave(&machine->member, now);
 }
 
 void machine_done(struct machine *machine)
@@ -487,57 +572,8 @@ void machine_done(struct machine *machine)
     while ((event = machine_take_event(machine)) != NULL) {
         free(event);
     }
-    asker_cancel(&machine->asker, &machine->keep);
+    asker_cancel(machine->asker, &machine->keep);
     query_done(&machine->keep.query);
     numbers_done(&machine->numbers);
-    asker_done(&machine->asker);
-}
-
-/* --- Turns ---------------------------------------------------------------- */
-
-void machine_turn(struct machine *machine, struct lease_clock now)
-{
-    machine->asker.now = now;
-    if (machine->is_open && !machine->is_over) {
-        tell_state(machine);
-        machine->is_over = machine->told == LEASE_LOST;
-        holds_turn(machine);
-        if (machine->is_over) {
-            machine->asker.is_wanted = false;
-            asker_cancel(&machine->asker, &machine->keep);
-            changes_end(machine, true);
-            asker_drop(&machine->asker, NULL, now);
-        } else {
-            beat(machine);
-            changes_turn(machine);
-        }
-    }
-    asker_turn(&machine->asker, now);
-}
-
-uint64_t machine_left_ns(struct machine *machine, struct lease_clock now)
-{
-    uint64_t next_ns = asker_next_ns(&machine->asker);
-    uint64_t left_ns = UINT64_MAX;
-    if (machine->is_open && !machine->is_over) {
-        struct lease sure = machine->lease;
-        enum lease_state state = lease_check(&machine->lease, now);
-        if (state != machine->told) {
-            return 0;
-        }
-        if (state == LEASE_JEOPARDY) {
-            sure.linger_ns = 0; /* Until it is lost. */
-        }
-        left_ns = lease_remaining(&sure, now);
-        left_ns = u64_min(left_ns, holds_left_ns(machine, now));
-        if (!machine->keep.is_asked) {
-            left_ns = u64_min(left_ns, lease_next_beat(&machine->lease, now));
-        }
-        next_ns = u64_min(next_ns, changes_next_ns(machine));
-    }
-    if (next_ns == UINT64_MAX) {
-        return left_ns;
-    }
-    return u64_min(left_ns,
-                   next_ns > now.monotonic_ns ? next_ns - now.monotonic_ns : 0);
+    asker_part(&machine->member);
 }

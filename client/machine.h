@@ -11,10 +11,12 @@
  *         has no answer, and clears up behind the caller's back
  *     holds and their limits, and the events of all that
  *
- * A session has one connection. A heartbeat leaves each fifth of the lease,
- * before all else that has not been sent. If it is not answered within another
- * fifth (two, if it is sent behind other requests) the node is left, and all
- * that was asked there is asked at the next one, the heartbeat first.
+ * A session is a member of an asker, which it may share with others: each of
+ * its requests names it. A heartbeat leaves each fifth of the lease, before all
+ * else that has not been sent. If it is not answered within another fifth (two,
+ * if it is sent behind other requests) the node is left, and all that was asked
+ * there, by whomever, is asked at the next one, the heartbeats first. Whatever
+ * else fails here concerns no other member.
  *
  * A change of locks (change.c):
  *
@@ -32,10 +34,9 @@
  * each time under the same number, so that nothing is done twice. A push that
  * tells of this wait's grant, with its tokens, is the answer.
  *
- * Driver: does for 'asker' what its contract says, with machine_turn() and
- * machine_left_ns() in the place of asker_turn() and asker_next_ns(); it calls
- * the former after each call begun as well. `done` of a call runs inside one of
- * these; it must not call the machine, but may note and wake.
+ * Driver: does for the asker what its contract says. The machine's turns are
+ * those of a member. `done` of a call, and 'news', run inside asker_...(); they
+ * must not call a machine of that asker, but may note and wake.
  *
  * Threads: none; the driver guards it with a lock. It allocates when a call is
  * begun (HASP_ENOMEM) and in buffers; a heartbeat never fails for memory. */
@@ -94,7 +95,10 @@ struct event_node {
 };
 
 struct machine {
-    struct asker asker;
+    struct asker *asker;
+    struct asker_member member;
+    /* There are events that have not been taken; or NULL. */
+    void (*news)(struct machine *machine);
     struct numbers numbers;
     uint64_t timeout_ms;
     uint64_t alive_ms;       /* 0: heartbeats need not be earned. */
@@ -114,17 +118,14 @@ struct machine {
     uint32_t please_count; /* Of the events. */
 };
 
-/* 'endpoints' is copied. HASP_ENOMEM. */
-MUST_CHECK int machine_init(struct machine *machine,
-                            const struct endpoints *endpoints, uint64_t seed);
-/* Calls that are under way are forgotten; holds are freed. */
+/* Joins 'asker', which outlives it. */
+void machine_init(struct machine *machine, struct asker *asker);
+/* No connection acts for it any more: whoever goes on with the session has it
+ * alone. */
+void machine_leave(struct machine *machine, struct lease_clock now);
+/* Calls that are under way are forgotten; holds are freed. Nothing is sent. */
 void machine_done(struct machine *machine);
 
-/* --- For the driver ------------------------------------------------------- */
-
-void machine_turn(struct machine *machine, struct lease_clock now);
-/* Nanoseconds until the next turn; UINT64_MAX: none is due. */
-uint64_t machine_left_ns(struct machine *machine, struct lease_clock now);
 /* The oldest event, taken out and the caller's to free(); NULL. */
 struct event_node *machine_take_event(struct machine *machine);
 
@@ -206,6 +207,8 @@ int machine_error(struct machine *machine, const struct asking_end *end,
                   char why[HASP_WHY_SIZE]);
 void machine_add_event(struct machine *machine, enum hasp_event_kind kind,
                        uint64_t token, struct bytes name, struct bytes text);
+/* A call begins, or something else is told to it. */
+void machine_enter(struct machine *machine, struct lease_clock now);
 
 /* A push says that a wait is over. */
 void changes_pushed(struct machine *machine, const struct resp_reply *reply);

@@ -16,4 +16,10 @@ MUST_CHECK int tls_folder_open(const char *folder, const char *cluster,
                                struct tls_context **ret_context,
                                char why[HASP_WHY_SIZE]);
 
+#define TLS_FOLDER_MARK_SIZE 512
+
+/* What tells the files in it from others, and from those that take their place;
+ * "" if nothing is there. */
+void tls_folder_mark(const char *folder, char ret_mark[TLS_FOLDER_MARK_SIZE]);
+
 #endif /* HASP_CLIENT_TLS_FOLDER_H */

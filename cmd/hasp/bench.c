@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* hasp bench: clients in threads, each of which acquires and releases a lock
- * over and over.
+ * over and over. Each stands for a program, so it has a connection of its own;
+ * with --shared all are one program.
  *
  * In a closed loop each asks again when it is answered: that is as fast as it
  * goes, but whoever is slow is asked less often, and looks better than he is.
@@ -34,6 +35,7 @@ struct bench {
     const char *prefix;
     uint64_t rate;     /* Cycles a second that are due; 0: a closed loop. */
     bool is_open_loop; /* At parts of what the closed loop reaches. */
+    bool is_shared;    /* The clients are one program with one connection. */
     char load[24];     /* Of this run, for people. */
     json_t *records;   /* Of all runs. */
     atomic_uint_least64_t start_ns; /* 0: not all have their sessions yet. */
@@ -174,6 +176,7 @@ static void *work(void *data)
     options.tls = bench->tool->tls_text;
     options.secret_file = bench->tool->secret_text;
     options.name = PROCESS;
+    options.own_connection = !bench->is_shared;
     options.timeout_ms = tool_timeout_ms(bench->tool);
     worker->error = hasp_open(&options, &session);
     bool is_open = worker->error == 0;
@@ -289,6 +292,7 @@ static int read_bench(struct bench *bench, char **argv)
         {"rate", OPTION_NUMBER, .value = &bench->rate, .min = 1,
          .max = RATE_MAX},
         {"open-loop", OPTION_FLAG, .value = &bench->is_open_loop},
+        {"shared", OPTION_FLAG, .value = &bench->is_shared},
         {0},
     };
     int exit_code = options_read(bench->tool, argv, rows, 0, 0);

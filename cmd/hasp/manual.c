@@ -32,7 +32,9 @@ static const struct {
      "acquire and one release, each of them on the disks of a majority. With "
      "--rate or --open-loop cycles begin by a schedule instead, and the times "
      "count from when each was due, so that a pause of the cluster is seen by "
-     "all that it kept waiting. What has not begun when as long again has "
+     "all that it kept waiting. Each client has a connection of its own, as "
+     "programs have; with --shared they share one, as sessions of one program "
+     "do. What has not begun when as long again has "
      "passed is MISSED."},
     {"blacklist", "Nothing prolongs the leases of whom it names, so their "
                   "locks pass on when these are over: this is how a lock is "

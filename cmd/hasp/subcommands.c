@@ -424,7 +424,9 @@ const struct subcommand subcommands[] = {
      "    --secure    TLS on all ports and access for users alone: admin, and\n"
      "                demo, who may lock and read demo/*\n",
      .run = run_dev, .is_offline = true},
-    {TRYING, "bench", "[--clients 16] [--seconds 5] [--locks N] [--open-loop]",
+    {TRYING, "bench",
+     "[--clients 16] [--seconds 5] [--locks N] [--open-loop] "
+     "[--shared]",
      "acquire and release as fast as it goes, and measure",
      "-c, --clients N     this many at a time, each with a session (16)\n"
      "-s, --seconds N     for this long (5)\n"
@@ -432,7 +434,8 @@ const struct subcommand subcommands[] = {
      "    --prefix NAME   of the locks' names (bench/)\n"
      "-r, --rate N        so many cycles a second are due (as fast as it "
      "goes)\n"
-     "    --open-loop     as fast as it goes, then 10, 50 and 80 % of that\n",
+     "    --open-loop     as fast as it goes, then 10, 50 and 80 % of that\n"
+     "    --shared        they are one program, on one connection\n",
      .run = run_bench},
     {TRYING, "completion", "bash|zsh|fish",
      "a script for the shell: source <(hasp completion bash)",

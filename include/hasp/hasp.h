@@ -88,10 +88,12 @@
  * Every function may be called from any thread; a call that waits does not keep
  * others from being made. What frees (hasp_close(), hasp_release()) must not
  * run while another thread uses what it frees. hasp_interrupt() may be called
- * from a signal handler, nothing else. A signal does not end a wait. A session
- * has one thread of its own, and another one for 'on_event', both with all
- * signals blocked; and two descriptors, a connection and a timer, whatever
- * waits on it (a third one if hasp_event_fd() is asked for).
+ * from a signal handler, nothing else. A signal does not end a wait. The
+ * sessions of a process that would make the same connection ('own_connection',
+ * below) share one thread and two descriptors, that connection and a timer,
+ * whatever waits on them. A session has a thread for 'on_event' if that is
+ * given, and a descriptor if hasp_event_fd() is asked for. All threads have all
+ * signals blocked.
  *
  * fork()
  * ------
@@ -335,6 +337,12 @@ struct hasp_options {
     bool is_durable;
     /* Why, for whoever finds the lock closed: at most 128 bytes; or NULL. */
     const char *reason;
+
+    /* Sessions of a process with the same endpoints, TLS, secret and ttl_ms (on
+     * a libuv loop: of the same loop, too) share one connection. True: this one
+     * has a connection, and a thread, of its own, as one with 'credentials' has
+     * anyway: for sessions of which one is to go on whatever the others ask. */
+    bool own_connection;
 };
 
 /* Fills in every default; call it first, so that a member which a newer header

@@ -27,11 +27,11 @@
  * not call the blocking functions on the loop's thread: they would stop the
  * loop. Do not hasp_close() the session: hasp_uv_close() does.
  *
- * How it works: one connection and one timer, in the loop, for all calls that
- * are under way. There is no thread; only the names of nodes are looked up in
- * libuv's pool. A wait with an 'interrupt_fd' watches a copy of it. The loop's
- * timers stand still while a machine is suspended: events come a little late
- * then, hasp_guard() does not.
+ * How it works: one connection and one timer, in the loop, for all calls of all
+ * its sessions that would make the same connection. There is no thread; only
+ * the names of nodes are looked up in libuv's pool. A wait with an
+ * 'interrupt_fd' watches a copy of it. The loop's timers stand still while a
+ * machine is suspended: events come a little late then, hasp_guard() does not.
  *
  * Threads: all functions here belong to the loop's thread; all callbacks run on
  * it, none from inside the call that it answers. Each callback is called

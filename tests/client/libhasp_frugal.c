@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A session is one connection, one timer and one thread, whatever waits on it.
- * Exits 0 if that came true. */
+/* A link is one connection, one timer and one thread, however many sessions
+ * share it and whatever waits on them. Exits 0 if that came true. */
 
 #include <dirent.h>
 #include <hasp/hasp.h>
@@ -15,7 +15,7 @@
 
 #define MANY 20
 
-static struct hasp_session *session;
+static struct hasp_session *session; /* With a link of its own. */
 
 static int count(const char *path)
 {
@@ -51,11 +51,19 @@ int main(void)
 {
     struct hasp_session *holder;
     struct hasp_hold *hold;
+    struct hasp_options options;
+    struct hasp_session *others[MANY];
     pthread_t thread[MANY];
+    hasp_options_init(&options);
+    options.own_connection = true;
     EXPECT(hasp_open(NULL, &holder) == 0);
     EXPECT(hasp_acquire(holder, "frugal", NULL, &hold) == 0);
     int fds_before = fds(), threads_before = threads();
-    EXPECT(hasp_open(NULL, &session) == 0);
+    for (int i = 0; i < MANY; i++) {
+        EXPECT(hasp_open(NULL, &others[i]) == 0);
+    }
+    EXPECT(fds() == fds_before && threads() == threads_before);
+    EXPECT(hasp_open(&options, &session) == 0);
     for (int i = 0; i < MANY; i++) {
         EXPECT(pthread_create(&thread[i], NULL, wait_for_it, NULL) == 0);
     }
@@ -68,6 +76,9 @@ int main(void)
     EXPECT(hasp_interrupt(session) == 0);
     for (int i = 0; i < MANY; i++) {
         pthread_join(thread[i], NULL);
+    }
+    for (int i = 0; i < MANY; i++) {
+        hasp_close(others[i]);
     }
     hasp_close(session);
     EXPECT(fds() == fds_before);

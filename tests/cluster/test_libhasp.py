@@ -22,6 +22,7 @@ from cluster import ROOT, Cluster, wait_until
 BUILD = os.path.abspath(
     os.environ.get('HASP_BUILD', os.path.join(ROOT, 'build', 'release')))
 DRIVER = os.path.join(BUILD, 'client-tests', 'libhasp')
+SHARED = DRIVER + '_shared'
 
 
 def endpoints(cluster):
@@ -74,10 +75,10 @@ class Act:
             'BLACKLIST.ADD', 'CLIENT', name, 'REASON', 'test'))
 
 
-def play(cluster, scenario, at=None):
+def play(cluster, scenario, at=None, driver=DRIVER):
     environment = dict(os.environ, HASP_ENDPOINTS=at or endpoints(cluster))
     process = subprocess.Popen(
-        [DRIVER, scenario], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [driver, scenario], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, env=environment)
     act = Act(cluster, process)
     try:
@@ -113,6 +114,18 @@ def cluster():
     'slow_callback', 'handed_over', 'blacklisted', 'unknown', 'blackout'])
 def test_scenario(cluster, scenario):
     play(cluster, scenario)
+
+
+@pytest.mark.parametrize('scenario', [
+    'keys', 'neighbours', 'messages', 'lingers', 'forks'])
+def test_sessions_share_a_connection(cluster, scenario):
+    play(cluster, scenario, driver=SHARED)
+
+
+def test_fifty_sessions_on_one_connection_outlive_nodes():
+    with Cluster() as three:
+        three.leader()
+        play(three, 'many', driver=SHARED)
 
 
 def test_a_leader_dies_while_one_holds_and_one_waits():
@@ -268,7 +281,7 @@ def test_callbacks_on_a_loop(cluster, program):
     assert (done.returncode, done.stderr) == (0, '')
 
 
-def test_a_session_has_two_descriptors_and_one_thread(cluster):
+def test_a_link_has_two_descriptors_and_one_thread(cluster):
     done = run(cluster, os.path.join(BUILD, 'client-tests', 'libhasp_frugal'))
     assert (done.returncode, done.stderr) == (0, '')
 

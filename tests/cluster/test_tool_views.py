@@ -303,6 +303,9 @@ def test_bench_by_a_schedule_begins_what_is_due(endpoints):
     result = hasp(endpoints, *bench, "--rate", "50")
     told = json.loads(result.stdout)
     assert (told["load"], told["cycles"] + told["missed"]) == ("50/s", 50)
+    result = hasp(endpoints, *bench, "--shared")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["cycles"] > 0
     result = hasp(endpoints, *bench, "--open-loop")
     assert result.returncode == 0, result.stderr
     told = json.loads(result.stdout)

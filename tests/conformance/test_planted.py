@@ -29,7 +29,7 @@ PLANTED = [
     ('2 from sending', 'from_sending', {
         'c': ('client/machine.c',
               'lease_answered(&machine->lease, ask->sent, ttl_ms,',
-              'lease_answered(&machine->lease, machine->asker.now, ttl_ms,'),
+              'lease_answered(&machine->lease, machine->asker->now, ttl_ms,'),
         'go': ('keeper.go', 's.answered(reply, a.sent)',
                's.answered(reply, clockNow())'),
         'java': (JAVA + 'Keeper.java', 'session.answered(reply, ask.sent);',
@@ -70,9 +70,8 @@ PLANTED = [
         'python': ('hasp/hold.py', 'lock.tokens[self.name] = reply', 'pass'),
         'node': ('lib/lock.js', 'lock.tokens[this.name] = reply;', '')}),
     ('5 one number', 'lost_answer', {
-        'c': ('client/change.c', 'change->owner, change->number,\n'
-              '                  &ask->query);',
-              'change->owner, change->number++, &ask->query);'),
+        'c': ('client/change.c', 'write_number(change, &ask->query);',
+              'write_number(change, &ask->query); change->number++;'),
         'go': ('lock.go', 'append(append(words, more...), c.tail...)',
                'append(append(words, more...), "OWNER", c.lock.owner, '
                '"REQ", strconv.FormatInt(time.Now().UnixMicro(), 10))'),
@@ -87,9 +86,9 @@ PLANTED = [
                  'w + trouble.last.size : w), ...wait')}),
     ('6 attach', 'lost_answer', {
         'c': ('client/asker.c',
-              'static void attach(struct asker *asker)\n{',
-              'static void attach(struct asker *asker)\n{\n'
-              'asker->is_attached = true; return;'),
+              'static void ask_attach(struct asker_member *member)\n{',
+              'static void ask_attach(struct asker_member *member)\n{\n'
+              'member->is_attached = true; return;'),
         'go': ('link.go', 'if s.id != 0 {', 'if s.id < 0 {'),
         'java': (JAVA + 'Link.java', 'if (session.id() != 0) {',
                  'if (session.id() < 0) {'),

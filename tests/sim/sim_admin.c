@@ -126,7 +126,7 @@ static bool is_alive(const struct sim *sim, const struct session *session)
 {
     bool has_client = session->is_redis;
     for (uint32_t i = 0; i < sim->client_count; i++) {
-        has_client |= sim->client[i]->session == session->id;
+        has_client |= sim_client_has(sim->client[i], session->id);
     }
     return has_client;
 }

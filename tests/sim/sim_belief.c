@@ -17,7 +17,7 @@ struct comparison {
 static bool is_same_owner(const struct sim_belief *a,
                           const struct sim_belief *b)
 {
-    return a->client == b->client && strcmp(a->tag, b->tag) == 0;
+    return a->session == b->session && strcmp(a->tag, b->tag) == 0;
 }
 
 static void compare(void *data, const struct sim_belief *other)

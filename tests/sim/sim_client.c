@@ -36,26 +36,44 @@ struct lease_clock sim_client_clock(const struct sim_client *client)
     return (struct lease_clock){mono_ns - client->asleep_ns, boot_ns};
 }
 
-static bool trusts(const struct sim_client *client)
-{
-    return client->is_rogue ? sim_rogue_trusts(client)
-                            : sim_program_trusts(client->program);
-}
-
 void sim_client_beliefs(struct sim_client *client, sim_belief_fn *each,
                         void *data)
 {
     if (client->is_rogue) {
         sim_rogue_beliefs(client, each, data);
-    } else {
-        sim_program_beliefs(client->program, each, data);
     }
+    for (uint32_t i = 0; i < client->program_count; i++) {
+        sim_program_beliefs(client->program[i], each, data);
+    }
+}
+
+/* It has this session, and trusts its lease of it. */
+static bool trusts(struct sim_client *client, uint64_t session)
+{
+    for (uint32_t i = 0; i < client->program_count; i++) {
+        if (client->program[i]->session == session &&
+            sim_program_trusts(client->program[i])) {
+            return true;
+        }
+    }
+    return client->is_rogue && client->session == session &&
+           sim_rogue_trusts(client);
+}
+
+bool sim_client_has(const struct sim_client *client, uint64_t session)
+{
+    for (uint32_t i = 0; i < client->program_count; i++) {
+        if (client->program[i]->session == session) {
+            return true;
+        }
+    }
+    return client->is_rogue && client->session == session;
 }
 
 bool sim_clients_use(struct sim *sim, uint64_t session)
 {
     for (uint32_t i = 0; i < sim->client_count; i++) {
-        if (sim->client[i]->session == session &&
+        if (sim_client_has(sim->client[i], session) &&
             sim->client[i]->host.is_running) {
             return true;
         }
@@ -66,9 +84,8 @@ bool sim_clients_use(struct sim *sim, uint64_t session)
 const char *sim_clients_believe_in(struct sim *sim, uint64_t session)
 {
     for (uint32_t i = 0; i < sim->client_count; i++) {
-        struct sim_client *client = sim->client[i];
-        if (client->session == session && trusts(client)) {
-            return client->host.name;
+        if (trusts(sim->client[i], session)) {
+            return sim->client[i]->host.name;
         }
     }
     return NULL;
@@ -81,9 +98,18 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     sim_host_init(sim, &client->host, number, 'c');
     client->host.wake.run = client_wake;
     client->makes_secret = number % 2 == 0;
-    client->program = sim_program_new(client);
+    client->line.client = client;
     /* Operators are rogues, too: there is always one. */
     client->is_rogue = number == sim->node_count || sim_chance(sim, 0.25);
+    if (!client->is_rogue) {
+        bool has_many = sim_chance(sim, 0.4);
+        client->program_count = 1;
+        client->program_count += has_many ? (uint32_t)sim_between(sim, 1, 2)
+                                          : 0;
+    }
+    for (uint32_t i = 0; i < client->program_count; i++) {
+        client->program[i] = sim_program_new(client);
+    }
     sim_redis_init(&client->redis, client);
     sim_watcher_init(&client->watcher, client);
     sim_lister_init(&client->lister, client);
@@ -101,8 +127,10 @@ static void die(struct sim_client *client)
 {
     if (client->is_rogue) {
         sim_rogue_die(client);
-    } else {
-        sim_program_die(client->program);
+    }
+    sim_line_die(&client->line);
+    for (uint32_t i = 0; i < client->program_count; i++) {
+        sim_program_die(client->program[i]);
     }
     sim_redis_done(&client->redis);
     sim_watcher_done(&client->watcher);
@@ -119,7 +147,9 @@ void sim_client_free(struct sim_client *client)
     if (client->host.is_running) {
         die(client);
     }
-    free(client->program);
+    for (uint32_t i = 0; i < client->program_count; i++) {
+        free(client->program[i]);
+    }
     free(client);
 }
 
@@ -139,8 +169,9 @@ void sim_client_start(struct sim_client *client)
     sim_note(client->sim, &client->host, "starts", 0, 0, 0);
     if (client->is_rogue) {
         sim_rogue_start(client);
-    } else {
-        sim_program_start(client->program);
+    }
+    for (uint32_t i = 0; i < client->program_count; i++) {
+        sim_program_start(client->program[i]);
     }
     sim_host_poke(client->sim, &client->host);
 }
@@ -203,8 +234,10 @@ void sim_client_reconnect(struct sim_client *client)
     sim_channel_close(&client->keeper.channel);
     if (client->is_rogue) {
         sim_rogue_reconnect(client);
-    } else {
-        sim_program_reconnect(client->program);
+    }
+    sim_line_reconnect(&client->line);
+    for (uint32_t i = 0; i < client->program_count; i++) {
+        sim_line_reconnect(&client->program[i]->own);
     }
     sim_host_poke(client->sim, &client->host);
 }
@@ -215,10 +248,21 @@ void sim_client_drain(struct sim_client *client)
     sim_host_poke(client->sim, &client->host);
 }
 
+/* Its sessions are at rest for good. */
+static bool is_over(const struct sim_client *client)
+{
+    for (uint32_t i = 0; i < client->program_count; i++) {
+        if (!client->program[i]->is_done) {
+            return false;
+        }
+    }
+    return !client->is_rogue || client->is_done;
+}
+
 bool sim_client_is_done(const struct sim_client *client)
 {
     return !client->host.is_running ||
-           (client->is_done && sim_redis_is_idle(&client->redis) &&
+           (is_over(client) && sim_redis_is_idle(&client->redis) &&
             sim_crowd_is_idle(&client->crowd) &&
             sim_durable_is_idle(&client->durable));
 }
@@ -240,6 +284,15 @@ void sim_client_reset_progress(struct sim_client *client)
 
 /* --- The loop ------------------------------------------------------------- */
 
+static bool feed_lines(struct sim_client *client, const struct sim_news *news)
+{
+    bool is_fed = sim_line_feed(&client->line, news);
+    for (uint32_t i = 0; !is_fed && i < client->program_count; i++) {
+        is_fed = sim_line_feed(&client->program[i]->own, news);
+    }
+    return is_fed;
+}
+
 static void feed(struct sim_client *client, const struct sim_news *news)
 {
     if (!sim_channel_feed(&client->redis.channel, news) &&
@@ -250,13 +303,27 @@ static void feed(struct sim_client *client, const struct sim_news *news)
         !sim_channel_feed(&client->durable.channel, news) &&
         !sim_channel_feed(&client->keeper.channel, news)) {
         (void)(client->is_rogue ? sim_rogue_feed(client, news)
-                                : sim_program_feed(client->program, news));
+                                : feed_lines(client, news));
     }
 }
 
 static uint64_t not_before(uint64_t at_ns, uint64_t earliest_ns)
 {
     return at_ns > earliest_ns ? at_ns : earliest_ns;
+}
+
+/* To the microsecond: the machines say when. */
+static void work_programs(struct sim_client *client)
+{
+    struct sim *sim = client->sim;
+    for (uint32_t i = 0; i < client->program_count; i++) {
+        sim_program_work(client->program[i]);
+    }
+    for (uint32_t i = 0; i < client->program_count; i++) {
+        sim_at_latest(sim, &client->host.wake,
+                      not_before(sim_program_next(client->program[i]),
+                                 sim->now_ns + SIM_US));
+    }
 }
 
 static void client_wake(struct sim *sim, struct sim_event *event)
@@ -277,13 +344,8 @@ static void client_wake(struct sim *sim, struct sim_event *event)
         sim_rogue_work(client);
         sim_at_latest(sim, &host->wake,
                       not_before(sim_rogue_next(client), soon_ns));
-    } else {
-        /* To the microsecond: the machine says when. */
-        sim_program_work(client->program);
-        sim_at_latest(sim, &host->wake,
-                      not_before(sim_program_next(client->program),
-                                 sim->now_ns + SIM_US));
     }
+    work_programs(client);
     sim_redis_work(&client->redis);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_redis_next(&client->redis), soon_ns));

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A program that uses the client library: its session is the library's own
- * machine (client/machine.h), and this is a driver of it as hasp_thread.c and
- * hasp_uv.c are. It gives the machine what a connection brings, the client's
- * own clock, and the end of connections; it sends what the machine writes, and
- * connects where the machine says.
+ * machine (client/machine.h), on a line (sim_line.h) that it shares with the
+ * others of its process, or that is its own: for each session that is drawn.
  *
  * The program has callers, each a thread of control that makes one call at a
  * time (sim_caller.c). What the program believes is what the machine says; what
@@ -16,6 +14,7 @@
 #include "client/machine.h"
 #include "lockfsm/model.h"
 #include "tests/sim/sim_belief.h"
+#include "tests/sim/sim_line.h"
 #include "tests/sim/sim_worker.h"
 
 #define CALLER_COUNT_MAX 4
@@ -75,14 +74,11 @@ struct sim_program {
     bool is_lost; /* The event has come. */
     uint64_t rest_until_ns;
     uint64_t hour_ns;      /* When it closes its session of itself. */
-    struct sim_wire *wire; /* NULL: closed. */
-    struct sim_identity who;
-    uint64_t accepted; /* What the node had applied then. */
-    /* Of the connection before: some calls are told of its end only now. */
-    struct sim_identity was;
-    uint64_t was_accepted;
-    bool is_connected;
-    uint32_t number;          /* The asker's connection that it carries. */
+    uint64_t session;      /* 0: none. */
+    struct sim_line *line; /* Unless at rest: 'own', or the client's. */
+    struct sim_line own;
+    bool is_done;             /* It is at rest for good. */
+    struct lease before;      /* Its lease, before the turn at hand. */
     struct lease_clock kept;  /* Sending of the newest answered heartbeat. */
     struct lease_clock asked; /* Sending of the newest heartbeat ... */
     uint64_t asked_newest;    /* ... and the newest entry then, ... */
@@ -97,10 +93,10 @@ struct sim_program *sim_program_new(struct sim_client *client);
 void sim_program_start(struct sim_program *program);
 /* It is dead, and its connections are the kernel's matter. */
 void sim_program_die(struct sim_program *program);
-/* Its connection breaks. */
-void sim_program_reconnect(struct sim_program *program);
-/* Takes news of its wire; true if it was for it. */
-bool sim_program_feed(struct sim_program *program, const struct sim_news *news);
+/* Its line sends what its machine has written, to that host. */
+void sim_program_sends(struct sim_program *program, uint32_t host);
+/* What its machine tells. */
+void sim_program_take_events(struct sim_program *program);
 void sim_program_work(struct sim_program *program);
 /* When there is something to do, in true time. */
 uint64_t sim_program_next(struct sim_program *program);

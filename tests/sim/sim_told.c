@@ -30,8 +30,7 @@ static void expect_result(const struct sim_caller *caller,
 {
     const struct sim_program *program = caller->program;
     struct past_result past = {.code = RESULT_OK};
-    bool is_there = sim_history_result(history_of(program),
-                                       program->client->session,
+    bool is_there = sim_history_result(history_of(program), program->session,
                                        caller->number_of_call, &past);
     if (!is_there || past.code != code) {
         sim_fail(program->sim, ORACLE_RESULTS,
@@ -57,7 +56,7 @@ static void expect_grant(const struct sim_caller *caller,
     for (size_t i = 0; i < hold->count; i++) {
         uint32_t told = sim_history_tell_grant(
             history_of(program), bytes_of_text(hold->held[i].name),
-            program->client->session, bytes_of_text(hold->owner->tag),
+            program->session, bytes_of_text(hold->owner->tag),
             hold->held[i].token);
         if (told == 0 || (told > 1 && hold->owner->is_private)) {
             sim_fail(program->sim, ORACLE_RESULTS,
@@ -103,13 +102,13 @@ static void expect_nothing(const struct sim_caller *caller, bool is_for_ever)
     }
     if (is_for_ever) {
         struct sim_request request = {.kind = 'n',
-                                      .session = program->client->session,
+                                      .session = program->session,
                                       .req = caller->number_of_call,
                                       .value = ""};
         (void)sim_promises_told(sim_history_promises(history_of(program)),
                                 name_of(program), caller->call.why, &request,
                                 true);
-    } else if (sim_history_result(history_of(program), program->client->session,
+    } else if (sim_history_result(history_of(program), program->session,
                                   caller->number_of_call, &past) &&
                past.code == RESULT_OK) {
         sim_fail(program->sim, ORACLE_REFUSALS,
@@ -145,8 +144,8 @@ static void expect_read(const struct sim_caller *caller)
                         : sim_history_held_always(history, name, caller->token,
                                                   from, to);
     sim->stats.reads++;
-    sim_users_read(sim, name_of(caller->program), &caller->program->who, name,
-                   READS_LOCK, from, to);
+    sim_users_read(sim, name_of(caller->program), &caller->program->line->who,
+                   name, READS_LOCK, from, to);
     if (is_wrong) {
         sim_fail(sim, ORACLE_READS,
                  "reads are linearizable: %s was told %" PRIu64 " for token "
@@ -223,10 +222,10 @@ static void expect_denied(const struct sim_caller *caller)
 {
     const struct sim_program *program = caller->program;
     struct bytes why = bytes_of_text(caller->call.why);
-    if (!sim_users_are_told(program->sim, &program->was, why, caller->newest,
-                            program->was_accepted)) {
-        sim_users_told(program->sim, name_of(program), &program->who, why,
-                       caller->newest, program->accepted);
+    if (!sim_users_are_told(program->sim, &program->line->was, why,
+                            caller->newest, program->line->was_accepted)) {
+        sim_users_told(program->sim, name_of(program), &program->line->who, why,
+                       caller->newest, program->line->accepted);
     }
     expect_nothing(caller, false);
     if (caller->kind == CALL_RELEASE &&
@@ -299,7 +298,7 @@ void sim_told_event(struct sim_program *program, const struct hasp_event *event)
 {
     struct sim *sim = program->sim;
     sim_note(sim, &program->client->host, "event", (uint64_t)event->kind,
-             event->token, program->client->session);
+             event->token, program->session);
     sim_say(sim, &program->client->host, "event: %s %s", event->name,
             event->text);
     bool trusts = sim_program_trusts(program);
@@ -314,7 +313,7 @@ void sim_told_event(struct sim_program *program, const struct hasp_event *event)
     if (event->kind == HASP_EVENT_LOST && !is_of_session &&
         strcmp(event->text, "max hold") != 0 &&
         sim_history_holds(history_of(program), bytes_of_text(event->name),
-                          program->client->session, event->token)) {
+                          program->session, event->token)) {
         sim_fail(sim, ORACLE_HOLDS,
                  "a loss is told of what is over: %s was told that '%s' with "
                  "token %" PRIu64 " has ended",
@@ -334,7 +333,7 @@ static void told_kept(struct sim_program *program, struct lease_clock sent,
     sim->stats.beats++;
     program->client->progress++;
     sim_note(sim, &program->client->host, "kept", session, 0, 0);
-    sim_users_kept(sim, name_of(program), &program->who, newest,
+    sim_users_kept(sim, name_of(program), &program->line->who, newest,
                    newest == 0 ? 0 : program->asked_applied);
     if (!sim_history_opened(history, session)) {
         sim_fail(sim, ORACLE_RESULTS,
@@ -375,17 +374,17 @@ void sim_told_lease(struct sim_program *program, const struct lease *before)
     }
     if (lease->is_lost && !before->is_lost && before->is_granted &&
         lease_check(&was, sim_client_clock(program->client)) != LEASE_LOST &&
-        sim_history_ended(history_of(program), program->client->session) == 0) {
+        sim_history_ended(history_of(program), program->session) == 0) {
         sim_fail(program->sim, ORACLE_REFUSALS,
                  "a refusal is about what is committed: %s takes session "
                  "%" PRIu64 " as lost, which lives",
-                 name_of(program), program->client->session);
+                 name_of(program), program->session);
     }
 }
 
 void sim_told_rest(struct sim_program *program)
 {
-    uint64_t session = program->client->session;
+    uint64_t session = program->session;
     if (!sim_program_trusts(program)) {
         return;
     }

@@ -17,12 +17,14 @@
 #include "tests/sim/sim_crowd.h"
 #include "tests/sim/sim_durable.h"
 #include "tests/sim/sim_keeper.h"
+#include "tests/sim/sim_line.h"
 #include "tests/sim/sim_lister.h"
 #include "tests/sim/sim_redis.h"
 #include "tests/sim/sim_saver.h"
 #include "tests/sim/sim_watcher.h"
 
 #define WORKER_COUNT 2
+#define PROGRAM_COUNT_MAX 3
 #define HOLD_MAX 3
 #define LOCK_COUNT_MAX 8
 #define SLOT_COUNT 2
@@ -118,11 +120,13 @@ struct sim_program;
 struct sim_client {
     struct sim *sim;
     struct sim_host host;
-    uint64_t session;            /* 0: none. */
-    struct sim_program *program; /* Unless it is a rogue. */
+    uint64_t session;                               /* The rogue's; 0: none. */
+    struct sim_program *program[PROGRAM_COUNT_MAX]; /* Unless it is a rogue. */
+    uint32_t program_count;
+    struct sim_line line; /* Of those that share one. */
     bool is_rogue;
     bool is_draining;
-    bool is_done;
+    bool is_done;               /* The rogue is. */
     struct sim_redis redis;     /* Beside the session, on its own. */
     struct sim_watcher watcher; /* Likewise. */
     struct sim_lister lister;   /* Likewise. */

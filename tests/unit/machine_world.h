@@ -20,6 +20,7 @@
 #define NODES 3
 #define TTL_MS 1000
 #define RULES 64
+#define SECRET "01020300000000000000000000000000"
 #define SILENCE "silence" /* As an answer: none. */
 #define HANG_UP "hang up" /* As an answer: the connection is closed. */
 #define QUEUED "+QUEUED 8\r\n"
@@ -37,6 +38,7 @@ struct rule {
 };
 
 extern struct machine_world {
+    struct asker asker;
     struct machine machine;
     uint64_t ms; /* Since the beginning; 'asleep_ms' of it suspended. */
     uint64_t asleep_ms;

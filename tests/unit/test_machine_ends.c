@@ -67,7 +67,7 @@ static void who_may_not_attach_has_lost_the_session_at_once(void **state)
     (void)state;
     pass(200);
     once("SESSION.ATTACH", "-NOSESSION no such session\r\n");
-    asker_failed(&world.machine.asker, "closed the connection", now());
+    asker_failed(&world.asker, "closed the connection", now());
     pass(10);
     assert_int_equal(left_ms(NULL), 0);
     assert_int_equal(next_event(), HASP_EVENT_LOST);
@@ -95,14 +95,13 @@ static void a_machine_may_end_while_it_opens_its_session(void **state)
     struct hasp_options options = {.size = sizeof options, .ttl_ms = TTL_MS};
     uint8_t random[MACHINE_RANDOM_SIZE] = {1, 2, 3};
     struct told told;
-    (void)state;
     once("SESSION.OPEN", SILENCE);
     assert_int_equal(machine_open(&world.machine, &options, "me", random,
                                   call_of(&told), now()),
                      0);
     turn();
     assert_contains(world.seen, "SESSION.OPEN");
-    machine_done(&world.machine);
+    tear_down(state);
     assert_int_equal(told.count, 0);
 }
 
@@ -184,7 +183,7 @@ static void a_forked_child_may_not_use_the_session(void **state)
     struct hasp_session session;
     int status;
     (void)state;
-    assert_int_equal(session_init(&session, &options), 0);
+    assert_int_equal(session_init(&session, &options, &thread_driver, NULL), 0);
     assert_int_equal(session_check_process(&session), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);

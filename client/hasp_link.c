@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Links: who shares which, and how long they live. */
+
+#include "client/hasp_link.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "client/hasp_session.h"
+
+/* --- The registry --------------------------------------------------------- */
+
+static struct {
+    pthread_once_t once;
+    pthread_mutex_t mutex;
+    struct list links;
+    bool is_shared; /* A child of fork() is sure to begin with an empty one. */
+} registry = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* In a child its parent's links are those of others; who had the lock is not
+ * here. */
+static void forget_links(void)
+{
+    pthread_mutex_init(&registry.mutex, NULL);
+    list_init(&registry.links);
+}
+
+static void init_registry(void)
+{
+    list_init(&registry.links);
+    registry.is_shared = pthread_atfork(NULL, NULL, forget_links) == 0;
+}
+
+static bool are_endpoints_equal(const struct endpoints *a,
+                                const struct endpoints *b)
+{
+    bool is_equal = a->count == b->count && strcmp(a->secret, b->secret) == 0;
+    for (uint32_t i = 0; is_equal && i < a->count; i++) {
+        is_equal = strcmp(a->endpoint[i].host, b->endpoint[i].host) == 0 &&
+                   strcmp(a->endpoint[i].port, b->endpoint[i].port) == 0;
+    }
+    return is_equal;
+}
+
+static bool is_fitting(const struct link *link, const struct link_key *key)
+{
+    return link->use_count < LINK_SESSION_MAX && link->key.loop == key->loop &&
+           link->key.ttl_ms == key->ttl_ms &&
+           strcmp(link->key.trust, key->trust) == 0 &&
+           strcmp(link->key.cluster, key->cluster) == 0 &&
+           are_endpoints_equal(&link->key.endpoints, &key->endpoints);
+}
+
+static struct link *find_link(const struct link_key *key)
+{
+    LIST_FOR (struct link, link, &registry.links, in_links) {
+        if (is_fitting(link, key)) {
+            return link;
+        }
+    }
+    return NULL;
+}
+
+/* --- Links ---------------------------------------------------------------- */
+
+/* Programs that start together should not all ask the first node. */
+static uint64_t any_seed(void)
+{
+    uint64_t seed = client_now_ns() ^ (uint64_t)getpid() << 20;
+    return seed * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static int init(struct link *link, const struct link_key *key,
+                struct tls_context *context)
+{
+    uint64_t seed = any_seed();
+    size_t size = key->endpoints.count * sizeof *key->endpoints.endpoint;
+    link->key = *key;
+    link->key.endpoints.endpoint = malloc(size);
+    if (link->key.endpoints.endpoint == NULL) {
+        return HASP_ENOMEM;
+    }
+    memcpy(link->key.endpoints.endpoint, key->endpoints.endpoint, size);
+    int error = asker_init(&link->asker, &key->endpoints, seed);
+    if (error != 0) {
+        endpoints_done(&link->key.endpoints);
+        return error;
+    }
+    asker_begin_at(&link->asker, (uint32_t)(seed >> 33));
+    transport_init(&link->transport, context);
+    list_init(&link->in_links);
+    list_init(&link->sessions);
+    list_init(&link->interrupts);
+    pthread_mutex_init(&link->mutex, NULL);
+    link->timer_fd = -1;
+    return 0;
+}
+
+/* All but the mutex. */
+static void free_parts(struct link *link)
+{
+    transport_done(&link->transport);
+    asker_done(&link->asker);
+    explicit_bzero(link->key.endpoints.secret,
+                   sizeof link->key.endpoints.secret);
+    endpoints_done(&link->key.endpoints);
+}
+
+void link_free(struct link *link)
+{
+    free_parts(link);
+    pthread_mutex_destroy(&link->mutex);
+    free(link);
+}
+
+static int make_link(const struct link_key *key,
+                     const struct link_driver *driver,
+                     struct tls_context *context, struct link **ret_link)
+{
+    struct link *link = calloc(1, driver->size);
+    if (link == NULL || init(link, key, context) != 0) {
+        free(link);
+        return why_set(HASP_ENOMEM, "out of memory");
+    }
+    link->driver = driver;
+    int error = driver->start(link);
+    if (error != 0) {
+        link_free(link);
+        return error;
+    }
+    if (!key->is_own && registry.is_shared) {
+        list_push_back(&registry.links, &link->in_links);
+    }
+    *ret_link = link;
+    return 0;
+}
+
+int link_join(const struct link_key *key, const struct link_driver *driver,
+              struct tls_context *context, struct link **ret_link)
+{
+    int error = 0;
+    pthread_once(&registry.once, init_registry);
+    pthread_mutex_lock(&registry.mutex);
+    struct link *link = key->is_own ? NULL : find_link(key);
+    if (link == NULL) {
+        error = make_link(key, driver, context, &link);
+    }
+    if (error == 0) {
+        link->use_count++;
+        *ret_link = link;
+    }
+    pthread_mutex_unlock(&registry.mutex);
+    return error;
+}
+
+/* True: it was the last one. */
+static bool give_up(struct link *link)
+{
+    CHECK(link->use_count > 0);
+    link->use_count--;
+    if (link->use_count == 0) {
+        list_remove(&link->in_links);
+    }
+    return link->use_count == 0;
+}
+
+void link_leave(struct link *link)
+{
+    pthread_mutex_lock(&registry.mutex);
+    bool is_last = give_up(link);
+    pthread_mutex_unlock(&registry.mutex);
+    if (is_last) {
+        link->driver->stop(link);
+    }
+}
+
+void link_abandon(struct link *link, bool is_whole)
+{
+    list_init(&link->in_links); /* Its neighbours are the parent's. */
+    if (!give_up(link)) {
+        return;
+    }
+    if (link->timer_fd >= 0) {
+        close(link->timer_fd);
+    }
+    if (is_whole) {
+        free_parts(link);
+        free(link);
+    } else if (link->transport.fd >= 0) {
+        close(link->transport.fd);
+    }
+}
+
+void link_turn(struct link *link, struct lease_clock now)
+{
+    if (atomic_exchange(&link->has_interrupted, false)) {
+        LIST_FOR (struct hasp_session, session, &link->sessions, in_link) {
+            session_interrupt(session, now);
+        }
+    }
+    asker_turn(&link->asker, now);
+}
