@@ -62,7 +62,8 @@ void session_keep_run(struct core *core, struct request *request)
     request->is_heard = true;
     for (uint32_t i = 0; i < beat_count(call); i++) {
         struct beat beat = beat_at(core, request, call, i, proof);
-        if (beat.session == NULL || session_is_refused(beat.session) ||
+        if (beat.session == NULL ||
+            session_is_refused(core->fsm, beat.session) ||
             !lease_renew(core, beat.id, request->received_ns)) {
             request->is_heard = false; /* To be refused: moves nothing. */
             continue;
@@ -88,7 +89,8 @@ static bool wait_on(struct core *core, struct request *request,
     bool needs_heard = false;
     for (uint32_t i = 0; i < beat_count(call); i++) {
         struct beat beat = beat_at(core, request, call, i, proof);
-        if (beat.session == NULL || session_is_refused(beat.session)) {
+        if (beat.session == NULL ||
+            session_is_refused(core->fsm, beat.session)) {
             continue;
         }
         /* One that was to be refused at its receipt (blacklisted until just
@@ -138,9 +140,8 @@ static void put_answer(struct core *core, const struct beat *beat, bool is_full,
         resp_error(writer, "EXPIRED", "the session has ended");
     } else if (session == NULL) {
         resp_error(writer, "NOSESSION", "no such session, or a wrong secret");
-    } else if (session_is_refused(session)) {
-        const struct blacklisting *entry = lockfsm_blacklisting(
-            core->fsm, session->blacklist_index);
+    } else if (session_is_refused(core->fsm, session)) {
+        const struct blacklisting *entry = lockfsm_listed(core->fsm, session);
         struct bytes reason = entry != NULL
                                   ? entry->reason
                                   : BYTES_LITERAL("the user is disabled");

@@ -444,7 +444,8 @@ bool access_recheck(struct lockfsm *fsm, struct session *session,
                     uint64_t *ret_count)
 {
     struct wait *wait = LIST_FIRST(&session->waits, struct wait, in_session);
-    CHECK(wait == NULL || (listed != NULL) == (session->blacklist_index != 0));
+    CHECK(wait == NULL ||
+          (listed != NULL) == (lockfsm_listed(fsm, session) != NULL));
     *ret_count = 0;
     while (wait != NULL && *ret_count < max) {
         struct result withdrawn = {0};
@@ -516,8 +517,10 @@ void access_changed(struct lockfsm *fsm, struct user *user,
     session_array_sort(&found);
     for (uint32_t i = 0; i < found.count; i++) {
         struct session *session = found.session[i];
-        access_recheck_session(fsm, session, NULL);
-        if (tells_sessions && session->blacklist_index == 0) {
+        struct result listed = {0};
+        bool is_listed = blacklist_refuses(fsm, session, &listed);
+        access_recheck_session(fsm, session, is_listed ? &listed : NULL);
+        if (tells_sessions && !is_listed) {
             struct result result = {0};
             refuse_user(fsm, user, &result);
             session_tell_changed(

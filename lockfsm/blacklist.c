@@ -7,58 +7,24 @@
  * nothing more: its waits are dropped, and it may neither acquire nor convert
  * up. Each session knows the oldest entry that hits it (blacklist_index).
  *
- * A durable session has no lease to run out, and so it ends at once. */
+ * A durable session has no lease to run out, and so it ends at once.
+ *
+ * A change that hits more sessions than an entry may take is left to SWEEP,
+ * which goes through all of them in the order of their ids, from relist_at on.
+ * It counts for them all at once: until SWEEP has come to a session, whoever
+ * asks looks at the entries themselves (lockfsm_listed()). What of it is an
+ * event, or the end of waits and of a durable session, comes with SWEEP. */
 
 #include "lockfsm/state.h"
 
 #include <stdlib.h>
 
-static bool hits(const struct blacklisting *entry, uint64_t session,
-                 struct bytes client)
-{
-    return entry->session != 0 ? entry->session == session
-                               : bytes_match(entry->client, client);
-}
+#include "base/number.h"
 
-struct blacklisting *blacklist_hit(const struct lockfsm *fsm, uint64_t session,
-                                   struct bytes client)
-{
-    LIST_FOR (struct blacklisting, entry, &fsm->blacklist, in_order) {
-        if (hits(entry, session, client)) {
-            return entry;
-        }
-    }
-    return NULL;
-}
-
-struct blacklisting *blacklist_find(const struct lockfsm *fsm,
-                                    uint64_t since_index)
-{
-    LIST_FOR (struct blacklisting, entry, &fsm->blacklist, in_order) {
-        if (entry->since_index == since_index) {
-            return entry;
-        }
-    }
-    return NULL;
-}
-
-void blacklist_refuse(struct lockfsm *fsm, const struct blacklisting *entry,
-                      struct result *result)
-{
-    result->code = RESULT_BLACKLISTED;
-    result->text = effect_copy(fsm, entry->reason);
-}
-
-bool blacklist_refuses(struct lockfsm *fsm, const struct session *session,
-                       struct result *result)
-{
-    if (session->blacklist_index == 0) {
-        return false;
-    }
-    blacklist_refuse(fsm, blacklist_find(fsm, session->blacklist_index),
-                     result);
-    return true;
-}
+/* So many sessions are looked at in the time in which one is brought up to
+ * date, and so many entries are compared with one session. */
+#define LOOKS_PER_PLACE 8
+#define ENTRIES_PER_PLACE 64
 
 struct blacklisting *blacklisting_new(struct lockfsm *fsm)
 {
@@ -81,6 +47,9 @@ struct search {
     struct bytes client;
     struct bytes fixed; /* All that it hits begin so. */
     struct session_array found;
+    uint64_t looks_left;
+    uint64_t room;
+    bool is_cut; /* There are more than one entry may take. */
 };
 
 static bool look_at(struct ordered_node *node, void *data)
@@ -89,6 +58,11 @@ static bool look_at(struct ordered_node *node, void *data)
     if (!bytes_has_prefix(node->key, search->fixed)) {
         return false;
     }
+    if (search->looks_left == 0 || search->found.count == search->room) {
+        search->is_cut = true;
+        return false;
+    }
+    search->looks_left--;
     if (bytes_match(search->client, node->key)) {
         session_array_add(&search->found,
                           LIST_ENTRY(node, struct session, in_order));
@@ -96,12 +70,34 @@ static bool look_at(struct ordered_node *node, void *data)
     return true;
 }
 
-/* The sessions that 'entry' hits. */
+/* What it costs to compare a session with all entries. */
+static uint64_t cost_of_search(const struct lockfsm *fsm)
+{
+    return 1 + fsm->blacklist_count / ENTRIES_PER_PLACE;
+}
+
+/* SWEEP goes through all sessions, once it is through with what there was
+ * before. */
+static void leave_to_sweep(struct lockfsm *fsm)
+{
+    if (fsm->relist_at == 0) {
+        CHECK(fsm->sessions != NULL); /* There were too many. */
+        fsm->relist_at = fsm->sessions->id;
+        fsm->relist_since = fsm->log_index;
+    } else if (fsm->relist_since != fsm->log_index && fsm->relist_again == 0) {
+        fsm->relist_again = fsm->log_index;
+    }
+}
+
+/* The sessions that 'entry' hits; none if they are left to SWEEP. */
 static struct session_array find_sessions(struct lockfsm *fsm,
                                           const struct blacklisting *entry)
 {
-    struct search search = {.client = entry->client,
-                            .fixed = bytes_fixed(entry->client)};
+    struct search search = {
+        .client = entry->client,
+        .fixed = bytes_fixed(entry->client),
+        .looks_left = (uint64_t)fsm->slice * LOOKS_PER_PLACE,
+        .room = u64_max(1, fsm->slice / cost_of_search(fsm))};
     if (entry->session != 0) {
         struct session *session = session_find(fsm, entry->session);
         if (session != NULL) {
@@ -110,17 +106,33 @@ static struct session_array find_sessions(struct lockfsm *fsm,
         return search.found;
     }
     ordered_each(&fsm->session_order, search.fixed, 0, look_at, &search);
+    if (search.is_cut) {
+        free(search.found.session);
+        leave_to_sweep(fsm);
+        return (struct session_array){0};
+    }
     session_array_sort(&search.found);
     return search.found;
 }
 
-/* Brings a session up to date with the blacklist; tells if it changed sides. */
-static void recheck(struct lockfsm *fsm, struct session *session)
+/* What was not granted as long as it was refused may be now. */
+static void touch_waits(struct lockfsm *fsm, const struct session *session)
 {
-    const struct blacklisting *hit = blacklist_hit(fsm, session->id,
-                                                   session->name);
+    LIST_FOR (struct wait, wait, &session->waits, in_session) {
+        lock_touch(fsm, wait->lock);
+    }
+}
+
+/* Brings a session up to date with 'hit', the entry that hits it or NULL; tells
+ * if it changed sides. */
+static void update(struct lockfsm *fsm, struct session *session,
+                   const struct blacklisting *hit)
+{
     uint64_t was_index = session->blacklist_index;
     session->blacklist_index = hit != NULL ? hit->since_index : 0;
+    if (hit == NULL && fsm->relist_at != 0) {
+        touch_waits(fsm, session);
+    }
     if (session->blacklist_index == was_index) {
         return;
     }
@@ -135,28 +147,50 @@ static void recheck(struct lockfsm *fsm, struct session *session)
         session_tell_changed(fsm, session, "pardoned", (struct bytes){NULL, 0});
         return;
     }
-    if (was_index != 0) {
-        return;
-    }
     struct result result = {0};
     blacklist_refuse(fsm, hit, &result);
     access_recheck_session(fsm, session, &result);
-    session_tell_changed(fsm, session, "blacklisted", result.text);
+    if (was_index == 0) {
+        session_tell_changed(fsm, session, "blacklisted", result.text);
+    }
 }
 
-static void recheck_all(struct lockfsm *fsm, struct session_array *sessions)
+static void update_all(struct lockfsm *fsm, struct session_array *sessions)
 {
     for (uint32_t i = 0; i < sessions->count; i++) {
-        recheck(fsm, sessions->session[i]);
+        struct session *session = sessions->session[i];
+        update(fsm, session, blacklist_hit(fsm, session->id, session->name));
     }
     free(sessions->session);
+}
+
+uint64_t blacklist_sweep(struct lockfsm *fsm, uint64_t places)
+{
+    uint64_t looks = places * LOOKS_PER_PLACE;
+    while (fsm->relist_at != 0 && places > 0 && looks > 0) {
+        struct session *session = session_find(fsm, fsm->relist_at);
+        const struct blacklisting *hit = lockfsm_listed(fsm, session);
+        uint64_t index = hit != NULL ? hit->since_index : 0;
+        uint64_t cost = session->wait_count;
+        if (index != session->blacklist_index) {
+            cost += cost_of_search(fsm);
+        }
+        uint64_t id = fsm->relist_at;
+        update(fsm, session, hit);
+        if (fsm->relist_at == id) { /* It has not ended. */
+            session_pass(fsm, session, false);
+        }
+        places -= u64_min(cost, places);
+        looks--;
+    }
+    return places;
 }
 
 static void remove_entry(struct lockfsm *fsm, struct blacklisting *entry)
 {
     struct session_array found = find_sessions(fsm, entry);
     free_entry(fsm, entry);
-    recheck_all(fsm, &found);
+    update_all(fsm, &found);
 }
 
 void blacklist_forget_session(struct lockfsm *fsm,
@@ -227,7 +261,7 @@ static void replace_or_add(struct lockfsm *fsm,
     }
     struct session_array found = find_sessions(fsm, entry);
     /* From here on the entry may go with the only session that it names. */
-    recheck_all(fsm, &found);
+    update_all(fsm, &found);
 }
 
 void apply_blacklist_add(struct lockfsm *fsm, const struct entry *command,

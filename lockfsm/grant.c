@@ -155,14 +155,14 @@ static bool wait_is_free(const struct lockfsm *fsm, const struct wait *wait)
 bool request_is_going(const struct lockfsm *fsm, const struct wait *wait)
 {
     const struct session *session = wait->session;
-    if (session->end != SESSION_LIVES) {
+    if (session->end != SESSION_LIVES || session_is_refused(fsm, session)) {
         return true;
     }
     if (session->recheck_serial == 0) {
         return false;
     }
     REQUEST_EACH (const struct wait, member, wait) {
-        if (session_is_refused(session) || !wait_is_allowed(fsm, member)) {
+        if (!wait_is_allowed(fsm, member)) {
             return true;
         }
     }

@@ -92,7 +92,7 @@ struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
                         struct session *session, const struct hold_terms *terms,
                         uint64_t wait_index)
 {
-    CHECK(!is_quarantined(fsm) && !session_is_refused(session));
+    CHECK(!is_quarantined(fsm) && !session_is_refused(fsm, session));
     CHECK(lock->hold_count == 0 ||
           (lock->mode == terms->mode && terms->mode != LOCK_EXCLUSIVE));
     struct hold *hold = hold_new(fsm, lock, session, terms);

@@ -113,7 +113,7 @@ static const char *check_wait(const struct lockfsm *fsm,
         return "a wait for other slots than the lock's";
     }
     bool is_going = request_is_going(fsm, wait);
-    if (!is_going && session_is_refused(wait->session)) {
+    if (!is_going && session_is_refused(fsm, wait->session)) {
         return "a wait of a session that is refused";
     }
     if (!is_going && !wait_is_allowed(fsm, wait)) {
@@ -137,6 +137,14 @@ static bool has_cut(const struct wait *wait)
     return is_cut;
 }
 
+/* It knows its blacklisting, and whether its waits may stand. */
+static bool is_listed_right(const struct lockfsm *fsm,
+                            const struct session *session)
+{
+    return fsm->relist_at == 0 ||
+           (session->id < fsm->relist_at && fsm->relist_again == 0);
+}
+
 static const char *check_queue(const struct lockfsm *fsm,
                                const struct lock *lock)
 {
@@ -157,7 +165,8 @@ static const char *check_queue(const struct lockfsm *fsm,
             return "a queue out of order";
         }
         last_index = wait->is_upgrade ? 0 : wait->wait_index;
-        if (request_is_free(fsm, wait) && !has_cut(wait)) {
+        if (request_is_free(fsm, wait) && !has_cut(wait) &&
+            is_listed_right(fsm, wait->session)) {
             return "a wait for what is free";
         }
     }
@@ -401,8 +410,12 @@ static const char *check_session(const struct lockfsm *fsm,
     }
     const struct blacklisting *hit = blacklist_hit(fsm, session->id,
                                                    session->name);
-    if (session->blacklist_index != (hit != NULL ? hit->since_index : 0)) {
+    uint64_t index = hit != NULL ? hit->since_index : 0;
+    if (is_listed_right(fsm, session) && session->blacklist_index != index) {
         return "a session that does not know its blacklisting";
+    }
+    if (lockfsm_listed(fsm, session) != hit) {
+        return "a session that is refused, or not, for nothing";
     }
     return NULL;
 }
@@ -534,6 +547,12 @@ static const char *check_clock(const struct lockfsm *fsm)
         if (entry->clock_ms > span_clock(fsm, entry->for_ms)) {
             return "a blacklisting that begins in the future";
         }
+    }
+    if ((fsm->relist_at != 0 && session_find(fsm, fsm->relist_at) == NULL) ||
+        (fsm->relist_at == 0) != (fsm->relist_since == 0) ||
+        (fsm->relist_again != 0 && fsm->relist_again <= fsm->relist_since) ||
+        u64_max(fsm->relist_since, fsm->relist_again) > fsm->applied_index) {
+        return "a change of the blacklist that reaches nobody";
     }
     return fsm->quarantine_clock_ms > span_clock(fsm, fsm->quarantine_ms)
                ? "a quarantine that begins in the future"

@@ -323,10 +323,12 @@ bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places);
 /* True if a session gets nothing more, and no heartbeat of it counts: its lease
  * runs out, on the client's side first (rule 17). It is blacklisted, or its
  * user is disabled, or nobody while access is required. */
-static inline bool session_is_refused(const struct session *session)
-{
-    return session->blacklist_index != 0 || session->user->is_disabled;
-}
+bool session_is_refused(const struct lockfsm *fsm,
+                        const struct session *session);
+/* The entry of the blacklist that hits it, whether SWEEP has come to it or not,
+ * or NULL. */
+const struct blacklisting *lockfsm_listed(const struct lockfsm *fsm,
+                                          const struct session *session);
 const struct lock *lockfsm_lock(const struct lockfsm *fsm, struct bytes name);
 /* What a key of Redis is to this user: another's value is REDIS_OTHER.
  * '*ret_hold' is the hold of REDIS_VALUE, else NULL. */
@@ -351,8 +353,7 @@ const struct list *lockfsm_blacklist(const struct lockfsm *fsm);
 const struct hold *lockfsm_hold(const struct lockfsm *fsm,
                                 const struct lock *lock, uint64_t session,
                                 struct bytes owner);
-/* The blacklist's entry of this since_index (session.blacklist_index), or
- * NULL. */
+/* The blacklist's entry of this since_index, or NULL. */
 const struct blacklisting *lockfsm_blacklisting(const struct lockfsm *fsm,
                                                 uint64_t since_index);
 /* The result kept for request 'req' of a session, for a repetition that need

@@ -12,6 +12,27 @@ static uint64_t cost_of(const struct session *session)
     return (uint64_t)session_places(session) + session->result_count;
 }
 
+uint64_t session_sweep(struct lockfsm *fsm, struct session *session,
+                       uint64_t max)
+{
+    struct result ended = {.code = RESULT_EXPIRED};
+    uint64_t taken = 0;
+    CHECK(session->end != SESSION_LIVES);
+    while (session->wait_count > 0 && taken < max) {
+        uint32_t before = session->wait_count;
+        wait_end(fsm, LIST_FIRST(&session->waits, struct wait, in_session),
+                 "session", &ended);
+        taken += before - session->wait_count;
+    }
+    while (session->hold_count > 0 && taken < max) {
+        hold_end(fsm, LIST_FIRST(&session->holds, struct hold, in_session),
+                 session_end_name(session->end),
+                 session_end_is_clean(session->end));
+        taken++;
+    }
+    return taken;
+}
+
 void session_end(struct lockfsm *fsm, struct session *session,
                  enum session_end end)
 {
@@ -22,7 +43,7 @@ void session_end(struct lockfsm *fsm, struct session *session,
     session->end = end;
     if (is_at_once) {
         fsm->slice_left -= u64_min(cost, fsm->slice_left);
-        sweep_session(fsm, session, UINT64_MAX);
+        session_sweep(fsm, session, UINT64_MAX);
     }
     blacklist_forget_session(fsm, session);
     struct effect *effect = effect_add(fsm, EFFECT_SESSION_ENDED);
@@ -155,8 +176,8 @@ void apply_expire(struct lockfsm *fsm, const struct entry *command,
         struct session *session = session_find(fsm, expire->sessions[i]);
         if (session != NULL && !session->is_durable) {
             session_end(fsm, session,
-                        session_is_refused(session) ? SESSION_BLACKLISTED
-                                                    : SESSION_EXPIRED);
+                        session_is_refused(fsm, session) ? SESSION_BLACKLISTED
+                                                         : SESSION_EXPIRED);
             result->count++;
         }
     }

@@ -80,9 +80,28 @@ void session_set_recheck(struct lockfsm *fsm, struct session *session,
     record_changed(fsm, &session->stored);
 }
 
+void session_pass(struct lockfsm *fsm, const struct session *session,
+                  bool is_going)
+{
+    if (fsm->relist_at != session->id) {
+        return;
+    }
+    const struct session *next = session->by_id.next;
+    if (next == NULL && fsm->relist_again != 0) {
+        fsm->relist_since = fsm->relist_again;
+        fsm->relist_again = 0;
+        next = is_going && fsm->sessions == session ? NULL : fsm->sessions;
+    }
+    fsm->relist_at = next != NULL ? next->id : 0;
+    if (next == NULL) {
+        fsm->relist_since = 0;
+    }
+}
+
 void session_leave(struct lockfsm *fsm, struct session *session)
 {
     CHECK(session->end != SESSION_LIVES && list_is_empty(&session->in_swept));
+    session_pass(fsm, session, true);
     HASH_DELETE(by_id, fsm->sessions, session);
     HASH_ADD(by_id, fsm->swept, id, sizeof session->id, session);
     ordered_remove(&fsm->session_order, &session->in_order);
@@ -197,6 +216,7 @@ void session_free(struct lockfsm *fsm, struct session *session)
         list_remove(&session->in_durable);
         ordered_remove(&fsm->session_order, &session->in_order);
         ordered_remove(&session->user->sessions, &session->in_user);
+        session_pass(fsm, session, true);
         HASH_DELETE(by_id, fsm->sessions, session);
     } else {
         list_remove(&session->in_swept);

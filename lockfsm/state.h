@@ -12,8 +12,8 @@
  *     clock.c fences.c limits.c quota.c users.c revocations.c breaks.c sweep.c
  *                  one function per command: checks, then changes
  *     settle.c     at the end of the entry: hands over every touched lock
- *     grant.c deadlock.c
- *                  who may have a lock; who waits for whom
+ *     grant.c deadlock.c listed.c
+ *                  who may have a lock; who waits for whom; who is refused
  *     locks.c sessions.c holds.c waits.c askers.c numbers.c kept.c places.c
  *                  make and unmake the structures, keep their indexes, tell
  *     dirty.c      notes what the next flush must write
@@ -224,7 +224,12 @@ struct lockfsm {
     struct fence *fences;
     struct list blacklist;
     uint32_t blacklist_count;
-    struct user anyone; /* Built in, as is the role. */
+    uint64_t relist_at;    /* SWEEP brings the sessions from this one on up to
+                              date with the blacklist; 0: all are. */
+    uint64_t relist_since; /* Since this entry it has changed. */
+    uint64_t relist_again; /* The same, for those that come once more after
+                              that; 0: none. */
+    struct user anyone;    /* Built in, as is the role. */
     struct user local;
     struct role admin;
     struct user *users; /* All but those. */
@@ -492,6 +497,10 @@ void session_set_durable(struct lockfsm *fsm, struct session *session,
 /* Room for 'count' labels, still empty. */
 struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
                                  uint32_t count);
+/* SWEEP has come to a session, or it is about to be found no more: what is left
+ * of the blacklist's changes goes on with the next one. */
+void session_pass(struct lockfsm *fsm, const struct session *session,
+                  bool is_going);
 /* Takes one that has ended out of the sets of sessions; what it has is left to
  * SWEEP. */
 void session_leave(struct lockfsm *fsm, struct session *session);
@@ -542,11 +551,9 @@ struct session *session_open(struct lockfsm *fsm,
 void session_end(struct lockfsm *fsm, struct session *session,
                  enum session_end end);
 
-/* --- sweep.c -------------------------------------------------------------- */
-
 /* Takes waits, then holds from a session that has ended, about 'max' of them;
  * returns how many. */
-uint64_t sweep_session(struct lockfsm *fsm, struct session *session,
+uint64_t session_sweep(struct lockfsm *fsm, struct session *session,
                        uint64_t max);
 
 /* --- clock.c -------------------------------------------------------------- */
@@ -749,19 +756,25 @@ bool deadlock_of_newcomer(struct lockfsm *fsm, struct asker *asker,
                           struct bytes *ret_cycle);
 void deadlock_search_free(struct deadlock_search *search);
 
-/* --- blacklist.c ---------------------------------------------------------- */
+/* --- listed.c ------------------------------------------------------------- */
 
 /* The first entry that hits a session of this id and name, or NULL. */
 struct blacklisting *blacklist_hit(const struct lockfsm *fsm, uint64_t session,
                                    struct bytes client);
+struct blacklisting *blacklist_find(const struct lockfsm *fsm,
+                                    uint64_t since_index);
 /* True with the refusal in 'result' if the session is blacklisted. */
 bool blacklist_refuses(struct lockfsm *fsm, const struct session *session,
                        struct result *result);
 void blacklist_refuse(struct lockfsm *fsm, const struct blacklisting *entry,
                       struct result *result);
-struct blacklisting *blacklist_find(const struct lockfsm *fsm,
-                                    uint64_t since_index);
+
+/* --- blacklist.c ---------------------------------------------------------- */
+
 struct blacklisting *blacklisting_new(struct lockfsm *fsm);
+/* Brings sessions up to date with what has changed; returns how many of the
+ * places are left. */
+uint64_t blacklist_sweep(struct lockfsm *fsm, uint64_t places);
 /* Drops the entries that name a session which ends. */
 void blacklist_forget_session(struct lockfsm *fsm,
                               const struct session *session);

@@ -4,7 +4,7 @@
  * settle.c has the other half, hand-overs to very many. Waits that may not
  * stand any more (blacklisting, withdrawal) are found and ended here, too,
  * where one entry has made very many of them; they are granted nothing until
- * then.
+ * then. So are very many sessions brought up to date with the blacklist.
  *
  * A session that ends with more than the entry may take away (lockfsm.slice) is
  * gone at once for whoever looks for it, and is never granted anything. What it
@@ -19,32 +19,11 @@
 /* So many waits are looked at in the time in which one is ended. */
 #define LOOKS_PER_PLACE 8
 
-uint64_t sweep_session(struct lockfsm *fsm, struct session *session,
-                       uint64_t max)
-{
-    struct result ended = {.code = RESULT_EXPIRED};
-    uint64_t taken = 0;
-    CHECK(session->end != SESSION_LIVES);
-    while (session->wait_count > 0 && taken < max) {
-        uint32_t before = session->wait_count;
-        wait_end(fsm, LIST_FIRST(&session->waits, struct wait, in_session),
-                 "session", &ended);
-        taken += before - session->wait_count;
-    }
-    while (session->hold_count > 0 && taken < max) {
-        hold_end(fsm, LIST_FIRST(&session->holds, struct hold, in_session),
-                 session_end_name(session->end),
-                 session_end_is_clean(session->end));
-        taken++;
-    }
-    return taken;
-}
-
 bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places)
 {
     *ret_places = fsm->slice;
     return !list_is_empty(&fsm->to_sweep) || !list_is_empty(&fsm->cut) ||
-           !list_is_empty(&fsm->to_recheck);
+           !list_is_empty(&fsm->to_recheck) || fsm->relist_at != 0;
 }
 
 /* So many of the oldest as there may be grants: each has one at least. */
@@ -85,11 +64,12 @@ void apply_sweep(struct lockfsm *fsm, const struct entry *command,
     uint64_t left = command->sweep->places;
     fsm->grants_left = left;
     touch_cut(fsm);
+    left = blacklist_sweep(fsm, left);
     left = recheck(fsm, left, &result->count);
     while (left > 0 && !list_is_empty(&fsm->to_sweep)) {
         struct session *session = LIST_FIRST(&fsm->to_sweep, struct session,
                                              in_swept);
-        uint64_t taken = sweep_session(fsm, session, left);
+        uint64_t taken = session_sweep(fsm, session, left);
         result->count += taken;
         if (session_places(session) == 0) {
             taken += session->result_count;

@@ -100,7 +100,7 @@ void wait_link(struct lockfsm *fsm, struct wait *wait)
 struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
                         struct session *session, const struct wait_terms *terms)
 {
-    CHECK(!session_is_refused(session));
+    CHECK(!session_is_refused(fsm, session));
     CHECK(!terms->is_upgrade || lock->mode == LOCK_SHARED);
     struct wait *wait = wait_new(fsm, lock, session, terms);
     wait->serial = ++fsm->next_serial;

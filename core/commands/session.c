@@ -174,7 +174,8 @@ static void put_session(struct core *core, const struct session *session,
         resp_bulk(writer, session->labels[i].key);
         resp_bulk(writer, session->labels[i].value);
     }
-    resp_key_bool(writer, "blacklisted", session_is_refused(session));
+    resp_key_bool(writer, "blacklisted",
+                  session_is_refused(core->fsm, session));
     resp_key_bulk(writer, "user", session->user->name);
 }
 

@@ -87,7 +87,8 @@ static void put_holder_state(struct core *core, const struct request *request,
     resp_text(writer, "ttl_ms");
     lease_put_time(writer, session, session->ttl_ms);
     resp_key_number(writer, "linger_ms", session->linger_ms);
-    resp_key_bool(writer, "blacklisted", session_is_refused(session));
+    resp_key_bool(writer, "blacklisted",
+                  session_is_refused(core->fsm, session));
     LIST_FOR (const struct wait, wait, &session->waits, in_session) {
         if (count < SHOWN_WAITS_MAX && show_waits(wait, hold) &&
             gate_reads(core, request, wait->lock->name)) {

@@ -195,8 +195,7 @@ static void put_durable(struct lines *lines, struct core *core,
 static void put_lease(struct lines *lines, struct core *core,
                       const struct session *session)
 {
-    const struct blacklisting *refusal = lockfsm_blacklisting(
-        core->fsm, session->blacklist_index);
+    const struct blacklisting *refusal = lockfsm_listed(core->fsm, session);
     PUT(lines, "  its lease of %s has %s left", DURATION(session->ttl_ms),
         DURATION(timers_lease_left(core->timers, session->id, core->now_ns) /
                  NS_PER_MS));
@@ -211,7 +210,7 @@ static void put_lease(struct lines *lines, struct core *core,
             put_text(lines, refusal->reason);
         }
         end_line(lines);
-    } else if (session_is_refused(session)) {
+    } else if (session_is_refused(core->fsm, session)) {
         LINE(lines, "; its user is disabled, nothing prolongs it");
     } else {
         LINE(lines, "; each heartbeat prolongs it");

@@ -432,7 +432,7 @@ static void renew(struct core *core, struct request *request,
         /* The view forgets it where it was deleted and set anew. */
         (void)lockfsm_redis(core->fsm, keys->user, view->key.name, &hold);
         CHECK(hold != NULL);
-        if (!session_is_refused(hold->session) &&
+        if (!session_is_refused(core->fsm, hold->session) &&
             lockfsm_may(core->fsm, keys->user, VERB_LOCK, view->key.name,
                         EXTENT_NAME, NULL)) {
             (void)lease_renew(core, hold->session->id, request->received_ns);

@@ -207,7 +207,8 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
         }
     } else if (op->admin == ADMIN_BLACKLIST_CLIENT ||
                op->admin == ADMIN_PARDON_CLIENT) {
-        op->id = client + 1;
+        /* All of them are more than a small slice takes. */
+        op->id = prng_below(&sim->prng, 3) == 0 ? 0 : client + 1;
     } else if (op->admin == ADMIN_BLACKLIST_SESSION) {
         op->id = sim->client[client]->session; /* 0: it has none just now. */
     } else if (op->admin == ADMIN_PLEASE) {
@@ -225,7 +226,11 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
 static void put_client(struct sim_channel *channel, const struct op *op)
 {
     char name[16];
-    snprintf(name, sizeof name, "c%u", (unsigned)op->id);
+    if (op->id == 0) {
+        snprintf(name, sizeof name, "c*");
+    } else {
+        snprintf(name, sizeof name, "c%u", (unsigned)op->id);
+    }
     sim_channel_word(channel, "CLIENT");
     sim_channel_word(channel, name);
 }

@@ -206,7 +206,8 @@ void sim_face_of_told_lock(struct buffer *out, const struct resp_reply *reply,
 
 /* --- Sessions ------------------------------------------------------------- */
 
-void sim_face_of_session(struct buffer *out, const struct session *session)
+void sim_face_of_session(struct buffer *out, const struct lockfsm *fsm,
+                         const struct session *session)
 {
     buffer_put_u32(out, session->is_durable ? 12 : 11);
     buffer_put_u64(out, session->id);
@@ -218,7 +219,7 @@ void sim_face_of_session(struct buffer *out, const struct session *session)
     buffer_put_u64(out, session->is_durable ? session->opened_ms : 0);
     buffer_put_u64(out, session->hold_count);
     buffer_put_u64(out, session->wait_count);
-    buffer_put_u64(out, session_is_refused(session));
+    buffer_put_u64(out, session_is_refused(fsm, session));
     buffer_put_run(out, session->user->name);
     buffer_put_u32(out, 2 * session->label_count);
     for (uint32_t i = 0; i < session->label_count; i++) {

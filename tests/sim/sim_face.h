@@ -15,7 +15,8 @@
  * him, unless all may. */
 void sim_face_of_lock(struct buffer *out, const struct lock *lock,
                       bool with_addresses);
-void sim_face_of_session(struct buffer *out, const struct session *session);
+void sim_face_of_session(struct buffer *out, const struct lockfsm *fsm,
+                         const struct session *session);
 void sim_face_of_fence(struct buffer *out, const struct fence *fence);
 
 /* Of the map reply->value[at]. */

@@ -248,10 +248,11 @@ static void write_lock(struct sim_faces *faces, uint64_t place,
 }
 
 static void write_session(struct sim_faces *faces, uint64_t place,
+                          const struct lockfsm *fsm,
                           const struct session *session)
 {
     begin_draft(faces, true);
-    sim_face_of_session(&faces->draft.face, session);
+    sim_face_of_session(&faces->draft.face, fsm, session);
     describe(&faces->draft.told.session, session, NULL);
     put_version(faces, obtain(faces, FACE_SESSION, session->name, session->id),
                 place);
@@ -274,7 +275,7 @@ static void write_state(struct sim_faces *faces, uint64_t place,
     }
     for (const struct session *session = lockfsm_sessions(fsm); session != NULL;
          session = session->by_id.next) {
-        write_session(faces, place, session);
+        write_session(faces, place, fsm, session);
     }
     /* The cast is for the set that it walks, which stays as it is. */
     struct ordered *fences = lockfsm_fence_order(
