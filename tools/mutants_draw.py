@@ -163,7 +163,10 @@ class Reach:
         self.of_test = {}
         code = digest_of(path for path in glob.glob(f'{tree}/*/**/*.[ch]',
                                                     recursive=True)
-                         if f'{tree}/tests/' not in path)
+                         if f'{tree}/tests/' not in path) + digest_of(
+                             path for name in ('fsm', 'transcripts', 'vectors')
+                             for path in glob.glob(f'{tree}/tests/{name}/*')
+                             if os.path.isfile(path))
         os.makedirs(f'{tree}/build/reach', exist_ok=True)
         for test in tests:
             name = test.split()[0]

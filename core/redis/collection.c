@@ -120,15 +120,12 @@ struct collection collection_read(struct bytes stored, struct arena *arena)
 
 bool score_read(struct bytes text, double *ret_score)
 {
-    bool is_negative = text.size > 0 && text.data[0] == '-';
-    bool is_signed = is_negative || (text.size > 0 && text.data[0] == '+');
-    struct bytes rest = is_signed ? bytes_of(text.data + 1, text.size - 1)
-                                  : text;
-    if (bytes_is_word(rest, "INF") || bytes_is_word(rest, "INFINITY")) {
-        *ret_score = is_negative ? -INFINITY : INFINITY;
-        return true;
+    double score;
+    if (!text_to_number(text, &score) || isnan(score)) {
+        return false;
     }
-    return text_to_number(text, ret_score) && !isnan(*ret_score);
+    *ret_score = score;
+    return true;
 }
 
 struct bytes score_text(double score, char out[SCORE_TEXT_SIZE])

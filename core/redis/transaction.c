@@ -87,21 +87,16 @@ static struct transaction_key *find(struct transaction *transaction,
     return NULL;
 }
 
-/* False: there is no room for all of them; then none is added. */
+/* False: there is no room for all of them; then nothing comes of EXEC any more.
+ */
 static bool add_keys(struct transaction *transaction, const struct call *call)
 {
-    uint32_t before = transaction->key_count;
     for (uint32_t i = 0; i < call->name_count; i++) {
         struct bytes name = call->names[i];
         if (find(transaction, name) != NULL) {
             continue;
         }
         if (transaction->key_count == MULTI_COUNT_MAX) {
-            while (transaction->key_count > before) {
-                transaction->key_count--;
-                free(
-                    (void *)transaction->key[transaction->key_count].name.data);
-            }
             return false;
         }
         transaction->key[transaction->key_count++] = (struct transaction_key){
