@@ -98,7 +98,7 @@ static bool refuse_unknown(struct reading *reading, struct bytes name,
                            const char *parameter, size_t parameter_size)
 {
     const struct route *route = reading->fields->route;
-    struct buffer known = {0};
+    AUTO(buffer_done) struct buffer known = {0};
     char text[BYTES_SHOWN_SIZE];
     for (uint32_t i = 0; route->fields[i].kind != FIELD_END; i++) {
         const char *one = route->fields[i].name;
@@ -110,7 +110,6 @@ static bool refuse_unknown(struct reading *reading, struct bytes name,
     problem_set(reading->problem, 400, "BADARG", NULL,
                 "there is no '%s' here; allowed: %s", bytes_shown(name, text),
                 known.size > 1 ? (const char *)known.data : "nothing");
-    buffer_done(&known);
     return false;
 }
 
@@ -140,13 +139,12 @@ static bool take_text(struct reading *reading, struct bytes text)
     uint64_t min, max;
     field_range(reading->field, &min, &max);
     if (reading->is_base64) {
-        struct buffer bytes = {0};
+        AUTO(buffer_done) struct buffer bytes = {0};
         bool is_good = base64_get(&bytes, text) && bytes.size >= min &&
                        bytes.size <= max;
         if (is_good) {
             add_text(reading, buffer_bytes(&bytes));
         }
-        buffer_done(&bytes);
         return is_good ||
                REFUSE(reading,
                       "%s" BASE64_SUFFIX " must be base 64 of %" PRIu64
@@ -223,14 +221,13 @@ static bool take_decoded(struct reading *reading, struct bytes text)
 static bool take_encoded(struct reading *reading, struct bytes text,
                          bool is_query)
 {
-    struct buffer decoded = {0};
+    AUTO(buffer_done) struct buffer decoded = {0};
     bool is_good = uri_decode(text, is_query, &decoded)
                        ? take_decoded(reading, buffer_bytes(&decoded))
                        : REFUSE(reading,
                                 "%s has a '%%' without two hex digits; write "
                                 "%%25 for a '%%'",
                                 reading->field->name);
-    buffer_done(&decoded);
     reading->value->is_given = true;
     return is_good;
 }

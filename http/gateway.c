@@ -537,10 +537,8 @@ void gateway_tick(struct gateway *gateway, uint64_t now_ns)
         if (visit->is_answered) {
             list_remove(&visit->in_waiting);
         } else if (now_ns >= visit->due_ns && is_asked) {
-            json_t *document = json_object();
-            json_put(document, "waiting", json_true());
             list_remove(&visit->in_waiting);
-            visit_answer_json(visit, 202, document);
+            visit_answer_json(visit, 202, json_pack("{sb}", "waiting", true));
         }
     }
     if (now_ns < gateway->comment_ns) {

@@ -9,6 +9,7 @@
 
 #include "base/base64.h"
 #include "base/check.h"
+#include "base/memory.h"
 
 #define NAME_SIZE_MAX 512
 
@@ -17,12 +18,16 @@ void json_put(json_t *object, const char *name, json_t *value)
     CHECK(value != NULL && json_object_set_new(object, name, value) == 0);
 }
 
+void json_add(json_t *array, json_t *value)
+{
+    CHECK(value != NULL && json_array_append_new(array, value) == 0);
+}
+
 static json_t *base64_of(struct bytes text)
 {
-    struct buffer digits = {0};
+    AUTO(buffer_done) struct buffer digits = {0};
     base64_put(&digits, text);
     json_t *value = json_stringn((const char *)digits.data, digits.size);
-    buffer_done(&digits);
     CHECK(value != NULL);
     return value;
 }
@@ -68,12 +73,11 @@ static void key_of(struct bytes key, char out[NAME_SIZE_MAX])
         memcpy(out, key.data, key.size);
         out[key.size] = '\0';
     } else {
-        struct buffer digits = {0};
+        AUTO(buffer_done) struct buffer digits = {0};
         buffer_put_text(&digits, "b64:");
         base64_put(&digits, key);
         memcpy(out, digits.data, digits.size);
         out[digits.size] = '\0';
-        buffer_done(&digits);
     }
 }
 
@@ -100,7 +104,7 @@ static json_t *array_of(const struct resp_reply *reply, uint32_t at)
     json_t *array = json_array();
     uint32_t next = at + 1;
     for (uint32_t i = 0; i < reply->value[at].count; i++) {
-        CHECK(json_array_append_new(array, json_of_reply(reply, next)) == 0);
+        json_add(array, json_of_reply(reply, next));
         next += reply->value[next].span;
     }
     return array;

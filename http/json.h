@@ -15,6 +15,8 @@
 
 /* Adds a member; 'value' is taken over, and must not be NULL. */
 void json_put(json_t *object, const char *name, json_t *value);
+/* The same of an array's element. */
+void json_add(json_t *array, json_t *value);
 /* Adds a text, as said above. */
 void json_put_text(json_t *object, const char *name, struct bytes text);
 /* Appends the document and a line's end; it is freed. */

@@ -99,13 +99,12 @@ static void answer_taking(struct visit *visit, const struct resp_reply *show,
         refuse_held(visit, show, holder, is_ours);
         return;
     }
-    json_t *lease = json_object();
-    json_put(lease, "token",
-             json_integer(resp_find(show, holder, "token")->integer));
-    json_put(
-        lease, "trust_ms",
-        json_integer((json_int_t)fields_get(&visit->fields, "ttl_ms")->number));
-    visit_answer_json(visit, 200, lease);
+    json_int_t trust_ms = (json_int_t)fields_get(&visit->fields, "ttl_ms")
+                              ->number;
+    visit_answer_json(visit, 200,
+                      json_pack("{sI, sI}", "token",
+                                resp_find(show, holder, "token")->integer,
+                                "trust_ms", trust_ms));
 }
 
 void lease_reply(struct visit *visit, const struct resp_reply *reply)
@@ -118,9 +117,7 @@ void lease_reply(struct visit *visit, const struct resp_reply *reply)
     } else if (is_taking(visit)) {
         answer_taking(visit, reply, visit->was_done);
     } else if (is_done) {
-        json_t *document = json_object();
-        json_put(document, "released", json_integer(1));
-        visit_answer_json(visit, 200, document);
+        visit_answer_json(visit, 200, json_pack("{si}", "released", 1));
     } else {
         struct problem problem;
         problem_set(&problem, 409, "NOTHELD", NULL,

@@ -17,18 +17,13 @@
 
 static json_t *reference(const char *kind, const char *name)
 {
-    char path[NAME_SIZE + 32];
-    json_t *schema = json_object();
-    snprintf(path, sizeof path, "#/components/%s/%s", kind, name);
-    json_put(schema, "$ref", json_string(path));
-    return schema;
+    return json_pack("{so}", "$ref",
+                     json_sprintf("#/components/%s/%s", kind, name));
 }
 
 static json_t *typed(const char *type)
 {
-    json_t *schema = json_object();
-    json_put(schema, "type", json_string(type));
-    return schema;
+    return json_pack("{ss}", "type", type);
 }
 
 /* "integer", "text", "yes", "[type]", "{type}", "Shape". */
@@ -58,14 +53,11 @@ static json_t *schema_of_type(const char *type)
 
 static json_t *or_null(json_t *schema)
 {
-    json_t *both = json_object();
-    json_put(both, "oneOf", json_pack("[oo]", schema, typed("null")));
-    return both;
+    return json_pack("{s[oo]}", "oneOf", schema, typed("null"));
 }
 
 static json_t *schema_of_shape(const struct shape *shape)
 {
-    json_t *schema = typed("object");
     json_t *properties = json_object();
     json_t *required = json_array();
     const char *at = shape->members;
@@ -88,13 +80,12 @@ static json_t *schema_of_shape(const struct shape *shape)
             strncat(name, "_b64", sizeof name - strlen(name) - 1);
             json_put(properties, name, typed("string"));
         } else if (mark != '?') {
-            CHECK(json_array_append_new(required, json_string(name)) == 0);
+            json_add(required, json_string(name));
         }
         at += size + (at[size] == ' ');
     }
-    json_put(schema, "properties", properties);
-    json_put(schema, "required", required);
-    return schema;
+    return json_pack("{ss, so, so}", "type", "object", "properties", properties,
+                     "required", required);
 }
 
 static void put_range(const struct field *field, const char *min_name,
@@ -117,7 +108,7 @@ static json_t *schema_of_choice(const struct field *field)
         for (size_t i = 0; i < size; i++) {
             word[i] = (char)tolower((unsigned char)at[i]);
         }
-        CHECK(json_array_append_new(words, json_stringn(word, size)) == 0);
+        json_add(words, json_stringn(word, size));
         at += size + (at[size] == '|');
     }
     json_put(schema, "enum", words);
@@ -146,9 +137,8 @@ static json_t *schema_of_field(const struct field *field)
         schema = schema_of_type("{text}");
         break;
     case FIELD_ACKED:
-        schema = json_object();
-        json_put(schema, "oneOf",
-                 json_pack("[oo]", typed("integer"), typed("string")));
+        schema = json_pack("{s[oo]}", "oneOf", typed("integer"),
+                           typed("string"));
         break;
     default:
         schema = typed("string"); /* Its range is of bytes, not of letters. */
@@ -168,30 +158,24 @@ static bool is_parameter(const struct route *route, const struct field *field)
 static json_t *parameter(const char *name, const char *in, bool is_required,
                          json_t *schema)
 {
-    json_t *one = json_object();
-    json_put(one, "name", json_string(name));
-    json_put(one, "in", json_string(in));
-    json_put(one, "required", json_boolean(is_required));
-    json_put(one, "schema", schema);
-    return one;
+    return json_pack("{ss, ss, sb, so}", "name", name, "in", in, "required",
+                     is_required, "schema", schema);
 }
 
 static json_t *parameters_of(const struct route *route)
 {
     json_t *all = json_array();
     if ((route->flags & (ROUTE_NEEDS_SESSION | ROUTE_KEEPS)) != 0) {
-        CHECK(json_array_append_new(all, parameter("Hasp-Session", "header",
-                                                   true, typed("string"))) ==
-              0);
+        json_add(all,
+                 parameter("Hasp-Session", "header", true, typed("string")));
     }
     for (uint32_t i = 0; route->fields[i].kind != FIELD_END; i++) {
         const struct field *field = &route->fields[i];
         bool is_in_path = is_parameter(route, field);
         if (is_in_path || route_has_query(route)) {
-            CHECK(json_array_append_new(
-                      all, parameter(field->name, is_in_path ? "path" : "query",
-                                     (field->flags & FIELD_REQUIRED) != 0,
-                                     schema_of_field(field))) == 0);
+            json_add(all, parameter(field->name, is_in_path ? "path" : "query",
+                                    (field->flags & FIELD_REQUIRED) != 0,
+                                    schema_of_field(field)));
         }
     }
     return all;
@@ -199,18 +183,11 @@ static json_t *parameters_of(const struct route *route)
 
 static json_t *content(const char *type, json_t *schema)
 {
-    json_t *media = json_object();
-    json_t *one = json_object();
-    json_t *all = json_object();
-    json_put(one, "schema", schema);
-    json_put(media, type, one);
-    json_put(all, "content", media);
-    return all;
+    return json_pack("{s{s{so}}}", "content", type, "schema", schema);
 }
 
 static json_t *body_of(const struct route *route)
 {
-    json_t *schema = typed("object");
     json_t *properties = json_object();
     json_t *required = json_array();
     for (uint32_t i = 0; route->fields[i].kind != FIELD_END; i++) {
@@ -224,40 +201,33 @@ static json_t *body_of(const struct route *route)
             snprintf(name, sizeof name, "%s_b64", field->name);
             json_put(properties, name, typed("string"));
         } else if ((field->flags & FIELD_REQUIRED) != 0) {
-            CHECK(json_array_append_new(required, json_string(field->name)) ==
-                  0);
+            json_add(required, json_string(field->name));
         }
     }
-    json_put(schema, "properties", properties);
-    json_put(schema, "required", required);
-    json_put(schema, "additionalProperties", json_false());
-    return content("application/json", schema);
+    return content("application/json",
+                   json_pack("{ss, so, so, sb}", "type", "object", "properties",
+                             properties, "required", required,
+                             "additionalProperties", false));
 }
 
 static json_t *schema_of_answer(const struct answer *answer)
 {
-    json_t *schema = typed("object");
     json_t *properties = json_object();
-    json_t *required = json_array();
     char list[NAME_SIZE];
     if (answer->kind == ANSWER_MAP) {
-        json_decref(schema);
         json_decref(properties);
-        json_decref(required);
         return reference("schemas", answer->type);
     }
     snprintf(list, sizeof list, "[%s]", answer->type);
     json_put(
         properties, answer->name,
         schema_of_type(answer->kind == ANSWER_MEMBER ? answer->type : list));
-    CHECK(json_array_append_new(required, json_string(answer->name)) == 0);
     if (answer->kind == ANSWER_PAGE) {
         json_put(properties, "cursor", typed("string"));
         json_put(properties, "cursor_b64", typed("string"));
     }
-    json_put(schema, "properties", properties);
-    json_put(schema, "required", required);
-    return schema;
+    return json_pack("{ss, so, s[s]}", "type", "object", "properties",
+                     properties, "required", answer->name);
 }
 
 static json_t *good_answer(const struct route *route)
@@ -302,7 +272,6 @@ static json_t *responses_of(const struct route *route)
 
 static json_t *operation_of(const struct route *route)
 {
-    json_t *operation = json_object();
     char id[NAME_SIZE];
     size_t size = 0;
     /* As "post_v1_lock_acquire". */
@@ -314,9 +283,9 @@ static json_t *operation_of(const struct route *route)
             id[size++] = '_';
         }
     }
-    json_put(operation, "operationId", json_stringn(id, size));
-    json_put(operation, "summary", json_string(route->summary));
-    json_put(operation, "parameters", parameters_of(route));
+    json_t *operation = json_pack("{ss#, ss, so}", "operationId", id, (int)size,
+                                  "summary", route->summary, "parameters",
+                                  parameters_of(route));
     if (!route_has_query(route)) {
         json_put(operation, "requestBody", body_of(route));
     }
@@ -345,31 +314,22 @@ static json_t *paths(void)
 
 static json_t *components(void)
 {
-    json_t *all = json_object();
     json_t *schemas = json_object();
-    json_t *responses = json_object();
     for (uint32_t i = 0; i < shape_count; i++) {
         json_put(schemas, shapes[i].name, schema_of_shape(&shapes[i]));
     }
     json_t *problem = content("application/problem+json",
                               reference("schemas", "Problem"));
     json_put(problem, "description", json_string("Why not (RFC 9457)."));
-    json_put(responses, "Problem", problem);
-    json_put(all, "schemas", schemas);
-    json_put(all, "responses", responses);
-    return all;
+    return json_pack("{so, s{so}}", "schemas", schemas, "responses", "Problem",
+                     problem);
 }
 
 void openapi_put(struct buffer *out)
 {
-    json_t *document = json_object();
-    json_t *info = json_object();
-    json_put(info, "title", json_string("hasp"));
-    json_put(info, "version", json_string(HASP_VERSION));
-    json_put(info, "summary", json_string("A lock service; see docs/http.md."));
-    json_put(document, "openapi", json_string("3.1.1"));
-    json_put(document, "info", info);
-    json_put(document, "paths", paths());
-    json_put(document, "components", components());
-    json_write(document, out);
+    json_write(json_pack("{ss, s{ss, ss, ss}, so, so}", "openapi", "3.1.1",
+                         "info", "title", "hasp", "version", HASP_VERSION,
+                         "summary", "A lock service; see docs/http.md.",
+                         "paths", paths(), "components", components()),
+               out);
 }

@@ -9,6 +9,7 @@
 
 #include "base/base64.h"
 #include "base/check.h"
+#include "base/memory.h"
 #include "base/sha.h"
 
 /* The path is from where the compiler runs. Global for -flto, which may put the
@@ -68,7 +69,7 @@ MUST_CHECK static int put_policy(struct buffer *out)
 
 void page_answer(struct http_exchange *exchange)
 {
-    struct buffer policy = {0};
+    AUTO(buffer_done) struct buffer policy = {0};
     struct http_reply reply = {.status = 200,
                                .content_type = "text/html; charset=utf-8"};
     if (put_policy(&policy) == 0) {
@@ -81,5 +82,4 @@ void page_answer(struct http_exchange *exchange)
                                            (const char *)policy.data};
     reply.header[1] = (struct http_header){"Referrer-Policy", "no-referrer"};
     http_answer(exchange, &reply);
-    buffer_done(&policy);
 }

@@ -88,11 +88,10 @@ void problem_of_error(struct problem *problem, struct bytes error)
 void problem_reply(const struct problem *problem, json_t *more,
                    struct http_reply *reply)
 {
-    json_t *document = json_object();
     int headers = 0;
-    json_put(document, "title", json_string(title_of(problem->status)));
-    json_put(document, "status", json_integer((json_int_t)problem->status));
-    json_put(document, "code", json_string(problem->code));
+    json_t *document = json_pack(
+        "{ss, sI, ss}", "title", title_of(problem->status), "status",
+        (json_int_t)problem->status, "code", problem->code);
     json_put_text(document, "detail", bytes_of_text(problem->detail));
     if (problem->field != NULL) {
         json_put(document, "field", json_string(problem->field));

@@ -241,11 +241,9 @@ static void put_gap(const struct acts_gap *gap, const struct acts_place *behind,
                     struct buffer *out)
 {
     json_t *line = line_new(behind->cluster, behind->number);
-    json_t *what = json_object();
-    json_put(what, "from", json_integer((json_int_t)gap->from));
-    json_put(what, "to", json_integer((json_int_t)gap->to));
-    json_put(what, "why", json_string(gap->why));
-    json_put(line, "gap", what);
+    json_put(line, "gap",
+             json_pack("{sI, sI, ss}", "from", (json_int_t)gap->from, "to",
+                       (json_int_t)gap->to, "why", gap->why));
     json_write(line, out);
 }
 
@@ -253,7 +251,7 @@ static void put_act(const struct act *act, const char *cluster,
                     struct buffer *out)
 {
     json_t *line = line_new(cluster, act->number);
-    struct buffer outcome = {0};
+    AUTO(buffer_done) struct buffer outcome = {0};
     core_act_outcome(act, &outcome);
     json_put(line, "index", json_integer((json_int_t)act->log_index));
     json_put(line, "time_ms", json_integer((json_int_t)act->wall_ms));
@@ -263,7 +261,6 @@ static void put_act(const struct act *act, const char *cluster,
     json_put_text(line, "command", act->command);
     json_put_text(line, "what", act->what);
     json_put_text(line, "outcome", buffer_bytes(&outcome));
-    buffer_done(&outcome);
     json_write(line, out);
 }
 
@@ -401,11 +398,6 @@ void acts_file_finish(struct acts_file *file)
         LOG_ERROR("audit file not written", "reason=%s",
                   log_quote(file->why, strlen(file->why)));
     }
-}
-
-bool acts_file_is_busy(const struct acts_file *file)
-{
-    return file->is_busy;
 }
 
 void acts_file_done(struct acts_file *file)

@@ -82,7 +82,6 @@ void acts_file_turn(struct acts_file *file, uint64_t now_ns);
 void acts_file_reopen(struct acts_file *file);
 /* The node stops, and the worker has ended: writes what is left, and waits. */
 void acts_file_finish(struct acts_file *file);
-bool acts_file_is_busy(const struct acts_file *file);
 /* After the worker has ended. */
 void acts_file_done(struct acts_file *file);
 

@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/memory.h"
 #include "base/number.h"
 #include "core/apply.h"
 #include "lockfsm/access.h"
@@ -343,7 +344,7 @@ int hasp_node_export(const char *directory, const char *path, bool may_replace,
     struct datadir *datadir;
     struct backup backup;
     struct table_txn *txn;
-    struct buffer members = {0};
+    AUTO(buffer_done) struct buffer members = {0};
     uint64_t size;
     if (!may_replace && storage_port->exists(AT_FDCWD, path) == 0) {
         snprintf(why, HASP_NODE_WHY_SIZE, "'%.300s' is there already", path);
@@ -367,7 +368,6 @@ int hasp_node_export(const char *directory, const char *path, bool may_replace,
         CHECK(error == 0 && table_begin_read(backup.table, &txn) == 0);
         error = snapshot_file_save(path, &header, txn, &size, why);
         table_abort(txn);
-        buffer_done(&members);
     }
     backup_done(&backup);
     /* What is told is what is in the file now. */
@@ -409,14 +409,13 @@ static int write_directory(struct backup *backup,
         snprintf(why, HASP_WHY_SIZE, "cannot write to '%.300s': %s",
                  options->directory, hasp_strerror(error));
     } else {
-        struct buffer members = {0};
+        AUTO(buffer_done) struct buffer members = {0};
         replica_members_encode(&backup->members, &members);
         header.configuration = buffer_bytes(&members);
         CHECK(table_begin_read(backup->table, &txn) == 0);
         error = snapshot_file_write(datadir_snapshot_path(datadir), &header,
                                     txn, ret_size, why);
         table_abort(txn);
-        buffer_done(&members);
     }
     if (error == 0) {
         error = wal_open(datadir_wal_path(datadir), &wal_options, NULL, NULL,

@@ -276,11 +276,6 @@ void certificates_tick(struct certificates *certificates, uint64_t now_ns)
     }
 }
 
-bool certificates_are_busy(const struct certificates *certificates)
-{
-    return certificates->is_busy;
-}
-
 void certificates_done(struct certificates *certificates)
 {
     CHECK(!certificates->is_busy);

@@ -61,7 +61,6 @@ void certificates_use(struct certificates *certificates);
 void certificates_reload(struct certificates *certificates);
 /* Housekeeping: has a file changed? */
 void certificates_tick(struct certificates *certificates, uint64_t now_ns);
-bool certificates_are_busy(const struct certificates *certificates);
 void certificates_done(struct certificates *certificates);
 
 /* Whole days until the node's certificate, and its CA, expire; false: there is

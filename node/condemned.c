@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/memory.h"
 #include "include/hasp/node.h"
 #include "storage/datadir.h"
 #include "storage/disk.h"
@@ -23,13 +24,10 @@
 int condemned_write(const char *folder, const char *reason,
                     char why[HASP_WHY_SIZE])
 {
-    struct buffer text = {0};
+    AUTO(buffer_done) struct buffer text = {0};
     CHECK(reason[0] != '\0');
     buffer_printf(&text, "%s\n", reason);
-    int error = disk_replace_in(folder, CONDEMNED_NAME, buffer_bytes(&text),
-                                why);
-    buffer_done(&text);
-    return error;
+    return disk_replace_in(folder, CONDEMNED_NAME, buffer_bytes(&text), why);
 }
 
 /* The reason, and what stands behind it; HASP_ENOENT if the file is not
@@ -62,13 +60,11 @@ int condemned_check(const char *folder, char why[HASP_WHY_SIZE])
 int condemned_bar(const char *folder, const struct core_accusation *accusation,
                   const char *reason, char why[HASP_WHY_SIZE])
 {
-    struct buffer text = {0};
+    AUTO(buffer_done) struct buffer text = {0};
     CHECK(accusation->term != 0); /* It would be read as damaged. */
     buffer_printf(&text, "%s\n" BARRED_FORMAT, reason, accusation->term,
                   accusation->last_index);
-    int error = disk_replace_in(folder, BARRED_NAME, buffer_bytes(&text), why);
-    buffer_done(&text);
-    return error;
+    return disk_replace_in(folder, BARRED_NAME, buffer_bytes(&text), why);
 }
 
 int condemned_unbar(const char *folder, char why[HASP_WHY_SIZE])

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "base/memory.h"
 #include "storage/disk.h"
 
 #define FILE_NAME "founding"
@@ -176,7 +177,7 @@ enum founding_verdict founding_decide(const struct founding *founding,
 void founding_cluster_id(const struct founding *founding,
                          uint8_t ret_id[CLUSTER_ID_SIZE])
 {
-    struct buffer text = {0};
+    AUTO(buffer_done) struct buffer text = {0};
     CHECK(all_are_heard(founding));
     _Static_assert(CLUSTER_ID_SIZE == DIGEST_SIZE, "a digest is an id");
     buffer_put_run(&text, bytes_of_text(founding->name));
@@ -186,7 +187,6 @@ void founding_cluster_id(const struct founding *founding,
         buffer_put_u64(&text, founding->founder[i].incarnation);
     }
     digest_of(buffer_bytes(&text), ret_id);
-    buffer_done(&text);
 }
 
 void founding_found(struct founding *founding)
@@ -240,7 +240,7 @@ static void put_hex(struct buffer *text, const uint8_t digest[DIGEST_SIZE])
 int founding_save(const struct founding *founding, const char *folder,
                   char why[HASP_WHY_SIZE])
 {
-    struct buffer text = {0};
+    AUTO(buffer_done) struct buffer text = {0};
     uint8_t digest[DIGEST_SIZE];
     CHECK(founding->is_over);
     buffer_put_text(&text,
@@ -255,9 +255,7 @@ int founding_save(const struct founding *founding, const char *folder,
     digest_of(buffer_bytes(&text), digest);
     buffer_put_text(&text, "digest = ");
     put_hex(&text, digest);
-    int error = disk_replace_in(folder, FILE_NAME, buffer_bytes(&text), why);
-    buffer_done(&text);
-    return error;
+    return disk_replace_in(folder, FILE_NAME, buffer_bytes(&text), why);
 }
 
 static bool parse_line(struct founding *founding, const char *line)
@@ -290,7 +288,7 @@ int founding_load(struct founding *founding, const char *folder,
 {
     char text[4096];
     uint8_t digest[DIGEST_SIZE];
-    struct buffer hex = {0};
+    AUTO(buffer_done) struct buffer hex = {0};
     int error = disk_load_text(folder, FILE_NAME, text, sizeof text, why);
     if (error != 0) {
         return error;
@@ -303,7 +301,6 @@ int founding_load(struct founding *founding, const char *folder,
         put_hex(&hex, digest);
         is_bad = strncmp(end + strlen("digest = "), (const char *)hex.data,
                          hex.size) != 0;
-        buffer_done(&hex);
         *end = '\0';
     }
     char *rest = text;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/memory.h"
 #include "net/http.h"
 #include "node/metrics.h"
 #include "node/node.h"
@@ -119,10 +120,9 @@ void monitor_answer(struct monitor *monitor, const char *path,
     } else {
         CHECK(strcmp(path, "/metrics") == 0);
         reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
-        struct buffer reason = {0};
+        AUTO(buffer_done) struct buffer reason = {0};
         metrics_put(monitor->node, is_ready(monitor->node, &reason),
                     &reply->body);
-        buffer_done(&reason);
     }
 }
 

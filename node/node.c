@@ -113,9 +113,8 @@ static void settle(struct hasp_node *node)
     }
     /* Workers read the table and the directory: they are waited for. */
     while (archive_is_busy(&node->archive) ||
-           errands_are_busy(&node->errands) ||
-           acts_file_is_busy(&node->acts_file) ||
-           certificates_are_busy(&node->certificates) ||
+           errands_are_busy(&node->errands) || node->acts_file.is_busy ||
+           node->certificates.is_busy ||
            (turn_now() < by &&
             (node->clients.count > 0 || !node->members.is_closed ||
              !probes_are_closed(&node->probes) ||

@@ -292,34 +292,35 @@ int hasp_node_options_check(const struct hasp_node_options *options,
     return rv ?: check_limits(&options->limits, why);
 }
 
-static char *copy_text(const char *text)
+/* The texts, which are copied and freed. */
+#define TEXT(member) offsetof(struct hasp_node_options, member)
+static const size_t texts[] = {
+    TEXT(directory),    TEXT(listen_client), TEXT(listen_peer),
+    TEXT(listen_http),  TEXT(listen_local),  TEXT(http_names),
+    TEXT(cluster_name), TEXT(audit_file),    TEXT(tls_dir),
+    TEXT(tls_ca),       TEXT(tls_cert),      TEXT(tls_key)};
+#define TEXT_COUNT (sizeof texts / sizeof texts[0])
+
+static char **text_of(struct hasp_node_options *options, size_t i)
 {
-    return text == NULL ? NULL : memory_text(text);
+    return (char **)((char *)options + texts[i]);
 }
 
 void options_copy(struct hasp_node_options *to,
                   const struct hasp_node_options *from)
 {
     *to = *from;
-    to->directory = copy_text(from->directory);
-    to->listen_client = copy_text(from->listen_client);
-    to->listen_peer = copy_text(from->listen_peer);
-    to->listen_http = copy_text(from->listen_http);
-    to->listen_local = copy_text(from->listen_local);
-    to->http_names = copy_text(from->http_names);
-    to->cluster_name = copy_text(from->cluster_name);
-    to->audit_file = copy_text(from->audit_file);
-    to->tls_dir = copy_text(from->tls_dir);
-    to->tls_ca = copy_text(from->tls_ca);
-    to->tls_cert = copy_text(from->tls_cert);
-    to->tls_key = copy_text(from->tls_key);
+    for (size_t i = 0; i < TEXT_COUNT; i++) {
+        char **text = text_of(to, i);
+        *text = *text == NULL ? NULL : memory_text(*text);
+    }
     struct hasp_node_member *members = memory_new((from->member_count + 1) *
                                                   sizeof *members);
     for (uint32_t i = 0; i < from->member_count; i++) {
         members[i] = (struct hasp_node_member){
             .id = from->members[i].id,
-            .peer_address = copy_text(from->members[i].peer_address),
-            .client_address = copy_text(from->members[i].client_address)};
+            .peer_address = memory_text(from->members[i].peer_address),
+            .client_address = memory_text(from->members[i].client_address)};
     }
     to->members = members;
 }
@@ -331,18 +332,9 @@ void options_done(struct hasp_node_options *options)
         free((void *)(uintptr_t)options->members[i].client_address);
     }
     free((void *)(uintptr_t)options->members);
-    free((void *)(uintptr_t)options->directory);
-    free((void *)(uintptr_t)options->listen_client);
-    free((void *)(uintptr_t)options->listen_peer);
-    free((void *)(uintptr_t)options->listen_http);
-    free((void *)(uintptr_t)options->listen_local);
-    free((void *)(uintptr_t)options->http_names);
-    free((void *)(uintptr_t)options->cluster_name);
-    free((void *)(uintptr_t)options->audit_file);
-    free((void *)(uintptr_t)options->tls_dir);
-    free((void *)(uintptr_t)options->tls_ca);
-    free((void *)(uintptr_t)options->tls_cert);
-    free((void *)(uintptr_t)options->tls_key);
+    for (size_t i = 0; i < TEXT_COUNT; i++) {
+        free(*text_of(options, i));
+    }
     *options = (struct hasp_node_options){0};
 }
 
