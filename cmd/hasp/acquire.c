@@ -97,14 +97,10 @@ static int open_session(const struct attempt *attempt,
                         struct hasp_session **ret_session)
 {
     struct hasp_options options;
-    hasp_options_init(&options);
-    options.endpoints = attempt->tool->endpoints_text;
-    options.tls = attempt->tool->tls_text;
-    options.secret_file = attempt->tool->secret_text;
+    tool_session_options(attempt->tool, &options);
     options.name = PROCESS;
     options.ttl_ms = (uint32_t)attempt->options->ttl_ms;
     options.linger_ms = (uint32_t)attempt->options->linger_ms;
-    options.timeout_ms = tool_timeout_ms(attempt->tool);
     options.credentials = attempt->credentials;
     options.is_durable = attempt->options->is_durable;
     options.reason = attempt->options->reason;
@@ -209,8 +205,7 @@ static int give_up(const struct attempt *attempt, int error,
     if (attempt->credentials == NULL) {
         hasp_close(acquired->session);
     } else if (acquired->session != NULL) {
-        int ignored = hasp_detach(acquired->session);
-        (void)ignored;
+        (void)!hasp_detach(acquired->session);
     }
     acquired->session = NULL;
     return exit_code;

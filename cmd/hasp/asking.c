@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
+#include "include/hasp/hasp.h"
 
 struct client *tool_client(struct tool *tool)
 {
@@ -50,6 +51,16 @@ uint32_t tool_timeout_ms(const struct tool *tool)
 {
     return tool->timeout_ms < UINT32_MAX ? (uint32_t)tool->timeout_ms
                                          : UINT32_MAX;
+}
+
+void tool_session_options(const struct tool *tool,
+                          struct hasp_options *ret_options)
+{
+    hasp_options_init(ret_options);
+    ret_options->endpoints = tool->endpoints_text;
+    ret_options->tls = tool->tls_text;
+    ret_options->secret_file = tool->secret_text;
+    ret_options->timeout_ms = tool_timeout_ms(tool);
 }
 
 int tool_send(struct client *client, const char *const *words,

@@ -6,10 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 
@@ -17,17 +15,6 @@
 #define PAGE_COUNT_MAX 1000
 
 /* "2026-11-22 16:20:05" of this machine's time zone, for people. */
-static void add_time(json_t *act, const char *key)
-{
-    char text[32] = "";
-    struct tm parts;
-    time_t seconds = (time_t)(value_number(act, key) / 1000);
-    if (seconds != 0 && localtime_r(&seconds, &parts) != NULL) {
-        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
-    }
-    json_object_set_new(act, "time", json_string(text));
-}
-
 /* Keeps the acts of 'user', or all if it is NULL; returns the index of the last
  * one that was looked at, or 'last'. */
 static uint64_t choose(json_t *acts, const char *user, uint64_t last)
@@ -35,7 +22,7 @@ static uint64_t choose(json_t *acts, const char *user, uint64_t last)
     for (size_t i = 0; i < json_array_size(acts);) {
         json_t *act = json_array_get(acts, i);
         last = value_number(act, "index");
-        add_time(act, "time_ms");
+        value_add_time(act, "time_ms", "");
         if (user != NULL && strcmp(value_text(act, "user"), user) != 0) {
             json_array_remove(acts, i);
         } else {
@@ -113,7 +100,7 @@ static int add_denied(struct tool *tool, json_t *node, const char *user,
                          "cannot look at what was denied", &denials);
     json_array_foreach (denials, i, denial) {
         if (user == NULL || strcmp(value_text(denial, "user"), user) == 0) {
-            add_time(denial, "last_ms");
+            value_add_time(denial, "last_ms", "");
             json_object_set(denial, "node", json_object_get(node, "node"));
             json_array_append(all, denial);
         }
@@ -121,32 +108,6 @@ static int add_denied(struct tool *tool, json_t *node, const char *user,
     return exit_code;
 }
 
-static int compare_times(const void *a, const void *b)
-{
-    uint64_t at = value_number(*(json_t *const *)a, "last_ms");
-    uint64_t other = value_number(*(json_t *const *)b, "last_ms");
-    return (at > other) - (at < other);
-}
-
-/* The newest last. Takes 'all'. */
-static json_t *by_time(json_t *all)
-{
-    size_t count = json_array_size(all);
-    json_t *sorted = json_array();
-    json_t **row = memory_new((count + 1) * sizeof *row);
-    for (size_t i = 0; i < count; i++) {
-        row[i] = json_array_get(all, i);
-    }
-    qsort(row, count, sizeof *row, compare_times);
-    for (size_t i = 0; i < count; i++) {
-        json_array_append(sorted, row[i]);
-    }
-    free(row);
-    json_decref(all);
-    return sorted;
-}
-
-/* Each node tells its own; one that does not answer is named. */
 static int show_denied(struct tool *tool, const char *user)
 {
     static const struct field fields[] = {
@@ -163,7 +124,7 @@ static int show_denied(struct tool *tool, const char *user)
         int one = add_denied(tool, node, user, all);
         exit_code = one != 0 ? one : exit_code;
     }
-    json_auto_t *sorted = by_time(all);
+    json_auto_t *sorted = nodes_sorted(all, "last_ms");
     output_rows(tool->format, fields, sorted);
     return exit_code;
 }

@@ -171,13 +171,9 @@ static void *work(void *data)
     struct bench *bench = worker->bench;
     struct hasp_session *session;
     struct hasp_options options;
-    hasp_options_init(&options);
-    options.endpoints = bench->tool->endpoints_text;
-    options.tls = bench->tool->tls_text;
-    options.secret_file = bench->tool->secret_text;
+    tool_session_options(bench->tool, &options);
     options.name = PROCESS;
     options.own_connection = !bench->is_shared;
-    options.timeout_ms = tool_timeout_ms(bench->tool);
     worker->error = hasp_open(&options, &session);
     bool is_open = worker->error == 0;
     atomic_fetch_add(&bench->ready, 1);

@@ -193,7 +193,7 @@ static int convert(struct tool *tool, const char *name, const char *owner,
     struct hasp_options options;
     struct hasp_acquire_options how;
     sigset_t signals;
-    hasp_options_init(&options);
+    tool_session_options(tool, &options);
     hasp_acquire_options_init(&how);
     how.wait_ms = wait_ms;
     child_signals(&signals);
@@ -201,11 +201,7 @@ static int convert(struct tool *tool, const char *name, const char *owner,
     how.interrupt_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     snprintf(credentials, sizeof credentials, "%" PRIu64 ":%s",
              source->credentials.session, source->credentials.secret);
-    options.endpoints = tool->endpoints_text;
-    options.tls = tool->tls_text;
-    options.secret_file = tool->secret_text;
     options.credentials = credentials;
-    options.timeout_ms = tool_timeout_ms(tool);
     int error = hasp_open(&options, &session);
     if (error != 0) {
         return error;
@@ -217,8 +213,7 @@ static int convert(struct tool *tool, const char *name, const char *owner,
         error = hasp_convert(hold, mode, &how);
         *ret_token = hasp_token(hold);
     }
-    int ignored = hasp_detach(session);
-    (void)ignored;
+    (void)!hasp_detach(session);
     return error;
 }
 

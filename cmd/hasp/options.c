@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/memory.h"
 #include "cmd/hasp/described.h"
 #include "cmd/hasp/tool.h"
 
@@ -77,7 +78,7 @@ void options_nearest(const char *word, const char *words, char *ret_nearest,
 
 static int unknown(const struct reading *reading, const char *word)
 {
-    struct buffer names = {0};
+    AUTO(buffer_done) struct buffer names = {0};
     char nearest[WORD_SIZE_MAX + 1];
     for (int i = 0; i < 2; i++) {
         const char *text = reading->texts[i];
@@ -89,7 +90,6 @@ static int unknown(const struct reading *reading, const char *word)
     }
     buffer_put_u8(&names, '\0');
     options_nearest(word, (const char *)names.data, nearest, sizeof nearest);
-    buffer_done(&names);
     if (word[1] != '-' || nearest[0] == '\0') {
         return tool_usage(reading->tool, "unknown option '%s'", word);
     }

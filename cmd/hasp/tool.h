@@ -36,6 +36,7 @@
 #define TIMEOUT_DEFAULT_MS 5000
 
 struct subcommand;
+struct hasp_options;
 
 struct tool {
     const char *endpoints_text;
@@ -158,6 +159,9 @@ int tool_use(struct tool *tool, const char *address);
 uint64_t tool_deadline_ns(const struct tool *tool);
 /* As the library takes it. */
 uint32_t tool_timeout_ms(const struct tool *tool);
+/* How a session of the library reaches the same cluster as the same user. */
+void tool_session_options(const struct tool *tool,
+                          struct hasp_options *ret_options);
 
 /* A request is a command and its arguments, up to a NULL. */
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})

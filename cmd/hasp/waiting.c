@@ -199,8 +199,7 @@ void waiting_end(struct waiting *waiting, bool is_acquired)
         return;
     }
     /* An eventfd of ours that nobody reads: it cannot fail. */
-    ssize_t ignored = write(waiting->stop_fd, &one, sizeof one);
-    (void)ignored;
+    (void)!write(waiting->stop_fd, &one, sizeof one);
     pthread_join(waiting->thread, NULL);
     if (waiting->is_live && waiting->has_told) {
         fputs("\r\033[K", stderr);

@@ -24,16 +24,16 @@ enum kind {
     KIND_U64,
     KIND_SIZE,     /* As U64; K, M and G may follow. */
     KIND_FOUNDING, /* As SIZE; counts where a cluster is founded. */
-    KIND_LEVEL,
+    KIND_MEMBER,
+    KIND_LEVEL, /* From here on words: an enum ... */
     KIND_REDIRECT,
-    KIND_FINALIZE,
-    KIND_SWITCH,
     KIND_TLS,
+    KIND_ACCESS,
+    KIND_FINALIZE, /* ... from here on a bool. */
+    KIND_SWITCH,
     KIND_METRICS,
     KIND_DEL,
-    KIND_NO_TTL,
-    KIND_ACCESS,
-    KIND_MEMBER
+    KIND_NO_TTL
 };
 
 struct setting {
@@ -132,6 +132,8 @@ static const struct setting settings[] = {
     {"upgrade", "finalize", KIND_FINALIZE, AT(finalizes_itself), 0, 0},
 };
 #define SETTING_COUNT (sizeof settings / sizeof settings[0])
+_Static_assert(sizeof(enum hasp_node_tls) == sizeof(unsigned),
+               "an enum is stored as a number");
 _Static_assert(SETTING_COUNT <= CONFIG_SETTING_MAX, "room for all settings");
 
 /* The words for values that have words; the index is the value. */
@@ -348,17 +350,10 @@ static int set_choice(struct config *config, const struct setting *setting,
         return fail(why, place, "%s = '%.100s' must be %s", setting->key, value,
                     choice->text);
     }
-    if (setting->kind == KIND_LEVEL) {
-        config->options.log_level = (enum hasp_node_log_level)found;
-    } else if (setting->kind == KIND_REDIRECT) {
-        config->options.redirect = (enum hasp_node_redirect)found;
-    } else if (setting->kind == KIND_TLS) {
-        *(enum hasp_node_tls *)field(config,
-                                     setting) = (enum hasp_node_tls)found;
-    } else if (setting->kind == KIND_ACCESS) {
-        config->options.access = (enum hasp_node_access)found;
-    } else {
+    if (setting->kind >= KIND_FINALIZE) {
         *(bool *)field(config, setting) = found == 1;
+    } else {
+        *(unsigned *)field(config, setting) = (unsigned)found;
     }
     return 0;
 }
@@ -432,11 +427,10 @@ static int set(struct config *config, const struct place *place,
                     config->line[i]);
     } else if (setting->kind == KIND_TEXT) {
         rv = set_text(config, setting, place, value, why);
-    } else if (setting->kind == KIND_U32 || setting->kind == KIND_U64 ||
-               setting->kind == KIND_SIZE || setting->kind == KIND_FOUNDING) {
-        rv = set_number(config, setting, place, value, why);
-    } else {
+    } else if (setting->kind >= KIND_LEVEL) {
         rv = set_choice(config, setting, place, value, why);
+    } else {
+        rv = set_number(config, setting, place, value, why);
     }
     config->source[i] = place->source;
     config->line[i] = place->line;
@@ -594,22 +588,6 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
     return hasp_node_options_check(options, why) == 0 ? 0 : HASP_EINVALID;
 }
 
-static int choice_of(const struct config *config, const struct setting *setting)
-{
-    switch (setting->kind) {
-    case KIND_LEVEL:
-        return (int)config->options.log_level;
-    case KIND_REDIRECT:
-        return (int)config->options.redirect;
-    case KIND_TLS:
-        return (int)*(const enum hasp_node_tls *)field(config, setting);
-    case KIND_ACCESS:
-        return (int)config->options.access;
-    default:
-        return *(const bool *)field(config, setting);
-    }
-}
-
 static void print_setting(const struct config *config, size_t index, FILE *out)
 {
     const struct setting *setting = &settings[index];
@@ -640,19 +618,6 @@ static void print_setting(const struct config *config, size_t index, FILE *out)
         fprintf(out, "%s = %" PRIu64 " ; %s\n", setting->key,
                 *(const uint64_t *)at, source);
         break;
-    case KIND_LEVEL:
-    case KIND_REDIRECT:
-    case KIND_FINALIZE:
-    case KIND_SWITCH:
-    case KIND_TLS:
-    case KIND_METRICS:
-    case KIND_DEL:
-    case KIND_NO_TTL:
-    case KIND_ACCESS:
-        fprintf(out, "%s = %s ; %s\n", setting->key,
-                choices[setting->kind].names[choice_of(config, setting)],
-                source);
-        break;
     case KIND_MEMBER:
         for (uint32_t i = 0; i < config->options.member_count; i++) {
             fprintf(out, "%s = %" PRIu64 " %s %s ; %s\n", setting->key,
@@ -660,6 +625,13 @@ static void print_setting(const struct config *config, size_t index, FILE *out)
                     config->member[i].client_address, source);
         }
         break;
+    default: {
+        unsigned choice = setting->kind >= KIND_FINALIZE
+                              ? *(const bool *)at
+                              : *(const unsigned *)at;
+        fprintf(out, "%s = %s ; %s\n", setting->key,
+                choices[setting->kind].names[choice], source);
+    }
     }
 }
 

@@ -52,18 +52,12 @@ struct command_line {
 };
 
 enum option_value {
-    OPTION_CONFIG = 256,
-    OPTION_CHECK,
-    OPTION_PRINT,
-    OPTION_UNCONDEMN,
+    OPTION_CONFIG = 256, /* Below are actions, and '?'. */
     OPTION_SET,
     OPTION_TLS,
     OPTION_INSECURE,
     OPTION_HELP,
     OPTION_VERSION,
-    OPTION_EXPORT,
-    OPTION_INSPECT,
-    OPTION_RESTORE,
     OPTION_FORCE,
     OPTION_USERS,
     OPTION_QUARANTINE,
@@ -93,17 +87,17 @@ static const char *const setting_flags[][2] = {SETTING_FLAGS(SETTING_OF_FLAG)};
 
 static const struct option options[] = {
     {"config", required_argument, NULL, OPTION_CONFIG},
-    {"check-config", no_argument, NULL, OPTION_CHECK},
-    {"print-config", no_argument, NULL, OPTION_PRINT},
-    {"uncondemn", no_argument, NULL, OPTION_UNCONDEMN},
+    {"check-config", no_argument, NULL, ACTION_CHECK},
+    {"print-config", no_argument, NULL, ACTION_PRINT},
+    {"uncondemn", no_argument, NULL, ACTION_UNCONDEMN},
     {"set", required_argument, NULL, OPTION_SET},
     {"tls", required_argument, NULL, OPTION_TLS},
     {"insecure", no_argument, NULL, OPTION_INSECURE},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
-    {"export", required_argument, NULL, OPTION_EXPORT},
-    {"inspect", required_argument, NULL, OPTION_INSPECT},
-    {"restore", required_argument, NULL, OPTION_RESTORE},
+    {"export", required_argument, NULL, ACTION_EXPORT},
+    {"inspect", required_argument, NULL, ACTION_INSPECT},
+    {"restore", required_argument, NULL, ACTION_RESTORE},
     {"force", no_argument, NULL, OPTION_FORCE},
     {"users", required_argument, NULL, OPTION_USERS},
     {"quarantine", required_argument, NULL, OPTION_QUARANTINE},
@@ -173,31 +167,6 @@ static const char *setting_of(const char *flag)
     return setting_flags[i][1];
 }
 
-static int parse_backup(struct command_line *line, int value)
-{
-    switch (value) {
-    case OPTION_EXPORT:
-        line->action = ACTION_EXPORT;
-        line->backup.file = optarg;
-        return 0;
-    case OPTION_INSPECT:
-        line->action = ACTION_INSPECT;
-        line->backup.file = optarg;
-        return 0;
-    case OPTION_RESTORE:
-        line->action = ACTION_RESTORE;
-        line->backup.file = optarg;
-        return 0;
-    case OPTION_FORCE:
-        line->backup.may_replace = true;
-        return 0;
-    case OPTION_USERS:
-        return backup_users(&line->backup, optarg);
-    default:
-        return backup_quarantine(&line->backup, optarg);
-    }
-}
-
 /* 'value' NULL: it follows '=' in 'name'. */
 static int add_setting(struct command_line *line, const char *flag,
                        const char *name, const char *value)
@@ -246,14 +215,15 @@ static int parse(int argc, char **argv, struct command_line *line)
         int rv = 0;
         if (value == OPTION_CONFIG) {
             line->config_path = optarg;
-        } else if (value == OPTION_CHECK) {
-            line->action = ACTION_CHECK;
-        } else if (value == OPTION_PRINT) {
-            line->action = ACTION_PRINT;
-        } else if (value == OPTION_UNCONDEMN) {
-            line->action = ACTION_UNCONDEMN;
-        } else if (value >= OPTION_EXPORT && value <= OPTION_QUARANTINE) {
-            rv = parse_backup(line, value);
+        } else if (value <= ACTION_RESTORE) {
+            line->action = (enum action)value;
+            line->backup.file = optarg != NULL ? optarg : line->backup.file;
+        } else if (value == OPTION_FORCE) {
+            line->backup.may_replace = true;
+        } else if (value == OPTION_USERS) {
+            rv = backup_users(&line->backup, optarg);
+        } else if (value == OPTION_QUARANTINE) {
+            rv = backup_quarantine(&line->backup, optarg);
         } else if (value == OPTION_INSECURE) {
             rv = add_setting(line, "insecure", "security.insecure", "yes");
         } else if (value == OPTION_TLS) {

@@ -537,7 +537,7 @@ def test_a_signal_ends_the_wait_and_the_session():
         assert waiting[0][-2:] == [b"REQ", b"1"]
         run.send_signal(signal.SIGINT)
         assert run.wait(10) == 130
-        assert orders.closed == 1
+        wait_for(lambda: orders.closed == 1)
 
 
 def test_a_lost_session_kills_the_child_at_once():

@@ -297,9 +297,8 @@ static void set_purpose(X509 *certificate, X509 *issuer, enum tls_role role)
 int paper_make(const struct paper_wish *wish, const struct paper *ca,
                struct paper *ret_paper)
 {
-    struct buffer names = {0};
+    AUTO(buffer_done) struct buffer names = {0};
     if (put_names(&names, wish) != 0) {
-        buffer_done(&names);
         return HASP_EINVALID;
     }
     struct paper paper = {.certificate = X509_new(),
@@ -318,7 +317,6 @@ int paper_make(const struct paper_wish *wish, const struct paper *ca,
     extend(certificate, issuer, NID_subject_alt_name, (char *)names.data);
     CHECK(X509_sign(certificate, ca != NULL ? ca->key : paper.key,
                     EVP_sha256()) > 0);
-    buffer_done(&names);
     *ret_paper = paper;
     return 0;
 }

@@ -73,7 +73,7 @@ static char **make_environment(const struct run *run,
 {
     extern char **environ;
     enum { SET_COUNT = 6, END_COUNT = 1 };
-    struct buffer text = {0}, tokens = {0};
+    AUTO(buffer_done) struct buffer text = {0}, tokens = {0};
     size_t count = 0, made = 0;
     while (environ[count] != NULL) {
         count++;
@@ -105,8 +105,6 @@ static char **make_environment(const struct run *run,
     buffer_put_text(&text, "HASP_RUNS=");
     nest_put(&text, run->id, &run->acquire, acquired);
     environment[made++] = take_text(&text);
-    buffer_done(&text);
-    buffer_done(&tokens);
     return environment;
 }
 
@@ -123,8 +121,9 @@ static int run_command(struct run *run, struct acquired *acquired, char **argv,
                        int signal_fd, const sigset_t *mask)
 {
     struct hasp_lease lease;
-    int error = hasp_look(acquired->hold, &lease);
-    (void)error; /* It is all zero then, and the command is not started. */
+    (void)!hasp_look(
+        acquired->hold,
+        &lease); /* It is all zero then, and the command is not started. */
     uint64_t trust_ms = lease.most_ns / NS_PER_MS;
     bool has_grace = run->grace_ms != UINT64_MAX;
     uint64_t grace_ms = has_grace ? run->grace_ms : trust_ms / GRACE_PART;
@@ -204,8 +203,7 @@ int run_run(struct tool *tool, char **argv)
                   "some processes of the command could not be killed; %s stays "
                   "locked until its TTL",
                   acquire_name(&run.acquire));
-        int ignored = hasp_detach(acquired.session);
-        (void)ignored;
+        (void)!hasp_detach(acquired.session);
     } else if (acquired_close(&acquired) != 0) {
         tool_say(tool, "%s stays locked until then",
                  acquire_name(&run.acquire));

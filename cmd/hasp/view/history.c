@@ -4,11 +4,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "cmd/hasp/tool.h"
-
-#define TIME_TEXT_SIZE 32
 
 static const struct field event_fields[] = {
     {"time", "TIME", FIELD_TEXT},
@@ -19,19 +16,6 @@ static const struct field event_fields[] = {
     {"id", "ID", FIELD_TEXT},
     {0},
 };
-
-/* By this machine's calendar; 0 is before the node's start. */
-static void put_time(json_t *event)
-{
-    char text[TIME_TEXT_SIZE] = "before its start";
-    uint64_t time_ms = value_number(event, "time_ms");
-    time_t seconds = (time_t)(time_ms / 1000);
-    struct tm parts;
-    if (time_ms != 0 && localtime_r(&seconds, &parts) != NULL) {
-        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
-    }
-    json_object_set_new(event, "time", json_string(text));
-}
 
 int run_history(struct tool *tool, char **argv)
 {
@@ -52,7 +36,8 @@ int run_history(struct tool *tool, char **argv)
     }
     json_t *events = value_at(history, "events");
     for (size_t i = 0; i < json_array_size(events); i++) {
-        put_time(json_array_get(events, i));
+        value_add_time(json_array_get(events, i), "time_ms",
+                       "before its start");
     }
     output_rows(tool->format, event_fields, events);
     if (value_number(history, "known_from") > 1) {

@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <wchar.h>
 
 #include "base/base64.h"
 #include "base/check.h"
 #include "base/duration.h"
+#include "base/memory.h"
 #include "cmd/hasp/view/screen.h"
 
 /* A narrower terminal cuts lines by itself. */
@@ -83,7 +85,7 @@ static bool is_utf8(struct bytes bytes)
 
 json_t *value_of_bytes(struct bytes bytes)
 {
-    struct buffer text = {0};
+    AUTO(buffer_done) struct buffer text = {0};
     if (is_utf8(bytes)) {
         buffer_put_bytes(&text, bytes);
     } else {
@@ -91,17 +93,15 @@ json_t *value_of_bytes(struct bytes bytes)
     }
     buffer_put_u8(&text, '\0');
     json_t *value = json_stringn((const char *)text.data, text.size - 1);
-    buffer_done(&text);
     return value;
 }
 
 static json_t *base64_of(struct bytes bytes)
 {
-    struct buffer text = {0};
+    AUTO(buffer_done) struct buffer text = {0};
     base64_put(&text, bytes);
     buffer_put_u8(&text, '\0');
     json_t *value = json_string((const char *)text.data);
-    buffer_done(&text);
     return value;
 }
 
@@ -192,6 +192,18 @@ uint64_t value_number(json_t *value, const char *path)
 }
 
 /* Is the text under 'key' escaped already? */
+void value_add_time(json_t *record, const char *key, const char *if_none)
+{
+    char text[32] = "";
+    time_t seconds = (time_t)(value_number(record, key) / 1000);
+    struct tm parts;
+    if (seconds != 0 && localtime_r(&seconds, &parts) != NULL) {
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+    }
+    json_object_set_new(record, "time",
+                        json_string(seconds != 0 ? text : if_none));
+}
+
 static bool is_escaped(json_t *object, const char *key)
 {
     char name[80];
@@ -212,7 +224,7 @@ static void put_text(struct buffer *out, json_t *text)
 
 void value_make_printable(json_t *value)
 {
-    struct buffer text = {0};
+    AUTO(buffer_done) struct buffer text = {0};
     const char *key;
     json_t *element;
     size_t i;
@@ -229,21 +241,19 @@ void value_make_printable(json_t *value)
     json_array_foreach (value, i, element) {
         value_make_printable(element);
     }
-    buffer_done(&text);
 }
 
 void text_print(FILE *out, const char *text)
 {
-    struct buffer printable = {0};
+    AUTO(buffer_done) struct buffer printable = {0};
     put_escaped(&printable, bytes_of_text(text), true);
     buffer_put_u8(&printable, '\0');
     fputs((const char *)printable.data, out);
-    buffer_done(&printable);
 }
 
 void text_print_cut(FILE *out, const char *text, unsigned columns)
 {
-    struct buffer printable = {0};
+    AUTO(buffer_done) struct buffer printable = {0};
     mbstate_t state = {0};
     unsigned used = 0;
     put_escaped(&printable, bytes_of_text(text), true);
@@ -261,7 +271,6 @@ void text_print_cut(FILE *out, const char *text, unsigned columns)
         fwrite(at, 1, size, out);
         at += size;
     }
-    buffer_done(&printable);
 }
 
 /* "k=v,k=v" of an object, "a,b" of an array of plain values. */
@@ -337,14 +346,13 @@ static void put_cell(struct buffer *out, const struct field *field,
 
 static void write_plain_row(const struct field *fields, json_t *record)
 {
-    struct buffer cell = {0};
+    AUTO(buffer_done) struct buffer cell = {0};
     for (size_t i = 0; fields[i].key != NULL; i++) {
         buffer_clear(&cell);
         put_cell(&cell, &fields[i], record, false);
         printf("%s%s", i > 0 ? "\t" : "", (const char *)cell.data);
     }
     putchar('\n');
-    buffer_done(&cell);
 }
 
 static bool is_right(const struct field *field)
@@ -401,7 +409,7 @@ static struct libscols_table *table_new(void)
 static void write_table(const struct field *fields, json_t *rows)
 {
     struct libscols_table *table = table_new();
-    struct buffer cell = {0};
+    AUTO(buffer_done) struct buffer cell = {0};
     scols_table_enable_colors(table, output_colour(COLOUR_BOLD)[0] != '\0');
     for (size_t i = 0; fields[i].key != NULL; i++) {
         /* On a terminal texts are cut so that a line is a line; numbers that
@@ -425,7 +433,6 @@ static void write_table(const struct field *fields, json_t *rows)
     }
     scols_print_table(table);
     scols_unref_table(table);
-    buffer_done(&cell);
 }
 
 void output_rows(enum format format, const struct field *fields, json_t *rows)
@@ -454,7 +461,7 @@ void output_record(enum format format, const struct field *fields,
         write_plain_row(fields, record);
         return;
     }
-    struct buffer cell = {0};
+    AUTO(buffer_done) struct buffer cell = {0};
     struct libscols_table *table = table_new();
     scols_table_enable_noheadings(table, 1);
     CHECK(scols_table_new_column(table, "title", 0, 0) != NULL);
@@ -471,7 +478,6 @@ void output_record(enum format format, const struct field *fields,
     }
     scols_print_table(table);
     scols_unref_table(table);
-    buffer_done(&cell);
 }
 
 void output_json(json_t *value)

@@ -53,6 +53,10 @@ json_t *value_at(json_t *value, const char *path);
 const char *value_text(json_t *value, const char *path); /* "" if none. */
 uint64_t value_number(json_t *value, const char *path);  /* 0 if none. */
 
+/* Adds "time", by this machine's calendar, of the milliseconds under 'key', or
+ * 'if_none' if these are 0. */
+void value_add_time(json_t *record, const char *key, const char *if_none);
+
 /* Control characters in all texts inside become "\xHH": a terminal would do
  * what they say, and a name or a message is somebody else's. For what is
  * printed by hand; tables and plain lines do it themselves. */
