@@ -114,7 +114,11 @@ $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(HASP_CFLAGS) $(PKG_CFLAGS) $(CFLAGS) -c -o $@ $<
 
+# Texts that stand in the programs (base/embed.h).
 $(B)/http/page.o: http/index.html
+$(B)/cmd/hasp/manual.o: cmd/hasp/notes.txt
+$(B)/cmd/hasp/completion.o: $(wildcard cmd/hasp/shell/*)
+$(B)/cmd/haspd/main.o: cmd/haspd/help.txt
 
 $(LIB): $(OBJ)
 	rm -f $@

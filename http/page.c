@@ -9,23 +9,11 @@
 
 #include "base/base64.h"
 #include "base/check.h"
+#include "base/embed.h"
 #include "base/memory.h"
 #include "base/sha.h"
 
-/* The path is from where the compiler runs. Global for -flto, which may put the
- * functions below into another object than these symbols. */
-__asm__(".pushsection .rodata\n"
-        ".globl hasp_page_begin, hasp_page_end\n"
-        ".hidden hasp_page_begin, hasp_page_end\n"
-        "hasp_page_begin: .incbin \"http/index.html\"\n"
-        "hasp_page_end: .byte 0\n"
-        ".popsection\n");
-extern const char hasp_page_begin[], hasp_page_end[];
-
-static struct bytes page(void)
-{
-    return bytes_of(hasp_page_begin, (size_t)(hasp_page_end - hasp_page_begin));
-}
+EMBED_TEXT(hasp_page, "http/index.html");
 
 /* What stands between <tag> and </tag>; the page has one of each. */
 static struct bytes inside(const char *tag)
@@ -33,7 +21,7 @@ static struct bytes inside(const char *tag)
     char begin[16], end[16];
     snprintf(begin, sizeof begin, "<%s>", tag);
     snprintf(end, sizeof end, "</%s>", tag);
-    const char *from = strstr(hasp_page_begin, begin);
+    const char *from = strstr(hasp_page, begin);
     CHECK(from != NULL);
     from += strlen(begin);
     const char *to = strstr(from, end);
@@ -73,7 +61,7 @@ void page_answer(struct http_exchange *exchange)
     struct http_reply reply = {.status = 200,
                                .content_type = "text/html; charset=utf-8"};
     if (put_policy(&policy) == 0) {
-        buffer_put_bytes(&reply.body, page());
+        buffer_put_text(&reply.body, hasp_page);
     } else {
         reply.status = 503;
         buffer_put_text(&reply.body, "no SHA-256 by this machine's policy\n");

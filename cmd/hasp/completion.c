@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/embed.h"
 #include "cmd/hasp/described.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
@@ -18,57 +19,9 @@
 /* For the cluster: a shell should not stand still. */
 #define ASK_MS 700
 
-static const char bash
-    [] = "_hasp() {\n"
-         "  local word i=0 IFS=$'\\n'\n"
-         "  COMPREPLY=()\n"
-         "  while IFS=$'\\t' read -r word _; do\n"
-         "    case $word in\n"
-         "      @file) compopt -o default; return ;;\n"
-         "      @command)\n"
-         "        COMPREPLY=($(compgen -c -- \"${COMP_WORDS[COMP_CWORD]}\")); "
-         "return ;;\n"
-         "      *) printf -v 'COMPREPLY[i++]' %q \"$word\" ;;\n"
-         "    esac\n"
-         "  done < <(hasp completion --words -- "
-         "\"${COMP_WORDS[@]:1:COMP_CWORD}\" 2>/dev/null)\n"
-         "}\n"
-         "COMP_WORDBREAKS=${COMP_WORDBREAKS//:/}\n"
-         "complete -F _hasp hasp\n";
-
-static const char zsh[] =
-    "#compdef hasp\n"
-    "_hasp() {\n"
-    "  local line word meaning\n"
-    "  local -a found\n"
-    "  for line in \"${(@f)$(hasp completion --words -- "
-    "\"${(@Q)words[2,CURRENT]}\" 2>/dev/null)}\"; do\n"
-    "    case $line in\n"
-    "      @file*) _files; return ;;\n"
-    "      @command*) _command_names -e; return ;;\n"
-    "      ?*) word=${line%%$'\\t'*} meaning=${line#*$'\\t'}\n"
-    "        found+=(\"${word//:/\\\\:}:$meaning\") ;;\n"
-    "    esac\n"
-    "  done\n"
-    "  _describe hasp found\n"
-    "}\n"
-    "if [ \"$funcstack[1]\" = _hasp ]; then _hasp; else compdef _hasp hasp; "
-    "fi\n";
-
-static const char fish[] =
-    "function __hasp_words\n"
-    "  set -l words (commandline -opc) (commandline -ct)\n"
-    "  set -l found (hasp completion --words -- $words[2..-1] 2>/dev/null)\n"
-    "  switch \"$found[1]\"\n"
-    "    case '@file*'\n"
-    "      __fish_complete_path (commandline -ct)\n"
-    "    case '@command*'\n"
-    "      __fish_complete_command\n"
-    "    case '*'\n"
-    "      printf '%s\\n' $found\n"
-    "  end\n"
-    "end\n"
-    "complete -c hasp -f -a '(__hasp_words)'\n";
+EMBED_TEXT(hasp_shell_bash, "cmd/hasp/shell/hasp.bash");
+EMBED_TEXT(hasp_shell_zsh, "cmd/hasp/shell/hasp.zsh");
+EMBED_TEXT(hasp_shell_fish, "cmd/hasp/shell/hasp.fish");
 
 /* --- What begins like the word -------------------------------------------- */
 
@@ -322,7 +275,9 @@ int run_completion(struct tool *tool, char **argv)
     static const struct {
         const char *name;
         const char *script;
-    } shells[] = {{"bash", bash}, {"zsh", zsh}, {"fish", fish}};
+    } shells[] = {{"bash", hasp_shell_bash},
+                  {"zsh", hasp_shell_zsh},
+                  {"fish", hasp_shell_fish}};
     bool is_asked = false;
     const struct option_row rows[] = {
         {"words", OPTION_FLAG, .value = &is_asked}, {0}};

@@ -14,9 +14,6 @@
 #include "client/tls_folder.h"
 #include "cmd/hasp/tool.h"
 
-/* Columns, a little less than a terminal has. */
-#define NOTES_WIDTH 76
-
 static void print_lines(FILE *out, const char *text)
 {
     while (*text != '\0') {
@@ -26,31 +23,12 @@ static void print_lines(FILE *out, const char *text)
     }
 }
 
-/* Each line of the notes is a paragraph. */
 static void print_notes(const char *name)
 {
-    const char *text = manual_notes(name);
-    size_t column = 0;
-    if (text == NULL) {
-        return;
+    struct bytes notes = manual_notes(name);
+    if (notes.size > 0) {
+        printf("\n%.*s\n", (int)notes.size, (const char *)notes.data);
     }
-    putchar('\n');
-    while (*text != '\0') {
-        size_t size = strcspn(text, " \n");
-        if (column > 0 && column + 1 + size > NOTES_WIDTH) {
-            putchar('\n');
-            column = 0;
-        }
-        column += (size_t)printf("%s%.*s", column > 0 ? " " : "", (int)size,
-                                 text);
-        text += size;
-        if (*text == '\n') {
-            fputs("\n\n", stdout);
-            column = 0;
-        }
-        text += *text != '\0';
-    }
-    putchar('\n');
 }
 
 static void print_help(FILE *out)

@@ -103,8 +103,8 @@ subcommand_fn run_list, run_rows, run_judge;
 /* hasp(1) for man(1), made from the table. */
 void manual_print(void);
 /* What the options of a subcommand, or the subcommands of a group, do not say:
- * each line is a paragraph. NULL if there is nothing to say. */
-const char *manual_notes(const char *name);
+ * paragraphs in lines, from notes.txt. Empty if there is nothing to say. */
+struct bytes manual_notes(const char *name);
 
 /* --- Errors --------------------------------------------------------------- */
 

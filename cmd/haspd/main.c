@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/embed.h"
 #include "cmd/haspd/backup.h"
 #include "cmd/haspd/config.h"
 #include "cmd/haspd/log_stderr.h"
@@ -103,56 +104,7 @@ static const struct option options[] = {
     {"quarantine", required_argument, NULL, OPTION_QUARANTINE},
     SETTING_FLAGS(OPTION_OF_FLAG){NULL, 0, NULL, 0}};
 
-static const char help[] =
-    "usage: haspd [--config FILE] [options]\n"
-    "\n"
-    "Runs one node of a hasp cluster. Settings come from the file, then from\n"
-    "the environment (HASP_<SECTION>_<KEY>), then from the command line; the\n"
-    "last one wins.\n"
-    "\n"
-    "  --config FILE           read this file\n"
-    "  --id N                  the node's id in its cluster, from 1\n"
-    "  --dir DIR               its data directory\n"
-    "  --listen-client ADDR    host:port for clients (127.0.0.1:7420)\n"
-    "  --listen-peer ADDR      for the other nodes (127.0.0.1:7421)\n"
-    "  --listen-http ADDR      for HTTP (127.0.0.1:7422), or off\n"
-    "  --listen-local PATH     a UNIX socket for clients (none)\n"
-    "  --member 'ID PEER CLIENT'\n"
-    "                          a member that founds the cluster, with its two\n"
-    "                          addresses; once for each. None: a cluster of 1\n"
-    "  --name NAME             the cluster's name\n"
-    "  --election-ms N, --heartbeat-ms N\n"
-    "                          Raft's times (600, 75)\n"
-    "  --redirect forward|moved\n"
-    "                          what a follower does with clients' requests\n"
-    "  --tls DIR               TLS on both ports, with the ca.crt, node.crt "
-    "and\n"
-    "                          node.key of DIR (hasp cert)\n"
-    "  --insecure              other addresses than loopback, unencrypted\n"
-    "  --log-level LEVEL       error, warn, info or debug\n"
-    "  --set SECTION.KEY=VALUE any other setting\n"
-    "  --check-config          say what is wrong with the settings, exit\n"
-    "  --print-config          say where each setting comes from, exit\n"
-    "  --help, --version\n"
-    "\n"
-    "  --uncondemn             let a node count again whose directory was "
-    "said\n"
-    "                          to have lost data, if you know better; exit\n"
-    "\n"
-    "Instead of running (hasp snapshot does these, and says more):\n"
-    "\n"
-    "  --export FILE [--force] make a backup of the data directory of a node\n"
-    "                          that does not run; --force: replace FILE\n"
-    "  --inspect FILE          check a backup, say as JSON what is in it\n"
-    "  --restore FILE [--quarantine TIME] [--users keep|suspend]\n"
-    "                          begin a new life of a cluster from a backup,\n"
-    "                          with this node as its only member\n"
-    "\n"
-    "Exit codes: 0 stopped when told to, 64 usage, 65 the backup is damaged,\n"
-    "69 cannot listen, 70 storage error, 73 what would be made is there,\n"
-    "76 the other nodes run a newer version: upgrade, 78 configuration, or "
-    "this\n"
-    "node was removed from its cluster.\n";
+EMBED_TEXT(haspd_help, "cmd/haspd/help.txt");
 
 /* For the signal handler. */
 static struct hasp_node *volatile running_node;
@@ -231,7 +183,7 @@ static int parse(int argc, char **argv, struct command_line *line)
         } else if (value == OPTION_SET) {
             rv = add_setting(line, "set", optarg, NULL);
         } else if (value == OPTION_HELP) {
-            fputs(help, stdout);
+            fputs(haspd_help, stdout);
             return 0;
         } else if (value == OPTION_VERSION) {
             printf("haspd %s\n", HASP_VERSION);
