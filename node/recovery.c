@@ -17,6 +17,14 @@
 
 #define CHUNK_SIZE ((size_t)1 << 20)
 
+static int fail(const struct recovery_disk *disk, int error, const char *what,
+                char why[HASP_WHY_SIZE])
+{
+    snprintf(why, HASP_WHY_SIZE, "cannot %s in '%.300s': %s", what,
+             datadir_path(disk->datadir), hasp_strerror(error));
+    return error;
+}
+
 /* Copies into chunks: a log has hundreds of thousands of small bodies. */
 static struct bytes keep(struct recovery *recovery, struct bytes body)
 {
@@ -161,8 +169,7 @@ static int fit_log_to_snapshot(struct recovery *recovery,
     forget_entries(recovery);
     int rv = wal_reset(wal, at + 1);
     if (rv != 0) {
-        snprintf(why, HASP_WHY_SIZE, "cannot empty the log in '%.300s': %s",
-                 datadir_path(disk->datadir), hasp_strerror(rv));
+        return fail(disk, rv, "empty the log", why);
     }
     return rv;
 }
@@ -233,9 +240,7 @@ static int rebuild_table(struct recovery *recovery, struct recovery_disk *disk,
                                  recovery->has_snapshot ? &recovery->snapshot
                                                         : NULL);
     if (rv != 0) {
-        snprintf(why, HASP_WHY_SIZE, "cannot rebuild the table in '%.300s': %s",
-                 datadir_path(disk->datadir), hasp_strerror(rv));
-        return rv;
+        return fail(disk, rv, "rebuild the table", why);
     }
     recovery->start.applied_index = recovery->has_snapshot
                                         ? recovery->snapshot.header.last_index
@@ -286,24 +291,18 @@ static int load_table(struct recovery *recovery, struct recovery_disk *disk,
     bool is_trusted = datadir_table_is_trusted(disk->datadir);
     int rv = is_trusted ? 0 : datadir_table_remove(disk->datadir);
     if (rv != 0) {
-        snprintf(why, HASP_WHY_SIZE, "cannot remove the table in '%.300s': %s",
-                 datadir_path(disk->datadir), hasp_strerror(rv));
-        return rv;
+        return fail(disk, rv, "remove the table", why);
     }
     /* Until it is read: LMDB may die of a page that is damaged. */
     rv = datadir_table_restoring(disk->datadir, true);
     if (rv != 0) {
-        snprintf(why, HASP_WHY_SIZE, "cannot mark the table in '%.300s': %s",
-                 datadir_path(disk->datadir), hasp_strerror(rv));
-        return rv;
+        return fail(disk, rv, "mark the table", why);
     }
     rv = open_table(disk, why);
     if (rv == 0 && is_trusted) {
         rv = read_applied(disk->table, &applied);
         if (rv != 0) {
-            snprintf(why, HASP_WHY_SIZE,
-                     "cannot read the table in '%.300s': %s",
-                     datadir_path(disk->datadir), hasp_strerror(rv));
+            rv = fail(disk, rv, "read the table", why);
         }
     }
     if (rv == HASP_ECORRUPT) {
