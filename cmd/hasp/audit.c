@@ -35,16 +35,10 @@ static uint64_t choose(json_t *acts, const char *user, uint64_t last)
 static int ask(struct tool *tool, uint64_t after, uint64_t count,
                json_t **ret_acts)
 {
-    char index[24], size[24];
-    snprintf(index, sizeof index, "%" PRIu64, after);
-    snprintf(size, sizeof size, "%" PRIu64, count);
-    const char *what = "cannot look at the acts";
-    return after == 0
-               ? tool_ask(tool, WORDS("AUDIT.LIST", "COUNT", size), what,
-                          ret_acts)
-               : tool_ask(tool,
-                          WORDS("AUDIT.LIST", "AFTER", index, "COUNT", size),
-                          what, ret_acts);
+    return tool_ask(tool,
+                    WORDS("AUDIT.LIST", "COUNT", NUMBER(count),
+                          after != 0 ? "AFTER" : NULL, NUMBER(after)),
+                    "cannot look at the acts", ret_acts);
 }
 
 /* A line each, as in the table, since columns would change their widths. */

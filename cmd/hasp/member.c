@@ -239,17 +239,12 @@ int run_member_add(struct tool *tool, char **argv)
                  "is: hasp member list",
                  id);
     }
-    const char *words[8] = {"RAFT.ADD", argv[1], argv[2]};
-    size_t count = 3;
-    if (is_standby) {
-        words[count++] = "STANDBY";
-    }
-    if (is_forced) {
-        words[count++] = "FORCE";
-    }
-    words[count++] = "BY";
-    words[count] = USER;
-    exit_code = change(tool, words, 0);
+    const char *force = is_forced ? "FORCE" : NULL;
+    exit_code = change(tool,
+                       WORDS("RAFT.ADD", argv[1], argv[2], "BY", USER,
+                             is_standby ? "STANDBY" : force,
+                             is_standby ? force : NULL),
+                       0);
     if (exit_code == EX_UNAVAILABLE) {
         tool_say(tool,
                  "member %" PRIu64 " has to run and to reach the others; "

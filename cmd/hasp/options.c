@@ -123,7 +123,10 @@ static int take_number(const struct reading *reading,
     if (!(is_time ? duration_parse(text, &number)
                   : parse_number(text, &number))) {
         return is_time
-                   ? tool_bad_time(reading->tool, text)
+                   ? tool_usage(reading->tool,
+                                "invalid duration '%s': use a number with ms, "
+                                "s, m, h, e.g. 20s",
+                                text)
                    : tool_usage(reading->tool, "invalid number '%s' for --%s",
                                 text, row->name);
     }

@@ -152,14 +152,6 @@ int tool_hasp_error(const struct tool *tool, int error, const char *what)
     return explain(error, word, why, tool->endpoints_text, what);
 }
 
-int tool_bad_time(const struct tool *tool, const char *text)
-{
-    return tool_usage(tool,
-                      "invalid duration '%s': use a number with ms, s, m, h, "
-                      "e.g. 20s",
-                      text);
-}
-
 int tool_bad_token(const struct tool *tool, const char *text)
 {
     return tool_usage(tool,

@@ -117,7 +117,6 @@ void tool_say(const struct tool *tool, const char *format, ...)
 /* Says how the subcommand is used, after what is wrong. */
 int tool_usage(const struct tool *tool, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-int tool_bad_time(const struct tool *tool, const char *text);
 int tool_bad_token(const struct tool *tool, const char *text);
 /* Explains an error of 'client': what could not be done, why, what next. */
 int tool_client_error(const struct client *client, int error, const char *what);

@@ -49,14 +49,6 @@ static void begin(struct words *words, const char *command, const char *name,
     add(words, words->changed);
 }
 
-static int show(struct tool *tool, const char *command, const char *what,
-                const char *name, json_t **ret_shown)
-{
-    char text[160];
-    snprintf(text, sizeof text, "cannot show %s '%.64s'", what, name);
-    return tool_ask(tool, WORDS(command, name), text, ret_shown);
-}
-
 /* --- Users ---------------------------------------------------------------- */
 
 /* What a user may have; NULL: as it is, or the standard of who is new. */
@@ -85,7 +77,8 @@ static void print_quota(json_t *user, const char *name)
 int run_user_show(struct tool *tool, char **argv)
 {
     json_auto_t *user = NULL;
-    int exit_code = show(tool, "USER.SHOW", "user", argv[1], &user);
+    int exit_code = tool_ask(tool, WORDS("USER.SHOW", argv[1]),
+                             CANNOT("show user", argv[1]), &user);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -105,7 +98,7 @@ int run_user_show(struct tool *tool, char **argv)
 
 static bool is_among(const char *role, char **roles)
 {
-    for (; *roles != NULL; roles++) {
+    for (; roles != NULL && *roles != NULL; roles++) {
         if (strcmp(role, *roles) == 0) {
             return true;
         }
@@ -166,19 +159,19 @@ static void add_quotas(struct words *words, struct quotas *quotas, json_t *user)
 /* What is to be changed of a user. */
 struct change {
     const char *state; /* "disabled", "enabled"; NULL: as it is. */
-    char **less;       /* Roles. */
+    char **less;       /* Roles, or NULL. */
     char **more;
     struct quotas quotas;
-    const char *what; /* "disable" */
+    const char *what; /* "disable user" */
 };
 
 /* Writes the user anew with what he has and the change. */
 static int rewrite(struct tool *tool, const char *name, struct change *change)
 {
     struct words words;
-    char text[160];
     json_auto_t *user = NULL;
-    int exit_code = show(tool, "USER.SHOW", "user", name, &user);
+    int exit_code = tool_ask(tool, WORDS("USER.SHOW", name),
+                             CANNOT("show user", name), &user);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -198,57 +191,42 @@ static int rewrite(struct tool *tool, const char *name, struct change *change)
             add(&words, role);
         }
     }
-    for (char **more = change->more; *more != NULL; more++) {
+    for (char **more = change->more; more != NULL && *more != NULL; more++) {
         add(&words, *more);
     }
-    snprintf(text, sizeof text, "cannot %s user '%.64s'", change->what, name);
-    return tool_change(tool, words.word, text, NULL);
-}
-
-static char *nothing[] = {NULL};
-
-/* A name and roles. */
-static int read_roles(struct tool *tool, char **argv)
-{
-    return options_read(tool, argv, NULL, 2, 17);
+    return tool_change(tool, words.word, CANNOT(change->what, name), NULL);
 }
 
 int run_user_grant(struct tool *tool, char **argv)
 {
-    int exit_code = read_roles(tool, argv);
-    struct change change = {.less = nothing, .what = "grant a role to"};
-    change.more = &argv[2];
+    int exit_code = options_read(tool, argv, NULL, 2, 17);
+    struct change change = {.more = argv + 2, .what = "grant a role to user"};
     return exit_code ?: rewrite(tool, argv[1], &change);
 }
 
 int run_user_revoke(struct tool *tool, char **argv)
 {
-    int exit_code = read_roles(tool, argv);
-    struct change change = {.more = nothing, .what = "revoke a role from"};
-    change.less = &argv[2];
+    int exit_code = options_read(tool, argv, NULL, 2, 17);
+    struct change change = {.less = argv + 2,
+                            .what = "revoke a role from user"};
     return exit_code ?: rewrite(tool, argv[1], &change);
 }
 
 int run_user_disable(struct tool *tool, char **argv)
 {
-    struct change change = {.state = "disabled",
-                            .less = nothing,
-                            .more = nothing,
-                            .what = "disable"};
+    struct change change = {.state = "disabled", .what = "disable user"};
     return rewrite(tool, argv[1], &change);
 }
 
 int run_user_enable(struct tool *tool, char **argv)
 {
-    struct change change = {
-        .state = "enabled", .less = nothing, .more = nothing, .what = "enable"};
+    struct change change = {.state = "enabled", .what = "enable user"};
     return rewrite(tool, argv[1], &change);
 }
 
 int run_user_set(struct tool *tool, char **argv)
 {
-    struct change change = {
-        .less = nothing, .more = nothing, .what = "set the quotas of"};
+    struct change change = {.what = "set the quotas of user"};
     const struct option_row rows[] = {QUOTA_ROWS(&change.quotas), {0}};
     int exit_code = options_read(tool, argv, rows, 1, 1);
     exit_code = exit_code ?: read_quotas(&change.quotas);
@@ -260,7 +238,6 @@ int run_user_add(struct tool *tool, char **argv)
     struct option_list roles = {.count = 0};
     struct quotas quotas = {.of = {NULL}};
     struct words words;
-    char text[160];
     bool is_reused = false;
     const struct option_row rows[] = {
         {"role", OPTION_LIST, .value = &roles},
@@ -282,8 +259,7 @@ int run_user_add(struct tool *tool, char **argv)
     for (size_t i = 0; i < roles.count; i++) {
         add(&words, roles.text[i]);
     }
-    snprintf(text, sizeof text, "cannot make user '%.64s'", argv[1]);
-    return tool_change(tool, words.word, text, NULL);
+    return tool_change(tool, words.word, CANNOT("make user", argv[1]), NULL);
 }
 
 int run_user_remove(struct tool *tool, char **argv)
@@ -337,7 +313,7 @@ static int tell(struct tool *tool, const char *user, const char *label,
                 const char *path, struct buffer *secret)
 {
     uint8_t hash[SHA256_SIZE];
-    char digits[2 * SHA256_SIZE + 1] = "", what[160];
+    char digits[2 * SHA256_SIZE + 1] = "";
     if (sha256(buffer_bytes(secret), hash) != 0) {
         return tool_fail(EX_OSERR, "cannot make a secret: OpenSSL may not");
     }
@@ -346,9 +322,9 @@ static int tell(struct tool *tool, const char *user, const char *label,
     if (exit_code != 0) {
         return exit_code;
     }
-    snprintf(what, sizeof what, "cannot add a secret of user '%.64s'", user);
-    exit_code = tool_change(
-        tool, WORDS("SECRET.ADD", user, digits, "NAME", label), what, NULL);
+    exit_code = tool_change(tool,
+                            WORDS("SECRET.ADD", user, digits, "NAME", label),
+                            CANNOT("add a secret of user", user), NULL);
     if (exit_code != 0 && path != NULL) {
         (void)unlink(path);
     } else if (exit_code == 0 && path == NULL) {
@@ -387,7 +363,8 @@ int run_secret_remove(struct tool *tool, char **argv)
 int run_role_show(struct tool *tool, char **argv)
 {
     json_auto_t *role = NULL;
-    int exit_code = show(tool, "ROLE.SHOW", "role", argv[1], &role);
+    int exit_code = tool_ask(tool, WORDS("ROLE.SHOW", argv[1]),
+                             CANNOT("show role", argv[1]), &role);
     if (exit_code == 0) {
         output_record(tool->format, tool->subcommand->fields, role);
     }
@@ -409,7 +386,6 @@ static void warn(const struct tool *tool, const char *grant)
 int run_role_set(struct tool *tool, char **argv)
 {
     struct words words;
-    char what[160];
     json_auto_t *role = NULL;
     int exit_code = options_read(tool, argv, NULL, 1, 65);
     if (exit_code != 0) {
@@ -424,8 +400,7 @@ int run_role_set(struct tool *tool, char **argv)
         warn(tool, *grant);
         add(&words, *grant);
     }
-    snprintf(what, sizeof what, "cannot set role '%.64s'", argv[1]);
-    return tool_change(tool, words.word, what, NULL);
+    return tool_change(tool, words.word, CANNOT("set role", argv[1]), NULL);
 }
 
 int run_role_remove(struct tool *tool, char **argv)
@@ -474,17 +449,16 @@ int run_access(struct tool *tool, char **argv)
 
 int run_can(struct tool *tool, char **argv)
 {
-    char what[160], text[800];
+    char text[800];
     json_auto_t *answer = NULL;
     int exit_code = options_read(tool, argv, NULL, 2, 3);
     if (exit_code != 0) {
         return exit_code;
     }
-    snprintf(what, sizeof what, "cannot look at user '%.64s'", argv[1]);
     exit_code = tool_ask(
         tool,
         WORDS("USER.CAN", argv[1], argv[2], argv[3] != NULL ? argv[3] : ""),
-        what, &answer);
+        CANNOT("look at user", argv[1]), &answer);
     if (exit_code != 0) {
         return exit_code;
     }

@@ -71,15 +71,13 @@ static int read_what(const char *text, struct revoked *ret_revoked)
 int tool_revoke(struct tool *tool, const char *text)
 {
     struct revoked revoked;
-    char what[160];
     int rv = read_what(text, &revoked);
     if (rv != 0) {
         return rv;
     }
-    snprintf(what, sizeof what, "cannot revoke the certificate '%.80s'", text);
     rv = tool_change(
         tool, WORDS("CERT.REVOKE", revoked.fingerprint, "NAME", revoked.name),
-        what, NULL);
+        CANNOT("revoke the certificate", text), NULL);
     if (rv == 0) {
         tool_say(tool, "%s: is revoked%s%s%s", revoked.fingerprint,
                  revoked.name[0] != '\0' ? " (" : "", revoked.name,

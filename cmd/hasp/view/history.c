@@ -22,14 +22,13 @@ int run_history(struct tool *tool, char **argv)
     uint64_t count = 100;
     const struct option_row rows[] = {
         {"count", OPTION_NUMBER, .value = &count, .min = 1}, {0}};
-    char text[24];
     json_auto_t *history = NULL;
     int exit_code = options_read(tool, argv, rows, 1, 1);
     if (exit_code != 0) {
         return exit_code;
     }
-    snprintf(text, sizeof text, "%" PRIu64, count);
-    exit_code = tool_ask(tool, WORDS("LOCK.HISTORY", argv[1], "COUNT", text),
+    exit_code = tool_ask(tool,
+                         WORDS("LOCK.HISTORY", argv[1], "COUNT", NUMBER(count)),
                          CANNOT("tell the history of", argv[1]), &history);
     if (exit_code != 0) {
         return exit_code;
