@@ -153,7 +153,6 @@ static const struct field release_if_fields[] = {
     OPTION("token", FIELD_NUMBER, "TOKEN", "The holder's token."),
     BY,
     END};
-static const struct field lock_fields[] = {LOCK, END};
 static const struct field history_fields[] = {
     LOCK,
     OPTION("count", FIELD_NUMBER, "COUNT",
@@ -176,20 +175,14 @@ static const struct field drop_fields[] = {NAME("The lock."),
                                             FIELD_REQUIRED | FIELD_ASIDE,
                                             "Who has taken it."},
                                            END};
-static const struct field fence_fields[] = {{"resource", FIELD_TEXT, NULL, 1,
-                                             NAME_MAX_BYTES, FIELD_REQUIRED,
-                                             "What the fence protects."},
-                                            END};
-static const struct field admit_fields[] = {{"resource", FIELD_TEXT, NULL, 1,
-                                             NAME_MAX_BYTES, FIELD_REQUIRED,
-                                             "What the fence protects."},
-                                            TOKEN,
-                                            END};
-static const struct field fence_remove_fields[] = {
-    {"resource", FIELD_TEXT, NULL, 1, NAME_MAX_BYTES, FIELD_REQUIRED,
-     "What the fence protects."},
-    BY,
-    END};
+#define RESOURCE                                                         \
+    {                                                                    \
+        "resource", FIELD_TEXT, NULL, 1, NAME_MAX_BYTES, FIELD_REQUIRED, \
+            "What the fence protects."                                   \
+    }
+static const struct field fence_fields[] = {RESOURCE, END};
+static const struct field admit_fields[] = {RESOURCE, TOKEN, END};
+static const struct field fence_remove_fields[] = {RESOURCE, BY, END};
 #define LISTED                                                       \
     OPTION("session", FIELD_NUMBER, "SESSION", "A session, or ..."), \
         OPTION("client", FIELD_TEXT, "CLIENT",                       \
@@ -317,7 +310,7 @@ const struct route routes[] = {
      MAP("Graph"), 0, "Who waits for whom."},
     {"GET", "/v1/locks", ROUTE_COMMAND, "LOCK.LIST", NULL, page_fields,
      PAGES("locks", "Lock"), 0, "Lists locks in the order of their names."},
-    {"GET", "/v1/locks/{name}", ROUTE_COMMAND, "LOCK.SHOW", NULL, lock_fields,
+    {"GET", "/v1/locks/{name}", ROUTE_COMMAND, "LOCK.SHOW", NULL, show_fields,
      MAP("Lock"), 0, "Shows a lock's holders and queue."},
 
     {"GET", "/v1/history/{name}", ROUTE_COMMAND, "LOCK.HISTORY", NULL,
@@ -394,6 +387,13 @@ const struct route routes[] = {
 };
 const uint32_t route_count = sizeof routes / sizeof routes[0];
 
+#define HOLDER                                                        \
+    "session:integer client:text address:text owner:text value:text " \
+    "token:integer mode:text count:integer since_ms:integer "         \
+    "lease_left_ms:integer| opened_ms:integer? reason:text? "         \
+    "break_left_ms:integer? break_by:text? break_reason:text? "       \
+    "hold_left_ms:integer? delay_ms:integer? barged:integer? user:text"
+
 const struct shape shapes[] = {
     {"OpenedSession",
      "id:integer secret:text? ttl_ms:integer| linger_ms:integer "
@@ -409,26 +409,15 @@ const struct shape shapes[] = {
     {"Lock", "name:text note:text? refused_script:text? mode:text "
              "slots:integer holders:[Holder] "
              "queue:[Waiter] delay_left_ms:integer earliest_ms:integer|"},
-    {"Holder", "session:integer client:text address:text owner:text value:text "
-               "token:integer mode:text count:integer since_ms:integer "
-               "lease_left_ms:integer| opened_ms:integer? reason:text? "
-               "break_left_ms:integer? break_by:text? break_reason:text? "
-               "hold_left_ms:integer? delay_ms:integer? "
-               "barged:integer? user:text"},
+    {"Holder", HOLDER},
     {"Waiter", "session:integer client:text owner:text mode:text index:integer "
                "waiting_ms:integer"},
     {"Why", "name:text note:text? refused_script:text? mode:text "
             "slots:integer holders:[WhyHolder] queue:[Waiter] "
             "delay_left_ms:integer earliest_ms:integer| hold_count:integer "
             "wait_count:integer why:[text]"},
-    {"WhyHolder",
-     "session:integer client:text address:text owner:text value:text "
-     "token:integer mode:text count:integer since_ms:integer "
-     "lease_left_ms:integer| opened_ms:integer? reason:text? "
-     "break_left_ms:integer? break_by:text? break_reason:text? "
-     "hold_left_ms:integer? delay_ms:integer? "
-     "barged:integer? user:text ttl_ms:integer| linger_ms:integer "
-     "blacklisted:yes waits_for:[text]"},
+    {"WhyHolder", HOLDER
+     " ttl_ms:integer| linger_ms:integer blacklisted:yes waits_for:[text]"},
     {"Top", "window_ms:integer grants:integer lock_count:integer "
             "session_count:integer hold_count:integer wait_count:integer "
             "locks:[HotLock] waits:[LongWait]"},
