@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "base/memory.h"
 #include "base/number.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
@@ -132,14 +133,13 @@ static int ask(struct saving *saving, const struct query *query,
 
 static int save_part(struct saving *saving)
 {
-    struct query query = {0};
+    AUTO(query_done) struct query query = {0};
     const struct resp_reply *reply;
     query_begin(&query, "RAFT.PART");
     query_number(&query, saving->index);
     query_number(&query, saving->term);
     query_number(&query, saving->offset);
     int exit_code = ask(saving, &query, &reply);
-    query_done(&query);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -234,7 +234,7 @@ static void show_progress(struct saving *saving, bool is_over)
 /* 0, GONE, or an exit code, explained. */
 static int save_once(struct saving *saving)
 {
-    struct query query = {0};
+    AUTO(query_done) struct query query = {0};
     const struct resp_reply *reply;
     int exit_code = choose_node(saving);
     if (exit_code != 0) {
@@ -242,7 +242,6 @@ static int save_once(struct saving *saving)
     }
     query_begin(&query, "RAFT.BACKUP");
     exit_code = ask(saving, &query, &reply);
-    query_done(&query);
     if (exit_code != 0) {
         return exit_code == GONE
                    ? tool_fail(EX_UNAVAILABLE, "cannot save from %s: %s",

@@ -256,11 +256,14 @@ def test_all_pages_of_a_list_are_fetched_with_the_cursor_as_it_came():
 
 
 def test_why_prints_the_words_of_the_server_and_gives_no_terminal_orders():
-    lock = dict(LOCK, why=["'a' is held by \x1b[2J", "", "it could pass on now"])
+    # The second reverses the direction of writing.
+    lock = dict(LOCK, why=["'a' is held by \x1b[2J", "", "and by \u202eb"])
 
     with FakeNode(lambda words: lock) as node:
         text = hasp("why", "a", endpoints=node.endpoint).stdout
-        assert text == "'a' is held by \\x1b[2J\n\nit could pass on now\n"
+        assert text == (
+            "'a' is held by \\x1b[2J\n\nand by \\xe2\\x80\\xaeb\n"
+        )
         assert node.requests[-1] == [b"LOCK.WHY", b"a"]
         shown = hasp("-o", "json", "why", "a", endpoints=node.endpoint).stdout
         assert json.loads(shown)["why"] == lock["why"]

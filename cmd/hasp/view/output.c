@@ -20,37 +20,6 @@
 /* A narrower terminal cuts lines by itself. */
 #define WIDTH_MIN 60
 
-/* Bytes of the UTF-8 character at 'at', or 0 if there is none (RFC 3629). */
-static size_t utf8_size(const uint8_t *at, size_t left)
-{
-    size_t size = at[0] < 0x80   ? 1
-                  : at[0] < 0xc2 ? 0
-                  : at[0] < 0xe0 ? 2
-                  : at[0] < 0xf0 ? 3
-                  : at[0] < 0xf5 ? 4
-                                 : 0;
-    if (size == 0 || size > left) {
-        return 0;
-    }
-    for (size_t i = 1; i < size; i++) {
-        if ((at[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    bool is_overlong = (at[0] == 0xe0 && at[1] < 0xa0) ||
-                       (at[0] == 0xf0 && at[1] < 0x90);
-    bool is_beyond = (at[0] == 0xed && at[1] > 0x9f) ||
-                     (at[0] == 0xf4 && at[1] > 0x8f);
-    return is_overlong || is_beyond ? 0 : size;
-}
-
-/* The control characters of ASCII, and those beyond it, which are two bytes. */
-static bool is_control(const uint8_t *at, size_t size)
-{
-    return at[0] < 0x20 || at[0] == 0x7f ||
-           (size == 2 && at[0] == 0xc2 && at[1] < 0xa0);
-}
-
 /* Appends the bytes: "\xHH" for what is no UTF-8 or would give a terminal
  * orders, "\\" for a backslash, so that it can be read back. */
 static void put_escaped(struct buffer *out, struct bytes bytes,
@@ -58,41 +27,33 @@ static void put_escaped(struct buffer *out, struct bytes bytes,
 {
     for (size_t i = 0; i < bytes.size;) {
         const uint8_t *at = bytes.data + i;
-        size_t size = utf8_size(at, bytes.size - i);
-        bool is_line = keeps_lines && at[0] == '\n';
-        if (size == 0 || (is_control(at, size) && !is_line)) {
-            for (size_t n = 0; n < (size == 0 ? 1 : size); n++) {
-                buffer_printf(out, "\\x%02x", at[n]);
-            }
-        } else if (at[0] == '\\' && !keeps_lines) {
+        size_t size = bytes_printable(bytes_of(at, bytes.size - i));
+        if (at[0] == '\\' && !keeps_lines) {
             buffer_put_text(out, "\\\\");
+        } else if (size > 0 || (at[0] == '\n' && keeps_lines)) {
+            buffer_put(out, at, size > 0 ? size : 1);
         } else {
-            buffer_put(out, at, size);
+            buffer_printf(out, "\\x%02x", at[0]);
         }
-        i += size == 0 ? 1 : size;
+        i += size > 0 ? size : 1;
     }
 }
 
-static bool is_utf8(struct bytes bytes)
+/* NULL if they are no UTF-8. */
+static json_t *string_of(struct bytes bytes)
 {
-    size_t i = 0, size = 1;
-    while (i < bytes.size && size > 0) {
-        size = utf8_size(bytes.data + i, bytes.size - i);
-        i += size;
-    }
-    return i == bytes.size;
+    return json_stringn(bytes.size > 0 ? (const char *)bytes.data : "",
+                        bytes.size);
 }
 
 json_t *value_of_bytes(struct bytes bytes)
 {
     AUTO(buffer_done) struct buffer text = {0};
-    if (is_utf8(bytes)) {
-        buffer_put_bytes(&text, bytes);
-    } else {
+    json_t *value = string_of(bytes);
+    if (value == NULL) {
         put_escaped(&text, bytes, false);
+        value = string_of(buffer_bytes(&text));
     }
-    buffer_put_u8(&text, '\0');
-    json_t *value = json_stringn((const char *)text.data, text.size - 1);
     return value;
 }
 
@@ -100,9 +61,7 @@ static json_t *base64_of(struct bytes bytes)
 {
     AUTO(buffer_done) struct buffer text = {0};
     base64_put(&text, bytes);
-    buffer_put_u8(&text, '\0');
-    json_t *value = json_string((const char *)text.data);
-    return value;
+    return string_of(buffer_bytes(&text));
 }
 
 static json_t *map_of(const struct resp_reply *reply, uint32_t at)
@@ -113,9 +72,10 @@ static json_t *map_of(const struct resp_reply *reply, uint32_t at)
         json_t *key = value_of_bytes(reply->value[child].bytes);
         child += reply->value[child].span;
         const struct resp_value *value = &reply->value[child];
+        json_auto_t *text = string_of(value->bytes);
         json_object_set_new(object, json_string_value(key),
                             value_of_reply(reply, child));
-        if (value->type == RESP_BULK && !is_utf8(value->bytes)) {
+        if (value->type == RESP_BULK && text == NULL) {
             char name[64];
             snprintf(name, sizeof name, "%.50s_b64", json_string_value(key));
             json_object_set_new(object, name, base64_of(value->bytes));
