@@ -246,28 +246,17 @@ static bool is_blank(uint8_t c)
     return c == ' ' || c == '\t';
 }
 
-static int hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Puts what the backslash at 'line.data[at]' stands for and returns how many
  * bytes it took. */
 static size_t put_escape(struct bytes line, size_t at, struct buffer *out)
 {
     static const char letters[] = "nrtba";
     static const char meanings[] = "\n\r\t\b\a";
-    if (at + 3 < line.size && line.data[at + 1] == 'x') {
-        int high = hex_digit(line.data[at + 2]);
-        int low = hex_digit(line.data[at + 3]);
-        if (high >= 0 && low >= 0) {
-            buffer_put_u8(out, (uint8_t)(high * 16 + low));
-            return 4;
-        }
+    uint8_t byte = 0;
+    if (at + 3 < line.size && line.data[at + 1] == 'x' &&
+        hex_get(bytes_of(line.data + at + 2, 2), &byte, 1)) {
+        buffer_put_u8(out, byte);
+        return 4;
     }
     if (at + 1 == line.size) {
         return 1;

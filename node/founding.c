@@ -265,14 +265,8 @@ static bool parse_line(struct founding *founding, const char *line)
         return true;
     }
     if (strncmp(line, "cluster = ", 10) == 0) {
-        for (size_t i = 0; i < CLUSTER_ID_SIZE; i++) {
-            unsigned byte;
-            if (sscanf(line + 10 + 2 * i, "%2x", &byte) != 1) {
-                return false;
-            }
-            founding->seen_id[i] = (uint8_t)byte;
-        }
-        return true;
+        return hex_get(bytes_of_text(line + 10), founding->seen_id,
+                       CLUSTER_ID_SIZE);
     }
     if (sscanf(line, "member = %" SCNu64 " %" SCNx64, &id, &incarnation) != 2 ||
         founding->count == MEMBER_COUNT_MAX) {

@@ -12,6 +12,7 @@
 #include <sysexits.h>
 #include <time.h>
 
+#include "base/bytes.h"
 #include "base/duration.h"
 
 const struct backup_request backup_request_default = {
@@ -60,13 +61,6 @@ static void print_string(const char *text)
     putchar('"');
 }
 
-static void print_hex(const uint8_t *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++) {
-        printf("%02x", bytes[i]);
-    }
-}
-
 static void print_json(const struct hasp_node_snapshot *snapshot)
 {
     const struct {
@@ -89,11 +83,12 @@ static void print_json(const struct hasp_node_snapshot *snapshot)
         {"users", snapshot->users},
         {"secrets", snapshot->secrets},
     };
-    fputs("{\"cluster\": \"", stdout);
-    print_hex(snapshot->cluster_id, sizeof snapshot->cluster_id);
-    fputs("\", \"checksum\": \"", stdout);
-    print_hex(snapshot->checksum, sizeof snapshot->checksum);
-    fputs("\"", stdout);
+    char cluster[2 * sizeof snapshot->cluster_id + 1];
+    char checksum[2 * sizeof snapshot->checksum + 1];
+    hex_put(cluster,
+            bytes_of(snapshot->cluster_id, sizeof snapshot->cluster_id));
+    hex_put(checksum, bytes_of(snapshot->checksum, sizeof snapshot->checksum));
+    printf("{\"cluster\": \"%s\", \"checksum\": \"%s\"", cluster, checksum);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         printf(", \"%s\": %" PRIu64, numbers[i].key, numbers[i].value);
     }
