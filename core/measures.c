@@ -72,9 +72,7 @@ static void note_age(struct core *core, struct histogram *histogram,
 {
     CHECK(log_index <= lockfsm_applied_index(core->fsm));
     if (log_index > core->run.replayed_index) {
-        histogram_note(histogram,
-                       history_age_ms(&core->history, log_index, core->now_ns) *
-                           NS_PER_MS);
+        histogram_note(histogram, age_ms(core, log_index) * NS_PER_MS);
     }
 }
 
@@ -134,5 +132,5 @@ const struct histogram *core_request_times(const struct core *core,
 uint64_t core_oldest_wait_ms(const struct core *core)
 {
     uint64_t index = lockfsm_oldest_wait(core->fsm);
-    return index == 0 ? 0 : history_age_ms(&core->history, index, core->now_ns);
+    return index == 0 ? 0 : age_ms(core, index);
 }

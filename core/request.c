@@ -455,7 +455,7 @@ static void refuse_with(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-void request_refuse(struct core *core, struct request *request,
+bool request_refuse(struct core *core, struct request *request,
                     const char *code, const char *why)
 {
     const char *promise = "";
@@ -468,6 +468,7 @@ void request_refuse(struct core *core, struct request *request,
         promise = "; nothing was done";
     }
     refuse_with(core, request, code, bytes_of_text(why), promise);
+    return false;
 }
 
 void request_fail(struct core *core, struct request *request, const char *code,

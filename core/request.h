@@ -179,9 +179,9 @@ void request_mark(struct request *request);
 /* True if it may be carried to the next leader: nothing was done, or doing it
  * twice does no harm. */
 bool request_may_go_on(const struct request *request);
-/* Answers with an error: 'code' and why, if nothing was done. If it may have
- * been, the word is UNKNOWN, whatever 'code' is, and the text says so. */
-void request_refuse(struct core *core, struct request *request,
+/* False: answers with an error, 'code' and why, if nothing was done. If it may
+ * have been, the word is UNKNOWN, whatever 'code' is, and the text says so. */
+bool request_refuse(struct core *core, struct request *request,
                     const char *code, const char *why);
 /* Answers with an error that is the result of its entry. */
 void request_fail(struct core *core, struct request *request, const char *code,

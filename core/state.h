@@ -99,6 +99,12 @@ static inline bool is_leader(const struct core *core)
     return core->reign.stage != REIGN_NONE;
 }
 
+/* Since that entry was applied here, as far as is known. */
+static inline uint64_t age_ms(const struct core *core, uint64_t log_index)
+{
+    return history_age_ms(&core->history, log_index, core->now_ns);
+}
+
 /* See core_is_serving(). */
 static inline bool is_serving(const struct core *core)
 {

@@ -33,9 +33,7 @@ void blacklist_list_read(struct core *core, struct request *request)
         resp_key_bulk(writer, "by", entry->by);
         resp_key_number(writer, "for_ms", entry->for_ms);
         resp_text(writer, "since_ms");
-        resp_integer(writer,
-                     (int64_t)history_age_ms(&core->history, entry->since_index,
-                                             core->now_ns));
+        resp_integer(writer, (int64_t)age_ms(core, entry->since_index));
     }
     request_done(core, request);
 }

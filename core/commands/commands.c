@@ -125,10 +125,10 @@ static bool is_known(struct core *core, struct request *request)
     }
     if (request->command->needs != NEEDS_NOTHING && conn->user == USER_ANYONE &&
         lockfsm_access_is_required(core->fsm)) {
-        request_refuse(core, request, "NOAUTH",
-                       "who you are is not known: give a certificate, or a "
-                       "secret with AUTH");
-        return false;
+        return request_refuse(
+            core, request, "NOAUTH",
+            "who you are is not known: give a certificate, or a "
+            "secret with AUTH");
     }
     return true;
 }
@@ -154,16 +154,15 @@ static bool may_begin(struct core *core, struct request *request,
         return true;
     }
     if (core->run.is_stopping) {
-        request_refuse(core, request, "NOLEADER", "this node is stopping");
-        return false;
+        return request_refuse(core, request, "NOLEADER",
+                              "this node is stopping");
     }
     if (core->requests.in_flight > core->options.limits.requests_in_flight) {
-        request_refuse(core, request, "BUSY", "too much is in flight");
-        return false;
+        return request_refuse(core, request, "BUSY", "too much is in flight");
     }
     if (conn_is_over(core, conn)) {
-        request_refuse(core, request, "BUSY", "too many bytes are in flight");
-        return false;
+        return request_refuse(core, request, "BUSY",
+                              "too many bytes are in flight");
     }
     return true;
 }
@@ -190,12 +189,10 @@ static bool has_good_sizes(struct core *core, struct request *request,
         }
     }
     if (limits->name_size != 0 && name_size > limits->name_size) {
-        request_refuse(core, request, "LIMIT", "size of a name");
-        return false;
+        return request_refuse(core, request, "LIMIT", "size of a name");
     }
     if (limits->value_size != 0 && value_size > limits->value_size) {
-        request_refuse(core, request, "LIMIT", "size of a value");
-        return false;
+        return request_refuse(core, request, "LIMIT", "size of a value");
     }
     return true;
 }
@@ -210,8 +207,8 @@ static bool choose_session(struct core *core, struct request *request,
     if ((flags & COMMAND_ATTACHES) != 0 &&
         !attach_has_room(core, request->conn) &&
         (!call->has_id || attach_find(core, request->conn, call->id) == NULL)) {
-        request_refuse(core, request, "LIMIT", "sessions of a connection");
-        return false;
+        return request_refuse(core, request, "LIMIT",
+                              "sessions of a connection");
     }
     if ((flags & (COMMAND_SESSION | COMMAND_ORIGIN)) == 0) {
         return true;
@@ -223,17 +220,16 @@ static bool choose_session(struct core *core, struct request *request,
         call_has(call, OPTION_SESSION)) {
         request->session = call->number[OPTION_SESSION];
         if (attach_find(core, request->conn, request->session) == NULL) {
-            request_refuse(core, request, "NOSESSION",
-                           "that session is not attached to this connection");
-            return false;
+            return request_refuse(
+                core, request, "NOSESSION",
+                "that session is not attached to this connection");
         }
     }
     if (request->session == 0 && call->pair_count == 0 &&
         ((flags & COMMAND_SESSION) != 0 ||
          (call_has(call, OPTION_REQ) && (flags & COMMAND_ATTACHES) == 0))) {
-        request_refuse(core, request, "NOSESSION",
-                       "no session is attached to this connection");
-        return false;
+        return request_refuse(core, request, "NOSESSION",
+                              "no session is attached to this connection");
     }
     return true;
 }

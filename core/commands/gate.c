@@ -35,8 +35,7 @@ static bool refuse(struct core *core, struct request *request, const char *word,
     CHECK(size < sizeof text);
     memcpy(text, why.data, size);
     text[size] = '\0';
-    request_refuse(core, request, word, text);
-    return false;
+    return request_refuse(core, request, word, text);
 }
 
 static bool refuse_verb(struct core *core, struct request *request,

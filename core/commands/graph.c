@@ -216,9 +216,7 @@ static void put_edge(const struct edge *edge, const struct core *core,
     resp_key_integer(writer, "to", edge->to);
     resp_key_bulk(writer, "lock", edge->wait->lock->name);
     resp_key_text(writer, "mode", lock_mode_name(edge->wait->mode));
-    resp_key_number(
-        writer, "waiting_ms",
-        history_age_ms(&core->history, edge->wait->wait_index, core->now_ns));
+    resp_key_number(writer, "waiting_ms", age_ms(core, edge->wait->wait_index));
     resp_key_integer(writer, "queue", edge->wait->lock->wait_count);
 }
 

@@ -56,18 +56,17 @@ static bool hello_options(struct core *core, struct request *request,
             i += 3;
         } else if (bytes_is_word(word, "SETNAME") && i + 1 < call->count) {
             if (!is_name(call->argument[i + 1])) {
-                request_refuse(core, request, "ERR",
-                               "Client names cannot contain spaces, newlines "
-                               "or special characters.");
-                return false;
+                return request_refuse(
+                    core, request, "ERR",
+                    "Client names cannot contain spaces, newlines "
+                    "or special characters.");
             }
             hello->has_name = true;
             hello->name = call->argument[i + 1];
             i += 2;
         } else {
-            request_refuse(core, request, "ERR",
-                           "Syntax error in HELLO option");
-            return false;
+            return request_refuse(core, request, "ERR",
+                                  "Syntax error in HELLO option");
         }
     }
     return true;

@@ -121,9 +121,7 @@ static void put_holder(struct core *core, const struct request *request,
     resp_key_number(writer, "token", hold->token);
     resp_key_text(writer, "mode", lock_mode_name(hold->mode));
     resp_key_number(writer, "count", hold->count);
-    resp_key_number(
-        writer, "since_ms",
-        history_age_ms(&core->history, hold->granted_index, core->now_ns));
+    resp_key_number(writer, "since_ms", age_ms(core, hold->granted_index));
     resp_text(writer, "lease_left_ms");
     lease_put_time(writer, session,
                    timers_lease_left(core->timers, session->id, core->now_ns) /
@@ -159,9 +157,7 @@ static void put_waiter(struct core *core, const struct wait *wait,
     resp_key_bulk(writer, "owner", wait->owner);
     resp_key_text(writer, "mode", lock_mode_name(wait->mode));
     resp_key_number(writer, "index", wait->wait_index);
-    resp_key_number(
-        writer, "waiting_ms",
-        history_age_ms(&core->history, wait->wait_index, core->now_ns));
+    resp_key_number(writer, "waiting_ms", age_ms(core, wait->wait_index));
 }
 
 /* By its session. */

@@ -66,9 +66,8 @@ static void count_grants(struct top *top, struct core *core,
     top->window_ms = WINDOW_MS;
     for (uint64_t i = past->next; i > past->first; i--) {
         const struct past_event *event = past_event(past, i - 1);
-        uint64_t age_ms = history_age_ms(&core->history, event->index,
-                                         core->now_ns);
-        if (age_ms >= WINDOW_MS) {
+        uint64_t old_ms = age_ms(core, event->index);
+        if (old_ms >= WINDOW_MS) {
             break;
         }
         struct bytes name = past_name(past, event);
@@ -79,7 +78,7 @@ static void count_grants(struct top *top, struct core *core,
         }
         bool is_last = i - 1 == past->first && past->first > 0;
         if (++seen == EVENTS_SEEN_MAX || is_last) {
-            top->window_ms = age_ms + 1; /* It counts as begun. */
+            top->window_ms = old_ms + 1; /* It counts as begun. */
             break;
         }
     }
@@ -155,9 +154,7 @@ static void put_hot(const struct core *core, const struct hot *hot,
                      hot->lock != NULL ? hot->lock->wait_count : 0);
     put_first_holder(hold, writer);
     resp_key_integer(writer, "since_ms",
-                     hold != NULL ? (int64_t)history_age_ms(&core->history,
-                                                            hold->granted_index,
-                                                            core->now_ns)
+                     hold != NULL ? (int64_t)age_ms(core, hold->granted_index)
                                   : 0);
 }
 
@@ -184,9 +181,7 @@ static void put_wait(const struct core *core, const struct wait *wait,
 {
     resp_map(writer, 8);
     resp_key_bulk(writer, "name", wait->lock->name);
-    resp_key_number(
-        writer, "waiting_ms",
-        history_age_ms(&core->history, wait->wait_index, core->now_ns));
+    resp_key_number(writer, "waiting_ms", age_ms(core, wait->wait_index));
     resp_key_bulk(writer, "client", wait->session->name);
     resp_key_number(writer, "session", wait->session->id);
     resp_key_bulk(writer, "owner", wait->owner);

@@ -78,11 +78,6 @@ static void put_client(struct lines *lines, const struct session *session)
     PUT(lines, " (session %" PRIu64, session->id);
 }
 
-static uint64_t age_ms(const struct core *core, uint64_t log_index)
-{
-    return history_age_ms(&core->history, log_index, core->now_ns);
-}
-
 /* --- What a holder waits for ---------------------------------------------- */
 
 static const struct wait *first_wait(const struct hold *hold)

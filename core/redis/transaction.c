@@ -241,14 +241,12 @@ bool transaction_watch(struct core *core, struct request *request,
 {
     struct transaction *transaction = of(request->conn);
     if (transaction->is_open) {
-        request_refuse(core, request, "ERR",
-                       "WATCH inside MULTI is not allowed");
-        return false;
+        return request_refuse(core, request, "ERR",
+                              "WATCH inside MULTI is not allowed");
     }
     if (!add_keys(transaction, call)) {
         transaction->has_lost_watch = true;
-        request_refuse(core, request, "LIMIT", "keys of a transaction");
-        return false;
+        return request_refuse(core, request, "LIMIT", "keys of a transaction");
     }
     for (uint32_t i = 0; i < call->name_count; i++) {
         struct transaction_key *key = find(transaction, call->names[i]);
