@@ -272,9 +272,9 @@ async function impatientAlone() {
     }
     return { 'SESSION.OPEN': lease(7), 'LOCK.SHOW': `+${name}\r\n` }[verb];
   }, async (endpoints) => {
-    const one = await Session.open({ endpoints, timeout: 200 });
-    const two = await Session.open({ endpoints });
+    const [one, two] = await many(2, { endpoints });
     const { line } = two.link;
+    one.timeout = 200;
     await assert.rejects(one.ask('LOCK.SHOW', 'slow'), { code: 'UNKNOWN' });
     assert.equal(await two.ask('LOCK.SHOW', 'quick'), 'quick');
     assert.equal(two.link.line, line);

@@ -252,12 +252,20 @@ def test_a_job_runs_once_in_each_period(language, start, tmp_path):
 
 
 def test_five_work_at_a_time(cluster, start):
-    workers = [start('workers', 0.5) for _ in range(8)]
+    def count(whom):
+        with cluster.leader().connect() as client:
+            return len(client.map('LOCK.SHOW', 'render')[whom])
 
     def holders():
-        with cluster.leader().connect() as client:
-            return len(client.map('LOCK.SHOW', 'render')['holders'])
+        return count('holders')
 
+    with cluster.leader().connect() as client:  # Until all have come.
+        client.do('SESSION.OPEN', 'TTL', 60000)
+        for number in range(5):
+            client.do('LOCK.ACQUIRE', 'render', 'SLOTS', 5, 'OWNER', number)
+        workers = [start('workers', 0.5) for _ in range(8)]
+        wait_until(lambda: count('queue') == 8, 50, 'eight wait')
+        client.do('SESSION.CLOSE')
     seen = [wait_until(lambda: holders() == 5, 30, 'five hold it')]
     while any(worker.process.poll() is None for worker in workers):
         seen.append(holders())

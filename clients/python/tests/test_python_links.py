@@ -221,9 +221,9 @@ def test_who_is_impatient_gives_up_alone():
                 b'LOCK.SHOW': words[-1].decode()}.get(words[0], 'OK')
 
     with FakeNode(answer) as node, \
-            hasp.Session(node.endpoint, timeout=0.2) as one, \
+            hasp.Session(node.endpoint) as one, \
             hasp.Session(node.endpoint) as two:
-        line = two._link.line
+        one.timeout, line = 0.2, two._link.line
         with pytest.raises(hasp.Unknown, match='no answer'):
             one.ask('LOCK.SHOW', 'slow')
         assert two.ask('LOCK.SHOW', 'quick') == 'quick'
