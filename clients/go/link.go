@@ -27,6 +27,7 @@ var (
 	errStranger = fmt.Errorf("%w: an answer to nothing", errProtocol)
 	errBroken   = errors.New("the connection was lost")
 	errOver     = errors.New("the session has ended")
+	errTooLate  = errors.New("no time is left for an answer")
 )
 
 // An ask is one request on a link, and its answer.
@@ -36,6 +37,7 @@ type ask struct {
 	patience time.Duration // For the answer; 0: answerTimeout, < 0: no end.
 	isUrgent bool          // It goes before what has not been sent.
 	actsHere bool          // For the session attached last: it names none.
+	latest   time.Time     // It is not sent after that; zero: it is.
 	attaches *Session      // It is the ATTACH of this one.
 
 	line  *line         // Where it was sent; nil: it was not.
@@ -262,6 +264,10 @@ func (l *link) send(c *line) {
 // put appends the bytes of a request, and those that attach its session before.
 // Opening a session attaches it.
 func (l *link) put(c *line, out []byte, a *ask) []byte {
+	if !a.latest.IsZero() && time.Now().After(a.latest) {
+		a.answered(nil, errTooLate)
+		return out
+	}
 	s := a.session
 	if s != nil && (!c.attached[s] || (a.actsHere && c.newest != s)) {
 		c.attached[s], c.newest = true, s
@@ -273,9 +279,6 @@ func (l *link) put(c *line, out []byte, a *ask) []byte {
 	patience := a.patience
 	if patience == 0 {
 		patience = answerTimeout
-	}
-	if a.isUrgent && len(c.flight) > 0 {
-		patience *= 2 // It is answered behind those.
 	}
 	if patience > 0 {
 		a.timer = time.AfterFunc(patience, func() { l.leave(c, errNoAnswer) })
@@ -416,20 +419,23 @@ func (l *link) leave(c *line, why error) {
 	c.raw.Close()
 }
 
+// receive gives why the line is to be left, once what has come by then is read.
 func (l *link) receive(c *line) error {
-	for {
+	var leaves error
+	for leaves == nil || c.in.from.Buffered() > 0 {
 		value, err := c.in.reply()
 		if event, ok := value.(push); ok {
 			l.onPush(event)
-			continue
-		}
-		if err == nil || errors.Is(err, errTooLarge) {
-			err = l.received(c, value, err)
-		}
-		if err != nil {
+		} else if err != nil {
+			if errors.Is(err, errTooLarge) {
+				l.received(c, nil, err)
+			}
 			return err
+		} else if err = l.received(c, value, nil); err != nil {
+			leaves = err
 		}
 	}
+	return leaves
 }
 
 // received gives an answer, or that it cannot be read, to who asked first. An

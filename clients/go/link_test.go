@@ -4,6 +4,7 @@ package hasp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -136,7 +137,7 @@ func TestSessionsShareAConnectionUnlessTheyAskForTheirOwn(t *testing.T) {
 	}
 }
 
-func TestANewConnectionHearsOfEachSessionOnceAndItsHeartbeatFirst(t *testing.T) {
+func TestANewConnectionHearsOfEachSession(t *testing.T) {
 	f := newFakeNode(t, func(line int32, words []string) string {
 		if line == 1 && words[0] == "LOCK.LIST" {
 			return ""
@@ -240,7 +241,8 @@ func TestWhoGivesUpDisturbsNobodyAndALateAnswerIsNotTakenForAnother(t *testing.T
 		}
 		return "usual"
 	})
-	hasty, patient := f.open(t, Options{}), f.open(t, Options{})
+	calm := Options{TTL: 30 * time.Second} // No heartbeat is late meanwhile.
+	hasty, patient := f.open(t, calm), f.open(t, calm)
 	brief, cancel := context.WithTimeout(soon(t), 20*time.Millisecond)
 	defer cancel()
 	_, err := hasty.Check(brief, "a", 1)
@@ -251,6 +253,30 @@ func TestWhoGivesUpDisturbsNobodyAndALateAnswerIsNotTakenForAnother(t *testing.T
 	if f.lines.Load() != 1 {
 		t.Error(f.lines.Load(), "connections")
 	}
+}
+
+func TestWhatWasRefusedEachTimeWasNotDone(t *testing.T) {
+	f := newFakeNode(t, func(_ int32, words []string) string {
+		if words[0] == "LOCK.ACQUIRE" {
+			time.Sleep(20 * time.Millisecond)
+			return "-NOLEADER no leader was found\r\n"
+		}
+		return "usual"
+	})
+	var all sync.WaitGroup
+	for i := 0; i < 20; i++ {
+		all.Add(1)
+		lock := f.open(t, Options{TTL: 30 * time.Second, OwnConnection: true,
+			Timeout: 500 * time.Millisecond}).NewLock("a", LockOptions{})
+		go func() {
+			defer all.Done()
+			if _, err := lock.TryLock(context.Background()); !errors.Is(err, ErrUnreachable) {
+				t.Error(err)
+			}
+		}()
+		time.Sleep(3 * time.Millisecond)
+	}
+	all.Wait()
 }
 
 func TestAnAnswerThatIsTooLargeIsToldOnce(t *testing.T) {
@@ -406,15 +432,19 @@ func storm(t *testing.T, c *cluster, s *Session) {
 		}(i)
 	}
 	workers.Wait()
-	if err := s.NewLock("after", LockOptions{}).Lock(soon(t)); err != nil || s.link.users != 50 {
-		t.Error(err, s.link.users)
-	}
+	must(t, s.NewLock("after", LockOptions{}).Lock(soon(t)))
+	eventually(t, "not all have quit", func() bool {
+		links.mu.Lock()
+		defer links.mu.Unlock()
+		return s.link.users == 50
+	})
 }
 
 // nodesAreLost: the one that all are connected to is frozen, and later killed. All
 // go on, two never hold one lock, and who waits keeps the place.
 func nodesAreLost(t *testing.T, c *cluster, all []*Session) {
-	ctx := soon(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 80*time.Second)
+	defer cancel()
 	first := all[0].NewLock("line", LockOptions{})
 	must(t, first.Lock(ctx))
 	order := make(chan int, 3)

@@ -16,7 +16,8 @@ import (
 
 const (
 	defaultEndpoints = "127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440"
-	socketWord       = "unix:" // Before the path of a node's socket here.
+	attemptMin       = 100 * time.Millisecond // For the answer to the last one.
+	socketWord       = "unix:"                // Before the path of a node's socket here.
 )
 
 func parseEndpoints(given []string) ([]string, error) {
@@ -73,17 +74,23 @@ func (s *Session) request(ctx context.Context, next attempt) (any, error) {
 func (s *Session) requestOn(ctx context.Context, l *link, next attempt,
 	doubtful bool) (any, error) {
 	last := errors.New("no node was asked")
+	latest := latestOf(ctx)
 	for round, nodes := 1, len(l.where.endpoints); ; round++ {
 		if err := s.mayAsk(ctx); err != nil {
 			return nil, &outcome{failure(err, doubtful), err, last}
 		}
 		a := next()
 		a.session = s
+		if !doubtful {
+			a.latest = latest
+		}
 		reply, err := l.do(ctx, a)
 		refusal, isRefusal := reply.(*replyError)
 		switch {
 		case errors.Is(err, errTooLarge):
 			return nil, &outcome{ErrUnknown, err, err}
+		case err == errTooLate:
+			return nil, &outcome{ErrUnreachable, context.DeadlineExceeded, last}
 		case err != nil:
 			doubtful = doubtful || a.line != nil
 			last = err
@@ -106,6 +113,20 @@ func (s *Session) requestOn(ctx context.Context, l *link, next attempt,
 			pause(ctx, round/nodes)
 		}
 	}
+}
+
+// latestOf is when to begin no attempt any more: one that is not answered in time
+// would turn what is known, that nothing was done, into what is not.
+func latestOf(ctx context.Context) time.Time {
+	until, ok := ctx.Deadline()
+	if !ok {
+		return until
+	}
+	margin := time.Until(until) / 4
+	if margin > attemptMin {
+		margin = attemptMin
+	}
+	return until.Add(-margin)
 }
 
 // mayAsk says why no further attempt is made.

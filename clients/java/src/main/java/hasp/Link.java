@@ -55,6 +55,7 @@ final class Link implements AutoCloseable {
         final long patience; // For the answer.
         boolean isUrgent; // It goes before what has not been sent.
         boolean actsHere; // For the session attached last: it names none.
+        long latest = Time.FOREVER; // It is not sent after that.
         private boolean attaches;
         final CompletableFuture<Object> answer = new CompletableFuture<>();
         private final CompletableFuture<Void> judge = new CompletableFuture<>();
@@ -75,6 +76,20 @@ final class Link implements AutoCloseable {
             } else {
                 answer.complete(reply);
             }
+        }
+    }
+
+    /** There was no time left for an answer; it was not sent. */
+    static final class TooLate extends IOException {
+        private static final long serialVersionUID = 1;
+    }
+
+    /** A node has said that it can do nothing. */
+    private static final class Left extends IOException {
+        private static final long serialVersionUID = 1;
+
+        Left(String text) {
+            super(text);
         }
     }
 
@@ -265,6 +280,10 @@ final class Link implements AutoCloseable {
     /** The bytes of a request, and those that attach its session before. Opening a
      * session attaches it. */
     private void put(Connection to, Ask ask, ByteArrayOutputStream out) {
+        if (Time.left(ask.latest) < 0) {
+            ask.end(null, new TooLate());
+            return;
+        }
         Session session = ask.session;
         if (session != null && (to.attached.add(session)
                 | (ask.actsHere && to.newest != session))) {
@@ -279,10 +298,7 @@ final class Link implements AutoCloseable {
     }
 
     private void send(Connection to, Ask ask, ByteArrayOutputStream out) {
-        // A heartbeat behind others is answered behind them.
-        long patience = ask.isUrgent && !to.flight.isEmpty() ? 2 * ask.patience
-            : ask.patience;
-        judge(to, patience, ask.judge);
+        judge(to, ask.patience, ask.judge);
         ask.connection = to;
         ask.sent = Clocks.now();
         to.flight.add(ask);
@@ -399,17 +415,26 @@ final class Link implements AutoCloseable {
         one.close();
     }
 
+    /** What has come; throws if the node is to be left. */
     private void receive(Connection from) throws IOException {
-        try {
-            Object value = Resp.read(from.in);
-            if (value instanceof Resp.Push push) {
-                onPush.accept(push.values());
-            } else {
-                received(from, value, null);
+        IOException leaves = null;
+        do {
+            try {
+                Object value = Resp.read(from.in);
+                if (value instanceof Resp.Push push) {
+                    onPush.accept(push.values());
+                } else {
+                    received(from, value, null);
+                }
+            } catch (Left e) {
+                leaves = e;
+            } catch (Resp.TooLarge e) {
+                received(from, null, e);
+                throw e;
             }
-        } catch (Resp.TooLarge e) {
-            received(from, null, e);
-            throw e;
+        } while (leaves != null && from.in.available() > 0);
+        if (leaves != null) {
+            throw leaves;
         }
     }
 
@@ -440,7 +465,7 @@ final class Link implements AutoCloseable {
         if (isEnd) {
             ask.session.refuse(no.getMessage());
         } else if (leaves) {
-            throw new IOException(no.getMessage());
+            throw new Left(no.getMessage());
         }
     }
 }

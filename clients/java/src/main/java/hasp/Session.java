@@ -31,6 +31,9 @@ import java.util.stream.Stream;
  * a thread does by heartbeats.
  */
 public final class Session implements AutoCloseable {
+    /** For the answer to the last attempt. */
+    private static final long ATTEMPT_MIN = 100 * Time.MS;
+
     /** What may be believed of a session. */
     public enum State {
         /** Whatever it holds is its own. */
@@ -567,6 +570,10 @@ public final class Session implements AutoCloseable {
             boolean mayInterrupt, boolean wasAsked) throws InterruptedException {
         boolean isDoubtful = wasAsked;
         String last = "no node was asked";
+        // An attempt that is not answered in time would turn what is known, that
+        // nothing was done, into what is not.
+        long latest = limit == Time.FOREVER ? limit
+            : limit - Math.min(ATTEMPT_MIN, Math.max(0, Time.left(limit)) / 4);
         int nodes = on.address().endpoints().size();
         for (int round = 1;; round++) {
             if (id != 0) {
@@ -582,6 +589,7 @@ public final class Session implements AutoCloseable {
                         + last + ")" : "no node could do it (" + last + ")");
             }
             Link.Ask ask = asks.get();
+            ask.latest = isDoubtful ? Time.FOREVER : latest;
             try {
                 Object reply = on.ask(ask, limit, mayInterrupt);
                 if (!(reply instanceof Resp.Refusal refusal)) {
@@ -593,6 +601,9 @@ public final class Session implements AutoCloseable {
                 if (!error.isToBeRepeated(isDoubtful)) {
                     throw judged(error);
                 }
+            } catch (Link.TooLate e) {
+                throw new HaspException(Reason.UNREACHABLE,
+                    "no node could do it (" + last + ")");
             } catch (Resp.TooLarge e) {
                 throw new HaspException(Reason.UNKNOWN, e.getMessage());
             } catch (IOException e) {

@@ -227,13 +227,14 @@ public final class LinkTests {
         try (Fake fake = new Fake((line, words) -> {
             if (words.get(0).equals("LOCK.CHECK")) {
                 Time.pause(5);
-                Time.pause(5);
                 return "#t\r\n";
             }
             return USUAL;
         })) {
-            Session hasty = fake.open(fake.options().timeout(Duration.ofMillis(50)));
-            Session patient = fake.open();
+            Duration calm = Duration.ofSeconds(30); // No heartbeat meanwhile.
+            Session hasty = fake.open(fake.options().ttl(calm)
+                .timeout(Duration.ofMillis(50)));
+            Session patient = fake.open(fake.options().ttl(calm));
             try {
                 hasty.check("a", 1);
                 check(false, "answered");
