@@ -376,16 +376,17 @@ def use(world, session, rng, hold, locks):
     if lock == SHARED and rng.random() < 0.35:
         convert(world, session, rng, hold)
     if mode == "slots" and rng.random() < 0.5:
-        fill(world, session, lock)
+        fill(world, session, rng, lock)
 
 
-def fill(world, session, lock):
+def fill(world, session, rng, lock):
     """Other owners take what is left of a semaphore, and one more than that:
     so many clients seldom meet there."""
     taken = {}
     for number in range(SLOT_COUNT):
         owner = "slot%d" % number
         words = ["LOCK.ACQUIRE", lock, "SLOTS", SLOT_COUNT, "OWNER", owner]
+        words += ["BARGE"] if rng.random() < 0.5 else []
         reply, _ = session.request(
             "acquire", words, lock=lock, mode="slots", owner=owner
         )
