@@ -331,9 +331,13 @@ cluster-threads: $(B)/haspd ## leaders, followers, snapshots and restarts of thi
 	    tests/cluster/test_snapshot.py
 
 .PHONY: asan tsan
-asan tsan: ## unit tests and simulator under the sanitizers
-	$(MAKE) FLAVOUR=$@ all unit
-	$(MAKE) FLAVOUR=$@ sim SEEDS=20
+asan: ## unit tests and simulator under ASan and UBSan
+	$(MAKE) FLAVOUR=asan all unit
+	$(MAKE) FLAVOUR=asan sim SEEDS=20
+# The simulator has one thread: no race can show there.
+tsan: ## unit tests and real nodes under TSan
+	$(MAKE) FLAVOUR=tsan all unit
+	$(MAKE) FLAVOUR=tsan cluster-threads
 
 FUZZ_SECONDS ?= 30
 .PHONY: fuzz

@@ -66,7 +66,6 @@ part raft-asserts tools/raft-asserts.sh build/check 50
 part unit-asan make -s -j"$jobs" FLAVOUR=asan unit
 part sim-asan make -s -j"$jobs" FLAVOUR=asan sim SEEDS=20
 part unit-tsan make -s -j"$jobs" FLAVOUR=tsan unit-threads
-part sim-tsan make -s -j"$jobs" FLAVOUR=tsan sim SEEDS=4
 part haspd-tsan make -s -j"$jobs" FLAVOUR=tsan cluster-threads
 part sim-same tools/sim-same.sh build/check build/asan
 part fuzz-build make -s -j"$jobs" FLAVOUR=fuzz fuzz-build
