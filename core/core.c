@@ -149,6 +149,7 @@ void core_free(struct core *core)
     history_done(&core->history);
     effects_done(&core->turn.effects);
     buffer_done(&core->watches.message);
+    snapshots_free(&core->snapshots);
     timers_free(core->timers);
     lockfsm_free(core->fsm);
     replica_free(core->replica);
@@ -565,6 +566,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     digests_turn(core);
     quarantine_turn(core);
     clocks_turn(core);
+    snapshots_go_on(core);
     snapshots_turn(core);
     watches_turn(core);
     denials_turn(core);

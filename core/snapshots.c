@@ -106,6 +106,11 @@ static void take(struct core *core)
     buffer_done(&members);
 }
 
+void snapshots_free(struct snapshots *snapshots)
+{
+    buffer_done(&snapshots->members);
+}
+
 void snapshots_turn(struct core *core)
 {
     uint64_t applied = lockfsm_applied_index(core->fsm);
@@ -371,21 +376,19 @@ int snapshots_ack(struct core *core, uint64_t from, struct bytes body)
     return 0;
 }
 
-void snapshots_received(struct core *core, const struct snapshot_header *header,
-                        int error)
+void snapshots_go_on(struct core *core)
 {
     struct snapshot_receiver *receiver = &core->snapshots.receiver;
+    const struct snapshot_header *header = &core->snapshots.good;
+    uint64_t term = replica_term(core->replica);
+    uint64_t leader = replica_leader(core->replica);
     struct replica_update update;
-    CHECK(receiver->is_adopting && !receiver->must_adopt);
-    if (error != 0) {
-        receiver->is_adopting = false;
-        LOG_WARN("received snapshot is bad", "index=%" PRIu64 " error=\"%s\"",
-                 receiver->index, hasp_strerror(error));
-        acknowledge(core, true);
+    if (!receiver->is_good || (leader == 0 && receiver->leader_term != term)) {
         return;
     }
+    receiver->is_good = false;
     bool is_wanted = replica_install(
-        core->replica, receiver->from, receiver->leader_term,
+        core->replica, leader != 0 ? leader : receiver->from, term,
         header->last_index, header->last_term, header->configuration,
         header->configuration_index, core->now_ns / NS_PER_MS, &update);
     update_carry_out(core, &update);
@@ -396,6 +399,26 @@ void snapshots_received(struct core *core, const struct snapshot_header *header,
         receiver->is_adopting = false;
         acknowledge(core, true);
     }
+}
+
+void snapshots_received(struct core *core, const struct snapshot_header *header,
+                        int error)
+{
+    struct snapshot_receiver *receiver = &core->snapshots.receiver;
+    CHECK(receiver->is_adopting && !receiver->must_adopt && !receiver->is_good);
+    if (error != 0) {
+        receiver->is_adopting = false;
+        LOG_WARN("received snapshot is bad", "index=%" PRIu64 " error=\"%s\"",
+                 receiver->index, hasp_strerror(error));
+        acknowledge(core, true);
+        return;
+    }
+    core->snapshots.good = *header;
+    buffer_clear(&core->snapshots.members);
+    buffer_put_bytes(&core->snapshots.members, header->configuration);
+    core->snapshots.good.configuration = buffer_bytes(&core->snapshots.members);
+    receiver->is_good = true;
+    snapshots_go_on(core);
 }
 
 /* The log begins anew after the snapshot: the state is loaded from the table.

@@ -36,6 +36,7 @@ struct snapshot_receiver {
     bool is_active;   /* Chunks are coming in. */
     bool is_adopting; /* All is there, the port checks it, installs it ... */
     bool must_adopt;  /* ... or will, when the vote has been saved. */
+    bool is_good;     /* It was checked; a leader must be known for the rest. */
     uint64_t from;
     uint64_t leader_term;
     uint64_t index;
@@ -52,11 +53,20 @@ struct snapshots {
     uint64_t index; /* Of the newest one that was taken or loaded. */
     uint64_t retry_ns;
     struct snapshot_receiver receiver;
-    struct backup backup; /* Of backup.h. */
+    struct backup backup;        /* Of backup.h. */
+    struct snapshot_header good; /* What was checked, if anything ... */
+    struct buffer members;       /* ... and its configuration. */
 };
 
+void snapshots_free(struct snapshots *snapshots);
 /* Takes one if the log has grown enough. */
 void snapshots_turn(struct core *core);
+/* Goes on with one that was received, checked and made durable, if a leader is
+ * known. What it holds was committed, whoever leads by now; but Raft's core
+ * takes a snapshot from a leader alone. If that took so long that its own leads
+ * no more, it counts as the present one's: received anew it would take as long
+ * again, and where a majority needs this node no leader might last so long. */
+void snapshots_go_on(struct core *core);
 uint64_t snapshots_next(const struct core *core);
 
 /* A request of RAFT.BACKUP waits for a snapshot of all that is applied; then,

@@ -738,7 +738,7 @@ static void node_disk(struct world_node *node)
         core_snapshot_installed(node->core, node_now(node));
         node->next_turn_ms = world->now_ms;
     }
-    if (node->snapshot_adopt_due) {
+    if (node->snapshot_adopt_due && !node->adopts_late) {
         struct snapshot_header header;
         char why[HASP_WHY_SIZE];
         node->snapshot_adopt_due = false;

@@ -63,6 +63,7 @@ struct world_node {
     struct buffer snapshot;
     uint64_t snapshot_index, snapshot_term, snapshot_members_index;
     bool snapshot_due, snapshot_adopt_due;
+    bool adopts_late;      /* What it has received is not yet durable. */
     uint64_t install_next; /* 0: nothing is being installed. */
     struct buffer incoming;
     struct world_client client[CONN_MAX];

@@ -796,10 +796,9 @@ static void watch_the_third(void)
     client_ask(world, third, 3, "PSUBSCRIBE lock:n2*");
 }
 
-static void a_node_that_lags_gets_a_snapshot_in_chunks(void **state)
+/* So far that the log does not go back to it. */
+static void let_the_third_lag(void)
 {
-    bool was_late = false;
-    (void)state;
     tear_down(NULL);
     world = world_new(3);
     world->limits.requests_in_flight = 64;
@@ -820,6 +819,46 @@ static void a_node_that_lags_gets_a_snapshot_in_chunks(void **state)
     world_run(world, 20);
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.SNAPSHOT");
     assert_true(world->node[leader].log.first > 100);
+}
+
+static void hand_over_to(uint64_t other)
+{
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.TRANSFER %d", (int)other);
+    leader = world_elect(world);
+    assert_int_equal(leader, other);
+}
+
+/* Its disk is so slow that somebody else leads when it is durable. */
+static void a_snapshot_that_outlasts_its_leader_is_installed(void **state)
+{
+    (void)state;
+    let_the_third_lag();
+    uint64_t first = leader;
+    client_open(world, follower, 1);
+    hand_over_to(follower);
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.SNAPSHOT");
+    assert_true(world->node[leader].log.first > 100);
+    struct world_node *node = &world->node[third];
+    node->adopts_late = true;
+    node_start(world, third);
+    links_update(world);
+    for (int i = 0; i < 1500 && !node->snapshot_adopt_due; i++) {
+        world_run(world, 1);
+    }
+    assert_true(node->snapshot_adopt_due);
+    hand_over_to(first);
+    world_run(world, 50); /* It has heard who leads. */
+    assert_in_range(lockfsm_applied_index(core_state(node->core)), 0, 100);
+    node->adopts_late = false;
+    world_run(world, 10); /* Too short to be sent another one. */
+    assert_true(lockfsm_applied_index(core_state(node->core)) > 10000);
+}
+
+static void a_node_that_lags_gets_a_snapshot_in_chunks(void **state)
+{
+    bool was_late = false;
+    (void)state;
+    let_the_third_lag();
     node_start(world, third);
     watch_the_third();
     links_update(world);
@@ -964,6 +1003,7 @@ int main(void)
         cluster(a_snapshot_names_no_member_that_is_not_committed),
         cluster(a_clean_stop_hands_leadership_over),
         cluster(what_a_stopping_leader_refuses_goes_on_at_once),
+        cluster(a_snapshot_that_outlasts_its_leader_is_installed),
         cluster(a_member_joins_by_snapshot_and_is_promoted),
         cluster(a_member_that_connects_during_a_transfer_is_registered),
         cluster(a_member_that_does_not_come_stays_a_standby),
