@@ -333,7 +333,10 @@ def take_and_give_back(world, session, rng):
     hold = Hold(session, mode, tokens, first, limit_s)
     world.recorder.count("acquired")
     use(world, session, rng, hold, locks)
-    give_back(world, session, rng, hold, locks)
+    if limit_s and "delay" in args and rng.random() < 0.5:
+        hold.end()  # Left to its limit, and then to its delay.
+    else:
+        give_back(world, session, rng, hold, locks)
 
 
 def is_result(world, words, reply):
