@@ -60,8 +60,6 @@ PATCHES = [
     ('reader-passes-writer', 'client', 3, 20),
     ('shared-beside-slots', 'client', 3, 20),
     ('slots-one-more', 'client', 3, 20),
-    ('barge-into-closed', 'client', 3, 20),
-    ('max-hold-without-delay', 'client', 3, 20),
     ('push-of-the-question', 'client', 3, 20),
     ('durable-times-out', 'process,client', 3, 20),
     ('share-gives-lock', 'client', 3, 20),

@@ -39,7 +39,7 @@ from nemesis_session import (
     may_ask_again,
 )
 from nemesis_watch import watch_all
-from nemesis_wire import REPLY_S, Connection, Http, Pushed
+from nemesis_wire import REPLY_S, Certified, Connection, Http, Pushed
 
 
 class Resource:
@@ -85,8 +85,9 @@ class World:
             raise Stopping
 
     def connect(self, rng):
-        makes = {"http": Http, "push": Pushed}.get(self.kind, Connection)
-        return makes(rng.choice(self.endpoints), tls=self.tls)
+        makes = {"http": Http, "push": Pushed, "user": Certified}
+        make = makes.get(self.kind, Connection)
+        return make(rng.choice(self.endpoints), tls=self.tls)
 
     def next_number(self):
         self.number += 1

@@ -72,6 +72,9 @@ class Watches:
             self.found.append(
                 "event %s is %r, and elsewhere %r" % (name(id_), event, known)
             )
+        if cover is not None and cover.low[0] == 0:
+            # Told by a node that begins a new life, which has no number yet.
+            cover.low = cover.high = (id_[0], *cover.low[1:])
         is_new = cover is not None and cover.low[0] != id_[0]
         if cover is None or (is_new and cover.is_gap):
             # Where there was a gap a life may have begun since.

@@ -27,6 +27,18 @@ class Connection(Client):
         return self.do(*words)
 
 
+class Certified(Connection):
+    """Of a user, whom a node that has no state yet does not know."""
+
+    def receive(self):
+        try:
+            return super().receive()
+        except ReplyError as error:
+            if error.code == "NOAUTH":
+                raise ConnectionError(str(error)) from None
+            raise
+
+
 class Push(list):
     """What comes unasked."""
 
