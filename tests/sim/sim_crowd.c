@@ -359,8 +359,9 @@ static void take_end(struct sim_crowd *crowd, const char *word)
 
 static void take_error(struct sim_crowd *crowd, const char *word)
 {
-    static const char *const later[] = {"NOLEADER", "BUSY", "MOVED", "UNKNOWN",
-                                        NULL};
+    /* Whether NOTLS is true was asked when it came (sim_users_told()). */
+    static const char *const later[] = {"NOLEADER", "BUSY",  "MOVED",
+                                        "UNKNOWN",  "NOTLS", NULL};
     static const char *const ends[] = {"EXPIRED", "NOSESSION", NULL};
     static const char *const refused[] = {"LIMIT", "BLACKLISTED", NULL};
     const struct resp_value *value = &crowd->channel.reply.value[0];
