@@ -424,9 +424,7 @@ const struct subcommand subcommands[] = {
      "    --secure    TLS on all ports and access for users alone: admin, and\n"
      "                demo, who may lock and read demo/*\n",
      .run = run_dev, .is_offline = true},
-    {TRYING, "bench",
-     "[--clients 16] [--seconds 5] [--locks N] [--open-loop] "
-     "[--shared]",
+    {TRYING, "bench", "[--clients 16] [--seconds 5] [--open-loop] [--shared]",
      "acquire and release as fast as it goes, and measure",
      "-c, --clients N     this many at a time, each with a session (16)\n"
      "-s, --seconds N     for this long (5)\n"
