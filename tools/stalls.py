@@ -62,7 +62,8 @@ def since(before, after):
     for stage, rows in after.items():
         old = dict(before.get(stage, []))
         counts = [(bound, count - old.get(bound, 0)) for bound, count in rows]
-        if counts[-1][1] < 0:  # It has been restarted.
+        more = [count for _, count in counts]
+        if more[0] < 0 or more != sorted(more):  # It has been restarted.
             counts = rows
         total = counts[-1][1]
         within = dict(counts)[LIMIT]

@@ -63,6 +63,15 @@ def test_what_holds_up_the_loop_is_found(capsys):
         assert len(lines) == 3, (name, told)  # One of each node.
 
 
+def test_a_node_that_was_restarted_is_counted_from_its_start():
+    """Though it has made as many passes as before, of which fewer were long."""
+    before = {"apply": [(0.01, 90), (0.02, 97), (0.05, 100)]}
+    after = {"apply": [(0.01, 94), (0.02, 100), (0.05, 100)]}
+    assert stalls.since(before, after)["apply"] == (0, 0.02)
+    lower = {"apply": [(0.01, 80), (0.02, 99), (0.05, 101)]}
+    assert stalls.since(before, lower)["apply"] == (2, 0.05)
+
+
 def no_stalls(build, locks):
     """The other test looks."""
     return goals.Row(("", ""), f"{build} {locks}", 1, "", "")
