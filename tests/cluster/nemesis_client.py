@@ -331,11 +331,14 @@ def take_and_give_back(world, session, rng):
     if not is_result(world, words, reply):
         return
     tokens = dict(zip(locks, reply if many else [reply]))
+    if session.left_token in tokens.values():
+        return  # It is held still, and ends by the limit that it was left to.
     hold = Hold(session, mode, tokens, first, limit_s)
     world.recorder.count("acquired")
     use(world, session, rng, hold, locks)
     if limit_s and "delay" in args and rng.random() < 0.5:
         hold.end()  # Left to its limit, and then to its delay.
+        session.left_token = hold.tokens[LIMITED]
     else:
         give_back(world, session, rng, hold, locks)
 

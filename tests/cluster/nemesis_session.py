@@ -148,6 +148,7 @@ class Session:
         self.world, self.rng = world, rng
         self.id = None
         self.requests, self.former = 0, None
+        self.left_token = None  # Of a hold that was left to its limit.
         self.is_over = threading.Event()
         connection, opened, sent = self.open()
         self.id, self.secret = opened["id"], opened["secret"]

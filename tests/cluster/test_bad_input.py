@@ -28,14 +28,16 @@ from tls_cluster import HASP, SecurePeer, TlsCluster, as_user, tool
 # secret, asks for all rows at once, and says of each what it was told.
 PYTHON = """
 import hasp, sys, threading
+def tell(row, what):  # In one piece: all may end at once.
+    sys.stdout.write('%d %s\\n' % (row, what))
 def ask(row, endpoints, tls, secret):
     try:
         with hasp.Session(endpoints, tls=tls, secret_file=secret or None,
                           timeout=3) as session:
             session.lock('orders').acquire()
-            print(row, 'locked')
+            tell(row, 'locked')
     except Exception as error:
-        print(row, error, flush=True)
+        tell(row, error)
 for i in range(0, len(sys.argv) - 1, 3):
     threading.Thread(target=ask, args=(i // 3, *sys.argv[i + 1:i + 4])).start()
 """
