@@ -132,6 +132,8 @@ func TestLocks(t *testing.T) {
 	c := startCluster(t)
 	t.Run("one holder", func(t *testing.T) { oneHolder(t, c) })
 	t.Run("a cancelled wait is given back", func(t *testing.T) { cancelled(t, c) })
+	t.Run("an owner that waits twice holds twice", func(t *testing.T) { ownerTwice(t, c) })
+	t.Run("a cancelled wait takes nothing from its owner", func(t *testing.T) { ownerKeeps(t, c) })
 	t.Run("several", func(t *testing.T) { several(t, c) })
 	t.Run("convert", func(t *testing.T) { convert(t, c) })
 	t.Run("a limited hold", func(t *testing.T) { limited(t, c) })
@@ -202,6 +204,103 @@ func cancelled(t *testing.T, c *cluster) {
 	must(t, b.Lock(ctx)) // Settled by itself.
 	must(t, b.Unlock(ctx))
 	must(t, a.Lock(ctx))
+}
+
+func ownerTwice(t *testing.T, c *cluster) {
+	ctx := soon(t)
+	s, other := c.open(t, Options{}), c.open(t, Options{})
+	mine := func() *Lock { return s.NewLock("twice", LockOptions{Owner: "me"}) }
+	one, two, held := mine(), mine(), other.NewLock("twice", LockOptions{})
+	must(t, held.Lock(ctx))
+	got := make(chan error)
+	for _, l := range []*Lock{one, two} {
+		l := l
+		go func() { got <- l.Lock(ctx) }()
+	}
+	eventually(t, "nobody waits", func() bool {
+		place, err := one.Place(ctx)
+		return place == 1 && err == nil
+	})
+	time.Sleep(100 * time.Millisecond)
+	must(t, held.Unlock(ctx))
+	must(t, <-got)
+	must(t, <-got)
+	must(t, one.Unlock(ctx))
+	holds(t, two)
+	for i := 0; i < 4; i++ {
+		go func() {
+			l := mine()
+			ok, err := l.TryLock(ctx) // Each is of its own.
+			if !ok && err == nil {
+				err = errors.New("not acquired")
+			} else if ok {
+				err = l.Unlock(ctx)
+			}
+			got <- err
+		}()
+	}
+	for i := 0; i < 4; i++ {
+		must(t, <-got)
+	}
+	holds(t, two)
+	must(t, two.Unlock(ctx))
+	if ok, err := held.TryLock(ctx); !ok || err != nil {
+		t.Fatal("it was not given back", err)
+	}
+	go func() { got <- one.Lock(ctx) }()
+	eventually(t, "it does not wait", func() bool {
+		place, err := one.Place(ctx)
+		return place == 1 && err == nil
+	})
+	if ok, err := two.TryLock(ctx); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	brief, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	is(t, two.Lock(brief), context.DeadlineExceeded)
+	must(t, held.Unlock(ctx))
+	must(t, <-got)
+	must(t, one.Unlock(ctx))
+}
+
+// holds: the cluster says so, too.
+func holds(t *testing.T, l *Lock) {
+	t.Helper()
+	if is, err := l.session.Check(soon(t), l.names[0], l.Token()); !is || err != nil {
+		t.Fatal("it believes in what is not held", err)
+	}
+}
+
+func ownerKeeps(t *testing.T, c *cluster) {
+	ctx := soon(t)
+	s, other := c.open(t, Options{}), c.open(t, Options{})
+	for i := 0; i < 40; i++ {
+		one := s.NewLock("taken back", LockOptions{Owner: "me"})
+		two := s.NewLock("taken back", LockOptions{Owner: "me"})
+		held := other.NewLock("taken back", LockOptions{})
+		must(t, held.Lock(ctx))
+		brief, cancel := context.WithCancel(ctx)
+		done, released := make(chan error), make(chan error)
+		go func() { done <- one.Lock(brief) }()
+		eventually(t, "nobody waits", func() bool {
+			place, err := one.Place(ctx)
+			return place == 1 && err == nil
+		})
+		go func() { released <- held.Unlock(ctx) }()
+		time.Sleep(time.Duration(i%20) * 50 * time.Microsecond)
+		cancel()
+		err := <-done
+		late, stop := context.WithTimeout(ctx, 5*time.Second)
+		must(t, two.Lock(late))
+		stop()
+		must(t, <-released)
+		if err != nil {
+			must(t, one.Lock(ctx)) // After all is cleared up.
+		}
+		must(t, one.Unlock(ctx))
+		holds(t, two)
+		must(t, two.Unlock(ctx))
+	}
 }
 
 func several(t *testing.T, c *cluster) {

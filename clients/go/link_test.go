@@ -161,6 +161,57 @@ func TestANewConnectionHearsOfEachSession(t *testing.T) {
 	}
 }
 
+// The wait is cancelled, and no node says for a while whether it was granted.
+func TestAnOwnerWaitsForWhatIsNotKnown(t *testing.T) {
+	var isKnown atomic.Bool
+	f := newFakeNode(t, func(_ int32, words []string) string {
+		text := strings.Join(words, " ")
+		switch {
+		case !strings.Contains(text, " REQ 1 "):
+			return "usual"
+		case strings.Contains(text, " WAIT "):
+			return "+QUEUED 8\r\n"
+		case isKnown.Load():
+			return ":99\r\n"
+		}
+		return "-UNKNOWN it may have been done\r\n"
+	})
+	s := f.open(t, Options{})
+	one := s.NewLock("a", LockOptions{Owner: "me"})
+	two := s.NewLocks([]string{"b", "a"}, LockOptions{Owner: "me"})
+	ctx, cancel := context.WithCancel(soon(t))
+	got := make(chan error)
+	go func() { got <- one.Lock(ctx) }()
+	eventually(t, "it does not wait", func() bool { return f.times("1 LOCK.ACQ") == 1 })
+	cancel()
+	is(t, <-got, context.Canceled)
+	brief, stop := context.WithTimeout(soon(t), 100*time.Millisecond)
+	defer stop()
+	_, err := two.TryLock(brief)
+	is(t, err, ErrUnreachable)
+	is(t, err, context.DeadlineExceeded)
+	must(t, s.NewLock("b", LockOptions{Owner: "me"}).Lock(soon(t))) // REQ 2.
+	must(t, s.NewLock("a", LockOptions{Owner: "you"}).Lock(soon(t)))
+	go func() { got <- two.Lock(soon(t)) }()
+	time.Sleep(50 * time.Millisecond)
+	if f.times("1 LOCK.MACQUIRE") != 0 {
+		t.Fatal("it has asked")
+	}
+	isKnown.Store(true)
+	must(t, <-got)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	newest := f.asked[len(f.asked)-1]
+	for i, asked := range f.asked {
+		if strings.Contains(asked, " LOCK.RELEASE a ") {
+			newest = strings.Join(f.asked[i:], "; ")
+		}
+	}
+	if !strings.Contains(newest, " REQ 4 ") || !strings.Contains(newest, " REQ 5 ") {
+		t.Fatal("not given back first: ", newest)
+	}
+}
+
 func TestASessionThatHasEndedEndsAlone(t *testing.T) {
 	f := newFakeNode(t, func(line int32, words []string) string {
 		switch {

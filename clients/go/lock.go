@@ -25,7 +25,8 @@ type LockOptions struct {
 	Hold   time.Duration // A hold ends after so long, whatever happens.
 	Barge  bool          // Passes those who wait, never those who hold.
 	// Owner makes it reentrant: whoever has it under this name locks it again,
-	// and must unlock it as often. It stands for one thread of control.
+	// and must unlock it as often. It stands for one thread of control: do not
+	// use it in two at the same time.
 	Owner string
 }
 
@@ -87,7 +88,7 @@ func (l *Lock) Lock(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-l.session.over.Done():
-		return &outcome{ErrLost, ErrLost, errors.New("the session has ended")}
+		return errEnded
 	}
 	_, err := l.acquire(ctx, true, true)
 	return err
@@ -118,7 +119,11 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) {
 // acquire is called by who has the turn, which, if it was taken for this, goes
 // back unless the lock is held in the end, or must be settled first.
 func (l *Lock) acquire(ctx context.Context, wait, isFirst bool) (bool, error) {
-	c := l.newChange("ACQUIRE", l.words()...)
+	c, err := l.claim(ctx, wait, "ACQUIRE", l.words()...)
+	if c == nil {
+		l.giveTurn(isFirst)
+		return false, err
+	}
 	first := clockNow()
 	reply, err := c.ask(ctx, wait)
 	if err != nil && !c.isOutcome(err) {
@@ -126,6 +131,7 @@ func (l *Lock) acquire(ctx context.Context, wait, isFirst bool) (bool, error) {
 		return false, err
 	}
 	c.end()
+	c.endClaim()
 	if err == nil && reply != nil {
 		limit := int64(l.options.Hold / time.Millisecond)
 		if wait && limit != 0 {
@@ -187,6 +193,7 @@ func (l *Lock) release(ctx context.Context, isLast bool) error {
 	c := l.newChange("RELEASE")
 	reply, err := c.ask(ctx, false)
 	if err != nil && !c.isOutcome(err) {
+		c.setClaim(false)
 		go c.settle(false, isLast)
 		return &outcome{ErrUnknown, err, err}
 	}
@@ -218,7 +225,11 @@ func (l *Lock) upgrade(ctx context.Context, wait bool) (bool, error) {
 	if err := l.mayConvert(); err != nil {
 		return false, err
 	}
-	c := l.newChange("CONVERT", "EXCLUSIVE")
+	c, err := l.claim(ctx, wait, "CONVERT", "EXCLUSIVE")
+	if c == nil {
+		return false, err
+	}
+	defer c.endClaim()
 	defer c.end()
 	reply, err := c.ask(ctx, wait)
 	if err != nil && !c.isOutcome(err) {
@@ -508,6 +519,90 @@ func (l *Lock) newChange(verb string, more ...string) *change {
 	return c
 }
 
+// claim is newChange of what asks for more. The cluster takes two waits of one
+// owner for one, with one grant. So an owner asks once at a time for a lock, and
+// not before it is known what came of what nobody waits for any more: that will
+// be given back. nil without an error: it only tries, and he waits for it.
+func (l *Lock) claim(ctx context.Context, wait bool, verb string,
+	more ...string) (*change, error) {
+	s := l.session
+	for {
+		s.mu.Lock()
+		isRivalled, isQueued := l.hasRival()
+		if !isRivalled {
+			c := l.newChange(verb, more...)
+			s.claims[c] = false
+			s.mu.Unlock()
+			return c, nil
+		}
+		news := s.claimNews
+		s.mu.Unlock()
+		if isQueued && !wait {
+			return nil, nil
+		}
+		select {
+		case <-news:
+			continue
+		case <-s.over.Done():
+			return nil, errEnded
+		case <-ctx.Done():
+		}
+		if isQueued {
+			return nil, ctx.Err()
+		}
+		return nil, &outcome{ErrUnreachable, ctx.Err(), fmt.Errorf(
+			"it is not known what came of an earlier request of %q", l.owner)}
+	}
+}
+
+// hasRival: does the same owner ask for any of it by another Lock, and does he
+// stand in the queue? The caller has the session's mu.
+func (l *Lock) hasRival() (has, queues bool) {
+	if l.options.Owner == "" {
+		return false, false
+	}
+	for c, isQueued := range l.session.claims {
+		if c.lock != l && c.lock.owner == l.owner && l.hasAnyOf(c.lock.names) {
+			has, queues = true, queues || isQueued
+		}
+	}
+	return has, queues
+}
+
+func (l *Lock) hasAnyOf(names []string) bool {
+	for _, name := range names {
+		for _, own := range l.names {
+			if name == own {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setClaim: others of the same owner wait for it until endClaim.
+func (c *change) setClaim(queues bool) {
+	s := c.lock.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claims[c] = queues
+	s.tellClaims()
+}
+
+func (c *change) endClaim() {
+	s := c.lock.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.claims, c)
+	s.tellClaims()
+}
+
+// tellClaims wakes who waits for one. The caller has mu.
+func (s *Session) tellClaims() {
+	close(s.claimNews)
+	s.claimNews = make(chan struct{})
+}
+
 func (l *Lock) words() []string {
 	var words []string
 	o := &l.options
@@ -582,6 +677,8 @@ func placeOf(reply any) (int64, bool) {
 // park waits for the push that tells what was granted at that place. nil: the
 // cluster is to be asked, as when the push may have been lost.
 func (c *change) park(ctx context.Context, gone chan struct{}, place int64) any {
+	c.setClaim(true)
+	defer c.setClaim(false)
 	silence := time.NewTimer(waitSilence)
 	defer silence.Stop()
 	for {
@@ -634,7 +731,10 @@ func (c *change) with(more ...string) []string {
 	return append(append(words, more...), c.tail...)
 }
 
-var errLate = errors.New("not granted in time")
+var (
+	errLate  = errors.New("not granted in time")
+	errEnded = &outcome{ErrLost, ErrLost, errors.New("the session has ended")}
+)
 
 func (c *change) end() { c.lock.session.numbers.end(c.number) }
 
@@ -644,6 +744,7 @@ func (c *change) end() { c.lock.session.numbers.end(c.number) }
 // for it any more. Then others here may use the lock, if it had the turn.
 func (c *change) settle(isAcquire, hasTurn bool) {
 	l := c.lock
+	defer c.endClaim() // Of what is settled, whatever c is then.
 	for round := 1; ; round++ {
 		ctx, cancel := context.WithTimeout(l.session.over, l.session.options.Timeout)
 		reply, err := c.ask(ctx, false)

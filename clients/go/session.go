@@ -104,11 +104,14 @@ type Session struct {
 	mu      sync.Mutex
 	holds   map[*Lock]bool
 	waits   map[*change]bool
+	claims  map[*change]bool // See Lock.claim; true: it is in the queue.
 	owners  int
 	aliveAt reading
 	pending []Event // Not yet taken by the events' goroutine.
 	reason  string  // Why the lease is not held; "": that of the link.
 	closed  bool
+
+	claimNews chan struct{} // Closed when claims has changed.
 }
 
 // Open begins a session. ctx bounds the opening alone.
@@ -135,6 +138,8 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 		eventWake: make(chan struct{}, 1),
 		holds:     map[*Lock]bool{},
 		waits:     map[*change]bool{},
+		claims:    map[*change]bool{},
+		claimNews: make(chan struct{}),
 		aliveAt:   clockNow()}
 	s.over, s.end = context.WithCancel(context.Background())
 	for isFull := true; isFull; {
