@@ -6,6 +6,7 @@ import hasp.Clocks.Reading;
 import hasp.HaspException.Reason;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -82,7 +83,8 @@ public final class HaspLock implements Lock {
         }
 
         /** Makes it reentrant: whoever has it under this tag acquires it again,
-         * and must release it as often. It stands for one thread of control. */
+         * and must release it as often. It stands for one thread of control: do
+         * not use it in two at the same time. */
         public Options owner(String tag) {
             owner = tag;
             return this;
@@ -193,7 +195,9 @@ public final class HaspLock implements Lock {
      * Of two that do so the second is refused (DEADLOCK). */
     public boolean upgrade(Duration wait) throws InterruptedException {
         mayConvert();
-        Object reply = new Change("CONVERT", "EXCLUSIVE").make(until(wait), true);
+        long until = until(wait);
+        Change change = claim(until, true, "CONVERT", List.of("EXCLUSIVE"));
+        Object reply = change == null ? null : change.make(until, true);
         if (reply != null) {
             converted(reply, false);
         }
@@ -399,9 +403,17 @@ public final class HaspLock implements Lock {
         if (isFirst && !takeTurn(until, mayInterrupt)) {
             return false;
         }
-        Change change = new Change("ACQUIRE", options.words).turns(isFirst);
+        Change change = null;
+        try {
+            change = claim(until, mayInterrupt, "ACQUIRE", options.words);
+        } finally {
+            turn.release(change == null && isFirst ? 1 : 0);
+        }
+        if (change == null) {
+            return false;
+        }
         Reading from = Clocks.now();
-        Object reply = change.make(until, mayInterrupt);
+        Object reply = change.turns(isFirst).make(until, mayInterrupt);
         if (reply == null) {
             return false;
         }
@@ -476,6 +488,45 @@ public final class HaspLock implements Lock {
         }
     }
 
+    /** A change that asks for more. The cluster takes two waits of one owner for
+     * one, with one grant. So an owner asks once at a time for a lock, and not
+     * before it is known what came of what nobody waits for any more: that will be
+     * given back. Null: not in time, he waits for it. */
+    private Change claim(long until, boolean mayInterrupt, String verb,
+            List<String> more) throws InterruptedException {
+        long limit = Time.plus(until == 0 ? Time.now() : until, session.timeout);
+        for (;;) {
+            List<Change> rivals;
+            CompletableFuture<Void> news;
+            synchronized (session.claims) {
+                rivals = session.claims.stream().filter(this::isRival).toList();
+                if (rivals.isEmpty()) {
+                    Change change = new Change(verb, more);
+                    session.claims.add(change);
+                    return change;
+                }
+                news = session.claimNews;
+            }
+            boolean isLate = until == 0 || Time.left(until) <= 0;
+            if (isLate && rivals.stream().anyMatch(one -> one.isQueueing)) {
+                return null;
+            }
+            session.check();
+            if (Time.left(limit) <= 0) {
+                throw new HaspException(Reason.UNREACHABLE, "it is not known what "
+                    + "came of an earlier request of '" + owner + "'");
+            }
+            Time.await(isLate ? limit : until, mayInterrupt,
+                CompletableFuture.anyOf(news, session.over));
+        }
+    }
+
+    private boolean isRival(Change change) {
+        return !options.owner.isEmpty() && change.lock() != this
+            && change.lock().owner.equals(owner)
+            && !Collections.disjoint(change.lock().names, names);
+    }
+
     // --- changes: numbered, so that however often one is asked it is done once --
 
     final class Change {
@@ -486,6 +537,7 @@ public final class HaspLock implements Lock {
         private boolean givesTurn;
         private boolean isOpen; // What became of it is not known yet.
         private boolean wasAsked;
+        private volatile boolean isQueueing;
         /** What pushes tell of the ends of waits, by their places. */
         private final Map<Long, CompletableFuture<List<?>>> ends =
             new ConcurrentHashMap<>();
@@ -537,11 +589,20 @@ public final class HaspLock implements Lock {
                 throw e;
             } finally {
                 if (isOpen) {
-                    session.later(this::settle);
+                    session.tellClaims(claims -> claims.add(this));
+                    session.later(() -> {
+                        settle();
+                        session.tellClaims(claims -> claims.remove(this));
+                    });
                 } else {
                     end(!verb.equals("ACQUIRE") || reply == null);
+                    session.tellClaims(claims -> claims.remove(this));
                 }
             }
+        }
+
+        private HaspLock lock() {
+            return HaspLock.this;
         }
 
         /** One that waits is asked until its end is told. */
@@ -577,8 +638,14 @@ public final class HaspLock implements Lock {
         private List<?> park(long place, long until, boolean mayInterrupt,
                 Link.Connection on) throws InterruptedException {
             var end = endOf(place);
-            Time.await(Math.min(Time.in(SILENCE), Time.plus(until, GRACE)),
-                mayInterrupt, CompletableFuture.anyOf(end, on.gone, session.over));
+            session.tellClaims(claims -> isQueueing = true);
+            try {
+                Time.await(Math.min(Time.in(SILENCE), Time.plus(until, GRACE)),
+                    mayInterrupt,
+                    CompletableFuture.anyOf(end, on.gone, session.over));
+            } finally {
+                isQueueing = false;
+            }
             return end.getNow(List.of());
         }
 

@@ -10,6 +10,7 @@ import java.security.NoSuchAlgorithmException;
 import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -199,6 +200,10 @@ public final class Session implements AutoCloseable {
     final Numbers numbers = new Numbers();
     final Set<HaspLock> holds = ConcurrentHashMap.newKeySet();
     final Set<HaspLock.Change> waits = ConcurrentHashMap.newKeySet();
+    /** What is being asked for, or of unknown outcome; it is its own monitor, of
+     * claimNews, too: that is done when it has changed. */
+    final Set<HaspLock.Change> claims = new HashSet<>();
+    CompletableFuture<Void> claimNews = new CompletableFuture<>();
     /** Done when nothing will come of what is asked. */
     final CompletableFuture<Void> over = new CompletableFuture<>();
     /** Clears up what became of changes that nobody waits for any more. */
@@ -429,6 +434,17 @@ public final class Session implements AutoCloseable {
             run(events, () -> options.onEvent.accept(
                 new Event(kind, lock, token, text)));
         }
+    }
+
+    /** Whoever waits for another claim looks again. */
+    void tellClaims(Consumer<Set<HaspLock.Change>> change) {
+        CompletableFuture<Void> told;
+        synchronized (claims) {
+            change.accept(claims);
+            told = claimNews;
+            claimNews = new CompletableFuture<>();
+        }
+        told.complete(null);
     }
 
     /** Not on this thread. */

@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 
 /** Against a real cluster ($HASP_ENDPOINTS): what tests/conformance does not
  * ask. */
@@ -123,6 +124,77 @@ public final class ClusterTests {
         check(two.lock("owned").tryLock(), "not free");
     }
 
+    private static HaspLock mine(Session session, String name) {
+        return session.lock(name, new HaspLock.Options().owner("me"));
+    }
+
+    /** Two waits at once. */
+    private static void ownerTwice(Session one, Session two) throws Exception {
+        HaspLock theirs = two.lock("twice");
+        theirs.lock();
+        HaspLock first = mine(one, "twice");
+        HaspLock second = mine(one, "twice");
+        var told = new LinkedBlockingQueue<String>();
+        waiting(first, told);
+        waiting(second, told);
+        awaitPlace(first, 1);
+        Thread.sleep(100);
+        theirs.unlock();
+        check(next(told).equals("held") && next(told).equals("held"), "not held");
+        first.unlock();
+        check(one.check("twice", second.token()), "the first has given it back");
+        Runnable briefly = () -> {
+            HaspLock lock = mine(one, "twice");
+            boolean isHeld = lock.tryLock();
+            if (isHeld) {
+                lock.unlock();
+            }
+            told.add(isHeld ? "held" : "not held");
+        };
+        for (int i = 0; i < 4; i++) {
+            new Thread(briefly).start();
+        }
+        for (int i = 0; i < 4; i++) {
+            check(next(told).equals("held"), "not acquired");
+        }
+        check(one.check("twice", second.token()), "a try has given it back");
+        second.unlock();
+        check(theirs.tryLock(), "it was not given back");
+        waiting(first, told);
+        awaitPlace(first, 1);
+        check(!second.tryLock() && !second.tryLock(Duration.ofMillis(100)),
+            "acquired while its owner waits");
+        theirs.unlock();
+        check(next(told).equals("held"), "not held");
+        first.unlock();
+    }
+
+    /** A wait that is cancelled when it is granted, and the next one. */
+    private static void ownerKeeps(Session one, Session two) throws Exception {
+        for (int i = 0; i < 40; i++) {
+            HaspLock theirs = two.lock("taken back");
+            theirs.lock();
+            HaspLock first = mine(one, "taken back");
+            HaspLock second = mine(one, "taken back");
+            var told = new LinkedBlockingQueue<String>();
+            Thread waiter = waiting(first, told);
+            awaitPlace(first, 1);
+            Thread other = new Thread(theirs::unlock);
+            other.start();
+            LockSupport.parkNanos(i % 20 * 50_000);
+            waiter.interrupt();
+            boolean isHeld = next(told).equals("held");
+            check(second.tryLock(Duration.ofSeconds(5)), "not acquired");
+            other.join();
+            if (!isHeld) {
+                first.lock(); // After all is cleared up.
+            }
+            first.unlock();
+            check(one.check("taken back", second.token()), "taken back, " + i);
+            second.unlock();
+        }
+    }
+
     private static void several(Session one, Session two) {
         HaspLock both = one.lock(List.of("from", "to"), new HaspLock.Options());
         both.lock();
@@ -202,6 +274,8 @@ public final class ClusterTests {
             locks(one, two);
             threads(one);
             owners(one, two);
+            ownerTwice(one, two);
+            ownerKeeps(one, two);
             several(one, two);
             readers(one, two);
             told(one, two, events);

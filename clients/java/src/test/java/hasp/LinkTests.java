@@ -16,7 +16,9 @@ import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.BiFunction;
 
 /** Sessions that share a connection, before a fake node. */
@@ -315,7 +317,60 @@ public final class LinkTests {
         }
     }
 
-    /** Runs all. */
+    /** A wait is cancelled, and no node says for a while whether it was granted. */
+    private static void notKnown() throws Exception {
+        var isKnown = new AtomicBoolean();
+        try (Fake fake = new Fake((line, words) -> {
+            String text = String.join(" ", words);
+            if (!text.contains(" REQ 1 ")) {
+                return USUAL;
+            }
+            return text.contains(" WAIT ") ? "+QUEUED 8\r\n"
+                : isKnown.get() ? ":99\r\n" : "-UNKNOWN it may have been done\r\n";
+        })) {
+            Session session = fake.open(fake.options()
+                .timeout(Duration.ofMillis(300)));
+            HaspLock one = session.lock("a", new HaspLock.Options().owner("me"));
+            HaspLock two = session.lock("a", new HaspLock.Options().owner("me"));
+            Thread waiter = new Thread(() -> {
+                try {
+                    one.lockInterruptibly();
+                } catch (InterruptedException e) {
+                    // So it is to be.
+                }
+            });
+            waiter.start();
+            eventually(() -> fake.times("1 LOCK.ACQUIRE") == 1, "it does not wait");
+            waiter.interrupt();
+            waiter.join();
+            try {
+                two.tryLock();
+                check(false, "it has asked");
+            } catch (HaspException e) {
+                check(e.reason() == HaspException.Reason.UNREACHABLE, e);
+            }
+            Thread.currentThread().interrupt();
+            try {
+                two.lockInterruptibly();
+                check(false, "not interrupted");
+            } catch (InterruptedException e) {
+                check(two.token() == 0, "held");
+            }
+            session.lock("b", new HaspLock.Options().owner("me")).lock(); // REQ 2.
+            session.lock("a", new HaspLock.Options().owner("you")).lock();
+            Thread known = new Thread(() -> {
+                LockSupport.parkNanos(50 * Time.MS);
+                isKnown.set(true);
+            });
+            known.start();
+            two.lock();
+            List<String> asked = fake.asked.stream()
+                .filter(text -> text.matches(".* LOCK.* REQ [45] .*")).toList();
+            check(asked.size() == 2 && asked.get(0).contains(" LOCK.RELEASE a ")
+                && asked.get(1).contains(" LOCK.ACQUIRE a "), fake.asked);
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
         shared();
         endsAlone();
@@ -326,6 +381,7 @@ public final class LinkTests {
         tooLarge();
         full();
         alone();
+        notKnown();
         System.out.println(passed + " passed");
     }
 }
