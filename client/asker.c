@@ -21,7 +21,8 @@
  * dead leader come at once. */
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_LAST_MS 400
-#define ATTEMPT_MIN_MS 20
+/* For the answer to the last attempt; but a quarter of a short time-out. */
+#define ATTEMPT_MIN_MS 250
 /* Nodes that send us round in a circle are like nodes without a leader. */
 #define MOVED_MAX 8
 /* A list of everything is the largest reply there is. */
@@ -84,7 +85,7 @@ static void begin_asking(struct asker *asker, struct asking *ask)
     ask->is_asked = true;
     ask->is_sent = false;
     ask->tried = ask->seen = 0;
-    ask->not_before_ns = asker->now.monotonic_ns;
+    ask->not_before_ns = ask->begun_ns = asker->now.monotonic_ns;
 }
 
 /* Behind the heartbeats, before all else. */
@@ -846,6 +847,17 @@ static void send(struct asker *asker, struct asking *ask,
     query_encode(&ask->query, &asker->out);
 }
 
+/* One more attempt that is not answered in time would turn what is known,
+ * that nothing was done, into what is not. */
+static bool is_too_late(const struct asking *ask, uint64_t now_ns)
+{
+    uint64_t least_ns = u64_min(ATTEMPT_MIN_MS * NS_PER_MS,
+                                (ask->deadline_ns - ask->begun_ns) / 4);
+    bool was_refused = ask->seen != 0 && !ask->is_read &&
+                       (ask->seen & 1u << OUTCOME_UNKNOWN) == 0;
+    return was_refused && ask->deadline_ns - now_ns < least_ns;
+}
+
 /* Who is told that there is no time left may give the connection up. */
 static void send_all(struct asker *asker, struct lease_clock now)
 {
@@ -856,10 +868,7 @@ static void send_all(struct asker *asker, struct lease_clock now)
         if (now.monotonic_ns < ask->not_before_ns || is_held_up(ask)) {
             continue;
         }
-        /* An attempt that cannot be answered in time would only turn what is
-         * known ("nothing was done") into what is not. */
-        uint64_t least_ns = ATTEMPT_MIN_MS * NS_PER_MS;
-        if (ask->seen != 0 && ask->deadline_ns - now.monotonic_ns < least_ns) {
+        if (is_too_late(ask, now.monotonic_ns)) {
             give_up(asker, ask);
             node = asker->asks.next;
             continue;

@@ -132,6 +132,7 @@ struct asking {
     struct list in_asker;
     bool is_asked;
     bool is_sent;
+    uint64_t begun_ns;
     uint64_t not_before_ns;
     uint32_t tried; /* Attempts that this or that node turned down. */
     uint32_t seen;  /* 1 << outcome */

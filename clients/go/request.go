@@ -16,7 +16,7 @@ import (
 
 const (
 	defaultEndpoints = "127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440"
-	attemptMin       = 100 * time.Millisecond // For the answer to the last one.
+	attemptMin       = 250 * time.Millisecond // For the answer to the last one.
 	socketWord       = "unix:"                // Before the path of a node's socket here.
 )
 

@@ -14,6 +14,8 @@ const { identityOf, tlsOptions } = require('./tls');
 const { HaspError, LEAVES, OF_ASKER, Owners, goesAlone, isActing, judge,
   parseEndpoints } = require('./request');
 
+const ATTEMPT_MIN_MS = 250; // For the answer to the last attempt.
+
 const debug = debuglog('hasp'); // NODE_DEBUG=hasp tells each request.
 
 /** Of nanoseconds. */
@@ -22,11 +24,20 @@ const toMs = (ns) => (ns === ENDLESS ? Infinity : Number(ns) / Number(MS));
 const isOpenStill = ({ code, isForgotten }) => !isForgotten &&
   ['UNREACHABLE', 'UNKNOWN'].includes(code);
 
-/** What the attempts of one request ended with. */
+/** What the attempts of one request ended with, and until when there are more of
+ * them. */
 class Trouble {
-  constructor(isDoubtful) {
+  constructor(limit, isDoubtful) {
     this.isDoubtful = isDoubtful; // One of them may have been done.
+    this.limit = limit;
+    this.margin = Math.min(ATTEMPT_MIN_MS, (limit - performance.now()) / 4);
     this.last = new Map();
+  }
+
+  /** No attempt begins after it: one that is not answered in time would turn what
+   * is known, that nothing was done, into what is not. */
+  latest() {
+    return this.isDoubtful ? this.limit : this.limit - this.margin;
   }
 
   note(text, { message }, isSent) {
@@ -135,7 +146,7 @@ class Core extends EventEmitter {
   async request(words, { wait = null, timeout = this.timeout, signal,
     isDoubtful = false, link = null } = {}) {
     const limit = (wait?.until ?? performance.now()) + timeout;
-    const trouble = new Trouble(isDoubtful);
+    const trouble = new Trouble(limit, isDoubtful);
     const all = link === null && isActing(words)
       ? [...words, 'SESSION', this.id] : words;
     if (wait) {
@@ -152,7 +163,7 @@ class Core extends EventEmitter {
         }
         const pause = refused && (!LEAVES.includes(refused) ||
           attempt % this.endpoints.length === 0) ? retryPause(attempt) : 0;
-        if (performance.now() + pause >= limit) {
+        if (performance.now() + pause >= trouble.latest()) {
           this.check();
           throw trouble.error();
         }
@@ -172,8 +183,12 @@ class Core extends EventEmitter {
     let sent;
     let reply;
     try {
-      line = link.line ?? await this.until(limit, signal, link.opened());
+      line = link.line ??
+        await this.until(trouble.latest(), signal, link.opened());
       ({ text } = line.endpoint);
+      if (performance.now() > trouble.latest()) {
+        throw new Error('no answer');
+      }
       isSent = line.error === null;
       sent = readClock();
       this.attach(line);

@@ -163,7 +163,7 @@ class Core:
         this number."""
         limit = (wait.until if wait else time.monotonic()) + \
             (self.timeout if timeout is None else timeout)
-        trouble = Trouble(is_doubtful)
+        trouble = Trouble(limit, is_doubtful)
         if link is None and str(words[0]).upper() in ACTING:
             words = [*words, 'SESSION', self.id]
         if wait:
@@ -178,7 +178,7 @@ class Core:
                 pause = retry_pause(attempt) if answer and (
                     answer not in LEAVES or
                     attempt % len(self.endpoints) == 0) else 0.0
-                if time.monotonic() + pause >= limit:
+                if time.monotonic() + pause >= trouble.latest():
                     self._check()
                     raise trouble.error()
                 await asyncio.sleep(pause)
@@ -193,7 +193,10 @@ class Core:
         ''."""
         endpoint, is_sent = link.endpoint(), False
         try:
-            line = link.line or await self._until(limit, link.opened())
+            line = link.line or await self._until(trouble.latest(),
+                                                  link.opened())
+            if time.monotonic() > trouble.latest():
+                raise socket.timeout('no answer')
             endpoint, is_sent = line.endpoint, line.error is None
             sent = read_clock()
             self._attach(line)

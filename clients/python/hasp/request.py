@@ -25,6 +25,7 @@ SOCKET = 'unix:'  # Before the path of a node's socket on this machine.
 DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440'
 CONNECT_TIMEOUT = 1.0
 ANSWER = 4.0  # For an answer; after it another node is asked.
+ATTEMPT_MIN = 0.25  # For the answer to the last attempt.
 GRACE = 1.0  # For the push that ends a wait, beyond the wait.
 ENDLESS_WAIT_MS = 60000  # Of a session without end, each time it asks.
 SILENCE = 15.0  # A wait is asked for again then: its push may be lost.
@@ -203,11 +204,19 @@ def judge(error: resp.ReplyError, is_doubtful: bool = False) -> HaspError:
 
 
 class Trouble:
-    """What the attempts of one request ended with."""
+    """What the attempts of one request ended with, and until when there are
+    more of them."""
 
-    def __init__(self, is_doubtful: bool) -> None:
+    def __init__(self, limit: float, is_doubtful: bool) -> None:
         self.is_doubtful = is_doubtful  # One of them may have been done.
+        self._limit = limit
+        self._latest = limit - min(ATTEMPT_MIN, (limit - time.monotonic()) / 4)
         self._last: Dict[str, str] = {}
+
+    def latest(self) -> float:
+        """No attempt begins after it: one that is not answered in time would
+        turn what is known, that nothing was done, into what is not."""
+        return self._limit if self.is_doubtful else self._latest
 
     def note(self, endpoint: Endpoint, error: Exception, is_sent: bool) -> None:
         self.is_doubtful |= is_sent

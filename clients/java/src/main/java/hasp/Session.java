@@ -33,7 +33,7 @@ import java.util.stream.Stream;
  */
 public final class Session implements AutoCloseable {
     /** For the answer to the last attempt. */
-    private static final long ATTEMPT_MIN = 100 * Time.MS;
+    private static final long ATTEMPT_MIN = 250 * Time.MS;
 
     /** What may be believed of a session. */
     public enum State {
