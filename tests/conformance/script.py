@@ -44,6 +44,12 @@ class Wire:
         except OSError:
             pass  # The client has gone to another node.
 
+    def lose(self):
+        try:
+            self.connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # The client was quicker.
+
     def answered(self):
         """What waits for nothing before it goes out."""
         with self.lock:
@@ -70,7 +76,7 @@ class Request:
         how, _, rest = how.partition(' ') if re.match(
             'lose|never|slow|late', how) else ('', '', how)
         if how == 'lose':
-            self.wire.connection.shutdown(socket.SHUT_RDWR)
+            self.wire.lose()
         elif how == 'never':
             self.wire.is_silent = True
         elif how == 'late':
