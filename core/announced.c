@@ -11,7 +11,7 @@
 #include "base/address.h"
 #include "core/state.h"
 
-/* Of "peer,client" the one or the other; "" if there is none. */
+/* The part of "peer,client" before or behind the comma; "" if there is none. */
 static void part_of(const char *address, bool is_client, char *out)
 {
     size_t size = strcspn(address, ",");
@@ -23,7 +23,7 @@ static void part_of(const char *address, bool is_client, char *out)
     }
 }
 
-/* False if it says nothing of where that is. */
+/* False if the address does not tell on which machine it is. */
 static bool is_loopback(const char *address, bool *ret_loopback)
 {
     char host[MEMBER_ADDRESS_SIZE];

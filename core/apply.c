@@ -23,7 +23,7 @@
 #define ENTRY_BUDGET 512
 #define EFFECT_BUDGET 4096
 
-/* False: the node must stop. */
+/* False if the node must stop. */
 static bool apply_entry(struct core *core, const struct replica_entry *entry)
 {
     int error = apply_to_state(core->fsm, entry, &core->turn.effects);
@@ -87,7 +87,8 @@ static void follow(struct core *core, const struct replica_entry *entry,
     events_effect(core, effect);
 }
 
-/* Who is told by a push waits for nothing here. */
+/* A client that is notified by a push is answered at once; it waits for no
+ * grant here. */
 static void answer_queued(struct core *core, struct request *request,
                           uint64_t wait_index)
 {
@@ -98,7 +99,7 @@ static void answer_queued(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-/* Answers those who wait for the entry itself. */
+/* Answers those who wait for this entry. */
 static void answer_entry(struct core *core, uint64_t log_index,
                          const struct effect *result)
 {
@@ -108,7 +109,8 @@ static void answer_entry(struct core *core, uint64_t log_index,
         next = request->next;
         CHECK(request->state == REQUEST_LOGGED && result != NULL);
         if ((request->command->flags & COMMAND_CHANGE) == 0) {
-            commands_read(core, request); /* A KEEP whose HEARD this was. */
+            /* A KEEP, which waited for this HEARD. */
+            commands_read(core, request);
         } else if (result->result.code == RESULT_QUEUED && request->is_pushed) {
             answer_queued(core, request, result->wait_index);
         } else if (result->result.code == RESULT_QUEUED) {
@@ -136,7 +138,7 @@ static void act(struct core *core, const struct replica_entry *entry)
     }
     answer_entry(core, entry->log_index, result);
     if (has_access_changed) {
-        /* Before the next entry is told to who may not read it any more. */
+        /* The next entry is not told to a user who may no longer read it. */
         identity_recheck(core);
     }
     if (core->port.applied != NULL) {
@@ -144,7 +146,7 @@ static void act(struct core *core, const struct replica_entry *entry)
     }
 }
 
-/* What a leader applies of its own term it has proposed itself. */
+/* A leader has proposed every entry of its own term that it applies. */
 static void note_time(struct core *core, uint64_t term)
 {
     bool is_own = is_leader(core) && term == replica_term(core->replica);
@@ -163,7 +165,7 @@ bool apply_committed(struct core *core)
         return false;
     }
     while (applied < end && budget > 0) {
-        /* The last entry has been told. */
+        /* The effects of the entry before have all been told. */
         CHECK(core->turn.effects.count == 0);
         struct replica_entry entry = replica_entry(core->replica, applied + 1);
         CHECK(entry.log_index == applied + 1);
@@ -181,7 +183,7 @@ bool apply_committed(struct core *core)
         act(core, &entry);
         effects_clear(&core->turn.effects);
         if (entry.type == ENTRY_CHANGE) {
-            /* It may have a new member, or lack an old one. */
+            /* The configuration may have a new member, or lack a former one. */
             reign_member_changed(core);
             update_members(core, applied);
             trail_members(core, applied, &core->members.applied);

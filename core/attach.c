@@ -30,7 +30,7 @@ static struct attached *find_session(struct core *core, uint64_t session)
 static struct attachment *add(struct core *core, uint64_t session,
                               struct list *owner)
 {
-    CHECK(session != 0); /* Of nobody there is no attachment. */
+    CHECK(session != 0); /* An attachment always belongs to a session. */
     struct attached *attached = find_session(core, session);
     if (attached == NULL) {
         attached = memory_new(sizeof *attached);
@@ -46,7 +46,8 @@ static struct attachment *add(struct core *core, uint64_t session,
     return attachment;
 }
 
-/* The connection acts for the session, as its newest; false: too many. */
+/* Makes 'conn' act for 'session', as its newest connection; false if it acts
+ * for too many already. */
 static bool attach(struct core *core, struct conn *conn, uint64_t session)
 {
     struct attachment *attachment = attach_find(core, conn, session);
@@ -67,7 +68,8 @@ static bool attach(struct core *core, struct conn *conn, uint64_t session)
 static void drop(struct core *core, struct attachment *attachment)
 {
     struct attached *attached = attachment->attached;
-    CHECK(!list_is_empty(&attached->attachments)); /* This one is there. */
+    /* It holds at least 'attachment'. */
+    CHECK(!list_is_empty(&attached->attachments));
     if (attachment->conn != NULL) {
         CHECK(attachment->conn->session_count > 0);
         attachment->conn->session_count--;
@@ -81,7 +83,7 @@ static void drop(struct core *core, struct attachment *attachment)
     }
 }
 
-/* A connection that counts for linger acts for the session. */
+/* True if a connection that counts for linger acts for the session. */
 static bool is_present(struct core *core, uint64_t session)
 {
     struct attached *attached = find_session(core, session);
@@ -110,11 +112,12 @@ bool attach_has_room(struct core *core, struct conn *conn)
     return conn->session_count < max;
 }
 
-/* Until a leader can be told, or this node serves itself. */
+/* Keeps the report until a leader can be told, or this node serves itself. */
 static void enqueue(struct core *core, uint64_t conn, uint64_t session,
                     bool is_quiet)
 {
-    CHECK(!is_serving(core)); /* It would be told, or lower the deadline. */
+    /* A node that serves lowers the deadline at once instead. */
+    CHECK(!is_serving(core));
     if (core->attach.unreported == NULL) {
         core->attach.unreported = memory_new(UNREPORTED_MAX *
                                              sizeof *core->attach.unreported);
@@ -176,8 +179,8 @@ void attach_answered(struct core *core, struct request *request,
     }
     if (peer == NULL || !peer->is_up) {
         if (request->peer == 0) {
-            detached(core, 0, session,
-                     false); /* It closed before it was answered. */
+            /* The connection closed before the request was answered. */
+            detached(core, 0, session, false);
         }
         return;
     }
@@ -319,8 +322,8 @@ void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
         if (is_serving(core)) {
             timers_detached(core->timers, sessions[i], core->now_ns);
         } else {
-            /* It came before our BEGIN was applied; there are no deadlines yet
-             * that it could lower. */
+            /* The report came before our BEGIN was applied; there are no
+             * deadlines yet that it could lower. */
             enqueue(core, 0, sessions[i], false);
         }
     }
@@ -334,7 +337,7 @@ void attach_remove_peer(struct core *core, struct peer *peer)
     }
 }
 
-/* Tells the leader in frames of one connection each what has closed. */
+/* Tells the leader which connections have closed, one connection a frame. */
 void attach_report(struct core *core)
 {
     uint64_t sessions[CLOSED_COUNT_MAX];
@@ -387,6 +390,7 @@ void attach_stepped_down(struct core *core)
 void attach_free(struct core *core)
 {
     attach_stepped_down(core);
-    CHECK(core->attach.sessions == NULL); /* The connections have gone. */
+    /* The core has closed all connections before. */
+    CHECK(core->attach.sessions == NULL);
     free(core->attach.unreported);
 }

@@ -15,13 +15,13 @@
 /* Small enough to be read between two heartbeats from a slow disk, too. */
 #define CHUNK_SIZE_MAX ((uint64_t)256 << 10)
 
-/* Who has not read for so long has given up. */
+/* A reader that has been quiet for this long has given up. */
 #define READER_IDLE_NS (5000 * NS_PER_MS)
 
 bool raft_part_parse(struct call *call, struct resp_writer *writer)
 {
     uint64_t number;
-    CHECK(call->count == 4); /* Its arity. */
+    CHECK(call->count == 4); /* The table of commands sets the arity. */
     for (uint32_t i = 1; i < 4; i++) {
         if (!bytes_to_u64(call->argument[i], &number) || number > INT64_MAX) {
             return call_fail(call, writer,
@@ -58,17 +58,18 @@ void raft_part_run(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
     uint64_t number[3] = {0};
-    CHECK(call->count == 4 && request->conn != NULL); /* COMMAND_LOCAL. */
+    /* A COMMAND_LOCAL is never forwarded. */
+    CHECK(call->count == 4 && request->conn != NULL);
     for (uint32_t i = 0; i < 3; i++) {
         (void)bytes_to_u64(call->argument[i + 1], &number[i]);
     }
-    /* The leader is asked once, when it is begun. */
+    /* The leader was asked for permission once, when the backup began. */
     if (request->user != USER_LOCAL && !request->conn->may_back_up) {
         request_refuse(core, request, "GONE",
                        "on this connection nothing was begun: RAFT.BACKUP");
         return;
     }
-    /* What waits behind another answer is kept in memory. */
+    /* A reply that waits behind another one is kept in memory. */
     if (request->conn->first_slot != request->slot) {
         request_refuse(core, request, "BUSY",
                        "one part at a time: wait for the answers before it");
@@ -93,8 +94,8 @@ void raft_part_run(struct core *core, struct request *request)
     buffer_done(&chunk);
 }
 
-/* At the leader, of another node's client: he may, and that node is to wait for
- * all that has been applied here. */
+/* Tells the node that was asked, as its leader, that its client may read a
+ * backup, and up to which entry that node must have applied the log. */
 static void allow(struct core *core, struct request *request)
 {
     (void)request_reply(core, request);

@@ -31,7 +31,8 @@ void clock_rate_add(struct clock_rate *rate, uint64_t local_ns,
         *rate = (struct clock_rate){.count = 0};
     }
     rate->remote_ns = remote_ns;
-    CHECK(rate->count == 0 || local_ns >= rate->span_ns); /* Our own clock. */
+    /* This node's clock never goes back. */
+    CHECK(rate->count == 0 || local_ns >= rate->span_ns);
     if (rate->count == 0 || local_ns - rate->span_ns >= CLOCK_SPAN_NS) {
         begin_span(rate, &sample);
     } else if (sample.offset_ns < rate->kept[rate->count - 1].offset_ns) {
@@ -39,7 +40,7 @@ void clock_rate_add(struct clock_rate *rate, uint64_t local_ns,
     }
 }
 
-/* Puts it among those that are there, in their order. */
+/* Inserts 'slope' into the sorted slopes. */
 static void insert(int64_t *slopes, uint32_t count, int64_t slope)
 {
     CHECK(count < SLOPE_COUNT_MAX);
@@ -50,7 +51,7 @@ static void insert(int64_t *slopes, uint32_t count, int64_t slope)
     slopes[at] = slope;
 }
 
-/* Bounded, since the other end may say anything. */
+/* The shift is bounded, since the other node may send any time. */
 static int64_t moved_ns(const struct clock_sample *a,
                         const struct clock_sample *b)
 {
@@ -77,7 +78,8 @@ bool clock_rate_ppm(const struct clock_rate *rate, int32_t *ret_ppm)
             }
         }
     }
-    CHECK(count > 0); /* The first and the last one. */
+    /* The first sample and the last one always give a slope. */
+    CHECK(count > 0);
     int64_t ppm = slopes[count / 2];
     if (ppm > CLOCK_PPM_MAX || ppm < -CLOCK_PPM_MAX) {
         return false;

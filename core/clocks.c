@@ -12,7 +12,7 @@
 #include "core/state.h"
 
 #define SEND_NS (500 * NS_PER_MS)
-/* Said in the log; and not any more below that. */
+/* A deviation is logged from WARN_PPM on, and its end below CALM_PPM. */
 #define WARN_PPM 10000
 #define CALM_PPM 8000
 #define OFF_PPM 50000
@@ -38,11 +38,12 @@ bool core_clock_ppm(const struct core *core, uint64_t id, int32_t *ret_ppm)
  * this node. */
 static int64_t faster_ppm(int32_t ppm, int32_t than_ppm)
 {
-    CHECK(than_ppm > -PPM); /* One that stands still is faster than nobody. */
+    CHECK(than_ppm > -PPM); /* A clock that stands still cannot be compared. */
     return ((int64_t)ppm - than_ppm) * PPM / (PPM + than_ppm);
 }
 
-/* True if more than half of the other voters' clocks are faster, or slower. */
+/* True if more than half of the other voters' clocks are faster, or if more
+ * than half are slower. */
 static bool is_off(const struct core *core, uint64_t id, int64_t limit_ppm)
 {
     struct replica_members members;
@@ -86,7 +87,7 @@ static void log_peer(struct peer *peer)
     }
 }
 
-/* One that cannot be measured any more stays as it was. */
+/* A clock that can no longer be measured keeps its last state. */
 static void log_own(struct core *core)
 {
     if (!core->clocks.is_off && is_off(core, core->options.id, WARN_PPM)) {
@@ -101,7 +102,8 @@ static void log_own(struct core *core)
     }
 }
 
-/* A voter that is not off; of several, the one that has most of the log. */
+/* The voter to hand over to: its clock is not off, and of several it has most
+ * of the log. 0 if there is none. */
 static uint64_t find_heir(struct core *core)
 {
     struct replica_members members;

@@ -18,7 +18,7 @@
 /* Nodes of Redis have 40 hex digits. */
 #define NODE_NAME_SIZE 41
 
-/* A member as clients see it. */
+/* A member as cluster clients see it. */
 struct shown {
     uint64_t id;
     char name[NODE_NAME_SIZE];
@@ -54,7 +54,7 @@ uint32_t cluster_slot(const struct call *call)
     return call->count > 1 ? key_slot(call->argument[1]) : 0;
 }
 
-/* The leader first. Members without a client address are left out. */
+/* Lists the leader first. Members without a client address are left out. */
 static uint32_t show_members(struct core *core,
                              struct shown shown[MEMBER_COUNT_MAX])
 {
@@ -75,7 +75,8 @@ static uint32_t show_members(struct core *core,
         *colon = '\0';
         one->port = (unsigned)strtoul(colon + 1, NULL, 10);
         size_t size = strlen(one->host);
-        CHECK(size > 0); /* It was looked at when the member was added. */
+        /* The address was checked when the member was added. */
+        CHECK(size > 0);
         if (one->host[0] == '[' && one->host[size - 1] == ']') {
             memmove(one->host, one->host + 1, size - 2);
             one->host[size - 2] = '\0';
@@ -96,7 +97,7 @@ static void put_slots(struct core *core, struct request *request)
     uint32_t count = show_members(core, shown);
     struct resp_writer *writer = request_reply(core, request);
     if (count == 0 || !shown[0].is_leader) {
-        resp_array(writer, 0); /* No slot is served now. */
+        resp_array(writer, 0); /* No node serves the slots now. */
         request_done(core, request);
         return;
     }

@@ -53,7 +53,8 @@ struct conn *conn_find(struct core *core, uint64_t id)
 
 static struct slot *slot_at(struct conn *conn, uint64_t slot)
 {
-    CHECK(conn->slot_capacity > 0); /* Without slots there is no mask. */
+    /* A connection without slots has no mask. */
+    CHECK(conn->slot_capacity > 0);
     return &conn->slots[slot & (conn->slot_capacity - 1)];
 }
 
@@ -137,7 +138,8 @@ static void grow(struct conn *conn)
     uint32_t capacity = conn->slot_capacity == 0 ? SLOT_COUNT_FIRST
                                                  : 2 * conn->slot_capacity;
     struct slot *slots = memory_new(capacity * sizeof *slots);
-    CHECK((capacity & (capacity - 1)) == 0); /* It is a mask, too. */
+    /* The capacity minus one is the mask. */
+    CHECK((capacity & (capacity - 1)) == 0);
     for (uint64_t slot = conn->first_slot; slot < conn->next_slot; slot++) {
         slots[slot & (capacity - 1)] = *slot_at(conn, slot);
     }
@@ -152,13 +154,15 @@ uint64_t conn_slot_new(struct conn *conn, struct request *request)
         grow(conn);
     }
     uint64_t slot = conn->next_slot++;
-    CHECK(slot_at(conn, slot)->request == NULL); /* The ring is no smaller. */
+    /* The ring has room, so the slot was free. */
+    CHECK(slot_at(conn, slot)->request == NULL);
     slot_at(conn, slot)->request = request;
     slot_at(conn, slot)->order = ORDER_NONE;
     return slot;
 }
 
-/* True if one that does 'order' waits for earlier ones that touch its names. */
+/* True if a request of this order waits for earlier ones that touch its names.
+ */
 static bool must_wait(const struct conn *conn, enum conn_order order,
                       uint64_t names)
 {
@@ -232,14 +236,15 @@ void conn_close_quietly(struct core *core, struct conn *conn,
     }
 }
 
-/* The oldest that is not answered need wait for nobody any more. */
+/* The oldest request without an answer need no longer wait for an earlier one.
+ */
 static void release_held(struct core *core, struct conn *conn)
 {
     if (conn->first_slot == conn->next_slot) {
         return;
     }
     struct request *request = slot_at(conn, conn->first_slot)->request;
-    CHECK(request != NULL); /* Else its reply would have left. */
+    CHECK(request != NULL); /* A slot that is answered has left the ring. */
     if (request->state == REQUEST_HELD) {
         request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
         request->not_before_ns = 0;
@@ -333,11 +338,11 @@ void conn_give_back(struct core *core, struct conn *conn, uint64_t size)
     core->conns.held_size -= size;
 }
 
-/* Whoever holds little is served though others hold much. */
+/* A connection that holds little is served even if others hold much. */
 bool conn_is_over(const struct core *core, const struct conn *conn)
 {
     uint64_t max = core->options.limits.bytes_in_flight;
-    CHECK(core->conns.count > 0); /* This one, at least. */
+    CHECK(core->conns.count > 0); /* At least 'conn' is counted. */
     return core->conns.held_size >= max &&
            conn->held_size > max / core->conns.count;
 }

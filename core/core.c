@@ -38,7 +38,8 @@ const struct core_limits core_default_limits = {
     .flush_ms = 100,
 };
 
-/* Rounds of one turn: what an applied BEGIN lets in is proposed at once. */
+/* A turn has up to so many rounds, since what an applied BEGIN lets in is
+ * proposed at once. */
 #define TURN_ROUNDS 3
 
 #define OWN_IN_FLIGHT_DEFAULT 8192
@@ -86,7 +87,7 @@ struct core *core_new(const struct core_options *options,
             limits->founding.of[key] = lockfsm_default_limits.of[key];
         }
     }
-    /* Beside the clients' and our own there are BEGIN and a change. */
+    /* Besides the clients' entries and our own there are BEGIN and a change. */
     uint32_t in_flight_max = limits->requests_in_flight +
                              limits->own_in_flight + limits->own_in_flight / 8 +
                              8;
@@ -114,7 +115,8 @@ struct core *core_new(const struct core_options *options,
 
 static void free_requests(struct core *core)
 {
-    CHECK(core->conns.by_id == NULL); /* Their slots point to requests. */
+    /* The slots of connections point to requests. */
+    CHECK(core->conns.by_id == NULL);
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
         LIST_FOR_SAFE (struct request, request, &core->requests.at[i],
                        in_list) {
@@ -136,7 +138,8 @@ void core_free(struct core *core)
     if (core == NULL) {
         return;
     }
-    core->run.is_stopping = true; /* Nobody is told of the connections' end. */
+    /* Closing the connections is not reported to the leader. */
+    core->run.is_stopping = true;
     LIST_FOR_SAFE (struct conn, conn, &core->conns.by_age, in_core) {
         conn_free(core, conn);
     }
@@ -156,7 +159,8 @@ void core_free(struct core *core)
     free(core);
 }
 
-/* After each event and each stage of a turn: what the replica made of it. */
+/* Adopts what the replica has decided, after each event and each stage of a
+ * turn. */
 static void follow(struct core *core)
 {
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
@@ -178,7 +182,7 @@ int core_begin(struct core *core, const struct core_start *start,
 {
     struct replica_update update;
     struct replica_start replica = start->replica;
-    CHECK(core->flush.table == NULL); /* Once. */
+    CHECK(core->flush.table == NULL); /* core_begin() is called once. */
     core->flush.table = start->table;
     core->run.started_ns = now_ns;
     core->leader.heard_ns = now_ns;
@@ -257,7 +261,7 @@ bool core_client_is_stranger(struct core *core, uint64_t conn)
 }
 
 #ifdef HASP_FEATURE_LEVEL_EXTRA
-/* For tests: a frame that is not of the first version. */
+/* Sends a frame of a later version, for tests. */
 static void send_trial(struct core *core, uint64_t id)
 {
     struct buffer *out = peer_output(core, id, FRAME_TRIAL);
@@ -267,7 +271,7 @@ static void send_trial(struct core *core, uint64_t id)
 }
 #endif
 
-/* The connected voters, this node among them, are more than half. */
+/* True if more than half of the voters are connected, counting this node. */
 static bool sees_majority(struct core *core)
 {
     struct replica_members members;
@@ -319,7 +323,7 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
     if (id == core->leader.id) {
         attach_report(core);
     }
-    /* A cluster that starts need not wait out an election's time. */
+    /* A starting cluster need not wait out an election timeout. */
     if (sees_majority(core)) {
         replica_hurry(core->replica, 0, now_ns / NS_PER_MS);
     }
@@ -428,10 +432,10 @@ void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
                     uint64_t flush_ns, uint64_t now_ns)
 {
     struct replica_update update;
-    CHECK(term <= replica_term(core->replica)); /* It only grows. */
+    CHECK(term <= replica_term(core->replica)); /* Terms only grow. */
     set_now(core, now_ns);
     if (core->snapshots.installing != 0) {
-        return; /* Of a log that is gone. */
+        return; /* The event belongs to a log that has been replaced. */
     }
     replica_persisted(core->replica, term, log_index, flush_ns / NS_PER_MS,
                       now_ns / NS_PER_MS, &update);
@@ -483,7 +487,8 @@ static uint64_t next_deadline(struct core *core)
     uint64_t raft_ms = replica_deadline(core->replica);
     uint64_t next = raft_ms > UINT64_MAX / NS_PER_MS ? UINT64_MAX
                                                      : raft_ms * NS_PER_MS;
-    /* A deadline of Raft's that stays in the past must not spin the loop. */
+    /* A deadline of the replica that stays in the past must not spin the loop.
+     */
     next = next > now_ns ? next : now_ns + NS_PER_MS;
     next = u64_min(next, lease_next(core));
     next = u64_min(next, questions_next(core));
@@ -558,7 +563,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
             break;
         }
     }
-    /* What is left over is looked at in the next turn, at once. */
+    /* Work that is left over is looked at in the next turn, at once. */
     core->turn.has_left_over |= propose_has_work(core);
     if (flush_state(core, false)) {
         stage_over(core, CORE_STAGE_TABLE);
@@ -609,7 +614,8 @@ bool core_is_quiet(const struct core *core)
 
 int core_flush(struct core *core)
 {
-    /* What is being installed is newer than what is in memory. */
+    /* The snapshot that is being installed is newer than the state in memory.
+     */
     return core->snapshots.installing != 0 ? 0 : flush_whole(core);
 }
 

@@ -18,7 +18,7 @@
 #include "core/commands/commands.h"
 #include "core/state.h"
 
-/* The place of those for which there is no key. */
+/* The place of denials for which there is no key of their own. */
 #define OTHERS DENIAL_MAX
 
 static const char *const words[] = {"NOPERM ", "NOAUTH ", "WRONGPASS ",
@@ -62,7 +62,8 @@ static uint32_t find(const struct denials *denials, uint64_t key)
     return i;
 }
 
-/* A place for one more of 'who', of whom there are not too many; OTHERS. */
+/* The place for one more denial of 'who'; OTHERS if 'who' has too many already.
+ */
 static uint32_t place_for(const struct denials *denials, uint64_t who,
                           uint64_t now_ns)
 {
@@ -114,7 +115,7 @@ static void begin(struct core *core, struct core_denial *denial,
     copy_text(denial->why, sizeof denial->why, error);
 }
 
-/* Finds what it belongs to, or begins it. */
+/* Finds the denial that the refused request belongs to, or begins a new one. */
 static struct core_denial *
 gather(struct core *core, const struct request *request, struct bytes error)
 {
@@ -207,7 +208,7 @@ static void tell(struct core *core, struct core_denial *denial)
     denial->untold_count = 0;
 }
 
-/* Who goes on is told of less and less often. */
+/* A denial that goes on is reported less and less often. */
 static void tell_due(struct core *core, struct core_denial *denial)
 {
     if (denial->untold_count == 0) {
@@ -220,7 +221,7 @@ static void tell_due(struct core *core, struct core_denial *denial)
     denial->tell_ns = core->now_ns + denial->period_ns;
 }
 
-/* Of those that are kept, and of the others behind them. */
+/* The denial at 'place': a kept one, or that of the others behind them. */
 static struct core_denial *at(const struct denials *denials, uint32_t place)
 {
     CHECK(place <= denials->count && denials->count <= OTHERS);

@@ -12,14 +12,14 @@
 #include "base/log.h"
 #include "core/state.h"
 
-/* All nodes take one where the index is a multiple of this. At a hundred
- * thousand entries a second that is each tenth of one. */
+/* All nodes take a digest where the index is a multiple of this. At a hundred
+ * thousand entries a second that is about twelve digests a second. */
 #define POINT_ENTRIES 8192
-/* So long without an entry is idle. */
+/* The log counts as idle after so long without an entry. */
 #define QUIET_NS (200 * NS_PER_MS)
-/* One step of the scrub. Steps come so often that a round takes less than a
- * minute, and not oftener than what is a few hundredths of the loop's time
- * (docs/operations.md has the figure). */
+/* Records that one step of the scrub looks at. Steps come so often that a round
+ * takes less than a minute, and so seldom that they take only a few hundredths
+ * of the loop's time (docs/operations.md has the figure). */
 #define SCRUB_RECORDS 256
 #define SCRUB_ROUND_NS (50 * NS_PER_S)
 #define SCRUB_INTERVAL_MIN_NS (10 * NS_PER_MS)
@@ -50,7 +50,7 @@ static void add(struct digest_points *points, const struct frame_digest *point)
     points->next = (points->next + 1) % DIGEST_POINT_COUNT;
 }
 
-/* What is known of a member's state at this index. */
+/* The digest that is known of a member at this index, or NULL. */
 static const struct frame_digest *of_member(struct core *core, uint64_t id,
                                             uint64_t log_index)
 {
@@ -64,7 +64,7 @@ static const struct frame_digest *of_member(struct core *core, uint64_t id,
 static void condemn(struct core *core, uint64_t log_index)
 {
     char why[HASP_WHY_SIZE];
-    CHECK(!core->run.has_fatal); /* Nothing is condemned twice. */
+    CHECK(!core->run.has_fatal); /* A node is condemned once. */
     snprintf(why, sizeof why,
              "the state of this node at entry %" PRIu64
              " is not that of a majority: its memory or its disk was damaged, "
@@ -91,7 +91,7 @@ static void notify_diverged(struct core *core, uint64_t id,
 }
 
 /* The digest that more than half of the voters have at this index, or NULL;
- * '*ret_differ' if two members have different ones. */
+ * sets '*ret_differ' if two members have different ones. */
 static const struct frame_digest *
 majority(struct core *core, const struct replica_members *members,
          uint64_t log_index, bool *ret_differ)
@@ -123,7 +123,8 @@ majority(struct core *core, const struct replica_members *members,
     return right;
 }
 
-/* A leader has learnt of one more digest at this index. */
+/* Compares what is known at this index, after the leader has learnt of one more
+ * digest. */
 static void compare(struct core *core, uint64_t log_index)
 {
     struct replica_members members;
@@ -179,7 +180,8 @@ void digests_applied(struct core *core, uint64_t log_index)
     }
 }
 
-/* Where no entry has come for a while all nodes stand at the same index. */
+/* Takes a digest when no entry has come for a while: then all nodes have
+ * applied the same index. */
 static void take_idle_point(struct core *core)
 {
     struct digests *digests = &core->digests;

@@ -11,7 +11,8 @@
 #include "core/commands/commands.h"
 #include "core/state.h"
 
-/* As it is told: just now (core->past.newest), or again. */
+/* An event as it is told: when it happens (core->past.newest), or again later.
+ */
 struct event {
     const char *kind;
     struct bytes lock;
@@ -20,13 +21,14 @@ struct event {
     uint64_t token;
     uint64_t index;
     uint32_t ordinal;
-    char id[PAST_ID_SIZE]; /* See id_of(). */
+    char id[PAST_ID_SIZE]; /* Empty until id_of() has made it. */
 };
 
-/* How much of the past is told again at once. */
+/* How many events of the past, and how many bytes of them, are told again at
+ * once. */
 #define AGAIN_COUNT_MAX 2048
 #define AGAIN_SIZE_MAX (256u << 10)
-/* Of LOCK.HISTORY, unless COUNT says otherwise; and at most. */
+/* How many events LOCK.HISTORY shows without COUNT, and at most. */
 #define HISTORY_SHOWN 100
 #define HISTORY_SHOWN_MAX 1000
 
@@ -45,7 +47,8 @@ static struct buffer *output_of(struct core *core, struct conn *conn)
                : core->port.client_output(core->port.data, conn->id);
 }
 
-/* It is made when the first one is told: most events interest nobody. */
+/* Makes the id only when the first watcher is told, since most events have no
+ * watcher. */
 static const char *id_of(const struct core *core, struct event *event)
 {
     if (event->id[0] == '\0') {
@@ -58,7 +61,8 @@ static void push(struct core *core, struct conn *conn, struct event *event)
 {
     struct resp_writer writer = {output_of(core, conn), 3};
     if (writer.out == NULL || conn->version != 3) {
-        return; /* It may have gone back to RESP2, which has no pushes. */
+        /* The client may have gone back to RESP2, which has no pushes. */
+        return;
     }
     resp_push(&writer, 3);
     resp_text(&writer, "lock");
@@ -91,7 +95,7 @@ static void put_json(struct buffer *out, struct bytes text)
     buffer_put_u8(out, '"');
 }
 
-/* A message up to its text. */
+/* Writes a message up to its text. */
 static void put_message(struct resp_writer *writer, const struct watch *watch,
                         struct bytes channel)
 {
@@ -134,7 +138,7 @@ static void publish(struct core *core, const struct watch *watch,
     resp_bulk(&writer, buffer_bytes(json));
 }
 
-/* A connection that watches several fitting prefixes hears it once. */
+/* Tells a connection once, even if it watches several prefixes that fit. */
 static void notify_watch(struct core *core, const struct watch *watch,
                          void *data)
 {
@@ -148,7 +152,8 @@ static void notify_watch(struct core *core, const struct watch *watch,
     }
 }
 
-/* Notes it, tells who watches; 'ret_event' is for whoever else is told. */
+/* Records the event and notifies its watchers; sets 'ret_event' for the
+ * caller's own use. */
 static void notify(struct core *core, const char *kind,
                    const struct effect *effect, struct event *ret_event)
 {
@@ -179,7 +184,8 @@ static void notify_blacklisted(struct core *core, const struct effect *effect)
         one.lock = hold->lock->name;
         one.owner = hold->owner;
         one.token = hold->token;
-        one.reason = NULL; /* The operator's reason, or no message. */
+        /* An effect without the operator's reason has no message. */
+        one.reason = NULL;
         notify(core, "blacklisted", &one, &event);
     }
 }
@@ -190,7 +196,8 @@ static const char *kind_of(const struct effect *effect)
     case EFFECT_GRANTED:
         return "granted";
     case EFFECT_QUEUED:
-        return effect->count == 0 ? "queued" : NULL; /* Asked again. */
+        /* A repeated request is not queued again. */
+        return effect->count == 0 ? "queued" : NULL;
     case EFFECT_RELEASED:
         return "released";
     case EFFECT_HOLD_EXPIRED:
@@ -212,12 +219,12 @@ static const char *kind_of(const struct effect *effect)
     }
 }
 
-/* To every connection of this node that acts for the holder's session and does
- * not watch the lock anyway. */
+/* Notifies each connection of this node that acts for the holder's session and
+ * does not watch the lock anyway. */
 static void notify_holder(struct core *core, const struct effect *effect,
                           struct event *event)
 {
-    CHECK(effect->session != 0); /* Only what is held can be asked for. */
+    CHECK(effect->session != 0); /* Only a held lock can be asked for. */
     const struct list *attachments = attach_list(core, effect->session);
     if (attachments == NULL) {
         return;
@@ -231,7 +238,8 @@ static void notify_holder(struct core *core, const struct effect *effect,
     }
 }
 
-/* To its user's own connections, and to those who may read everything. */
+/* Relays to the connections of the message's own user, and to those of users
+ * who may read everything. */
 static void relay_message(struct core *core, const struct watch *watch,
                           void *data)
 {
@@ -290,8 +298,8 @@ bool lock_watch_parse(struct call *call, struct resp_writer *writer)
                      "it was told, or life-index");
 }
 
-/* How many events behind 'id' begin so, and their size; false: too many to be
- * told again. */
+/* Counts the events behind 'id' that begin with 'prefix', and their bytes;
+ * false if there are too many to tell again. */
 static bool is_little(const struct past *past, struct bytes prefix,
                       const struct past_id *id)
 {
@@ -321,7 +329,7 @@ static struct event event_again(struct core *core,
                           .ordinal = past->ordinal};
 }
 
-/* What comes next is behind the applied index. */
+/* The events that follow are behind the applied index. */
 static struct event make_gap(const struct core *core, struct bytes lock)
 {
     return (struct event){
@@ -357,8 +365,8 @@ void events_missed(struct core *core)
     }
 }
 
-/* What has happened since the event 'id', or that nobody here knows all of
- * it. */
+/* Tells what has happened since the event 'id', or that this node no longer
+ * knows all of it. */
 static void tell_again(struct core *core, struct conn *conn,
                        struct bytes prefix, const struct past_id *id)
 {
@@ -385,7 +393,7 @@ void lock_watch_run(struct core *core, struct request *request)
     struct past_id from;
     bool has_from = call->count > 2 && past_id_parse(call->argument[3], &from);
     struct bytes prefix = call->name;
-    CHECK(conn != NULL); /* COMMAND_LOCAL: it comes from no peer. */
+    CHECK(conn != NULL); /* A COMMAND_LOCAL comes from no peer. */
     if (conn->version == 2) {
         request_refuse(core, request, "BADARG",
                        "needs RESP3 (HELLO 3); with RESP2 use "
@@ -398,8 +406,10 @@ void lock_watch_run(struct core *core, struct request *request)
         return;
     }
     const struct watch *watch = watch_find(core, conn, WATCH_PREFIX, prefix);
-    CHECK(watch != NULL); /* It has just been added, or was there. */
-    request_answer_ok(core, request); /* And the call is gone. */
+    /* The watch has just been added, or was there before. */
+    CHECK(watch != NULL);
+    /* This also frees the call, and 'prefix' with it. */
+    request_answer_ok(core, request);
     if (has_from) {
         tell_again(core, conn, watch_text(watch), &from);
     }
@@ -418,7 +428,7 @@ static void put_past(struct core *core, const struct past_event *past,
     resp_key_bulk(writer, "message", event.message);
 }
 
-/* The newest events of one lock, the oldest of them first. */
+/* Shows the newest events of one lock, the oldest of them first. */
 void lock_history_run(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
@@ -457,12 +467,13 @@ void lock_unwatch_run(struct core *core, struct request *request)
     request_answer_ok(core, request);
 }
 
-/* One confirmation per channel, all in the slot of the command. */
+/* Confirms one channel; the confirmations of all channels stand in the slot of
+ * the command. */
 static void confirm(struct core *core, struct request *request,
                     const char *word, struct bytes channel, bool has_channel)
 {
     struct resp_writer *writer = &core->requests.writer;
-    CHECK(writer->out != NULL); /* request_reply() has been called. */
+    CHECK(writer->out != NULL); /* The caller has called request_reply(). */
     resp_push(writer, 3);
     resp_text(writer, word);
     if (has_channel) {
@@ -600,8 +611,9 @@ void events_answer(struct core *core, const struct effect *effect)
             }
             continue;
         }
-        /* A follower would tell it when it has applied the entry itself: after
-         * the next one, which tells it that this one is committed. */
+        /* A follower could tell the grant only once it had applied the entry
+         * itself: after the next entry, which tells it that this one is
+         * committed. */
         struct frame_answer answer = {.conn = attachment->peer_conn,
                                       .slot = SLOT_NONE,
                                       .kind = ANSWER_REPLY};

@@ -72,7 +72,8 @@ uint32_t feature_of_founders(const struct core *core)
     return lowest > FEATURE_LEVEL_FIRST ? lowest : FEATURE_LEVEL_FIRST;
 }
 
-/* Of the version, not of the node's options: it encodes what it can. */
+/* This compares with the level of the program, whatever the options of the node
+ * say. */
 bool feature_is_behind(const struct core *core)
 {
     return lockfsm_feature_level(core->fsm) < FEATURE_LEVEL;
@@ -102,7 +103,7 @@ void raft_finalize_run(struct core *core, struct request *request)
 {
     char why[HASP_WHY_SIZE] = "";
     uint32_t level = feature_possible(core, why);
-    CHECK(is_serving(core)); /* Rule 12. */
+    CHECK(is_serving(core)); /* Only a leader that serves proposes (rule 12). */
     if (core->reign.change.state != CHANGE_NONE) {
         request_refuse(core, request, "BUSY",
                        "a change of the members is under way");
@@ -111,7 +112,7 @@ void raft_finalize_run(struct core *core, struct request *request)
                            &(struct set_feature_command){.level = level});
         propose_end(core, request);
     } else if (why[0] == '\0') {
-        /* Repeated, or all run one version. */
+        /* The command was repeated, or all nodes already have the level. */
         request_answer_integer(core, request, lockfsm_feature_level(core->fsm));
     } else {
         request_refuse(core, request, "LEVEL", why);
@@ -146,7 +147,7 @@ void feature_turn(struct core *core)
 }
 
 #ifdef HASP_FEATURE_LEVEL_EXTRA
-/* The name "entry" stands for the entry without one. */
+/* The argument "entry" stands for the entry without a level. */
 void raft_trial_encode(struct core *core, struct request *request,
                        const struct call *call, struct buffer *out)
 {

@@ -31,7 +31,8 @@ void flush_cancel(struct core *core)
 
 int flush_whole(struct core *core)
 {
-    CHECK(core->snapshots.installing == 0); /* The table is another one's. */
+    /* While a snapshot is being installed the table belongs to it. */
+    CHECK(core->snapshots.installing == 0);
     int error = lockfsm_flush(core->fsm, core->flush.table);
     while (error == HASP_EFULL) {
         uint64_t used, room;
@@ -72,7 +73,8 @@ bool flush_state(struct core *core, bool is_now)
     core->flush.due_ns = 0;
     core->flush.is_table_full = error == HASP_EBUSY;
     if (core->flush.is_table_full) {
-        /* A snapshot is being made from it; the log has it all meanwhile. */
+        /* A snapshot is being made from the table; meanwhile the log keeps
+         * everything. */
         core->flush.due_ns = core->now_ns + FULL_RETRY_NS;
     } else if (error == HASP_ENOMEM) {
         core_fatal(core, 70,

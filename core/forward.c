@@ -25,9 +25,9 @@ static void park(struct core *core, struct request *request)
     request_move(core, request, REQUEST_PARKED);
 }
 
-/* The leader would not heed it, nor this node what it answers. True if that was
- * told to the client; what may have been done already waits for a better link.
- */
+/* Refuses a request that may not travel over a link without TLS, whose leader
+ * would not heed it. True if the client has been told; a request that may have
+ * been done already waits for a better link. */
 static bool refuse_plain(struct core *core, struct request *request)
 {
     if (request->effect == MAY_BE_DONE) {
@@ -40,15 +40,16 @@ static bool refuse_plain(struct core *core, struct request *request)
     return true;
 }
 
-/* To the leader, if it can be reached; or tells the client where it is. */
+/* Sends the request to the leader if it can be reached, or tells the client
+ * where the leader is. */
 static bool send(struct core *core, struct request *request)
 {
     if (core->leader.id == 0 || core->leader.id == core->options.id ||
         heed_is_guest(core, core->leader.id)) {
         return false;
     }
-    /* What may have been done is carried on by ourselves: MOVED would say that
-     * it was not. */
+    /* This node goes on with a request that may have been done: MOVED would say
+     * that it was not. */
     if (core->options.redirect == REDIRECT_MOVED &&
         (request->conn->id & CORE_CONN_BRIEF) == 0 &&
         (request->command->flags & COMMAND_ASKED) == 0 &&
@@ -59,7 +60,7 @@ static bool send(struct core *core, struct request *request)
             return false;
         }
         bool is_good = request_understand(core, request);
-        CHECK(is_good); /* It was, when it came. */
+        CHECK(is_good); /* The request was understood when it came. */
         resp_error(request_reply(core, request), "MOVED", "%u %s",
                    cluster_slot(request->call), address);
         request_done(core, request);
@@ -86,18 +87,18 @@ static bool send(struct core *core, struct request *request)
     return true;
 }
 
-/* What the asked node answers by itself (COMMAND_ASKED): when the leader has
- * said that who asks may, or when nobody leads and he came by the local door.
- */
+/* Answers a COMMAND_ASKED here: when the leader has said that the asker may
+ * have it, or when there is no leader and the asker came by the local door. */
 static void answer_myself(struct core *core, struct request *request)
 {
     request->effect = NOTHING_DONE;
     bool is_good = request_understand(core, request);
-    CHECK(is_good); /* It was, when it came. */
+    CHECK(is_good); /* The request was understood when it came. */
     request->command->read(core, request);
 }
 
-/* Who came by the local door may all: no leader has to say so. */
+/* A client of the local door may do everything, so no leader has to permit it.
+ */
 static bool needs_no_leader(const struct request *request)
 {
     return (request->command->flags & COMMAND_ASKED) != 0 &&
@@ -106,7 +107,8 @@ static bool needs_no_leader(const struct request *request)
 
 void forward_request(struct core *core, struct request *request)
 {
-    CHECK(request->conn != NULL); /* Nobody's request goes on twice. */
+    /* A request that came from a peer is not forwarded again. */
+    CHECK(request->conn != NULL);
     request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
     if (core->leader.id == 0 && needs_no_leader(request)) {
         answer_myself(core, request);
@@ -124,7 +126,7 @@ void forward_leader_changed(struct core *core)
             request_return(core, request);
         }
     }
-    /* The one that has refused them leads no more. */
+    /* The leader that had refused these requests leads no more. */
     LIST_FOR (struct request, request, &core->requests.at[REQUEST_PARKED],
               in_list) {
         request->not_before_ns = 0;
@@ -148,8 +150,9 @@ void forward_peer_lost(struct core *core, uint64_t peer)
             request_return(core, request);
         }
     }
-    /* Its own requests are its own to repeat; and a new process of it will
-     * count connections from the start, so no late answer may reach it. */
+    /* The node that has gone repeats its own requests; and its next process
+     * counts connections from the start, so no late answer may reach that one.
+     */
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
         orphan_all(core, &core->requests.at[i], peer);
     }
@@ -161,7 +164,7 @@ void forward_peer_lost(struct core *core, uint64_t peer)
 static void refuse_late(struct core *core, struct request *request)
 {
     if (needs_no_leader(request)) {
-        request->read_index = 0; /* No leader has confirmed it. */
+        request->read_index = 0; /* No leader has confirmed the index. */
         answer_myself(core, request);
         return;
     }
@@ -177,7 +180,8 @@ static bool is_retried_transfer(const struct request *request)
 static void serve_parked(struct core *core)
 {
     bool is_open = propose_is_open(core);
-    CHECK(is_serving(core)); /* Rule 12. */
+    /* Only a leader that serves lets requests in (rule 12). */
+    CHECK(is_serving(core));
     LIST_FOR_SAFE (struct request, request, &core->requests.at[REQUEST_PARKED],
                    in_list) {
         if (is_retried_transfer(request)) {
@@ -235,7 +239,8 @@ uint64_t forward_next(const struct core *core)
     if (first == NULL) {
         return UINT64_MAX;
     }
-    /* Those that wait to be sent again do so for FORWARD_RETRY_NS only. */
+    /* Refused requests wait for no more than FORWARD_RETRY_NS before they are
+     * sent again. */
     return !is_leader(core) && core->leader.id != 0 &&
                    first->not_before_ns > core->now_ns
                ? first->not_before_ns
@@ -260,8 +265,8 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
                        "finalize");
     } else if (!is_leader(core) || core->run.is_stopping ||
                term != core->reign.term) {
-        /* What comes late was for a leader whose term is over, and may have
-         * been asked of another since. */
+        /* A late request was meant for a leader whose term is over, and may
+         * have been sent to another one since. */
         request_return(core, request);
     } else if (core->requests.in_flight >
                core->options.limits.requests_in_flight) {
@@ -316,7 +321,8 @@ static void answered(struct core *core, uint64_t peer, struct request *request,
     }
     struct resp_writer *writer = request_reply(core, request);
     buffer_put_bytes(writer->out, answer->reply);
-    /* The leader was told what may have been done before it was asked. */
+    /* The leader that has answered knew when it was asked what may have been
+     * done before. */
     request->effect = NOTHING_DONE;
     request_done_as(core, request, answer->kind, answer->session);
 }
@@ -339,8 +345,8 @@ int forward_answered(struct core *core, uint64_t peer, struct bytes body)
     if (request != NULL && (request->state == REQUEST_FORWARDED ||
                             request->state == REQUEST_PARKED)) {
         if (request->sent_to != peer || request->sending != answer.sending) {
-            /* It was not asked; or it was asked again meanwhile, and what it
-             * said before, that nothing was done, is true no more. */
+            /* This peer was not asked; or the request was sent again meanwhile,
+             * and the earlier answer that nothing was done no longer holds. */
             return 0;
         }
         if (answer.kind == ANSWER_ALLOWED &&
@@ -350,8 +356,8 @@ int forward_answered(struct core *core, uint64_t peer, struct bytes body)
         answered(core, peer, request, &answer);
         return 0;
     }
-    /* Nobody waits for it any more. A session that it opened belongs to nobody,
-     * which is what its linger is for. */
+    /* No client waits for the answer any more. If it opened a session, that
+     * session ends after its linger. */
     struct buffer *out = peer_output(core, peer, FRAME_CLOSED);
     if (answer.kind == ANSWER_ATTACHED && out != NULL &&
         (conn == NULL || attach_find(core, conn, answer.session) == NULL)) {

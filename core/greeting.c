@@ -65,8 +65,8 @@ static int check_directory(const struct core *core,
     return HASP_EREFUSED;
 }
 
-/* Who has no cluster's id yet must have been added, and have no directory that
- * is not this one. */
+/* A node without a cluster id must be a member that was added, and must not
+ * have been registered with another directory. */
 static int check_cluster(const struct core *core,
                          const struct frame_hello *hello,
                          char why[HASP_WHY_SIZE])

@@ -12,7 +12,7 @@
 
 enum standing { MEMBER = 1, LEAVING = 2, GUEST = 4 };
 
-/* Of whom a type is heeded. */
+/* The standings of peers from which a frame of this type is heeded. */
 static unsigned heeded_of(enum frame_type type)
 {
     switch (type) {
@@ -40,7 +40,7 @@ static unsigned heeded_of(enum frame_type type)
     case FRAME_PONG:
     case FRAME_REFUSED:
     case FRAME_TYPE_END:
-        break; /* The connection's own. */
+        break; /* The connection handles these itself. */
     }
     return 0;
 }
@@ -63,7 +63,7 @@ bool heed_speaks_for_users(const struct core *core, uint64_t id)
            core->port.peer_is_proven(core->port.data, id);
 }
 
-/* What clients ask, and what they are told. */
+/* True for clients' requests and their answers. */
 static bool is_of_users(enum frame_type type)
 {
     return type == FRAME_FORWARD || type == FRAME_CLOSED ||
@@ -91,7 +91,7 @@ bool heed_frame(struct core *core, uint64_t id, enum frame_type type)
 {
     enum standing standing = standing_of(core, id);
     const struct peer *peer = peer_find(core, id);
-    CHECK(type < FRAME_TYPE_END); /* The connection has looked at it. */
+    CHECK(type < FRAME_TYPE_END); /* The connection has checked the type. */
     if (peer != NULL && peer->has_lost) {
         return type == FRAME_ACCUSED;
     }

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 
-/* Between the newest marks. */
+/* The least distance between the newest marks. */
 #define SPACING_NS (10 * NS_PER_MS)
 /* Older ones are apart by their age divided by this; of 500 years that makes
  * twice 64 * ln(500 years / 10 ms) marks at most, for which there is room. */

@@ -23,7 +23,8 @@
 
 #define WRONG_PAIR "invalid username-password pair or user is disabled."
 
-/* The name in "hasp1.NAME.<43 characters>"; false of what is no secret. */
+/* Cuts the name out of "hasp1.NAME.<43 characters>"; false if the bytes are no
+ * such secret. */
 static bool name_in_secret(struct bytes secret, struct bytes *ret_name)
 {
     struct bytes prefix = BYTES_LITERAL(SECRET_PREFIX);
@@ -41,7 +42,8 @@ static bool is_given(struct bytes user)
     return user.size > 0 && !bytes_equal(user, BYTES_LITERAL("default"));
 }
 
-/* By the hash alone, so that the time it takes tells nothing of names. */
+/* Searches by the hash alone, so that the time it takes reveals nothing of
+ * names. */
 static const struct secret *find_secret(const struct core *core,
                                         const struct authentication *given)
 {
@@ -98,7 +100,8 @@ static void fail(struct core *core, struct request *request, const char *word,
     }
 }
 
-/* True, with the reason, if the user may have no further connection here. */
+/* True, with the reason, if the user may have no further connection to this
+ * node. */
 static bool is_one_too_many(const struct core *core, const struct user *user,
                             struct buffer *why)
 {
@@ -106,11 +109,13 @@ static bool is_one_too_many(const struct core *core, const struct user *user,
                          conn_count_of(core, user->number), 1, why);
 }
 
-/* What anyone has begun on this connection is not the user's. */
+/* Makes the connection that of 'user'. What it began before as another user
+ * ends. */
 static void become(struct core *core, struct conn *conn, uint64_t user,
                    uint64_t secret)
 {
-    /* A certificate and the local door say who it is, for good. */
+    /* A connection that a certificate or the local door has identified never
+     * changes its user. */
     CHECK(conn->way == IDENTITY_NONE);
     if (conn->user != user) {
         watches_remove(core, conn);
@@ -148,7 +153,7 @@ static void accept_secret(struct core *core, struct request *request,
     succeed(core, request, request->authentication->hello_version);
 }
 
-/* True if it was answered. */
+/* Checks the secret again; true if the request has been answered. */
 static bool look_again(struct core *core, struct request *request)
 {
     const struct authentication *given = request->authentication;
@@ -204,7 +209,8 @@ void identity_authenticate(struct core *core, struct request *request,
     CHECK(request->authentication == NULL);
     request->authentication = given;
     if (!look_again(core, request)) {
-        request_release_call(core, request); /* Its bytes are borrowed. */
+        /* The bytes of the call are borrowed from the input, which goes on. */
+        request_release_call(core, request);
         request_move(core, request, REQUEST_AUTHENTICATING);
         conn_block(core, conn, request->slot);
     }
@@ -230,7 +236,7 @@ bool core_certificate_is_revoked(const struct core *core,
     return lockfsm_revocation(core->fsm, fingerprint) != NULL;
 }
 
-/* True if the user of its certificate is known now. */
+/* True if the user that the certificate names is known by now. */
 static bool find_certified(struct core *core, struct conn *conn)
 {
     if (core_certificate_is_revoked(core, conn->fingerprint)) {
@@ -343,7 +349,7 @@ static bool may_watch_all(const struct core *core, const struct conn *conn)
     return true;
 }
 
-/* Who has not begun anything may still say who he is. */
+/* A connection that has begun nothing may still identify itself. */
 static bool may_stay(const struct core *core, const struct conn *conn)
 {
     const char *why;
@@ -374,7 +380,7 @@ bool identity_is_blind(const struct core *core)
     if (!lockfsm_access_is_required(core->fsm) || leader == core->options.id) {
         return false;
     }
-    /* A standby goes on following whom it does not hear any more. */
+    /* A standby goes on following a leader that it does not hear any more. */
     return leader == 0
                ? core->now_ns - core->leader.heard_ns >= IDENTITY_BLIND_NS
                : core->port.peer_silence_ms(core->port.data, leader) >=

@@ -7,7 +7,7 @@
 #include "core/redis/transaction.h"
 #include "core/state.h"
 
-/* Serving: no other core has a request there. */
+/* True for the states that only the leader's requests have. */
 static bool is_of_leader(enum request_state state)
 {
     return state >= REQUEST_ASKING && state <= REQUEST_READY;
@@ -32,7 +32,7 @@ static const struct peer *find_peer(const struct core *core, uint64_t id)
     return NULL;
 }
 
-/* Whoever has asked can still be answered, and is known to have asked. */
+/* The asker of a request can still be answered, and is known to have asked. */
 static const char *check_asker(const struct core *core,
                                const struct request *request)
 {
@@ -42,7 +42,8 @@ static const char *check_asker(const struct core *core,
                    : "a request does not stand in its slot";
     }
     if (request->peer == 0) {
-        /* Nobody's any more: kept for what comes of its entry. */
+        /* The asker has gone; the request is kept for the result of its entry.
+         */
         return request->state == REQUEST_LOGGED ||
                        request->state == REQUEST_CHANGING ||
                        request->state == REQUEST_QUEUED ||
@@ -93,7 +94,7 @@ static const char *check_request(const struct core *core,
     return check_asker(core, request);
 }
 
-/* One that stands in no list. */
+/* Checks a request that stands in no list. */
 static const char *check_changing(const struct core *core,
                                   const struct request *request,
                                   bool is_under_way, uint32_t *in_flight)
@@ -174,7 +175,7 @@ static uint32_t list_count(const struct list *list)
     return count;
 }
 
-/* Each logged request is expected at one place, which is not applied yet. */
+/* Each logged request is expected at one index, which is not applied yet. */
 static const char *check_propose(const struct core *core)
 {
     const struct propose *propose = &core->reign.propose;
@@ -231,8 +232,8 @@ static const char *check_queued(const struct core *core)
                : "a queued request waits for no place in a queue";
 }
 
-/* Rule 12: before BEGIN is applied a leader has nothing under way; and rule 14:
- * one that leads no more has kept nothing. */
+/* A leader has nothing under way before BEGIN is applied (rule 12), and a node
+ * that does not lead keeps nothing of a reign (rule 14). */
 static const char *check_reign(const struct core *core)
 {
     const struct reign *reign = &core->reign;

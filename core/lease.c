@@ -14,14 +14,17 @@
  * once does not keep the loop from Raft's heartbeats. */
 #define EXPIRE_SESSION_MAX 256
 #define DUE_COMMAND_MAX 32
-/* What is overdue is looked at again after so long, even without an event. */
+/* An overdue deadline is looked at again after so long, even without an event.
+ */
 #define LATE_NS (5 * NS_PER_MS)
 
 /* One session that a heartbeat names. */
 struct beat {
     uint64_t id;
-    const uint8_t *proof;          /* NULL: an attached one, none needed. */
-    const struct session *session; /* NULL: there is none, or not this one. */
+    /* NULL for an attached session, which needs no proof. */
+    const uint8_t *proof;
+    /* NULL if there is no such session, or the proof is wrong. */
+    const struct session *session;
 };
 
 static uint32_t beat_count(const struct call *call)
@@ -29,7 +32,8 @@ static uint32_t beat_count(const struct call *call)
     return call->pair_count > 0 ? call->pair_count : 1;
 }
 
-/* The i-th session that is named, or the one that acts. */
+/* The i-th session that the heartbeat names, or the one that acts if it names
+ * none. */
 static struct beat beat_at(struct core *core, const struct request *request,
                            const struct call *call, uint32_t i,
                            uint8_t proof[PROOF_SIZE])
@@ -58,14 +62,15 @@ void session_keep_run(struct core *core, struct request *request)
     const struct call *call = request->call;
     uint8_t proof[PROOF_SIZE];
     bool needs_heard = false, is_open = propose_is_open(core);
-    CHECK(is_serving(core)); /* There are no deadlines before (rule 12). */
+    CHECK(is_serving(core)); /* Before that there are no deadlines (rule 12). */
     request->is_heard = true;
     for (uint32_t i = 0; i < beat_count(call); i++) {
         struct beat beat = beat_at(core, request, call, i, proof);
         if (beat.session == NULL ||
             session_is_refused(core->fsm, beat.session) ||
             !lease_renew(core, beat.id, request->received_ns)) {
-            request->is_heard = false; /* To be refused: moves nothing. */
+            /* The heartbeat will be refused, so it moves nothing. */
+            request->is_heard = false;
             continue;
         }
         if (is_open && timers_needs_heard(core->timers, beat.id)) {
@@ -81,7 +86,7 @@ void session_keep_run(struct core *core, struct request *request)
 }
 
 /* True if it is too early to answer: a session is doomed, and its EXPIRE will
- * tell; or was marked as quiet since, and a HEARD of it must come first. */
+ * tell; or it was marked as quiet since, and a HEARD of it must come first. */
 static bool wait_on(struct core *core, struct request *request,
                     const struct call *call)
 {
@@ -93,8 +98,8 @@ static bool wait_on(struct core *core, struct request *request,
             session_is_refused(core->fsm, beat.session)) {
             continue;
         }
-        /* One that was to be refused at its receipt (blacklisted until just
-         * now) must move the deadline before it is answered otherwise. */
+        /* A session that was to be refused at the receipt (blacklisted until
+         * just now) must move its deadline before it is answered otherwise. */
         if (timers_is_doomed(core->timers, beat.id) ||
             (!request->is_heard &&
              !lease_renew(core, beat.id, request->received_ns))) {
@@ -131,7 +136,8 @@ static void put_ended(const struct session *session, struct resp_writer *writer)
     }
 }
 
-/* 'is_full': a map with what a client of ours lives by, else the TTL alone. */
+/* With 'is_full' writes a map with all that a client of ours needs, else the
+ * TTL alone. */
 static void put_answer(struct core *core, const struct beat *beat, bool is_full,
                        struct resp_writer *writer)
 {
@@ -179,7 +185,8 @@ void session_keep_read(struct core *core, struct request *request)
 
 bool lease_renew(struct core *core, uint64_t session, uint64_t received_ns)
 {
-    CHECK(received_ns <= core->now_ns); /* Rule 13: it was read by now. */
+    /* The heartbeat has been read by now (rule 13). */
+    CHECK(received_ns <= core->now_ns);
     if (!timers_heard(core->timers, session, received_ns)) {
         return false;
     }

@@ -62,7 +62,7 @@ bool loss_seen(struct core *core, struct peer *peer,
     return peer->has_lost;
 }
 
-/* The leader, once for each that this node comes to follow. */
+/* Asks the leader, once for each leader that this node comes to follow. */
 static void ask(struct core *core)
 {
     uint64_t leader = replica_leader(core->replica);
@@ -85,8 +85,9 @@ static void ask(struct core *core)
     }
 }
 
-/* Of its own terms a leader knows; that there is no later leader it has to make
- * sure of, after the question has come. */
+/* True if this leader may answer. It knows about the terms up to its own;
+ * whether there is a later leader it has to find out after the question has
+ * come. */
 static bool may_answer(struct core *core, struct peer *peer)
 {
     if (peer->asked.term <= core->reign.term) {
@@ -174,7 +175,8 @@ static void condemn(struct core *core, uint64_t from,
                     const struct frame_lost *lost)
 {
     char why[HASP_WHY_SIZE];
-    CHECK(is_barred(core) && !core->run.has_fatal); /* Two have said so. */
+    /* Only a barred node is condemned, after two have said so. */
+    CHECK(is_barred(core) && !core->run.has_fatal);
     put_why(core, from, lost, why);
     core->run.has_fatal = true;
     core->port.data_lost(core->port.data, why);

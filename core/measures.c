@@ -15,7 +15,7 @@
 #include "core/commands/commands.h"
 #include "core/state.h"
 
-/* Those of docs/protocol.md. */
+/* The error words of docs/protocol.md. */
 const char *const core_words[CORE_WORD_COUNT] = {
     "NOSESSION", "EXPIRED",    "BLACKLISTED", "NOTHELD",  "DEADLOCK",
     "LIMIT",     "LEVEL",      "BUSY",        "NOLEADER", "MOVED",

@@ -19,13 +19,13 @@
 
 #define CATCH_UP_NS (10000 * NS_PER_MS)
 #define RETRY_NS (50 * NS_PER_MS)
-/* A new voter that does not answer holds up nobody for longer. */
+/* For how long a new voter that does not answer may hold up other changes. */
 #define SETTLE_NS (1000 * NS_PER_MS)
-/* A new member may need so long to begin to listen. */
+/* A new member may need this long before it listens. */
 #define PROBE_NS (3000 * NS_PER_MS)
 #define PROBE_RETRY_NS (100 * NS_PER_MS)
-/* So long may voters that a change leaves be silent: after a stall of this node
- * what they have said is still to be read. */
+/* For how long the voters that a change leaves may be silent: after a stall of
+ * this node what they have sent is still to be read. */
 #define HEAR_NS (1000 * NS_PER_MS)
 
 /* --- States ----------------------------------------------------------------*/
@@ -46,7 +46,8 @@ static void enter(struct change *change, enum change_state state)
         [CHANGE_LISTENING] = FROM(BEGUN),
         [CHANGE_TAKING] = FROM(LISTENING),
     };
-    CHECK((from[state] >> change->state & 1) != 0); /* The drawing. */
+    /* The drawing of the states allows this step. */
+    CHECK((from[state] >> change->state & 1) != 0);
     change->state = state;
 }
 
@@ -54,7 +55,8 @@ static void change_begin(struct core *core, struct request *request,
                          uint64_t id)
 {
     struct change *change = &core->reign.change;
-    CHECK(is_serving(core) && change->request == NULL); /* Rule 12. */
+    /* Only a leader that serves begins a change (rule 12). */
+    CHECK(is_serving(core) && change->request == NULL);
     enter(change, CHANGE_BEGUN);
     request_leave(core, request);
     request->state = REQUEST_CHANGING;
@@ -68,7 +70,8 @@ static void change_begin(struct core *core, struct request *request,
     change->deadline_ns = core->now_ns + CATCH_UP_NS;
 }
 
-/* Another one may begin; the request is still to be answered. */
+/* Ends the change, so that another one may begin; the caller still has to
+ * answer the request. */
 static struct request *change_end(struct core *core)
 {
     struct change *change = &core->reign.change;
@@ -93,13 +96,13 @@ static void change_refuse(struct core *core, const char *code, const char *text)
     request_refuse(core, change_end(core), code, text);
 }
 
-/* A part of it is done. */
+/* Tells the client that only a part of the change is done. */
 static void change_unfinished(struct core *core, const char *why)
 {
     request_fail(core, change_end(core), "UNFINISHED", bytes_of_text(why));
 }
 
-/* The replica has refused it. */
+/* Tells the client why the replica has refused the change. */
 static void change_failed(struct core *core, int error)
 {
     static const struct {
@@ -123,7 +126,8 @@ static void change_failed(struct core *core, int error)
     change_refuse(core, "BADARG", hasp_strerror(error));
 }
 
-/* Its entry is in the log; who wanted it is to be, too. */
+/* The change's entry is in the log; records the act, with who wanted it, as
+ * well. */
 static void change_logged(struct core *core, enum change_state state,
                           const struct replica_update *update)
 {
@@ -136,7 +140,7 @@ static void change_logged(struct core *core, enum change_state state,
     enum act_kind act = state != CHANGE_TAKING           ? acts[state]
                         : (flags & COMMAND_REMOVES) != 0 ? ACT_REMOVE
                                                          : ACT_DEMOTE;
-    /* The promotion that is a part of ADD is told by ADD. */
+    /* A promotion that is a part of ADD is recorded as ADD. */
     if (state != CHANGE_PROMOTING || (flags & COMMAND_PROMOTES) != 0) {
         trail_act(core, act, change->member,
                   state == CHANGE_ADDING ? change->address : "",
@@ -162,8 +166,8 @@ static void add(struct core *core)
     change_logged(core, CHANGE_ADDING, &update);
 }
 
-/* The member has not caught up in time. Where it has just been added that much
- * is done. */
+/* Ends a change whose member has not caught up in time. If the member has just
+ * been added, that part is done. */
 static void not_promoted(struct core *core)
 {
     const struct change *change = &core->reign.change;
@@ -189,7 +193,7 @@ static void not_promoted(struct core *core)
     }
 }
 
-/* Until the member has caught up the replica refuses. */
+/* Promotes the member; the replica refuses that until it has caught up. */
 static void try_to_promote(struct core *core)
 {
     struct change *change = &core->reign.change;
@@ -218,8 +222,8 @@ static void catch_up(struct core *core)
     try_to_promote(core);
 }
 
-/* True if the change that has begun would make a voter of one that the others,
- * or clients, do not reach; it is refused then. */
+/* True if the change would make a voter of a member that the others, or
+ * clients, cannot reach; the change has then been refused. */
 static bool refuse_misplaced(struct core *core, const char *address)
 {
     char why[HASP_WHY_SIZE];
@@ -230,7 +234,8 @@ static bool refuse_misplaced(struct core *core, const char *address)
     return true;
 }
 
-/* It is a voter already, and OK would make it look like one that runs. */
+/* Refuses an ADD of a voter that is not heard: OK would make it look as if it
+ * ran. */
 static void added_in_vain(struct core *core)
 {
     char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
@@ -242,7 +247,7 @@ static void added_in_vain(struct core *core)
     change_unfinished(core, why);
 }
 
-/* Goes on where the first ADD of it stopped. */
+/* Goes on where the first ADD of this member stopped. */
 static void add_again(struct core *core, const struct replica_member *member)
 {
     const struct change *change = &core->reign.change;
@@ -255,7 +260,7 @@ static void add_again(struct core *core, const struct replica_member *member)
     }
 }
 
-/* True if another change is under way; 'request' is refused then. */
+/* True if another change is under way; 'request' has then been refused. */
 static bool refuse_if_changing(struct core *core, struct request *request)
 {
     if (core->reign.change.state == CHANGE_NONE) {
@@ -274,7 +279,8 @@ void raft_add_run(struct core *core, struct request *request)
         return;
     }
     change_begin(core, request, call->id);
-    CHECK(call->name.size < sizeof change->address); /* As parsed. */
+    /* The parser has checked the size. */
+    CHECK(call->name.size < sizeof change->address);
     memcpy(change->address, call->name.data, call->name.size);
     change->address[call->name.size] = '\0';
     change->is_standby = call_has(call, OPTION_STANDBY);
@@ -300,7 +306,7 @@ void core_address_probed(struct core *core, uint64_t number, int error,
     set_now(core, now_ns);
     if (change->state != CHANGE_PROBING ||
         core->members.probe_number != number) {
-        return; /* Of a change that is over. */
+        return; /* The probe belongs to a change that is over. */
     }
     if (error == HASP_ECONNECT && core->now_ns < change->deadline_ns) {
         enter(change, CHANGE_PROBE_DUE);
@@ -312,8 +318,8 @@ void core_address_probed(struct core *core, uint64_t number, int error,
     snprintf(change->probe_why, sizeof change->probe_why, "%s", why);
 }
 
-/* A new member is dialled at the addresses that it is to have, for a while,
- * since it may be about to start. */
+/* Dials a new member for a while at the addresses that it is to have, since it
+ * may be about to start. */
 static void probe(struct core *core)
 {
     struct change *change = &core->reign.change;
@@ -358,8 +364,9 @@ void raft_promote_run(struct core *core, struct request *request)
     }
 }
 
-/* Nothing else may change before the new voter knows that it is one: so OK is
- * said when it does, and what the operator asks for next is not refused. */
+/* Ends the change when the new voter knows that it is one, and nothing else may
+ * change before: so OK is not said too early, and what the operator asks for
+ * next is not refused. */
 static void finish_settling(struct core *core)
 {
     const struct change *change = &core->reign.change;
@@ -372,7 +379,7 @@ static void finish_settling(struct core *core)
 
 /* --- Taking away -----------------------------------------------------------*/
 
-/* DEMOTE and REMOVE. */
+/* Runs DEMOTE and REMOVE. */
 void raft_take_away_run(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
@@ -391,8 +398,8 @@ void raft_take_away_run(struct core *core, struct request *request)
         return;
     }
     if (is_removal && member == NULL) {
-        /* Repeated. An entry that changes nothing: it is gone, unless another
-         * leads by now. */
+        /* A repeated REMOVE proposes an entry that changes nothing: once that
+         * is applied the member is gone for sure. */
         encode_register_node(propose_begin(core),
                              &(struct register_node_command){.node = call->id});
         propose_end(core, request);
@@ -400,7 +407,7 @@ void raft_take_away_run(struct core *core, struct request *request)
     }
     change_begin(core, request, call->id);
     if (!is_removal && member != NULL && member->role == MEMBER_STANDBY) {
-        change_done(core); /* Repeated. */
+        change_done(core); /* A repeated DEMOTE. */
         return;
     }
     enter(change, CHANGE_LISTENING);
@@ -408,8 +415,8 @@ void raft_take_away_run(struct core *core, struct request *request)
     change->deadline_ns = core->now_ns + HEAR_NS;
 }
 
-/* Takes the member, or its vote, away; not while that would leave nobody to
- * commit it. */
+/* Takes away the member, or its vote, unless that would leave no majority to
+ * commit the change. */
 static void try_to_take_away(struct core *core)
 {
     struct change *change = &core->reign.change;
@@ -520,7 +527,7 @@ static void promoted(struct core *core)
     const struct replica_member *member = replica_members_find(&members,
                                                                change->member);
     if (member == NULL || member->role != MEMBER_VOTER) {
-        catch_up(core); /* Its entry was one on the way to that. */
+        catch_up(core); /* The change's entry was one on the way to the vote. */
         return;
     }
     enter(change, CHANGE_SETTLING);
@@ -547,7 +554,7 @@ void membership_applied(struct core *core, uint64_t applied)
 void membership_stepped_down(struct core *core)
 {
     if (core->reign.change.state == CHANGE_SETTLING) {
-        change_done(core); /* It is committed. */
+        change_done(core); /* The entry is committed, so the change is done. */
     } else if (core->reign.change.state != CHANGE_NONE) {
         request_abandon(core, change_end(core));
     }

@@ -44,7 +44,8 @@ const struct past_event *past_event(const struct past *past, uint64_t number)
 
 struct bytes past_name(const struct past *past, const struct past_event *event)
 {
-    CHECK(event->at + PAST_SIZE >= past->bytes_next); /* Not overwritten. */
+    /* The name has not been overwritten. */
+    CHECK(event->at + PAST_SIZE >= past->bytes_next);
     return bytes_of(past->bytes + event->at % PAST_SIZE, event->name_size);
 }
 
@@ -64,7 +65,7 @@ static void forget_oldest(struct past *past)
     past->missing.ordinal = oldest->ordinal;
 }
 
-/* Room for 'size' bytes in one piece. */
+/* Makes room for 'size' bytes in one piece, and returns its place. */
 static uint64_t make_room(struct past *past, size_t size)
 {
     size_t left = PAST_SIZE - past->bytes_next % PAST_SIZE;
@@ -81,7 +82,7 @@ static uint64_t make_room(struct past *past, size_t size)
     return at;
 }
 
-/* Asked for once in a turn. */
+/* The wall clock, which is read once a turn. */
 static uint64_t wall_ms_of(struct core *core)
 {
     struct past *past = &core->past;

@@ -30,7 +30,7 @@ struct peer *peer_get(struct core *core, uint64_t id)
         }
     }
     if (free_place != NULL) {
-        /* core_peer_down() has forgotten them. */
+        /* core_peer_down() has removed them. */
         CHECK(list_is_empty(&free_place->attachments));
         *free_place = (struct peer){.id = id};
         list_init(&free_place->attachments);

@@ -31,12 +31,12 @@ bool propose_is_open(const struct core *core)
 struct buffer *propose_begin(struct core *core)
 {
     struct propose *propose = &core->reign.propose;
-    CHECK(is_serving(core)); /* Rule 12. */
+    CHECK(is_serving(core)); /* Only a leader that serves proposes (rule 12). */
     propose->item_start = propose->batch.size;
     return &propose->batch;
 }
 
-/* What stands in the batch from 'start' on is one entry. */
+/* Makes one entry of the bytes of the batch from 'start' on. */
 static void add_item(struct propose *propose, size_t start,
                      struct request *chain)
 {
@@ -51,8 +51,8 @@ static void add_item(struct propose *propose, size_t start,
         start, propose->batch.size - start, chain};
 }
 
-/* Another may lead and have raised the level: that must be known first (rule
- * 13). */
+/* Another node may lead and have raised the level: the request must first make
+ * sure of that (rule 13). */
 static void refuse_level(struct core *core, struct request *request,
                          const char *what)
 {
@@ -82,7 +82,8 @@ void propose_end(struct core *core, struct request *request)
     }
     if (request != NULL &&
         lockfsm_level_of(core->fsm, command, &what) == FEATURE_LEVEL_UNKNOWN) {
-        /* Every node would stop at it, now and after each restart. */
+        /* Every node would stop at such an entry, now and after each restart.
+         */
         propose->batch.size = propose->item_start;
         request_refuse(core, request, "BADARG",
                        "no node could read the entry that this would make");
@@ -97,7 +98,8 @@ void propose_end(struct core *core, struct request *request)
         request_move(core, request, REQUEST_LOGGED);
         request->next = NULL;
         if ((request->command->flags & COMMAND_REDIS) == 0) {
-            request_release_call(core, request); /* The result says it all. */
+            /* The result has all that the answer needs. */
+            request_release_call(core, request);
         }
     }
     add_item(propose, propose->item_start, request);
@@ -134,7 +136,8 @@ void propose_after_heard(struct core *core, struct request *request)
     struct propose *propose = &core->reign.propose;
     CHECK(propose->hearing_count > 0);
     struct hearing *last = &propose->hearing[propose->hearing_count - 1];
-    CHECK(last->request == NULL); /* It has named that session just now. */
+    /* The request has named that session just now. */
+    CHECK(last->request == NULL);
     request_move(core, request, REQUEST_LOGGED);
     last->request = request;
 }
@@ -146,7 +149,7 @@ bool propose_has_work(const struct core *core)
            (propose->hearing_count > 0 && propose->heard_index == 0);
 }
 
-/* Takes whole heartbeats, so that each is looked at when all its sessions have
+/* Takes whole heartbeats, so that each is decided on when all its sessions have
  * been heard. */
 static void add_heard(struct propose *propose)
 {
@@ -182,7 +185,7 @@ static struct expected *expected_at(struct propose *propose, uint64_t log_index)
     return &propose->ring[log_index & (propose->ring_size - 1)];
 }
 
-/* Room for all up to before 'end'. */
+/* Makes room for all indexes before 'end'. */
 static void grow_ring(struct propose *propose, uint64_t end)
 {
     struct propose old = *propose;
@@ -209,7 +212,7 @@ static void enter(struct propose *propose, uint64_t first, uint64_t now_ns)
         propose->ring_first = propose->ring_end = first;
         propose->ring_committed = first;
     }
-    /* Between two batches there may be an entry that is not ours to answer (a
+    /* Between two batches there may be entries that no request waits for (a
      * barrier, a change). */
     CHECK(first >= propose->ring_end);
     grow_ring(propose, first + propose->item_count);
@@ -237,14 +240,15 @@ static void empty_batch(struct propose *propose)
     buffer_clear(&propose->batch);
 }
 
-/* Nothing of the batch was submitted. */
+/* Gives up the batch, nothing of which was submitted. */
 static void refused(struct core *core, int error)
 {
     struct propose *propose = &core->reign.propose;
     struct request *next;
     for (uint32_t i = 0; i < propose->item_count; i++) {
-        /* Whoever proposes for us takes it for submitted: what is proposed only
-         * while propose_is_open(), within own_in_flight, is never refused. */
+        /* The modules that propose for the node itself count on their entries:
+         * one proposed while propose_is_open() is true, and within
+         * own_in_flight, is never refused. */
         CHECK(propose->items[i].requests != NULL);
         for (struct request *r = propose->items[i].requests; r != NULL;
              r = next) {
@@ -292,7 +296,7 @@ void propose_replicated(struct core *core)
     struct propose *propose = &core->reign.propose;
     uint64_t end = u64_min(replica_commit_index(core->replica) + 1,
                            propose->ring_end);
-    uint64_t batch_ns = 0; /* When the last batch was proposed. */
+    uint64_t batch_ns = 0; /* When the last counted batch was proposed. */
     for (; propose->ring_committed < end; propose->ring_committed++) {
         uint64_t proposed_ns = expected_at(propose, propose->ring_committed)
                                    ->proposed_ns;
@@ -311,7 +315,8 @@ struct request *propose_take(struct core *core, uint64_t log_index)
         return NULL;
     }
     CHECK(log_index == propose->ring_first);
-    CHECK(log_index < propose->ring_committed); /* It is being applied. */
+    /* An entry is committed before it is applied. */
+    CHECK(log_index < propose->ring_committed);
     propose->ring_first++;
     if (log_index == propose->heard_index) {
         propose->heard_index = 0;
@@ -331,8 +336,8 @@ struct request *propose_take(struct core *core, uint64_t log_index)
 void propose_abandon(struct core *core)
 {
     struct propose *propose = &core->reign.propose;
-    /* The requests stand in requests.logged, and stepping down deals with them:
-     * but these were never submitted, so nothing was done. */
+    /* The requests stand in requests.logged, and stepping down would take them
+     * for submitted: but these never were, so nothing was done. */
     for (uint32_t i = 0; i < propose->hearing_count; i++) {
         if (propose->hearing[i].request != NULL) {
             request_return(core, propose->hearing[i].request);

@@ -9,14 +9,15 @@
 #include "core/commands/commands.h"
 #include "core/state.h"
 
-/* Questions asked for heartbeats alone are so far apart. */
+/* The least distance between questions that only heartbeats need. */
 #define HEARTBEAT_SPACING_NS (2 * NS_PER_MS)
 /* Records that LIST may look at in one turn. */
 #define SCAN_BUDGET 50000
 
 void questions_enqueue(struct core *core, struct request *request)
 {
-    CHECK(is_serving(core)); /* Rule 12: nothing is answered before. */
+    /* Nothing is answered before the leader serves (rule 12). */
+    CHECK(is_serving(core));
     request->question = replica_next_question(core->replica);
     request->read_index = replica_commit_index(core->replica);
     request_move(core, request, REQUEST_ASKING);
@@ -64,7 +65,7 @@ static bool has_to_ask(const struct core *core)
 static bool may_ask(const struct core *core)
 {
     const struct questions *questions = &core->reign.questions;
-    CHECK(questions->newest.ns <= core->now_ns); /* No time goes back. */
+    CHECK(questions->newest.ns <= core->now_ns); /* Time does not go back. */
     uint64_t age_ns = core->now_ns - questions->newest.ns;
     if (questions->before.number > replica_confirmed(core->replica) &&
         age_ns < core->options.heartbeat_ms * NS_PER_MS) {

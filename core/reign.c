@@ -13,7 +13,7 @@
 #include "core/forward.h"
 #include "core/state.h"
 
-/* Of so many sessions and locks a turn starts the deadlines: some
+/* A turn starts the deadlines of so many sessions and locks, which takes some
  * milliseconds. */
 #define DEADLINE_SLICE 4096
 
@@ -51,7 +51,8 @@ static void end(struct core *core)
         }
     }
     for (int i = REQUEST_ASKING; i <= REQUEST_READY; i++) {
-        CHECK(list_is_empty(&core->requests.at[i])); /* Rule 14. */
+        /* Stepping down leaves no request behind (rule 14). */
+        CHECK(list_is_empty(&core->requests.at[i]));
     }
     attach_stepped_down(core);
     membership_stepped_down(core);
@@ -72,12 +73,13 @@ void reign_follow(struct core *core)
     bool leads = replica_role(core->replica) == REPLICA_LEADER;
     uint64_t term = replica_term(core->replica);
     uint64_t leader = replica_leader(core->replica);
-    CHECK(term >= core->leader.term); /* Terms grow. */
+    CHECK(term >= core->leader.term); /* Terms only grow. */
     if (is_leader(core) && (!leads || term != core->reign.term)) {
         end(core);
     }
     if (leads && !is_leader(core)) {
-        CHECK(core->reign.propose.ring == NULL); /* The last one has ended. */
+        /* The reign before has ended. */
+        CHECK(core->reign.propose.ring == NULL);
         core->reign = (struct reign){.stage = REIGN_ELECTED, .term = term};
         core->measures.counts.elected++;
         LOG_INFO("became leader", "term=%" PRIu64, term);
@@ -91,7 +93,7 @@ void reign_follow(struct core *core)
         if (leader != 0 && leader != core->leader.last_id) {
             core->leader.last_id = leader;
             core->measures.counts.leaders++;
-            update_peers(core); /* The one before may have been removed. */
+            update_peers(core); /* The leader before may have been removed. */
         }
         forward_leader_changed(core);
         attach_report(core);
@@ -134,7 +136,7 @@ void reign_begin(struct core *core)
                                core->now_ns / NS_PER_MS, &index, &update);
     buffer_done(&entry);
     if (error != 0) {
-        return; /* Tried again in the next turn, if still leader. */
+        return; /* The next turn tries again, if this node still leads. */
     }
     core->reign.stage = REIGN_BEGUN;
     update_carry_out(core, &update);
@@ -142,7 +144,8 @@ void reign_begin(struct core *core)
 
 void reign_begun(struct core *core)
 {
-    CHECK(core->reign.stage == REIGN_BEGUN); /* It was our own BEGIN. */
+    /* The BEGIN that was applied is this node's own. */
+    CHECK(core->reign.stage == REIGN_BEGUN);
     core->reign.stage = REIGN_TIMING;
     timers_begin(core->timers, core->fsm, core->now_ns);
     reign_turn(core);

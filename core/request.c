@@ -14,7 +14,7 @@
 #include "core/redis/transaction.h"
 #include "core/state.h"
 
-/* Kept for reuse: so many requests, with buffers up to this size. */
+/* So many requests, and buffers up to this size, are kept for reuse. */
 #define FREE_COUNT_MAX 4096
 #define BODY_IDLE_SIZE 2048
 #define ARGUMENT_IDLE_COUNT 32
@@ -53,7 +53,7 @@ struct request *request_new_local(struct core *core, struct conn *conn)
     return request;
 }
 
-/* 'count' arguments find room in it. */
+/* Returns a call with room for 'count' arguments. */
 static struct call *new_call(struct core *core, uint32_t count)
 {
     struct call *call = core->requests.free_calls;
@@ -91,7 +91,7 @@ void request_release_call(struct core *core, struct request *request)
     core->requests.free_call_count++;
 }
 
-/* The call from the body, which holds a FORWARD that this node wrote or has
+/* Decodes the call from the body, a FORWARD that this node has written or
  * checked. */
 static void decode(struct core *core, struct request *request)
 {
@@ -177,7 +177,8 @@ void request_keep(struct core *core, struct request *request,
         .address = bytes_of_text(conn->address),
         .client = conn->name,
     };
-    CHECK(request->body.size == 0 && request->held_size == 0); /* Once. */
+    /* A request is kept once. */
+    CHECK(request->body.size == 0 && request->held_size == 0);
     frame_put_forward(&request->body, &forward);
     request->count = count;
     request->held_size = request->body.size;
@@ -293,7 +294,7 @@ void request_done(struct core *core, struct request *request)
     request_done_as(core, request, ANSWER_REPLY, 0);
 }
 
-/* Its bytes count no more. */
+/* Stops counting the bytes of the request. */
 static void release_bytes(struct core *core, struct request *request)
 {
     if (request->conn != NULL) {
@@ -331,7 +332,7 @@ static struct bytes reply_at_hand(const struct core *core)
                     out->size - core->requests.reply_start);
 }
 
-/* True if the reply at hand says that nothing was done. */
+/* True if the reply at hand promises that nothing was done. */
 static bool promises_nothing(const struct core *core)
 {
     static const char *const words[] = {"-BUSY ",  "-NOLEADER ", "-MOVED ",
@@ -346,16 +347,17 @@ static bool promises_nothing(const struct core *core)
     return false;
 }
 
-/* True if the reply at hand is that of a change, or of a proof that a session
- * is the client's, and no error. */
+/* True if the reply at hand is no error and answers a change, or proves that a
+ * session is the client's. */
 static bool has_done_something(const struct core *core,
                                const struct request *request)
 {
     static const uint32_t acts = COMMAND_CHANGE | COMMAND_ATTACHES |
                                  COMMAND_SESSION;
     const struct buffer *out = core->requests.writer.out;
+    /* A command of an open transaction is only queued. */
     return request->command != NULL && (request->command->flags & acts) != 0 &&
-           !transaction_is_open(request->conn) && /* It is queued. */
+           !transaction_is_open(request->conn) &&
            out->size > core->requests.reply_start &&
            out->data[core->requests.reply_start] != '-';
 }
@@ -435,12 +437,12 @@ void request_mark(struct request *request)
 bool request_may_go_on(const struct request *request)
 {
     uint32_t flags = request->command->flags;
-    /* That leadership has moved is what a transfer asked for. */
+    /* A transfer asks for a new leader, so it goes on with that one. */
     return request->effect == NOTHING_DONE || request->req != 0 ||
            (flags & (COMMAND_REPEATABLE | COMMAND_TRANSFERS)) != 0;
 }
 
-/* That the arguments are wrong is told with the command's name. */
+/* An error about the arguments names the command. */
 static void refuse_with(struct core *core, struct request *request,
                         const char *code, struct bytes why, const char *promise)
 {
@@ -577,7 +579,8 @@ void request_orphan(struct core *core, struct request *request)
     case REQUEST_LOGGED:
     case REQUEST_CHANGING:
     case REQUEST_SNAPSHOT:
-        /* Under way in the log: what comes of it must still be seen to. */
+        /* The log has its entry, or may have: the result must still be dealt
+         * with. */
         break;
     default:
         request_drop(core, request);

@@ -27,7 +27,7 @@ bool silence_is_silent(const struct core *core, uint64_t id)
 
 void silence_text(const struct core *core, uint64_t id, char *out, size_t size)
 {
-    CHECK(id != core->options.id); /* Nobody is silent to himself. */
+    CHECK(id != core->options.id); /* No node is silent to itself. */
     char time[DURATION_TEXT_SIZE];
     uint64_t silence_ms = core->port.peer_silence_ms(core->port.data, id);
     if (silence_ms == UINT64_MAX) {
@@ -90,7 +90,8 @@ bool silence_needs(const struct core *core, uint64_t id,
         return false;
     }
     char text[HASP_WHY_SIZE / 2];
-    CHECK(silent != 0); /* This leader is heard, so another is not. */
+    /* At least this node is heard, so the silent one is another. */
+    CHECK(silent != 0);
     silence_text(core, silent, text, sizeof text);
     snprintf(why, HASP_WHY_SIZE,
              "%s; without %" PRIu64 " only %" PRIu32 " of %" PRIu32

@@ -17,7 +17,7 @@
 
 #define WINDOW 2
 #define RETRY_NS (10000 * NS_PER_MS)
-/* A sending that nobody has acknowledged a part of for so long is begun anew:
+/* A sending of which no part has been acknowledged for so long is begun anew:
  * the receiver was adopting another leader's snapshot and took no notice. */
 #define SENDER_STALL_NS (3000 * NS_PER_MS)
 
@@ -28,14 +28,14 @@ static struct snapshot_sender *sender_to(struct core *core,
     return &core->reign.senders[peer - core->peers];
 }
 
-/* Nodes that apply the same entries should not all write at once (each adds up
- * to a quarter of its own to the threshold). */
+/* Spreads the threshold, by up to a quarter, since nodes that apply the same
+ * entries should not all write at once. */
 static uint64_t spread(const struct core *core, uint64_t threshold)
 {
     return threshold + threshold / 4 * (core->options.seed % 16) / 16;
 }
 
-/* Of this node, whoever leads. */
+/* True for a backup, which any node makes, whoever leads. */
 static bool is_backup(const struct request *request)
 {
     return (request->command->flags & COMMAND_ASKED) != 0;
@@ -66,14 +66,15 @@ void raft_snapshot_run(struct core *core, struct request *request)
 
 void snapshots_enqueue(struct core *core, struct request *request)
 {
-    request_release_call(core, request); /* BACKUP's arguments are not kept. */
+    /* The arguments of BACKUP are not needed any more. */
+    request_release_call(core, request);
     request_move(core, request, REQUEST_SNAPSHOT);
     request->index = u64_max(lockfsm_applied_index(core->fsm),
                              request->read_index);
     answer_waiting(core);
 }
 
-/* Whether somebody waits for a snapshot that can be taken by now. */
+/* True if a client waits for a snapshot that can be taken by now. */
 static bool is_asked_for(const struct core *core)
 {
     LIST_FOR (const struct request, request,
@@ -99,7 +100,7 @@ static void take(struct core *core)
                        &header.configuration_index);
     header.configuration = buffer_bytes(&members);
     CHECK(!core->snapshots.is_taking && header.last_index > 0);
-    /* What is not committed may never have been. */
+    /* A snapshot has committed configurations only. */
     CHECK(header.configuration_index <= header.last_index);
     core->snapshots.is_taking = true;
     core->port.snapshot_take(core->port.data, &header);
@@ -137,7 +138,7 @@ uint64_t snapshots_next(const struct core *core)
                : UINT64_MAX;
 }
 
-/* Whoever waits for a backup should hear that the disk is full. */
+/* Tells the clients that wait for a backup that the disk is full. */
 static void refuse_backups(struct core *core, int error)
 {
     LIST_FOR_SAFE (struct request, request,
@@ -151,7 +152,7 @@ static void refuse_backups(struct core *core, int error)
 void snapshots_taken(struct core *core, uint64_t log_index, int error)
 {
     struct replica_update update;
-    CHECK(core->snapshots.is_taking); /* It was asked for. */
+    CHECK(core->snapshots.is_taking); /* The snapshot was asked for. */
     core->snapshots.is_taking = false;
     if (error != 0) {
         LOG_WARN("snapshot not taken", "index=%" PRIu64 " error=\"%s\"",
@@ -177,7 +178,8 @@ static void pump(struct core *core, struct peer *peer)
     struct snapshot_sender *sender = sender_to(core, peer);
     uint64_t chunk_size = core->options.limits.snapshot_chunk_size;
     struct buffer chunk = {0};
-    CHECK(is_leader(core)); /* A reign's senders end with it. */
+    /* Only a leader sends, and its senders end with its reign. */
+    CHECK(is_leader(core));
     CHECK(sender->acked <= sender->sent);
     while (sender->is_active && sender->sent < sender->size &&
            sender->sent - sender->acked < WINDOW * chunk_size) {
@@ -188,7 +190,8 @@ static void pump(struct core *core, struct peer *peer)
                                       sender->term, sender->sent, chunk_size,
                                       &chunk) ||
             chunk.size == 0) {
-            sender->is_active = false; /* Begun anew when asked again. */
+            /* The receiver asks again, and is then sent the whole. */
+            sender->is_active = false;
             break;
         }
         struct frame_snapshot part = {
@@ -220,7 +223,8 @@ void snapshots_send(struct core *core, uint64_t member)
     *sender = (struct snapshot_sender){.moved_ns = core->now_ns};
     if (!core->port.snapshot_stat(core->port.data, &sender->index,
                                   &sender->term, &sender->size)) {
-        return; /* Asked again; by then there may be one. */
+        /* The replica asks again, and by then there may be a snapshot. */
+        return;
     }
     LOG_INFO("sending a snapshot",
              "to=%" PRIu64 " index=%" PRIu64 " size=%" PRIu64, member,
@@ -253,7 +257,7 @@ void snapshots_stepped_down(struct core *core)
     }
 }
 
-/* What a leader sends must not fill the disk beyond the reserve. */
+/* True if the snapshot fits on the disk without touching the reserve. */
 static bool has_room(struct core *core, uint64_t from, uint64_t size)
 {
     uint64_t room = core->port.snapshot_room(core->port.data);
@@ -300,12 +304,14 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
         return HASP_ETOOBIG;
     }
     if (part.leader_term != replica_term(core->replica)) {
-        return 0; /* Its leader is none, or has not yet been heard as one. */
+        /* The sender leads no more, or is not yet known here as the leader. */
+        return 0;
     }
     if (part.offset == 0) {
         if (!has_room(core, from, part.total_size)) {
             receiver->is_active = false;
-            return 0; /* The sender begins anew when it hears nothing. */
+            /* The sender begins anew when it gets no acknowledgement. */
+            return 0;
         }
         *receiver = (struct snapshot_receiver){.from = from,
                                                .leader_term = part.leader_term,
@@ -313,7 +319,8 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
                                                .term = part.last_term,
                                                .size = part.total_size};
         if (part.last_index <= lockfsm_applied_index(core->fsm)) {
-            acknowledge(core, true); /* Of no use here. */
+            /* This node has applied more than the snapshot has. */
+            acknowledge(core, true);
             return 0;
         }
         receiver->is_active = true;
@@ -322,7 +329,7 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
         receiver->leader_term != part.leader_term ||
         receiver->index != part.last_index ||
         receiver->size != part.total_size || receiver->offset != part.offset) {
-        return 0; /* Of a sending that was given up. */
+        return 0; /* The part belongs to a sending that was given up. */
     }
     core->port.snapshot_write(core->port.data, part.offset, part.chunk);
     receiver->offset += part.chunk.size;
@@ -368,7 +375,8 @@ int snapshots_ack(struct core *core, uint64_t from, struct bytes body)
         return 0;
     }
     if (ack.offset > sender->sent) {
-        return 0; /* Of a sending of it that was given up. */
+        /* The acknowledgement belongs to a sending that was given up. */
+        return 0;
     }
     sender->acked = ack.offset;
     sender->moved_ns = core->now_ns;
@@ -421,8 +429,7 @@ void snapshots_received(struct core *core, const struct snapshot_header *header,
     snapshots_go_on(core);
 }
 
-/* The log begins anew after the snapshot: the state is loaded from the table.
- */
+/* The log now begins behind the snapshot: loads the state from the table. */
 void snapshots_installed(struct core *core)
 {
     struct replica_update update;
@@ -442,7 +449,7 @@ void snapshots_installed(struct core *core)
     }
     core->snapshots.index = index;
     answer_waiting(core);
-    flush_cancel(core); /* The table has it all. */
+    flush_cancel(core); /* The table holds the whole state. */
     timers_loaded(core->timers, core->fsm, core->now_ns);
     scripts_note_time(&core->scripts, lockfsm_redis_time(core->fsm), false,
                       core->now_ns);

@@ -69,7 +69,7 @@ void raft_status_run(struct core *core, struct request *request)
     resp_map(writer, 16);
     resp_key_number(writer, "node", core->options.id);
     lockfsm_cluster_id(core->fsm, cluster);
-    /* A founder knows it before BEGIN tells the others. */
+    /* A founder knows the id before BEGIN tells the others. */
     cluster_id_format(cluster_id_is_known(cluster) ? cluster
                                                    : core->options.cluster_id,
                       cluster_text);
@@ -112,7 +112,8 @@ static bool is_asked_for(const struct call *call, const char *section)
     return false;
 }
 
-/* Libraries look at it before they send SET with PX, EVALSHA or UNLINK. */
+/* Libraries look at this version before they send SET with PX, EVALSHA or
+ * UNLINK. */
 #define REDIS_VERSION "7.0.0"
 
 void server_info(struct core *core, struct request *request)
@@ -168,7 +169,8 @@ void server_info(struct core *core, struct request *request)
                       lockfsm_applied_index(core->fsm));
     }
     if (is_asked_for(call, "CLUSTER")) {
-        /* Whatever followers do: cluster clients find the leader by it. */
+        /* Every node says so, follower or not: cluster clients then search for
+         * the leader. */
         buffer_put_text(&text, "# Cluster\r\ncluster_enabled:1\r\n\r\n");
     }
     if (is_asked_for(call, "LOCKS")) {

@@ -20,8 +20,8 @@ void sweep_turn(struct core *core)
     buffer_done(&command);
 }
 
-/* A former leader's may come after ours was proposed: then there are two, which
- * is harmless. */
+/* An entry that a former leader proposed may come after ours was proposed: then
+ * there are two, which is harmless. */
 void sweep_applied(struct core *core)
 {
     core->reign.sweep.is_under_way = false;

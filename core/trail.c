@@ -12,17 +12,18 @@
 #include "core/state.h"
 #include "lockfsm/trail.h"
 
-/* Of the sessions that an entry is about, and of the holds of each. */
+/* How many of an entry's sessions, and of the holds of each, are shown. */
 #define SESSION_SHOWN_MAX 8
 #define HOLD_SHOWN_MAX 8
-/* Of a name in a list. */
+/* How much of a name is shown in a list. */
 #define NAME_SHOWN_MAX 64
 /* Nothing more is put into a line of this size. */
 #define LINE_SIZE_MAX 1500
 
 static struct bytes asker_of(const struct request *request)
 {
-    CHECK(request->call != NULL); /* It is being decided on. */
+    /* The request is being decided on, so its call is there. */
+    CHECK(request->call != NULL);
     struct bytes by = call_text(request->call, OPTION_BY);
     return by.size > 0 ? by : request_client(request);
 }
@@ -48,8 +49,8 @@ static void put_number(struct buffer *line, const char *key, uint64_t number)
                   number);
 }
 
-/* What stood in this node's log when it started may have been told before it
- * stopped: that it was is written down nowhere. */
+/* Tells whether this node had the entry when it started: such an entry may have
+ * been told before, which is written down nowhere. */
 static void put_index(const struct core *core, struct buffer *line,
                       uint64_t log_index)
 {
@@ -132,7 +133,7 @@ static void put_session(struct core *core, struct buffer *line, uint64_t id)
     put_holds(line, session);
 }
 
-/* The session that an effect of an administrative entry is about; 0: none. */
+/* The session that an effect of an administrative entry is about, or 0. */
 static uint64_t session_of(const struct effect *effect)
 {
     switch (effect->type) {
@@ -148,7 +149,7 @@ static uint64_t session_of(const struct effect *effect)
     }
 }
 
-/* What was taken from whom, and the first session in the line itself; each of
+/* Logs what was taken from whom: the first session in 'line' itself, each of
  * the others in a line of its own. */
 static void log_sessions(struct core *core, struct buffer *line,
                          uint64_t log_index, const struct effects *effects)
@@ -216,9 +217,9 @@ void trail_applied(struct core *core, const struct effects *effects)
     }
     if (trail->from.size == 0 && result->code == RESULT_OK &&
         result->count == 0) {
-        return; /* A time that ended nothing any more. */
+        return; /* The deadline that came had nothing to end any more. */
     }
-    /* Anybody may ask, as often as he likes. */
+    /* Anybody may send pleas, as often as he likes. */
     if (strcmp(trail->command, "LOCK.PLEASE") == 0 &&
         !log_limit_pass(&core->run.logged.pleas, core->now_ns / NS_PER_MS,
                         &left_out)) {

@@ -13,13 +13,14 @@
 #include "core/trail.h"
 
 #define RETRY_NS (50 * NS_PER_MS)
-/* A leader whose disk is scarce tries so often. */
+/* How often a leader whose disk is scarce tries to hand over. */
 #define SCARCE_RETRY_NS (5000 * NS_PER_MS)
 
 static void begin(struct core *core, struct request *request, uint64_t to)
 {
     struct transfer *transfer = &core->reign.transfer;
-    CHECK(is_serving(core)); /* Rule 12. */
+    /* Only a leader that serves hands over (rule 12). */
+    CHECK(is_serving(core));
     CHECK(transfer->state == TRANSFER_NONE && transfer->request == NULL);
     CHECK(to != core->options.id);
     if (request != NULL) {
@@ -78,20 +79,22 @@ void raft_transfer_run(struct core *core, struct request *request)
     }
 }
 
-/* True if nothing is to be waited for any more: what is under way is answered
- * first, and nothing may be left to be submitted. */
+/* True when the transfer can start: what is under way has been answered, and
+ * nothing is left to be submitted. */
 static bool may_go(struct core *core)
 {
     struct transfer *transfer = &core->reign.transfer;
     CHECK(transfer->state == TRANSFER_WAITING && is_serving(core));
-    /* Not sooner: what it has said may have been read after the request. */
+    /* The new leader's silence is judged only now: what it had sent may have
+     * been read after the request. */
     if (transfer->after_index == 0 && transfer->to != 0 &&
         !silence_is_heard(core, transfer->to)) {
         if (silence_is_silent(core, transfer->to)) {
             char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
             silence_text(core, transfer->to, text, sizeof text);
             snprintf(why, sizeof why, "%s: hand over to another voter", text);
-            refuse(core, "BADARG", why); /* It leads on, without a pause. */
+            /* This node goes on leading, without a pause. */
+            refuse(core, "BADARG", why);
         }
         return false;
     }
@@ -101,8 +104,8 @@ static bool may_go(struct core *core)
     if (transfer->after_index == 0) {
         transfer->after_index = replica_last_index(core->replica);
     }
-    /* Where our own disk hangs nothing is applied here any more, and all the
-     * more reason to go on. */
+    /* If this node's disk hangs it applies nothing any more, which is one more
+     * reason to hand over when the deadline comes. */
     return lockfsm_applied_index(core->fsm) >= transfer->after_index ||
            core->now_ns >= transfer->deadline_ns;
 }
@@ -127,7 +130,7 @@ static void go(struct core *core)
     update_carry_out(core, &update);
 }
 
-/* A leader that had better not lead hands over by itself. */
+/* Begins a transfer of a leader that had better not lead. */
 static void begin_unasked(struct core *core)
 {
     struct reign *reign = &core->reign;
@@ -170,7 +173,8 @@ uint64_t transfer_next(const struct core *core)
     if (!is_serving(core)) {
         return UINT64_MAX;
     }
-    /* The end of one that nobody asked for need not be noticed at once. */
+    /* The end of a transfer that no client asked for need not be noticed at
+     * once. */
     if (transfer->state == TRANSFER_WAITING || transfer->request != NULL ||
         core->run.is_stopping) {
         return core->now_ns + RETRY_NS;
@@ -184,7 +188,7 @@ void transfer_stepped_down(struct core *core)
     if (core->reign.transfer.state != TRANSFER_NONE) {
         struct request *request = end(core);
         if (request != NULL) {
-            request_mark(request); /* It has moved leadership, or may have. */
+            request_mark(request); /* Leadership has moved, or may have. */
             request_abandon(core, request);
         }
     }
@@ -211,9 +215,10 @@ void transfer_at_once(struct core *core)
 void transfer_answer(struct core *core, struct request *request)
 {
     bool is_good = request_understand(core, request);
-    CHECK(is_good); /* It was, when it came. */
+    CHECK(is_good); /* The request was understood when it came. */
     uint64_t wanted = request->call->has_id ? request->call->id : 0;
-    /* It was sent to the old leader, or that was this node. */
+    /* The request was sent to the old leader, or this node was the old leader.
+     */
     uint64_t old = request->sent_to != 0 ? request->sent_to : core->options.id;
     if (wanted != 0 ? core->leader.id == wanted : core->leader.id != old) {
         request_answer_ok(core, request);

@@ -17,7 +17,9 @@ static void send_messages(struct core *core,
                           const struct replica_update *update)
 {
     if (is_barred(core)) {
-        return; /* Neither a vote nor an acknowledgement may count. */
+        /* While this node is barred, neither its votes nor its acknowledgements
+         * may count. */
+        return;
     }
     for (uint32_t i = 0; i < update->message_count; i++) {
         const struct replica_message *message = &update->messages[i];
@@ -37,7 +39,7 @@ static void send_messages(struct core *core,
 void update_carry_out(struct core *core, const struct replica_update *update)
 {
     const struct core_port *port = &core->port;
-    /* The log is being emptied. */
+    /* While a snapshot is being installed the log is being emptied. */
     CHECK(core->snapshots.installing == 0 ||
           (update->truncate_from == 0 && update->entry_count == 0));
     if (update->save_vote) {
@@ -46,7 +48,7 @@ void update_carry_out(struct core *core, const struct replica_update *update)
     if (update->truncate_from != 0) {
         port->log_truncate(port->data, update->truncate_from);
     }
-    /* Never shorter than what is committed, nor with a hole. */
+    /* The log is never cut below what is committed, and gets no hole. */
     CHECK(update->truncate_from == 0 ||
           update->truncate_from > lockfsm_applied_index(core->fsm));
     if (update->entry_count > 0) {
@@ -77,8 +79,9 @@ static bool is_member(const struct replica_members *members, uint64_t id)
     return replica_members_find(members, id) != NULL;
 }
 
-/* A log that is being caught up with may tell that its own leader was removed,
- * and only later that it was added again: its connection brings the rest. */
+/* Keeps the leader among the members: a log that is being caught up with may
+ * tell of the leader's removal first, and only later that it was added again.
+ */
 static void keep_leader(const struct core *core, struct replica_members *wanted)
 {
     const struct replica_members *before = &core->members.wanted;
@@ -91,7 +94,8 @@ static void keep_leader(const struct core *core, struct replica_members *wanted)
     }
 }
 
-/* A removed member's connection has gone with it. */
+/* Marks the peers that the log has removed: their connections are closed with
+ * that. */
 static void mark_removed(struct core *core,
                          const struct replica_members *members)
 {
@@ -104,8 +108,8 @@ static void mark_removed(struct core *core,
     }
 }
 
-/* Who was removed by an entry that is not committed may lead, and then has to
- * tell us that it was not. */
+/* A member that an uncommitted entry has removed may still lead, and then has
+ * to tell us that it was not removed. */
 void update_peers(struct core *core)
 {
     struct replica_members wanted;

@@ -59,7 +59,7 @@ bool vouch_admits(const struct core *core, uint64_t id,
 static void send_members(struct core *core, uint64_t id,
                          const struct frame_members *own)
 {
-    CHECK(own->log_index > 0 && own->count > 0); /* It is a member. */
+    CHECK(own->log_index > 0 && own->count > 0); /* Only a member vouches. */
     struct buffer *out = peer_output(core, id, FRAME_MEMBERS);
     if (out != NULL) {
         frame_put_members(out, own);

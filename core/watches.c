@@ -13,7 +13,8 @@
 #include "base/number.h"
 #include "core/state.h"
 
-/* Of writing a message; a step is a byte of a glob that is looked at. */
+/* The cost of a message for one watcher; a step is one byte of a glob that is
+ * compared. */
 #define HIT_STEPS 32
 
 void watches_init(struct core *core)
@@ -26,7 +27,7 @@ static struct bytes text_of(const struct pattern *pattern)
     return bytes_of(pattern->key + 1, pattern->size - 1);
 }
 
-/* The kind stands before the text, so that one table has all. */
+/* Puts the kind before the text, so that one table holds all kinds. */
 static size_t put_key(uint8_t key[1 + WATCH_SIZE_MAX], enum watch_kind kind,
                       struct bytes text)
 {
@@ -51,8 +52,8 @@ static struct pattern *find_pattern(struct core *core, enum watch_kind kind,
     return pattern;
 }
 
-/* What stands before the first '*' is looked at once, the rest again for each
- * byte of the name. */
+/* An upper bound of the steps: what stands before the first '*' is compared
+ * once, the rest again for each byte of the name. */
 static uint64_t bound_of(struct bytes glob)
 {
     const uint8_t *star = glob.size > 0 ? memchr(glob.data, '*', glob.size)
@@ -80,8 +81,8 @@ static struct pattern *new_pattern(struct core *core, enum watch_kind kind,
     return pattern;
 }
 
-/* From now on it is tried. One that nobody watches any more leaves its list
- * when it is met there. */
+/* Lists the pattern as a glob to be tried; it leaves the list when it is met
+ * there without a watcher. */
 static void list_glob(struct core *core, struct pattern *pattern)
 {
     CHECK(pattern->open_count > 0 && pattern->kind == WATCH_PATTERN);
@@ -238,8 +239,8 @@ static uint64_t cost_of(const struct core *core, const struct conn *conn,
     return steps;
 }
 
-/* Ends the connection; what it alone had watched is tried no more. Returns the
- * weight of that. */
+/* Ends the connection, whose own patterns are then tried no more. Returns their
+ * weight. */
 static uint64_t close_watcher(struct core *core, struct conn *conn,
                               bool is_trying)
 {
@@ -325,7 +326,7 @@ static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
     }
 }
 
-/* Who watches a channel of that name, or a glob that it fits. */
+/* Notifies who watches a channel of that name, or a glob that fits it. */
 static void hit_named(struct core *core, struct bytes name, watch_hit_fn *hit,
                       void *data)
 {

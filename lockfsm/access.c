@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "lockfsm/state.h"
 
-/* Of the roles of a user in a refusal. */
+/* How many roles of a user a refusal names. */
 #define ROLES_SHOWN_MAX 4
 
 static uint32_t bit(enum verb verb)
@@ -188,7 +188,7 @@ bool lockfsm_may(const struct lockfsm *fsm, const struct user *user,
 
 /* --- Refusals ------------------------------------------------------------- */
 
-/* Of a user without a right. */
+/* The text of a refusal for a user without a right. */
 struct bytes lockfsm_refusal(struct lockfsm *fsm, const struct user *user,
                              enum verb verb, struct bytes name)
 {
@@ -226,7 +226,7 @@ struct bytes lockfsm_refusal(struct lockfsm *fsm, const struct user *user,
     return buffer_bytes(text);
 }
 
-/* Nobody, or one who may do nothing. */
+/* Refuses a client that nobody knows, or a user who may do nothing now. */
 static void refuse_user(struct lockfsm *fsm, const struct user *user,
                         struct result *result)
 {
@@ -247,7 +247,8 @@ static void refuse_user(struct lockfsm *fsm, const struct user *user,
 
 /* --- Entries -------------------------------------------------------------- */
 
-/* Readers who keep others out for longer than they read need more. */
+/* Readers who keep others out for longer than they read need the right of
+ * writers. */
 static enum verb verb_of(enum lock_mode mode, bool is_barging,
                          uint64_t delay_ms, uint64_t hold_ms)
 {
@@ -282,7 +283,8 @@ static bool acquire_is_refused(struct lockfsm *fsm, const struct user *user,
     return false;
 }
 
-/* What is taken or renewed needs VERB_LOCK; one's own may be given back. */
+/* A key that is taken or renewed needs VERB_LOCK; every user may give back his
+ * own. */
 static bool keys_are_refused(struct lockfsm *fsm, const struct user *user,
                              const struct redis_command *redis,
                              struct result *result)
@@ -304,18 +306,19 @@ static bool contents_are_refused(struct lockfsm *fsm, const struct user *user,
     switch (command->op) {
     case OP_ACQUIRE:
         return acquire_is_refused(fsm, user, command->acquire, result);
-    case OP_CONVERT: /* To give a part back is allowed to all. */
+    case OP_CONVERT: /* Every user may give a part of a hold back. */
         return command->convert->to != LOCK_SHARED &&
                verb_is_refused(fsm, user, VERB_LOCK, command->convert->name,
                                result);
     case OP_REDIS:
         return keys_are_refused(fsm, user, command->redis, result);
-    default: /* A row of entry.def says BY_CONTENTS. */
+    default: /* All entries with BY_CONTENTS in entry.def stand above. */
         UNREACHABLE();
     }
 }
 
-/* Changes of members are decided on before they are made. */
+/* True if only the leader makes such an entry, which is then not checked again.
+ */
 static bool is_of_leader(const struct entry *command,
                          const struct demand *demand)
 {
@@ -401,7 +404,8 @@ bool user_has_role(const struct user *user, struct bytes name)
     return false;
 }
 
-/* The refusal of the first of a request's waits that is not allowed. */
+/* Refuses the request, with the reason, if one of its waits is no longer
+ * allowed. */
 static bool refuses_request(struct lockfsm *fsm, struct wait *first,
                             struct result *result)
 {
@@ -410,7 +414,8 @@ static bool refuses_request(struct lockfsm *fsm, struct wait *first,
         if (!wait_is_allowed(fsm, wait)) {
             if (user->is_disabled) {
                 refuse_user(fsm, user, result);
-                /* It is over, whoever may do what by and by: it is kept. */
+                /* The request is over for good, so this result is kept,
+                 * whatever the user may do later. */
                 result->code = RESULT_NO_PERMISSION;
             } else {
                 result->code = RESULT_NO_PERMISSION;
@@ -425,7 +430,8 @@ static bool refuses_request(struct lockfsm *fsm, struct wait *first,
     return false;
 }
 
-/* The waits of one request stand one behind the other. */
+/* The first wait of the next request; the waits of one request stand together.
+ */
 static struct wait *next_request(const struct session *session,
                                  struct wait *wait)
 {
@@ -466,8 +472,8 @@ void access_recheck_session(struct lockfsm *fsm, struct session *session,
 {
     uint64_t count;
     if (session->recheck_serial != 0) {
-        /* SWEEP will look at it; what was not granted for that reason may be
-         * allowed again. */
+        /* SWEEP will look at the session; a wait that was not granted for that
+         * reason may be allowed again. */
         LIST_FOR (struct wait, wait, &session->waits, in_session) {
             lock_touch(fsm, wait->lock);
         }

@@ -15,8 +15,9 @@ struct acquisition {
     struct wait_terms terms;
     uint32_t count;
     struct bytes names[MULTI_COUNT_MAX];
-    struct lock *locks[MULTI_COUNT_MAX]; /* NULL: does not exist. */
-    struct hold *own[MULTI_COUNT_MAX];   /* The owner's hold, or NULL. */
+    struct lock *locks[MULTI_COUNT_MAX]; /* NULL if there is no such lock. */
+    /* The owner's hold, or NULL if he has none. */
+    struct hold *own[MULTI_COUNT_MAX];
     uint32_t own_count;
     uint32_t new_lock_count;
 };
@@ -64,8 +65,8 @@ static bool has_name_twice(const struct acquisition *a)
     return false;
 }
 
-/* Looks up what there is under each name; false with the refusal if the request
- * does not fit what it finds. */
+/* Looks up the locks and holds of the names; false, with the refusal, if the
+ * request does not fit them. */
 static bool look_up(struct lockfsm *fsm, struct acquisition *a,
                     struct result *result)
 {
@@ -117,7 +118,7 @@ static void answer_tokens(struct lockfsm *fsm, const uint64_t *tokens,
     result->token_count = count;
 }
 
-/* Grants every lock of a request that is free in all. */
+/* Grants all locks of a request. */
 static void grant(struct lockfsm *fsm, struct acquisition *a,
                   struct result *result)
 {
@@ -139,8 +140,8 @@ static void grant(struct lockfsm *fsm, struct acquisition *a,
     answer_tokens(fsm, tokens, a->count, result);
 }
 
-/* The owner's wait at one of the locks, or NULL. A request for what it holds
- * already is a re-entry, whatever waits. */
+/* The owner's wait at one of the locks, or NULL. A request for locks that the
+ * owner holds already is a re-entry, whatever else waits. */
 static struct wait *find_standing(struct lockfsm *fsm,
                                   const struct acquisition *a)
 {
@@ -213,7 +214,7 @@ static bool may_barge(struct lockfsm *fsm, const struct acquisition *a)
     return true;
 }
 
-/* What its holds or waits, and its new locks, bring of text. */
+/* The text that new holds or waits, and new locks, add to the state. */
 static uint64_t text_of_new(const struct lockfsm *fsm,
                             const struct acquisition *a)
 {
@@ -227,7 +228,7 @@ static uint64_t text_of_new(const struct lockfsm *fsm,
     return text;
 }
 
-/* The bytes of the places that the request takes anew, of its user. */
+/* The bytes that the request's new holds or waits add to those of its user. */
 static uint64_t bytes_of_new(const struct lockfsm *fsm,
                              const struct acquisition *a)
 {
@@ -241,7 +242,7 @@ static uint64_t bytes_of_new(const struct lockfsm *fsm,
     return bytes;
 }
 
-/* True, with the refusal, if granting or queueing would pass a limit. */
+/* True, with the refusal, if granting or queueing would exceed a limit. */
 static bool is_over_limit(struct lockfsm *fsm, const struct acquisition *a,
                           struct result *result)
 {
@@ -286,7 +287,7 @@ bool waiting_is_over_limit(struct lockfsm *fsm, const struct session *session,
                asker_find(fsm, session->id, fsm->origin.owner) == NULL) {
         refuse(result, RESULT_LIMIT, "owners of the session");
     } else {
-        /* Each wait, with its owner's tag; and the asker's. */
+        /* Each wait has a copy of the owner's tag, and so has the asker. */
         uint64_t text = (count + 1) * fsm->origin.owner.size;
         struct quota more = {{[QUOTA_HOLDS] = count,
                               [QUOTA_WAITS] = count,
@@ -309,7 +310,8 @@ bool wait_is_endless(const struct session *session, bool is_waiting,
     return true;
 }
 
-/* A standing request may bring a longer value; refused, it stands as it was. */
+/* True, with the refusal, if a repeated request brings a longer value that has
+ * no room; the standing wait stays as it was. */
 static bool value_is_too_long(struct lockfsm *fsm, const struct acquisition *a,
                               const struct wait *standing,
                               struct result *result)
@@ -435,7 +437,7 @@ void apply_cancel(struct lockfsm *fsm, const struct entry *command,
         result->count = 1;
         return;
     }
-    /* Too late: the token says what came before. */
+    /* The wait has been granted meanwhile, or ended: the token tells which. */
     struct hold *hold = hold_find(fsm, lock, session->id, fsm->origin.owner);
     result->token = hold != NULL ? hold->token : 0;
 }

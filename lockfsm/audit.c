@@ -27,8 +27,8 @@ static void act_free(struct lockfsm *fsm, struct act *act)
     structure_free(fsm, &act->stored);
 }
 
-/* A value that cannot be taken for two: quoted if it has anything but what
- * names are made of. */
+/* Writes a value so that it cannot be taken for two: quoted if it has other
+ * characters than names are made of. */
 static void put_value(struct buffer *out, struct bytes text)
 {
     bool is_plain = true;

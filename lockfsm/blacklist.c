@@ -21,8 +21,8 @@
 
 #include "base/number.h"
 
-/* So many sessions are looked at in the time in which one is brought up to
- * date, and so many entries are compared with one session. */
+/* How many sessions are looked at for the price of one place, and how many
+ * entries are compared with one session. */
 #define LOOKS_PER_PLACE 8
 #define ENTRIES_PER_PLACE 64
 
@@ -45,11 +45,12 @@ static void free_entry(struct lockfsm *fsm, struct blacklisting *entry)
 
 struct search {
     struct bytes client;
-    struct bytes fixed; /* All that it hits begin so. */
+    /* The beginning that all names which the entry hits have. */
+    struct bytes fixed;
     struct session_array found;
     uint64_t looks_left;
     uint64_t room;
-    bool is_cut; /* There are more than one entry may take. */
+    bool is_cut; /* The entry hits more sessions than may be updated now. */
 };
 
 static bool look_at(struct ordered_node *node, void *data)
@@ -70,18 +71,19 @@ static bool look_at(struct ordered_node *node, void *data)
     return true;
 }
 
-/* What it costs to compare a session with all entries. */
+/* The price, in places, of comparing a session with all entries. */
 static uint64_t cost_of_search(const struct lockfsm *fsm)
 {
     return 1 + fsm->blacklist_count / ENTRIES_PER_PLACE;
 }
 
-/* SWEEP goes through all sessions, once it is through with what there was
- * before. */
+/* Has SWEEP go through all sessions, once more if it is going through them
+ * already. */
 static void leave_to_sweep(struct lockfsm *fsm)
 {
     if (fsm->relist_at == 0) {
-        CHECK(fsm->sessions != NULL); /* There were too many. */
+        /* There were too many sessions, so there are some. */
+        CHECK(fsm->sessions != NULL);
         fsm->relist_at = fsm->sessions->id;
         fsm->relist_since = fsm->log_index;
     } else if (fsm->relist_since != fsm->log_index && fsm->relist_again == 0) {
@@ -89,7 +91,7 @@ static void leave_to_sweep(struct lockfsm *fsm)
     }
 }
 
-/* The sessions that 'entry' hits; none if they are left to SWEEP. */
+/* Finds the sessions that 'entry' hits; none if they are left to SWEEP. */
 static struct session_array find_sessions(struct lockfsm *fsm,
                                           const struct blacklisting *entry)
 {
@@ -115,7 +117,8 @@ static struct session_array find_sessions(struct lockfsm *fsm,
     return search.found;
 }
 
-/* What was not granted as long as it was refused may be now. */
+/* Has the session's waits looked at again: one that was refused until now may
+ * be granted. */
 static void touch_waits(struct lockfsm *fsm, const struct session *session)
 {
     LIST_FOR (struct wait, wait, &session->waits, in_session) {
@@ -123,8 +126,8 @@ static void touch_waits(struct lockfsm *fsm, const struct session *session)
     }
 }
 
-/* Brings a session up to date with 'hit', the entry that hits it or NULL; tells
- * if it changed sides. */
+/* Sets 'hit', the entry that hits the session now or NULL, and tells the effect
+ * if that changes whether the session is refused. */
 static void update(struct lockfsm *fsm, struct session *session,
                    const struct blacklisting *hit)
 {
@@ -177,7 +180,7 @@ uint64_t blacklist_sweep(struct lockfsm *fsm, uint64_t places)
         }
         uint64_t id = fsm->relist_at;
         update(fsm, session, hit);
-        if (fsm->relist_at == id) { /* It has not ended. */
+        if (fsm->relist_at == id) { /* The session has not ended. */
             session_pass(fsm, session, false);
         }
         places -= u64_min(cost, places);
@@ -234,8 +237,8 @@ static const char *what_is_wrong(const struct blacklist_add_command *message)
     return message->for_ms > TIME_MS_MAX ? "time" : NULL;
 }
 
-/* The same target again: the new reason and time replace the old ones, without
- * a moment at which the target is free. */
+/* Adds the entry, or replaces an old one of the same target with its reason and
+ * time, without a moment at which the target is free. */
 static void replace_or_add(struct lockfsm *fsm,
                            const struct blacklist_add_command *message)
 {
@@ -260,7 +263,7 @@ static void replace_or_add(struct lockfsm *fsm,
         remove_entry(fsm, old);
     }
     struct session_array found = find_sessions(fsm, entry);
-    /* From here on the entry may go with the only session that it names. */
+    /* Updating may drop 'entry', with the last session that it names. */
     update_all(fsm, &found);
 }
 

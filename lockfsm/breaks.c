@@ -49,10 +49,12 @@ static bool is_meant(const struct hold *hold,
            (message->session == 0 || message->session == hold->session->id);
 }
 
-/* BY is what somebody says of himself; a user has proved who he is. */
+/* Who breaks: BY is only what a client says of itself, so it does not count for
+ * a user who has proved who he is. */
 static struct bytes who(const struct lockfsm *fsm, struct bytes by)
 {
-    CHECK(fsm->user != NULL); /* The leader breaks nothing by itself. */
+    /* Every break is a user's; the leader proposes none by itself. */
+    CHECK(fsm->user != NULL);
     bool is_proved = fsm->user->number > USER_LOCAL;
     return by.size > 0 && !is_proved ? by : fsm->user->name;
 }

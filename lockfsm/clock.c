@@ -31,8 +31,8 @@ static void drop_begin(struct lockfsm *fsm, uint32_t at)
             (fsm->begin_count - at) * sizeof fsm->begins[0]);
 }
 
-/* The newest of the BEGINs that no session can have outlived says all: whoever
- * has been quiet since then is quiet for longer than any lease. */
+/* Of the BEGINs older than any lease only the newest is kept: a session that
+ * has been quiet since then has been quiet for too long. */
 static void drop_old_begins(struct lockfsm *fsm)
 {
     while (fsm->begin_count > 1 &&
@@ -81,7 +81,7 @@ void apply_time(struct lockfsm *fsm, const struct entry *command,
     for (size_t i = 0; i < time->mark_count; i++) {
         struct session *session = session_find(fsm, time->marks[i].session);
         if (session == NULL || session->is_durable) {
-            continue; /* It has gone, or has no end any more. */
+            continue; /* The session has ended, or is durable by now. */
         }
         uint32_t quiet_ms = time->marks[i].quiet_ms;
         session->mark_index = fsm->log_index;

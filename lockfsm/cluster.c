@@ -66,8 +66,8 @@ static struct member *current_member(const struct lockfsm *fsm, uint64_t node)
     return member != NULL && member->removed_index == 0 ? member : NULL;
 }
 
-/* The first directory that a member registers is its own until the member is
- * removed. */
+/* Registers the member's first data directory, which it keeps until the member
+ * is removed. */
 static void register_member(struct lockfsm *fsm, struct member *member,
                             uint64_t incarnation)
 {
@@ -99,7 +99,8 @@ static struct member *add_member(struct lockfsm *fsm, uint64_t node,
     return member;
 }
 
-/* What was removed longest ago makes room. */
+/* Keeps a trace of a removed member, in the place of the one that was removed
+ * longest ago. */
 static void remove_member(struct lockfsm *fsm, struct member *member,
                           uint64_t log_index)
 {
@@ -186,7 +187,8 @@ static void begin_life(struct lockfsm *fsm, const struct begin_command *begin,
     fsm->is_new_life = false;
 }
 
-/* Reads what BEGIN brings; false if one of them is no limit of ours. */
+/* Reads the limits that BEGIN brings; false if one of them is no limit of this
+ * version. */
 static bool read_limits(const struct begin_command *begin,
                         struct lockfsm_limits *ret_limits)
 {
@@ -219,13 +221,13 @@ void apply_begin(struct lockfsm *fsm, const struct entry *command,
         fsm->limits = limits;
         fsm->limit_count = LIMIT_COUNT;
     }
-    /* A restore has dropped all members: the first one begins. */
+    /* A restore drops all members, and the first leader adds itself. */
     struct member *member = fsm->member_count == 0
                                 ? add_member(fsm, begin->node, fsm->log_index)
                                 : current_member(fsm, begin->node);
     if (member != NULL) {
-        /* Who leads has all that stands in the log before, and so is the one
-         * that was added last under its id. */
+        /* The leader has the whole log, so its directory belongs to the member
+         * that was added last under this id. */
         register_member(fsm, member, begin->incarnation);
     }
     result->count = begin->node;
@@ -262,7 +264,7 @@ void apply_act(struct lockfsm *fsm, const struct entry *command,
         member->removed_index == 0 || member->removed_by.size > 0) {
         return;
     }
-    /* Who was removed is told by whom. */
+    /* A removed member is told who has removed it. */
     struct bytes by = command->by.size > 0 ? command->by : command->from;
     by.size = by.size <= CLIENT_NAME_SIZE_MAX ? by.size : CLIENT_NAME_SIZE_MAX;
     member->removed_by = pool_copy(&fsm->pool, by);

@@ -13,8 +13,8 @@ static void convert_down(struct lockfsm *fsm, struct hold *hold,
                          struct result *result)
 {
     if (wait_find(fsm, hold->lock, hold->session->id, hold->owner) != NULL) {
-        /* A MACQUIRE that counts on the exclusive hold would then wait for its
-         * own owner. */
+        /* The other request, a MACQUIRE, counts on the exclusive hold, and
+         * would then wait for its own owner. */
         refuse(result, RESULT_BAD_ARGUMENT,
                "another request of this owner waits for it");
         return;

@@ -34,14 +34,14 @@
 
 struct node {
     struct asker *asker;
-    uint32_t parent;         /* The slot it was first reached from ... */
+    uint32_t parent;         /* The slot that it was first reached from ... */
     const struct lock *lock; /* ... because of this lock. */
-    bool can_end;            /* Found by the reduction. */
+    bool can_end;            /* The reduction has found that it can end. */
 };
 
 struct deadlock_search {
     uint64_t number;
-    struct node *nodes; /* In the order in which they were reached. */
+    struct node *nodes; /* The nodes in the order in which they were reached. */
     uint32_t count;
     uint32_t capacity;
     uint32_t step_count;
@@ -49,7 +49,8 @@ struct deadlock_search {
     bool has_slots;
 };
 
-/* Called for each edge; false ends the walk, which then returns false. */
+/* Is called for each edge; false ends the walk, which then returns false, too.
+ */
 typedef bool edge_fn(void *data, struct asker *blocker,
                      const struct wait *because, bool is_one_of_many);
 
@@ -151,7 +152,7 @@ static uint32_t add_node(struct deadlock_search *search, struct asker *asker,
     return search->count++;
 }
 
-/* What one walk over a node's edges needs. */
+/* The state of one walk over a node's edges. */
 struct reaching {
     struct deadlock_search *search;
     uint32_t from;
@@ -202,7 +203,8 @@ static bool search_all(struct lockfsm *fsm, struct reaching *reaching)
 
 struct reducing {
     struct deadlock_search *search;
-    uint64_t stuck_slots; /* Ahead of the wait, and not known to end. */
+    /* Slots whose takers are ahead of the wait and are not known to end. */
+    uint64_t stuck_slots;
     bool is_stuck;
 };
 
@@ -239,7 +241,7 @@ static bool node_can_end(struct lockfsm *fsm, struct deadlock_search *search,
     return true;
 }
 
-/* True if the newcomer can never end. */
+/* True if the newcomer is left over, and so can never end. */
 static bool is_left_over(struct lockfsm *fsm, struct deadlock_search *search)
 {
     bool has_changed = true;
@@ -275,8 +277,8 @@ static void put_text(struct words *words, const char *text)
     }
 }
 
-/* Strangers' bytes go into an error line: blanks stay, what is no plain
- * character becomes a question mark, long names end early. */
+/* Writes a name of strangers' bytes into an error's line: other than plain
+ * characters and blanks become question marks, long names are cut. */
 static void put_name(struct words *words, struct bytes name)
 {
     char text[NAME_SHOWN_MAX + 1];
@@ -303,8 +305,8 @@ static void put_asker(struct words *words, const struct asker *asker)
     }
 }
 
-/* Of a lock that 'reader' may neither read nor take it is told that it is one.
- */
+/* Writes one step of the cycle; a lock that 'reader' may neither read nor take
+ * is shown as a lock without its name. */
 static void put_step(const struct lockfsm *fsm, struct words *words,
                      const struct user *reader, const struct lock *lock,
                      const struct asker *asker)
@@ -319,10 +321,11 @@ static void put_step(const struct lockfsm *fsm, struct words *words,
     put_asker(words, asker);
 }
 
-/* A step takes at least so much of the text, so no more of them fit into it. */
+/* The least size of a step's text, which bounds how many steps have room. */
 #define STEP_TEXT_SIZE_MIN (sizeof " -> a -> 1" - 1)
 
-/* "5/a -> lock -> 7/b -> other -> 5/a": who waits, for which lock, for whom. */
+/* Describes the cycle as "5/a -> lock -> 7/b -> other -> 5/a": who waits, for
+ * which lock, for whom. */
 static struct bytes describe(struct lockfsm *fsm,
                              const struct reaching *reaching)
 {
@@ -355,8 +358,8 @@ static struct bytes describe(struct lockfsm *fsm,
 
 /* --- The way in ----------------------------------------------------------- */
 
-/* True if anybody may wait for the newcomer: at a lock that it holds, or behind
- * another of its waits. */
+/* True if another asker may wait for the newcomer: at a lock that it holds, or
+ * behind another of its waits. */
 static bool is_waited_for(struct lockfsm *fsm, const struct asker *asker)
 {
     const struct wait *newest = LIST_ENTRY(asker->waits.prev, struct wait,

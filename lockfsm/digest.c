@@ -13,7 +13,8 @@
 
 uint64_t bytes_share(enum table_map map, struct bytes key, struct bytes value)
 {
-    /* A small seed is no better than one more byte of a short key. */
+    /* Spreads the small number over the whole seed, which otherwise would be no
+     * better than one more byte of a short key. */
     uint64_t seed = ((uint64_t)map + 1) * UINT64_C(0x9e3779b97f4a7c15);
     return digest_short(digest_short(seed, key), value);
 }
@@ -99,7 +100,8 @@ const char *lockfsm_scrub(struct lockfsm *fsm, struct table *table,
 {
     struct table_txn *txn;
     if (table_is_busy(table) || table_begin_read(table, &txn) != 0) {
-        return NULL; /* It is being written, or no reader's place is free. */
+        /* The table is being written, or has no free place for a reader. */
+        return NULL;
     }
     struct record record = {0};
     const char *wrong = NULL;

@@ -41,7 +41,7 @@ void effects_done(struct effects *effects)
 struct effect *effect_add(struct lockfsm *fsm, enum effect_type type)
 {
     struct effects *effects = fsm->effects;
-    CHECK(effects != NULL); /* Only while an entry is applied. */
+    CHECK(effects != NULL); /* Effects exist only while an entry is applied. */
     ROOM(effects->effect, effects->capacity, effects->count + 1);
     struct effect *effect = &effects->effect[effects->count++];
     *effect = (struct effect){.type = type, .log_index = fsm->log_index};

@@ -33,8 +33,8 @@ static void fence_free(struct lockfsm *fsm, struct fence *fence)
     structure_free(fsm, &fence->stored);
 }
 
-/* A resource may be fenced with numbers of its own, which are nobody's tokens:
- * those are small. */
+/* True if the number is in the range of tokens. A resource may be fenced with
+ * small numbers of its own instead. */
 static bool is_token(uint64_t token)
 {
     return token >= TOKEN_BASE_MIN;
@@ -45,7 +45,8 @@ bool fence_may_have(uint64_t token, uint64_t newest)
     return !is_token(token) || token <= newest;
 }
 
-/* A restore keeps the holds of durable sessions, under their tokens. */
+/* True if a hold has this token: a restore keeps the holds of durable sessions,
+ * with older tokens. */
 static bool is_held(const struct lockfsm *fsm, uint64_t token)
 {
     LIST_FOR (const struct session, session, &fsm->durable, in_durable) {
@@ -75,7 +76,7 @@ void apply_fence_admit(struct lockfsm *fsm, const struct entry *command,
         refuse(result, RESULT_BAD_ARGUMENT, "resource");
         return;
     }
-    /* Else whoever asks could shut the fence for all tokens to come. */
+    /* Otherwise any client could shut the fence for all tokens to come. */
     if (message->token > TOKEN_MAX ||
         !fence_may_have(message->token, new_token(fsm))) {
         refuse(result, RESULT_BAD_ARGUMENT, "the token was never granted");

@@ -14,7 +14,7 @@
 
 #include "lockfsm/state.h"
 
-/* Slots that are taken: held, or closed by a delay. */
+/* How many slots are taken: held, or closed by a delay. */
 static uint64_t used_slots(const struct lock *lock)
 {
     return (uint64_t)lock->hold_count + lock->delay_slots;
@@ -37,7 +37,7 @@ bool holders_allow(const struct lock *lock, enum lock_mode mode, uint32_t slots)
     UNREACHABLE();
 }
 
-/* True if a request behind waits of these counts by mode need not wait for any
+/* True if a request behind these waits, counted by mode, need not wait for any
  * of them. */
 static bool waits_allow(const struct lock *lock, enum lock_mode mode,
                         uint32_t slots, const uint32_t waits_by_mode[3])
@@ -79,10 +79,11 @@ static uint64_t oldest_in_the_way(const struct lockfsm *fsm,
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         if (hold->session != wait->session ||
             !bytes_equal(hold->owner, wait->owner)) {
-            return hold->granted_index; /* In the order of their grants. */
+            /* Holds stand in the order of their grants. */
+            return hold->granted_index;
         }
     }
-    /* A token of a former life is older than all that waits. */
+    /* A token of a former life is older than all waits. */
     return lock->last_token > fsm->token_base
                ? lock->last_token - fsm->token_base
                : 0;
@@ -92,7 +93,7 @@ bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
                     enum lock_mode mode)
 {
     if (lock->cut_serial != 0) {
-        return false; /* It is being granted to those who wait. */
+        return false; /* The lock is being handed to those who wait. */
     }
     LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
         if (mode == LOCK_SHARED && wait->mode == LOCK_SHARED) {
@@ -102,7 +103,7 @@ bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
             return false;
         }
         if (!wait->is_upgrade) {
-            return true; /* The others have come later. */
+            return true; /* All waits behind have come later. */
         }
     }
     return true;
@@ -114,8 +115,8 @@ bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
     return !is_quarantined(fsm) && lock->delay_ms == 0 && lock->hold_count == 1;
 }
 
-/* Counts who waits ahead of 'wait', by mode; stops as soon as it is clear that
- * they do not allow it. */
+/* True if the waits ahead of 'wait' allow it; stops counting as soon as it is
+ * clear that they do not. */
 static bool waits_ahead_allow(const struct wait *wait)
 {
     const struct lock *lock = wait->lock;
@@ -135,7 +136,8 @@ static bool waits_ahead_allow(const struct wait *wait)
     return true;
 }
 
-/* In its own lock alone. */
+/* True if the wait's own lock is free for it; other locks of its request may
+ * not be. */
 static bool wait_is_free(const struct lockfsm *fsm, const struct wait *wait)
 {
     const struct lock *lock = wait->lock;

@@ -160,8 +160,8 @@ void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index)
     hold_tell(fsm, hold, wait_index, "upgraded");
 }
 
-/* A delay never ends earlier because of another one: the longer of the two
- * starts now. Slots are closed one by one, other locks as a whole. */
+/* Begins a delay, which never ends another one earlier: the longer of the two
+ * begins now. Slots are closed one by one, other locks as a whole. */
 static void start_delay(struct lockfsm *fsm, struct lock *lock,
                         const struct hold *hold)
 {
@@ -183,8 +183,8 @@ static void start_delay(struct lockfsm *fsm, struct lock *lock,
     record_changed(fsm, &lock->stored);
 }
 
-/* The owner may wait at the same lock: an upgrade stands on the hold, and a
- * request for several locks counted on it. */
+/* Ends what stands on this hold if its owner waits at the same lock: an
+ * upgrade, or a request for several locks that counts on it. */
 static void end_backing(struct lockfsm *fsm, const struct hold *hold)
 {
     struct wait *wait = wait_find(fsm, hold->lock, hold->session->id,
@@ -203,7 +203,7 @@ void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,
     struct lock *lock = hold->lock;
     struct session *session = hold->session;
     if (session->end != SESSION_LIVES) {
-        /* It has ended already, whatever it is that takes the hold away now. */
+        /* The session's end is the reason, whatever takes the hold away now. */
         reason = session_end_name(session->end);
         is_clean = session_end_is_clean(session->end);
     }

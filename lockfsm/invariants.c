@@ -9,7 +9,8 @@
 
 /* --- What is true of any state -------------------------------------------- */
 
-/* A restore keeps durable sessions; a Redis value may get a lease later. */
+/* True for a session that a restore keeps, which is durable; a Redis value may
+ * get a lease later. */
 static bool may_be_of_former_life(const struct session *session)
 {
     return session->is_durable || session->is_redis;
@@ -127,7 +128,7 @@ static const char *check_wait(const struct lockfsm *fsm,
     return NULL;
 }
 
-/* SWEEP has yet to grant it. */
+/* True if SWEEP has yet to grant the request. */
 static bool has_cut(const struct wait *wait)
 {
     bool is_cut = false;
@@ -137,7 +138,7 @@ static bool has_cut(const struct wait *wait)
     return is_cut;
 }
 
-/* It knows its blacklisting, and whether its waits may stand. */
+/* True if the session's entry of the blacklist has been brought up to date. */
 static bool is_listed_right(const struct lockfsm *fsm,
                             const struct session *session)
 {
@@ -306,7 +307,7 @@ static const char *check_numbers(const struct lockfsm *fsm,
                : NULL;
 }
 
-/* One that has ended, and has left something to SWEEP. */
+/* Checks a session that has ended and has left something to SWEEP. */
 static const char *check_end(const struct lockfsm *fsm,
                              const struct session *session)
 {
@@ -420,7 +421,7 @@ static const char *check_session(const struct lockfsm *fsm,
     return NULL;
 }
 
-/* LIMIT_STATE_SIZE, from what there is. */
+/* The bytes of a lock that count for LIMIT_STATE_SIZE. */
 static uint64_t size_of_lock(const struct lock *lock)
 {
     uint64_t size = structure_size(&lock->stored) + lock->name.size;
@@ -622,11 +623,12 @@ static bool is_in_order(const struct lockfsm *fsm)
 static bool is_in_order(const struct lockfsm *fsm)
 {
     (void)fsm;
-    return true; /* A start with a million locks should not wait for it. */
+    /* A node that starts with a million locks should not wait for this. */
+    return true;
 }
 #endif
 
-/* What is listed is what there is. */
+/* The ordered sets have just what the tables have. */
 static const char *check_orders(const struct lockfsm *fsm)
 {
     bool is_complete = fsm->lock_order.count == HASH_CNT(by_name, fsm->locks) &&

@@ -7,8 +7,8 @@
 
 #include "lockfsm/state.h"
 
-/* The results of its requests that wait go, as those end without a word; the
- * numbers go with their session. */
+/* Drops the results of the session's waiting requests, which end without a
+ * word; the numbers go with the session. */
 static void drop_numbers(struct lockfsm *fsm, struct session *session)
 {
     LIST_FOR (struct asker, asker, &session->askers, in_session) {
@@ -23,8 +23,8 @@ static void drop_numbers(struct lockfsm *fsm, struct session *session)
     }
 }
 
-/* A break is for the operator to announce again: nobody knows whether its
- * holder has objected since the backup was made. */
+/* Keeps a hold without its break, which the operator has to announce again:
+ * nobody knows whether the holder has objected since the backup. */
 static void keep_hold(struct lockfsm *fsm, struct hold *hold)
 {
     if (hold->break_count > 0) {
@@ -41,7 +41,7 @@ static void open_again(struct lockfsm *fsm, struct lock *lock)
     lock_delay_drop(fsm, lock);
 }
 
-/* Leaves the holds of durable sessions. */
+/* Ends all of the lock but the holds of durable sessions. */
 static void empty_lock(struct lockfsm *fsm, struct lock *lock)
 {
     while (lock->wait_count > 0) {
@@ -65,7 +65,8 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     HASH_FOR (struct lock, lock, fsm->locks, by_name) {
         empty_lock(fsm, lock);
     }
-    /* A request for several locks has waited at several of them. */
+    /* The locks go after all are empty, since one request may have waited at
+     * several. */
     HASH_FOR_SAFE (struct lock, lock, fsm->locks, by_name) {
         if (lock->hold_count == 0) {
             lock_free(fsm, lock);
@@ -75,7 +76,7 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     }
     HASH_FOR_SAFE (struct session, session, fsm->sessions, by_id) {
         if (session->is_durable) {
-            session_set_recheck(fsm, session, false); /* It has no waits. */
+            session_set_recheck(fsm, session, false); /* The waits are gone. */
             continue;
         }
         blacklist_forget_session(fsm, session);

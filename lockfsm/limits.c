@@ -14,7 +14,7 @@
 #define MANY 100000000
 #define KIB UINT64_C(1024)
 #define MIB (KIB * KIB)
-/* Key, name, least, greatest, default. */
+/* The limits: key, name, least, greatest, default. */
 #define ALL_LIMITS(X)                                            \
     X(SESSIONS, "sessions", 1, MANY, 1000000)                    \
     X(LOCKS, "locks", 1, MANY, 1000000)                          \
@@ -61,8 +61,8 @@ uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key)
     return fsm->limits.of[key];
 }
 
-/* Every record stands in one of these lists; the acts are bounded by their
- * number. */
+/* The size of the state, all of whose records stand in these lists; the acts
+ * have a bound of their own. */
 static uint64_t state_size(const struct lockfsm *fsm)
 {
     uint64_t records = fsm->ledger.changed_count + lockfsm_settled_count(fsm);
@@ -132,7 +132,8 @@ bool limit_set(struct lockfsm_limits *limits, uint32_t key, uint64_t value)
     return true;
 }
 
-/* The last fifth is not for this. */
+/* True if 'more' bytes do not fit into four fifths of the limit; the last fifth
+ * is for entries that are never refused. */
 static bool is_beyond(const struct lockfsm *fsm, uint64_t more)
 {
     uint64_t max = fsm->limits.of[LIMIT_STATE_SIZE];

@@ -16,18 +16,18 @@
 
 struct loading {
     struct lockfsm *fsm;
-    enum table_map map; /* Which is walked. */
+    enum table_map map; /* The map that is being read. */
     struct record record;
-    struct sorted locks; /* By id; */
-    struct sorted cut;   /* those whose hand-over was, by cut_serial. */
+    struct sorted locks; /* Locks by id. */
+    struct sorted cut;   /* Locks that are being handed over, by cut_serial. */
     struct sorted swept; /* Sessions that SWEEP has to look at, in order. */
-    struct sorted holds; /* By serial, as are waits and results. */
+    struct sorted holds; /* Holds, waits and results by serial. */
     struct sorted waits;
     struct sorted asked; /* Waits by wait_index. */
     struct sorted results;
-    uint64_t digest;   /* As it was noted with the records, and the part ... */
-    uint64_t meta_sum; /* ... of it that META "state" has. */
-    const char *wrong; /* Static text, or NULL. */
+    uint64_t digest;   /* The digest that was stored, and the part ... */
+    uint64_t meta_sum; /* ... that META "state" has in it. */
+    const char *wrong; /* Static text, or NULL if all is sound. */
 };
 
 static int corrupt(struct loading *loading, const char *wrong)
@@ -36,7 +36,7 @@ static int corrupt(struct loading *loading, const char *wrong)
     return HASP_ECORRUPT;
 }
 
-/* What is not bounded by its row is bounded here. */
+/* Copies bytes into the pool; bounds what the rows do not bound. */
 static struct bytes keep(void *data, struct bytes bytes)
 {
     struct loading *loading = data;
@@ -52,8 +52,8 @@ static void *take(void *data, size_t size)
     return pool_take(&((struct loading *)data)->fsm->pool, size);
 }
 
-/* What is unknown to this version is damage: it was written at a level that
- * this version understands (load_state). */
+/* Decodes a value. Something that this version does not know is damage, since
+ * it was written at a level that this version understands (load_state). */
 static bool unpack(struct loading *loading, codec_message_fn *message,
                    struct bytes value, void *to)
 {
@@ -70,7 +70,8 @@ static int load_state(struct loading *loading, struct bytes key,
 {
     struct lockfsm *fsm = loading->fsm;
     bool is_sound = unpack(loading, lockfsm_message, value, fsm);
-    /* First of all: what a higher level has written cannot be judged here. */
+    /* This comes first, since a state of a higher level cannot be judged here.
+     */
     if (fsm->feature_level > fsm->node_level) {
         loading->wrong = "the cluster was raised to a feature level that this "
                          "version does not understand: upgrade it";
@@ -108,7 +109,7 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
             return corrupt(loading, "digest");
         }
         loading->digest = load_u64_be(value.data);
-    } /* Else a later version's; it is kept as it is. */
+    } /* A later version has written this entry; it is kept as it is. */
     return 0;
 }
 
@@ -172,7 +173,7 @@ static const char *check_lock(struct loading *loading, void *structure)
     return NULL;
 }
 
-/* Once all sessions and locks are there. */
+/* Puts the lists in order, when all sessions and locks have been read. */
 static int order_locks(struct loading *loading)
 {
     const struct sorted *locks = &loading->locks;
@@ -194,7 +195,7 @@ static int order_locks(struct loading *loading)
     return 0;
 }
 
-/* The lock, session and owner that holds and waits have in their keys. */
+/* The lock, session and owner in the key of a hold or wait. */
 struct whose {
     struct lock *lock;
     struct session *session;
@@ -286,7 +287,7 @@ static const char *check_numbers(struct loading *loading, void *structure)
     return numbers->spent_count > 0 ? NULL : "record of spent numbers";
 }
 
-/* One that waits: all waits of an entry are of one asker. */
+/* Checks a result; if it waits, its waits are all of one asker. */
 static const char *check_result(struct loading *loading, void *structure)
 {
     struct kept_result *kept = structure;
@@ -296,7 +297,8 @@ static const char *check_result(struct loading *loading, void *structure)
         pool_give(&loading->fsm->pool, kept->tokens, tokens_size);
         kept->tokens = &kept->token;
     } else {
-        loading->fsm->pool.copied_size += tokens_size; /* As a copy would. */
+        /* This is counted as a copy is. */
+        loading->fsm->pool.copied_size += tokens_size;
     }
     if (kept->wait_index == 0) {
         return NULL;
@@ -410,7 +412,7 @@ static struct stored *new_act(struct loading *loading, struct reader *key)
     return reader_ok(key, true) ? &act_new(loading->fsm, number)->stored : NULL;
 }
 
-/* By the map that is walked; by kind. */
+/* What makes a record of each map, and of each kind. */
 static struct stored *(*const makers[])(struct loading *, struct reader *) = {
     [TABLE_SESSIONS] = new_session,   [TABLE_LOCKS] = new_lock,
     [TABLE_HOLDS] = new_hold,         [TABLE_WAITS] = new_wait,

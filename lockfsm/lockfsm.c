@@ -53,7 +53,7 @@ struct lockfsm *lockfsm_new(void)
     return fsm;
 }
 
-/* Frees all but 'fsm' itself. What the pool holds goes with the pool. */
+/* Frees all but 'fsm' itself. The pool frees all that it holds. */
 static void done(struct lockfsm *fsm)
 {
     HASH_CLEAR(by_id, fsm->sessions);
@@ -132,7 +132,8 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
     if (needed.level <= lockfsm_feature_level(fsm)) {
         results_run(fsm, &decoded, commands[decoded.op], &result);
     } else {
-        refuse(&result, RESULT_LEVEL, needed.what); /* No leader proposes it. */
+        /* No leader proposes such an entry. */
+        refuse(&result, RESULT_LEVEL, needed.what);
     }
     settle(fsm);
     audit_note(fsm, &decoded, &result);

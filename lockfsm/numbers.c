@@ -41,8 +41,8 @@ void numbers_free(struct lockfsm *fsm, struct numbers *numbers)
     pool_give(&fsm->pool, numbers, sizeof *numbers);
 }
 
-/* The first range that ends at 'number' or above it; the newest are asked for
- * most. */
+/* Finds the first range that ends at 'number' or above; the newest numbers are
+ * asked for most. */
 static uint32_t find(const struct numbers *numbers, uint64_t number)
 {
     uint32_t at = numbers->spent_count;
@@ -58,7 +58,7 @@ bool numbers_has(const struct numbers *numbers, uint64_t number)
     return at < numbers->spent_count && numbers->spent[2 * at] <= number;
 }
 
-/* Makes room for one more. */
+/* Makes room for one more range. */
 static void grow(struct lockfsm *fsm, struct numbers *numbers)
 {
     if (numbers->spent_count < numbers->spent_room) {
@@ -75,7 +75,7 @@ static void grow(struct lockfsm *fsm, struct numbers *numbers)
     numbers->spent_room = room;
 }
 
-/* Ranges from 'at' on move by one, up or down. */
+/* Moves the ranges from 'at' on by one, up or down. */
 static void move(struct numbers *numbers, uint32_t at, int by)
 {
     CHECK(at <= numbers->spent_count && (by > 0 || at > 0));
@@ -84,7 +84,7 @@ static void move(struct numbers *numbers, uint32_t at, int by)
     numbers->spent_count += (uint32_t)by;
 }
 
-/* Adds the range to those that there are. */
+/* Adds a range, and joins it with those that it touches. */
 static void add_range(struct lockfsm *fsm, struct numbers *numbers,
                       uint64_t from, uint64_t to, uint32_t at)
 {
@@ -117,7 +117,7 @@ void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
     if (from == 0 || from > to) {
         return;
     }
-    /* The first one that it touches or that stands above it. */
+    /* The first range that touches the new one, or stands above it. */
     uint32_t at = find(numbers, from - 1);
     const uint64_t *range = &numbers->spent[2 * at];
     if (at < numbers->spent_count && range[0] <= from && range[1] >= to) {

@@ -6,7 +6,7 @@
 #include "base/number.h"
 #include "lockfsm/state.h"
 
-/* What taking all of it away costs, in places. */
+/* The price, in places, of ending all that the session has. */
 static uint64_t cost_of(const struct session *session)
 {
     return (uint64_t)session_places(session) + session->result_count;
@@ -38,7 +38,8 @@ void session_end(struct lockfsm *fsm, struct session *session,
 {
     CHECK(session->end == SESSION_LIVES && end != SESSION_LIVES);
     uint64_t cost = cost_of(session);
-    /* A Redis value has few keys, and a key whose session has gone is free. */
+    /* A Redis session is never ended in parts: it has few keys, and a key whose
+     * session has ended is free at once. */
     bool is_at_once = cost <= fsm->slice_left || session->is_redis;
     session->end = end;
     if (is_at_once) {

@@ -32,15 +32,15 @@ static int put(struct table_txn *txn, const struct record *record)
                      buffer_bytes(&record->value));
 }
 
-/* What was changed and has its share in the digest since then must still have
- * it. */
+/* True if a record that has changed no longer has the share that the digest had
+ * of it. */
 static bool is_damaged(const struct stored *stored, uint64_t share)
 {
     return (stored->flags & STORED_SHARED) != 0 && stored->share != share;
 }
 
-/* The lists stay as they are until the table has it all: where there is no room
- * the flush is done again. */
+/* Writes the changed records. The lists stay as they are until the table has
+ * all: without room the flush is done again. */
 static int put_changed(struct lockfsm *fsm, struct table_txn *txn,
                        struct record *record)
 {

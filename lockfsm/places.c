@@ -44,7 +44,7 @@ static void begin(struct places *places)
     places->bucket_count = places->room = BUCKET_COUNT_MIN;
 }
 
-/* One bucket more, which takes its share out of one that there is. */
+/* Adds a bucket, which takes its share out of an older one. */
 static void grow(struct places *places)
 {
     if (places->bucket_count == places->room) {

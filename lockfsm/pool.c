@@ -27,7 +27,7 @@
 
 struct pool_chunk {
     struct pool_chunk *next;
-    struct pool_chunk *prev; /* Only where pieces are chunks. */
+    struct pool_chunk *prev; /* Used only where each piece is a chunk. */
     _Alignas(16) uint8_t data[];
 };
 

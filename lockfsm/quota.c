@@ -11,7 +11,7 @@
 
 #define MANY 100000000
 #define MIB (UINT64_C(1024) * 1024)
-/* Key, name, greatest, standard. */
+/* The quotas: key, name, greatest, standard. */
 #define ALL_QUOTAS(X)                            \
     X(SESSIONS, "sessions", MANY, 10000)         \
     X(HOLDS, "holds", MANY, 100000)              \
@@ -101,12 +101,12 @@ void user_gives(struct user *user, enum quota_key key, uint64_t count)
 /* --- What users have left ------------------------------------------------- */
 
 struct left {
-    uint64_t payer; /* His number; 0: nothing is left there. */
+    uint64_t payer; /* The user's number; 0 if nothing is left there. */
     uint64_t bytes;
     bool is_there;
 };
 
-/* The next LEFT_ row of the structure, from '*at' on. */
+/* Finds the next LEFT_ row of the structure from '*at' on. */
 static bool next_left(const struct stored *stored, struct bytes name,
                       size_t *at, struct left *ret_left)
 {

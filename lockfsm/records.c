@@ -27,7 +27,8 @@
     CODEC_BEGIN(name, name)
 #include "lockfsm/records.def"
 
-/* The same again, with only the rows that own something, or were left. */
+/* The rows once more, but only those that own something or were left by a user.
+ */
 #undef U32
 #undef U64
 #undef BOOL
@@ -183,7 +184,8 @@ void members_drop(struct pool *pool, const struct codec_message *message,
             }
             pool_give(pool, *(void **)at, count * part->size);
         } else if (field->type == CODEC_TYPE_LIST) {
-            CHECK(list_is_empty(at)); /* Whoever links a part unlinks it. */
+            /* The module that links a part also unlinks it. */
+            CHECK(list_is_empty(at));
         } else {
             CHECK(field->type != CODEC_TYPE_NUMBERS || field->is_inline);
         }

@@ -46,7 +46,7 @@ static bool is_taken(const struct redis_key *key)
     return key->change == REDIS_SET && key->was == REDIS_FREE;
 }
 
-/* False for a change that no decision can have. */
+/* False for a change that no leader decides on. */
 static bool is_sound(const struct redis_key *key)
 {
     bool has_no_ttl = key->ttl_ms == 0 && key->px_ms == 0;
@@ -74,7 +74,8 @@ static bool is_sound(const struct redis_key *key)
     return false;
 }
 
-/* False with the refusal. */
+/* True if the keys still are as the decision assumed; false with the refusal.
+ */
 static bool check_keys(struct lockfsm *fsm, const struct redis_command *message,
                        struct result *result)
 {
@@ -114,7 +115,8 @@ static bool are_as_found(struct lockfsm *fsm,
     return true;
 }
 
-/* What the value takes more than that which it replaces, or NULL. */
+/* By how many bytes the new value is larger than the one that it replaces,
+ * which may be none. */
 static uint64_t bytes_of_set(const struct redis_key *key,
                              const struct hold *hold)
 {
@@ -124,12 +126,12 @@ static uint64_t bytes_of_set(const struct redis_key *key,
     return new > old ? new - old : 0;
 }
 
-/* True with the refusal if what is renewed is blacklisted, or what is written
+/* True, with the refusal, if a session to be renewed is blacklisted, or a value
  * has no room. */
 static bool is_refused(struct lockfsm *fsm, const struct redis_command *message,
                        struct result *result)
 {
-    uint64_t locks = 0; /* That there are not yet. */
+    uint64_t locks = 0; /* The locks that are new. */
     uint64_t records = 0;
     uint64_t text = message->client.size + message->address.size;
     struct quota more = {{0}};
@@ -156,7 +158,7 @@ static bool is_refused(struct lockfsm *fsm, const struct redis_command *message,
         refuse(result, RESULT_LIMIT, "locks");
         return true;
     }
-    /* What is taken stands in a session of its own: see session_open(). */
+    /* The new values stand in a session of their own: see session_open(). */
     return growth_is_refused(fsm, records, text, result) ||
            user_growth_is_refused(fsm, &more, result);
 }
@@ -210,8 +212,9 @@ static bool is_longer(const struct redis_key *key,
            (key->is_durable || key->ttl_ms > session->ttl_ms);
 }
 
-/* Each success is a heartbeat that stands in the log: it ends a mark. Where
- * several keys stand in the session, none gets less than it was promised. */
+/* Renews the session: each success is a heartbeat in the log, and ends a mark.
+ * Where several keys stand in the session, none gets less than it was promised.
+ */
 static void renew(struct lockfsm *fsm, struct session *session,
                   const struct redis_key *key, uint64_t wall_ms)
 {
@@ -264,7 +267,8 @@ static void change(struct lockfsm *fsm, const struct redis_key *key,
 
 static void tell(struct lockfsm *fsm, const struct redis_command *message)
 {
-    CHECK(fsm->user != NULL); /* None is the leader's own. */
+    /* Messages are always a user's; the leader sends none of its own. */
+    CHECK(fsm->user != NULL);
     for (uint32_t i = 0; i < message->message_count; i++) {
         struct effect *effect = effect_add(fsm, EFFECT_MESSAGE);
         effect->count = fsm->user->number;

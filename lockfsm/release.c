@@ -6,7 +6,7 @@
 
 #include "lockfsm/state.h"
 
-/* Counts down; true if there was something, with what is left. */
+/* Counts a hold down; true if there was one, with the count that is left. */
 static bool release_one(struct lockfsm *fsm, struct session *session,
                         struct bytes name, uint64_t token, uint64_t *ret_left)
 {
@@ -59,7 +59,8 @@ void apply_release(struct lockfsm *fsm, const struct entry *command,
     }
 }
 
-/* Without a right to take locks from others there are one's own holds only. */
+/* True if the user may release the hold: his own, or any with the right to take
+ * locks from others. */
 static bool sees(const struct lockfsm *fsm, const struct hold *hold)
 {
     return hold->session->user == fsm->user ||
@@ -67,8 +68,8 @@ static bool sees(const struct lockfsm *fsm, const struct hold *hold)
                        NULL);
 }
 
-/* The only hold of 'owner' at the lock, with 'token' unless that is 0; NULL if
- * there is none, or with '*ret_many' if there are several. */
+/* The only hold of 'owner' at the lock, with 'token' unless that is 0. NULL if
+ * there is none, or, with '*ret_many', if there are several. */
 static struct hold *find_only(const struct lockfsm *fsm,
                               const struct lock *lock, struct bytes owner,
                               uint64_t token, bool *ret_many)
@@ -119,8 +120,8 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
         (message->token != 0 && message->token != hold->token)) {
         return;
     }
-    /* An act, if it takes from others; who they are an open cluster does not
-     * know. */
+    /* Releasing another user's hold is an act; in an open cluster all users are
+     * one. */
     fsm->trail.is_for_log = hold->session->user == fsm->user &&
                             fsm->user != &fsm->anyone;
     session_note_ended(fsm, hold, LOSS_RELEASE_IF);
@@ -128,8 +129,8 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
     result->count = 1;
 }
 
-/* True, with the refusal, if a note of that size has no room. It counts for him
- * who leaves it, also in the place of another's. */
+/* True, with the refusal, if a note of that size has no room. A note counts for
+ * the user who leaves it, also in the place of another's. */
 static bool note_is_over_limit(struct lockfsm *fsm, const struct lock *lock,
                                uint64_t size, struct result *result)
 {

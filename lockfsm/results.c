@@ -49,8 +49,8 @@ static bool is_acked(const struct origin *origin, uint64_t req)
     return false;
 }
 
-/* Takes note of what is over. One that waits is dropped when it is answered and
- * its client says so again. */
+/* Drops the results that the client says it has. One that still waits is
+ * dropped when it has been answered and the client says so again. */
 static void acknowledge(struct lockfsm *fsm, struct session *session)
 {
     const struct origin *origin = &fsm->origin;
@@ -70,8 +70,8 @@ static void acknowledge(struct lockfsm *fsm, struct session *session)
     }
 }
 
-/* True if the request is new; else 'result' has the answer, except for one that
- * still waits: it is to be applied, and finds its place. */
+/* True if the request is new. Otherwise 'result' has the answer, unless the
+ * request still waits: then it is applied, and finds its wait. */
 static bool is_new(struct lockfsm *fsm, const struct session *session,
                    uint64_t hash, struct result *result, bool *ret_is_waiting)
 {
@@ -140,7 +140,7 @@ void results_run(struct lockfsm *fsm, const struct entry *command,
 {
     struct session *session;
     bool is_waiting;
-    /* OPEN begins where there may be no session that could keep its result. */
+    /* OPEN begins without a session, which could keep its result. */
     if (access_hides_session(fsm, command, result)) {
         return;
     }
@@ -159,9 +159,10 @@ void results_run(struct lockfsm *fsm, const struct entry *command,
     uint64_t hash = hash_of(fsm, command);
     acknowledge(fsm, session);
     if (is_new(fsm, session, hash, result, &is_waiting)) {
-        /* The result, and the numbers. */
+        /* The two records are the result and the numbers. */
         if (access_refuses(fsm, command, result)) {
-            /* Kept like any other, but of who may do nothing just now. */
+            /* Such a refusal is kept like any other, unless the user may do
+             * nothing just now. */
         } else if (only_frees(command) ||
                    (!growth_is_refused(fsm, 2, 0, result) &&
                     !user_growth_is_refused(fsm, &kept, result))) {

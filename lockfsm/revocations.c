@@ -37,8 +37,8 @@ struct ordered *lockfsm_revocation_order(struct lockfsm *fsm)
     return &fsm->revocation_order;
 }
 
-/* It takes the way in from somebody, so it is refused by no limit of the
- * state's size. Asked again it is done. */
+/* Revoking takes a right away, so no limit of the state's size refuses it. A
+ * repeated one succeeds. */
 void apply_cert_revoke(struct lockfsm *fsm, const struct entry *command,
                        struct result *result)
 {

@@ -58,7 +58,7 @@ void session_belongs(struct lockfsm *fsm, struct session *session,
     session->user_number = user->number;
     user_takes(user, QUOTA_SESSIONS, 1);
     if (session->end != SESSION_LIVES) {
-        return; /* It is listed no more. */
+        return; /* An ended session is not listed. */
     }
     ordered_add(&fsm->session_order, &session->in_order, session->name,
                 session->id);
@@ -238,7 +238,7 @@ void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
 {
     struct session *session = hold->session;
     if (session->end != SESSION_LIVES) {
-        return; /* Nobody asks for it any more. */
+        return; /* No client asks for it any more. */
     }
     struct ended_hold *ended = ended_hold_add(fsm, session);
     ended->lock = pool_copy(&fsm->pool, hold->lock->name);

@@ -87,8 +87,8 @@ static bool is_wanted(const struct lock *lock)
     return lock->hold_count > 0 || lock->wait_count > 0 || lock->delay_ms > 0;
 }
 
-/* The place of such a request is now a wait like others, also for those who
- * wait for its owner: so it is searched as if it queued. */
+/* A request that has lost its hold now waits like others, also for those who
+ * wait for its owner: so a deadlock is searched as if it had just queued. */
 static void search_unbacked(struct lockfsm *fsm)
 {
     while (!list_is_empty(&fsm->unbacked)) {
@@ -126,13 +126,14 @@ void settle(struct lockfsm *fsm)
     while (!list_is_empty(&fsm->touched)) {
         struct lock *lock = LIST_FIRST(&fsm->touched, struct lock, in_touched);
         list_remove(&lock->in_touched);
-        /* Still marked, so that what is granted here does not bring it back. */
+        /* The lock is still marked as touched, so that a grant does not list it
+         * again. */
         lock_set_cut(fsm, lock, !grant_queue(fsm, lock));
         lock->is_touched = false;
         if (!is_wanted(lock) && !has_payer(&lock->stored)) {
             lock_free(fsm, lock);
         } else if (!is_wanted(lock)) {
-            lock->slots = 0; /* The next one says how many. */
+            lock->slots = 0; /* The next request sets the slots anew. */
             record_changed(fsm, &lock->stored);
         }
     }

@@ -16,7 +16,7 @@
 #include "base/number.h"
 #include "lockfsm/state.h"
 
-/* So many waits are looked at in the time in which one is ended. */
+/* How many waits are looked at for the price of ending one. */
 #define LOOKS_PER_PLACE 8
 
 bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places)
@@ -26,7 +26,8 @@ bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places)
            !list_is_empty(&fsm->to_recheck) || fsm->relist_at != 0;
 }
 
-/* So many of the oldest as there may be grants: each has one at least. */
+/* Touches as many of the oldest locks as there may be grants, since each has at
+ * least one. */
 static void touch_cut(struct lockfsm *fsm)
 {
     uint64_t left = fsm->grants_left;
@@ -38,7 +39,8 @@ static void touch_cut(struct lockfsm *fsm)
     }
 }
 
-/* Ends waits that may not stand any more; returns what is left. */
+/* Ends waits that may not stand any more; returns how many of the 'left' places
+ * remain. */
 static uint64_t recheck(struct lockfsm *fsm, uint64_t left, uint64_t *ret_count)
 {
     while (left > 0 && !list_is_empty(&fsm->to_recheck)) {

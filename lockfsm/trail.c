@@ -10,7 +10,7 @@
 #include "lockfsm/entry.h"
 #include "lockfsm/state.h"
 
-/* Of roles or grants in a line. */
+/* The size of a list of roles or grants in a line. */
 #define LIST_SIZE_MAX 800
 
 static void put_number(struct trail *trail, const char *key, uint64_t number)
@@ -31,7 +31,7 @@ static void put_text(struct trail *trail, const char *key, struct bytes text)
     }
 }
 
-/* What the rows of entry.def name. */
+/* Puts the members that the rows of entry.def mark for the trail. */
 static void put_fields(struct trail *trail, const struct entry *command)
 {
     const struct codec_message *message = entry_row(command->op)->message();
@@ -52,7 +52,8 @@ static void put_fields(struct trail *trail, const struct entry *command)
     }
 }
 
-/* What was gathered from 'start' on; it lives until the next entry. */
+/* Puts the list that was gathered from 'start' on; it lives until the next
+ * entry. */
 static void put_list(struct lockfsm *fsm, struct trail *trail, const char *key,
                      size_t start, size_t end)
 {
@@ -62,7 +63,7 @@ static void put_list(struct lockfsm *fsm, struct trail *trail, const char *key,
                       size < LIST_SIZE_MAX ? size : LIST_SIZE_MAX));
 }
 
-/* Roles; and bounds, where they are not the standard. */
+/* Puts the user's roles, and the bounds that are not standard. */
 static void put_user(struct lockfsm *fsm, const struct user_set_command *set,
                      struct trail *trail)
 {
@@ -96,7 +97,8 @@ static void put_grants(struct lockfsm *fsm, const struct role_set_command *set,
     put_list(fsm, trail, "grants", 0, fsm->listed.size);
 }
 
-/* What an operator wants to know besides, of the state before it is applied. */
+/* Puts what an operator wants to know besides, from the state before the entry
+ * is applied. */
 static void put_more(struct lockfsm *fsm, const struct entry *command,
                      struct trail *trail)
 {
@@ -155,7 +157,8 @@ static void put_more(struct lockfsm *fsm, const struct entry *command,
         put_grants(fsm, command->role_set, trail);
         return;
     case OP_PLEASE:
-    case OP_RELEASE_IF: /* Unless it takes another's, see release.c. */
+    /* release.c turns this into an act if another user's hold is released. */
+    case OP_RELEASE_IF:
         trail->is_for_log = true;
         return;
     default:
@@ -169,7 +172,7 @@ void trail_note(struct lockfsm *fsm, const struct entry *command)
     *trail = (struct trail){.command = entry_row(command->op)->trail};
     if (command->op == OP_BEGIN &&
         (fsm->is_begun || command->begin->cluster_id.size == 0)) {
-        trail->command = NULL; /* A leader's, not the first of a life. */
+        trail->command = NULL; /* A BEGIN is an act only if it begins a life. */
     }
     if (trail->command == NULL) {
         return;

@@ -107,7 +107,7 @@ struct role *role_new(struct lockfsm *fsm, struct bytes name)
     return role;
 }
 
-/* Above the fixed ones, and like a token never given twice. */
+/* A number above the fixed ones that, like a token, is never used again. */
 static uint64_t new_number(const struct lockfsm *fsm)
 {
     return USER_LOCAL + new_token(fsm);
@@ -230,7 +230,7 @@ static const char *what_is_wrong(const struct lockfsm *fsm,
     return NULL;
 }
 
-/* What the command says, and the standard of what it does not. */
+/* The bounds that the command sets, with the standard for the others. */
 static struct quota bounds_of(const struct user_set_command *set)
 {
     struct quota bound = quota_standard;
@@ -257,7 +257,8 @@ static bool is_same_user(const struct user *user,
     return true;
 }
 
-/* The change is of what its asker has not seen. */
+/* Refuses a change that its asker has decided on without seeing the newest
+ * state. */
 static void refuse_changed(struct result *result)
 {
     refuse(result, RESULT_BAD_ARGUMENT,
@@ -273,7 +274,7 @@ static uint64_t size_of_roles(const struct role_name *roles, uint32_t count)
     return size;
 }
 
-/* A user that is new, or made again; NULL with the refusal. */
+/* Makes a user, or makes a removed one again; NULL with the refusal. */
 static struct user *make_user(struct lockfsm *fsm, struct user *removed,
                               const struct user_set_command *set,
                               struct result *result)
@@ -332,7 +333,7 @@ void apply_user_set(struct lockfsm *fsm, const struct entry *command,
     access_changed(fsm, user, NULL, was_disabled != user->is_disabled);
 }
 
-/* His name is kept from others. */
+/* Removes the user. The record stays, since nobody else may get the name. */
 void apply_user_remove(struct lockfsm *fsm, const struct entry *command,
                        struct result *result)
 {
@@ -354,7 +355,8 @@ void apply_user_remove(struct lockfsm *fsm, const struct entry *command,
     drop_roles(fsm, user);
     HASH_DELETE(by_number, fsm->users_by_number, user);
     user->number = 0;
-    user->use = (struct quota){0}; /* His fences and notes are nobody's. */
+    /* The fences and notes that he left count for nobody. */
+    user->use = (struct quota){0};
     user->is_disabled = false;
     user->changed = new_token(fsm);
     record_changed(fsm, &user->stored);
@@ -386,7 +388,7 @@ void apply_secret_add(struct lockfsm *fsm, const struct entry *command,
     }
     const struct secret *same = lockfsm_secret(fsm, add->hash);
     if (same != NULL && same->user == user) {
-        result->token = same->number; /* Asked again. */
+        result->token = same->number; /* The request was repeated. */
         return;
     }
     if (same != NULL || add->label.size > LABEL_SIZE_MAX ||

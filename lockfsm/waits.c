@@ -55,7 +55,7 @@ static uint64_t bytes_of_wait(const struct wait *wait)
     return place_bytes(wait->lock->name, wait->owner, wait->value);
 }
 
-/* Joins the other waits of its request, or is the first of them. */
+/* Links the wait with the others of its request, if it is not the first. */
 static void link_request(struct lockfsm *fsm, struct wait *wait)
 {
     struct wait *first = request_find(fsm, wait->wait_index, wait->session->id,

@@ -17,7 +17,8 @@ static void put_name(struct resp_writer *writer, const struct command *command)
     resp_text(writer, name);
 }
 
-/* Where the names of locks stand: 1 from argument 'first', or a count there. */
+/* Where the names of locks begin: at argument 'first', or behind a count that
+ * stands there. */
 static uint32_t first_key(const struct command *command)
 {
     const char *operands = command->operands;
@@ -55,7 +56,8 @@ static void put_info(struct resp_writer *writer, const struct command *command)
     }
 }
 
-/* One argument of the text: "name", "name...", "[TTL ms]", "[LABEL k v]...". */
+/* Writes one argument of the text: "name", "name...", "[TTL ms]", "[LABEL k
+ * v]...". */
 static void put_argument(struct resp_writer *writer, struct bytes text,
                          bool is_optional, bool is_multiple)
 {
@@ -100,7 +102,7 @@ static uint32_t put_arguments(struct resp_writer *writer, const char *text)
         const char *begin = is_optional ? text + 1 : text;
         const char *end = is_optional ? strchr(text, ']')
                                       : text + strcspn(text, " ");
-        CHECK(end != NULL); /* What the table opens it closes. */
+        CHECK(end != NULL); /* The texts of the table close each bracket. */
         text = is_optional ? end + 1 : end;
         bool is_multiple = strncmp(text, "...", 3) == 0;
         text += is_multiple ? 3 : 0;
@@ -132,7 +134,8 @@ static void put_docs(struct resp_writer *writer, const struct command *command)
     buffer_done(&nothing);
 }
 
-/* Of all, or of those that are named; unknown ones are null, or left out. */
+/* Describes all commands, or the named ones; an unknown name gives null, or is
+ * left out. */
 static void put_selected(struct core *core, struct request *request,
                          const struct call *call, bool is_docs)
 {

@@ -21,11 +21,12 @@ static bool is_name(const struct call *call, struct resp_writer *writer,
                      "a name has 1 to 64 letters, digits, '.', '_', '-'");
 }
 
-/* "name IF changed", and then words; '*ret_at' is the first of those. */
+/* Reads "name IF changed" and the words behind; '*ret_at' is the first of
+ * those. */
 static bool parse_if(struct call *call, struct resp_writer *writer,
                      uint32_t *ret_at)
 {
-    CHECK(call->count >= 3); /* The arity in the table of commands. */
+    CHECK(call->count >= 3); /* The table of commands sets the arity. */
     call->name = call->argument[1];
     if (!is_name(call, writer, call->name)) {
         return false;
@@ -40,7 +41,7 @@ static bool parse_if(struct call *call, struct resp_writer *writer,
     return true;
 }
 
-/* All words behind 'word' are the names. */
+/* Takes all words behind 'word' as the names. */
 static bool parse_rest(struct call *call, struct resp_writer *writer,
                        uint32_t at, const char *word, uint32_t max)
 {
@@ -58,8 +59,8 @@ static bool parse_rest(struct call *call, struct resp_writer *writer,
     return true;
 }
 
-/* "SESSIONS 100" at '*at', which moves on; false if it is no quota, with an
- * error where the number is out of its range. */
+/* Reads a quota such as "SESSIONS 100" at '*at', which it moves on; false if
+ * there is none, with an error if its number is out of range. */
 static bool parse_bound(struct call *call, struct resp_writer *writer,
                         uint32_t *at, bool *ret_failed)
 {
@@ -188,7 +189,7 @@ void role_set_encode(struct core *core, struct request *request,
     CHECK(call->name_count <= GRANT_COUNT_MAX);
     for (uint32_t i = 0; i < call->name_count; i++) {
         const char *wrong = grant_parse(call->names[i], &grants[i]);
-        CHECK(wrong == NULL); /* It was looked at when it came. */
+        CHECK(wrong == NULL); /* The grant was checked when the request came. */
     }
     encode_role_set(out,
                     &(struct role_set_command){.name = call->name,
@@ -219,8 +220,8 @@ static void put_roles(const struct user *user, struct resp_writer *writer)
     }
 }
 
-/* "sessions" and "sessions_max"; of connections, which each node counts for
- * itself, the bound alone. */
+/* Shows "sessions" and "sessions_max"; of connections, which each node counts
+ * for itself, only the bound. */
 static void put_quotas(const struct user *user, struct resp_writer *writer)
 {
     for (int i = 0; i < QUOTA_COUNT; i++) {
@@ -356,7 +357,8 @@ void cert_revoked_read(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-/* name verb lock: of a verb of the cluster the lock is empty. */
+/* Arguments: name, verb and lock; the lock of a verb of the cluster is empty.
+ */
 void user_can_read(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
@@ -385,7 +387,7 @@ void user_can_read(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-/* The verbs of the cluster that he has, by their words. */
+/* Shows the verbs of the cluster that the user has, by their words. */
 static void put_may(const struct core *core, const struct request *request,
                     struct resp_writer *writer)
 {
@@ -408,7 +410,7 @@ void whoami_run(struct core *core, struct request *request)
     static const char *const ways[] = {[IDENTITY_NONE] = "secret",
                                        [IDENTITY_LOCAL] = "local",
                                        [IDENTITY_CERTIFICATE] = "certificate"};
-    CHECK(conn != NULL); /* COMMAND_LOCAL: it comes from no peer. */
+    CHECK(conn != NULL); /* A COMMAND_LOCAL comes from no peer. */
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 5);
     resp_key_bulk(writer, "user", identity_name(core, request->user));

@@ -9,8 +9,8 @@
 #include "core/request.h"
 #include "core/state.h"
 
-/* The first act of the page: the oldest behind 'after', or of the newest
- * 'count' without that. NULL: there is none. */
+/* The first act of the page: the oldest one behind 'after', or without that the
+ * oldest of the newest 'count'. NULL if there is none. */
 static const struct act *first_of_page(const struct core *core,
                                        const struct call *call, uint32_t count)
 {
@@ -101,7 +101,7 @@ void audit_denied_run(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-/* Of the node whose local door it was. */
+/* The act names the node whose local door was used. */
 void audit_login_encode(struct core *core, struct request *request,
                         const struct call *call, struct buffer *out)
 {

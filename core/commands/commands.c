@@ -46,8 +46,8 @@ static struct bytes *with_text(struct core *core, const struct bytes *argument,
     return eval;
 }
 
-/* Keeps what is asked for, or what it leaves this node as. False: it has been
- * answered. */
+/* Keeps the request as it came, or as the node that asks the leader for it.
+ * False if it has been answered. */
 static bool keep(struct core *core, struct request *request,
                  const struct bytes *argument, uint32_t count)
 {
@@ -67,8 +67,8 @@ static bool keep(struct core *core, struct request *request,
     return true;
 }
 
-/* What a request of this node asks for is kept, and understood from there; not
- * what is answered at once. False: it has been answered. */
+/* Keeps and understands a request of this node, unless it can be answered at
+ * once. False if it has been answered. */
 static bool understand(struct core *core, struct request *request,
                        const struct bytes *argument, uint32_t count)
 {
@@ -111,7 +111,7 @@ static bool refuse_subscriber(struct core *core, struct request *request)
     return false;
 }
 
-/* Whether it is known who asks, if that is needed. */
+/* True if it is known who asks, or need not be. */
 static bool is_known(struct core *core, struct request *request)
 {
     struct conn *conn = request->conn;
@@ -133,7 +133,8 @@ static bool is_known(struct core *core, struct request *request)
     return true;
 }
 
-/* What may refuse a command before its arguments are looked at. */
+/* Makes the checks that come before a look at the arguments; false if the
+ * command has been refused. */
 static bool may_begin(struct core *core, struct request *request,
                       uint32_t count)
 {
@@ -167,8 +168,8 @@ static bool may_begin(struct core *core, struct request *request,
     return true;
 }
 
-/* The configured bounds, of the node that is asked, on what a change would
- * bring; what only gives back has none. */
+/* Checks the change against the bounds that this node, which was asked, is
+ * configured with; a command that only gives back has none. */
 static bool has_good_sizes(struct core *core, struct request *request,
                            const struct call *call)
 {
@@ -197,13 +198,14 @@ static bool has_good_sizes(struct core *core, struct request *request,
     return true;
 }
 
-/* Finds the session that acts. What this connection has attached only this node
- * knows, so nobody else need be asked. */
+/* Finds the session that acts. Only this node knows which sessions the
+ * connection has attached, so no other node need be asked. */
 static bool choose_session(struct core *core, struct request *request,
                            const struct call *call)
 {
     uint32_t flags = request->command->flags;
-    CHECK(request->conn != NULL); /* Its peer has chosen for a remote one. */
+    /* The node that forwarded the request has chosen the session. */
+    CHECK(request->conn != NULL);
     if ((flags & COMMAND_ATTACHES) != 0 &&
         !attach_has_room(core, request->conn) &&
         (!call->has_id || attach_find(core, request->conn, call->id) == NULL)) {
@@ -234,8 +236,8 @@ static bool choose_session(struct core *core, struct request *request,
     return true;
 }
 
-/* A bit for the hash of each name that a command touches; all if it may touch
- * anything. */
+/* The names that a command touches, as a bit for the hash of each; all bits if
+ * it may touch anything. */
 static uint64_t touched_names(const struct call *call)
 {
     const struct bytes *name = call->names;
@@ -244,7 +246,8 @@ static uint64_t touched_names(const struct call *call)
     if (count == 0 && call->command->key_at != 0) {
         CHECK(call->command->key_at <= call->count);
         name = &call->argument[call->command->key_at];
-        count = call->count - call->command->key_at; /* Values, too. */
+        /* These may be values, too, which does no harm. */
+        count = call->count - call->command->key_at;
     }
     for (uint32_t i = 0; i < count; i++) {
         touched |= UINT64_C(1) << hash_bytes(name[i].data, name[i].size) % 64;
@@ -252,7 +255,7 @@ static uint64_t touched_names(const struct call *call)
     return count == 0 ? UINT64_MAX : touched;
 }
 
-/* True if the request need not wait for those before it on its connection.
+/* True if the request need not wait for earlier ones of its connection.
  * Heartbeats wait for nothing. */
 static bool keep_order(struct core *core, struct request *request,
                        const struct call *call)
@@ -276,8 +279,8 @@ static bool may_wait(const struct command *command, const struct call *call)
             !call_has(call, OPTION_PUSH));
 }
 
-/* What is said beside the name of a command that lock clients of Redis may
- * expect. */
+/* The explanation for a command that Redis' lock clients may expect and hasp
+ * does not have. */
 static const char *why_not(struct bytes name)
 {
     static const char function[] = ": there are no functions; send the script "
@@ -310,7 +313,8 @@ static void unknown_command(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-/* After MULTI: it is queued, or refused, and then all of it. */
+/* Queues a command behind MULTI, or refuses it, and with it the whole
+ * transaction. */
 static void queue(struct core *core, struct request *request,
                   const struct bytes *argument, uint32_t count)
 {
@@ -401,7 +405,8 @@ static bool is_repeated(struct core *core, const struct request *request,
     }
     if ((request->command->flags & COMMAND_SESSION) != 0 &&
         lockfsm_session(core->fsm, origin.session) == NULL) {
-        return true; /* What it was told has gone with it: EXPIRED. */
+        /* The results went with the session, so the answer is EXPIRED. */
+        return true;
     }
     struct request_number number = {origin.session, origin.req};
     CHECK(request->state != REQUEST_LOGGED);
@@ -467,8 +472,8 @@ void commands_decide(struct core *core, struct request *request)
                 commands_refuse_for_disk(core, request);
                 return;
             }
-            /* Another may lead and have granted it: that must be known first
-             * (rule 13). */
+            /* Another node may lead and have granted it: the request must first
+             * make sure of that (rule 13). */
             request->is_unwelcome = true;
             questions_enqueue(core, request);
             return;
@@ -493,14 +498,15 @@ void commands_decide(struct core *core, struct request *request)
     }
 }
 
-/* Deals with a request anew. */
+/* Decides on the request anew. */
 static void resume(struct core *core, struct request *request)
 {
     request_leave(core, request);
     if (request_understand(core, request)) {
         commands_decide(core, request);
     } else {
-        /* Parked before it was looked at: it came from a peer. */
+        /* A request of this node was understood before it was parked, so this
+         * one came from a peer. */
         CHECK(request->conn == NULL);
         request_misunderstood(core, request);
     }
@@ -513,8 +519,9 @@ void commands_run_ready(struct core *core)
     while (!list_is_empty(resumed)) {
         resume(core, LIST_FIRST(resumed, struct request, in_list));
     }
-    /* Scans for which there is no more time stay; the others pass them, or
-     * heartbeats would wait for whoever lists a great many locks. */
+    /* Scans for which there is no time left stay here, and the others pass
+     * them, or else heartbeats would wait for clients that list very many
+     * locks. */
     struct list *before = ready;
     while (before->next != ready) {
         struct request *request = LIST_ENTRY(before->next, struct request,
@@ -532,7 +539,8 @@ void commands_run_ready(struct core *core)
 void commands_read(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
-    CHECK(call != NULL); /* What waits to be read for is kept as understood. */
+    /* A request that waits to be read is kept as understood. */
+    CHECK(call != NULL);
     request_leave(core, request);
     if (!request->is_unwelcome) {
         if (gate_passes(core, request, call, true)) {
@@ -541,7 +549,7 @@ void commands_read(struct core *core, struct request *request)
         return;
     }
     if (has_no_disk(core, request, call)) {
-        /* Leadership is confirmed, and no entry has its number. */
+        /* Leadership is confirmed, and no entry has the request's number. */
         if (request->req != 0) {
             request->effect = NOTHING_DONE;
         }
@@ -559,7 +567,7 @@ void commands_result(struct core *core, struct request *request,
     enum result_code code = result->code;
     if (code == RESULT_NO_SESSION && request->session != 0 &&
         (command->flags & COMMAND_SESSION) != 0) {
-        code = RESULT_EXPIRED; /* It acts, so it has existed. */
+        code = RESULT_EXPIRED; /* The session acts, so it once existed. */
     }
     bool is_redis = (command->flags & COMMAND_REDIS) != 0;
     if (command->reply_kind == REPLY_OWN &&
@@ -577,7 +585,7 @@ void commands_result(struct core *core, struct request *request,
         }
     } else if (code != RESULT_OK) {
         CHECK(code != RESULT_QUEUED);
-        request->effect = NOTHING_DONE; /* Its entry is a refusal. */
+        request->effect = NOTHING_DONE; /* The entry has changed nothing. */
         struct bytes text = result_text(code, result->text);
         request_fail(core, request, result_word(code), text);
         return;

@@ -8,8 +8,8 @@
 #include "core/commands/commands.h"
 #include "core/state.h"
 
-/* FNV-1a, for which upper and lower case are the same (and some other bytes,
- * too, which does no harm). */
+/* FNV-1a over the name, which takes upper and lower case for the same (and some
+ * other bytes, too, which does no harm). */
 static uint32_t name_hash(const uint8_t *name, size_t size)
 {
     uint32_t hash = 2166136261u;
@@ -21,7 +21,8 @@ static uint32_t name_hash(const uint8_t *name, size_t size)
 
 void commands_init(struct core *core)
 {
-    CHECK(commands_count() < 512 / 2); /* A search has to end. */
+    /* The table has free places, so each search ends. */
+    CHECK(commands_count() < 512 / 2);
     memset(core->run.command_slots, 0, sizeof core->run.command_slots);
     for (uint32_t i = 0; i < commands_count(); i++) {
         const char *name = command_at(i)->name;

@@ -11,7 +11,7 @@
 #include "core/state.h"
 #include "core/watches.h"
 
-/* Of a refusal; longer names are cut. */
+/* The size of a refusal's text; a longer one is cut. */
 #define WHY_SIZE 1024
 
 static bool is_free(const struct core *core, const struct request *request)
@@ -21,7 +21,8 @@ static bool is_free(const struct core *core, const struct request *request)
             !lockfsm_access_is_required(core->fsm));
 }
 
-/* Refused, or put off until it is known that no other node leads. */
+/* Refuses the request, or puts that off until it is known that no other node
+ * leads. */
 static bool refuse(struct core *core, struct request *request, const char *word,
                    struct bytes why, bool is_final)
 {
@@ -78,7 +79,7 @@ static bool passes_names(struct core *core, struct request *request,
     return true;
 }
 
-/* By a right, or because the value is his own. */
+/* True if a right lets the user know the key, or the value is his own. */
 static bool knows_key(const struct core *core, const struct user *user,
                       struct bytes key)
 {
@@ -138,7 +139,7 @@ static bool passes_prefix(struct core *core, struct request *request,
     return passes(core, request, VERB_READ, prefix, EXTENT_PREFIX, is_final);
 }
 
-/* What tells on and on whoever began it. */
+/* True for a command that goes on telling the client that began it. */
 static bool is_watch(const struct command *command)
 {
     return (command->flags & COMMAND_LOCAL) != 0 &&
@@ -220,7 +221,8 @@ bool gate_sees(const struct core *core, const struct request *request,
     return request->user == user || gate_has(core, request, VERB_SESSIONS);
 }
 
-/* Its earlier self may have been carried out: then the log knows its result. */
+/* A repeated request may have been carried out before: then the log knows its
+ * result. */
 bool gate_refuses_entry(struct core *core, struct request *request,
                         struct bytes command)
 {

@@ -23,7 +23,8 @@
 #define NODE_MAX 200
 #define EDGE_MAX 1000
 #define WAITS_SEEN_MAX 2000
-/* Of each lock; they all wait for the same holders. */
+/* How many waits of each lock are looked at; the others wait for the same
+ * holders. */
 #define WAITERS_PER_LOCK 8
 #define SET_WORDS ((NODE_MAX + 63) / 64)
 
@@ -31,7 +32,8 @@ struct node {
     const struct session *session;
     struct bytes owner;
     bool waits;
-    uint64_t reaches[SET_WORDS]; /* Whom it waits for, in the end. */
+    /* The nodes that this node waits for, directly or not. */
+    uint64_t reaches[SET_WORDS];
 };
 
 struct edge {
@@ -46,7 +48,7 @@ struct graph {
     uint32_t node_count;
     uint32_t edge_count;
     bool is_cut;
-    struct bytes prefix; /* Of the locks' names. */
+    struct bytes prefix; /* A prefix of the locks' names. */
 };
 
 static bool set_has(const uint64_t *set, uint32_t at)
@@ -55,7 +57,8 @@ static bool set_has(const uint64_t *set, uint32_t at)
     return (set[at / 64] >> (at % 64) & 1) != 0;
 }
 
-/* NODE_MAX: there is no room for it. */
+/* The number of the node, which is added if it is new; NODE_MAX if there is no
+ * room. */
 static uint32_t node_of(struct graph *graph, const struct session *session,
                         struct bytes owner)
 {
@@ -112,14 +115,16 @@ static void add_blockers(struct graph *graph, uint32_t from,
         return;
     }
     const struct list *before = wait->in_lock.prev;
-    CHECK(!list_is_empty(&lock->queue)); /* The wait stands in it. */
+    /* At least 'wait' stands in the queue. */
+    CHECK(!list_is_empty(&lock->queue));
     if (before != &lock->queue) {
         const struct wait *ahead = LIST_ENTRY(before, struct wait, in_lock);
         add_edge(graph, from, wait, ahead->session, ahead->owner);
     }
 }
 
-/* The nodes that come along are looked at in their turn. */
+/* Follows the waits of each node; the nodes that this adds come later in the
+ * loop. */
 static void follow(struct graph *graph)
 {
     for (uint32_t i = 0; i < graph->node_count; i++) {
@@ -148,7 +153,7 @@ static void begin_at(struct graph *graph, const struct lock *lock)
     }
 }
 
-/* Each lock with a queue once: by the wait at its head. */
+/* Begins with each lock that has a queue, by the wait at its head. */
 static void begin(struct graph *graph, const struct lockfsm *fsm)
 {
     uint32_t seen = 0;
@@ -177,7 +182,7 @@ static void close_over(struct graph *graph)
     }
 }
 
-/* How many wait for it, directly or not. */
+/* How many nodes wait for this one, directly or not. */
 static uint32_t blocked_by(const struct graph *graph, uint32_t at)
 {
     uint32_t count = 0;

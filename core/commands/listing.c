@@ -11,10 +11,10 @@
 #include "core/request.h"
 #include "core/state.h"
 
-/* What telling one costs of a turn's budget for scans. */
+/* What one listed record costs of a turn's budget for scans. */
 #define LISTED_STEPS 16
 
-/* A cursor: '=', the number and '/' if there is one, the key. */
+/* A cursor is '=', then the number and '/' if there is one, then the key. */
 struct cursor {
     struct bytes key;
     uint64_t number;
@@ -43,7 +43,7 @@ static bool cursor_parse(struct bytes text, bool is_numbered,
     return true;
 }
 
-/* The first that the page may have. */
+/* Finds the first record that the page may have. */
 static bool find_first(struct core *core, struct request *request,
                        const struct call *call, struct ordered *set,
                        bool is_numbered, struct ordered_node **ret_first)
@@ -84,7 +84,8 @@ bool listing_begin(struct core *core, struct request *request,
            listing.count < max) {
         listing.item[listing.count++] = node;
         node = ordered_from(set, node->key, node->number + 1);
-        /* Else a page tells one twice, or never ends. */
+        /* Records come in ascending order; otherwise a page would show one
+         * twice, or never end. */
         CHECK(node == NULL ||
               bytes_compare(listing.item[listing.count - 1]->key, node->key) <=
                   0);

@@ -13,10 +13,11 @@ static void set_wait(const struct call *call, bool *is_waiting,
     uint64_t wait = call_number(call, OPTION_WAIT, 0);
     *is_waiting = wait != 0;
     *wait_ms = wait == WAIT_FOREVER ? 0 : wait;
-    CHECK(*wait_ms <= TIME_MS_MAX); /* By the option's range. */
+    CHECK(*wait_ms <= TIME_MS_MAX); /* The range of the option WAIT. */
 }
 
-/* Who is told by a push must be able to hear it, and to ask what it was. */
+/* A client that asks for a push must have RESP3 to receive it, and a number by
+ * which it can ask for the result. */
 static bool check_push(struct call *call, struct resp_writer *writer)
 {
     if (call_has(call, OPTION_PUSH) &&
@@ -82,7 +83,8 @@ bool lock_release_if_check(struct call *call, struct resp_writer *writer)
     return true;
 }
 
-/* OWNER and SESSION are those of the hold, not of the one who asks. */
+/* OWNER and SESSION name the hold that is released, not the client that asks.
+ */
 void lock_release_if_encode(struct core *core, struct request *request,
                             const struct call *call, struct buffer *out)
 {

@@ -34,9 +34,9 @@ enum option_kind { KIND_FLAG, KIND_NUMBER, KIND_TEXT, KIND_LABEL, KIND_RANGES };
 
 static const struct {
     const char *word;
-    size_t size; /* Of the word. */
+    size_t size; /* The size of the word. */
     enum option_kind kind;
-    uint64_t min; /* Of a number; of a text's size. */
+    uint64_t min; /* The range of a number, or of a text's size. */
     uint64_t max;
 } options[OPTION_COUNT_ALL] = {
     [OPTION_TTL] = {WORD("TTL"), KIND_NUMBER, 100, TTL_ASKED_MS_MAX},
@@ -84,11 +84,12 @@ bool option_range(const char *word, uint64_t *ret_min, uint64_t *ret_max)
     return false;
 }
 
-/* Where an error goes; every message begins with the command's name. */
+/* The command being parsed, and where an error goes; each message begins with
+ * the command's name. */
 struct parse {
     struct call *call;
     struct resp_writer *writer;
-    uint32_t at; /* The next argument. */
+    uint32_t at; /* The index of the next argument. */
 };
 
 static bool fail(struct parse *parse, const char *format, ...)
@@ -133,7 +134,8 @@ static bool check_size(struct parse *parse, const char *what, size_t size,
     return true;
 }
 
-/* "host:port", the host in brackets if it has colons itself; in ASCII. */
+/* True for "host:port" in ASCII, with the host in brackets if it has colons
+ * itself. */
 static bool is_address(struct bytes text)
 {
     char address[MEMBER_ADDRESS_SIZE], host[MEMBER_ADDRESS_SIZE];
@@ -152,8 +154,8 @@ static bool is_address(struct bytes text)
     return address_split(address, host, sizeof host, &port) == 0 && port != 0;
 }
 
-/* A peer's address, and with a comma after it the one for clients. A member
- * that nobody could reach would hold up every later change. */
+/* True for a peer's address, with the one for clients behind a comma if there
+ * is one. A member that nobody could reach would hold up every later change. */
 static bool is_member_address(struct bytes text)
 {
     const uint8_t *comma = text.size == 0 ? NULL
@@ -186,7 +188,8 @@ static bool parse_names(struct parse *parse)
                       &count)) {
         return false;
     }
-    CHECK(parse->at <= call->count); /* The difference is no huge number. */
+    /* Else the difference would wrap around. */
+    CHECK(parse->at <= call->count);
     if (call->count - parse->at < count) {
         return fail(parse, "%llu names expected, fewer follow",
                     (unsigned long long)count);
@@ -209,7 +212,7 @@ static bool parse_names(struct parse *parse)
     return true;
 }
 
-/* Of the commands about users. */
+/* Parses an operand of the commands about users. */
 static bool parse_of_user(struct parse *parse, char letter)
 {
     struct call *call = parse->call;
@@ -288,7 +291,7 @@ static bool parse_operand(struct parse *parse, char letter)
         parse->at++;
         return check_size(parse, "the bytes", argument.size, 0, VALUE_SIZE_MAX);
     case 's':
-        /* A malformed secret is a wrong one, see the table of error words. */
+        /* A malformed secret is a wrong one; see the table of error words. */
         if (!call_secret(argument, call->proof)) {
             memset(call->proof, 0, PROOF_SIZE);
         }
@@ -318,7 +321,8 @@ static bool parse_label(struct parse *parse)
                       LABEL_SIZE_MAX);
 }
 
-/* "7", "7,9,12-40": all up to the first number, and others. */
+/* Parses "7" or "7,9,12-40": all numbers up to the first one, and the others.
+ */
 static bool parse_ranges(struct parse *parse)
 {
     struct call *call = parse->call;
@@ -387,7 +391,8 @@ static bool parse_options(struct parse *parse)
     while (parse->at < call->count) {
         struct bytes word = call->argument[parse->at];
         int found = -1;
-        /* "WAIT ms or FOREVER": the word may also stand alone. */
+        /* For the option "WAIT ms or FOREVER" the word FOREVER may also stand
+         * alone. */
         bool is_forever = (call->command->options >> OPTION_WAIT & 1) != 0 &&
                           bytes_is_word(word, "FOREVER");
         for (uint32_t left = call->command->options; left != 0 && found < 0;
@@ -408,7 +413,8 @@ static bool parse_options(struct parse *parse)
             return fail(parse, "option %s stands there twice",
                         options[found].word);
         }
-        /* parse_option() finds the value of WAIT in FOREVER itself. */
+        /* For FOREVER parse_option() takes the word itself as the value of
+         * WAIT. */
         parse->at += is_forever ? 0 : 1;
         if (!parse_option(parse, (enum option)found)) {
             return false;
@@ -469,7 +475,7 @@ bool call_parse(struct call *call, const struct command *command,
     if (!parse_options(&parse) || !check_req(&parse)) {
         return false;
     }
-    CHECK(parse.at == count); /* Nothing was left unread. */
+    CHECK(parse.at == count); /* Each argument has been read. */
     return command->parse == NULL || command->parse(call, writer);
 }
 
@@ -491,7 +497,7 @@ void command_name(const struct command *command, char *name, size_t size)
     name[i] = '\0';
 }
 
-/* The hash is of the digits in lower case, whatever was written. */
+/* The hash is taken of the digits in lower case, however they were written. */
 bool call_secret(struct bytes text, uint8_t ret_proof[PROOF_SIZE])
 {
     uint8_t secret[SECRET_SIZE] = {0};

@@ -17,11 +17,13 @@
 #include "core/watches.h"
 
 #define NAME_SIZE_MAX CLIENT_NAME_SIZE_MAX
-/* Each is matched with each parameter. */
+/* The size of a pattern in CONFIG GET, since each is matched with each
+ * parameter. */
 #define CONFIG_PATTERN_SIZE_MAX 64
 #define CONFIG_PATTERN_COUNT_MAX 64
 
-/* Names are shown in lists of lines: no blanks, no control characters. */
+/* Names are shown in lists of lines, so they have no blanks and no control
+ * characters. */
 static bool is_name(struct bytes name)
 {
     for (size_t i = 0; i < name.size; i++) {
@@ -42,7 +44,7 @@ struct hello {
     struct bytes name;
 };
 
-/* Looks at what follows the version in HELLO. */
+/* Reads the options behind the version in HELLO. */
 static bool hello_options(struct core *core, struct request *request,
                           const struct call *call, struct hello *hello)
 {
@@ -72,7 +74,7 @@ static bool hello_options(struct core *core, struct request *request,
     return true;
 }
 
-/* Who forwards takes writes, as a master does: libraries send none to a
+/* A node that forwards takes writes as a master does: libraries send none to a
  * replica. */
 bool server_is_master(const struct core *core)
 {
@@ -136,7 +138,7 @@ void server_auth(struct core *core, struct request *request)
         request_refuse(core, request, "ERR", "syntax error");
         return;
     }
-    CHECK(call->count >= 2); /* The arity in the table of commands. */
+    CHECK(call->count >= 2); /* The table of commands sets the arity. */
     identity_authenticate(core, request,
                           call->count == 3 ? call->argument[1] : none,
                           call->argument[call->count - 1], 0);
@@ -207,7 +209,7 @@ void server_readonly(struct core *core, struct request *request)
     request_answer_ok(core, request);
 }
 
-/* A few parameters that clients ask for. */
+/* Answers for the few parameters that clients ask for. */
 bool server_config_check(struct call *call, struct resp_writer *writer)
 {
     if (call->count > 2 + CONFIG_PATTERN_COUNT_MAX) {
@@ -241,7 +243,7 @@ void server_config(struct core *core, struct request *request)
         return;
     }
     uint64_t hits = 0;
-    CHECK(count <= 64); /* A bit for each. */
+    CHECK(count <= 64); /* 'hits' has one bit for each. */
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t a = 2; a < call->count; a++) {
             if (bytes_match(call->argument[a],
@@ -262,8 +264,8 @@ void server_config(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-/* Clients read all of Redis' numbers from the line, or fail (redis-py does);
- * those of which there is nothing to tell are 0. */
+/* Clients read all of Redis' numbers from the line, or fail (redis-py does); a
+ * number that hasp does not have is 0. */
 static void put_client(struct core *core, const struct conn *conn,
                        struct buffer *out)
 {
@@ -285,7 +287,7 @@ static void put_client(struct core *core, const struct conn *conn,
                   (const char *)user.data, conn->session_count, conn->version);
 }
 
-/* At most so many lines in CLIENT LIST. */
+/* The most lines that CLIENT LIST shows. */
 #define CLIENT_LIST_MAX 10000
 
 static void client_list(struct core *core, struct request *request)

@@ -31,7 +31,7 @@ bool session_open_check(struct call *call, struct resp_writer *writer)
         !hex_get(call->text[OPTION_PROOF], call->proof, PROOF_SIZE)) {
         return call_fail(call, writer, "PROOF must be 64 hex digits");
     }
-    /* The answer to a repetition could not tell the secret again. */
+    /* The answer to a repeated OPEN could not tell the secret again. */
     if (call_has(call, OPTION_REQ) && !call_has(call, OPTION_PROOF)) {
         return call_fail(call, writer, "REQ needs PROOF");
     }
@@ -112,7 +112,8 @@ void session_attach_read(struct core *core, struct request *request)
 
 void session_detach_run(struct core *core, struct request *request)
 {
-    CHECK(request->conn != NULL && request->session != 0); /* It was chosen. */
+    /* choose_session() has found one. */
+    CHECK(request->conn != NULL && request->session != 0);
     attach_detach(core, request->conn, request->session);
     request_answer_ok(core, request);
 }
@@ -143,7 +144,8 @@ bool session_keep_parse(struct call *call, struct resp_writer *writer)
 void session_close_reply(struct core *core, struct request *request,
                          const struct result *result)
 {
-    CHECK(request->session != 0); /* COMMAND_SESSION. */
+    /* The command has the flag COMMAND_SESSION. */
+    CHECK(request->session != 0);
     resp_integer(request_reply(core, request), (int64_t)result->count);
     request_done_as(core, request, ANSWER_ENDED, request->session);
 }
@@ -151,7 +153,8 @@ void session_close_reply(struct core *core, struct request *request,
 static void put_session(struct core *core, const struct session *session,
                         struct resp_writer *writer)
 {
-    CHECK(is_serving(core)); /* Nobody else knows what is left. */
+    /* Only the leader knows how much of a lease is left. */
+    CHECK(is_serving(core));
     resp_map(writer, session->is_durable ? 12 : 11);
     resp_key_number(writer, "id", session->id);
     resp_key_bulk(writer, "name", session->name);
@@ -191,7 +194,8 @@ void session_show_read(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-/* By client names, of which PREFIX is one's beginning, and then by ids. */
+/* Sessions stand in the order of their client names, of which PREFIX is the
+ * beginning, and then of their ids. */
 void session_list_read(struct core *core, struct request *request)
 {
     struct listing listing;

@@ -15,12 +15,12 @@
 #include "core/state.h"
 #include "lease/rules.h"
 
-/* The first so many are shown: an answer stays below what a connection
- * takes. */
+/* How many holders and waiters are shown: an answer stays below what a
+ * connection takes. */
 #define SHOWN_HOLDERS_MAX 2000
 #define SHOWN_WAITERS_MAX 10000
 #define SHOWN_WAITS_MAX 100
-/* A page of LIST ends when it has become so large. */
+/* A page of LIST ends when it has become this large. */
 #define PAGE_SIZE_MAX (1u << 20)
 
 static uint64_t to_ms(uint64_t ns)
@@ -54,7 +54,7 @@ static uint32_t durable_pairs(const struct hold *hold)
     return hold->session->is_durable ? 2 + 3 * hold->break_count : 0;
 }
 
-/* What a hold without a lease has instead. */
+/* Shows what a hold of a durable session has in the place of a lease. */
 static void put_durable(struct core *core, const struct hold *hold,
                         struct resp_writer *writer)
 {
@@ -75,7 +75,8 @@ bool show_waits(const struct wait *wait, const struct hold *hold)
     return bytes_equal(wait->owner, hold->owner);
 }
 
-/* What its session is like, and for which locks the holder waits itself. */
+/* Shows the state of the holder's session, and the locks that the holder itself
+ * waits for. */
 static void put_holder_state(struct core *core, const struct request *request,
                              const struct hold *hold,
                              struct resp_writer *writer)
@@ -128,7 +129,7 @@ static void put_holder(struct core *core, const struct request *request,
                        NS_PER_MS);
     put_durable(core, hold, writer);
     if (hold->hold_ms != 0) {
-        /* Believed in for 0.8 of this (rule 16): rounded down. */
+        /* The client trusts 0.8 of this (rule 16), so it is rounded down. */
         resp_key_number(writer, "hold_left_ms",
                         timers_hold_left(core->timers, core->fsm,
                                          hold->lock->name, session->id,
@@ -160,7 +161,7 @@ static void put_waiter(struct core *core, const struct wait *wait,
     resp_key_number(writer, "waiting_ms", age_ms(core, wait->wait_index));
 }
 
-/* By its session. */
+/* When the hold ends because of its session. */
 static struct show_end session_end(struct core *core, const struct hold *hold)
 {
     const struct session *session = hold->session;
@@ -300,7 +301,7 @@ void lock_list_read(struct core *core, struct request *request)
     if (!listing_begin(core, request, request->call, set, false, &listing)) {
         return;
     }
-    /* A page ends early where locks have very many holders or waiters. */
+    /* A page ends early if its locks have very many holders or waiters. */
     uint32_t count = 0;
     struct buffer locks = {0};
     struct resp_writer page = {&locks, request->version};

@@ -29,7 +29,7 @@
 #define SESSION COMMAND_SESSION
 #define ORIGIN COMMAND_ORIGIN
 #define BLOCKS COMMAND_BLOCKS
-/* Each connection has one scan at a time, so that many take turns. */
+/* Each connection has one scan at a time, so that many clients take turns. */
 #define SCANS (COMMAND_SCANS | COMMAND_BLOCKS)
 #define ADMIN COMMAND_ADMIN
 #define FREES COMMAND_FREES

@@ -24,24 +24,24 @@
 #define LOCKS_SEEN_MAX 1000
 #define ROWS_DEFAULT 20
 
-/* A lock that may be told. */
+/* A lock that may be listed. */
 struct hot {
     UT_hash_handle by_name;
-    struct bytes name;       /* Borrowed: of an event, or of the lock. */
-    const struct lock *lock; /* NULL: it has gone. */
+    struct bytes name;       /* Borrowed from an event, or from the lock. */
+    const struct lock *lock; /* NULL if there is no such lock any more. */
     uint64_t grants;
 };
 
 struct top {
-    struct hot *known; /* By name; in 'room'. */
+    struct hot *known; /* The locks by name; they stand in 'room'. */
     struct hot *room;
     uint32_t count;
     uint64_t grants;
-    uint64_t window_ms; /* In which they were counted. */
+    uint64_t window_ms; /* The time in which the grants were counted. */
     uint64_t looked_at;
 };
 
-/* 'lock' is the one of that name, NULL if there is none. */
+/* The entry of the lock 'name'; 'lock' is NULL if there is no such lock now. */
 static struct hot *hot_of(struct top *top, const struct lock *lock,
                           struct bytes name)
 {
@@ -57,7 +57,8 @@ static struct hot *hot_of(struct top *top, const struct lock *lock,
     return hot;
 }
 
-/* From the newest back to WINDOW_MS ago, or as far as is known. */
+/* Counts from the newest event back to WINDOW_MS ago, or as far as the events
+ * go. */
 static void count_grants(struct top *top, struct core *core,
                          struct bytes prefix)
 {
@@ -78,7 +79,8 @@ static void count_grants(struct top *top, struct core *core,
         }
         bool is_last = i - 1 == past->first && past->first > 0;
         if (++seen == EVENTS_SEEN_MAX || is_last) {
-            top->window_ms = old_ms + 1; /* It counts as begun. */
+            /* A millisecond that has begun counts whole. */
+            top->window_ms = old_ms + 1;
             break;
         }
     }

@@ -17,19 +17,21 @@
 #include "core/redis/scripts.h"
 #include "core/state.h"
 
-/* So many are told in words, and ... */
+/* How many holders, waiters and waits of a holder are described in words, ...
+ */
 #define HOLDERS_TOLD 10
 #define WAITERS_TOLD 10
-#define WAITS_TOLD 10 /* Of a holder itself. */
-/* ... so many as maps. */
+#define WAITS_TOLD 10
+/* ... and how many of each are shown as maps. */
 #define SHOWN_MAX 100
-/* How far the search for who is at the end of a chain goes. */
+/* How far the search goes for the end of a chain of holders that wait. */
 #define CHAIN_MAX 64
 
 #define DURATION(time_ms) \
     duration_format((time_ms), (char[DURATION_TEXT_SIZE]){0})
 
-/* Lines, as bulks of an array whose length is known at the end. */
+/* Collects lines, as bulks of an array whose length is known only at the end.
+ */
 struct lines {
     struct resp_writer writer;
     struct buffer all;
@@ -90,7 +92,8 @@ static const struct wait *first_wait(const struct hold *hold)
     return NULL;
 }
 
-/* The first hold at what the holder waits for, which is not its own. */
+/* The first hold, other than the holder's own, at a lock that the holder waits
+ * for. */
 static const struct hold *next_in_chain(const struct hold *hold)
 {
     const struct wait *wait = first_wait(hold);
@@ -105,7 +108,7 @@ static const struct hold *next_in_chain(const struct hold *hold)
     return NULL;
 }
 
-/* Who is at the end of it, where that is not told already. */
+/* Tells who is at the end of the chain, unless a line before has told that. */
 static void put_chain(struct lines *lines, struct core *core,
                       const struct request *request, const struct hold *from)
 {
@@ -156,7 +159,8 @@ static void put_waits(struct lines *lines, struct core *core,
 
 /* --- Holders and waiters -------------------------------------------------- */
 
-/* A wall clock may have been set back since. */
+/* Tells what a hold without a lease ends by. The wall clock may have been set
+ * back since the session was opened. */
 static void put_durable(struct lines *lines, struct core *core,
                         const struct hold *hold)
 {
@@ -279,7 +283,7 @@ static void put_queue(struct lines *lines, struct core *core,
     }
 }
 
-/* What a writer may wait for that is no fault of the oldest holder. */
+/* Tells why a writer may wait although the oldest holder is not in its way. */
 static void put_barging(struct lines *lines, const struct lock *lock)
 {
     uint32_t count = 0;
@@ -311,7 +315,7 @@ static void put_terms(struct lines *lines, struct core *core,
         [SHOW_MAX_HOLD] = "left of the hold's maximum",
         [SHOW_BREAK] = "until it is broken"};
     struct show_end end = show_hold_end(core, hold);
-    /* What never ends has no earliest moment, and is told without it. */
+    /* A hold that never ends has no earliest moment, and does not come here. */
     CHECK((size_t)end.by < sizeof by / sizeof by[0] && by[end.by] != NULL);
     LINE(lines,
          "unless it is given back it could pass on in %s at the earliest:",

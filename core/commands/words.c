@@ -7,7 +7,7 @@
 
 static const struct {
     const char *word;
-    const char *text; /* NULL: the result's own. */
+    const char *text; /* NULL: the result brings its own text. */
 } refusals[] = {
     [RESULT_NOT_ACQUIRED] = {"nil", ""},
     [RESULT_NOT_HELD] = {"NOTHELD", "not held by this session and owner, or "

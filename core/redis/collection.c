@@ -61,7 +61,8 @@ static struct bytes decoded(struct bytes text, struct arena *arena)
                               : text.data[i];
         i += is_code ? 2 : 0;
     }
-    CHECK(size <= text.size); /* A code is longer than its byte. */
+    /* A code takes more bytes than the byte it stands for. */
+    CHECK(size <= text.size);
     return bytes_of(out, size);
 }
 
@@ -77,7 +78,7 @@ static void put_encoded(struct buffer *out, struct bytes text, bool is_name)
     }
 }
 
-/* Takes the next line off '*rest', which begins with its '\n'. */
+/* Takes the next line, which begins with '\n', off '*rest'. */
 static bool next_line(struct bytes *rest, struct bytes *ret_line)
 {
     if (rest->size == 0) {
@@ -142,12 +143,12 @@ bool collection_write(enum key_type type, const struct collection *collection,
 {
     struct buffer out = {0};
     char text[SCORE_TEXT_SIZE];
-    CHECK(type != KEY_TEXT); /* A string has no mark, nor members. */
+    CHECK(type != KEY_TEXT); /* A string has neither a mark nor members. */
     buffer_put_u8(&out, MARK);
     buffer_put_text(&out, type_names[type]);
     for (uint32_t i = 0; i < collection->count; i++) {
         const struct member *member = &collection->member[i];
-        /* Encoded it is no shorter. */
+        /* Encoding makes nothing shorter. */
         if (out.size + member->name.size + member->value.size > max) {
             buffer_done(&out);
             return false;

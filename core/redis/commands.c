@@ -36,16 +36,16 @@
 #include "core/state.h"
 #include "lockfsm/access.h"
 
-/* How often the keys may have changed before the entry that is to change them
- * is applied. Each time somebody else has got what he wanted. */
+/* How often the decision may be made again because the keys have changed before
+ * its entry was applied. Each time another client has succeeded. */
 #define TRIES_MAX 32
 
-/* What a request comes to. */
+/* What carrying out a request has led to. */
 struct outcome {
     struct redis_keys keys;
     struct value answer;
-    bool is_missed;   /* EXEC: what is watched has changed. */
-    const char *word; /* Of an error; NULL: there is none. */
+    bool is_missed;   /* A watched key has changed, so EXEC does nothing. */
+    const char *word; /* The error's code; NULL if there is no error. */
     char error[SCRIPT_WHY_SIZE];
 };
 
@@ -80,13 +80,14 @@ bool redis_keys_parse(struct call *call, struct resp_writer *writer)
 
 bool redis_set_parse(struct call *call, struct resp_writer *writer)
 {
-    /* For whoever asks for the sizes of what is new. */
+    /* The bounds on the sizes of new values look at this option. */
     call->given |= UINT32_C(1) << OPTION_VALUE;
     call->text[OPTION_VALUE] = call->argument[2];
     return take_keys(call, writer, 1, 1);
 }
 
-/* EVAL text count key... argument...; EVALSHA, if its text is not known. */
+/* Arguments: the text, the number of keys, the keys, and further arguments.
+ * EVALSHA comes here, too, if its text is not known. */
 bool redis_eval_parse(struct call *call, struct resp_writer *writer)
 {
     uint64_t count;
@@ -107,7 +108,7 @@ static bool fail_exec(const struct call *call, struct resp_writer *writer)
     return call_fail(call, writer, "not as a node sends it");
 }
 
-/* See transaction.h, which also made sure that no client's own comes here. */
+/* transaction.h describes the form, and keeps clients from sending one. */
 bool redis_exec_parse(struct call *call, struct resp_writer *writer)
 {
     uint64_t count;
@@ -135,8 +136,8 @@ static void fail(struct outcome *outcome, const char *word, const char *what,
     snprintf(outcome->error, sizeof outcome->error, "%s: %s", what, why);
 }
 
-/* Of a command by itself: that the key is of another type has a code of its
- * own, and no words but those of Redis. */
+/* Fails a single command. An error about the type of a key keeps Redis' own
+ * code and words. */
 static void fail_command(struct outcome *outcome, const char *what,
                          const char *why)
 {
@@ -150,7 +151,7 @@ static void fail_command(struct outcome *outcome, const char *what,
              (int)sizeof outcome->error - 1, why + sizeof code);
 }
 
-/* The beginning of a text, as one line for people. */
+/* The beginning of a text, in one line, for people. */
 static const char *shown(struct bytes text, char *out, size_t size)
 {
     size_t count = text.size < size - 1 ? text.size : size - 1;
@@ -178,7 +179,8 @@ static void run_script(struct core *core, const struct call *call,
         .data = &outcome->keys,
         .call_steps = &outcome->keys.steps,
     };
-    CHECK(call->count >= 3 + call->name_count); /* redis_eval_parse(). */
+    /* redis_eval_parse() has made sure. */
+    CHECK(call->count >= 3 + call->name_count);
     outcome->keys.is_script = true;
     outcome->keys.declared = call->names;
     outcome->keys.declared_count = call->name_count;
@@ -192,7 +194,7 @@ static void run_script(struct core *core, const struct call *call,
     questions_spend(core, run.steps);
 }
 
-/* Makes ready to look at keys. */
+/* Prepares the view of the keys. */
 static void begin(struct core *core, const struct request *request,
                   struct redis_keys *keys)
 {
@@ -215,12 +217,13 @@ static void begin(struct core *core, const struct request *request,
     keys->steps = 0;
 }
 
-/* Compares the versions that were watched. False: one has changed, or there is
- * an error. */
+/* Compares the watched versions; false if one has changed, or there is an
+ * error. */
 static bool are_as_watched(const struct call *call, struct outcome *outcome)
 {
     const struct bytes *version = call->names + call->name_count;
-    CHECK(call->count >= 2 + 2 * call->name_count); /* redis_exec_parse(). */
+    /* redis_exec_parse() has made sure. */
+    CHECK(call->count >= 2 + 2 * call->name_count);
     for (uint32_t i = 0; i < call->name_count; i++) {
         uint64_t then, now;
         if (version[i].size == 0) {
@@ -239,8 +242,8 @@ static bool are_as_watched(const struct call *call, struct outcome *outcome)
     return true;
 }
 
-/* The commands that MULTI queued, one after the other. What one of them cannot
- * do none of them does, other than in Redis. */
+/* Runs the commands that MULTI queued, one after the other. If one of them
+ * cannot be done, none is done, unlike in Redis. */
 static void run_transaction(const struct call *call, struct outcome *outcome)
 {
     struct redis_keys *keys = &outcome->keys;
@@ -258,7 +261,7 @@ static void run_transaction(const struct call *call, struct outcome *outcome)
         uint64_t count = 0;
         char what[64], name[24];
         bool is_number = bytes_to_u64(call->argument[at], &count);
-        CHECK(is_number); /* redis_exec_parse() has looked. */
+        CHECK(is_number); /* redis_exec_parse() has checked it. */
         words = (uint32_t)count;
         if (!redis_keys_call(keys, argument, words, &answer)) {
             snprintf(what, sizeof what, "Transaction discarded because of: %s",
@@ -270,8 +273,8 @@ static void run_transaction(const struct call *call, struct outcome *outcome)
     }
 }
 
-/* What an answer may have. A list may stand in an answer many times, and in
- * itself: its parts are not bounded by what the script has made. */
+/* The bounds of an answer. A list may stand in an answer many times, and in
+ * itself, so the script's memory does not bound the answer. */
 #define ANSWER_VALUES_MAX 16384
 #define ANSWER_BYTES_MAX ((size_t)4 << 20)
 #define ANSWER_DEPTH_MAX 8
@@ -281,7 +284,8 @@ struct answer_size {
     size_t bytes;
 };
 
-/* Takes the size of an answer off what is left. False: that is less. */
+/* Takes the size of a value off what is left for the answer; false if too
+ * little is left. */
 static bool take_size(const struct value *value, uint32_t depth,
                       struct answer_size *left)
 {
@@ -361,7 +365,7 @@ static void put_status(struct resp_writer *writer, struct bytes status,
     }
 }
 
-/* As Redis turns what a script returns into an answer. */
+/* Turns what a script returns into an answer, as Redis does. */
 static void put_value(struct resp_writer *writer, const struct value *value,
                       uint32_t depth)
 {
@@ -393,7 +397,7 @@ static void put_value(struct resp_writer *writer, const struct value *value,
         return;
     }
     uint32_t count = 0;
-    CHECK(depth <= ANSWER_DEPTH_MAX); /* take_size() has looked. */
+    CHECK(depth <= ANSWER_DEPTH_MAX); /* take_size() has checked the depth. */
     while (count < table->count && table->item[count].type != VALUE_NIL) {
         count++;
     }
@@ -429,7 +433,7 @@ static void renew(struct core *core, struct request *request,
             (view->key.ttl_ms == 0 && !view->key.is_durable)) {
             continue;
         }
-        /* The view forgets it where it was deleted and set anew. */
+        /* A key that was deleted and set anew has lost its hold in the view. */
         (void)lockfsm_redis(core->fsm, keys->user, view->key.name, &hold);
         CHECK(hold != NULL);
         if (!session_is_refused(core->fsm, hold->session) &&
@@ -468,7 +472,7 @@ static void propose(struct core *core, struct request *request,
     propose_end(core, request);
 }
 
-/* Tells of a script that was refused or failed, once for each text. */
+/* Logs that a script was refused or failed, once for each text. */
 static void note_refused(struct core *core, const struct request *request,
                          const struct outcome *outcome)
 {
@@ -492,11 +496,13 @@ static void note_refused(struct core *core, const struct request *request,
     }
 }
 
-/* 'is_current': the state here is that of the cluster's leader, for sure. */
+/* Decides on a request; 'is_current' says that the state here is the leader's
+ * for sure. */
 static void decide(struct core *core, struct request *request, bool is_current)
 {
     struct outcome outcome;
-    /* Before: whether it comes to a change tells what is there. */
+    /* The right is checked first: whether there is a change tells what the keys
+     * hold. */
     if (!gate_passes_keys(core, request, request->call, is_current)) {
         return;
     }
@@ -521,27 +527,30 @@ static void decide(struct core *core, struct request *request, bool is_current)
     }
 }
 
-/* At the leader. */
+/* Runs the request at the leader. */
 void redis_run(struct core *core, struct request *request)
 {
-    CHECK(request->call != NULL); /* It stays until the entry is applied. */
+    /* The call stays until the entry is applied. */
+    CHECK(request->call != NULL);
     request->tries = 0;
     if ((request->command->flags & COMMAND_SCANS) != 0 &&
         core->turn.scan_budget == 0) {
-        questions_enqueue(core, request); /* In another turn. */
+        questions_enqueue(core, request); /* A later turn has time for it. */
     } else {
         decide(core, request, false);
     }
 }
 
-/* Leadership is confirmed. */
+/* Goes on with the request when leadership is confirmed. */
 void redis_read(struct core *core, struct request *request)
 {
-    CHECK(request->call != NULL); /* What waits to be read for keeps it. */
+    /* A request that waits to be read keeps its call. */
+    CHECK(request->call != NULL);
     decide(core, request, true);
 }
 
-/* The versions of the keys, for the asked node (transaction.h). */
+/* Answers the versions of the keys, for the node that was asked
+ * (transaction.h). */
 void redis_watch_read(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
@@ -564,7 +573,8 @@ void redis_watch_read(struct core *core, struct request *request)
     request_done_as(core, request, ANSWER_WATCHED, 0);
 }
 
-/* What the entry renews was to end before it was applied. */
+/* True if a session that the entry renewed was to end before the entry was
+ * applied. */
 static bool is_doomed(struct core *core, const struct request *request)
 {
     struct reader reader = reader_of(buffer_bytes(&request->renewed));
@@ -578,12 +588,13 @@ static bool is_doomed(struct core *core, const struct request *request)
     return false;
 }
 
-/* The entry is applied. What was decided then holds at this very moment, which
- * is one at which this node led. */
+/* Answers when the entry is applied. What was decided then holds at this very
+ * moment, and at this moment the node leads. */
 void redis_reply(struct core *core, struct request *request,
                  const struct result *result)
 {
-    CHECK(request->call != NULL); /* propose_end() leaves it. */
+    /* propose_end() does not release the call of such a command. */
+    CHECK(request->call != NULL);
     if (result->count > 0 && !is_doomed(core, request)) {
         struct resp_writer *writer = request_reply(core, request);
         buffer_put_bytes(writer->out, buffer_bytes(&request->answer));

@@ -55,7 +55,7 @@ static bool do_type(struct key_call *call)
         call, value_of_status(call->keys->arena, "ok", bytes_of_text(name)));
 }
 
-/* PTTL; TTL if the variant is 1. */
+/* PTTL, or TTL if the variant is 1. */
 static bool do_ttl(struct key_call *call)
 {
     struct redis_view *view;
@@ -69,7 +69,7 @@ static bool do_ttl(struct key_call *call)
     return answer_number(call, left);
 }
 
-/* NX, XX, GT and LT behind EXPIRE and its like: may it be? */
+/* True if the option behind EXPIRE (NX, XX, GT or LT) permits the new end. */
 static bool expire_applies(struct redis_keys *keys,
                            const struct redis_view *view,
                            const struct bytes *option, uint32_t count,
@@ -106,7 +106,7 @@ static bool do_expire(struct key_call *call)
         }
     }
     enum time_form form = (enum time_form)call->command->variant;
-    CHECK(form <= TIME_EXAT); /* By its row. */
+    CHECK(form <= TIME_EXAT); /* The command's row sets the variant. */
     if (!view_px(call, call->argument[2], form, &px_ms) ||
         !view_find(call, call->argument[1], &view)) {
         return false;
@@ -158,8 +158,8 @@ static bool do_del(struct key_call *call)
     return answer_number(call, deleted);
 }
 
-/* RENAME key new: with its value and what is left of its time. Both must have
- * been looked at, as what DEL takes. */
+/* RENAME moves the value to the new key, with what is left of its time. A
+ * script must have looked at both keys, as before DEL. */
 static bool do_rename(struct key_call *call)
 {
     struct redis_view *from, *to;
@@ -198,7 +198,8 @@ static bool do_rename(struct key_call *call)
     return answer_ok(call);
 }
 
-/* TIME: seconds, and microseconds of the next one. */
+/* TIME answers with seconds, and with microseconds of the second that has
+ * begun. */
 static bool do_time(struct key_call *call)
 {
     struct redis_keys *keys = call->keys;

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "core/redis/views.h"
 
-/* NULL: there is no such field. */
+/* NULL if there is no such field. */
 static struct member *find_field(const struct redis_view *view,
                                  struct bytes field)
 {
@@ -13,7 +13,7 @@ static struct member *find_field(const struct redis_view *view,
     return place < view->members.count ? &view->members.member[place] : NULL;
 }
 
-/* False with the error. */
+/* False, with the error, if the hash has no room. */
 static bool set_field(struct key_call *call, struct bytes field,
                       struct bytes value)
 {
@@ -29,11 +29,11 @@ static bool set_field(struct key_call *call, struct bytes field,
                           view->members.count,
                           &(struct member){.name = field, .value = value});
     }
-    CHECK(view->members.count > 0); /* Else it would be deleted. */
+    CHECK(view->members.count > 0); /* An empty hash would be deleted. */
     return view_edited(call, view, member == NULL);
 }
 
-/* Nil of no field. */
+/* A field that is not there has the value nil. */
 static struct value value_of_field(const struct member *member)
 {
     return member != NULL ? value_of_text(member->value) : value_of_bool(false);
@@ -68,11 +68,11 @@ static bool do_hmget(struct key_call *call)
 
 enum told { TOLD_FIELDS = 1, TOLD_VALUES = 2 };
 
-/* HKEYS, HVALS, HGETALL; the variant says what is told. */
+/* HKEYS, HVALS and HGETALL; the variant says what is shown. */
 static bool do_hgetall(struct key_call *call)
 {
     const struct collection *hash = &call->view->members;
-    CHECK(call->command->variant != 0); /* By its row it tells something. */
+    CHECK(call->command->variant != 0); /* The rows set the variant. */
     answer_list(call);
     for (uint32_t i = 0; i < hash->count; i++) {
         if ((call->command->variant & TOLD_FIELDS) != 0) {
@@ -85,7 +85,7 @@ static bool do_hgetall(struct key_call *call)
     return true;
 }
 
-/* HSET key field value...: how many fields are new. */
+/* HSET answers how many fields are new. */
 static bool do_hset(struct key_call *call)
 {
     if (call->count % 2 != 0) {
@@ -100,7 +100,8 @@ static bool do_hset(struct key_call *call)
             return false;
         }
     }
-    CHECK(call->view->members.count >= before); /* Setting removes none. */
+    /* Setting a field removes none. */
+    CHECK(call->view->members.count >= before);
     return answer_number(call, call->view->members.count - before);
 }
 
@@ -111,7 +112,7 @@ static bool do_hmset(struct key_call *call)
 
 static bool do_hsetnx(struct key_call *call)
 {
-    CHECK(call->count == 4); /* By its row. */
+    CHECK(call->count == 4); /* The command's row sets the arity. */
     if (find_field(call->view, call->argument[2]) != NULL) {
         return answer_number(call, 0);
     }
@@ -119,7 +120,7 @@ static bool do_hsetnx(struct key_call *call)
            answer_number(call, 1);
 }
 
-/* HINCRBY key field number: what it comes to. */
+/* HINCRBY answers the new number. */
 static bool do_hincrby(struct key_call *call)
 {
     int64_t old = 0, by = 0;

@@ -10,7 +10,8 @@ enum end { END_RIGHT, END_LEFT };
 static void insert(struct key_call *call, struct redis_view *view, enum end end,
                    struct bytes item)
 {
-    CHECK(view->type == KEY_LIST && view->is_there); /* view_edit() was. */
+    /* view_edit() has made it a list. */
+    CHECK(view->type == KEY_LIST && view->is_there);
     struct collection *list = &view->members;
     collection_insert(list, call->keys->arena,
                       end == END_LEFT ? 0 : list->count,
@@ -18,7 +19,7 @@ static void insert(struct key_call *call, struct redis_view *view, enum end end,
     call->keys->steps++;
 }
 
-/* LPUSH, RPUSH; the variant is the end. */
+/* LPUSH and RPUSH; the variant is the end. */
 static bool do_push(struct key_call *call)
 {
     struct redis_view *view = call->view;
@@ -32,13 +33,13 @@ static bool do_push(struct key_call *call)
     return view_edited(call, view, true) && answer_count(call);
 }
 
-/* Only to a list that there is. */
+/* LPUSHX and RPUSHX push only to an existing list. */
 static bool do_pushx(struct key_call *call)
 {
     return call->view->is_there ? do_push(call) : answer_number(call, 0);
 }
 
-/* Takes the item at one end off a list that has some. */
+/* Takes the item at one end off a list that has items. */
 static struct bytes take(struct redis_view *view, enum end end)
 {
     struct collection *list = &view->members;
@@ -49,7 +50,7 @@ static struct bytes take(struct redis_view *view, enum end end)
     return item;
 }
 
-/* LPOP key [count], RPOP key [count]; the variant is the end. */
+/* LPOP and RPOP; the variant is the end. */
 static bool do_pop(struct key_call *call)
 {
     enum end end = (enum end)call->command->variant;
@@ -73,7 +74,8 @@ static bool do_pop(struct key_call *call)
     return call->count == 3 || answer(call, popped.table->item[0]);
 }
 
-/* From one end of a list to one of another, which may be itself. */
+/* Moves an item from an end of one list to an end of another, or of the same.
+ */
 static bool move(struct key_call *call, enum end from_end, enum end to_end)
 {
     struct redis_view *from, *to;
@@ -81,7 +83,8 @@ static bool move(struct key_call *call, enum end from_end, enum end to_end)
         return false;
     }
     if (from->members.count == 0) {
-        return answer_nil(call); /* Whatever the other one is. */
+        /* Nothing moves, whatever the other key holds. */
+        return answer_nil(call);
     }
     if (!view_find_type(call, call->argument[2], KEY_LIST, &to)) {
         return false;
@@ -89,7 +92,8 @@ static bool move(struct key_call *call, enum end from_end, enum end to_end)
     if (from == to && from->members.count == 1) {
         return answer_text(call, from->members.member[0].name);
     }
-    CHECK(from->is_there && !view_is_foreign(from)); /* It has items. */
+    /* A list with items is there. */
+    CHECK(from->is_there && !view_is_foreign(from));
     struct bytes item = take(from, from_end);
     call->keys->steps++;
     if (!view_edited(call, from, true) || !view_edit(call, to, KEY_LIST)) {
@@ -118,8 +122,8 @@ static bool do_lmove(struct key_call *call)
     return move(call, end[0], end[1]);
 }
 
-/* LINDEX and LSET: the place that is named, which the list may not have; below
- * 0 it counts from the end. */
+/* Reads the place for LINDEX and LSET, where the list may have no item; a
+ * negative place counts from the end. */
 static bool take_place(struct key_call *call, int64_t *ret_place)
 {
     if (!view_take_integer(call, 2, ret_place)) {
@@ -178,8 +182,8 @@ static bool do_ltrim(struct key_call *call)
            answer_ok(call);
 }
 
-/* LREM key count item: the first so many, from the end if it is negative, all
- * if it is 0. */
+/* LREM removes the first 'count' such items, the last ones if 'count' is
+ * negative, all if it is 0. */
 static bool do_lrem(struct key_call *call)
 {
     struct collection *list = &call->view->members;
@@ -204,7 +208,7 @@ static bool do_lrem(struct key_call *call)
            answer_number(call, removed);
 }
 
-/* LPOS key item: where it is first. */
+/* LPOS answers the first place of the item. */
 static bool do_lpos(struct key_call *call)
 {
     const struct collection *list = &call->view->members;

@@ -18,7 +18,7 @@ static bool do_sadd(struct key_call *call)
                               &(struct member){.name = call->argument[i]});
         }
     }
-    CHECK(set->count >= before); /* The difference is no huge number. */
+    CHECK(set->count >= before); /* Else the difference would wrap around. */
     uint32_t added = set->count - before;
     return view_edited(call, call->view, added > 0) &&
            answer_number(call, added);

@@ -26,7 +26,7 @@ static bool do_mget(struct key_call *call)
     return answer(call, list);
 }
 
-/* The text of the first key; of none that is there, none. */
+/* The text of the first key; empty if there is no such key. */
 static struct bytes text_of(const struct key_call *call)
 {
     return view_value(call->keys, call->view).text;
@@ -46,16 +46,17 @@ static bool do_strlen(struct key_call *call)
     return do_get(call) && answer_length(call);
 }
 
-/* What SET is told beside key and value. */
+/* The options of SET. */
 struct set_options {
     bool is_nx;
     bool is_xx;
-    bool is_fresh; /* hasp's own: NX of the value that is there is nil. */
+    /* FRESH, which only hasp has: NX of the same value is nil, too. */
+    bool is_fresh;
     bool gets;
     bool keeps_ttl;
     bool has_expected;
     struct bytes expected;
-    int64_t px_ms; /* 0: not given. */
+    int64_t px_ms; /* 0 if not given. */
 };
 
 static bool find_form(struct bytes word, enum time_form *ret_form)
@@ -73,7 +74,7 @@ static bool find_form(struct bytes word, enum time_form *ret_form)
     return false;
 }
 
-/* A time to live that is not over. */
+/* Reads a time to live, which must not be over. */
 static bool read_px(struct key_call *call, struct bytes text,
                     enum time_form form, struct set_options *options)
 {
@@ -126,7 +127,7 @@ static bool read_set_options(struct key_call *call, struct set_options *options)
 static bool set_applies(struct redis_keys *keys, struct redis_view *view,
                         const struct set_options *options, struct bytes value)
 {
-    /* read_set_options() lets no two of them pass. */
+    /* read_set_options() lets only one of them pass. */
     CHECK(options->is_nx + options->is_xx + options->has_expected <= 1);
     if (options->is_nx) {
         bool is_repeated = !keys->is_script && !options->is_fresh &&
@@ -175,13 +176,13 @@ static bool do_set(struct key_call *call)
            set(call, call->argument[1], call->argument[2], &options);
 }
 
-/* SETEX, PSETEX: the time stands before the value. The variant is an enum
+/* SETEX and PSETEX, whose time stands before the value. The variant is an enum
  * time_form. */
 static bool do_setex(struct key_call *call)
 {
     struct set_options options = {0};
     enum time_form form = (enum time_form)call->command->variant;
-    CHECK(form <= TIME_EX); /* By its row. */
+    CHECK(form <= TIME_EX); /* The command's row sets the variant. */
     return read_px(call, call->argument[2], form, &options) &&
            set(call, call->argument[1], call->argument[3], &options);
 }
@@ -193,7 +194,7 @@ static bool do_setnx(struct key_call *call)
            answer_number(call, value_is_true(call->ret));
 }
 
-/* MSET; MSETNX, all or none, if the variant is 1. */
+/* MSET, or MSETNX (all or none) if the variant is 1. */
 static bool do_mset(struct key_call *call)
 {
     static const struct set_options options = {0};
@@ -218,8 +219,8 @@ static bool do_mset(struct key_call *call)
     return is_nx ? answer_number(call, 1) : answer_ok(call);
 }
 
-/* DELIFEQ key value (Valkey 9), DELEX key IFEQ value (Redis 8.4): the variant
- * is where the value stands. */
+/* DELIFEQ key value (Valkey 9) and DELEX key IFEQ value (Redis 8.4); the
+ * variant is where the value stands. */
 static bool do_delex(struct key_call *call)
 {
     struct redis_view *view;
@@ -253,15 +254,15 @@ static bool do_getdel(struct key_call *call)
     return view_delete(call, view) && answer(call, old);
 }
 
-/* GETSET key value: as SET .. GET, without a time to live. */
+/* GETSET is SET with GET, without a time to live. */
 static bool do_getset(struct key_call *call)
 {
     static const struct set_options options = {.gets = true};
     return set(call, call->argument[1], call->argument[2], &options);
 }
 
-/* INCR, DECR, INCRBY and DECRBY; the variant is the sign. The counter is its
- * holder's as before, and keeps its time. */
+/* INCR, DECR, INCRBY and DECRBY; the variant is the sign. The counter keeps its
+ * holder and its time. */
 static bool do_incr(struct key_call *call)
 {
     int64_t old = 0, by = 1;
@@ -283,7 +284,7 @@ static bool do_incr(struct key_call *call)
     return answer_number(call, old + by);
 }
 
-/* The place of a bit, 0 being the highest of the first byte. */
+/* Reads the place of a bit; 0 is the highest bit of the first byte. */
 static bool take_bit(struct key_call *call, int64_t *ret_place)
 {
     return (view_integer(call->argument[2], ret_place) && *ret_place >= 0 &&
@@ -293,7 +294,7 @@ static bool take_bit(struct key_call *call, int64_t *ret_place)
 
 static int bit_of(struct bytes text, int64_t place)
 {
-    CHECK(place >= 0); /* take_bit() has looked. */
+    CHECK(place >= 0); /* take_bit() has checked the place. */
     size_t byte = (size_t)place / 8;
     return byte < text.size ? text.data[byte] >> (7 - place % 8) & 1 : 0;
 }

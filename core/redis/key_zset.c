@@ -23,19 +23,20 @@ static struct value value_of_score(struct redis_keys *keys, double score)
 
 static bool answer_score(struct key_call *call, double score)
 {
-    CHECK(!isnan(score)); /* What would be none was refused, or is 0. */
+    CHECK(!isnan(score)); /* A sum that is no number is refused, or made 0. */
     return answer(call, value_of_score(call->keys, score));
 }
 
 /* --- Changes -------------------------------------------------------------- */
 
 struct add_options {
-    bool is_nx, is_xx, is_gt, is_lt; /* Which members may change. */
+    /* The options that say which members may change. */
+    bool is_nx, is_xx, is_gt, is_lt;
     bool counts_changed;
     bool increments;
 };
 
-/* Returns the place of the first score. */
+/* Returns where the first score stands. */
 static uint32_t read_add_options(const struct bytes *argument, uint32_t count,
                                  struct add_options *options)
 {
@@ -65,7 +66,8 @@ static uint32_t read_add_options(const struct bytes *argument, uint32_t count,
 static bool may_set(const struct add_options *options,
                     const struct member *member, double score)
 {
-    CHECK(!isnan(score)); /* It is in no order. */
+    /* A score that is no number has no place in the order. */
+    CHECK(!isnan(score));
     if (member == NULL) {
         return !options->is_xx;
     }
@@ -76,11 +78,11 @@ static bool may_set(const struct add_options *options,
 struct added {
     uint32_t new_count;
     uint32_t changed_count;
-    double score; /* Of the last one. */
-    bool is_set;  /* The last one was. */
+    double score; /* The score of the last member. */
+    bool is_set;  /* True if the last member was set. */
 };
 
-/* Sets one member's score, or adds to it. False with the error. */
+/* Sets one member's score, or adds to it; false with the error. */
 static bool set_score(struct key_call *call, struct bytes name, double score,
                       const struct add_options *options, struct added *added)
 {
@@ -109,20 +111,21 @@ static bool set_score(struct key_call *call, struct bytes name, double score,
     return true;
 }
 
-/* The scores and members from 'at' on; 'added' is what was done. */
+/* Sets the scores and members from 'at' on; 'added' gets what was done. */
 static bool add(struct key_call *call, uint32_t at,
                 const struct add_options *options, struct added *added)
 {
     const struct bytes *argument = call->argument;
     double score;
     *added = (struct added){0};
-    CHECK((call->count - at) % 2 == 0); /* Scores with their members. */
+    /* The caller has checked that each score has a member. */
+    CHECK((call->count - at) % 2 == 0);
     if (!view_find_first(call, KEY_ZSET)) {
         return false;
     }
     for (uint32_t i = at; i < call->count; i += 2) {
         if (!read_score(call, argument[i], &score)) {
-            return false; /* Nothing is done if one of them is none. */
+            return false; /* Nothing is done if one score is wrong. */
         }
     }
     if (options->is_xx && !call->view->is_there) {
@@ -165,7 +168,7 @@ static bool do_zadd(struct key_call *call)
                                                       : added.new_count);
 }
 
-/* ZINCRBY key by member. */
+/* ZINCRBY is ZADD with INCR. */
 static bool do_zincrby(struct key_call *call)
 {
     static const struct add_options options = {.increments = true};
@@ -175,7 +178,7 @@ static bool do_zincrby(struct key_call *call)
 
 /* --- Ranges --------------------------------------------------------------- */
 
-/* "(5" is beyond 5. */
+/* Reads a bound; "(5" excludes 5 itself. */
 static bool read_bound(struct key_call *call, struct bytes text,
                        double *ret_score, bool *ret_is_open)
 {
@@ -187,7 +190,8 @@ static bool read_bound(struct key_call *call, struct bytes text,
            view_fail(call, "min or max is not a float");
 }
 
-/* The members from 'min' to 'max' by score, as from and behind the last. */
+/* The members whose scores are from 'min' to 'max', as the first place and the
+ * one behind the last. */
 static bool range_by_score(struct key_call *call, struct bytes min,
                            struct bytes max, uint32_t *ret_from,
                            uint32_t *ret_to)
@@ -219,7 +223,7 @@ struct range_options {
     bool is_reverse;
     bool with_scores;
     int64_t skip;
-    int64_t most; /* Negative: all. */
+    int64_t most; /* Negative for all. */
 };
 
 static bool read_range_options(struct key_call *call,
@@ -276,7 +280,8 @@ static bool tell_range(struct key_call *call, uint32_t from, uint32_t to,
 
 enum range_kind { RANGE_REVERSE = 1, RANGE_BY_SCORE = 2 };
 
-/* ZRANGE and its like; the variant says what the name of the command does. */
+/* ZRANGE and its siblings; the variant says what the command's name stands for.
+ */
 static bool do_zrange(struct key_call *call)
 {
     struct range_options options = {
@@ -305,7 +310,7 @@ static bool do_zrange(struct key_call *call)
     return tell_range(call, from, to, &options);
 }
 
-/* What ZREMRANGEBYSCORE, ZREMRANGEBYRANK and ZCOUNT are of. */
+/* Reads the range of ZREMRANGEBYSCORE, ZREMRANGEBYRANK and ZCOUNT. */
 static bool take_range(struct key_call *call, uint32_t *ret_from,
                        uint32_t *ret_to)
 {
@@ -332,7 +337,7 @@ static bool do_zcount(struct key_call *call)
     return take_range(call, &from, &to) && answer_number(call, to - from);
 }
 
-/* ZPOPMIN key [count]; ZPOPMAX if the variant is 1. */
+/* ZPOPMIN, or ZPOPMAX if the variant is 1. */
 static bool do_zpop(struct key_call *call)
 {
     int64_t wanted;
@@ -355,8 +360,8 @@ static bool do_zpop(struct key_call *call)
 
 enum aggregate { AGGREGATE_SUM, AGGREGATE_MIN, AGGREGATE_MAX };
 
-/* ZINTERSTORE and ZUNIONSTORE into, count, key... [WEIGHTS number...]
- * [AGGREGATE SUM|MIN|MAX]. */
+/* The arguments of ZINTERSTORE and ZUNIONSTORE: into count key... [WEIGHTS
+ * number...] [AGGREGATE SUM|MIN|MAX]. */
 struct combination {
     struct redis_view *source[MULTI_COUNT_MAX];
     double weight[MULTI_COUNT_MAX];
@@ -371,7 +376,8 @@ static bool fail_combination(struct key_call *call)
                            "[AGGREGATE SUM|MIN|MAX]");
 }
 
-/* A set counts as a sorted set in which each member has the score 1. */
+/* Finds a source; a set counts as a sorted set in which each member has the
+ * score 1. */
 static bool find_source(struct key_call *call, struct bytes name,
                         struct redis_view **ret_view)
 {
@@ -388,7 +394,7 @@ static double score_of(const struct combination *combination, uint32_t source,
     CHECK(source < combination->count);
     bool is_set = combination->source[source]->type == KEY_SET;
     double score = combination->weight[source] * (is_set ? 1 : member->score);
-    return isnan(score) ? 0 : score; /* Infinite times 0, as in Redis. */
+    return isnan(score) ? 0 : score; /* Infinity times 0 is 0, as in Redis. */
 }
 
 static double aggregate(enum aggregate how, double a, double b)
@@ -414,7 +420,7 @@ static bool read_aggregate(struct bytes word, enum aggregate *ret)
     return false;
 }
 
-/* Reads what stands behind the name of the key that is to be made. */
+/* Reads the arguments behind the name of the new key. */
 static bool read_combination(struct key_call *call,
                              struct combination *ret_combination)
 {
@@ -456,8 +462,9 @@ static bool read_combination(struct key_call *call,
     return true;
 }
 
-/* Adds a member of one source. Of an intersection only those of the first are
- * asked for, and are none if another source lacks them. */
+/* Adds a member of one source to the result. For an intersection only the
+ * members of the first source are tried, and one that another source lacks is
+ * left out. */
 static void combine_member(struct redis_keys *keys,
                            struct combination *combination, uint32_t source,
                            const struct member *member, bool is_union)
@@ -465,7 +472,7 @@ static void combine_member(struct redis_keys *keys,
     struct collection *result = &combination->result;
     double score = score_of(combination, source, member);
     if (collection_find(result, member->name) < result->count) {
-        return; /* An earlier source had it. */
+        return; /* An earlier source had this member. */
     }
     for (uint32_t i = source + 1; i < combination->count; i++) {
         const struct collection *other = &combination->source[i]->members;
@@ -482,7 +489,8 @@ static void combine_member(struct redis_keys *keys,
                       &(struct member){.name = member->name, .score = score});
 }
 
-/* False, with the error, if it would hold up the others. */
+/* Counts the steps; false, with the error, if the command would hold up other
+ * clients. */
 static bool take_steps(struct key_call *call,
                        const struct combination *combination)
 {
@@ -499,7 +507,8 @@ static bool take_steps(struct key_call *call,
     return true;
 }
 
-/* What stood there before is gone, with its time to live. */
+/* Stores the result in the place of what the key held, whose time to live goes,
+ * too. */
 static bool store_result(struct key_call *call, struct bytes name,
                          const struct collection *result)
 {
@@ -517,7 +526,7 @@ static bool store_result(struct key_call *call, struct bytes name,
     return answer_number(call, result->count);
 }
 
-/* ZINTERSTORE; ZUNIONSTORE if the variant is 1. */
+/* ZINTERSTORE, or ZUNIONSTORE if the variant is 1. */
 static bool do_zstore(struct key_call *call)
 {
     bool is_union = call->command->variant == 1;
@@ -546,7 +555,7 @@ static bool do_zscore(struct key_call *call)
                                : answer_nil(call);
 }
 
-/* ZRANK key member; ZREVRANK if the variant is 1. */
+/* ZRANK, or ZREVRANK if the variant is 1. */
 static bool do_zrank(struct key_call *call)
 {
     const struct collection *zset = &call->view->members;

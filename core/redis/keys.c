@@ -13,7 +13,7 @@ static const struct key_command *const tables[] = {
     key_any_commands,  key_text_commands, key_hash_commands,
     key_list_commands, key_set_commands,  key_zset_commands};
 
-/* NULL: there is none. */
+/* NULL if there is no such command. */
 static const struct key_command *find_command(struct bytes name)
 {
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
@@ -50,7 +50,8 @@ bool redis_keys_call(void *data, const struct bytes *argument, uint32_t count,
            command->run(&call);
 }
 
-/* The token of a value; 0: it is free. What others have is marked. */
+/* The version is the token of the value, 0 if the key is free; that of another
+ * user's value is marked. */
 bool redis_keys_watch(struct redis_keys *keys, struct bytes name,
                       uint64_t *ret_version)
 {
@@ -102,7 +103,8 @@ static bool is_taken(const struct redis_view *view)
     return view->key.change == REDIS_SET && view->key.was == REDIS_FREE;
 }
 
-/* What is taken at once shares a session, which has a lease or none. */
+/* True if some new values have a lease and others are without end: they share
+ * one session, which is one or the other. */
 static bool takes_both(const struct redis_keys *keys)
 {
     uint32_t taken = 0, durable = 0;
@@ -114,7 +116,7 @@ static bool takes_both(const struct redis_keys *keys)
     return durable > 0 && durable < taken;
 }
 
-/* The bytes of what is no string. False with keys->error. */
+/* Encodes the members of a value that is no string; false with keys->error. */
 static bool write_members(struct redis_keys *keys, struct redis_view *view)
 {
     if (view->type == KEY_TEXT || !view->has_members) {
@@ -147,7 +149,8 @@ bool redis_keys_finish(struct redis_keys *keys)
         }
         key->is_durable = view->is_there && view->lacks_ttl;
         if (key->change == REDIS_SET) {
-            CHECK(view->value.size <= VALUE_SIZE_MAX); /* By who wrote it. */
+            /* Each function that writes a value has checked its size. */
+            CHECK(view->value.size <= VALUE_SIZE_MAX);
             key->new_value = view->value;
             key->keeps_grant = key->was == REDIS_VALUE && !view->is_replaced;
         }

@@ -12,7 +12,7 @@
 #include "core/redis/script_machine.h"
 
 #define JSON_DEPTH_MAX 32
-/* Fields of an object that are looked through for one step. */
+/* How many fields of an object are searched in one step. */
 #define JSON_FIELDS_PER_STEP 16
 
 struct json {
@@ -54,7 +54,7 @@ static bool accept(struct json *json, int c)
     return true;
 }
 
-/* Four hexadecimal digits. */
+/* Reads four hexadecimal digits. */
 static bool read_code(struct json *json, uint32_t *ret_code)
 {
     uint32_t code = 0;
@@ -75,7 +75,8 @@ static bool read_code(struct json *json, uint32_t *ret_code)
 static bool add_utf8(struct json *json, uint32_t code)
 {
     uint8_t utf8[4];
-    CHECK(code < 0x110000); /* Four digits, or a pair of surrogates. */
+    /* Four digits, or a pair of surrogates, give no more. */
+    CHECK(code < 0x110000);
     size_t size = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
     static const uint8_t marks[] = {0, 0, 0xc0, 0xe0, 0xf0};
     for (size_t i = size; i-- > 0; code >>= 6) {
@@ -84,7 +85,7 @@ static bool add_utf8(struct json *json, uint32_t code)
     return text_add(&json->out, bytes_of(utf8, size));
 }
 
-/* Behind the backslash. */
+/* Reads an escape behind its backslash. */
 static bool read_escape(struct json *json)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -111,7 +112,7 @@ static bool read_escape(struct json *json)
     return add_utf8(json, code);
 }
 
-/* Behind the quote. */
+/* Reads a string behind its opening quote. */
 static bool read_text(struct json *json, struct bytes *ret_text)
 {
     json->out = (struct text){.machine = json->machine};
@@ -191,7 +192,7 @@ static bool read_item(struct json *json, struct value_table *table)
     return true;
 }
 
-/* Behind its bracket. */
+/* Reads an object or a list behind its opening bracket. */
 static bool read_table(struct json *json, bool is_object, struct value *ret)
 {
     int end = is_object ? '}' : ']';
@@ -283,7 +284,8 @@ static bool write_text(struct json *json, struct bytes text)
     return is_good && put(json, "\"");
 }
 
-/* In the order in which they were set; the list has the newest first. */
+/* Writes the fields in the order in which they were set; their list has the
+ * newest first. */
 static bool write_object(struct json *json, const struct value_table *table)
 {
     uint32_t count = 0, at;
@@ -371,7 +373,7 @@ bool json_encode(struct machine *machine, const struct value *value,
     if (!write_any(&json, value)) {
         return false;
     }
-    CHECK(json.depth == 0); /* Each table that was entered was left. */
+    CHECK(json.depth == 0); /* Each table that was entered has been left. */
     *ret = value_of_text(bytes_of(json.out.data, json.out.size));
     return true;
 }

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-/* As in the C locale, whatever the process has. */
+/* Letters and digits are those of the C locale, whatever the process has. */
 static bool is_digit(int c)
 {
     return c >= '0' && c <= '9';
@@ -23,7 +23,7 @@ static bool is_space(int c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* The byte 'ahead' of the present one; -1 behind the end. */
+/* The byte 'ahead' bytes behind the present one; -1 behind the end. */
 static int peek(const struct lexer *lexer, size_t ahead)
 {
     size_t at = lexer->at + ahead;
@@ -43,7 +43,7 @@ static struct token fail(struct lexer *lexer, const char *error)
     return (struct token){.type = TOKEN_END, .line = lexer->line};
 }
 
-/* At '[', perhaps of "[[" or "[=[": how many '=', or -1: it is another. */
+/* At '[': how many '=' stand in an opening "[[" or "[=["; -1 if it is none. */
 static int long_level(const struct lexer *lexer)
 {
     size_t level = 0;
@@ -53,10 +53,10 @@ static int long_level(const struct lexer *lexer)
     return peek(lexer, level + 1) == '[' ? (int)level : -1;
 }
 
-/* The text within; false: it has no end. */
+/* Reads a long string or comment; false if it has no end. */
 static bool read_long(struct lexer *lexer, int level, struct bytes *ret_text)
 {
-    CHECK(level >= 0); /* What long_level() has found. */
+    CHECK(level >= 0); /* long_level() has found an opening. */
     lexer->at += (size_t)level + 2;
     if (peek(lexer, 0) == '\n') {
         lexer->at++;
@@ -79,7 +79,7 @@ static bool read_long(struct lexer *lexer, int level, struct bytes *ret_text)
     return false;
 }
 
-/* False: a comment has no end. */
+/* Skips blanks and comments; false if a comment has no end. */
 static bool skip_blank(struct lexer *lexer)
 {
     for (;;) {
@@ -103,7 +103,7 @@ static bool skip_blank(struct lexer *lexer)
     }
 }
 
-/* Behind a backslash. -1: there is no such byte. */
+/* Reads an escape behind its backslash; -1 if there is no such byte. */
 static int read_escape(struct lexer *lexer)
 {
     static const char letters[] = "abfnrtv", bytes[] = "\a\b\f\n\r\t\v";
@@ -141,7 +141,7 @@ static struct token read_text(struct lexer *lexer)
         }
         lexer->at++;
         if (c == '\\') {
-            if (out == NULL) { /* Not as it stands there any more. */
+            if (out == NULL) { /* The string is no longer a part of the text. */
                 out = arena_take(lexer->arena, left_size);
                 memcpy(out, lexer->text.data + start, size);
             }
@@ -150,7 +150,8 @@ static struct token read_text(struct lexer *lexer)
                 return fail(lexer, "a wrong '\\' in a string");
             }
         }
-        CHECK(size < left_size); /* An escape is longer than its byte. */
+        /* An escape takes more bytes than the byte it stands for. */
+        CHECK(size < left_size);
         if (out != NULL) {
             out[size] = (uint8_t)c;
         }

@@ -12,13 +12,14 @@
 #include "core/redis/script_machine.h"
 #include "core/redis/script_pattern.h"
 
-#define FORMAT_WIDTH_MAX 99 /* As in Lua. */
+#define FORMAT_WIDTH_MAX 99 /* Lua has the same bound. */
 
-/* What a function is given. machine->node is its call. */
+/* The arguments and the result of a call, whose node is machine->node. */
 struct builtin_call {
     struct machine *machine;
-    const struct value_table *list; /* At least as many as its row demands. */
-    struct value *ret;              /* nil, until it is set. */
+    /* Has at least as many as the function's row demands. */
+    const struct value_table *list;
+    struct value *ret; /* nil until it is set. */
 };
 
 static enum builtin op_of(const struct builtin_call *call)
@@ -42,7 +43,7 @@ static struct value nil(void)
 
 /* --- Arguments ------------------------------------------------------------ */
 
-/* The argument 'at', which may be left out. */
+/* Reads the argument 'at' as a number; 'otherwise' if it is left out. */
 static bool take_number(const struct builtin_call *call, uint32_t at,
                         double otherwise, double *ret_number)
 {
@@ -55,7 +56,7 @@ static bool take_number(const struct builtin_call *call, uint32_t at,
                         name_of(call), value_type_name(&call->list->item[at]));
 }
 
-/* Likewise, a number that becomes a place: 0/0 and 1/0 are none. */
+/* Likewise, for a number that becomes a place, which 0/0 and 1/0 do not. */
 static bool take_place(const struct builtin_call *call, uint32_t at,
                        double otherwise, double *ret_place)
 {
@@ -68,8 +69,8 @@ static bool take_place(const struct builtin_call *call, uint32_t at,
 static bool take_text(const struct builtin_call *call, uint32_t at,
                       struct bytes *ret_text)
 {
-    CHECK(at <
-          call->list->count); /* library_run() and who calls have looked. */
+    /* library_run() and the caller have checked the count. */
+    CHECK(at < call->list->count);
     const struct value *value = &call->list->item[at];
     if (value->type != VALUE_TEXT && value->type != VALUE_NUMBER) {
         return machine_fail(call->machine,
@@ -83,7 +84,7 @@ static bool take_text(const struct builtin_call *call, uint32_t at,
     return true;
 }
 
-/* The first argument; NULL, with an error: it is no table. */
+/* The first argument; NULL, with an error, if it is no table. */
 static struct value_table *take_table(const struct builtin_call *call)
 {
     if (call->list->item[0].type != VALUE_TABLE) {
@@ -125,12 +126,12 @@ static struct value text_value(const struct text *text)
 
 /* --- Redis ---------------------------------------------------------------- */
 
-/* The text of an error as a script sees it: it begins with its code. */
+/* The text of an error as a script sees it, which begins with a code. */
 static struct bytes with_code(struct arena *arena, struct bytes text)
 {
     char coded[SCRIPT_ERROR_SIZE];
     if (text.size > 1 && isupper(text.data[0]) && isupper(text.data[1])) {
-        return text; /* WRONGTYPE. */
+        return text; /* It begins with a code, such as WRONGTYPE. */
     }
     int size = snprintf(coded, sizeof coded, "ERR %.*s", (int)text.size,
                         (const char *)text.data);
@@ -159,7 +160,7 @@ static bool ask(const struct builtin_call *call)
         }
         machine_count_bytes(call->machine, argument[i].size);
     }
-    if (!machine_spend(call->machine, 256)) { /* What the answer may take. */
+    if (!machine_spend(call->machine, 256)) { /* The answer may need as much. */
         return false;
     }
     if (run->call(run->data, argument, call->list->count, call->ret)) {
@@ -174,12 +175,12 @@ static bool ask(const struct builtin_call *call)
                         (const char *)call->ret->text.data);
 }
 
-/* assert(value, why) and error(why). */
+/* Runs assert(value, why) and error(why). */
 static bool raise_error(const struct builtin_call *call)
 {
     uint32_t at = op_of(call) == BUILTIN_ASSERT ? 1 : 0;
     struct bytes why = BYTES_LITERAL("assertion failed!");
-    CHECK(call->list->count > 0); /* By its row. */
+    CHECK(call->list->count > 0); /* The function's row demands one argument. */
     *call->ret = call->list->item[0];
     if (at == 1 && value_is_true(call->ret)) {
         return true;
@@ -219,7 +220,7 @@ static bool run_sub(const struct builtin_call *call)
                                              (size_t)to - (size_t)from + 1)));
 }
 
-/* string.lower() and string.upper(). */
+/* Runs string.lower() and string.upper(). */
 static bool run_case(const struct builtin_call *call)
 {
     uint8_t first = op_of(call) == BUILTIN_LOWER ? 'A' : 'a';
@@ -250,7 +251,7 @@ static bool run_decode(const struct builtin_call *call)
            json_decode(call->machine, text, call->ret);
 }
 
-/* redis.status_reply() and redis.error_reply(). */
+/* Runs redis.status_reply() and redis.error_reply(). */
 static bool run_status(const struct builtin_call *call)
 {
     const char *field = op_of(call) == BUILTIN_STATUS ? "ok" : "err";
@@ -266,13 +267,13 @@ static bool run_status(const struct builtin_call *call)
     return give(call, value_of_status(call->machine->run->arena, field, text));
 }
 
-/* One of string.format()'s items: %[-0][width][.precision]kind. */
+/* One item of string.format(): %[-0][width][.precision]kind. */
 struct format_item {
     bool is_left;
     bool is_zero;
     int width;
-    int precision; /* -1: none. */
-    uint8_t kind;  /* 0: the format is none. */
+    int precision; /* -1 if there is none. */
+    uint8_t kind;  /* 0 if the format is wrong. */
 };
 
 static int take_digits(struct bytes format, size_t *at)
@@ -309,7 +310,7 @@ static struct format_item take_item(struct bytes format, size_t *at)
     return item;
 }
 
-/* A number as the item shows it. */
+/* Writes a number as the item demands. */
 static void show_number(const struct format_item *item, double number,
                         char *out, size_t size)
 {
@@ -338,7 +339,9 @@ static void show_number(const struct format_item *item, double number,
 static bool add_item(const struct builtin_call *call, struct text *text,
                      const struct format_item *item, uint32_t at)
 {
-    char shown[512]; /* 309 digits, or FORMAT_WIDTH_MAX, and as many behind. */
+    /* Room for 309 digits, or for FORMAT_WIDTH_MAX, and for as many behind the
+     * point. */
+    char shown[512];
     struct bytes word = {NULL, 0};
     double number;
     if (at >= call->list->count) {
@@ -408,9 +411,10 @@ static bool find_next(const struct builtin_call *call, struct bytes text,
     const uint32_t *call_steps = call->machine->run->call_steps;
     uint32_t taken = call_steps != NULL ? *call_steps : 0;
     if (!machine_step(call->machine)) {
-        return false; /* Arguments that are none have not counted theirs. */
+        return false; /* No step is left. */
     }
-    CHECK(taken < SCRIPT_STEPS_MAX); /* The difference is no huge number. */
+    /* Else the difference would wrap around. */
+    CHECK(taken < SCRIPT_STEPS_MAX);
     *ret_found = pattern_find(text, pattern, from, &call->machine->steps,
                               SCRIPT_STEPS_MAX - taken, ret_match);
     if (!*ret_found && ret_match->error != NULL) {
@@ -439,7 +443,7 @@ static struct value capture_of(struct bytes text,
                : value_of_text(bytes_of(text.data + from, size));
 }
 
-/* What string.find() takes as it stands. */
+/* True if string.find() searches for the pattern as it stands. */
 static bool is_plain(const struct value_table *list, struct bytes pattern)
 {
     if (list->count > 3 && value_is_true(&list->item[3])) {
@@ -459,7 +463,7 @@ static bool find_plain(const struct builtin_call *call, struct bytes text,
                        struct pattern_match *ret_match, bool *ret_found)
 {
     *ret_match = (struct pattern_match){.count = 0};
-    CHECK(from <= text.size); /* run_find() has put it within. */
+    CHECK(from <= text.size); /* run_find() has made sure. */
     *ret_found = false;
     for (; from + word.size <= text.size && !*ret_found; from++) {
         if (!machine_step(call->machine)) {
@@ -474,7 +478,7 @@ static bool find_plain(const struct builtin_call *call, struct bytes text,
     return true;
 }
 
-/* string.find() and string.match(). */
+/* Runs string.find() and string.match(). */
 static bool run_find(const struct builtin_call *call)
 {
     struct bytes text, pattern;
@@ -511,7 +515,7 @@ static bool run_find(const struct builtin_call *call)
     return true;
 }
 
-/* What stands for a match, in which %0 to %9 are its captures. */
+/* Adds the replacement of a match, in which %0 to %9 stand for its captures. */
 static bool add_replacement(struct text *out, struct bytes text,
                             struct bytes with,
                             const struct pattern_match *match)
@@ -574,7 +578,8 @@ static bool run_gsub(const struct builtin_call *call)
             return false;
         }
         at = match.to;
-        if (match.to == match.from) { /* Nothing: one character stays. */
+        /* The match was empty, so one character stays. */
+        if (match.to == match.from) {
             if (at < text.size &&
                 !text_add(&out, bytes_of(text.data + at, 1))) {
                 return false;
@@ -648,8 +653,8 @@ static bool run_unpack(const struct builtin_call *call)
     return true;
 }
 
-/* next(list), by which scripts ask whether there is anything in it: the first
- * item, else a field, with its place or name. */
+/* Runs next(list), by which scripts ask whether a table has anything: gives the
+ * first item, else a field, with its place or name. */
 static bool run_next(const struct builtin_call *call)
 {
     const struct value_table *table = take_table(call);
@@ -680,11 +685,12 @@ static bool run_next(const struct builtin_call *call)
 static bool run_insert(const struct builtin_call *call)
 {
     struct value_table *to = take_table(call);
-    CHECK(call->list->count >= 2); /* By its row. */
+    /* The function's row demands two arguments. */
+    CHECK(call->list->count >= 2);
     return to != NULL && machine_add(call->machine, to, &call->list->item[1]);
 }
 
-/* table.remove(list, place), the last if it is not said. */
+/* Runs table.remove(list, place); without a place the last item goes. */
 static bool run_remove(const struct builtin_call *call)
 {
     struct value_table *from = take_table(call);
@@ -754,7 +760,7 @@ static bool run_encode(const struct builtin_call *call)
     return json_encode(call->machine, &call->list->item[0], call->ret);
 }
 
-/* What changes nothing here. */
+/* Runs a function that changes nothing here. */
 static bool run_nothing(const struct builtin_call *call)
 {
     return give(call, value_of_bool(true));
