@@ -425,10 +425,13 @@ static bool has_no_disk(struct core *core, const struct request *request,
 void commands_refuse_for_disk(struct core *core, struct request *request)
 {
     CHECK(core->run.disk != CORE_DISK_OK);
-    request_refuse(core, request, "LIMIT",
-                   core->run.disk == CORE_DISK_FULL
-                       ? "disk: the leader's disk is nearly full"
-                       : "disk: the leader's disk is too slow");
+    if (core->run.disk == CORE_DISK_FULL) {
+        request_refuse(core, request, "LIMIT",
+                       "disk: the leader's disk is nearly full");
+    } else {
+        /* It recovers, or another node leads soon: clients ask again. */
+        request_refuse(core, request, "BUSY", "the leader's disk is too slow");
+    }
 }
 
 /* A try while nothing is granted to anybody. nil would say that somebody else

@@ -828,7 +828,9 @@ static void a_scarce_disk_refuses_what_takes_but_not_what_gives(void **state)
     expect("-LIMIT disk: the leader's disk is nearly full\r\n",
            "LOCK.ACQUIRE b");
     core_disk_is(world->node[1].core, CORE_DISK_SLOW, world->now_ms * MS);
-    expect("-LIMIT disk: the leader's disk is too slow\r\n", "LOCK.ACQUIRE b");
+    expect(
+        "-BUSY the leader's disk is too slow; nothing was done, try later\r\n",
+        "LOCK.ACQUIRE b");
     expect(":0\r\n", "LOCK.RELEASE a");
     assert_begins(ask("SESSION.KEEP FULL"), "*8\r\n");
     core_disk_is(world->node[1].core, CORE_DISK_OK, world->now_ms * MS);
