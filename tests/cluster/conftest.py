@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Bounds each test in time."""
+"""Bounds each test in time; the world that tests share knows its leader."""
+
+import pytest
 
 from bounded import bounded_to
 
 bounded = bounded_to(120)
+
+
+@pytest.fixture(autouse=True)
+def led(request, bounded):
+    if "world" in request.fixturenames:
+        request.getfixturevalue("world").find_again()

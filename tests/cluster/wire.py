@@ -15,7 +15,7 @@ import uuid
 
 import pytest
 
-from cluster import Cluster, ReplyError
+from cluster import Again, Cluster, ReplyError
 
 
 class Simple(str):
@@ -55,6 +55,7 @@ class Wire:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.socket.makefile("rb")
         self.pushes = []
+        self.again = Again()
         if version == 3:
             self.do("HELLO", 3)
 
@@ -63,13 +64,22 @@ class Wire:
         self.socket.close()
 
     def raw(self, data):
+        """What it asks for is not known here, so it is not asked again."""
+        self.again.sent.clear()
         self.socket.sendall(data)
 
     def send(self, *words):
-        self.raw(encode(words))
+        self.again.sent.append(words)
+        self._write(words)
+
+    def _write(self, words):
+        self.socket.sendall(encode(words))
 
     def reply(self):
         """The next reply, be it an error."""
+        return self.again.settle(self._write, self._read_reply)
+
+    def _read_reply(self):
         while True:
             reply = self._read()
             if not isinstance(reply, Push):
@@ -183,6 +193,11 @@ class World:
         self.leader = self.cluster.leader()
         self.follower = self.cluster.followers(self.leader)[0]
         self.cluster.converged()
+
+    def find_again(self):
+        """A disk that stalls makes another node lead, whatever the test."""
+        if not self.leader.is_serving():
+            self.find()
 
 
 @pytest.fixture(scope="module")
