@@ -40,7 +40,7 @@ static bool get_four(struct buffer *out, const uint8_t *four, bool is_last)
     for (size_t n = 0; n < 3 - padding; n++) {
         buffer_put_u8(out, (uint8_t)(three >> (16 - 8 * n)));
     }
-    /* Bits that say nothing are 0. */
+    /* The bits that are left over must be 0. */
     return (three & ((UINT32_C(1) << (8 * padding)) - 1)) == 0;
 }
 

@@ -30,7 +30,7 @@ static const struct codec_message *part_of(const struct codec_field *field)
     return field->part();
 }
 
-/* What a field is that is one number. */
+/* The value of a field that is one number. */
 static uint64_t number_of(const struct codec_field *field, const void *from)
 {
     const void *at = member_of(from, field->offset);
@@ -44,7 +44,7 @@ static uint64_t number_of(const struct codec_field *field, const void *from)
     }
 }
 
-/* What a field is that is one run of bytes. */
+/* The bytes of a field that is one run of bytes. */
 static struct bytes bytes_in(const struct codec_field *field, const void *from)
 {
     const void *at = member_of(from, field->offset);
@@ -77,7 +77,7 @@ static void put_varint(struct buffer *out, uint64_t value)
     out->size = (size_t)(store_varint(at, value) - out->data);
 }
 
-/* What an item begins with: its tag and kind, and a number or a length. */
+/* Writes the head of an item: its tag and kind, and a number or a length. */
 static void put_head(struct buffer *out, uint32_t tag, unsigned wire,
                      uint64_t value)
 {
@@ -93,7 +93,7 @@ static void put_run(struct buffer *out, const struct codec_field *field,
     buffer_put_bytes(out, bytes);
 }
 
-/* Begins what has its length in front; end_run() writes that. */
+/* Begins a run, whose length stands in front; end_run() writes that. */
 static size_t begin_run(struct buffer *out, uint32_t tag)
 {
     put_head(out, tag, WIRE_RUN, 0);
@@ -104,7 +104,7 @@ static void end_run(struct buffer *out, size_t start)
 {
     uint8_t length[VARINT_SIZE_MAX];
     size_t size = out->size - start;
-    if (size < 0x80) { /* It has the room that it needs. */
+    if (size < 0x80) { /* One byte has room for such a length. */
         out->data[start - 1] = (uint8_t)size;
         return;
     }
@@ -199,7 +199,7 @@ static void put_field(struct buffer *out, const struct codec_field *field,
         }
         return;
     case CODEC_TYPE_CHOICE:
-        return; /* codec_put_choice() */
+        return; /* codec_put_choice() writes it. */
     }
     UNREACHABLE();
 }
@@ -235,13 +235,13 @@ struct decoding {
     struct codec_level *level;
 };
 
-/* One field as it stands in the input. */
+/* One item of the input. */
 struct item {
     uint64_t tag;
     unsigned wire;
     uint64_t number;   /* WIRE_NUMBER */
     struct bytes run;  /* WIRE_RUN */
-    uint64_t position; /* In a row of the same tag. */
+    uint64_t position; /* Its place among the items of the same tag. */
 };
 
 static uint64_t get_varint(struct reader *reader)
@@ -278,7 +278,8 @@ static bool get_item(struct reader *reader, struct item *item)
            (item->wire == WIRE_NUMBER || item->wire == WIRE_RUN);
 }
 
-/* How many items of this tag follow; those behind damage count for none. */
+/* Counts the items of this tag that follow; those behind damage do not count.
+ */
 static uint64_t count_items(struct reader reader, uint64_t tag)
 {
     struct item item;
@@ -361,7 +362,8 @@ static bool get_numbers(struct decoding *d, const struct codec_field *field,
     return reader_ok(&reader, true);
 }
 
-/* One more of an array; the first takes the memory for 'more' that follow. */
+/* Reads one more element of an array; the first one takes the memory for the
+ * 'more' that follow. */
 static bool get_element(struct decoding *d, const struct codec_field *field,
                         const struct item *item, uint64_t more, void *to)
 {
@@ -414,7 +416,7 @@ static bool get_choice(struct decoding *d, const struct codec_field *field,
     return get_message(d, item->run, part_of(field), part);
 }
 
-/* 'rest' is what follows the item. */
+/* Reads a field; 'rest' is what follows the item. */
 static bool get_field(struct decoding *d, const struct codec_field *field,
                       const struct item *item, struct reader rest, void *to)
 {

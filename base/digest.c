@@ -11,7 +11,8 @@
 #include <stdlib.h>
 
 struct digest {
-    XXH3_state_t *state; /* Must be aligned to 64 bytes: theirs to allocate. */
+    /* XXH3 needs 64 bytes' alignment, so it allocates this. */
+    XXH3_state_t *state;
 };
 
 static void store(XXH128_hash_t hash, uint8_t ret_value[DIGEST_SIZE])

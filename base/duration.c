@@ -28,7 +28,7 @@ bool duration_parse(const char *text, uint64_t *ret_time_ms)
         {"d", (double)S_PER_DAY * MS_PER_S},
     };
     char *end;
-    /* Not what strtod() takes beside: signs, blanks, hex, infinity. */
+    /* strtod() would also take signs, blanks, hex and infinity. */
     if (text[0] < '0' || text[0] > '9' || text[1] == 'x' || text[1] == 'X') {
         return false;
     }

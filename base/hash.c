@@ -21,7 +21,7 @@ uint64_t hash_bytes(const void *data, size_t size)
     return XXH3_64bits_withSeed(data, size, hash_seed);
 }
 
-/* Room for as many buckets again. */
+/* Makes room for twice as many buckets. */
 static void make_room(struct UT_hash_table *table)
 {
     table->log2_num_buckets++;
@@ -38,7 +38,7 @@ void hash_grow(struct UT_hash_table *table)
     if (count == 1u << table->log2_num_buckets) {
         make_room(table);
     }
-    /* What is in the new bucket from now on was in this one. */
+    /* The elements of the new bucket were in this one. */
     struct UT_hash_bucket *from = &table->buckets[hash_bucket(count, count)];
     struct UT_hash_bucket *to = &table->buckets[count];
     struct UT_hash_handle *item = from->hh_head;

@@ -16,7 +16,7 @@ static bool is_before(const struct ordered_node *node, struct bytes key,
 
 /* --- The tree ------------------------------------------------------------- */
 
-/* Divides a tree into what is before 'node' and what is behind it. */
+/* Splits a tree into what is before 'node' and what is behind. */
 static void split(struct ordered_node *tree, const struct ordered_node *node,
                   struct ordered_node **before, struct ordered_node **behind)
 {
@@ -46,7 +46,7 @@ static void tree_add(struct ordered *set, struct ordered_node *node)
     *at = node;
 }
 
-/* Where the pointer to 'node' is, or that to nothing where it would be. */
+/* The pointer to 'node' in the tree, or the empty one where it belongs. */
 static struct ordered_node *const *place_of(const struct ordered *set,
                                             const struct ordered_node *node)
 {
@@ -158,8 +158,8 @@ struct walk {
     void *data;
 };
 
-/* Behind the first node that is not before the beginning, none is: only the
- * way to it takes comparisons. As deep as the tree, which is not deep. */
+/* Visits nodes from the beginning on. Only the way to the first of them takes
+ * comparisons. The recursion is as deep as the tree, which is not deep. */
 static bool walk_tree(const struct walk *walk, struct ordered_node *tree,
                       bool is_behind)
 {

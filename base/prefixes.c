@@ -11,10 +11,10 @@
 /* The root has no bytes. All others have an item, or two children at least. */
 struct prefix_node {
     struct prefix_node *parent;
-    uint8_t *data; /* Owned: the bytes since the parent. */
+    uint8_t *data; /* Owned; the bytes behind the parent's. */
     size_t size;
-    void *item;                    /* NULL: no string of the set ends here. */
-    struct prefix_node **children; /* Owned; by their first bytes. */
+    void *item;                    /* NULL if no string of the set ends here. */
+    struct prefix_node **children; /* Owned; sorted by their first bytes. */
     uint32_t child_count;
     uint32_t capacity;
 };
@@ -38,7 +38,7 @@ static void node_free(struct prefix_node *node)
     free(node);
 }
 
-/* Where the child that begins with 'first' stands, or would. */
+/* The place of the child that begins with 'first', or where it belongs. */
 static uint32_t place_of(const struct prefix_node *node, uint8_t first)
 {
     uint32_t low = 0, high = node->child_count;
@@ -89,7 +89,8 @@ static void drop_first(struct prefix_node *node, size_t count)
     memmove(node->data, node->data + count, node->size);
 }
 
-/* Puts a node where only the first 'count' bytes of 'node' lead; returns it. */
+/* Puts a node in front of 'node' for its first 'count' bytes; returns the new
+ * node. */
 static struct prefix_node *split(struct prefix_node *node, size_t count)
 {
     struct prefix_node *parent = node->parent;
@@ -136,7 +137,7 @@ void prefixes_add(struct prefixes *set, struct bytes prefix, void *item)
     node->item = item;
 }
 
-/* A node without an item that has one child is no place where strings part. */
+/* Joins a node with its only child, unless it has an item itself. */
 static void merge(struct prefix_node *node)
 {
     struct prefix_node *child = node->children[0];
@@ -189,7 +190,8 @@ void *prefixes_next(struct prefixes_walk *walk)
     while (walk->at != NULL && item == NULL) {
         const struct prefix_node *node = walk->at;
         if (common_size(node, walk->left) < node->size) {
-            walk->at = NULL; /* It parts from the name in its midst. */
+            /* The name ends, or differs, within the node's bytes. */
+            walk->at = NULL;
             return NULL;
         }
         walk->left = behind(walk->left, node->size);

@@ -59,12 +59,13 @@ void fields_done(struct fields *fields)
     words_done(&fields->texts);
 }
 
-/* Where one value is read. */
+/* The value that is being read. */
 struct reading {
     struct fields *fields;
     const struct field *field;
     struct value *value;
-    bool is_base64; /* The request has it under its name and "_b64". */
+    /* The request has the value in base 64, under the name with "_b64". */
+    bool is_base64;
     struct problem *problem;
 };
 
@@ -73,7 +74,7 @@ struct reading {
                  __VA_ARGS__),                                              \
      false)
 
-/* Finds the field of that name, which may have "_b64" behind it. */
+/* Finds the field 'name', which may have "_b64" behind it. */
 static bool find_field(struct reading *reading, struct bytes name)
 {
     const struct route *route = reading->fields->route;
@@ -159,7 +160,7 @@ static bool take_text(struct reading *reading, struct bytes text)
     return true;
 }
 
-/* One of "A|B", in lower case: kept as the command's word. */
+/* Takes one of the words "A|B", given in lower case, as the command has it. */
 static bool take_choice(struct reading *reading, struct bytes text)
 {
     const char *at = reading->field->word;
@@ -232,7 +233,7 @@ static bool take_encoded(struct reading *reading, struct bytes text,
     return is_good;
 }
 
-/* A field that the path has is not taken from elsewhere. */
+/* Begins a value; one that the path has given is not taken from elsewhere. */
 static bool begin_value(struct reading *reading, struct bytes name)
 {
     size_t size = 0;
@@ -458,7 +459,7 @@ struct bytes fields_text(const struct fields *fields, const char *name)
                             : bytes_of("", 0);
 }
 
-/* "TTL NONE" as two. */
+/* Puts "TTL NONE" as two words. */
 static void put_words(const char *text, struct words *out)
 {
     const char *end = strchr(text, ' ');

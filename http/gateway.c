@@ -68,7 +68,7 @@ void visit_answer_json(struct visit *visit, unsigned status, json_t *document)
     visit_answer(visit, &reply);
 }
 
-/* "{name: the reply}" and its kin. */
+/* Makes the document of a reply, such as "{name: the reply}". */
 static json_t *document_of(const struct answer *answer,
                            const struct resp_reply *reply)
 {
@@ -84,7 +84,7 @@ static json_t *document_of(const struct answer *answer,
         json_put(document, answer->name, json_of_reply(reply, 2));
         return document;
     default:
-        /* OK is all that a simple string says. */
+        /* A simple string says only OK. */
         json_put(document, answer->name,
                  value->type == RESP_SIMPLE ? json_true()
                                             : json_of_reply(reply, 0));
@@ -150,7 +150,7 @@ static void send_step(struct visit *visit)
     free(argument);
 }
 
-/* It is given up. */
+/* Gives the visit up. */
 static void cut(struct visit *visit)
 {
     if (visit->is_stream && !visit->is_answered) {
@@ -164,12 +164,12 @@ static void cut(struct visit *visit)
     }
 }
 
-/* As far as it comes with what the core has said by now. */
+/* Goes as far as it can with what the core has answered by now. */
 static void advance(struct visit *visit)
 {
     struct resp_reply *reply = &visit->gateway->reply;
     if (visit->is_stream && visit->output.size > 0 && stream_is_slow(visit)) {
-        /* He misses events from now on, and is to know it. */
+        /* The client misses events from now on, and has to know that. */
         buffer_clear(http_stream_output(visit->exchange));
         cut(visit);
     }
@@ -196,7 +196,7 @@ static void advance(struct visit *visit)
     }
 }
 
-/* "id:secret" */
+/* Reads "id:secret". */
 static bool read_session(struct visit *visit, struct words *credentials,
                          struct problem *problem)
 {
@@ -235,7 +235,8 @@ static void put_first_steps(struct visit *visit,
     visit->first_own = visit->step_count;
 }
 
-/* Browsers and their like come back with the header by themselves. */
+/* Puts the command for events. Browsers and the like reconnect with the header.
+ */
 static void put_watch(struct visit *visit, struct words *step)
 {
     struct bytes from = fields_text(&visit->fields, "from");
@@ -263,8 +264,8 @@ static void put_steps(struct visit *visit, const struct words *credentials)
         put_watch(visit, visit_step(visit));
         break;
     case ROUTE_PRESENCE:
-        break;          /* ATTACH is all. */
-    case ROUTE_MONITOR: /* What every user may ask. */
+        break;          /* ATTACH is the whole request. */
+    case ROUTE_MONITOR: /* Every user may send this command. */
         words_put_text(visit_step(visit), "RAFT.STATUS");
         break;
     default:
@@ -272,7 +273,7 @@ static void put_steps(struct visit *visit, const struct words *credentials)
     }
 }
 
-/* How long its client wants to wait, if its command may wait at all. */
+/* Sets how long the client wants to wait, if its command waits at all. */
 static void begin_poll(struct visit *visit)
 {
     struct gateway *gateway = visit->gateway;
@@ -286,7 +287,7 @@ static void begin_poll(struct visit *visit)
     list_push_back(&gateway->polls, &visit->in_waiting);
 }
 
-/* A secret may come over TLS, or over loopback. */
+/* True if a secret may be sent: over TLS, or over loopback. */
 static bool is_private(const struct visit *visit)
 {
     char host[128];
@@ -297,7 +298,8 @@ static bool is_private(const struct visit *visit)
             address_is_loopback(host));
 }
 
-/* Nobody's at first, whatever its address, unless a certificate was shown. */
+/* Opens a connection without a user, whatever its address, unless there was a
+ * certificate. */
 static void open_connection(struct visit *visit)
 {
     struct gateway *gateway = visit->gateway;
@@ -385,7 +387,7 @@ static void refuse_path(struct http_exchange *exchange,
     }
 }
 
-/* Of the node's own, which are no API. */
+/* Answers for the node's own pages, which are no part of the API. */
 static void answer_monitor(struct gateway *gateway,
                            struct http_exchange *exchange,
                            const struct route *route)
@@ -395,7 +397,7 @@ static void answer_monitor(struct gateway *gateway,
     http_answer(exchange, &reply);
 }
 
-/* An answer, and no visit: false. */
+/* False if the request has been answered and needs no visit. */
 static bool is_admitted(struct gateway *gateway, struct http_exchange *exchange,
                         const struct match *match)
 {

@@ -18,14 +18,14 @@ static bool is_address(const char *host)
            inet_pton(AF_INET6, host, &address) == 1;
 }
 
-/* Nothing, or ":7422". */
+/* True for nothing, or a port such as ":7422". */
 static bool is_port(const char *text)
 {
     return *text == '\0' ||
            (*text == ':' && text[1 + strspn(text + 1, "0123456789")] == '\0');
 }
 
-/* Without port and brackets; false: it is none. */
+/* The host without port and brackets; false if there is none. */
 static bool host_of(const char *header, char out[HOST_SIZE_MAX])
 {
     bool is_v6 = header[0] == '[';
@@ -54,7 +54,7 @@ static bool is_named(const char *host, const char *names)
     return false;
 }
 
-/* HTTP/1.0 has no Host, and no browser speaks that. */
+/* HTTP/1.0 has no Host, and no browser uses that. */
 static bool is_our_host(const char *header, const char *names)
 {
     char host[HOST_SIZE_MAX];
@@ -64,7 +64,7 @@ static bool is_our_host(const char *header, const char *names)
              is_named(host, names)));
 }
 
-/* A page of this very node: the scheme, and what Host says. */
+/* True if the page is of this very node: the scheme, and what Host says. */
 static bool is_our_origin(const char *origin, const char *host, bool is_secure)
 {
     const char *mark = strstr(origin, "://");
@@ -109,7 +109,8 @@ bool guard_admits(const struct guard_request *request, const char *names,
 bool guard_takes_body(const struct guard_request *request,
                       struct problem *ret_problem)
 {
-    /* Without it a page of any origin could send this unasked. */
+    /* Without this a page of any origin could send such a request, and no
+     * browser would ask first. */
     bool needs_json = request->has_body || strcmp(request->method, "POST") == 0;
     if (needs_json && !is_json(request->content_type)) {
         problem_set(ret_problem, 415, "BADARG", NULL,

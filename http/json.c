@@ -32,7 +32,7 @@ static json_t *base64_of(struct bytes text)
     return value;
 }
 
-/* NULL: it is no UTF-8. */
+/* NULL if the text is no UTF-8. */
 static json_t *string_of(struct bytes text)
 {
     return json_stringn(text.size > 0 ? (const char *)text.data : "",
@@ -62,7 +62,7 @@ void json_write(json_t *document, struct buffer *out)
     json_decref(document);
 }
 
-/* A map's key is a word, but of a label, which has any bytes. */
+/* The key of a map is a word, except for labels, which may have any bytes. */
 static void key_of(struct bytes key, char out[NAME_SIZE_MAX])
 {
     json_t *text = string_of(key);

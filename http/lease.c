@@ -50,7 +50,7 @@ void lease_begin(struct visit *visit)
         words_put_text(step, "NX");
         words_put_text(step, "PX");
         words_put_number(step, ttl_ms);
-        /* Two that call themselves the same must not both hold it. */
+        /* Two clients of the same name must not both hold the lock. */
         words_put_text(step, "FRESH");
     }
     step = visit_step(visit);
@@ -58,7 +58,8 @@ void lease_begin(struct visit *visit)
     words_put(step, fields_text(&visit->fields, "name"));
 }
 
-/* 423: who has it, with which token, and until when at least. */
+/* Answers 423: who holds the lock, with which token, and until when at least.
+ */
 static void refuse_held(struct visit *visit, const struct resp_reply *show,
                         uint32_t holder, bool is_ours)
 {
@@ -85,7 +86,7 @@ static void refuse_held(struct visit *visit, const struct resp_reply *show,
     visit_refuse(visit, &problem, more);
 }
 
-/* Behind SET or EXTEND ('is_done': it succeeded). */
+/* Answers after SET or EXTEND; 'is_done' if that succeeded. */
 static void answer_taking(struct visit *visit, const struct resp_reply *show,
                           bool is_done)
 {

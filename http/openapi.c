@@ -12,7 +12,7 @@
 #include "http/json.h"
 #include "http/routes.h"
 
-/* What is not known of a type's text, as a schema of its own. */
+/* The longest name of a type or field. */
 #define NAME_SIZE 64
 
 static json_t *reference(const char *kind, const char *name)
@@ -26,7 +26,7 @@ static json_t *typed(const char *type)
     return json_pack("{ss}", "type", type);
 }
 
-/* "integer", "text", "yes", "[type]", "{type}", "Shape". */
+/* The schema of "integer", "text", "yes", "[type]", "{type}" or "Shape". */
 static json_t *schema_of_type(const char *type)
 {
     char inner[NAME_SIZE];
@@ -76,7 +76,8 @@ static json_t *schema_of_shape(const struct shape *shape)
         json_t *property = schema_of_type(type);
         json_put(properties, name, mark == '|' ? or_null(property) : property);
         if (is_text) {
-            /* It may come in base 64 instead, so neither is there for sure. */
+            /* The text may come in base 64 instead, so neither field is always
+             * there. */
             strncat(name, "_b64", sizeof name - strlen(name) - 1);
             json_put(properties, name, typed("string"));
         } else if (mark != '?') {
@@ -141,7 +142,8 @@ static json_t *schema_of_field(const struct field *field)
                            typed("string"));
         break;
     default:
-        schema = typed("string"); /* Its range is of bytes, not of letters. */
+        /* The field's bounds are of bytes, not of letters. */
+        schema = typed("string");
     }
     json_put(schema, "description", json_string(field->summary));
     return schema;
@@ -274,7 +276,7 @@ static json_t *operation_of(const struct route *route)
 {
     char id[NAME_SIZE];
     size_t size = 0;
-    /* As "post_v1_lock_acquire". */
+    /* The id is such as "post_v1_lock_acquire". */
     snprintf(id, sizeof id, "%s%s", route->method, route->path);
     for (const char *c = id; *c != '\0'; c++) {
         if (isalnum((unsigned char)*c)) {

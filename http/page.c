@@ -15,7 +15,7 @@
 
 EMBED_TEXT(hasp_page, "http/index.html");
 
-/* What stands between <tag> and </tag>; the page has one of each. */
+/* The bytes between <tag> and </tag>, which the page has once each. */
 static struct bytes inside(const char *tag)
 {
     char begin[16], end[16];
@@ -41,7 +41,7 @@ MUST_CHECK static int put_digest(struct buffer *out, const char *tag)
     return rv;
 }
 
-/* The Content-Security-Policy; without digests nothing is run. */
+/* Writes the Content-Security-Policy; without the digests no script runs. */
 MUST_CHECK static int put_policy(struct buffer *out)
 {
     buffer_put_text(out,

@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "http/json.h"
 
-/* Words of docs/protocol.md; another one is a bad request, as ERR is. */
+/* The words of docs/protocol.md; any other one is a bad request, as ERR is. */
 static const struct {
     const char *word;
     unsigned status;

@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "lease/rules.h"
 
-/* What has passed on the clock that has gone further. */
+/* The time since 'then' by the clock that has gone further. */
 static uint64_t elapsed(struct lease_clock then, struct lease_clock now)
 {
     uint64_t monotonic_ns = rules_left(now.monotonic_ns, then.monotonic_ns);
@@ -17,8 +17,8 @@ static uint64_t elapsed(struct lease_clock then, struct lease_clock now)
     return monotonic_ns > boottime_ns ? monotonic_ns : boottime_ns;
 }
 
-/* A machine that was suspended between two readings shows it on the second
- * clock only. */
+/* True if 'a' is earlier. Only the second clock shows that the machine was
+ * suspended between the readings. */
 static bool is_before(struct lease_clock a, struct lease_clock b)
 {
     if (a.monotonic_ns != b.monotonic_ns) {
@@ -55,8 +55,8 @@ void lease_beat_sent(struct lease *lease, struct lease_clock at)
 void lease_answered(struct lease *lease, struct lease_clock sent,
                     uint64_t ttl_ms, uint64_t linger_ms)
 {
-    /* A heartbeat that was sent when the lease was over already cannot bring
-     * it back, whether or not anybody looked in between. */
+    /* A heartbeat that was sent after the lease's end cannot bring the lease
+     * back, whether or not it was checked in between. */
     if (lease_check(lease, sent) == LEASE_LOST) {
         return;
     }

@@ -13,23 +13,26 @@
 #include "lease/rules.h"
 #include "lockfsm/entry.h"
 
-/* A mark is logged in milliseconds, rounded down. */
+/* The least time to mark: marks are logged in milliseconds, rounded down. */
 #define QUIET_MIN_NS NS_PER_MS
 
 struct timed_session {
     UT_hash_handle hh;
     uint64_t id;
-    bool is_durable; /* It stands in no heap, and the times are 0. */
+    /* A durable session stands in no heap, and its times are 0. */
+    bool is_durable;
     uint64_t ttl_ns;
-    uint64_t linger_ns; /* 0: none. */
+    uint64_t linger_ns; /* 0 if there is no linger. */
     uint64_t deadline_ns;
-    uint64_t heard_ns; /* Newest heartbeat of this reign; 0: none. */
-    bool is_bound;     /* A mark stands in the state. */
-    bool is_marked;    /* Not only a BEGIN's: no other mark is needed. */
+    uint64_t heard_ns; /* The newest heartbeat of this reign; 0 if none. */
+    bool is_bound;     /* The state has a mark of it. */
+    /* The mark is its own, not only a BEGIN's: it needs no other. */
+    bool is_marked;
     bool is_mark_in_flight;
-    bool is_hearing; /* A HEARD of it is on its way. */
-    bool marks_now;  /* Mark it however short it has been quiet. */
-    bool is_doomed;  /* Its EXPIRE has been proposed. */
+    bool is_hearing; /* A HEARD of it is under way. */
+    /* It is marked even if it has been quiet for a very short time. */
+    bool marks_now;
+    bool is_doomed; /* Its EXPIRE has been proposed. */
     struct heap_node deadline;
     struct heap_node mark;
 };
@@ -189,7 +192,8 @@ void leases_inherit(struct leases *leases, const struct lockfsm *fsm,
     uint64_t quiet_ms = quiet.quiet_ms + lockfsm_clock(fsm) - quiet.clock_ms;
     quiet_ms = quiet_ms < session->ttl_ms ? quiet_ms : session->ttl_ms;
     timed->deadline_ns = now_ns + timed->ttl_ns - quiet_ms * NS_PER_MS;
-    CHECK(timed->deadline_ns >= now_ns); /* Rule 4. */
+    /* An inherited deadline never lies in the past (rule 4). */
+    CHECK(timed->deadline_ns >= now_ns);
     timed->is_marked = session->mark_index != 0;
     set_bound(leases, timed, true);
     heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
@@ -227,7 +231,7 @@ void leases_marked(struct leases *leases, uint64_t session)
     }
 }
 
-/* A mark that stands behind the HEARD in the log is not ended by it. */
+/* A mark that stands behind the HEARD in the log is not ended by that. */
 void leases_unmarked(struct leases *leases, uint64_t session)
 {
     struct timed_session *timed = find(leases, session);
@@ -248,7 +252,7 @@ void leases_hearing(struct leases *leases, uint64_t session)
     }
 }
 
-/* A Redis value was given an end, or lost it. */
+/* Follows a Redis value that was given an end, or lost it. */
 static void change_kind(struct leases *leases, struct timed_session *timed,
                         const struct session *session, uint64_t now_ns)
 {
@@ -261,7 +265,7 @@ void leases_changed(struct leases *leases, const struct session *session,
 {
     struct timed_session *timed = find(leases, session->id);
     uint64_t ttl_ns = session->ttl_ms * NS_PER_MS;
-    /* A blacklisting comes here, too, and must not move the deadline. */
+    /* A blacklisting also comes here, and must not move the deadline. */
     if (timed == NULL || timed->is_doomed || !is_renewed) {
         return;
     }
@@ -271,7 +275,8 @@ void leases_changed(struct leases *leases, const struct session *session,
     }
     CHECK(ttl_ns > 0);
     if (ttl_ns < timed->ttl_ns && now_ns + ttl_ns < timed->deadline_ns) {
-        /* Asked for less: belief ended when that was sent (rule 18). */
+        /* The client has asked for less: it has trusted the shorter lease since
+         * it sent that (rule 18). */
         timed->deadline_ns = now_ns + ttl_ns;
         heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
     }
@@ -287,7 +292,7 @@ bool leases_heard(struct leases *leases, uint64_t session, uint64_t received_ns)
         return false;
     }
     if (timed->is_durable) {
-        return true; /* It has no deadline to move. */
+        return true; /* A durable session has no deadline. */
     }
     if (received_ns > timed->heard_ns) {
         timed->heard_ns = received_ns;
@@ -295,7 +300,8 @@ bool leases_heard(struct leases *leases, uint64_t session, uint64_t received_ns)
     if (received_ns + timed->ttl_ns > timed->deadline_ns) {
         timed->deadline_ns = received_ns + timed->ttl_ns;
     }
-    CHECK(timed->deadline_ns >= received_ns + timed->ttl_ns); /* Rule 2. */
+    /* Each heartbeat gives the whole lease (rule 2). */
+    CHECK(timed->deadline_ns >= received_ns + timed->ttl_ns);
     timed->marks_now = false;
     CHECK(timed->mark.slot != 0 || next_mark(timed) == UINT64_MAX);
     return true;
@@ -307,15 +313,16 @@ void leases_detached(struct leases *leases, uint64_t session, uint64_t now_ns)
     if (timed == NULL || timed->is_doomed || timed->linger_ns == 0) {
         return;
     }
-    /* D is never before the last heartbeat. */
+    /* The deadline never moves before the last heartbeat. */
     uint64_t from_ns = now_ns > timed->heard_ns ? now_ns : timed->heard_ns;
     if (from_ns + timed->linger_ns >= timed->deadline_ns) {
         return;
     }
-    CHECK(from_ns >= timed->heard_ns); /* Rule 8. */
+    /* The linger runs from the last heartbeat at least (rule 8). */
+    CHECK(from_ns >= timed->heard_ns);
     timed->deadline_ns = from_ns + timed->linger_ns;
     heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
-    /* So that linger survives a change of leader. */
+    /* The mark lets the linger survive a change of leader. */
     if (quiet_at(timed, now_ns) >= QUIET_MIN_NS) {
         timed->marks_now = true;
         schedule_mark(leases, timed);
@@ -409,7 +416,7 @@ uint32_t leases_due_marks(struct leases *leases, uint64_t now_ns,
     while (count < session_max &&
            (session = pop_unmarked(leases, now_ns)) != NULL) {
         choose(leases, count, session);
-        /* Rounded down: it may be too small, never too great. */
+        /* Rounding down makes it too small at most, never too great. */
         uint64_t quiet_ms = quiet_at(session, now_ns) / NS_PER_MS;
         CHECK(quiet_ms > 0);
         leases->marks_due[count++] = (struct session_mark){session->id,

@@ -33,22 +33,25 @@ enum span_kind {
  * their lock, session and owner, a blacklisting its index. */
 struct span_key {
     enum span_kind kind;
-    uint64_t number; /* Wait index, session of a hold or break, since_index. */
+    /* The index of a wait or a blacklisting, or the session of a hold or break.
+     */
+    uint64_t number;
     struct bytes lock;
     struct bytes owner;
 };
 
 struct span {
     UT_hash_handle hh;
-    struct heap_node due; /* In no heap: its command has been proposed. */
+    struct heap_node due; /* In no heap when its command has been proposed. */
     enum span_kind kind;
     uint64_t number;
-    uint64_t session;  /* WAIT. */
-    uint64_t instance; /* WAIT: asked_index; DELAY, BREAK: since_index; HOLD:
-                          token. */
+    uint64_t session; /* The session of a WAIT. */
+    /* asked_index of a WAIT, since_index of a DELAY or BREAK, token of a HOLD.
+     */
+    uint64_t instance;
     uint64_t end_ns;
-    uint64_t hold_ms;  /* HOLD: the whole; 0 for the others. */
-    uint64_t clock_ms; /* HOLD: the log's clock when it began. */
+    uint64_t hold_ms;  /* The whole length of a HOLD; 0 for the others. */
+    uint64_t clock_ms; /* The log's clock when a HOLD began. */
     struct bytes lock;
     struct bytes owner;
     uint32_t key_size;
@@ -109,7 +112,7 @@ static struct span *obtain(struct spans *spans, const struct span_key *key)
     return span;
 }
 
-/* When a span ends that another leader began. */
+/* When a span that another leader began is to end. */
 static uint64_t inherited_end(const struct lockfsm *fsm, uint64_t span_ms,
                               uint64_t clock_ms, uint64_t slack_ms,
                               uint64_t now_ns)
@@ -130,7 +133,8 @@ static struct span *start(struct spans *spans, const struct span_key *key,
     return span;
 }
 
-/* A downgrade is told as a grant of the same token, and does not prolong. */
+/* Starts the span of a hold. A downgrade is told as a grant of the same token,
+ * and does not prolong it. */
 static void start_hold(struct spans *spans, const struct span_key *key,
                        uint64_t token, uint64_t hold_ms, uint64_t clock_ms,
                        uint64_t end_ns)
@@ -208,8 +212,8 @@ void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
                                 now_ns));
         }
     }
-    /* It begins with the BEGIN of the new life, which no leader follows: by
-     * then it has not served. */
+    /* The quarantine begins with the BEGIN of a new life, whose effect
+     * spans_follow() does not see: the leader does not serve yet. */
     uint64_t quarantine_ms;
     struct span_key key = {.kind = SPAN_QUARANTINE,
                            .number = lockfsm_quarantine(fsm, &quarantine_ms)};
@@ -396,7 +400,7 @@ uint32_t spans_due(struct spans *spans, uint64_t now_ns, uint32_t command_max,
         }
         count++;
         if (span->kind == SPAN_BLACKLISTING || span->kind == SPAN_QUARANTINE) {
-            /* Its end is told by no effect that names it. */
+            /* No effect names this span when it ends. */
             drop(spans, span);
         } else {
             heap_remove(&spans->due, &span->due);

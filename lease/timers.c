@@ -17,15 +17,15 @@
 #include "lease/spans.h"
 #include "lockfsm/entry.h"
 
-/* So long after the newest TIME or BEGIN the next one is due; less than what
- * one may count, so that a turn that is late loses nothing. */
+/* How long after the newest TIME or BEGIN the next TIME is due. It is less than
+ * one TIME may count, so that a late turn loses nothing. */
 #define TIME_EVERY_NS (CLOCK_STEP_MS_MAX * NS_PER_MS * 4 / 5)
-/* Sessions that one TIME marks at most. */
+/* The most sessions that one TIME marks. */
 #define MARK_SESSION_MAX 4096
 
-/* What is left of the state that a new leader has found. */
+/* How far a new leader has got with the state that it found. */
 struct inheritance {
-    uint64_t begun_ns; /* 0: nothing. */
+    uint64_t begun_ns; /* 0 if nothing is left. */
     const struct session *session;
     const struct lock *lock;
 };
@@ -33,11 +33,12 @@ struct inheritance {
 struct timers {
     bool is_on;
     struct inheritance inheritance;
-    /* On every node: the newest TIME or BEGIN, and when it was applied here. */
+    /* The newest TIME or BEGIN, and when this node applied it; kept on every
+     * node. */
     uint64_t clock_index;
     uint64_t noted_ns;
     bool is_time_in_flight;
-    uint64_t in_flight_ms; /* By so much it may move the clock. */
+    uint64_t in_flight_ms; /* By how much it may move the clock. */
     struct leases leases;
     struct spans spans;
     struct buffer command;
@@ -134,7 +135,7 @@ static void follow_session(struct timers *timers, const struct lockfsm *fsm,
 {
     const struct session *session = lockfsm_session(fsm, effect->session);
     if (session == NULL) {
-        return; /* A later entry of the same turn has ended it. */
+        return; /* A later entry of the same turn has ended the session. */
     }
     if (effect->type == EFFECT_SESSION_OPENED) {
         leases_open(&timers->leases, session, now_ns);
@@ -151,7 +152,8 @@ void timers_follow(struct timers *timers, const struct lockfsm *fsm,
     if (effect->type == EFFECT_TIME) {
         note(timers, effect->log_index, now_ns);
     }
-    /* Rule 12: who does not serve yet has logged nothing but its BEGIN. */
+    /* A leader that does not serve yet has logged nothing but its BEGIN (rule
+     * 12). */
     CHECK(timers->inheritance.begun_ns == 0 ||
           effect->log_index == timers->clock_index);
     if (!timers->is_on) {
@@ -202,7 +204,8 @@ void timers_detached(struct timers *timers, uint64_t session, uint64_t now_ns)
     leases_detached(&timers->leases, session, now_ns);
 }
 
-/* When the clock is to move whether or not somebody is to be marked. */
+/* When the clock must move at the latest, even if no session is to be marked.
+ */
 static uint64_t next_time(const struct timers *timers)
 {
     bool is_needed = timers->leases.bound_count > 0 ||
@@ -242,8 +245,9 @@ uint64_t timers_quarantine_left(struct timers *timers,
                : spans_quarantine_left(&timers->spans, since_index, now_ns);
 }
 
-/* A successor counts by the log's clock, which may have gone further than this
- * leader's own since the grant. */
+/* The hold's end is counted by the log's clock, too, since a successor counts
+ * by that, and it may have gone further than this leader's own since the grant.
+ */
 uint64_t timers_hold_left(struct timers *timers, const struct lockfsm *fsm,
                           struct bytes lock, uint64_t session,
                           struct bytes owner, uint64_t now_ns)
@@ -259,7 +263,8 @@ uint64_t timers_break_left(struct timers *timers, const struct hold *hold,
                             hold->owner, now_ns);
 }
 
-/* At most one is under way: what it counts is known when it is applied. */
+/* Proposes a TIME, at most one at once: what it counts is known only when it is
+ * applied. */
 static void propose_time(struct timers *timers, uint64_t now_ns,
                          uint64_t clock_ns, timers_propose_fn *propose,
                          void *data)
@@ -284,7 +289,8 @@ static void propose_time(struct timers *timers, uint64_t now_ns,
     bool is_proposed = propose(data, buffer_bytes(&timers->command));
     leases_marks_proposed(&timers->leases, count, is_proposed);
     if (is_proposed) {
-        CHECK(time.elapsed_ms <= CLOCK_STEP_MS_MAX); /* More counts nothing. */
+        /* A TIME counts no more than that. */
+        CHECK(time.elapsed_ms <= CLOCK_STEP_MS_MAX);
         timers->is_time_in_flight = true;
         timers->in_flight_ms = time.elapsed_ms;
     }

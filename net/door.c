@@ -14,8 +14,8 @@
 
 #include "net/door.h"
 
-/* A folder's path may be longer than what fits into an address: it is named by
- * a descriptor. */
+/* Opens the folder and names it by its descriptor, since its path may be too
+ * long for an address. */
 static int open_folder(const char *folder, struct sockaddr_un *address)
 {
     int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -33,8 +33,8 @@ static int bind_in(int folder, const struct sockaddr_un *address)
     if (fd < 0) {
         return -1;
     }
-    /* One of a process that was killed; the folder is ours alone. Between
-     * bind() and listen() nobody can connect. */
+    /* The socket file may be left of a process that was killed; the folder is
+     * ours alone. Nobody can connect between bind() and listen(). */
     (void)unlinkat(folder, DOOR_NAME, 0);
     if (bind(fd, (const struct sockaddr *)address, sizeof *address) == 0 &&
         fchmodat(folder, DOOR_NAME, S_IRUSR | S_IWUSR, 0) == 0 &&
@@ -75,8 +75,8 @@ void door_remove(const char *folder)
     }
 }
 
-/* What the kernel shows for a user that this namespace cannot name: it may be
- * anybody. */
+/* The id that the kernel shows for users which this namespace cannot name: it
+ * may be anybody. */
 static uid_t unknown_user(void)
 {
     char text[16] = "";

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-/* The version since which there are frames of this type. */
+/* The version that first has frames of this type. */
 static const uint8_t since[FRAME_TYPE_END] = {
     [FRAME_HELLO] = 1,        [FRAME_RAFT] = 1,    [FRAME_FORWARD] = 1,
     [FRAME_ANSWER] = 1,       [FRAME_CLOSED] = 1,  [FRAME_SNAPSHOT] = 1,
@@ -113,7 +113,7 @@ static bool get_terms(struct reader *reader, struct frame_terms *ret)
     return true;
 }
 
-/* A newer node's HELLO may be longer. */
+/* The HELLO of a newer node may be longer. */
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
 {
     size_t start = frame_begin(out, FRAME_HELLO);
@@ -130,8 +130,8 @@ void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
     buffer_put_u64(out, hello->term);
     buffer_put_u64(out, hello->last_index);
     put_terms(out, &hello->terms);
-    /* It may be longer than is read, and its first byte, of the size, must not
-     * be that of TLS. */
+    /* The frame may be longer than is read. The first byte, of its size, must
+     * not look like TLS. */
     if ((out->size - start - FRAME_HEADER_SIZE) % 256 == FRAME_NOT_SIZE) {
         buffer_put_u8(out, 0);
     }

@@ -36,10 +36,11 @@
 #include "net/http_front.h"
 #include "net/stream.h"
 
-/* Those that had to make room go in the next turn. */
+/* How many connections may be about to leave; the next turn closes them. */
 #define CONNECTION_LEAVING_MAX 64u
 
-/* Between two looks at what they have asked: none is to make room unheard. */
+/* How many connections are accepted between two looks at requests: none is to
+ * make room before it was heard. */
 #define ACCEPTS_PER_RUN 16
 #define REQUEST_MAX_MS 5000
 #define STARVED_PAUSE_MS 100
@@ -47,7 +48,8 @@
 #define CONNECTION_MEMORY_SIZE ((size_t)16 << 10)
 #define STREAM_BLOCK_SIZE 4096
 #define SILENCE_MAX_S 10u
-/* What was answered in a run may be sent in the same one. */
+/* How often a turn runs the library: what a run has answered may be sent in the
+ * next. */
 #define RUNS_MAX 4
 
 struct http {
@@ -56,37 +58,38 @@ struct http {
     struct http_handler handler;
     void (*closed)(void *data);
     void *closed_data;
-    struct front *front; /* It accepts, and speaks TLS; NULL: we accept. */
-    int listen_fd;       /* Then. */
+    /* Accepts, and speaks TLS; NULL if this file accepts. */
+    struct front *front;
+    int listen_fd; /* Used without 'front'. */
     uv_poll_t listening;
     uv_poll_t poll;
     uv_prepare_t prepare;
     uv_timer_t timer;
     int handle_count;
-    /* Connections, the oldest first: whose request is not whole yet, whose
-     * answer is under way, and those that had to make room. */
+    /* Connections, the oldest first: those without a whole request, those whose
+     * answer is awaited, and those that have to leave. */
     struct list idle;
     struct list asking;
     struct list leaving;
-    struct pollfd *presence; /* Of the suspended ones; as many as asking. */
+    struct pollfd *presence; /* The sockets of the connections in 'asking'. */
     uint64_t presence_ms;    /* When they are looked at next. */
-    uint64_t starved_ms;     /* Accepting pauses since then; 0: it does not. */
+    uint64_t starved_ms;     /* When accepting was paused; 0 if it is not. */
     uint16_t port;
     struct log_limit tls_failures;
     uint64_t tls_failed_count;
-    bool is_running;  /* Inside MHD_run(). */
+    bool is_running;  /* MHD_run() is on the stack. */
     bool has_resumed; /* MHD_run() is due. */
     bool is_closing;
 };
 
-/* A connection. */
+/* A client's connection. */
 struct guest {
     struct list in_http;
     int fd;
     char address[STREAM_ADDRESS_SIZE];
     char origin[STREAM_ADDRESS_SIZE];
-    struct tls_identity who; /* If it came by TLS. */
-    uint64_t since_ms;       /* It came, or has had its last answer. */
+    struct tls_identity who; /* The client's certificate, if it came by TLS. */
+    uint64_t since_ms;       /* When it came, or had its last answer. */
     struct http_exchange *exchange;
 };
 
@@ -98,16 +101,16 @@ struct http_exchange {
     const char *method;
     struct buffer body;
     void *owner;
-    struct MHD_Response *response; /* Not queued yet. */
+    struct MHD_Response *response; /* The response before it is queued. */
     unsigned status;
-    struct buffer output; /* Of a stream. */
-    bool has_begun;       /* Its head is there. */
-    bool is_told;         /* The handler knows it. */
+    struct buffer output; /* A stream's bytes that are to be sent. */
+    bool has_begun;       /* The head of the request has been read. */
+    bool is_told;         /* The handler knows of the request. */
     bool is_answered;
     bool is_suspended;
     bool is_stream;
-    bool is_at_end; /* Of a stream: no more is appended. */
-    bool has_gone;  /* Its client has. */
+    bool is_at_end; /* No more is appended to the stream. */
+    bool has_gone;  /* The stream's client has gone. */
 };
 
 static void part_closed(void *http_data)
@@ -139,14 +142,15 @@ static void resume(struct http_exchange *exchange)
     }
 }
 
-/* The handles first: the daemon closes the descriptor that is polled. */
+/* Closes the handles, which come first: the daemon closes the descriptor that
+ * is polled. */
 static void close_now(struct http *http)
 {
     if (http->front != NULL) {
         front_close(http->front, part_closed, http);
     } else {
         uv_close((uv_handle_t *)&http->listening, closed_cb);
-        close(http->listen_fd); /* The poll has forgotten it. */
+        close(http->listen_fd); /* The poll has been closed before. */
     }
     uv_close((uv_handle_t *)&http->poll, closed_cb);
     uv_close((uv_handle_t *)&http->prepare, closed_cb);
@@ -168,7 +172,7 @@ static uint64_t now_ms(const struct http *http)
     return uv_now(http->prepare.loop);
 }
 
-/* libmicrohttpd notices that, and closes. */
+/* Makes a connection leave; libmicrohttpd notices and closes it. */
 static void leave(struct http *http, struct guest *guest)
 {
     (void)shutdown(guest->fd, SHUT_RDWR);
@@ -195,7 +199,7 @@ static void close_overdue(struct http *http)
     }
 }
 
-/* Of those whose answers are waited for: who has hung up? */
+/* Looks which clients have hung up while their answers are awaited. */
 static void look_for_presence(struct http *http)
 {
     nfds_t count = 0;
@@ -249,7 +253,8 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Of those from 'origin' (NULL: of all) there is room for one more. */
+/* Makes room for one more connection from 'origin', or from all if that is
+ * NULL. */
 static void make_room(struct http *http, const char *origin, uint32_t max)
 {
     struct list *lists[] = {&http->idle, &http->asking};
@@ -294,7 +299,7 @@ static void accept_cb(uv_poll_t *poll, int status, int events)
             address_origin(address, origin);
             make_room(http, origin, http->limits.per_address);
             make_room(http, NULL, http->limits.connections);
-            /* What fails closes the socket. */
+            /* libmicrohttpd closes the socket if this fails. */
             (void)MHD_add_connection(http->daemon, fd, (struct sockaddr *)&from,
                                      size);
         } else if (errno == EMFILE || errno == ENFILE) {
@@ -391,7 +396,7 @@ static void connection_cb(void *data, struct MHD_Connection *connection,
     *context = guest;
 }
 
-/* The request line is there. */
+/* Is called when the request line is there. */
 static void *target_cb(void *data, const char *target,
                        struct MHD_Connection *connection)
 {
@@ -405,7 +410,7 @@ static void *target_cb(void *data, const char *target,
     return exchange;
 }
 
-/* It waits for the next request: it is the youngest now. */
+/* The connection waits for its next request, as the youngest. */
 static void completed_cb(void *data, struct MHD_Connection *connection,
                          void **request, enum MHD_RequestTerminationCode how)
 {
@@ -479,7 +484,7 @@ void http_answer(struct http_exchange *exchange, struct http_reply *reply)
     set_response(exchange, reply->status, response);
 }
 
-/* A stream's next bytes. */
+/* Gives the library a stream's next bytes. */
 static ssize_t read_cb(void *data, uint64_t at, char *to, size_t size)
 {
     struct http_exchange *exchange = data;
@@ -547,8 +552,8 @@ static void refuse(struct http_exchange *exchange, unsigned status,
     http_answer(exchange, &reply);
 }
 
-/* Headers that decide where a request ends, for whom it is, whose it is and
- * what it may: another reader must not find another one of two. */
+/* Headers that decide where a request ends, for which host it is, whose it is
+ * and what it may do: two of a kind could be read differently by a proxy. */
 static const char *const once[] = {
     "Host",         "Content-Length", "Transfer-Encoding", "Authorization",
     "Hasp-Session", "Origin",         "Sec-Fetch-Site",    "Content-Type",
@@ -559,8 +564,8 @@ static const char *const once[] = {
 struct head {
     uint32_t count[ONCE_COUNT];
     uint64_t body_size;
-    bool has_odd_name;     /* With a blank before the colon, say. */
-    bool has_odd_encoding; /* Not "chunked". */
+    bool has_odd_name; /* A name has, for example, a blank before its colon. */
+    bool has_odd_encoding; /* A transfer encoding is not "chunked". */
 };
 
 static bool is_odd(const char *name)
@@ -588,10 +593,10 @@ static enum MHD_Result look_cb(void *data, enum MHD_ValueKind kind,
     return MHD_YES;
 }
 
-/* NULL: it means the same to every reader. */
+/* Why readers could differ on what the request is; NULL if they cannot. */
 static const char *ambiguity(const struct head *head)
 {
-    static char text[80]; /* The loop's. */
+    static char text[80]; /* Used only on the loop. */
     if (head->has_odd_name) {
         return "a header's name has a blank in it, or before its colon";
     }
@@ -609,7 +614,7 @@ static const char *ambiguity(const struct head *head)
                : NULL;
 }
 
-/* The head is there. */
+/* Begins a request whose head is there. */
 static enum MHD_Result begin(struct http_exchange *exchange, const char *method)
 {
     struct head head = {0};
@@ -653,7 +658,8 @@ static enum MHD_Result request_cb(void *data, struct MHD_Connection *connection,
     }
     if (*upload_size > 0) {
         if (*upload_size > http->limits.body_size - exchange->body.size) {
-            return MHD_NO; /* It came in chunks, and did not say how much. */
+            /* A body in chunks had not said that it would be so large. */
+            return MHD_NO;
         }
         buffer_put(&exchange->body, upload, *upload_size);
         *upload_size = 0;
@@ -673,7 +679,7 @@ static enum MHD_Result request_cb(void *data, struct MHD_Connection *connection,
     return MHD_YES;
 }
 
-/* Paths are decoded by whoever knows what they mean. */
+/* Paths are left as they are; the code that knows their parts decodes them. */
 static size_t unescape_cb(void *data, struct MHD_Connection *connection,
                           char *text)
 {
@@ -695,9 +701,9 @@ static void front_joined(void *data, int fd)
 {
     struct http *http = data;
     struct sockaddr nowhere = {.sa_family = AF_UNIX};
-    /* What fails closes the socket. */
+    /* libmicrohttpd closes the socket if this fails. */
     (void)MHD_add_connection(http->daemon, fd, &nowhere, sizeof nowhere);
-    http->has_resumed = true; /* It is to be run. */
+    http->has_resumed = true; /* The new connection needs a run. */
 }
 
 static void front_failed(void *data, const char *address, const char *reason)

@@ -19,15 +19,15 @@
 static const struct stream_limits limits = {
     .input_max = FRONT_UNSENT_MAX, .output_max = 1 << 20, .idle_max = 4 << 10};
 
-/* A connection. */
+/* A client's connection and its other half. */
 struct bridge {
-    struct stream outer; /* To the client. */
-    struct stream inner; /* To the library. */
+    struct stream outer; /* The stream to the client. */
+    struct stream inner; /* The stream to the library. */
     struct front *front;
     struct list in_front;
     char origin[STREAM_ADDRESS_SIZE];
-    int fd;                /* The library's end; -1: there is none yet. */
-    uint32_t stream_count; /* That have not been closed yet. */
+    int fd;                /* The library's end; -1 if there is none yet. */
+    uint32_t stream_count; /* How many of the streams are not closed yet. */
 };
 
 struct front {
@@ -86,7 +86,8 @@ static void hand_on(struct stream *from, struct stream *to)
 static void on_outer_bytes(struct stream *outer)
 {
     struct bridge *bridge = outer->owner;
-    CHECK(bridge->fd >= 0); /* It has none before it is ready. */
+    /* The library's end is made before the first bytes come. */
+    CHECK(bridge->fd >= 0);
     hand_on(outer, &bridge->inner);
 }
 
@@ -238,8 +239,8 @@ void front_use_tls(struct front *front, struct tls_context *context)
 
 /* --- Looking -------------------------------------------------------------- */
 
-/* The newest: of an older one the library has closed that descriptor, and it
- * has yet to be noticed. */
+/* Finds the newest bridge of the descriptor. The library may have closed that
+ * of an older one, which has yet to be noticed. */
 static const struct bridge *find(const struct front *front, int fd)
 {
     const struct bridge *found = NULL;

@@ -18,7 +18,7 @@
 #include "net/secure.h"
 
 #define BACKLOG 1024
-/* So that a flood of connections does not hold up those that stand. */
+/* Bounds what a flood of new connections takes from those that stand. */
 #define ACCEPTS_PER_TURN 64
 #define STARVED_PAUSE_MS 100
 #define STARVED_LOG_EVERY_MS 60000
@@ -29,7 +29,7 @@ struct listener {
     listener_accept_fn *accept;
     void *data;
     struct gate gate;
-    const char *name; /* Of what comes there, in place of an address; NULL. */
+    const char *name; /* Named in the place of an address; or NULL. */
     void (*closed)(void *data);
     void *closed_data;
     uint64_t starved_logged_ms;
@@ -43,7 +43,8 @@ static void poll_cb(uv_poll_t *poll, int status, int events);
 static void timer_cb(uv_timer_t *timer);
 static void closed_cb(uv_handle_t *handle);
 
-/* Binds the first address of 'host' that can be bound; a socket, or -errno. */
+/* Binds the first address of the list that can be bound; returns a socket, or
+ * -errno. */
 static int bind_first(const struct addrinfo *list)
 {
     int error = -EADDRNOTAVAIL;
@@ -161,7 +162,7 @@ void listener_close_then(struct listener *listener, void (*closed)(void *data),
     uv_close((uv_handle_t *)&listener->poll, closed_cb);
     uv_close((uv_handle_t *)&listener->timer, closed_cb);
     gate_close(&listener->gate, closed_cb);
-    close(listener->fd); /* The poll has forgotten it in uv_close(). */
+    close(listener->fd); /* uv_close() has taken it out of the poll. */
     listener->fd = -1;
 }
 
@@ -230,7 +231,8 @@ static void take_connection(struct listener *listener, int fd,
     gate_take(&listener->gate, stream);
 }
 
-/* No descriptor or no memory: the connections wait in the kernel meanwhile. */
+/* Pauses for want of a descriptor or of memory; meanwhile the kernel keeps the
+ * connections. */
 static void pause_starved(struct listener *listener, int error)
 {
     uint64_t now_ms = uv_now(listener->poll.loop);
@@ -278,6 +280,7 @@ static void poll_cb(uv_poll_t *poll, int status, int events)
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         }
-        /* Others tell of a connection that broke before we took it. */
+        /* The other errors belong to a connection that broke before it was
+         * accepted. */
     }
 }

@@ -22,7 +22,8 @@ static struct sockaddr_un address_of(const char *path)
     return address;
 }
 
-/* 0, or the error that keeps us from listening there. */
+/* Removes the socket file of a dead process; 0, or the error that keeps this
+ * one from listening. */
 static int remove_dead(const char *path)
 {
     struct sockaddr_un address = address_of(path);
@@ -46,7 +47,7 @@ static int remove_dead(const char *path)
     return unlink(path) == 0 ? 0 : errno;
 }
 
-/* Between bind() and listen() nobody can connect. */
+/* Listens at 'path'. Nobody can connect between bind() and listen(). */
 static int listen_at(const char *path)
 {
     struct sockaddr_un address = address_of(path);

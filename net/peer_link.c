@@ -102,7 +102,7 @@ static void put_hello(struct peer_link *link, uint64_t to)
     frame_put_hello(stream_output(&link->stream), &hello);
 }
 
-/* For one that is not let in: nothing but what it is too old for. */
+/* Tells a node that is not let in only which levels are too old. */
 static void put_levels(struct peer_link *link, const struct frame_hello *own)
 {
     struct frame_hello hello = {.versions = own->versions,
@@ -119,7 +119,7 @@ static void connected_cb(struct stream *stream)
     struct peer_link *link = stream->owner;
     link->deadline_ms = peers_now_ms() + PEER_HELLO_MS;
     peers_wake_by(link->peers, link->deadline_ms);
-    put_hello(link, link->id); /* The stream flushes after this call. */
+    put_hello(link, link->id); /* The stream flushes when this returns. */
 }
 
 static void leave_strangers(struct peer_link *link)
@@ -167,7 +167,7 @@ static void go_down(struct peer_link *link, const char *reason,
     }
 }
 
-/* Strangers must not be able to fill the log. */
+/* Logs a refusal; strangers must not be able to fill the log. */
 static void log_refusal(struct peers *peers, const char *address,
                         const char *why)
 {
@@ -209,7 +209,7 @@ static void refuse(struct peer_link *link, const char *format, ...)
     peer_link_close(link, "refused");
 }
 
-/* One whose greeting is refused is told why. */
+/* Refuses a greeting, and tells the other node why. */
 static void refuse_hello(struct peer_link *link,
                          const struct frame_hello *hello, int error,
                          char why[HASP_WHY_SIZE])
@@ -231,7 +231,7 @@ static void refuse_hello(struct peer_link *link,
     refuse(link, "%s", why);
 }
 
-/* This node's own greeting was refused. */
+/* Handles the other node's refusal of this node's greeting. */
 static void take_refusal(struct peer_link *link, struct bytes body)
 {
     const struct peers_events *events = &link->peers->events;
@@ -261,8 +261,7 @@ static bool may_be_guest(const struct peer_link *link,
            cluster_id_is_known(hello->cluster_id);
 }
 
-/* Who may speak for whom; 0, or HASP_EREFUSED or HASP_ENOENT with the
- * reason. */
+/* Checks the two ids: 0, or HASP_EREFUSED or HASP_ENOENT with the reason. */
 static int check_ids(const struct peer_link *link,
                      const struct frame_hello *hello, char why[HASP_WHY_SIZE])
 {
@@ -327,7 +326,7 @@ static int check_levels(struct peer_link *link, const struct frame_hello *hello,
     return HASP_ETOOOLD;
 }
 
-/* The text is for both, so it names them. */
+/* Agrees on a version; the reason names both nodes, since both get it. */
 static bool agree_on_version(struct peer_link *link,
                              const struct frame_hello *hello,
                              char why[HASP_WHY_SIZE])
@@ -397,7 +396,7 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
                                peer != NULL && !peer->is_guest, why);
 }
 
-/* Another link of member 'id' that its owner still takes for up. */
+/* Finds another link of member 'id' that the owner still takes for up. */
 static struct peer_link *find_earlier(const struct peer_link *link, uint64_t id)
 {
     LIST_FOR (struct peer_link, other, &link->peers->links, node) {
@@ -429,7 +428,7 @@ static void go_up(struct peer_link *link, const struct frame_hello *hello)
         return;
     }
     if (peer->link != NULL && peer->link != link) {
-        /* Dialled by this node, which had waited long enough. */
+        /* This node had dialled as well, and had waited long enough. */
         old = peer->link;
         old->peer = NULL;
         peer_link_close(old, "it has dialled this node");

@@ -16,7 +16,7 @@
 
 #define DIAL_FIRST_MS 20
 #define DIAL_LAST_MS 1000
-/* A timer that is so late tells of a loop that did not turn. */
+/* A timer that comes this late shows that the loop was stalled. */
 #define STALL_MS 200
 #define STALL_GRACE_MS 500
 
@@ -239,7 +239,7 @@ void peers_add(struct peers *peers, uint64_t id, const char *address)
     peer->port = port;
     peer->attempts = 0;
     if (peer->link != NULL && !peer->link->is_up) {
-        /* Dialling the old address. */
+        /* The link dials the old address. */
         struct peer_link *link = peer->link;
         link->peer = NULL;
         peer->link = NULL;
@@ -258,7 +258,7 @@ void peers_remove(struct peers *peers, uint64_t id)
     }
     if (peer->link != NULL) {
         struct peer_link *link = peer->link;
-        link->peer = NULL; /* on_down comes when it has closed. */
+        link->peer = NULL; /* on_down is called when the link has closed. */
         peer->link = NULL;
         peer_link_close(link, "not a member any more");
     }
@@ -341,8 +341,8 @@ void peers_flush(struct peers *peers)
 
 /* --- Strangers ------------------------------------------------------------ */
 
-/* The place of a member's connection must not be kept by those who never say
- * HELLO, and a member says it at once: so the oldest stranger makes room. */
+/* Closes the oldest stranger: connections that never say HELLO must not keep
+ * the place of a member's, which says it at once. */
 static void drop_oldest_stranger(struct peers *peers)
 {
     LIST_FOR (struct peer_link, link, &peers->links, node) {

@@ -32,7 +32,7 @@ enum {
 #define CAPACITY_KEPT 64
 #define SCRATCH_KEPT 512
 
-/* What one call works on. */
+/* The input of one call. */
 struct scan {
     struct resp_parser *parser;
     struct bytes input;
@@ -139,7 +139,7 @@ static int parse_length(struct bytes input, size_t at, int64_t *ret_length,
     return 0;
 }
 
-/* The "*n" line. */
+/* Parses the "*n" line. */
 static int parse_count(struct scan *scan)
 {
     struct resp_parser *parser = scan->parser;
@@ -176,7 +176,7 @@ static void reserve_argument(struct resp_parser *parser)
     parser->capacity = capacity;
 }
 
-/* The "$n" line of the next argument: its span is known after it. */
+/* Parses the "$n" line of the next argument, whose span is then known. */
 static int parse_size(struct scan *scan)
 {
     struct resp_parser *parser = scan->parser;

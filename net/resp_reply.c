@@ -14,8 +14,8 @@
 
 /* An aggregate whose elements are being read. */
 struct level {
-    uint32_t at;   /* Its value. */
-    uint32_t left; /* Elements still to come. */
+    uint32_t at;   /* The index of its value. */
+    uint32_t left; /* How many elements are still to come. */
 };
 
 struct scan {
@@ -58,7 +58,7 @@ static struct resp_value *add_value(struct scan *scan, enum resp_type type)
     return value;
 }
 
-/* The rest of the line behind the type byte; 'at' moves behind the line. */
+/* Reads the rest of the line behind the type byte; 'at' moves behind it. */
 static int read_line(struct scan *scan, struct bytes *ret_line)
 {
     size_t start = scan->at + 1;
@@ -142,7 +142,7 @@ static int parse_null_or_bool(struct scan *scan, uint8_t type)
     return 0;
 }
 
-/* A length of at most 'max'; -1 only where RESP2 has a null. */
+/* Parses a length of at most 'max', or -1 where RESP2 has a null. */
 static int parse_length(struct scan *scan, uint64_t max, int64_t *ret_length)
 {
     struct bytes line;

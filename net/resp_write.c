@@ -68,7 +68,8 @@ static void put_bulk(struct buffer *out, struct bytes bytes)
     out->size += (size_t)(at - start);
 }
 
-/* Ends the line that begins at 'start'. Whatever it was made of, it is one. */
+/* Ends the line that begins at 'start', which has no line break inside,
+ * whatever it was made of. */
 static void end_line(struct buffer *out, size_t start)
 {
     for (size_t i = start; i < out->size; i++) {
@@ -112,7 +113,7 @@ void resp_error(struct resp_writer *writer, const char *code,
     }
     out->size += (size_t)size;
     if (size == 0) {
-        out->size--; /* A code alone: no blank behind it. */
+        out->size--; /* A code without a text has no blank behind it. */
     }
     end_line(out, start);
 }

@@ -9,26 +9,30 @@
 #include "base/memory.h"
 #include "net/stream_parts.h"
 
-/* A turn's plain bytes are handed over so many at a time. */
+/* How many plain bytes are handed over at a time. */
 #define PLAIN_SIZE (64u << 10)
 #define RECORD_HEADER_SIZE 5
-/* A longer one is none, and OpenSSL says so. */
+/* OpenSSL refuses a longer record. */
 #define RECORD_SIZE_MAX ((16u << 10) + 256)
 
 struct secure {
     struct stream *stream;
-    struct gate *gate;  /* Accepted, and not up yet; or NULL. */
-    struct list node;   /* In the gate's lists. */
-    uint64_t begun_ms;  /* When its handshake began ... */
-    uint64_t waited_ms; /* ... how long of it it has waited for us ... */
-    uint64_t due_ms;    /* ... and since when it does. */
-    bool is_due;        /* In the one of those who wait for their turn. */
+    /* The gate of an accepted stream that is not up yet; or NULL. */
+    struct gate *gate;
+    struct list node;  /* In the gate's lists. */
+    uint64_t begun_ms; /* When the handshake began ... */
+    /* ... how long of that it has waited for its turn ... */
+    uint64_t waited_ms;
+    uint64_t due_ms; /* ... and since when it waits now. */
+    /* It stands in the gate's list of those that wait for a turn. */
+    bool is_due;
     bool may_be_plain;
     bool is_accepted;
     bool has_ended;
     struct tls_context *context;
-    struct tls *tls;    /* NULL: the first byte is awaited. */
-    struct buffer held; /* Of a handshake: what OpenSSL has not seen yet. */
+    struct tls *tls; /* NULL before the first byte. */
+    /* The bytes of a handshake that OpenSSL has not seen yet. */
+    struct buffer held;
 };
 
 static void step(struct secure *secure);
@@ -89,7 +93,8 @@ const struct tls_identity *stream_identity(const struct stream *stream)
                : NULL;
 }
 
-/* Runs from here on, less the time that it will have waited for us. */
+/* Starts the time of the handshake, from which waits for a turn are taken off.
+ */
 static void start_clock(struct secure *secure)
 {
     secure->begun_ms = uv_now(secure->stream->tcp.loop);
@@ -109,7 +114,7 @@ void gate_open(struct gate *gate, uv_loop_t *loop)
     CHECK(uv_idle_init(loop, &gate->idle) == 0);
 }
 
-/* Those who stand in it go on without being paced, and are nobody's guests. */
+/* Lets those in the list go on without being paced, and without the gate. */
 static void let_go(struct list *waiting)
 {
     LIST_EACH_SAFE (node, waiting) {
@@ -183,7 +188,7 @@ static void enqueue(struct secure *secure)
     list_push_back(&gate->due, &secure->node);
 }
 
-/* Keeps the loop from sleeping. */
+/* An idle handle keeps the loop from sleeping. */
 static void idle_cb(uv_idle_t *idle)
 {
     (void)idle;
@@ -209,7 +214,7 @@ static void check_cb(uv_check_t *check)
 
 /* --- The handshake -------------------------------------------------------- */
 
-/* Says why, as far as it can be said, and closes. */
+/* Sends the reason, if that is possible, and closes. */
 static void refuse(struct stream *stream, const char *reason)
 {
     stream->has_failed_tls = true;
@@ -241,7 +246,7 @@ static void go_up(struct secure *secure)
 
 static void receive(struct secure *secure);
 
-/* Deals with what is held. */
+/* Feeds what is held, if it is this stream's turn. */
 static void step(struct secure *secure)
 {
     struct stream *stream = secure->stream;
@@ -274,8 +279,8 @@ void secure_is_late(struct stream *stream)
     const struct secure *secure = stream->secure;
     uint64_t now_ms = uv_now(stream->tcp.loop);
     uint64_t by_ms = secure->begun_ms + secure->waited_ms + SECURE_HANDSHAKE_MS;
-    if (secure->is_due ||
-        now_ms < by_ms) { /* It waits, or has waited, for us. */
+    /* The handshake waits, or has waited, for its turn. */
+    if (secure->is_due || now_ms < by_ms) {
         stream_start_timer(stream, now_ms < by_ms ? by_ms - now_ms
                                                   : SECURE_HANDSHAKE_MS);
         return;
@@ -286,7 +291,7 @@ void secure_is_late(struct stream *stream)
                              : "its TLS handshake takes too long");
 }
 
-/* The first byte is not that of a handshake. */
+/* Handles a first byte that is not that of a handshake. */
 static void take_plain(struct secure *secure, struct bytes bytes)
 {
     struct stream *stream = secure->stream;
@@ -309,7 +314,7 @@ static void take_plain(struct secure *secure, struct bytes bytes)
     }
 }
 
-/* True if OpenSSL can do something with it. */
+/* True if what is held is worth a call of OpenSSL. */
 static bool has_whole_record(const struct buffer *held)
 {
     if (held->size < RECORD_HEADER_SIZE) {
@@ -397,7 +402,7 @@ static void receive(struct secure *secure)
     if (stream->is_closing || stream->closes_when_flushed) {
         return;
     }
-    send_pending(stream); /* The answer to a change of keys. */
+    send_pending(stream); /* A change of keys needs an answer. */
     if (error == HASP_ECLOSED) {
         stream_fail(stream, UV_EOF);
     } else if (error != HASP_EMORE && !stream->is_closing) {

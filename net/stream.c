@@ -39,9 +39,9 @@
  * is being resolved. */
 struct stream_target {
     uv_getaddrinfo_t request;
-    struct stream *stream; /* NULL: closed meanwhile. */
+    struct stream *stream; /* NULL if the stream has been closed. */
     struct addrinfo *list;
-    struct addrinfo *next; /* To be tried after this attempt. */
+    struct addrinfo *next; /* The address to try after this one. */
     struct sockaddr_storage numeric;
     bool is_resolving;
     char host[HOST_SIZE];
@@ -229,7 +229,7 @@ static void connect_cb(uv_connect_t *request, int status)
         return;
     }
     if (stream->secure != NULL) {
-        secure_connected(stream); /* It tells the owner, later. */
+        secure_connected(stream); /* That tells the owner later. */
         return;
     }
     if (stream->events->on_connected != NULL) {
@@ -259,7 +259,7 @@ static void set_socket_options(int fd)
     }
 }
 
-/* The connection stands. */
+/* Begins to use a connection that stands. */
 static void begin(struct stream *stream)
 {
     struct sockaddr_storage peer = {0};
@@ -324,7 +324,7 @@ static void input_append(struct stream *stream, struct bytes bytes)
     buffer_put_bytes(&stream->input, bytes);
 }
 
-/* After the owner has looked at its input. */
+/* Makes ready for more input, after the owner has looked. */
 static void input_settle(struct stream *stream)
 {
     if (stream->input.size == 0) {
@@ -436,7 +436,7 @@ void stream_consume(struct stream *stream, size_t size)
         stream->input_start = 0;
         buffer_clear(&stream->input);
     }
-    /* Not under the feet of an owner that still looks at its request. */
+    /* An owner that still looks at its request keeps the memory. */
     if (!stream->is_delivering && !stream->is_closing) {
         input_settle(stream);
     }
@@ -500,13 +500,15 @@ void stream_flush(struct stream *stream)
  * words from it, so we say that we are done and wait for its end. */
 static void output_is_empty(struct stream *stream)
 {
-    if (stream->output.size == 0) { /* Or its handshake is not done yet. */
+    /* Otherwise the handshake is not done yet. */
+    if (stream->output.size == 0) {
         buffer_shrink(&stream->output, stream->limits.idle_max / 2);
     }
     buffer_shrink(&stream->in_flight, stream->limits.idle_max / 4);
     if (stream->closes_when_flushed) {
         if (stream->secure != NULL && secure_end(stream)) {
-            stream_send_output(stream); /* And comes back here. */
+            /* This function is called again after that. */
+            stream_send_output(stream);
             return;
         }
         int error = uv_shutdown(&stream->shutdown, (uv_stream_t *)&stream->tcp,
@@ -623,7 +625,8 @@ void stream_close_flushed(struct stream *stream, const char *reason)
     stream->closes_when_flushed = true;
     stream->close_reason = reason;
     stream_start_timer(stream, STREAM_LAST_FLUSH_MS);
-    stream_keep_reading(stream); /* For its end; what still comes is dropped. */
+    /* Reading goes on to see the other end close; the bytes are dropped. */
+    stream_keep_reading(stream);
     if (stream->is_closing || stream->is_writing) {
         return;
     }
@@ -671,7 +674,7 @@ static void handle_closed_cb(uv_handle_t *handle)
     stream->is_open = false;
     struct secure *secure = stream->secure;
     stream->events->on_closed(stream, stream->close_reason);
-    secure_free(secure); /* The reason may be there. */
+    secure_free(secure); /* The reason may be text of this memory. */
 }
 
 static const char *reason_of(int uv_error)

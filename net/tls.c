@@ -17,11 +17,11 @@ struct tls {
     struct tls_context *context;
     struct bytes in; /* Borrowed; not yet taken by OpenSSL. */
     struct buffer out;
-    uint64_t node;      /* The only one that is taken; 0: any. */
-    size_t silent_size; /* Taken in since there was data. */
+    uint64_t node; /* The only node whose certificate is taken; 0 for any. */
+    size_t silent_size; /* Bytes taken in since there was data. */
     bool is_server;
     bool is_up;
-    bool has_ended; /* The other end has said that it is done. */
+    bool has_ended; /* The other end has ended its side. */
     struct tls_identity identity;
     char why[HASP_WHY_SIZE];
 };
@@ -174,12 +174,13 @@ int tls_verified(int is_fine, X509_STORE_CTX *store)
 /* --- What went wrong ------------------------------------------------------ */
 
 struct sentence {
-    int reason; /* Of OpenSSL. */
+    int reason; /* OpenSSL's reason. */
     int error;
     const char *text;
 };
 
-/* Of alerts, which are the other side's words; it knows more. */
+/* Ends the texts of alerts, which the other end sends, and about which it knows
+ * more. */
 #define ITS_LOG "; its log says why"
 
 static const struct sentence *find_sentence(int reason)
@@ -234,7 +235,7 @@ static int explain(struct tls *tls)
     const struct sentence *found = find_sentence(reason);
     ERR_clear_error();
     if (tls->why[0] != '\0') {
-        return HASP_ECERT; /* tls_verified() has seen the cause. */
+        return HASP_ECERT; /* tls_verified() has already written the cause. */
     }
     if (is_plain_answer(tls, reason)) {
         snprintf(tls->why, sizeof tls->why, "%s",
@@ -314,7 +315,7 @@ int tls_handshake(struct tls *tls)
     if (rv != 1) {
         return outcome(tls, rv);
     }
-    /* Nobody is somebody whose certificate tls_verified() has not seen. */
+    /* A peer is known only by a certificate that tls_verified() has seen. */
     bool has_shown = SSL_get0_peer_certificate(tls->ssl) != NULL;
     CHECK(SSL_get_verify_result(tls->ssl) == X509_V_OK);
     CHECK(has_shown == (tls->identity.name.role != TLS_NOBODY));

@@ -39,7 +39,8 @@ int tls_check_name(const struct tls_context *context, X509 *certificate,
                    const char *whose, bool is_own, struct tls_name *ret_name,
                    char why[HASP_WHY_SIZE])
 {
-    /* Each side shows the other's kind, but for nodes among each other. */
+    /* Users and nodes each see the other's kind; nodes among themselves see
+     * nodes. */
     bool is_user = is_own ? context->use == TLS_AS_CLIENT
                           : context->use == TLS_FOR_CLIENTS;
     struct tls_name name;

@@ -27,7 +27,7 @@
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384" \
     ":TLS_CHACHA20_POLY1305_SHA256"
 
-/* What is being loaded. */
+/* The context that is being loaded. */
 struct loading {
     struct tls_context *context;
     const struct tls_files *files;
@@ -56,7 +56,7 @@ int64_t tls_seconds_of(const ASN1_TIME *time)
 
 /* --- The CAs -------------------------------------------------------------- */
 
-/* Takes the cluster's name from a CA, if nobody has said it. */
+/* Takes the cluster's name from the CA, if it was not configured. */
 static void learn_cluster(struct tls_context *context, X509 *ca)
 {
     GENERAL_NAMES *names = X509_get_ext_d2i(ca, NID_subject_alt_name, NULL,
@@ -101,7 +101,8 @@ static int load_cas(const struct loading *loading)
         X509_free(ca);
     }
     fclose(file);
-    ERR_clear_error(); /* PEM_read_X509() ends with one. */
+    /* Reading ends with PEM_read_X509()'s error at the end of the file. */
+    ERR_clear_error();
     if (count == 0) {
         return refuse(loading, "'%.300s' holds no certificate of a CA (PEM)",
                       path);
@@ -140,7 +141,7 @@ static int check_mode(const struct loading *loading)
     return 0;
 }
 
-/* Would the other end take it? */
+/* Checks whether the other end would accept the certificate. */
 static int check_chain(const struct loading *loading, X509 *own)
 {
     struct tls_context *context = loading->context;
@@ -151,7 +152,7 @@ static int check_chain(const struct loading *loading, X509 *own)
     SSL_CTX_get0_chain_certs(context->ssl, &chain);
     CHECK(X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(context->ssl), own,
                               chain) == 1);
-    /* A node also dials, and its certificate is made for both. */
+    /* A node also dials, but its certificate is made for both uses. */
     CHECK(X509_STORE_CTX_set_default(check, context->use == TLS_AS_CLIENT
                                                 ? "ssl_client"
                                                 : "ssl_server") == 1);

@@ -21,9 +21,9 @@
 #include "lockfsm/audit.h"
 #include "node/node.h"
 
-/* A line is far shorter: an act's texts are bounded. */
+/* A line is far shorter than this, since an act's texts are bounded. */
 #define TAIL_SIZE 65536
-/* So many acts at a time: the loop makes their lines. */
+/* The loop makes the lines of so many acts at a time. */
 #define ACTS_AT_ONCE 64
 
 bool acts_gap_next(struct acts_place *place, const struct acts_source *source,
@@ -84,8 +84,8 @@ static bool read_place(const char *line, size_t size, struct acts_place *place)
     return is_ours;
 }
 
-/* Finds the last line in the file's end, 'tail'; cuts what is torn behind it,
- * but nothing of a file that is not ours. */
+/* Finds the last line in 'tail', the file's end, and cuts a torn line behind
+ * it; a file of another kind is left alone. */
 static int find_place(struct acts_file *file, const char *tail, size_t size,
                       off_t at)
 {
@@ -151,7 +151,7 @@ static int open_file(struct acts_file *file)
     return read_tail(file, found.st_size);
 }
 
-/* All of the lines, or none. */
+/* Appends all lines, or none. */
 static int append(struct acts_file *file)
 {
     struct stat before;
@@ -164,7 +164,7 @@ static int append(struct acts_file *file)
                           file->lines.size - done);
         if (n < 0 && errno != EINTR) {
             int rv = fail(file, "write");
-            /* Else the next opening cuts it, or goes on behind it. */
+            /* If this fails, the next opening cuts the torn line. */
             (void)!ftruncate(file->fd, before.st_size);
             return rv;
         }
@@ -184,7 +184,7 @@ static void carry_out(uv_work_t *work)
 
 /* --- The loop ------------------------------------------------------------- */
 
-/* Those that are in the file now. */
+/* Forgets the denials that the file has now. */
 static void forget_denials(struct core *core)
 {
     struct core_denial *denial;
@@ -216,7 +216,7 @@ static void carried_out(uv_work_t *work, int status)
     }
     file->is_empty &= file->lines.size == 0;
     file->place = file->to;
-    turn_wake(&file->node->turn); /* There may be more. */
+    turn_wake(&file->node->turn); /* More acts may wait. */
 }
 
 static void start(struct acts_file *file)
@@ -280,7 +280,7 @@ static void put_denial(const struct core_denial *denial,
     json_write(line, out);
 }
 
-/* Those that were told and stand in no file. */
+/* Writes the denials that were told and that the file does not have yet. */
 static void put_denials(struct acts_file *file)
 {
     struct core_denial *denial;
@@ -295,7 +295,8 @@ static void put_denials(struct acts_file *file)
     }
 }
 
-/* The lines of the acts behind file->to, as many as are written at once. */
+/* Writes the lines of the acts behind file->to, as many as are written at once.
+ */
 static void put_acts(struct acts_file *file, const struct lockfsm *fsm,
                      const struct acts_source *source)
 {
@@ -309,7 +310,7 @@ static void put_acts(struct acts_file *file, const struct lockfsm *fsm,
     }
     for (int i = 0; i < ACTS_AT_ONCE && at != acts; i++, at = at->next) {
         const struct act *act = LIST_ENTRY(at, const struct act, in_order);
-        /* Of an earlier life the state does not know the name. */
+        /* The state does not know the name of an earlier life. */
         const char *cluster = act->number >= source->first_of_life
                                   ? source->cluster
                                   : "";
@@ -325,13 +326,14 @@ static void put_lines(struct acts_file *file, const struct lockfsm *fsm)
     struct acts_gap gap;
     uint64_t first = lockfsm_first_act(fsm);
     struct acts_source source = {
-        .first_of_life = first > 0 ? first : 1, /* 0: there was one life. */
+        /* 0 if there was only one life. */
+        .first_of_life = first > 0 ? first : 1,
         .oldest = lockfsm_last_act(fsm) - lockfsm_act_count(fsm) + 1};
     uint8_t cluster[CLUSTER_ID_SIZE];
     lockfsm_cluster_id(fsm, cluster);
     cluster_id_format(cluster, source.cluster);
     if (source.cluster[0] == '\0') {
-        return; /* No state yet, or a life that has not begun. */
+        return; /* There is no state yet, or its life has not begun. */
     }
     if (file->is_empty && file->to.number > 0) {
         json_t *line = line_new(file->to.cluster, file->to.number);

@@ -14,11 +14,12 @@
 struct advising {
     hasp_node_advice_fn *tell;
     void *data;
-    uint64_t given[LIMIT_COUNT]; /* 0: not. */
-    uint64_t state[LIMIT_COUNT]; /* With the defaults. */
+    uint64_t given[LIMIT_COUNT]; /* 0 if not given. */
+    /* With the defaults where nothing was given. */
+    uint64_t state[LIMIT_COUNT];
 };
 
-/* 'name' is never met where 'bound' is less. */
+/* Advises if 'value' can never be reached, since 'bound' is less. */
 static void compare(const struct advising *advising, const char *name,
                     uint64_t value, const char *bound, uint64_t max)
 {
@@ -39,7 +40,8 @@ static void compare_states(const struct advising *advising, enum limit_key key,
             limit_rules[bound].name, advising->state[bound]);
 }
 
-/* So many of the smallest kind must find room in state_size. */
+/* Advises if state_size has no room for so many records of the smallest kind.
+ */
 static void compare_size(const struct advising *advising, enum limit_key key,
                          uint64_t least)
 {

@@ -69,14 +69,16 @@ static void close_idle(struct archive *archive)
 void archive_set_newest(struct archive *archive, uint64_t log_index,
                         uint64_t term, uint64_t size)
 {
-    CHECK(log_index > 0 && term > 0 && size > 0); /* 0 means: there is none. */
+    /* Zeros would mean that there is none. */
+    CHECK(log_index > 0 && term > 0 && size > 0);
     archive->newest_index = log_index;
     archive->newest_term = term;
     archive->newest_size = size;
     close_idle(archive);
 }
 
-/* On a worker's thread: touches the file, the transaction and its results. */
+/* Runs on a worker's thread, and touches only the file, the transaction and the
+ * results. */
 static void take_run(uv_work_t *work)
 {
     struct archive *archive = work->data;
@@ -106,7 +108,7 @@ static void take_ended(uv_work_t *work, int status)
         archive->taken_count++;
         LOG_INFO("snapshot taken", "index=%" PRIu64 " size=%" PRIu64, log_index,
                  archive->taken_size);
-        /* One that was received meanwhile may be newer. */
+        /* A snapshot that was received meanwhile may be newer. */
         if (log_index > archive->newest_index) {
             archive_set_newest(archive, log_index, archive->header.last_term,
                                archive->taken_size);
@@ -191,7 +193,7 @@ bool archive_port_read(void *data, uint64_t log_index, uint64_t term,
         return false;
     }
     if (offset > INT64_MAX - size) {
-        return true; /* Far behind the end, which a client may ask for. */
+        return true; /* A client may ask for a place far behind the end. */
     }
     size_t done = 0;
     int system_error = disk_read(open->fd, buffer_reserve(out, size), size,
@@ -247,7 +249,8 @@ void archive_port_write(void *data, uint64_t offset, struct bytes chunk)
 {
     struct hasp_node *node = data;
     struct archive *archive = &node->archive;
-    CHECK(chunk.size > 0); /* The core would wait for the rest for ever. */
+    /* Otherwise the core would wait for the rest for ever. */
+    CHECK(chunk.size > 0);
     if (offset == 0) {
         begin_receiving(archive);
     }
@@ -265,8 +268,8 @@ void archive_port_write(void *data, uint64_t offset, struct bytes chunk)
     archive->received_size += chunk.size;
 }
 
-/* On a worker's thread. The file is mapped before it gets its name: the mapping
- * stays good, and what was checked is what will be loaded. */
+/* Runs on a worker's thread. The file is mapped before it gets its name: the
+ * mapping stays valid, and what was checked is what will be loaded. */
 static void adopt_run(uv_work_t *work)
 {
     struct archive *archive = work->data;
@@ -341,7 +344,8 @@ void archive_port_adopt(void *data)
                         adopt_ended) == 0);
 }
 
-/* Waits until the table's thread has written what it was given; its error. */
+/* Waits until the table's thread has written all it was given; returns the
+ * error of that. */
 static int wait_until_written(struct table *table)
 {
     struct table_txn *txn;
@@ -356,7 +360,7 @@ static int wait_until_written(struct table *table)
     return rv;
 }
 
-/* On a worker's thread: the core keeps off the table meanwhile. */
+/* Runs on a worker's thread, while the core keeps off the table. */
 static void install_run(uv_work_t *work)
 {
     struct archive *archive = work->data;

@@ -41,7 +41,7 @@ _Static_assert(sizeof(((struct hasp_node_snapshot *)0)->checksum) ==
                    DIGEST_SIZE,
                "one size of checksums");
 
-/* A state at one index. */
+/* A state at one index, with its table in memory. */
 struct backup {
     struct lockfsm *fsm;
     struct table *table; /* In memory. */
@@ -68,7 +68,7 @@ static void fill_random(void *out, size_t size)
     do {
         got = getrandom(out, size, 0);
     } while (got < 0 && errno == EINTR);
-    CHECK(got == (ssize_t)size); /* Up to 256 bytes come at once. */
+    CHECK(got == (ssize_t)size); /* Up to 256 bytes always come at once. */
 }
 
 static void backup_new(struct backup *backup)
@@ -279,7 +279,9 @@ static bool goes_on(const struct backup *backup, const struct wal_image *log)
 {
     uint64_t at = lockfsm_applied_index(backup->fsm);
     if (at < log->first) {
-        return true; /* Or there is a gap. */
+        /* The log begins behind the snapshot, perhaps with a gap, which
+         * load_log() reports. */
+        return true;
     }
     return at < log->next && log->entries[at - log->first].term ==
                                  lockfsm_applied_term(backup->fsm);
@@ -324,7 +326,7 @@ static int load_directory(struct backup *backup, struct datadir *datadir,
         error = load_file(backup, &file, why);
         snapshot_file_unmap(&file);
     } else if (error == HASP_ENOENT) {
-        error = 0; /* The log is whole. */
+        error = 0; /* The whole log is there, so no snapshot is needed. */
     }
     error = error ?: load_log(backup, datadir_wal_path(datadir), why);
     if (error == 0 && (lockfsm_applied_index(backup->fsm) == 0 ||
@@ -370,7 +372,7 @@ int hasp_node_export(const char *directory, const char *path, bool may_replace,
         table_abort(txn);
     }
     backup_done(&backup);
-    /* What is told is what is in the file now. */
+    /* Describes what the file holds now. */
     if (error == 0) {
         return hasp_node_inspect(path, ret_snapshot, why);
     }
@@ -432,7 +434,7 @@ static int write_directory(struct backup *backup,
     return error;
 }
 
-/* The node of the options alone, with its addresses. */
+/* Makes the node of the options the only member, with its addresses. */
 static int choose_member(const struct hasp_node_options *options,
                          struct replica_members *ret_members,
                          char why[HASP_WHY_SIZE])
@@ -476,7 +478,7 @@ static int check_empty(const char *directory, char why[HASP_WHY_SIZE])
     int folder_fd = storage_port->openat(AT_FDCWD, directory,
                                          O_RDONLY | O_DIRECTORY);
     if (folder_fd < 0 && errno == ENOENT) {
-        return 0; /* It is made. */
+        return 0; /* The directory will be made. */
     }
     int error = folder_fd < 0 ||
                         storage_port->list(folder_fd, is_found, &is_full) != 0

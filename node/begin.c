@@ -23,14 +23,14 @@
 
 /* 2025-01-01T00:00:00Z. */
 #define EPOCH_2025 INT64_C(1735689600)
-/* How often the log tells whom a founding waits for. */
+/* How often the log says which founders are missing. */
 #define WAITING_NS (10 * NS_PER_S)
 
 _Static_assert((int)CORE_EXIT_STORAGE == HASP_NODE_STORAGE &&
                    (int)CORE_EXIT_TOO_OLD == HASP_NODE_TOO_OLD,
                "the core knows how a process ends");
 
-/* From the operating system. */
+/* Fills 'out' with random bytes from the operating system. */
 static void fill_random(void *out, size_t size)
 {
     uint8_t *at = out;
@@ -44,7 +44,7 @@ static void fill_random(void *out, size_t size)
     }
 }
 
-/* Once a process, before the first table of hashes. */
+/* Seeds the hash tables, once a process and before the first of them. */
 static void seed_hashes(void)
 {
     uint64_t seed;
@@ -81,9 +81,9 @@ static void port_snapshot_install(void *data, uint64_t next_index)
     }
 }
 
-/* What a worker writes about this directory's past. */
+/* What a worker writes about the past of this directory. */
 struct verdict {
-    const char *folder; /* Of the options, which outlive it. */
+    const char *folder; /* Borrowed from the options, which live longer. */
     struct core_accusation accusation;
     char why[HASP_WHY_SIZE];
 };
@@ -109,7 +109,8 @@ static void port_bar(void *data, const struct core_accusation *accusation,
 {
     struct hasp_node *node = data;
     struct verdict *verdict = verdict_new(node, why);
-    CHECK(accusation->term != 0); /* Which says: nobody accuses it. */
+    /* A term of 0 would mean that nobody accuses it. */
+    CHECK(accusation->term != 0);
     verdict->accusation = *accusation;
     errands_add(&node->errands, write_bar, verdict);
 }
@@ -126,7 +127,8 @@ static void port_unbar(void *data)
     errands_add(&node->errands, remove_bar, verdict_new(node, ""));
 }
 
-/* Done or not, the node ends with the verdict's reason. */
+/* Condemns the directory. Whether or not that succeeds, the node ends with the
+ * verdict's reason. */
 static int write_condemnation(void *data, char why[HASP_WHY_SIZE])
 {
     const struct verdict *verdict = data;
@@ -138,7 +140,8 @@ static int write_condemnation(void *data, char why[HASP_WHY_SIZE])
     return HASP_ECORRUPT;
 }
 
-/* The core is asked for nothing more; the loop turns until that is written. */
+/* The core is not called any more; the loop turns until the verdict is written.
+ */
 static void port_data_lost(void *data, const char *why)
 {
     struct hasp_node *node = data;
@@ -151,8 +154,9 @@ static void port_fatal(void *data, int exit_code, const char *why)
     turn_fail(&((struct hasp_node *)data)->turn, exit_code, "%s", why);
 }
 
-/* Wall clock, once: a later life of a cluster starts above an earlier one
- * (rule 21). A clock that stands before 2025 gives the least there is. */
+/* Reads the wall clock, once: a later life of a cluster starts its tokens above
+ * those of an earlier one (rule 21). A clock that stands before 2025 gives the
+ * least base. */
 static uint64_t token_base_now(void)
 {
     struct timespec now;
@@ -172,7 +176,7 @@ static void port_stage_over(void *data, enum core_stage stage)
     stages_end(&node->turn.stages, stages[stage], turn_now());
 }
 
-/* Makes a core of what 'start' and the table say. */
+/* Makes a core from 'start' and the table. */
 static int start_core(struct hasp_node *node, const struct replica_start *start,
                       char why[HASP_WHY_SIZE])
 {
@@ -274,7 +278,7 @@ static int replace_table(struct hasp_node *node, struct recovery *recovery,
     return rv;
 }
 
-/* True if that the core could not begin is the table's fault alone. */
+/* True if only the table can be at fault when the core could not begin. */
 static bool is_table_damaged(struct hasp_node *node)
 {
     char why[HASP_WHY_SIZE];
@@ -284,12 +288,13 @@ static bool is_table_damaged(struct hasp_node *node)
     return is_damaged;
 }
 
-/* 'recovery' is where 'start' comes from; NULL: the directory was empty. */
+/* Begins to work. 'recovery' is where 'start' comes from; NULL if the directory
+ * was empty. */
 static void begin(struct hasp_node *node, const struct replica_start *start,
                   struct recovery *recovery)
 {
     char why[HASP_WHY_SIZE] = "";
-    CHECK(node->core == NULL && !node->has_begun); /* Once in a life. */
+    CHECK(node->core == NULL && !node->has_begun); /* A node begins once. */
     journal_begin(&node->journal);
     if (node->turn.has_failed) {
         return;
@@ -302,7 +307,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start,
         rv = rv ?: start_core(node, &recovery->start, why);
     }
     if (rv == 0 && recovery != NULL) {
-        rv = datadir_table_opened(node->datadir); /* It has been read. */
+        rv = datadir_table_opened(node->datadir); /* The table has been read. */
     }
     if (rv != 0) {
         turn_fail(&node->turn,
@@ -332,7 +337,7 @@ static int write_beginning(struct hasp_node *node,
     if (rv != 0) {
         return rv;
     }
-    CHECK(voted_for == 0); /* recovery.c has refused anything else. */
+    CHECK(voted_for == 0); /* recovery.c refuses a directory that has voted. */
     term = term == 0 ? 1 : term;
     rv = datadir_save_vote(node->datadir, term, 0);
     rv = rv ?: journal_write_now(&node->journal, first, 1);
@@ -372,8 +377,8 @@ static void join_cluster(struct hasp_node *node)
 {
     struct replica_start start = {0};
     char why[HASP_WHY_SIZE];
-    CHECK(wal_last(node->journal.durable.wal) ==
-          0); /* It has nothing to lose. */
+    /* The directory holds nothing that could be lost. */
+    CHECK(wal_last(node->journal.durable.wal) == 0);
     if (datadir_load_vote(node->datadir, &start.term, &start.voted_for, why) !=
         0) {
         turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", why);
@@ -424,8 +429,8 @@ int begin_open_disk(struct hasp_node *node, struct recovery *recovery,
     return recover(node, recovery, why);
 }
 
-/* What the directory says: go on, finish a founding that was interrupted, or
- * begin to greet the others. */
+/* Goes by what the directory holds: goes on, finishes an interrupted founding,
+ * or begins to greet the others. */
 void begin_from_disk(struct hasp_node *node, struct recovery *recovery)
 {
     struct founding *founding = &node->founding;

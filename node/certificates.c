@@ -100,7 +100,7 @@ static bool is_wanted(const struct hasp_node_options *options)
            options->tls_http != HASP_NODE_TLS_OFF;
 }
 
-/* A port that takes plain bytes protects nothing. */
+/* Logs that a port also takes plain connections, which protects nothing. */
 static void tell_allowed(enum hasp_node_tls mode, const char *port)
 {
     if (mode == HASP_NODE_TLS_ALLOW) {
@@ -161,7 +161,7 @@ bool certificates_days_left(const struct certificates *certificates,
     return true;
 }
 
-/* Once a day. */
+/* Logs, once a day, when certificates expire. */
 static void tell_expiry(struct certificates *certificates)
 {
     uint64_t today = (uint64_t)time(NULL) / DAY_S;

@@ -30,8 +30,8 @@ int condemned_write(const char *folder, const char *reason,
     return disk_replace_in(folder, CONDEMNED_NAME, buffer_bytes(&text), why);
 }
 
-/* The reason, and what stands behind it; HASP_ENOENT if the file is not
- * there. */
+/* Reads the reason, and what stands behind it; HASP_ENOENT if there is no such
+ * file. */
 static int load(const char *folder, const char *name, char text[1024],
                 const char **ret_rest, char why[HASP_WHY_SIZE])
 {
@@ -61,7 +61,7 @@ int condemned_bar(const char *folder, const struct core_accusation *accusation,
                   const char *reason, char why[HASP_WHY_SIZE])
 {
     AUTO(buffer_done) struct buffer text = {0};
-    CHECK(accusation->term != 0); /* It would be read as damaged. */
+    CHECK(accusation->term != 0); /* A term of 0 would be read as damage. */
     buffer_printf(&text, "%s\n" BARRED_FORMAT, reason, accusation->term,
                   accusation->last_index);
     return disk_replace_in(folder, BARRED_NAME, buffer_bytes(&text), why);

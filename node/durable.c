@@ -11,7 +11,8 @@
 /* Entries that are handed to the log in one call. */
 #define APPEND_BATCH 128
 
-/* What waits for a vote is not in flight; what waits for a segment is. */
+/* True if a write of the log is under way. One that waits for a vote is not;
+ * one that waits for a segment is. */
 static bool is_writing(const struct durable *durable)
 {
     return durable->is_saving ? wal_is_writing(durable->wal)
@@ -78,7 +79,8 @@ int durable_take_vote(struct durable *durable, uint64_t now_ns,
     if (error != 0) {
         return error;
     }
-    CHECK(saved.term <= durable->asked_term); /* Nobody else asks. */
+    /* Only this node asks for votes to be saved. */
+    CHECK(saved.term <= durable->asked_term);
     if (saved.term == durable->asked_term &&
         saved.voted_for == durable->asked_vote) {
         durable->is_saving = false;

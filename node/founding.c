@@ -21,7 +21,8 @@ void founding_init(struct founding *founding, uint64_t own_id,
                    const struct replica_members *members,
                    const struct lockfsm_limits *limits)
 {
-    CHECK(own_id != 0 && own_incarnation != 0); /* 0: not heard yet. */
+    /* 0 would mean that the founder was not heard yet. */
+    CHECK(own_id != 0 && own_incarnation != 0);
     CHECK(members->count <= MEMBER_COUNT_MAX);
     *founding = (struct founding){.own_id = own_id};
     for (int key = 0; key < LIMIT_COUNT; key++) {
@@ -72,7 +73,8 @@ void founding_show(const struct founding *founding,
     ret_terms->is_access_required = founding->is_access_required;
 }
 
-/* Another version may know fewer limits, or more. */
+/* The limits are compared one by one, since another version may have more of
+ * them, or fewer. */
 int founding_compare(const struct founding *founding, uint64_t id,
                      const struct frame_terms *terms, char why[HASP_WHY_SIZE])
 {

@@ -16,7 +16,7 @@
 #include "storage/vote_saver.h"
 #include "storage/wal.h"
 
-/* That files cannot be opened is told so often. */
+/* How often it is logged that files cannot be opened. */
 #define STARVED_TOLD_NS (60 * NS_PER_S)
 
 static void fail(struct hasp_node *node, const char *what, int error)
@@ -62,7 +62,8 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* With some distance between the two marks, so that it does not flutter. */
+/* Follows the free space. The two marks have some distance, so that the state
+ * does not flutter. */
 static void look_at_space(struct journal *journal)
 {
     uint64_t reserve = journal->node->options.limits.disk_reserve;
@@ -84,7 +85,7 @@ static void look_at_space(struct journal *journal)
     }
 }
 
-/* By the thread that watches the disk. */
+/* Runs on the thread that watches the disk. */
 static void tell_hang(void *data, const char *what, uint64_t age_ns,
                       bool is_over)
 {
@@ -157,7 +158,7 @@ static void on_vote_saved(uv_poll_t *poll, int status, int events)
 void journal_begin(struct journal *journal)
 {
     struct hasp_node *node = journal->node;
-    /* A second saver would write the vote beside the first. */
+    /* A second saver would write a vote beside the first. */
     CHECK(journal->durable.saver == NULL && journal->is_polling);
     int rv = vote_saver_new(node->datadir, &journal->durable.saver);
     if (rv != 0) {
@@ -184,7 +185,8 @@ void journal_unwatch(struct journal *journal)
 
 void journal_done(struct journal *journal)
 {
-    CHECK(!journal->is_polling); /* It would read a descriptor that is gone. */
+    /* The poll would read a descriptor that is gone. */
+    CHECK(!journal->is_polling);
     disk_watch_stop();
     vote_saver_free(journal->durable.saver);
     journal->durable.saver = NULL;
@@ -198,7 +200,7 @@ void journal_start(struct journal *journal)
     }
 }
 
-/* On a worker's thread. */
+/* Runs on a worker's thread. */
 static void space_run(uv_work_t *work)
 {
     struct journal *journal = work->data;
@@ -246,7 +248,8 @@ static void ask_for_space(struct journal *journal)
     }
 }
 
-/* Not the disk's fault: it goes on once there is a descriptor. */
+/* Logs that there are no descriptors, which is no fault of the disk; the log
+ * goes on when there is one. */
 static void look_at_files(struct journal *journal, uint64_t now_ns)
 {
     bool is_starved = wal_is_starved(journal->durable.wal);
@@ -282,16 +285,17 @@ static void look_at_hang(struct hasp_node *node, const struct writes *writes,
     }
 }
 
-/* Only the time up to 'read_ns' counts, by which all input had been read: while
- * the process was stopped, a write may have ended unseen. */
+/* Looks at the write under way. Only the time up to 'read_ns' counts, by which
+ * all input had been read: while the process was stopped, a write may have
+ * ended unseen. */
 static void look_at_write(struct journal *journal, uint64_t read_ns)
 {
     struct hasp_node *node = journal->node;
     struct writes *writes = &journal->durable.writes;
     bool was_slow = writes->is_slow;
     uint64_t since_ns = writes_look(writes, read_ns);
-    if (!wal_is_starved(
-            journal->durable.wal)) { /* Else it waits for a segment. */
+    /* A log without descriptors waits for a segment, not for the disk. */
+    if (!wal_is_starved(journal->durable.wal)) {
         look_at_hang(node, writes, since_ns, "log");
     }
     if (node->turn.has_failed) {
@@ -333,7 +337,8 @@ int journal_write_now(struct journal *journal,
                       const struct replica_entry *entries, uint32_t count)
 {
     uint64_t term = 0, log_index = 0;
-    CHECK(!journal->node->has_begun); /* It would block the loop. */
+    /* This would block the loop of a node that works. */
+    CHECK(!journal->node->has_begun);
     journal_port_log_append(journal->node, entries, count);
     int rv = wal_start(journal->durable.wal);
     while (rv == 0 && wal_is_busy(journal->durable.wal)) {

@@ -11,7 +11,7 @@ void lag_note(struct lag *lag, uint64_t committed, uint64_t applied,
 {
     CHECK(!lag->has_mark || now_ns >= lag->mark_ns);
     if (!lag->has_mark && committed == 0) {
-        return; /* No leader has been heard. */
+        return; /* No leader has been heard yet. */
     }
     if (lag->has_mark && applied < lag->mark) {
         return;

@@ -28,7 +28,7 @@ static void ask(struct logins *logins, uint64_t now_ns)
     struct core *core = logins->node->core;
     struct bytes word = BYTES_LITERAL("AUDIT.LOGIN");
     struct resp_request request = {.argument = &word, .count = 1};
-    CHECK(!logins->is_asking); /* There is one connection for it. */
+    CHECK(!logins->is_asking); /* There is only one connection to ask by. */
     buffer_clear(&logins->answer);
     logins->is_asking = true;
     core_client_opened(core, LOGINS_CONN, DOOR_ADDRESS, &local, now_ns);

@@ -15,7 +15,7 @@
 #include "node/node.h"
 #include "node/options.h"
 
-/* Housekeeping is done so often. */
+/* How often housekeeping is done. */
 #define TICK_NS NS_PER_S
 /* A node that is told to stop hands over within this time, or goes without. */
 #define STOP_NS (2 * NS_PER_S)
@@ -62,7 +62,7 @@ static void tell_status(struct hasp_node *node)
     }
 }
 
-/* Who leads is worth telling at once. */
+/* Tells the host at once when the leader changes. */
 static void look_at_role(struct hasp_node *node)
 {
     struct loop *loop = &node->loop;
@@ -95,20 +95,21 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
             peers_flush(node->members.peers);
             clients_flush(&node->clients);
         }
-        end_stage(node, STAGE_REST); /* It may have read its table. */
+        /* A node that begins may have read its table. */
+        end_stage(node, STAGE_REST);
         return;
     }
     archive_report(&node->archive);
     loop->deadline_ns = core_turn(node->core, turn_read(&node->turn, now_ns),
                                   now_ns);
     if (turn_is_over(&node->turn)) {
-        return; /* Nothing may leave any more. */
+        return; /* After a failure nothing may be sent any more. */
     }
     monitor_note(&node->monitor, node->core, now_ns);
     logins_turn(&node->logins, now_ns);
     acts_file_turn(&node->acts_file, now_ns);
     if (loop->deadline_ns <= now_ns) {
-        loop->turn->is_due = true; /* It has not come to its end. */
+        loop->turn->is_due = true; /* The core has more to do. */
     }
     journal_start(&node->journal);
     if (turn_is_over(&node->turn)) {
@@ -170,7 +171,7 @@ void loop_open(struct hasp_node *node)
     loop->stop.data = node;
 }
 
-/* Once, when it is clear what the cluster has by now. */
+/* Logs the limits once, when it is clear what the cluster has. */
 static void tell_limits(struct hasp_node *node)
 {
     if (node->has_told_limits || !node->has_begun) {
@@ -185,7 +186,7 @@ static void tell_limits(struct hasp_node *node)
     }
 }
 
-/* Its thread grows it. */
+/* Logs that the table was grown, which its thread does. */
 static void tell_table(struct hasp_node *node)
 {
     struct loop *loop = &node->loop;
@@ -200,7 +201,7 @@ static void tell_table(struct hasp_node *node)
     loop->told_room = room;
 }
 
-/* At the start, and when it has come to be so. */
+/* Warns at the start, and whenever users come to be no longer enforced. */
 static void tell_users(struct hasp_node *node)
 {
     bool is_unenforced = node->has_begun &&
@@ -244,8 +245,7 @@ static void look_for_end(struct hasp_node *node, uint64_t now_ns)
     }
 }
 
-/* Notes that the loop runs now, and tells if it came later than it should
- * have. */
+/* Notes that the loop runs, and logs if it ran later than it should have. */
 static void note_alive(struct loop *loop, uint64_t expected_ns, uint64_t now_ns)
 {
     if (stall_note(&loop->turn->stall, expected_ns, now_ns)) {
@@ -276,7 +276,7 @@ static void run_turns(struct hasp_node *node)
             journal_look(&node->journal, now);
         }
         if (turn_is_over(&node->turn)) {
-            return; /* The core is not asked for more. */
+            return; /* After a failure the core is not called any more. */
         }
         turn(node, now);
         if (turn_is_over(&node->turn)) {
@@ -363,13 +363,14 @@ static void on_check(uv_check_t *check)
     uint64_t expected = loop->turn->stall.alive_ns;
     bool was_stalled = stall_is_on(&loop->turn->stall);
     if (!loop->is_idling && loop->armed_ns > expected) {
-        expected = loop->armed_ns; /* It was free to sleep so long. */
+        expected = loop->armed_ns; /* The loop was free to sleep until then. */
     }
     stages_end(&loop->turn->stages, STAGE_RECEIVE, now);
     note_alive(loop, expected, now);
     if (was_stalled &&
         stall_pass(&loop->turn->stall, loop->turn->saw_more, now)) {
-        loop->turn->is_due = true; /* What waited for this may go on. */
+        /* The work that waited for the end of the stall may go on. */
+        loop->turn->is_due = true;
     }
     loop->turn->saw_more = false;
     journal_await(&node->journal, false);

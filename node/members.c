@@ -16,7 +16,7 @@
 #include "net/stream.h"
 #include "node/node.h"
 
-/* The same refusal by the same node is a line so often. */
+/* How often the same refusal by the same node is logged. */
 #define REFUSED_LOG_NS (60 * NS_PER_S)
 
 static struct member_link *find(struct members *members, uint64_t id)
@@ -96,7 +96,7 @@ static int on_frame(void *data, uint64_t id, enum frame_type type,
     struct members *members = data;
     struct hasp_node *node = members->node;
     if (!node->has_begun || turn_is_over(&node->turn)) {
-        return 0; /* Raft says it again. */
+        return 0; /* Raft sends such a message again. */
     }
     turn_wake(&node->turn);
     return core_peer_frame(node->core, id, type, body,
@@ -162,7 +162,7 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
     return 0;
 }
 
-/* Until it has begun, a node knows of none. */
+/* A node that has not begun knows of no revoked certificate. */
 static bool is_revoked(void *data,
                        const uint8_t fingerprint[TLS_FINGERPRINT_SIZE])
 {
@@ -180,8 +180,8 @@ static bool was_removed(void *data, const struct frame_hello *hello,
     return node->has_begun && core_was_removed(node->core, hello, why);
 }
 
-/* At each attempt to connect: the log has it when it is new, and now and
- * then. */
+/* Is called at each attempt to connect: logs a refusal when it is new, and
+ * again now and then. */
 static void log_refusal(struct member_link *link, enum frame_refusal refusal,
                         const char *why, bool is_joining)
 {
@@ -229,7 +229,7 @@ static void on_too_old(void *data, const struct frame_hello *hello)
               hello->from, hello->cluster_level, FEATURE_LEVEL);
 }
 
-/* Before it has begun a node has no log. */
+/* A node that has not begun has no log to tell of. */
 static void fill_hello(void *data, struct frame_hello *hello)
 {
     const struct members *members = data;
@@ -335,7 +335,8 @@ void members_set_cluster(struct members *members,
                          const uint8_t cluster_id[CLUSTER_ID_SIZE],
                          bool greet_again)
 {
-    /* Of no cluster is what a greeting without an id says. */
+    /* A greeting without an id would say that the node belongs to no cluster.
+     */
     CHECK(cluster_id_is_known(cluster_id));
     peers_set_cluster(members->peers, cluster_id);
     for (uint32_t i = 0; greet_again && i < members->count; i++) {
@@ -385,7 +386,7 @@ static bool is_named(const struct replica_members *named, uint64_t id)
     return false;
 }
 
-/* Of the founders that are members still. */
+/* The founders that still are members. */
 struct founders_note {
     const char *folder;
     struct founding founding;
@@ -403,9 +404,11 @@ void members_port_changed(void *data, const struct replica_members *named)
 {
     struct hasp_node *node = data;
     struct members *members = &node->members;
-    CHECK(named->count <= MEMBER_COUNT_MAX); /* All find room as links. */
+    /* Each member has room as a link. */
+    CHECK(named->count <= MEMBER_COUNT_MAX);
     if (named->count == 0 || members->peers == NULL) {
-        return; /* Nothing is in the log yet: the configuration holds. */
+        /* The log has no members yet, so those of the configuration stay. */
+        return;
     }
     for (uint32_t i = 0; i < members->count;) {
         struct member_link *link = &members->link[i];
@@ -469,7 +472,8 @@ struct identity_note {
     struct datadir_identity identity;
 };
 
-/* If it does not get so far, the next start learns it from the log again. */
+/* Saves the identity. If the process ends before, the next start learns it from
+ * the log again. */
 static int save_identity(void *data, char why[HASP_WHY_SIZE])
 {
     const struct identity_note *note = data;

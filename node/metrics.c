@@ -65,7 +65,7 @@ static void put_counts(const struct core_counts *counts, struct buffer *out)
     }
 }
 
-/* 'label' is "", or one with a comma behind it. */
+/* 'label' is "", or a label with a comma behind it. */
 static void put_histogram(struct buffer *out, const char *name,
                           const char *label, const struct histogram *histogram)
 {
@@ -79,7 +79,7 @@ static void put_histogram(struct buffer *out, const char *name,
     count += histogram->count[HISTOGRAM_BOUND_COUNT];
     buffer_printf(out, "%s_bucket{%sle=\"+Inf\"} %" PRIu64 "\n", name, label,
                   count);
-    /* {label} without its comma, or nothing. */
+    /* The label in braces, without its comma, or nothing. */
     const char *open = label[0] != '\0' ? "{" : "";
     const char *close = label[0] != '\0' ? "}" : "";
     int size = (int)strlen(label) - (label[0] != '\0');
@@ -346,7 +346,8 @@ static void put_tls(const struct hasp_node *node, struct buffer *out)
     }
 }
 
-/* Under the names that every client library of Prometheus gives them. */
+/* Writes the metrics that each client library of Prometheus has under these
+ * names. */
 static void put_process(struct buffer *out)
 {
     struct process process;

@@ -26,7 +26,8 @@ static bool disk_hangs(struct buffer *reason)
     return true;
 }
 
-/* A node in quarantine, or without room, serves: who asks is told. */
+/* Adds what is not as usual: a node in quarantine, or without room, serves all
+ * the same. */
 static void put_ready(const struct hasp_node *node, struct buffer *reason)
 {
     enum core_disk disk = journal_disk(&node->journal);

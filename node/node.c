@@ -17,10 +17,10 @@
 #include "node/recovery.h"
 #include "storage/wal.h"
 
-/* A node that stops waits so long at most for its connections to close. */
+/* How long a node that stops waits for its connections to close. */
 #define SETTLE_NS (3 * NS_PER_S)
 #define SETTLE_STEP_MS 20
-/* So long a client has to take its last answers. */
+/* How long a client has to take its last answers. */
 #define GOODBYE_NS (300 * NS_PER_MS)
 
 static void log_to_host(void *data, enum log_level level, const char *event,
@@ -95,7 +95,7 @@ int hasp_node_open(const struct hasp_node_options *options,
 
 static void on_settle(uv_timer_t *timer)
 {
-    (void)timer; /* It only turns the loop. */
+    (void)timer; /* The timer only turns the loop. */
 }
 
 /* Runs the loop until connections and workers have ended. */
@@ -161,12 +161,12 @@ int hasp_node_run(struct hasp_node *node)
 {
     CHECK(!node->turn.is_over);
     loop_run(node);
-    node->turn.is_over = true; /* The core is not called any more. */
+    node->turn.is_over = true; /* The core is not called from here on. */
     if (!node->turn.has_failed) {
         stop_cleanly(node);
     } else {
-        /* At once: a process whose disk hangs may take long to end, and nobody
-         * should wait for it meanwhile. */
+        /* The connections are closed at once: a process whose disk hangs may
+         * take long to end, and no client should wait for it meanwhile. */
         clients_close(&node->clients);
         members_close(&node->members);
     }

@@ -20,7 +20,7 @@
 #include "net/stream.h"
 #include "net/tls.h"
 
-/* Of a cluster that nobody has named. */
+/* The name of a cluster that was given none. */
 #define DEFAULT_NAME "hasp"
 #define MIB (UINT64_C(1) << 20)
 
@@ -54,7 +54,7 @@ static const size_t state_limits[LIMIT_COUNT] = {
     [LIMIT_STATE_SIZE] = AT(state_size)};
 _Static_assert(LIMIT_STATE_SIZE == LIMIT_COUNT - 1, "a limit without a place");
 
-/* 0: nothing is said of it. */
+/* 0 if the options do not give this limit. */
 static uint64_t given_limit(const struct hasp_node_limits *limits,
                             enum limit_key key)
 {
@@ -98,7 +98,8 @@ void hasp_node_options_init(struct hasp_node_options *options)
     }
 }
 
-/* Without TLS whoever reaches the port is the cluster. */
+/* Checks a port's address; without TLS, whoever reaches the port can act as the
+ * cluster. */
 static int check_address(const struct hasp_node_options *options,
                          enum hasp_node_tls tls, const char *what,
                          const char *address, char why[HASP_NODE_WHY_SIZE])
@@ -387,7 +388,8 @@ bool options_require_access(const struct hasp_node_options *options)
 void options_for_core(const struct hasp_node_options *options,
                       struct core_options *ret_options)
 {
-    CHECK(options->id != 0); /* hasp_node_options_check() has passed. */
+    /* The caller has passed hasp_node_options_check(). */
+    CHECK(options->id != 0);
     const struct hasp_node_limits *limits = &options->limits;
     *ret_options = (struct core_options){
         .id = options->id,

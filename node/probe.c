@@ -16,9 +16,9 @@
 #include "net/stream.h"
 #include "node/node.h"
 
-/* Both addresses together. */
+/* The time for both addresses together. */
 #define PROBE_MS 3000
-/* Of the answer to RAFT.STATUS. */
+/* The most values in an answer to RAFT.STATUS. */
 #define VALUE_COUNT_MAX 1024
 
 struct probe {
@@ -27,10 +27,11 @@ struct probe {
     uint64_t number;
     uint64_t id;
     char peer[MEMBER_ADDRESS_SIZE];
-    char client[MEMBER_ADDRESS_SIZE]; /* "": none was announced. */
-    bool is_client;                   /* That one is being dialled. */
-    bool is_there;                    /* At the address at hand. */
-    char other[HASP_WHY_SIZE / 4];    /* Somebody else is; "": nobody. */
+    char client[MEMBER_ADDRESS_SIZE]; /* "" if none was announced. */
+    bool is_client; /* 'client' is being dialled, not 'peer'. */
+    bool is_there;  /* The node answers at the present address. */
+    /* What else answers there; "" if nothing does. */
+    char other[HASP_WHY_SIZE / 4];
     struct stream stream;
     uv_timer_t timer;
 };
@@ -53,7 +54,7 @@ static bool begins_with(struct bytes text, const char *word)
            memcmp(text.data, word, strlen(word)) == 0;
 }
 
-/* True if that is the id of this node's cluster. */
+/* True if the answer has the id of this node's cluster. */
 static bool is_of_ours(const struct probe *probe, struct bytes cluster)
 {
     char own[CLUSTER_ID_TEXT_SIZE];
@@ -79,7 +80,8 @@ static void bytes_cb(struct stream *stream)
                                            : NULL;
     if (error == 0 && reply.value[0].type == RESP_ERROR &&
         !begins_with(reply.value[0].bytes, "ERR ")) {
-        probe->is_there = true; /* It understands, and is not at ease. */
+        /* The node understands the command, but cannot answer it now. */
+        probe->is_there = true;
     } else if (node == NULL || node->type != RESP_INTEGER) {
         snprintf(probe->other, sizeof probe->other, "no node of hasp answers");
     } else if ((uint64_t)node->integer != probe->id) {
@@ -139,7 +141,7 @@ static const struct stream_events events = {
     .on_connected = connected_cb, .on_bytes = bytes_cb, .on_closed = closed_cb};
 static const struct stream_limits limits = {0};
 
-/* The address at hand. */
+/* Dials the present address. */
 static void dial(struct probe *probe)
 {
     char host[MEMBER_ADDRESS_SIZE];
@@ -147,11 +149,11 @@ static void dial(struct probe *probe)
     const char *address = probe->is_client ? probe->client : probe->peer;
     memset(&probe->stream, 0, sizeof probe->stream);
     probe->is_there = false;
-    /* The core has looked at the form of both. */
+    /* The core has checked the form of both addresses. */
     CHECK(address_split(address, host, sizeof host, &port) == 0);
     CHECK(stream_connect(&probe->stream, &probe->owner->uv, host, port, &events,
                          &limits, probe) == 0);
-    /* Where plain is allowed, too, that is what all speak. */
+    /* A port that also takes plain connections is dialled in plain. */
     const struct hasp_node *node = probe->owner;
     const struct certificate_set *set = &node->certificates.now;
     if (probe->is_client && node->options.tls_client == HASP_NODE_TLS_REQUIRE) {

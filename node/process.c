@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The program's name, in brackets, may have anything in it: what follows the
- * last one is numbers. */
+/* Reads /proc/self/stat. The program's name, in brackets, may have anything in
+ * it, so the numbers are those behind the last bracket. */
 static void read_stat(struct process *process)
 {
     char text[1024];
@@ -44,7 +44,7 @@ static void read_stat(struct process *process)
     process->resident_size = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* To the microsecond, where /proc counts in ticks of 10 ms. */
+/* Reads the time in microseconds, where /proc has ticks of 10 ms. */
 static void read_time(struct process *process)
 {
     struct timespec used;
@@ -59,7 +59,7 @@ static void count_files(struct process *process)
     if (folder == NULL) {
         return;
     }
-    /* Not "." and "..", and not the folder itself. */
+    /* ".", ".." and the folder itself do not count. */
     uint64_t count = 0;
     while (readdir(folder) != NULL) {
         count++;

@@ -25,7 +25,8 @@ static int fail(const struct recovery_disk *disk, int error, const char *what,
     return error;
 }
 
-/* Copies into chunks: a log has hundreds of thousands of small bodies. */
+/* Copies the body into chunks, since a log has hundreds of thousands of small
+ * ones. */
 static struct bytes keep(struct recovery *recovery, struct bytes body)
 {
     if (body.size == 0) {
@@ -94,7 +95,7 @@ static int find_snapshot(struct recovery *recovery, struct recovery_disk *disk,
     return 0;
 }
 
-/* Lost parts of the directory are lost promises. */
+/* Refuses a directory with a part missing, since promises went with that. */
 static int look_for_gaps(const struct recovery *recovery,
                          struct recovery_disk *disk, char why[HASP_WHY_SIZE])
 {
@@ -140,7 +141,8 @@ static void forget_entries(struct recovery *recovery)
     recovery->entry_capacity = 0;
 }
 
-/* An installation that was interrupted after the snapshot had got its name. */
+/* Finishes an installation that was interrupted after the snapshot had got its
+ * name. */
 static int fit_log_to_snapshot(struct recovery *recovery,
                                struct recovery_disk *disk,
                                char why[HASP_WHY_SIZE])
@@ -293,7 +295,7 @@ static int load_table(struct recovery *recovery, struct recovery_disk *disk,
     if (rv != 0) {
         return fail(disk, rv, "remove the table", why);
     }
-    /* Until it is read: LMDB may die of a page that is damaged. */
+    /* Marked until it is read: LMDB may crash on a damaged page. */
     rv = datadir_table_restoring(disk->datadir, true);
     if (rv != 0) {
         return fail(disk, rv, "mark the table", why);

@@ -50,7 +50,8 @@ bool stall_pass(struct stall *stall, bool saw_more, uint64_t now_ns)
     if (stall->passes_left > 0) {
         return false;
     }
-    CHECK(stall->reading_ns >= stall->read_ns); /* It never goes back. */
+    /* The time up to which all was read never goes back. */
+    CHECK(stall->reading_ns >= stall->read_ns);
     stall->read_ns = stall->reading_ns;
     if (stall->is_again) {
         begin_passes(stall, now_ns);

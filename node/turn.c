@@ -14,7 +14,7 @@
 void turn_fail(struct turn *turn, int status, const char *format, ...)
 {
     va_list args;
-    CHECK(status != 0); /* Whoever asks must not take it for a clean stop. */
+    CHECK(status != 0); /* 0 would be taken for a clean stop. */
     if (turn->has_failed) {
         return;
     }

@@ -52,7 +52,7 @@ void web_init(struct web *web, struct hasp_node *node)
                                   !node->options.tls_opens_metrics;
 }
 
-/* Each takes so many descriptors. */
+/* How many connections there may be if each takes 'files_each' descriptors. */
 static uint32_t most_connections(uint32_t files_each)
 {
     struct rlimit files;
@@ -98,7 +98,8 @@ void web_close(struct web *web)
 
 void web_done(struct web *web)
 {
-    CHECK(web->http == NULL); /* It would hand requests to the gateway. */
+    /* The server would hand requests to the gateway. */
+    CHECK(web->http == NULL);
     gateway_done(&web->gateway);
 }
 
@@ -134,7 +135,7 @@ void web_port_close(void *data, uint64_t conn, const char *reason)
     }
 }
 
-/* A visit sends one command at a time in any case. */
+/* Nothing is to be done: a visit sends one command at a time in any case. */
 void web_port_block(void *data, uint64_t conn, bool is_blocked)
 {
     if ((conn & GATEWAY_CONN) == 0) {

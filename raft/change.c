@@ -39,14 +39,15 @@ static bool newest_voters_have_it(const struct replica *replica, uint64_t id)
     return true;
 }
 
-/* May a change that concerns member 'id' be proposed now? */
+/* 0 if a change that concerns member 'id' may be proposed now. */
 static int check_change(const struct replica *replica, uint64_t id)
 {
     const struct raft *core = &replica->core;
     if (!is_leader(replica)) {
         return HASP_ENOTLEADER;
     }
-    CHECK(core->leader_state.promotee_id == 0); /* RAFT_CATCH_UP is not used. */
+    /* RAFT_CATCH_UP is never used. */
+    CHECK(core->leader_state.promotee_id == 0);
     if (core->leader_state.transferee != 0 ||
         core->configuration_uncommitted_index != 0) {
         return HASP_EBUSY;
@@ -105,8 +106,8 @@ int replica_add(struct replica *replica, uint64_t id, const char *address,
     return step_end_call(replica, error, update);
 }
 
-/* It lacks little, and knows itself as a member: so its vote can be had
- * (T14). */
+/* True if the member lacks little and knows itself as a member: then it can
+ * vote (T14). */
 static bool has_caught_up(const struct replica *replica, uint64_t id)
 {
     const struct members_record *newest = members_history_at(&replica->history,
@@ -158,8 +159,8 @@ int replica_remove(struct replica *replica, uint64_t id, uint64_t now_ms,
         error = HASP_EINVALID;
     }
     if (error == 0) {
-        /* The order of the others stays: the core's progress of each follower
-         * is kept by position. */
+        /* The others keep their order, since the core keeps its progress of
+         * each follower by position. */
         size_t at = (size_t)(member - next.member);
         memmove(&next.member[at], &next.member[at + 1],
                 (next.count - at - 1) * sizeof next.member[0]);
@@ -186,7 +187,7 @@ static uint64_t best_voter(const struct replica *replica)
     return best;
 }
 
-/* Finds a voter if '*id' is 0. */
+/* Checks whether leadership may go to '*id'; finds a voter if that is 0. */
 static int check_transfer(const struct replica *replica, uint64_t *id)
 {
     if (!is_leader(replica)) {

@@ -79,7 +79,7 @@ uint64_t confirm_count(const struct confirm *confirm,
             best = number;
         }
     }
-    /* Nobody has answered what was not asked. */
+    /* Answers come only to questions of this term that were asked. */
     CHECK(best == 0 ||
           (best > confirm->asked_before && best <= confirm->asked));
     return best;

@@ -9,9 +9,9 @@
 #include "base/memory.h"
 #include "base/number.h"
 
-/* The bodies of entries that came together. */
+/* The bodies of entries that were appended together. */
 struct log_batch {
-    uint64_t references; /* Entries in the log that point here. */
+    uint64_t references; /* How many entries of the log point here. */
     uint8_t data[];
 };
 
@@ -19,7 +19,7 @@ struct log_batch {
  * trimming give memory back piece by piece. */
 #define BATCH_SIZE_MAX (1u << 20)
 
-/* Of the first ones. */
+/* Frees the first 'count' chunks. */
 static void drop_chunks(struct log *log, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -53,8 +53,8 @@ static bool read_member(struct reader *reader,
     return !reader->is_bad && role <= MEMBER_SPARE;
 }
 
-/* The core refuses a configuration in which an id or an address stands
- * twice. */
+/* False if the id or an address stands there already: the core refuses such a
+ * configuration. */
 static bool member_is_new(const struct replica_members *members,
                           const struct replica_member *member)
 {
@@ -181,7 +181,8 @@ void members_history_trim(struct members_history *history, uint64_t log_index)
         gone++;
     }
     history->count -= gone;
-    CHECK(gone == 0 || history->count > 0); /* The one that holds stays. */
+    /* The newest record that holds at 'log_index' stays. */
+    CHECK(gone == 0 || history->count > 0);
     memmove(history->records, history->records + gone,
             history->count * sizeof *history->records);
 }

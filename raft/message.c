@@ -77,7 +77,7 @@ void message_encode(const struct message *message, struct buffer *out)
     }
 }
 
-/* A term or an index. */
+/* Reads a term or an index. */
 static uint64_t read_number(struct reader *reader)
 {
     uint64_t value = reader_u64(reader);

@@ -8,11 +8,11 @@
 #include "base/number.h"
 #include "raft/replica_state.h"
 
-/* Waits are shortened for so many election time-outs, then elections take their
+/* How many elections are hurried after a leader's end; later ones take their
  * time. */
 #define HURRY_ELECTIONS 16
 
-/* A member that tells of a slower flush than this is not waited for. */
+/* A member that reports a slower flush than this is not waited for. */
 #define FLUSH_TOLD_MAX_MS 4000u
 
 /* The voters that a leader leaves behind stand one after the other. The pause
@@ -21,7 +21,7 @@
 #define STAND_FIRST_MS 1
 #define STAND_STEP_MS 20
 
-/* Brings the core's deadline so near, if it is further away. */
+/* Shortens the wait for the core's deadline to 'wait_ms', if it is longer. */
 static void shorten_wait(struct replica *replica, uint64_t wait_ms)
 {
     uint64_t until_ms = replica->now_ms + replica->ahead_ms + wait_ms;
@@ -38,7 +38,8 @@ static void hurry(struct replica *replica)
     replica->patience.hurried = raft_timeout(&replica->core);
 }
 
-/* How long this node waits for those before it after the end of 'leader'. */
+/* How long this node waits, after the end of 'leader', for the members whose
+ * turn comes before its own. */
 static uint64_t turn_ms(const struct replica *replica, uint64_t leader)
 {
     const struct replica_members *members = newest_members(replica);
@@ -53,7 +54,8 @@ static uint64_t turn_ms(const struct replica *replica, uint64_t leader)
 
 static void forget_leader(struct replica *replica, uint64_t wait_ms)
 {
-    CHECK(replica->core.state == RAFT_FOLLOWER); /* No other has a leader. */
+    /* Only a follower has a leader to forget. */
+    CHECK(replica->core.state == RAFT_FOLLOWER);
     replica->patience.is_leader_gone = true;
     replica->patience.may_pledge = true;
     shorten_wait(replica, wait_ms);
@@ -77,7 +79,7 @@ void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
     }
     uint64_t leader = core->follower_state.current_leader.id;
     if (id == 0 && !replica->has_heard_leader) {
-        /* Nobody knows yet who is there. */
+        /* No node knows yet which others are there. */
         forget_leader(replica,
                       prng_below(&replica->prng, replica->heartbeat_ms));
     } else if (id != 0 && id == leader) {
@@ -85,8 +87,8 @@ void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
     }
 }
 
-/* Until when a follower waits for a sign of life of its leader, by the caller's
- * clock: the shortest time of an election, and its turn. */
+/* When a follower gives up its leader, by the caller's clock: after the
+ * shortest time of an election, and its turn. */
 static uint64_t silence_ms(const struct replica *replica)
 {
     const struct raft *core = &replica->core;
@@ -121,7 +123,8 @@ void patience_note_flush(struct replica *replica, uint64_t flush_ms)
         *known_ms = flush_ms;
     } else {
         *known_ms -= (*known_ms - flush_ms + 7) / 8;
-        CHECK(*known_ms >= flush_ms); /* It comes near, and not below. */
+        /* The average comes nearer, and never below. */
+        CHECK(*known_ms >= flush_ms);
     }
 }
 
@@ -137,14 +140,14 @@ uint64_t patience_deadline(const struct replica *replica, uint64_t deadline_ms)
         return deadline_ms;
     }
     if (patience_must_wait(replica)) {
-        /* The end of the write brings a new deadline. */
+        /* The end of the write sets a new deadline. */
         return replica->now_ms + replica->heartbeat_ms;
     }
     return u64_max(u64_min(deadline_ms, silence_ms(replica)),
                    replica->patience.hold_ms);
 }
 
-/* To somebody else than 'from'. */
+/* True if this node has pledged its vote to another node than 'from'. */
 static bool is_pledged(const struct replica *replica, uint64_t from)
 {
     const struct patience *patience = &replica->patience;
@@ -158,7 +161,7 @@ bool patience_refuses(const struct replica *replica, uint64_t from)
     return !vote_is_saved(replica) || is_pledged(replica, from);
 }
 
-/* Holds still for what a flush of that length may take, and the messages
+/* Holds still for as long as a flush of that length may take, with the messages
  * around it. */
 static void hold(struct replica *replica, uint64_t flush_ms)
 {
@@ -200,14 +203,14 @@ void patience_answered(struct replica *replica, bool is_granted,
 {
     struct patience *patience = &replica->patience;
     if (!is_granted) {
-        /* It will not do for now: others may try. */
+        /* The member cannot be voted for now: others may stand. */
         patience->pledged_to = 0;
     } else if (flush_ms <= FLUSH_TOLD_MAX_MS) {
         patience->others_ms = u64_max(patience->others_ms, flush_ms);
     }
 }
 
-/* A candidate that has gone on to its term. */
+/* True for a candidate that has begun its term. */
 static bool is_standing(const struct replica *replica)
 {
     return replica->core.state == RAFT_CANDIDATE &&
@@ -218,7 +221,7 @@ void patience_vote_saved(struct replica *replica)
 {
     struct patience *patience = &replica->patience;
     if (is_standing(replica)) {
-        /* The voters begin to save theirs. */
+        /* The voters now begin to save their votes. */
         hold(replica, patience->others_ms);
         patience->hold_ms += prng_below(&replica->prng,
                                         2 * replica->heartbeat_ms);
@@ -237,7 +240,8 @@ void patience_attempt(struct replica *replica)
         return;
     }
     if (replica->core.state == RAFT_CANDIDATE) {
-        /* T16: the core would go on to the next term without asking. */
+        /* T16: without this the core would begin the next term without asking
+         * first. */
         replica->core.candidate_state.in_pre_vote = replica->core.pre_vote;
         replica->core.candidate_state.disrupt_leader = false;
     } else {
@@ -259,7 +263,8 @@ void patience_leader(struct replica *replica)
     patience->hurry_ms = 0;
 }
 
-/* The vote for oneself is about to be saved; the others are told at once. */
+/* Tells the others of the candidacy at once, while this node's vote for itself
+ * is being saved. */
 static void stand(struct replica *replica)
 {
     const struct replica_members *members = newest_members(replica);
@@ -295,7 +300,7 @@ void patience_follow(struct replica *replica)
         raft_timeout(core) == patience->hurried) {
         return;
     }
-    /* A candidate tries again before one that has just given its vote. */
+    /* A candidate tries again before a node that has just given its vote. */
     uint64_t least_ms = core->state == RAFT_CANDIDATE ? beat_ms / 2
                                                       : 2 * beat_ms;
     shorten_wait(replica, least_ms + prng_below(&replica->prng, 2 * beat_ms));

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 
-/* An AppendEntries as it is fed, after cutting. */
+/* A part of an AppendEntries, as the core is fed with it. */
 struct part {
     uint64_t prev_index;
     uint64_t prev_term;
@@ -20,8 +20,8 @@ struct part {
     uint32_t count;
 };
 
-/* True unless it contradicts what is committed here, or another leader's
- * term. */
+/* True unless the message contradicts what is committed here, or the leader of
+ * that term. */
 static bool append_fits(const struct replica *replica, uint64_t from,
                         const struct message *message)
 {
@@ -64,7 +64,8 @@ static void reanchor(const struct replica *replica, struct part *all)
         all->prev_index == snapshot) {
         return;
     }
-    CHECK(all->prev_index < snapshot); /* A snapshot ends behind the offset. */
+    /* The snapshot ends behind the offset. */
+    CHECK(all->prev_index < snapshot);
     uint64_t covered = snapshot - all->prev_index;
     if (covered > all->count) {
         covered = all->count;
@@ -98,7 +99,8 @@ static void feed(struct replica *replica, uint64_t from,
 {
     struct raft_event event = {.type = RAFT_RECEIVE};
     message->server_id = from;
-    message->server_address = ""; /* Copied, or echoed into the update. */
+    /* The core copies the address, or echoes it into the update. */
+    message->server_address = "";
     event.receive.message = message;
     step_core(replica, &event);
 }
@@ -108,8 +110,9 @@ static void feed_part(struct replica *replica, uint64_t from,
 {
     struct raft_message m = {.type = RAFT_APPEND_ENTRIES};
     ROOM(replica->core_entries, replica->core_entries_capacity, part->count);
-    /* The core frees the payload of what it does not take. It gets a block for
-     * that; the payload itself is read in place and copied if it is taken. */
+    /* The core frees the payload of entries that it does not take. It gets a
+     * block for that; the payload itself is read in place and copied if it is
+     * taken. */
     void *block = part->count > 0 ? raft_malloc(1) : NULL;
     CHECK(part->count == 0 || block != NULL);
     for (uint32_t i = 0; i < part->count; i++) {
@@ -180,7 +183,8 @@ static int receive_append(struct replica *replica, uint64_t from,
     struct part all = {.prev_index = append->prev_index,
                        .prev_term = append->prev_term};
     if (message->term < replica->core.current_term) {
-        /* Only its term will be looked at, to answer with ours. */
+        /* The core looks only at the term of such a message, to answer with
+         * ours. */
         replica->is_answering_stale = true;
         feed_part(replica, from, message, &all);
         replica->is_answering_stale = false;
@@ -213,7 +217,7 @@ static void receive_append_result(struct replica *replica, uint64_t from,
     raft_index match = 0;
     if (!is_leader(replica) ||
         raft_match_index(&replica->core, from, &match) != 0) {
-        return; /* Late, or not a member any more. */
+        return; /* The answer is late, or the node is no longer a member. */
     }
     /* T9, the leader's side: what a follower has once acknowledged it has. A
      * rejection below that is late; a last index below it is untrue. */
@@ -327,11 +331,13 @@ static int receive_vote_result(struct replica *replica, uint64_t from,
     struct raft_message m = {.type = RAFT_REQUEST_VOTE_RESULT};
     uint64_t term = replica->core.current_term;
     if (replica->core.state != RAFT_CANDIDATE) {
-        return 0; /* Late. The core would read a candidate's state. */
+        /* The answer is late, and the core would read a candidate's state. */
+        return 0;
     }
     if (message->vote_result.is_granted &&
         message->term > term + (message->vote_result.is_pre_vote ? 1 : 0)) {
-        return HASP_EPROTO; /* Nobody grants a vote that was not asked for. */
+        /* The member has granted a vote that was not asked for. */
+        return HASP_EPROTO;
     }
     if (message->vote_result.is_pre_vote &&
         replica->core.candidate_state.in_pre_vote) {

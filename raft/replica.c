@@ -42,7 +42,8 @@ struct replica *replica_new(const struct replica_options *options)
     replica->prng.state = options->seed;
     int rv = raft_init(core, NULL, NULL, options->id, "");
     CHECK(rv == 0);
-    core->tracer = NULL; /* It formats even what it does not print. */
+    /* The core would format even what it does not print. */
+    core->tracer = NULL;
     raft_seed(core, (unsigned)prng_next(&replica->prng));
     raft_set_election_timeout(core, options->election_ms);
     raft_set_heartbeat_timeout(core, options->heartbeat_ms);
@@ -86,7 +87,7 @@ void replica_persisted(struct replica *replica, uint64_t term,
     patience_note_flush(replica, flush_ms);
     uint64_t durable = written_complete(&replica->written, term, log_index);
     if (durable > replica->core.last_stored && !replica->is_installing) {
-        /* Nobody becomes a candidate while writes are under way. */
+        /* A node does not stand while its writes are under way. */
         CHECK(replica->core.state == RAFT_LEADER ||
               replica->core.state == RAFT_FOLLOWER);
         CHECK(known_term(replica, durable) > 0);
@@ -117,7 +118,7 @@ bool replica_vote_is_saved(const struct replica *replica)
     return vote_is_saved(replica);
 }
 
-/* A follower that could lead by its own vote alone. */
+/* True for a follower that can become leader by its own vote alone. */
 static bool is_alone(const struct replica *replica)
 {
     return replica->core.state == RAFT_FOLLOWER && !replica->is_installing &&
@@ -146,7 +147,7 @@ static void vote_for_itself(struct replica *replica)
     CHECK(replica->core.voted_for == replica->id);
 }
 
-/* One message to each other voter. */
+/* Sends the question to each other voter. */
 static void send_question(struct replica *replica, uint64_t number)
 {
     const struct replica_members *members = newest_members(replica);
@@ -179,7 +180,7 @@ void replica_tick(struct replica *replica, uint64_t now_ms,
             }
             step_core(replica, &event);
         }
-        /* What was asked last may have been lost on the way. */
+        /* The newest question may have been lost on the way. */
         if (is_leader(replica) && replica->confirmed < replica->confirm.asked &&
             replica->confirm.asked > replica->confirm.asked_before) {
             send_question(replica, replica->confirm.asked);
@@ -195,7 +196,8 @@ uint64_t replica_deadline(const struct replica *replica)
                             ? timeout - replica->ahead_ms
                             : 0;
     if (replica->snapshot_to_count > 0) {
-        return replica->now_ms; /* The next update tells of it. */
+        /* The next update names the members that need a snapshot. */
+        return replica->now_ms;
     }
     /* T3: with a member that was demoted to a spare the core's deadline stays
      * in the past for ever. */
@@ -217,8 +219,8 @@ int replica_submit(struct replica *replica, const struct bytes *commands,
     CHECK(count > 0);
     step_begin(replica, now_ms);
     uint64_t last = log_last(&replica->log);
-    /* What a predecessor left behind does not count: a new leader's first
-     * entry must not be refused because of it. */
+    /* Entries that a predecessor left behind do not count, or a new leader's
+     * first entry might be refused because of them. */
     uint64_t settled = u64_max(replica->core.commit_index,
                                replica->reign_index);
     if (!is_leader(replica) || replica_is_transferring(replica)) {
@@ -360,7 +362,8 @@ void replica_installed(struct replica *replica, uint64_t now_ms,
     replica->out.members_changed = true;
     replica->applied_index = replica->metadata.index;
     replica->is_installing = false;
-    event.persisted_snapshot.metadata = replica->metadata; /* Moves. */
+    /* The core takes over the configuration's memory. */
+    event.persisted_snapshot.metadata = replica->metadata;
     event.persisted_snapshot.last = true;
     step_core(replica, &event);
     CHECK(!replica->core.snapshot.installing);
@@ -402,7 +405,7 @@ uint64_t replica_leader(const struct replica *replica)
     if (is_leader(replica)) {
         return replica->id;
     }
-    /* The core keeps an earlier term's leader when the term grows. */
+    /* In a new term the core keeps the leader of an earlier one. */
     if (replica->core.state == RAFT_FOLLOWER &&
         replica->leader_term == replica->core.current_term) {
         return replica->core.follower_state.current_leader.id;

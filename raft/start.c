@@ -10,14 +10,15 @@
 #include "base/check.h"
 #include "base/memory.h"
 
-/* What the start is worked out to, before the core sees it. */
+/* What the core is to be started with. */
 struct plan {
     uint64_t term;
     uint64_t voted_for;
     bool has_new_vote;
-    bool is_log_obsolete; /* It ends before the snapshot, or is of another. */
+    /* The log ends before the snapshot, or does not belong to it. */
+    bool is_log_obsolete;
     uint64_t last_index;
-    const struct replica_entry *entries; /* Without an obsolete log. */
+    const struct replica_entry *entries; /* None if the log is obsolete. */
     uint32_t entry_count;
 };
 
@@ -73,7 +74,8 @@ static int check_entries(const struct replica_start *start,
     return 0;
 }
 
-/* The term on disk is written before anything that has it. */
+/* Checks the term and the vote. A term is written to disk before any entry of
+ * it. */
 static int check_votes(const struct replica_start *start, struct plan *ret_plan,
                        char why[HASP_WHY_SIZE])
 {
@@ -86,7 +88,8 @@ static int check_votes(const struct replica_start *start, struct plan *ret_plan,
     ret_plan->voted_for = start->voted_for;
     if (start->term == 0 && start->voted_for == 0 && term == 1 &&
         start->snapshot_index == 0 && start->entry_count == 1) {
-        ret_plan->term = 1; /* A new cluster: just its first configuration. */
+        /* A new cluster, whose log holds only its first configuration. */
+        ret_plan->term = 1;
         ret_plan->has_new_vote = true;
         return 0;
     }
@@ -133,7 +136,7 @@ static uint64_t last_of(const struct replica_start *start)
                : 0;
 }
 
-/* How far the log goes, and whether it is still of use. */
+/* Checks how far the log goes, and decides whether it is still of use. */
 static int check_reach(const struct replica_start *start, struct plan *plan,
                        char why[HASP_WHY_SIZE])
 {
@@ -144,8 +147,8 @@ static int check_reach(const struct replica_start *start, struct plan *plan,
     plan->last_index = last;
     if (snapshot > 0 && start->entry_count > 0) {
         uint64_t first = start->entries[0].log_index;
-        /* A snapshot was received and made durable, but the log was not emptied
-         * before the process ended: it goes now. */
+        /* The process ended after a received snapshot was durable, and before
+         * the log was emptied: the log is dropped now. */
         bool is_short = last < snapshot;
         bool is_other = !is_short && first <= snapshot &&
                         start->entries[snapshot - first].term !=
@@ -219,18 +222,20 @@ static void start_core(struct replica *replica,
         metadata.configuration_index = start->snapshot_members_index;
         members_to_core(&replica->history.records[0].members,
                         &metadata.configuration);
-        event.start.metadata = &metadata; /* The configuration moves. */
+        /* The core takes over the configuration's memory. */
+        event.start.metadata = &metadata;
     }
     ROOM(replica->core_entries, replica->core_entries_capacity,
          plan->entry_count);
     for (uint32_t i = 0; i < plan->entry_count; i++) {
         const struct replica_entry *entry = &plan->entries[i];
         replica->core_entries[i] = (struct raft_entry){
+            /* The core frees a batch only if the start fails. */
             .term = entry->term,
             .type = (enum raft_entry_type)entry->type,
             .buf = {.base = (void *)(uintptr_t)entry->body.data,
                     .len = entry->body.size},
-            .batch = replica, /* Not looked at unless it fails. */
+            .batch = replica,
         };
     }
     event.start.entries = replica->core_entries;

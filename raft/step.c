@@ -86,12 +86,12 @@ static void take_entries(struct replica *replica,
     }
     log_append(&replica->log, out->entries, count);
     if (!is_ours) {
-        /* The barrier's, or that of a received append: ours to free now. */
+        /* The batch of a barrier, or of a received append, is freed here. */
         raft_free(batch[0].batch);
     }
 }
 
-/* How many of the 'left' entries from 'first' on fit one message. */
+/* How many of the 'left' entries from 'first' on fit into one message. */
 static uint32_t part_count(const struct replica *replica, uint64_t first,
                            uint64_t left, size_t *ret_size)
 {
@@ -184,8 +184,8 @@ static bool is_flooding(struct replica *replica, const struct raft_message *m,
            replica->clock_ms - follower->sent_ms < replica->heartbeat_ms / 2;
 }
 
-/* What is known of member 'id'. If nothing is, in a free place, or in that of
- * whoever was sent nothing for longest. */
+/* The place of member 'id'; a free one if the member is new, or else that of
+ * the member that was sent nothing for the longest time. */
 static struct follower *follower_of(struct replica *replica, uint64_t id)
 {
     struct follower *place = &replica->followers[0];
@@ -195,7 +195,8 @@ static struct follower *follower_of(struct replica *replica, uint64_t id)
         if (follower->id == id) {
             return follower;
         }
-        /* Who has voted, and was sent nothing yet, is no free place. */
+        /* The place of a member that has voted, and was sent nothing yet, is
+         * not free. */
         if (place->id != 0 &&
             (follower->id == 0 || follower->sent_ms < place->sent_ms)) {
             place = follower;
@@ -205,7 +206,7 @@ static struct follower *follower_of(struct replica *replica, uint64_t id)
     return place;
 }
 
-/* The core leaves the entries of an AppendEntries to us. */
+/* Sends the entries, which the core leaves to the caller. */
 static void send_append(struct replica *replica, const struct raft_message *m)
 {
     struct follower *follower = follower_of(replica, m->server_id);
@@ -301,12 +302,13 @@ static void take_messages(struct replica *replica,
     }
 }
 
-/* Answers and pending snapshots belong to one term of leadership. */
+/* Drops the answers and the requests for snapshots with the term of leadership
+ * that they belong to. */
 static void follow_leadership(struct replica *replica)
 {
     uint64_t leading_term = is_leader(replica) ? replica->core.current_term : 0;
     if (replica->confirm.term != leading_term) {
-        /* Nobody leads a term again. */
+        /* A node leads a term at most once. */
         CHECK(leading_term == 0 || leading_term > replica->confirm.term);
         confirm_begin(&replica->confirm, leading_term);
         replica->confirmed = 0;
@@ -358,7 +360,8 @@ void step_send(struct replica *replica, uint64_t to,
                      message->vote_result.is_pre_vote);
 }
 
-/* The core says so also where it gives the same vote again. */
+/* True if the vote must be saved. The core also says so when it repeats a vote.
+ */
 static bool must_save(const struct replica *replica)
 {
     return replica->out.save_vote &&
@@ -602,7 +605,7 @@ void feed_configuration(struct replica *replica, uint64_t log_index)
     struct raft_event event = {.type = RAFT_CONFIGURATION};
     event.configuration.index = log_index;
     members_to_core(&record->members, &event.configuration.conf);
-    step_core(replica, &event); /* Takes the configuration over. */
+    step_core(replica, &event); /* The core takes over the configuration. */
     CHECK(replica->core.configuration_committed_index == log_index);
 }
 
@@ -613,7 +616,8 @@ static void follow_commit(struct replica *replica)
     uint64_t uncommitted = replica->core.configuration_uncommitted_index;
     uint64_t committed = replica->core.commit_index;
     if (committed < replica->applied_index) {
-        committed = replica->applied_index; /* After a start. */
+        /* At a start the snapshot, or the table, is ahead of the core. */
+        committed = replica->applied_index;
     }
     if (uncommitted > 0 && uncommitted <= committed &&
         !replica->is_installing) {
@@ -621,7 +625,7 @@ static void follow_commit(struct replica *replica)
     }
 }
 
-/* The cache and the history say the same as the core. */
+/* True if the cache and the history agree with the core. */
 __attribute__((unused)) static bool is_consistent(struct replica *replica)
 {
     const struct raft *core = &replica->core;

@@ -49,7 +49,8 @@ uint64_t written_complete(struct written *written, uint64_t term,
     uint64_t durable = log_index;
     for (uint32_t j = i + 1; j < written->count; j++) {
         if (written->runs[j].first <= durable) {
-            durable = written->runs[j].first - 1; /* Replaced from there on. */
+            /* Entries from there on were replaced. */
+            durable = written->runs[j].first - 1;
         }
     }
     written->runs[i].first = log_index + 1;

@@ -36,7 +36,7 @@ struct datadir {
     int lock_fd;
     struct vote_file vote;
     struct datadir_identity identity;
-    char boot_id[STORAGE_BOOT_ID_SIZE]; /* Empty if it is not known. */
+    char boot_id[STORAGE_BOOT_ID_SIZE]; /* Empty if unknown. */
 };
 
 static int take_lock(struct datadir *datadir, char why[HASP_WHY_SIZE]);
@@ -255,7 +255,7 @@ bool datadir_table_is_trusted(const struct datadir *datadir)
            (datadir->boot_id[0] != '\0' && strcmp(text, here) == 0);
 }
 
-/* Durably: nobody trusts the table. Returns 0 or an errno. */
+/* Durably marks the table as not to be trusted. Returns 0 or an errno. */
 static int remove_trust(struct datadir *datadir)
 {
     if (storage_port->unlinkat(datadir->folder_fd, TRUST_NAME) != 0 &&
@@ -301,7 +301,7 @@ int datadir_table_set_aside(struct datadir *datadir, int *ret_number)
 
 int datadir_table_remove(struct datadir *datadir)
 {
-    /* First nobody trusts it, then it goes. */
+    /* The table is marked as not to be trusted before it is removed. */
     int error = remove_trust(datadir);
     if (error == 0) {
         error = remove_files(datadir->table_path);
@@ -359,7 +359,7 @@ static int take_lock(struct datadir *datadir, char why[HASP_WHY_SIZE])
                  datadir->path, pid[0] != '\0' ? pid : "(unknown)");
         return HASP_EBUSY;
     }
-    /* For people only: the lock is what counts. */
+    /* The id is for people; only the lock counts. */
     int length = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
     if (storage_port->ftruncate(datadir->lock_fd, 0) != 0 ||
         storage_port->pwrite(datadir->lock_fd, pid, (size_t)length, 0) !=
@@ -384,7 +384,7 @@ static int make_folders(struct datadir *datadir, char why[HASP_WHY_SIZE])
     return 0;
 }
 
-/* storage_name_fn. */
+/* A storage_name_fn that looks for any file. */
 static bool is_file(void *data, const char *name)
 {
     bool *is_found = data;
@@ -392,8 +392,8 @@ static bool is_file(void *data, const char *name)
     return *is_found;
 }
 
-/* True if there is what only a directory with an identity can hold: a log, or a
- * vote that is not the first. */
+/* True if the directory holds what only one with an identity can hold: a log,
+ * or a vote after the first. */
 static bool has_been_used(struct datadir *datadir)
 {
     if (vote_file_is_used(datadir->folder_fd)) {
@@ -409,7 +409,8 @@ static bool has_been_used(struct datadir *datadir)
     return has_log;
 }
 
-/* The identity is written last: a directory without one has never been used. */
+/* Creates a directory's files. The identity is written last: a directory
+ * without one has never been used. */
 static int create(struct datadir *datadir, uint64_t node_id,
                   uint64_t incarnation, char why[HASP_WHY_SIZE])
 {
@@ -424,7 +425,7 @@ static int create(struct datadir *datadir, uint64_t node_id,
                                                   .incarnation = incarnation};
     int error = vote_file_create(datadir->folder_fd, &datadir->vote);
     if (error == 0 && storage_port->fsync(datadir->folder_fd) != 0) {
-        error = errno; /* No identity is there without a vote. */
+        error = errno; /* The vote must be durable before the identity. */
     }
     if (error != 0) {
         return disk_fail(why, error, "write", datadir->path, VOTE_FILE_NAME);
@@ -535,7 +536,7 @@ struct removal {
     int error;
 };
 
-/* storage_name_fn. */
+/* A storage_name_fn that removes the file. */
 static bool remove_file(void *data, const char *name)
 {
     struct removal *removal = data;

@@ -17,7 +17,8 @@
 #include "storage/disk_watch.h"
 #include "storage/port.h"
 
-/* Of what cannot be put off. */
+/* How often an operation that cannot be put off is tried for want of a
+ * descriptor. */
 #define STARVED_TRIES 10
 
 int disk_error(int system_error)
@@ -76,8 +77,8 @@ int disk_write(int fd, struct bytes data, uint64_t offset)
     if (error != EOPNOTSUPP && error != ENOSYS && error != EINVAL) {
         return error;
     }
-    /* The flag is refused before anything is written (old kernels, some file
-     * systems): the same in two steps. */
+    /* Old kernels and some file systems refuse the flag before anything is
+     * written: then the same is done in two steps. */
     error = write_all(fd, data, offset, false);
     if (error != 0) {
         return error;
@@ -133,7 +134,7 @@ int disk_read(int fd, void *data, size_t size, uint64_t offset,
     return 0;
 }
 
-/* As openat(); where there is no descriptor it waits for one for a second. */
+/* As openat(), but waits up to a second for a free descriptor. */
 static int open_patiently(int folder_fd, const char *path, int flags)
 {
     for (int i = 0;; i++) {
@@ -255,8 +256,9 @@ int disk_make_folder(const char *path, int *ret_fd)
     if (!is_new && errno != EEXIST) {
         return errno;
     }
-    /* Also if it is there: whoever made it may have died before this. Unless
-     * somebody else did, who does not let us see the folder above. */
+    /* This is done for an existing folder, too: its maker may have ended
+     * before. Another user may have made it and not let us see the folder
+     * above. */
     int error = sync_parent(path);
     if (error == EACCES && !is_new) {
         error = 0;

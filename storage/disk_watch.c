@@ -12,21 +12,21 @@
 #include "base/check.h"
 #include "storage/worker.h"
 
-/* More than there are threads that wait for a disk. */
+/* There are fewer threads than this that wait for a disk. */
 #define PLACE_COUNT 64u
 #define LOOK_NS (100 * NS_PER_MS)
 
 struct operation {
-    const char *what; /* NULL: the place is free. */
+    const char *what; /* NULL if the place is free. */
     uint64_t began_ns;
-    uint64_t told_ns; /* Its age when it was told last. */
+    uint64_t told_ns; /* Its age when it was last reported. */
 };
 
-/* All is guarded by 'mutex', which is never held for long. */
+/* 'mutex' guards all, and is never held for long. */
 static struct {
     pthread_mutex_t mutex;
     struct operation operations[PLACE_COUNT];
-    struct worker *worker; /* NULL: it was not started. */
+    struct worker *worker; /* NULL if it was not started. */
     bool is_stopping;
     disk_watch_tell_fn *tell;
     void *data;
@@ -52,9 +52,9 @@ void disk_watch_end(uint32_t place)
 {
     struct operation ended = {0};
     if (place >= PLACE_COUNT) {
-        return; /* There was no room for it. */
+        return; /* The operation had found no place. */
     }
-    int error = errno; /* The caller's, who has not looked at it yet. */
+    int error = errno; /* The caller has yet to look at errno. */
     uint64_t now = worker_now_ns();
     pthread_mutex_lock(&watch.mutex);
     ended = watch.operations[place];
@@ -86,7 +86,8 @@ uint64_t disk_watch_oldest(const char **ret_what)
     return age_ns;
 }
 
-/* 'mutex' is held, except while something is told. */
+/* Looks for operations that hang. The caller holds 'mutex', which is released
+ * while one is reported. */
 static void look(void)
 {
     uint64_t now = worker_now_ns();

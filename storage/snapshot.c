@@ -99,7 +99,7 @@ int snapshot_encode(const struct snapshot_header *header, struct table_txn *txn,
     return error;
 }
 
-/* Where a record begins. */
+/* Where the walk is in the records. */
 struct position {
     uint64_t record;
     size_t offset;
@@ -209,8 +209,8 @@ static int parse(struct bytes stream, struct snapshot_header *ret_header,
     return 0;
 }
 
-/* The checksum is of the whole; where it does not match, the first thing that
- * cannot be is the best that is known of the place. */
+/* Says where the stream is damaged. The checksum covers the whole, so the first
+ * thing that is wrong in itself is the best guess. */
 static void say_where(struct bytes stream, char why[HASP_WHY_SIZE])
 {
     struct snapshot_header header;

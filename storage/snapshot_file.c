@@ -32,9 +32,9 @@ struct snapshot_name {
     uint64_t term;
 };
 
-/* What stands in a folder. */
+/* The snapshots in a folder. */
 struct listing {
-    struct snapshot_name *names; /* Newest first. */
+    struct snapshot_name *names; /* The newest come first. */
     size_t count;
 };
 
@@ -105,7 +105,8 @@ static int write_piece(void *data, struct bytes piece)
     return 0;
 }
 
-/* On success the file is flushed, and open and locked in 'ret_fd'. */
+/* Writes the temporary file. On success it is flushed, and open and locked in
+ * 'ret_fd'. */
 static int write_temporary(const char *path,
                            const struct snapshot_header *header,
                            struct table_txn *txn, int *ret_fd,
@@ -116,7 +117,8 @@ static int write_temporary(const char *path,
         return fail(why, "cannot create the snapshot", path);
     }
     int error;
-    /* Emptied only once it is ours: another thread may be writing it. */
+    /* The file is emptied only when it is ours: another thread may be writing
+     * it. */
     if (storage_port->lock(fd) != 0 || storage_port->ftruncate(fd, 0) != 0) {
         error = fail(why, "somebody else writes the snapshot", path);
         storage_port->close(fd);
@@ -168,8 +170,8 @@ static int map_fd(int fd, struct snapshot_file *ret_file,
     return 0;
 }
 
-/* On success the file is on disk and has been read back from there; it is open
- * and locked in 'ret_fd'. Else there is none. */
+/* Writes the temporary file and reads it back from the disk. On success it is
+ * open and locked in 'ret_fd'; otherwise it is removed. */
 static int write_checked(const char *path, const struct snapshot_header *header,
                          struct table_txn *txn, int *ret_fd, uint64_t *ret_size,
                          char why[HASP_WHY_SIZE])
@@ -179,8 +181,7 @@ static int write_checked(const char *path, const struct snapshot_header *header,
     if (error != 0) {
         return error;
     }
-    /* What is checked should be what the disk has, not what memory
-     * remembers. */
+    /* The check should see what the disk holds, not what memory remembers. */
     storage_port->forget(*ret_fd);
     error = map_fd(*ret_fd, &file, why);
     if (error != 0) {
@@ -200,7 +201,7 @@ static int sync_folder(const char *folder)
     return fd < 0 || disk_flush(fd, "flush a snapshot") != 0 ? -1 : 0;
 }
 
-/* Only what format_name() would write is a name. */
+/* Parses a name; only what format_name() writes is one. */
 static bool parse_name(const char *text, struct snapshot_name *ret_name)
 {
     struct snapshot_name name;
@@ -241,7 +242,7 @@ static void remove_leftover(const char *folder, const char *name)
     }
 }
 
-/* What is made of the names in a folder. */
+/* The state of a walk over the names in a folder. */
 struct look {
     const char *folder;
     struct listing listing;
@@ -249,7 +250,7 @@ struct look {
     bool with_removal;
 };
 
-/* storage_name_fn. */
+/* A storage_name_fn that notes the name of a snapshot. */
 static bool note_name(void *data, const char *text)
 {
     struct look *look = data;
@@ -270,7 +271,8 @@ static bool note_name(void *data, const char *text)
     return false;
 }
 
-/* 'with_removal': left-over temporary files are removed on the way. */
+/* Lists the folder; with 'with_removal' left-over temporary files are removed
+ * on the way. */
 static int list_folder(const char *folder, bool with_removal,
                        struct listing *ret_listing, char why[HASP_WHY_SIZE])
 {
@@ -401,7 +403,8 @@ int snapshot_file_newest(const char *folder, struct snapshot_file *ret_file,
     if (error != 0) {
         return error;
     }
-    /* Whoever gave one its name may have died before this. */
+    /* The process that gave a snapshot its name may have ended before the name
+     * was durable. */
     if (listing.count > 0 && sync_folder(folder) != 0) {
         free(listing.names);
         return fail(why, "cannot flush the folder", folder);
@@ -428,7 +431,7 @@ int snapshot_file_newest(const char *folder, struct snapshot_file *ret_file,
             snapshot_file_unmap(ret_file);
             result = HASP_ECORRUPT;
         }
-        /* The newest bad one is the one to tell about. */
+        /* The newest bad snapshot is the one to report. */
         if (result != 0 && why[0] == '\0') {
             memcpy(why, reason, HASP_WHY_SIZE);
         }

@@ -17,7 +17,8 @@
 #include "storage/table_ops.h"
 #include "storage/worker.h"
 
-/* The table beneath cannot grow while it is being read. */
+/* How long to wait before growing the table is tried again: it cannot grow
+ * while it is being read. */
 #define GROW_RETRY_NS 50000000L
 
 enum operation { OPERATION_PUT, OPERATION_REMOVE, OPERATION_CLEAR };
@@ -28,11 +29,12 @@ struct deferred {
     struct worker *worker;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    /* All below is guarded by 'mutex'. */
+    /* 'mutex' guards all below. */
     struct list queue; /* Of struct deferred_txn. */
-    bool is_working;   /* On one that was taken out. */
+    /* The thread works on a transaction that it has taken out. */
+    bool is_working;
     bool is_stopping;
-    int error; /* Of a write; final. */
+    int error; /* The error of a write, which is final. */
     uint64_t used;
     uint64_t room;
 };
@@ -40,9 +42,10 @@ struct deferred {
 struct deferred_txn {
     struct table_txn txn;
     struct list in_queue;
-    struct buffer operations; /* Of a write. */
-    struct table_txn *inner;  /* Of a read, once it is open. */
-    int error;                /* Of its opening. */
+    struct buffer operations; /* What a write does. */
+    /* A read's transaction of the table beneath, once it is open. */
+    struct table_txn *inner;
+    int error; /* The error of opening it. */
     bool is_open;
 };
 
@@ -96,7 +99,7 @@ static bool deferred_is_busy(struct table *table)
     return is_busy;
 }
 
-/* The thread does it by itself. */
+/* The thread grows the table by itself. */
 static int deferred_grow(struct table *table)
 {
     (void)table;
@@ -134,7 +137,8 @@ static int deferred_begin(struct table *table, bool is_write,
     int error = 0;
     pthread_mutex_lock(&self->mutex);
     if (is_write || self->error != 0) {
-        error = self->error; /* What was committed is not there. */
+        /* After a failed write a read would miss what was committed. */
+        error = self->error;
     } else if (is_idle(self)) {
         error = table_begin_read(self->inner, &txn->inner);
         txn->is_open = true;
@@ -165,11 +169,11 @@ static int deferred_commit(struct table_txn *base)
     return 0;
 }
 
-/* Waits until a read is open; its error. */
+/* Waits until a read is open; returns the error of that. */
 static int open_read(struct deferred_txn *txn)
 {
     struct deferred *self = (struct deferred *)txn->txn.table;
-    CHECK(!txn->txn.is_write); /* It cannot see what it has not written. */
+    CHECK(!txn->txn.is_write); /* A write could not see what it has written. */
     pthread_mutex_lock(&self->mutex);
     while (!txn->is_open) {
         worker_wait(self->worker, &self->mutex, &self->changed);
@@ -271,7 +275,8 @@ static void wait_until_idle(struct deferred *self)
 
 /* --- The thread ----------------------------------------------------------- */
 
-/* Until 'error' is set each write is carried out, and none after it. */
+/* Carries out a transaction of the queue; after a first error no further write.
+ */
 static int work(struct deferred *self, struct deferred_txn *txn, int error)
 {
     if (!txn->txn.is_write) {
@@ -314,7 +319,7 @@ static uint64_t step(void *data, uint64_t now_ns)
     if (txn->txn.is_write) {
         free(txn);
     } else {
-        txn->is_open = true; /* Its owner may end it from now on. */
+        txn->is_open = true; /* From now on its owner may end it. */
     }
     pthread_cond_broadcast(&self->changed);
     pthread_mutex_unlock(&self->mutex);

@@ -28,18 +28,18 @@
 #include "storage/disk_watch.h"
 #include "storage/table_ops.h"
 
-/* With less room than that a write may have failed for want of it. */
+/* With less room than this a write may have failed for want of room. */
 #define FULL_SIZE (1u << 20)
-/* Less address space than that no process has. */
+/* The least size to try: each process has that much address space. */
 #define SIZE_MIN (UINT64_C(16) << 20)
 
 struct lmdb_table {
     struct table table;
     MDB_env *env;
     MDB_dbi dbi[TABLE_MAP_COUNT];
-    atomic_uint reader_count; /* Begun here, ended on any thread. */
+    atomic_uint reader_count; /* Readers begin here, and end on any thread. */
     struct list in_open;      /* In open_tables. */
-    dev_t device;             /* Of the folder. */
+    dev_t device;             /* The folder's. */
     ino_t inode;
 };
 
@@ -86,8 +86,8 @@ static int err_from_mdb(int code)
     }
 }
 
-/* What mdb_env_set_mapsize() cannot get back once it has failed is tried
- * first. */
+/* True if there is so much address space. A failed mdb_env_set_mapsize() could
+ * not be undone, so this is tried first. */
 static bool has_address_space(size_t size)
 {
     void *at = mmap(NULL, size, PROT_NONE,
@@ -139,8 +139,8 @@ static int claim_folder(struct lmdb_table *lmdb, const char *path,
     return 0;
 }
 
-/* Handles of named databases are opened once, in a write transaction that
- * creates what is missing, and then serve all transactions. */
+/* Opens the handles of the named databases once, in a write transaction that
+ * creates what is missing; they then serve all transactions. */
 static int open_maps(struct lmdb_table *lmdb)
 {
     MDB_txn *txn;
@@ -188,7 +188,7 @@ int table_open_lmdb(const char *path, uint64_t size, struct table **ret_table,
 
     int error = claim_folder(lmdb, path, why);
     while (size > SIZE_MIN && !has_address_space(size)) {
-        size /= 2; /* It can grow later, if there is more by then. */
+        size /= 2; /* The table can grow later, when there may be more. */
     }
     if (error == 0) {
         int code = open_env(lmdb, path, size);

@@ -24,7 +24,7 @@
 #include "base/memory.h"
 #include "storage/table_ops.h"
 
-/* Key and value, never changed once made. */
+/* A key and its value, which never change. */
 struct record {
     atomic_uint reference_count;
     uint32_t key_size;
@@ -340,7 +340,7 @@ static int memory_walk(struct table_txn *txn, enum table_map map,
 
 static int memory_grow(struct table *table)
 {
-    (void)table; /* It is never full. */
+    (void)table; /* This table is never full. */
     return 0;
 }
 

@@ -40,7 +40,7 @@ int vote_file_create(int folder_fd, struct vote_file *ret_file)
     if (file.fd < 0) {
         return errno;
     }
-    /* All places, so that no later save needs room on the disk. */
+    /* Both places are written, so that no later save needs room on the disk. */
     int error = write_record(&file, 0);
     if (error == 0) {
         error = write_record(&file, 1);
@@ -66,7 +66,8 @@ static bool decode(const uint8_t *at, struct vote_file *ret_record)
     return true;
 }
 
-/* 'ret_is_found': a record checks. */
+/* Reads the newer of the two records; 'ret_is_found' if one of them is sound.
+ */
 static int read_newest(int fd, struct vote_file *ret_newest, bool *ret_is_found)
 {
     uint8_t bytes[FILE_SIZE] = {0};

@@ -20,12 +20,12 @@ struct vote_saver {
     int event_fd;
     struct worker *worker;
     pthread_mutex_t mutex;
-    /* All below is guarded by 'mutex'. */
+    /* 'mutex' guards all below. */
     bool is_stopping;
-    bool is_asked; /* For 'term' and 'voted_for'. */
+    bool is_asked; /* 'term' and 'voted_for' are to be saved. */
     uint64_t term;
     uint64_t voted_for;
-    bool has_saved; /* 'saved' is new. */
+    bool has_saved; /* 'saved' has not been taken yet. */
     struct vote_saved saved;
     int error;
 };

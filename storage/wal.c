@@ -35,7 +35,7 @@
 struct extent {
     uint64_t first;
     uint64_t next;
-    uint64_t term; /* Of the last entry. */
+    uint64_t term; /* The last entry's term. */
 };
 
 struct segment {
@@ -51,11 +51,11 @@ struct term_run {
     uint64_t term;
 };
 
-/* The batch in flight. */
+/* The batch that is being written. */
 struct flight {
     bool is_on;
     uint64_t sequence;
-    size_t size;       /* With its header. */
+    size_t size;       /* The size with its header. */
     struct extent log; /* The log when it has become durable. */
     uint64_t lowest;   /* The lowest index that was touched. */
     bool has_reset;    /* All segments before the active one may go. */
@@ -70,19 +70,20 @@ struct wal {
     struct wal_writer *writer;
     bool is_direct; /* Segments are opened with O_DIRECT. */
     struct wal_keeper *keeper;
-    int error; /* Final. */
+    int error; /* The first error is final. */
     char why[HASP_WHY_SIZE];
 
-    /* On disk. */
+    /* What is on disk: */
     struct segment *segments; /* The last is active. */
     size_t segment_count;
-    int fd;                 /* Of the active segment. */
-    struct wal_chain chain; /* Of the next batch to be composed. */
+    int fd;                 /* The active segment's. */
+    struct wal_chain chain; /* What the next batch continues. */
     struct extent durable;
     uint64_t write_count;
-    bool has_asked; /* For room, since the queue cannot go on without. */
+    /* Room was asked for, since the queue cannot go on without. */
+    bool has_asked;
     bool is_held;
-    bool is_awaited; /* The eventfd is signalled for writes that end. */
+    bool is_awaited; /* The end of a write is signalled by the eventfd. */
 
     /* The blocks that the next write begins with: from 'base' on, 'fill' bytes
      * of them are those of batches that are durable, or a new segment's
@@ -93,7 +94,8 @@ struct wal {
     size_t fill;
     struct flight flight;
 
-    /* Records that wait, from 'queue_at' on, and the log with them. */
+    /* The records that wait, from 'queue_at' on, and the log that they lead to.
+     */
     struct buffer queue;
     size_t queue_at;
     struct extent queued;
@@ -150,8 +152,8 @@ void wal_close(struct wal *wal)
     if (wal == NULL) {
         return;
     }
-    /* Whatever fails now: nobody is told that the write was durable, and an
-     * older mark is as true as a new one. */
+    /* A failure no longer matters: no caller was told that the write was
+     * durable, and an older mark is as true as a newer one. */
     if (wal->flight.is_on) {
         (void)!wait_for_flight(wal);
     }
@@ -510,7 +512,7 @@ static void compose(struct wal *wal, uint64_t room)
     wal->flight = flight;
 }
 
-/* Gives back the part of the queue that has been taken. */
+/* Frees the part of the queue that has been taken. */
 static void tidy_queue(struct wal *wal)
 {
     if (wal->queue_at == wal->queue.size) {
@@ -553,7 +555,7 @@ int wal_start(struct wal *wal)
     return 0;
 }
 
-/* The batch in flight has become durable. */
+/* Enters the batch in flight, which is durable now. */
 static void land(struct wal *wal)
 {
     struct flight *flight = &wal->flight;
@@ -738,7 +740,7 @@ static int open_writer(struct wal *wal, bool without_direct,
     return error == 0 ? 0 : fail(wal, error, "write");
 }
 
-/* Takes over what was found on disk. */
+/* Takes over the log that was found on disk. */
 static int adopt_image(struct wal *wal, const struct wal_image *image)
 {
     wal->chain = image->chain;

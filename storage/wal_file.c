@@ -230,7 +230,7 @@ int wal_mark_load(int folder_fd, struct wal_mark *ret_mark)
     if (!is_good[0] && !is_good[1]) {
         return HASP_ECORRUPT;
     }
-    /* One may be torn: then the other is as good, only older. */
+    /* If one record is torn, the other is sound, only older. */
     int newest = is_good[1] && (!is_good[0] || mark[1].count > mark[0].count);
     *ret_mark = mark[newest];
     return 0;

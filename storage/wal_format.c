@@ -154,7 +154,7 @@ static bool decode_batch_header(uint64_t log_id, struct bytes segment,
     return true;
 }
 
-/* Whether a batch with this header may follow the chain, here. */
+/* True if a batch with this header may follow the chain at this offset. */
 static bool batch_fits(const struct wal_chain *chain, struct bytes segment,
                        uint64_t offset, const struct batch_header *header)
 {
@@ -178,7 +178,7 @@ static int visit_records(struct bytes payload, wal_scan_fn *visit, void *data)
     return 0;
 }
 
-/* Whether 'payload' is exactly 'record_count' records. */
+/* True if 'payload' is exactly 'record_count' records. */
 static bool payload_makes_sense(struct bytes payload, uint32_t record_count)
 {
     struct reader reader = reader_of(payload);
@@ -201,8 +201,8 @@ int wal_scan(struct wal_chain *chain, struct bytes segment, wal_scan_fn *visit,
     *ret_result = (struct wal_scan_result){.end = WAL_END_CORRUPT};
     while (decode_batch_header(chain->log_id, segment, offset, &header)) {
         ret_result->offset = offset;
-        /* A header that checks was written as it is: tearing does not make a
-         * wrong one. */
+        /* A header whose checksum is right was written so: a torn write gives
+         * no such header. */
         if (!batch_fits(chain, segment, offset, &header)) {
             return 0;
         }

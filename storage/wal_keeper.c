@@ -22,26 +22,27 @@ struct wal_keeper {
     struct wal_keeper_options options;
     struct worker *worker;
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* Told by tell(). */
-    /* All below is guarded by 'mutex'. */
+    pthread_cond_t changed; /* Signalled by tell(). */
+    /* 'mutex' guards all below. */
     bool is_stopping;
     int error;
     char why[HASP_WHY_SIZE];
 
-    uint64_t wanted_number; /* 0: none. */
+    uint64_t wanted_number; /* 0 if none is wanted. */
     uint64_t wanted_size;
-    uint64_t spare_size; /* Of 'wanted_number', as far as it is done. */
+    uint64_t spare_size; /* How far 'wanted_number' has been prepared. */
     bool has_no_room;
-    uint64_t starved_until_ns; /* 0: it is not. */
-    int spare_fd;              /* -1: it is not open. */
-    int old_fd;                /* To be closed; -1: none. */
+    uint64_t starved_until_ns; /* 0 if there are descriptors. */
+    int spare_fd;              /* -1 if it is not open. */
+    int old_fd;                /* The one to be closed; -1 if none. */
 
-    uint64_t oldest;       /* The oldest segment there is. */
-    uint64_t remove_below; /* Those with a smaller number are to go. */
+    uint64_t oldest; /* The oldest segment there is. */
+    /* Segments with smaller numbers are to be removed. */
+    uint64_t remove_below;
 
-    struct wal_mark mark;     /* What the file should say. */
-    uint64_t marked_sequence; /* What it says. */
-    uint64_t mark_due_ns;     /* When it may be written again. */
+    struct wal_mark mark;     /* The mark to be saved. */
+    uint64_t marked_sequence; /* The sequence of the mark in the file. */
+    uint64_t mark_due_ns;     /* When the next mark may be saved. */
 };
 
 static uint64_t step(void *data, uint64_t now_ns);
@@ -152,8 +153,8 @@ int wal_keeper_take(struct wal_keeper *keeper, uint64_t number, int old_fd,
     int fd = keeper->spare_fd;
     *ret_size = keeper->spare_size;
     if (keeper->old_fd >= 0) {
-        storage_port->close(
-            keeper->old_fd); /* Two in a row, before it could. */
+        /* The worker has not closed the one before yet. */
+        storage_port->close(keeper->old_fd);
     }
     keeper->old_fd = old_fd;
     keeper->spare_fd = -1;
@@ -191,8 +192,8 @@ void wal_keeper_mark(struct wal_keeper *keeper, uint64_t sequence,
 {
     pthread_mutex_lock(&keeper->mutex);
     CHECK(sequence > keeper->mark.sequence);
-    /* The worker sleeps with a time-out while a mark is to be written, without
-     * one while there is none: it is woken for the first only. */
+    /* The worker sleeps with a time limit while a mark is to be saved, and
+     * without one otherwise: so only the first mark wakes it. */
     bool is_first = keeper->mark.sequence == keeper->marked_sequence;
     keeper->mark.sequence = sequence;
     keeper->mark.term = term;
@@ -223,8 +224,8 @@ static void tell(struct wal_keeper *keeper)
     pthread_cond_broadcast(&keeper->changed);
 }
 
-/* True if there was no file descriptor: the work is still to be done, in a
- * while. False if it failed otherwise, or the log is being closed. */
+/* True if there was no file descriptor: the work is tried again later. False if
+ * it failed otherwise, or the log is being closed. */
 static bool is_starved(struct wal_keeper *keeper, int system_error,
                        uint64_t now_ns)
 {
@@ -252,7 +253,8 @@ static bool is_stopping(void *data)
     return stop;
 }
 
-/* True if there was something to do, as for the next ones. */
+/* Closes the old segment. True if there was something to do; the functions
+ * below return the same. */
 static bool close_old(struct wal_keeper *keeper)
 {
     int fd = keeper->old_fd;
@@ -274,7 +276,8 @@ static bool prepare_next(struct wal_keeper *keeper, uint64_t now_ns)
         keeper->is_stopping) {
         return false;
     }
-    int fd = keeper->spare_fd; /* Of a smaller one. */
+    /* The file of an earlier try with a smaller size. */
+    int fd = keeper->spare_fd;
     keeper->spare_fd = -1;
     pthread_mutex_unlock(&keeper->mutex);
     uint32_t place = disk_watch_begin("prepare a segment of the log");
@@ -298,7 +301,7 @@ static bool prepare_next(struct wal_keeper *keeper, uint64_t now_ns)
     } else if (is_starved(keeper, error, now_ns)) {
         return true;
     } else if (disk_error(error) == HASP_ENOSPC) {
-        /* Nothing was lost: the file was not in use. */
+        /* The segment was not in use, so nothing is lost. */
         keeper->spare_size = 0;
         keeper->has_no_room = true;
         tell(keeper);
@@ -354,7 +357,7 @@ static bool save_mark(struct wal_keeper *keeper, uint64_t now_ns)
     return true;
 }
 
-/* What is next, and when. */
+/* Does one thing that is due; returns when the next one is. */
 static uint64_t work(struct wal_keeper *keeper, uint64_t now_ns)
 {
     if (keeper->starved_until_ns > now_ns && !keeper->is_stopping) {

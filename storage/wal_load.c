@@ -22,10 +22,10 @@ struct loader {
     int folder_fd;
     const char *path;
     char *why;
-    struct wal_image_segment *files; /* All segments, by number. */
+    struct wal_image_segment *files; /* All segments, by their numbers. */
     size_t file_count;
-    size_t used_count; /* The first of these are in use. */
-    size_t at;         /* The one that is being scanned. */
+    size_t used_count; /* How many of the first are in use. */
+    size_t at;         /* The segment that is being scanned. */
 };
 
 static int list_files(struct loader *loader);
@@ -117,7 +117,7 @@ static int compare_numbers(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* storage_name_fn. */
+/* A storage_name_fn that notes each segment. */
 static bool note_file(void *data, const char *name)
 {
     struct loader *loader = data;
@@ -182,7 +182,7 @@ static int begin_new(struct loader *loader, uint64_t log_id)
 
 /* --- Replaying ---------------------------------------------------------- */
 
-/* No entry from 'from' on lives in the segments so far. */
+/* Notes that the segments so far hold no living entry from 'from' on. */
 static void lower_segments(struct loader *loader, uint64_t from)
 {
     for (size_t i = 0; i <= loader->at; i++) {
@@ -213,7 +213,7 @@ static void add_entry(struct loader *loader, const struct wal_record *record)
     loader->files[loader->at].high = record->log_index;
 }
 
-/* wal_scan_fn: false sense is told by HASP_ECORRUPT. */
+/* A wal_scan_fn; a record that makes no sense gives HASP_ECORRUPT. */
 static int replay(void *data, const struct wal_record *record)
 {
     struct loader *loader = data;
@@ -249,7 +249,7 @@ static int replay(void *data, const struct wal_record *record)
     return HASP_ECORRUPT;
 }
 
-/* Whether the header of a segment in use continues the log. */
+/* Checks that the header of a segment in use continues the log. */
 static int check_header(struct loader *loader,
                         const struct wal_segment_header *header)
 {
@@ -312,8 +312,8 @@ static int scan_file(struct loader *loader, enum wal_end *ret_end)
     return 0;
 }
 
-/* Scans up to the end of the log: a torn batch, or a segment without a header,
- * which has not been used, or whose first write was torn. */
+/* Scans up to the end of the log. That is a torn batch, or a segment without a
+ * header: unused, or with its first write torn. */
 static int scan_files(struct loader *loader)
 {
     struct wal_image *image = loader->image;
@@ -345,7 +345,7 @@ static int scan_files(struct loader *loader)
     return 0;
 }
 
-/* Behind the end nothing may prove that the log once went on. */
+/* Checks that no file behind the end proves that the log once went on. */
 static int check_rest(struct loader *loader)
 {
     struct wal_image *image = loader->image;
@@ -356,8 +356,8 @@ static int check_rest(struct loader *loader)
         struct wal_segment_header header;
         uint64_t offset = 0;
         uint64_t sequence = 0;
-        /* A new segment is begun only after the last batch of the one before
-         * was durable. */
+        /* A new segment is begun only after the last batch of the one before is
+         * durable. */
         bool is_proof = wal_find_batch(image->chain.log_id,
                                        image->was_torn ? lost : lost + 1, bytes,
                                        0, &offset, &sequence) ||
@@ -443,7 +443,7 @@ static int repair(struct loader *loader)
     if (error != 0) {
         return error;
     }
-    /* From the last to the first, so that no gap can be left. */
+    /* The last one goes first, so that no gap can be left. */
     for (size_t i = loader->file_count; i-- > loader->used_count;) {
         struct wal_image_segment *file = &loader->files[i];
         if (i == loader->used_count &&

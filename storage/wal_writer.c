@@ -25,8 +25,9 @@ struct wal_writer {
     atomic_bool is_asked;
     atomic_bool is_stopping;
     sem_t done;
-    atomic_bool is_awaited; /* The caller sleeps: the eventfd is to wake it. */
-    bool is_busy;           /* The caller's own. */
+    /* The caller sleeps, so the eventfd has to wake it. */
+    atomic_bool is_awaited;
+    bool is_busy; /* Only the caller uses this. */
 
     int fd;
     struct bytes data;
@@ -48,7 +49,7 @@ static uint64_t step(void *data, uint64_t now_ns)
      * sleep, sees 'done', or this sees that it is awaited. */
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&writer->is_awaited)) {
-        /* Cannot fail: the counter is far from its end. */
+        /* This cannot fail: the counter is far from its end. */
         uint64_t one = 1;
         CHECK(write(writer->event_fd, &one, sizeof one) == sizeof one);
     }

@@ -28,7 +28,7 @@ uint64_t worker_now_ns(void)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* Sleeps until then, or until it is woken. */
+/* Sleeps until 'when_ns', or until it is woken. */
 static void sleep_until(struct worker *worker, uint64_t when_ns)
 {
     struct timespec when = {.tv_sec = (time_t)(when_ns / NS_PER_S),

@@ -10,12 +10,13 @@
 
 #include "cmd/hasp/waiting.h"
 
-/* How often it is looked whether a lease has been renewed. */
+/* How often the renewed lease is looked for. */
 #define SETTLE_MS 20
-/* Before a cluster that cannot be reached is asked again. */
+/* How long to wait before a cluster that cannot be reached is asked again. */
 #define PAUSE_MS 200
-/* With so little left the cluster has been silent for long, and would be to a
- * request to give the lock back: it passes on as soon by itself. */
+/* When less than this part is left, the cluster has been silent for long, and
+ * would be to a request that gives the lock back; the lease's end does the same
+ * as soon. */
 #define NEARLY_OVER_PART 16
 
 struct attempt {
@@ -38,7 +39,7 @@ const char *acquire_name(const struct acquire_options *options)
     return text;
 }
 
-/* Puts 'names' before those that are there; false if they are too many. */
+/* Puts 'names' before the words of the list; false if they are too many. */
 static bool put_before(struct option_list *list, char **names)
 {
     struct option_list all = {0};
@@ -91,8 +92,8 @@ int acquire_options_check(const struct tool *tool,
     return 0;
 }
 
-/* Until the session is open there is nothing to give back, so a signal may do
- * what it does to any program. */
+/* Opens the session. Until then there is nothing to give back, so a signal ends
+ * the program as usual. */
 static int open_session(const struct attempt *attempt,
                         struct hasp_session **ret_session)
 {
@@ -126,7 +127,7 @@ static void settle(const struct attempt *attempt, struct hasp_hold *hold)
     }
 }
 
-/* One session, until it has the locks or is at its end. */
+/* Tries in one session, until it has the locks or ends. */
 static int try_session(const struct attempt *attempt, struct acquired *acquired)
 {
     const struct acquire_options *options = attempt->options;
@@ -173,7 +174,7 @@ static bool is_outage(int error)
            error == HASP_EBUSY || error == HASP_EUNKNOWN;
 }
 
-/* Not acquired: closes, and tells why. */
+/* Closes the session, and explains why nothing was acquired. */
 static int give_up(const struct attempt *attempt, int error,
                    struct acquired *acquired)
 {
@@ -211,7 +212,7 @@ static int give_up(const struct attempt *attempt, int error,
     return exit_code;
 }
 
-/* Likewise, in a session that will never get it. */
+/* Begins anew after a session that will never get the locks. */
 static void begin_anew(struct acquired *acquired)
 {
     hasp_close(acquired->session);

@@ -29,8 +29,8 @@ int run_limits_set(struct tool *tool, char **argv)
         "cannot set the limit", NULL);
 }
 
-/* Whom an entry is about: one of the two is given. A secret that stands behind
- * the number of a session is not needed, and cut off. */
+/* Checks that a session or a name is given, but not both. A secret behind the
+ * session's number is not needed, and is cut off. */
 static int check_listing(const struct tool *tool, char *session,
                          const char *client)
 {

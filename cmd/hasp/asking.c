@@ -117,7 +117,8 @@ int tool_change_one(struct tool *tool, const char *const *words,
 int tool_list(struct tool *tool, const char *command, const char *prefix,
               json_t **ret_rows)
 {
-    AUTO(buffer_done) struct buffer cursor = {0}; /* Not always text. */
+    /* A cursor may have any bytes. */
+    AUTO(buffer_done) struct buffer cursor = {0};
     AUTO(query_done) struct query query = {0};
     json_auto_t *rows = json_array();
     do {

@@ -11,10 +11,11 @@
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 
-/* Of one page, and so of what -f asks for at a time. */
+/* The acts of one page, and so the most that -f asks for at a time. */
 #define PAGE_COUNT_MAX 1000
 
-/* "2026-11-22 16:20:05" of this machine's time zone, for people. */
+/* Prints the time such as "2026-11-22 16:20:05", in this machine's time zone.
+ */
 /* Keeps the acts of 'user', or all if it is NULL; returns the index of the last
  * one that was looked at, or 'last'. */
 static uint64_t choose(json_t *acts, const char *user, uint64_t last)
@@ -41,7 +42,7 @@ static int ask(struct tool *tool, uint64_t after, uint64_t count,
                     "cannot look at the acts", ret_acts);
 }
 
-/* A line each, as in the table, since columns would change their widths. */
+/* Prints an act a line, since columns would change their widths. */
 static void print_lines(const struct tool *tool, json_t *acts)
 {
     for (size_t i = 0; i < json_array_size(acts); i++) {
@@ -76,7 +77,7 @@ static int follow(struct tool *tool, const char *user, uint64_t last)
 
 /* --- Denials -------------------------------------------------------------- */
 
-/* Adds what this node has denied, to 'user' alone if he is not NULL. */
+/* Adds what this node has denied, or what it has denied to 'user'. */
 static int add_denied(struct tool *tool, json_t *node, const char *user,
                       json_t *all)
 {

@@ -31,15 +31,18 @@ struct bench {
     struct tool *tool;
     uint64_t clients;
     uint64_t seconds;
-    uint64_t locks; /* 0: as many as clients. */
+    uint64_t locks; /* 0 for as many as clients. */
     const char *prefix;
-    uint64_t rate;     /* Cycles a second that are due; 0: a closed loop. */
-    bool is_open_loop; /* At parts of what the closed loop reaches. */
-    bool is_shared;    /* The clients are one program with one connection. */
-    char load[24];     /* Of this run, for people. */
-    json_t *records;   /* Of all runs. */
-    atomic_uint_least64_t start_ns; /* 0: not all have their sessions yet. */
-    atomic_uint_least64_t ready;    /* Have one, or never will. */
+    uint64_t rate; /* How many cycles are due a second; 0 for a closed loop. */
+    /* Runs at parts of the rate that the closed loop reaches. */
+    bool is_open_loop;
+    bool is_shared;  /* The clients are one program with one connection. */
+    char load[24];   /* What people read about this run. */
+    json_t *records; /* The records of all runs. */
+    /* 0 until all clients have their sessions. */
+    atomic_uint_least64_t start_ns;
+    /* How many clients have a session, or never will. */
+    atomic_uint_least64_t ready;
     atomic_uint_least64_t cycles;
     atomic_bool is_stopped;
 };
@@ -95,7 +98,7 @@ static bool is_over(const struct bench *bench)
     return client_now_ns() >= end_ns(bench) || is_cancelled(bench);
 }
 
-/* Acquires, waiting if others have it, and gives it back. */
+/* Acquires a lock, waiting if it is held, and releases it. */
 static int cycle(struct worker *worker, struct hasp_session *session)
 {
     const struct bench *bench = worker->bench;
@@ -144,8 +147,9 @@ static void sleep_until(uint64_t due_ns)
     }
 }
 
-/* The clients take turns with what is due. Who is late begins at once, and has
- * as long again to catch up; what has not begun by then was missed. */
+/* The clients share the cycles that are due. A late cycle begins at once; after
+ * the end there is as much time again to catch up, and a cycle that has not
+ * begun by then was missed. */
 static void open_loop(struct worker *worker, struct hasp_session *session)
 {
     const struct bench *bench = worker->bench;
@@ -197,7 +201,7 @@ static void *work(void *data)
     return NULL;
 }
 
-/* On a terminal: a line that is written over each second. */
+/* Shows progress on a terminal, in a line that is written over each second. */
 static void show_progress(const struct bench *bench)
 {
     uint64_t before = 0;
@@ -229,7 +233,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The sample below which so many of 1000 are. */
+/* The sample below which 'per_mille' of 1000 lie. */
 static uint32_t part_of(const uint32_t *sorted, size_t count, size_t per_mille)
 {
     return count == 0 ? 0 : sorted[(count - 1) * per_mille / 1000];
@@ -298,7 +302,7 @@ static int read_bench(struct bench *bench, char **argv)
     return exit_code;
 }
 
-/* All clients begin at once, when each has its session. */
+/* Lets all clients begin at once, when each has its session. */
 static uint64_t start(struct bench *bench, uint64_t count)
 {
     while (atomic_load(&bench->ready) < count && !is_cancelled(bench)) {
@@ -309,7 +313,7 @@ static uint64_t start(struct bench *bench, uint64_t count)
     return now_ns;
 }
 
-/* One load. '*ret_rate' is how many cycles a second were done. */
+/* Runs one load; '*ret_rate' is how many cycles were done a second. */
 static int run_load(struct bench *bench, uint64_t *ret_rate)
 {
     struct worker *workers = memory_new(bench->clients * sizeof *workers);

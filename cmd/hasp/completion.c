@@ -16,7 +16,8 @@
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 
-/* For the cluster: a shell should not stand still. */
+/* The longest that the cluster is asked, so that the shell does not stand
+ * still. */
 #define ASK_MS 700
 
 EMBED_TEXT(hasp_shell_bash, "cmd/hasp/shell/hasp.bash");
@@ -35,7 +36,7 @@ static void put(const char *word, const char *size_of_word, const char *begun,
     }
 }
 
-/* "a|b|c" */
+/* Prints the choices of "a|b|c". */
 static void put_choices(const char *text, size_t size, const char *begun)
 {
     const char *end = text + size;
@@ -86,7 +87,8 @@ static void put_limits(struct tool *tool, const char *begun)
     }
 }
 
-/* What an operand or the value of an option is called says what it may be. */
+/* Prints the values that a name of an operand or of an option's value stands
+ * for. */
 static void put_values(struct tool *tool, const char *name, size_t size,
                        const char *begun)
 {
@@ -122,7 +124,7 @@ static void put_values(struct tool *tool, const char *name, size_t size,
 
 /* --- Options -------------------------------------------------------------- */
 
-/* The option that 'word' is. */
+/* Finds the option that 'word' is. */
 static bool find_option(const char *details, const char *word,
                         struct described *ret_option)
 {
@@ -143,7 +145,7 @@ static void put_options(const char *details, const char *begun)
     for (int i = 0; i < 2; i++) {
         const char *text = texts[i];
         while (described_next(&text, &option)) {
-            /* With its hyphens. */
+            /* The name begins with its two hyphens. */
             put(option.name - 2, option.name + option.name_size, begun, "");
         }
     }
@@ -151,7 +153,7 @@ static void put_options(const char *details, const char *begun)
 
 /* --- The words ------------------------------------------------------------ */
 
-/* First words, or the second ones of 'group'. */
+/* Prints the first words of subcommands, or the second ones of 'group'. */
 static void put_subcommands(const char *group, const char *begun)
 {
     const char *before = "";
@@ -173,7 +175,7 @@ static void put_subcommands(const char *group, const char *begun)
     }
 }
 
-/* The i-th operand of the subcommand, as its line of usage calls it. */
+/* Prints the values of the subcommand's i-th operand, by its line of usage. */
 static void put_operand(struct tool *tool, size_t i, const char *begun)
 {
     const char *at = tool->subcommand->arguments;
@@ -194,14 +196,15 @@ static void put_operand(struct tool *tool, size_t i, const char *begun)
     }
 }
 
-/* What stands before the word that is begun. */
+/* What stands before the word that is being typed. */
 struct line {
-    const char *operands[3]; /* The first ones. */
+    const char *operands[3]; /* The first words that are no options. */
     size_t count;
-    struct described option; /* The word is its value, if it has a name. */
+    /* The option whose value is typed, if it has a name. */
+    struct described option;
 };
 
-/* The cluster that the line is about is asked. */
+/* Asks the cluster that the line names. */
 static void take_endpoints(struct tool *tool, const struct described *option,
                            char *value)
 {

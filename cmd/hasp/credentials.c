@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ID:SECRET, with an end of line or two. */
+/* Room for ID:SECRET and the end of the line. */
 #define LINE_SIZE_MAX 64
 
 static int take_text(const struct tool *tool, struct session_source *source)

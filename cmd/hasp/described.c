@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* False: the line is of no option. */
+/* Reads a line of the description; false if it is about no option. */
 static bool read_line(const char *line, struct described *ret_option)
 {
     struct described option = {0};

@@ -34,7 +34,7 @@
 #define READY_MS 15000
 #define STOP_MS 5000
 #define POLL_MS 50
-/* A node on this machine that has not answered by then is not ready. */
+/* A node of this machine that has not answered in this time is not ready. */
 #define ANSWER_MS 500
 #define LOG_TAIL_LINES 10
 
@@ -42,10 +42,11 @@ struct dev_node {
     char folder[PATH_MAX];
     char config[PATH_MAX];
     char log[PATH_MAX];
-    char address[64];     /* For clients. */
-    char asked[PATH_MAX]; /* By us: the address, or the local door. */
-    pid_t started;        /* Its pid, also after its end. */
-    pid_t pid;            /* 0: not running. */
+    char address[64]; /* Where clients reach the node. */
+    /* Where this process reaches it: the address, or the local door. */
+    char asked[PATH_MAX];
+    pid_t started; /* The id of its process, even after that has ended. */
+    pid_t pid;     /* 0 if it does not run. */
 };
 
 struct dev {
@@ -102,7 +103,8 @@ static int find_folder(struct dev *dev)
                              path, strerror(errno));
         }
     }
-    /* Absolute, so that the lines which are to be copied work anywhere. */
+    /* The path is made absolute, so that the lines to be copied work in any
+     * folder. */
     if (realpath(path, dev->folder) == NULL ||
         strlen(dev->folder) > PATH_MAX - 64) {
         return tool_fail(EX_CANTCREAT, "cannot use the folder '%s': %s", path,
@@ -149,7 +151,7 @@ static int make_folders(struct dev *dev)
     return exit_code;
 }
 
-/* Somebody else's node on our port would be taken for ours. */
+/* Checks the ports: another's node there would be taken for one of these. */
 static int check_ports(const struct dev *dev)
 {
     for (uint64_t i = 0; i < dev->count; i++) {
@@ -251,7 +253,7 @@ static bool knows_leader(const struct dev_node *node)
     bool knows = tool_send(client, WORDS("RAFT.STATUS"), &options, &status) ==
                      0 &&
                  value_number(status, "leader") != 0;
-    /* Only a leader that serves answers this. */
+    /* Only a serving leader answers this. */
     options.deadline_ns = client_now_ns() + ANSWER_MS * NS_PER_MS;
     knows = knows && tool_send(client, WORDS("LOCK.LIST", "COUNT", "1"),
                                &options, NULL) == 0;
@@ -275,7 +277,7 @@ static void tell_death(const struct dev *dev, const struct dev_node *node,
               node->log, dev->binary, node->config);
 }
 
-/* Waits for a signal until then and takes note. */
+/* Waits for signals until 'until_ns' and deals with them. */
 static void take_signals(struct dev *dev, uint64_t until_ns)
 {
     struct signalfd_siginfo info;
@@ -333,7 +335,7 @@ static int wait_ready(struct dev *dev)
     }
 }
 
-/* By the first that runs: all of those are ready. */
+/* Asks the first node that runs; all of those are ready. */
 static int admit_demo(const struct dev *dev)
 {
     for (uint64_t i = 0; i < dev->count; i++) {
@@ -395,7 +397,7 @@ static void signal_nodes(const struct dev *dev, int number)
     for (uint64_t i = 0; i < dev->count; i++) {
         if (dev->node[i].pid != 0) {
             kill(dev->node[i].pid, number);
-            /* One that was paused must go on to hear it. */
+            /* A node that was paused must go on to receive the signal. */
             kill(dev->node[i].pid, SIGCONT);
         }
     }

@@ -48,7 +48,7 @@ int dev_secure_check(const char *folder, bool is_secure)
     return 0;
 }
 
-/* hasp cert WHAT --dir FOLDER/certs WORD MORE; 'more' may be NULL. */
+/* Runs: hasp cert WHAT --dir FOLDER/certs WORD MORE; 'more' may be NULL. */
 static int run_cert(const struct tool *tool, const char *what,
                     const char *folder, char *word, char *more)
 {

@@ -14,7 +14,7 @@
 #include "cmd/hasp/credentials.h"
 #include "cmd/hasp/run/child.h"
 
-/* A word that a shell takes as it is. */
+/* Prints a word so that a shell takes it as it is. */
 static void put_quoted(const char *text)
 {
     putchar('\'');
@@ -28,7 +28,7 @@ static void put_quoted(const char *text)
     putchar('\'');
 }
 
-/* For eval: of several locks each has a line in the variable. */
+/* Prints lines for eval; of several locks each has a line in the variable. */
 static void print_export(json_t *locks, const char *credentials, bool is_filed)
 {
     json_t *lock;
@@ -54,7 +54,7 @@ static void print_export(json_t *locks, const char *credentials, bool is_filed)
     putchar('\n');
 }
 
-/* 'is_filed': the secret stands in a file, and nowhere else. */
+/* With 'is_filed' the secret stands only in its file. */
 static void print_acquired(const struct tool *tool,
                            const struct acquire_options *options,
                            const struct hasp_hold *hold,
@@ -94,7 +94,8 @@ static void print_acquired(const struct tool *tool,
     }
 }
 
-/* In the session that is given, or in a new one, which goes to the file. */
+/* Acquires in the given session, or in a new one, whose credentials go to the
+ * file. */
 static int acquire_as(struct tool *tool, const struct acquire_options *options,
                       const struct session_source *source, bool is_new_file,
                       bool is_export)
@@ -129,7 +130,7 @@ static int acquire_as(struct tool *tool, const struct acquire_options *options,
     }
     print_acquired(tool, options, acquired.hold, credentials,
                    source->path != NULL, is_export);
-    /* After a wait the lease has run for a while: the caller gets all. */
+    /* Detaching renews the lease, of which a wait may have used a part. */
     error = hasp_detach(acquired.session);
     return error == 0 ? 0
                       : tool_hasp_error(tool, error,
@@ -346,7 +347,7 @@ int run_object(struct tool *tool, char **argv)
     return exit_code;
 }
 
-/* The token of the hold of this session and owner. */
+/* Finds the token of the hold of this session and owner. */
 static int find_token(struct tool *tool, const char *name, const char *owner,
                       uint64_t session, uint64_t *ret_token)
 {

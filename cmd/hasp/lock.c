@@ -38,7 +38,7 @@ static const struct field asked_fields[] = {
     {0},
 };
 
-/* Why it has no lease, and who takes it. */
+/* Prints why the hold has no lease, and who takes it. */
 static void print_durable(json_t *holder)
 {
     json_t *break_left = value_at(holder, "break_left_ms");

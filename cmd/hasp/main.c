@@ -87,7 +87,7 @@ static bool is_in_group(const struct subcommand *s, const char *group)
     return strncmp(s->name, group, size) == 0 && s->name[size] == ' ';
 }
 
-/* True if there is such a group; its subcommands are then printed. */
+/* Prints the subcommands of a group; false if there is no such group. */
 static bool print_group(const char *group)
 {
     bool is_group = false;
@@ -110,8 +110,8 @@ static bool print_group(const char *group)
     return is_group;
 }
 
-/* The first words of all subcommands, or the second ones of a group, separated
- * by 'separator'. */
+/* Puts the first words of all subcommands, or the second ones of a group, with
+ * 'separator' between them. */
 static void put_words(struct buffer *out, const char *group,
                       const char *separator)
 {
@@ -199,7 +199,7 @@ int tool_help(const struct tool *tool, bool is_version)
     return -1;
 }
 
-/* Of the user as whom to come. */
+/* Reads the secret of the user as whom the tool comes. */
 static int read_secret(struct tool *tool)
 {
     char why[HASP_WHY_SIZE];
@@ -213,7 +213,7 @@ static int read_secret(struct tool *tool)
                : tool_fail(EX_NOPERM, "%s", why);
 }
 
-/* The only node is that behind the local door. */
+/* Makes the local door the only endpoint. */
 static int read_socket(struct tool *tool)
 {
     char *folder = realpath(tool->socket_text, NULL);
@@ -231,7 +231,7 @@ static int read_socket(struct tool *tool)
         return tool_fail(EX_NOINPUT, "--socket: '%s': %s", tool->socket_text,
                          strerror(errno));
     }
-    tool->endpoints_text = folder; /* For as long as the tool runs. */
+    tool->endpoints_text = folder; /* Kept for as long as the tool runs. */
     return 0;
 }
 

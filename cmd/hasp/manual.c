@@ -72,8 +72,8 @@ static bool is_same_group(const struct subcommand *a,
 
 /* --- The manual page ------------------------------------------------------ */
 
-/* Text for roff: a backslash, a hyphen and a dot at the begin of a line mean
- * something there. */
+/* Puts text for roff, to which a backslash, a hyphen and a dot at the beginning
+ * of a line mean something. */
 static void put_roff(const char *text, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
@@ -95,8 +95,8 @@ static void put_text(const char *text)
     put_roff(text, strlen(text));
 }
 
-/* An option and its meaning are two blanks apart, or the meaning goes on from
- * the line before. */
+/* Puts an option and its meaning, which are two blanks apart; or the meaning
+ * goes on from the line before. */
 static void put_option(const char *line, size_t size)
 {
     size_t from = 0, end;

@@ -11,7 +11,7 @@
 #include "cmd/hasp/nodes.h"
 
 #define CHANGE_MS 20000
-/* Before the leader is looked for again. */
+/* How long to wait before looking for the leader again. */
 #define PAUSE_US 50000
 
 static const struct field member_fields[] = {
@@ -28,8 +28,8 @@ static const struct field member_fields[] = {
  * leader. */
 #define ELECTION_MS 2000
 
-/* The status of the leader, from itself, also if it is not among the endpoints;
- * NULL if it is not found in time. */
+/* The leader's own status, even if it is not among the endpoints; NULL if it is
+ * not found in time. */
 static json_t *status_of_leader(struct tool *tool, uint64_t deadline_ns)
 {
     for (;;) {
@@ -45,7 +45,7 @@ static json_t *status_of_leader(struct tool *tool, uint64_t deadline_ns)
     }
 }
 
-/* Without a leader: what one of the others knows. */
+/* The status of the node that knows most, if there is no leader. */
 static json_t *status_of_best(struct tool *tool)
 {
     json_auto_t *nodes = nodes_ask(tool, NODES_MEMBERS);
@@ -57,7 +57,8 @@ static json_t *status_of_best(struct tool *tool)
     return json_incref(best);
 }
 
-/* The leader's list, since only the leader knows how far the others are. */
+/* Lists the members as the leader sees them, since only it knows how far the
+ * others are. */
 int run_member_list(struct tool *tool, char **argv)
 {
     uint64_t by_ns = client_now_ns() + ELECTION_MS * NS_PER_MS;
@@ -132,7 +133,8 @@ static int change(struct tool *tool, const char *const *words, uint64_t id)
     int error = tool_send(tool->client, words, &options, NULL);
     if (error == HASP_EREPLY &&
         strcmp(client_code(tool->client), "BADARG") == 0) {
-        /* It is about the members and not about the words. */
+        /* The fault lies with the members, not with the words of the command.
+         */
         return tool_fail(EX_DATAERR,
                          "%s: %s; see: hasp member list, hasp help member",
                          what, client_why(tool->client));
@@ -146,7 +148,8 @@ static int change(struct tool *tool, const char *const *words, uint64_t id)
     return 0;
 }
 
-/* "HOST:PORT,HOST:PORT", of which the cluster would believe anything. */
+/* True for "HOST:PORT,HOST:PORT", of which the cluster would believe anything.
+ */
 static bool is_pair_of_addresses(const char *text)
 {
     struct endpoint endpoint;
@@ -205,7 +208,8 @@ int run_member_change(struct tool *tool, char **argv)
     if (exit_code != 0 || revoked == NULL) {
         return exit_code;
     }
-    client_free(tool->client); /* Of who led, and may have gone. */
+    /* The client is of the former leader, which may have gone. */
+    client_free(tool->client);
     tool->client = NULL;
     return tool_revoke(tool, revoked);
 }

@@ -15,24 +15,24 @@
 #include "base/number.h"
 #include "client/thread.h"
 
-/* A leader that has answered may have been deposed: so long those who know
- * better are waited for. */
+/* How long to wait for nodes that may know better, since a leader that has
+ * answered may have been deposed. */
 #define HEDGE_MS 150
-/* Those that were named, and members that they name. */
+/* The named nodes, and the members that they name. */
 #define ASK_COUNT_MAX (2 * ENDPOINT_COUNT_MAX)
 #define FOREIGN "other cluster"
 
 struct nodes;
 
-/* One node that is asked, by a thread of its own. */
+/* One node that is asked, on a thread of its own. */
 struct ask {
     struct nodes *nodes;
     struct endpoint endpoint;
-    uint64_t member; /* As which it was found; 0: it was named. */
+    uint64_t member; /* The member that it was found as; 0 if it was named. */
     pthread_t thread;
     bool has_thread;
     bool is_done;   /* 'status' is set. */
-    bool is_looked; /* Whom it names is asked as well. */
+    bool is_looked; /* The nodes that it names have been asked. */
     json_t *status;
 };
 
@@ -41,8 +41,9 @@ struct nodes {
     char secret[CLIENT_USER_SECRET_SIZE];
     uint64_t timeout_ms;
     enum nodes_scope scope;
-    int stop_fd;           /* Readable: nobody waits for an answer any more. */
-    pthread_mutex_t mutex; /* Of what the threads write: is_done, status. */
+    int stop_fd; /* Readable when no answer is waited for any more. */
+    /* Guards what the threads write: is_done and status. */
+    pthread_mutex_t mutex;
     pthread_cond_t done;
     uint32_t count;
     struct ask ask[ASK_COUNT_MAX];
@@ -114,7 +115,7 @@ static void begin(struct nodes *nodes, const struct endpoint *endpoint,
     ask->member = member;
     ask->has_thread = client_thread_start(&ask->thread, run, ask) == 0;
     if (!ask->has_thread) {
-        /* The machine has no thread for us: one after the other, then. */
+        /* Without a thread the nodes are asked one after the other. */
         ask->status = status_of(ask);
         ask->is_done = true;
     }
@@ -130,7 +131,7 @@ static void begin_text(struct nodes *nodes, const char *text, uint64_t member)
     }
 }
 
-/* Asks whom this status names. */
+/* Asks the nodes that this status names. */
 static void follow(struct nodes *nodes, json_t *status)
 {
     json_t *member;
@@ -152,7 +153,7 @@ static void follow(struct nodes *nodes, json_t *status)
     }
 }
 
-/* Looks at all that has come; true if somebody has yet to answer. */
+/* Looks at all answers so far; true if a node has yet to answer. */
 static bool look(struct nodes *nodes, bool *ret_leader)
 {
     bool is_waiting = false;
@@ -168,7 +169,8 @@ static bool look(struct nodes *nodes, bool *ret_leader)
     return is_waiting;
 }
 
-/* With the mutex: waits for the next answer; false if none comes by then. */
+/* Waits, holding the mutex, for the next answer; false if none comes in time.
+ */
 static bool wait_until(struct nodes *nodes, uint64_t until_ns)
 {
     if (until_ns == UINT64_MAX) {
@@ -295,7 +297,7 @@ static struct nodes *make(const struct tool *tool, enum nodes_scope scope)
     return nodes;
 }
 
-/* Whoever has not answered by now is not waited for. */
+/* Gives up the nodes that have not answered by now. */
 static void stop(struct nodes *nodes)
 {
     uint64_t one = 1;
@@ -331,8 +333,8 @@ json_t *nodes_ask(const struct tool *tool, enum nodes_scope scope)
     return list;
 }
 
-/* With the mutex: the text of one that has answered, or NULL; '*ret_open' tells
- * whether others may yet. */
+/* The text of a node that has answered, or NULL; '*ret_open' if others may yet
+ * answer. The caller holds the mutex. */
 static const char *find_answer(const struct nodes *nodes, bool *ret_open)
 {
     *ret_open = false;

@@ -15,18 +15,19 @@
 
 #define WORD_SIZE_MAX 40
 
-/* What is being read. */
+/* The state of reading. */
 struct reading {
     struct tool *tool;
-    const char *texts[2];            /* Descriptions of both. */
-    const struct option_row *rows;   /* Of the subcommand, or NULL. */
-    const struct option_row *common; /* Of hasp itself. */
+    const char *texts[2];            /* The descriptions of both. */
+    const struct option_row *rows;   /* The subcommand's options, or NULL. */
+    const struct option_row *common; /* The options of hasp itself. */
     char **next;                     /* The word after the current one. */
 };
 
 /* --- The nearest name ----------------------------------------------------- */
 
-/* How many letters must be put in, taken out, changed or swapped. */
+/* How many letters must be added, removed, changed or swapped to make 'b' of
+ * 'a'. */
 static unsigned distance(const char *a, const char *b)
 {
     unsigned cost[3][WORD_SIZE_MAX + 1] = {0};
@@ -64,7 +65,7 @@ void options_nearest(const char *word, const char *words, char *ret_nearest,
         size_t length = strcspn(words, " ");
         snprintf(one, sizeof one, "%.*s", (int)length, words);
         unsigned cost = distance(word, one);
-        /* Who has begun a word and not ended it means that one. */
+        /* A word that was begun and not ended stands for this one. */
         if (strlen(word) > 1 && strncmp(word, one, strlen(word)) == 0) {
             cost = 0;
         }
@@ -99,7 +100,7 @@ static int unknown(const struct reading *reading, const char *word)
 
 /* --- Values --------------------------------------------------------------- */
 
-/* "from 1 to 255", or "from 1" without a limit. */
+/* Puts "from 1 to 255", or "from 1" without a limit. */
 static void format_range(const struct option_row *row, char *out, size_t size)
 {
     char min[DURATION_TEXT_SIZE], max[DURATION_TEXT_SIZE];
@@ -192,13 +193,14 @@ static const struct option_row *row_of(const struct option_row *row,
            !described_is(option, row->name)) {
         row++;
     }
-    /* What is described is understood, and takes a value if that says so. */
+    /* Each described option has a row, and takes a value if the description
+     * says so. */
     CHECK(row != NULL && row->name != NULL);
     CHECK((row->kind == OPTION_FLAG) == (option->value_size == 0));
     return row;
 }
 
-/* The option with that name, or letter. */
+/* Finds the option by its name, or its letter. */
 static const struct option_row *find(const struct reading *reading, char letter,
                                      const char *name, size_t size,
                                      struct described *ret_option)
@@ -219,7 +221,8 @@ static void check_rows(const struct reading *reading)
     }
 }
 
-/* 'value' is what stands behind it in the same word, or NULL. */
+/* Takes an option; 'value' is what stands behind it in the same word, or NULL.
+ */
 static int take_option(struct reading *reading, const struct option_row *row,
                        const struct described *option, const char *word,
                        char *value)
@@ -237,7 +240,7 @@ static int take_option(struct reading *reading, const struct option_row *row,
     return take(reading, row, option, value);
 }
 
-/* "--name", "--name=value". */
+/* Takes "--name" or "--name=value". */
 static int take_long(struct reading *reading, char *word)
 {
     char *value = strchr(word, '=');
@@ -252,7 +255,7 @@ static int take_long(struct reading *reading, char *word)
                        value != NULL ? value + 1 : NULL);
 }
 
-/* "-n", "-sn", "-w5", "-w 5". */
+/* Takes letters such as "-n", "-sn", "-w5" and "-w 5". */
 static int take_letters(struct reading *reading, char *word)
 {
     int exit_code = 0;
@@ -274,7 +277,7 @@ static int take_letters(struct reading *reading, char *word)
 
 /* --- The whole ------------------------------------------------------------ */
 
-/* What the i-th operand is called in the line of usage. */
+/* Complains of the missing i-th operand, by its name in the line of usage. */
 static int missing(const struct tool *tool, size_t i)
 {
     const char *at = tool->subcommand->arguments;
@@ -305,7 +308,7 @@ static int check_operands(struct tool *tool, char **operands, size_t count,
                : tool_read_endpoints(tool);
 }
 
-/* Options end at the 'stop'th operand, from 1. */
+/* Reads the words; options end at operand number 'stop'. */
 static int read_words(struct tool *tool, char **argv,
                       const struct option_row *rows, size_t min, size_t max,
                       size_t stop)

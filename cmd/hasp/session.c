@@ -20,7 +20,7 @@ int run_session_show(struct tool *tool, char **argv)
     char what[80];
     json_auto_t *session = NULL;
     uint64_t id;
-    /* The secret that may stand behind is not needed and not sent. */
+    /* A secret behind the number is not needed, and is not sent. */
     if (!bytes_to_u64(bytes_of(argv[1], strcspn(argv[1], ":")), &id)) {
         return tool_usage(tool, "invalid session '%s': use its number",
                           argv[1]);
@@ -34,8 +34,8 @@ int run_session_show(struct tool *tool, char **argv)
     return exit_code;
 }
 
-/* Acts for the session whose credentials are the operand, in the file or in the
- * environment. */
+/* Acts for a session whose credentials stand in the operand, in the file or in
+ * the environment. */
 static int attach(struct tool *tool, char **argv, struct session_source *source)
 {
     const struct option_row rows[] = {SESSION_ROWS(source), {0}};
@@ -85,7 +85,7 @@ int run_session_close(struct tool *tool, char **argv)
     }
     exit_code = tool_change(tool, WORDS("SESSION.CLOSE"),
                             "cannot close the session", &released);
-    /* A session that has ended needs its file no more. */
+    /* The file of an ended session has no use any more. */
     const char *code = client_code(tool->client);
     if (source.path != NULL &&
         (exit_code == 0 || strcmp(code, "NOSESSION") == 0 ||

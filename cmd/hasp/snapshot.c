@@ -23,13 +23,14 @@
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 
-/* A node that must flush much before it can tell. */
+/* The longest wait for a node, which may have much to flush before it answers.
+ */
 #define TAKE_MS 60000
 #define MAGIC "HASPSNAP"
 #define MAGIC_SIZE 8
 #define TRY_COUNT 3
 #define PROGRESS_NS (200 * NS_PER_MS)
-/* What save_part() gives if the node keeps the snapshot no more. */
+/* save_part() returns this if the node no longer keeps the snapshot. */
 #define GONE (-1)
 
 static const struct field snapshot_fields[] = {
@@ -72,11 +73,12 @@ struct saving {
     uint64_t size;
     uint64_t offset;
     struct digest *digest;
-    uint8_t trailer[DIGEST_SIZE]; /* As received. */
-    uint64_t told_ns;             /* When the progress was last shown. */
+    uint8_t trailer[DIGEST_SIZE]; /* The digest as it was received. */
+    uint64_t told_ns;             /* When progress was last shown. */
 };
 
-/* The leader if one of the endpoints is it, else who has applied most. */
+/* Chooses the leader if it is one of the endpoints, else the node that has
+ * applied most. */
 static int choose_node(struct saving *saving)
 {
     const struct endpoints *all = &saving->tool->endpoints;
@@ -218,7 +220,7 @@ static int put_in_place(struct saving *saving)
     return 0;
 }
 
-/* On a terminal, a few times a second. */
+/* Shows progress on a terminal, a few times a second. */
 static void show_progress(struct saving *saving, bool is_over)
 {
     uint64_t now_ns = client_now_ns();
@@ -231,7 +233,8 @@ static void show_progress(struct saving *saving, bool is_over)
             saving->size >> 10, is_over ? "\n" : "");
 }
 
-/* 0, GONE, or an exit code, explained. */
+/* Saves the snapshot; returns 0, GONE, or an exit code, which it has explained.
+ */
 static int save_once(struct saving *saving)
 {
     AUTO(query_done) struct query query = {0};
@@ -319,7 +322,8 @@ static int check_new(const char *path, bool may_replace)
 {
     struct stat status;
     if (stat(path, &status) != 0) {
-        return 0; /* What else may be wrong shows when it is made. */
+        /* Anything else that is wrong shows when the folder is made. */
+        return 0;
     }
     if (!S_ISREG(status.st_mode)) {
         return tool_fail(EX_CANTCREAT, "'%s' exists and is not a file", path);
@@ -329,7 +333,8 @@ static int check_new(const char *path, bool may_replace)
                                    "'%s' exists; --force replaces it", path);
 }
 
-/* Becomes haspd: what it says and how it exits is for the user. */
+/* Runs haspd in the place of this process, whose output and exit code are for
+ * the user. */
 static int run_haspd(const char *const *words)
 {
     char binary[PATH_MAX];
@@ -388,7 +393,7 @@ int run_snapshot_inspect(struct tool *tool, char **argv)
     }
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || record == NULL) {
         return WIFEXITED(status) && WEXITSTATUS(status) != 0
-                   ? WEXITSTATUS(status) /* Which it has explained. */
+                   ? WEXITSTATUS(status) /* haspd has explained this code. */
                    : tool_fail(EX_SOFTWARE, "'%s' failed", binary);
     }
     output_record(tool->format, inspect_fields, record);

@@ -11,7 +11,7 @@
 
 #include "include/hasp/hasp.h"
 
-/* Of a message; two paths fit into it. */
+/* Room for a message, even with two paths. */
 #define SAY_SIZE (2 * PATH_MAX + 1024)
 
 __attribute__((format(printf, 1, 0))) static void say(const char *format,
@@ -60,8 +60,8 @@ int tool_usage(const struct tool *tool, const char *format, ...)
     return EX_USAGE;
 }
 
-/* What each word of the server means to a script, and, where the server's text
- * is not enough, to people. */
+/* What each word of the server means to a script, and to people where the
+ * server's text is not enough. */
 struct word {
     const char *word;
     int exit_code;
@@ -98,7 +98,7 @@ static const struct word *find_word(const char *code)
     return found;
 }
 
-/* 'code' is the server's word, or "". */
+/* Explains a failure; 'code' is the server's word, or "". */
 static int explain(int error, const char *code, const char *why,
                    const char *peer, const char *what)
 {
@@ -141,7 +141,7 @@ int tool_client_error(const struct client *client, int error, const char *what)
 
 int tool_hasp_error(const struct tool *tool, int error, const char *what)
 {
-    /* "WORD: text" where the cluster has refused. */
+    /* A refusal of the cluster begins with its word. */
     char word[32] = "";
     const char *why = hasp_why();
     size_t size = strspn(why, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");

@@ -23,7 +23,7 @@
 #define SECRET_BYTES 32
 #define QUOTA_COUNT 5
 
-/* The words of a request as they gather. */
+/* The words of a request while they are gathered. */
 struct words {
     const char *word[WORD_COUNT_MAX];
     size_t count;
@@ -51,7 +51,8 @@ static void begin(struct words *words, const char *command, const char *name,
 
 /* --- Users ---------------------------------------------------------------- */
 
-/* What a user may have; NULL: as it is, or the standard of who is new. */
+/* The quotas that are given; NULL for one that stays as it is, or standard for
+ * a new user. */
 struct quotas {
     char *of[QUOTA_COUNT];
     char digits[QUOTA_COUNT][24];
@@ -60,7 +61,7 @@ struct quotas {
 static const char *const quota_names[QUOTA_COUNT] = {
     "sessions", "holds", "waits", "bytes", "connections"};
 
-/* "sessions 3 of 10000" */
+/* Prints such as "sessions 3 of 10000". */
 static void print_quota(json_t *user, const char *name)
 {
     char key[32];
@@ -115,7 +116,8 @@ static bool is_among(const char *role, char **roles)
         "connections", OPTION_TEXT, .value = &(quotas)->of[4] \
     }
 
-/* Whether they are numbers; of bytes with a unit, "64MB". */
+/* Checks that the quotas are numbers; that of bytes may have a unit, as "64MB".
+ */
 static int read_quotas(struct quotas *quotas)
 {
     for (int i = 0; i < QUOTA_COUNT; i++) {
@@ -138,7 +140,7 @@ static int read_quotas(struct quotas *quotas)
     return 0;
 }
 
-/* 'user' is what he is now, or NULL. */
+/* Adds the quotas; 'user' is the user as he is, or NULL. */
 static void add_quotas(struct words *words, struct quotas *quotas, json_t *user)
 {
     for (int i = 0; i < QUOTA_COUNT; i++) {
@@ -156,16 +158,16 @@ static void add_quotas(struct words *words, struct quotas *quotas, json_t *user)
     }
 }
 
-/* What is to be changed of a user. */
+/* What is to change of a user. */
 struct change {
-    const char *state; /* "disabled", "enabled"; NULL: as it is. */
-    char **less;       /* Roles, or NULL. */
+    const char *state; /* "disabled" or "enabled"; NULL to leave it. */
+    char **less;       /* The roles to add and to take away, or NULL. */
     char **more;
     struct quotas quotas;
-    const char *what; /* "disable user" */
+    const char *what; /* What is done, such as "disable user", for messages. */
 };
 
-/* Writes the user anew with what he has and the change. */
+/* Writes the user anew, as he is but for the change. */
 static int rewrite(struct tool *tool, const char *name, struct change *change)
 {
     struct words words;
@@ -271,7 +273,7 @@ int run_user_remove(struct tool *tool, char **argv)
 
 /* --- Secrets -------------------------------------------------------------- */
 
-/* "hasp1.app." and 32 random bytes in base64url. */
+/* Makes a secret: "hasp1.app." and 32 random bytes in base64url. */
 static int make_secret(const char *user, struct buffer *out)
 {
     uint8_t random[SECRET_BYTES];
@@ -282,7 +284,8 @@ static int make_secret(const char *user, struct buffer *out)
     size_t start = out->size;
     base64_put(out, bytes_of(random, sizeof random));
     explicit_bzero(random, sizeof random);
-    out->size--; /* "=", as 32 bytes are no multiple of three. */
+    /* 32 bytes are no multiple of three, so a "=" stands at the end. */
+    out->size--;
     for (size_t i = start; i < out->size; i++) {
         uint8_t *at = &out->data[i];
         *at = *at == '+' ? '-' : *at == '/' ? '_' : *at;
@@ -371,8 +374,8 @@ int run_role_show(struct tool *tool, char **argv)
     return exit_code;
 }
 
-/* A beginning that ends in the middle of a word covers more than was meant:
- * "bill*" is "billing" and "billboard". */
+/* Warns of a pattern that ends in the middle of a word, and covers more than
+ * was meant: "bill*" is "billing" and "billboard". */
 static void warn(const struct tool *tool, const char *grant)
 {
     size_t size = strlen(grant);
@@ -391,7 +394,7 @@ int run_role_set(struct tool *tool, char **argv)
     if (exit_code != 0) {
         return exit_code;
     }
-    /* It need not be there yet. */
+    /* The role need not exist yet. */
     (void)tool_ask(tool, WORDS("ROLE.SHOW", argv[1]), NULL, &role);
     begin(&words, "ROLE.SET", argv[1],
           role != NULL ? value_number(role, "changed") : 0);

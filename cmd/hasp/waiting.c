@@ -13,12 +13,13 @@
 #include "client/thread.h"
 #include "cmd/hasp/view/screen.h"
 
-/* A wait that lasts longer is explained. */
+/* A wait that lasts longer than this is explained. */
 #define PATIENCE_MS 700
-/* Between two looks: for a live line, and for a log. */
+/* How often the holder is looked at: for a live line, and for a log. */
 #define LIVE_MS 1000
 #define LOG_MS 15000
-/* A silent cluster must not hold up the end of a wait. */
+/* The longest that one look takes: a silent cluster must not hold up the end of
+ * the wait. */
 #define ASK_MS 2000
 
 struct waiting {
@@ -26,16 +27,17 @@ struct waiting {
     const struct option_list *names;
     uint64_t session;
     uint64_t begun_ns;
-    bool is_live; /* One line that is written over. */
+    bool is_live; /* The line is written over again and again. */
     int stop_fd;
     pthread_t thread;
     bool has_told;
-    uint64_t told_token; /* Of the holder that was told last. */
+    uint64_t told_token; /* The token of the holder that was told last. */
 };
 
 /* --- What is told --------------------------------------------------------- */
 
-/* How many wait before this session; the queue's length if it is not there. */
+/* How many sessions wait before this one; the queue's length if it is not
+ * there. */
 static size_t place_of(json_t *lock, uint64_t session)
 {
     size_t i;
@@ -64,8 +66,8 @@ static void put_holder(struct buffer *out, json_t *lock)
                   DURATION(value_number(holder, "since_ms")));
 }
 
-/* "14 s: 2nd in the queue for 'a'; ann@host has it since 12:03:11, free in 7.4s
- * at the earliest" */
+/* Puts such as "14 s: 2nd in the queue for 'a'; ann@host has it since 12:03:11,
+ * free in 7.4s at the earliest". */
 static void put_live(const struct waiting *waiting, struct buffer *out,
                      json_t *lock)
 {
@@ -120,7 +122,7 @@ static void tell(struct waiting *waiting, json_t *lock)
     waiting->has_told = true;
 }
 
-/* Of several locks the first one that others have is told of. */
+/* Looks at the first of the locks that others hold. */
 static void look(struct waiting *waiting, struct client *client)
 {
     for (size_t i = 0; i < waiting->names->count; i++) {
@@ -198,7 +200,7 @@ void waiting_end(struct waiting *waiting, bool is_acquired)
     if (waiting == NULL) {
         return;
     }
-    /* An eventfd of ours that nobody reads: it cannot fail. */
+    /* Writing cannot fail: the counter of this eventfd is far from its end. */
     (void)!write(waiting->stop_fd, &one, sizeof one);
     pthread_join(waiting->thread, NULL);
     if (waiting->is_live && waiting->has_told) {

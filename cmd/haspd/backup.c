@@ -193,7 +193,8 @@ static void say_next(const struct hasp_node_options *options,
     }
 }
 
-/* Where all may do everything there is nobody to decide about. */
+/* True if there are users. Where everybody may do everything, there is nothing
+ * to decide about them. */
 static bool has_users(const struct hasp_node_snapshot *snapshot)
 {
     return snapshot->users > 0 || snapshot->secrets > 0 ||

@@ -22,14 +22,15 @@ enum kind {
     KIND_TEXT,
     KIND_U32,
     KIND_U64,
-    KIND_SIZE,     /* As U64; K, M and G may follow. */
-    KIND_FOUNDING, /* As SIZE; counts where a cluster is founded. */
+    KIND_SIZE, /* As KIND_U64; K, M and G may follow. */
+    /* As KIND_SIZE, for a limit that counts when a cluster is founded. */
+    KIND_FOUNDING,
     KIND_MEMBER,
-    KIND_LEVEL, /* From here on words: an enum ... */
+    KIND_LEVEL, /* From here on the values are words: of an enum ... */
     KIND_REDIRECT,
     KIND_TLS,
     KIND_ACCESS,
-    KIND_FINALIZE, /* ... from here on a bool. */
+    KIND_FINALIZE, /* ... and from here on of a bool. */
     KIND_SWITCH,
     KIND_METRICS,
     KIND_DEL,
@@ -40,7 +41,7 @@ struct setting {
     const char *section;
     const char *key;
     enum kind kind;
-    size_t offset; /* In struct hasp_node_options. */
+    size_t offset; /* Its place in struct hasp_node_options. */
     uint64_t min;
     uint64_t max;
 };
@@ -63,7 +64,7 @@ static void *field(const struct config *config, const struct setting *setting)
     {                                                         \
         "limits", #name, KIND_SIZE, AT(limits.name), min, max \
     }
-/* Of the state: lockfsm/limits.c has the same ranges. */
+/* A limit of the state; lockfsm/limits.c has the same ranges. */
 #define FOUNDING(name, min, max)                                  \
     {                                                             \
         "limits", #name, KIND_FOUNDING, AT(limits.name), min, max \
@@ -138,7 +139,7 @@ _Static_assert(SETTING_COUNT <= CONFIG_SETTING_MAX, "room for all settings");
 
 /* The words for values that have words; the index is the value. */
 static const struct choice {
-    const char *names[5]; /* NULL ends them. */
+    const char *names[5]; /* NULL behind the last. */
     const char *text;
 } choices[] = {
     [KIND_LEVEL] = {{"error", "warn", "info", "debug", NULL},
@@ -157,11 +158,12 @@ static const struct choice {
 /* Where a value comes from, for messages. */
 struct place {
     enum config_source source;
-    const char *name; /* File, variable, or flag without dashes. */
+    /* The name of the file or the variable, or of the flag without dashes. */
+    const char *name;
     int line;
 };
 
-/* What inih hands around while a file is read. */
+/* The state of reading a file, which inih hands around. */
 struct reading {
     struct config *config;
     FILE *file;
@@ -222,8 +224,8 @@ void config_done(struct config *config)
     *config = (struct config){0};
 }
 
-/* Leading blanks go, since inih takes an indented line for the rest of the
- * value before it. */
+/* Reads a line without its leading blanks, since inih takes an indented line
+ * for the rest of the value before it. */
 static char *read_line(char *out, int size, void *data)
 {
     struct reading *reading = data;
@@ -252,7 +254,7 @@ static char *read_line(char *out, int size, void *data)
     return out;
 }
 
-/* Edits from 'a' to 'b' (Levenshtein 1966), for names of up to 63
+/* The number of edits from 'a' to 'b' (Levenshtein 1966), for names of up to 63
  * characters. */
 static size_t distance(const char *a, const char *b)
 {
@@ -473,8 +475,8 @@ int config_read_file(struct config *config, const char *path,
     return reading.error;
 }
 
-/* HASP_<SECTION>_<KEY>=value. Variables whose second word is no section belong
- * to somebody else (HASP_ENDPOINTS, HASP_TOKEN ...). */
+/* Applies HASP_<SECTION>_<KEY>=value. Variables whose second word is no section
+ * have another use (HASP_ENDPOINTS, HASP_TOKEN ...). */
 static int set_variable(struct config *config, const char *variable,
                         char why[HASP_WHY_SIZE])
 {
@@ -507,7 +509,7 @@ static int set_variable(struct config *config, const char *variable,
     if (strcmp(section, "cluster") != 0 || strcmp(key, "member") != 0) {
         return set(config, &place, section, key, equals + 1, why);
     }
-    /* Several members stand in one variable, with commas between them. */
+    /* One variable holds several members, with commas between them. */
     char *copy = memory_text(equals + 1);
     char *rest = copy;
     int rv = 0;
@@ -546,7 +548,7 @@ int config_set(struct config *config, const char *flag, const char *name,
     return set(config, &place, section, dot + 1, value, why);
 }
 
-/* What is printed of one that is off is empty. */
+/* Makes a text empty that is switched off, and so is not printed. */
 static void drop_if_off(const char **text)
 {
     if (*text != NULL && ((*text)[0] == '\0' || strcmp(*text, "off") == 0)) {
@@ -562,10 +564,12 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
     for (size_t i = 0; i < SETTING_COUNT; i++) {
         if (settings[i].kind == KIND_FOUNDING &&
             config->source[i] == CONFIG_DEFAULT) {
-            *(uint64_t *)field(config, &settings[i]) = 0; /* No opinion. */
+            /* Leaves the limit to the state. */
+            *(uint64_t *)field(config, &settings[i]) = 0;
         }
     }
-    /* One file may serve all nodes: each listens where its member line says. */
+    /* One file may serve all nodes, since each listens where its line of
+     * members says. */
     for (uint32_t i = 0; i < options->member_count; i++) {
         const struct hasp_node_member *member = &config->member[i];
         size_t client = find_setting("listen", "client");

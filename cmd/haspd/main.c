@@ -38,12 +38,12 @@ enum action {
     ACTION_RESTORE
 };
 
-/* What the command line says, before files and variables have been read. */
+/* The command line, before files and variables have been read. */
 struct command_line {
     const char *config_path;
     enum action action;
     struct backup_request backup;
-    /* Settings, in order; applied last. */
+    /* The settings in their order, which are applied last. */
     struct {
         const char *flag;
         char *name;
@@ -53,7 +53,7 @@ struct command_line {
 };
 
 enum option_value {
-    OPTION_CONFIG = 256, /* Below are actions, and '?'. */
+    OPTION_CONFIG = 256, /* From here on come actions, and '?'. */
     OPTION_SET,
     OPTION_TLS,
     OPTION_INSECURE,
@@ -65,7 +65,7 @@ enum option_value {
     OPTION_SETTING
 };
 
-/* Flags that are settings by a shorter name. */
+/* Flags that are shorter names of settings. */
 #define SETTING_FLAGS(_)                   \
     _("id", "node.id")                     \
     _("dir", "node.dir")                   \
@@ -106,7 +106,7 @@ static const struct option options[] = {
 
 EMBED_TEXT(haspd_help, "cmd/haspd/help.txt");
 
-/* For the signal handler. */
+/* The node for the signal handler. */
 static struct hasp_node *volatile running_node;
 static volatile sig_atomic_t is_told_to_stop;
 
@@ -119,7 +119,7 @@ static const char *setting_of(const char *flag)
     return setting_flags[i][1];
 }
 
-/* 'value' NULL: it follows '=' in 'name'. */
+/* Adds a setting; 'value' NULL if it follows '=' in 'name'. */
 static int add_setting(struct command_line *line, const char *flag,
                        const char *name, const char *value)
 {
@@ -147,7 +147,7 @@ static int add_setting(struct command_line *line, const char *flag,
     return 0;
 }
 
-/* The usual three settings in one. */
+/* Adds the usual three settings of TLS at once. */
 static int add_tls(struct command_line *line, const char *folder)
 {
     int rv = add_setting(line, "tls", "tls.dir", folder);
@@ -155,7 +155,7 @@ static int add_tls(struct command_line *line, const char *folder)
     return rv ?: add_setting(line, "tls", "tls.peer", "require");
 }
 
-/* Returns an exit code, or -1 to go on. */
+/* Parses the command line; returns an exit code, or -1 to go on. */
 static int parse(int argc, char **argv, struct command_line *line)
 {
     for (;;) {
@@ -220,7 +220,8 @@ static int configure(const struct command_line *line, struct config *config,
     }
     if (rv == 0 &&
         (line->action == ACTION_EXPORT || line->action == ACTION_UNCONDEMN)) {
-        return 0; /* The directory is enough, and checked by itself. */
+        /* The directory is enough for this, and is checked by itself. */
+        return 0;
     }
     return rv ?: config_finish(config, why);
 }
@@ -243,7 +244,7 @@ static int uncondemn(const char *directory)
     return status;
 }
 
-/* Each client and each peer takes one. */
+/* Raises the limit of open files, since each client and each peer takes one. */
 static void raise_file_limit(void)
 {
     struct rlimit limit;
@@ -265,7 +266,7 @@ static void on_signal(int number)
     errno = saved;
 }
 
-/* Certificates have been exchanged, or files been renamed. */
+/* Reads certificates again, and reopens files that were renamed. */
 static void on_hangup(int number)
 {
     int saved = errno;
@@ -299,7 +300,7 @@ static void on_status(void *data, const char *status)
     sd_notifyf(0, "STATUS=%s", status);
 }
 
-/* The loop turns: systemd's watchdog need not bite. */
+/* Tells systemd's watchdog that the loop turns. */
 static void on_alive(void *data)
 {
     (void)data;
@@ -331,12 +332,12 @@ static int run(struct config *config)
     sd_notify(0, "READY=1");
     status = hasp_node_run(node);
     if (status != 0) {
-        /* The disk may hang: nothing that waits for it any more. */
+        /* The disk may hang, so nothing follows that would wait for it. */
         fprintf(stderr, "haspd: %s\n", hasp_node_why(node));
         _exit(status);
     }
-    handle_signals(SIG_IGN,
-                   SIG_IGN); /* It has stopped, and the handler's node goes. */
+    /* The node has stopped, and the handler must not use it. */
+    handle_signals(SIG_IGN, SIG_IGN);
     hasp_node_close(node);
     return 0;
 }
@@ -358,7 +359,7 @@ int main(int argc, char **argv)
     struct command_line line = {.backup = backup_request_default};
     struct config config;
     char why[HASP_WHY_SIZE] = "";
-    /* First of all: a peer that dies must not take us with it. */
+    /* This comes first: a peer that dies must not end this process. */
     ignore_sigpipe();
     int status = parse(argc, argv, &line);
     if (status >= 0) {

@@ -18,7 +18,7 @@
 
 /* --- Folders -------------------------------------------------------------- */
 
-/* Of one node or user, in the CA's. */
+/* The files of one node or user in the CA's folder. */
 struct place {
     char folder[PATH_MAX / 2];
     char ca_of_all[PATH_MAX];
@@ -38,7 +38,7 @@ static void set_place(struct place *place, const char *ca_folder,
     snprintf(place->key, PATH_MAX, "%s/%s.key", place->folder, stem);
 }
 
-/* Makes what 'wish' says and puts it into 'folder'. */
+/* Makes the certificate of 'wish' and puts it into 'folder'. */
 static int issue(const struct paper_wish *wish, const char *ca_folder,
                  const char *folder, bool may_replace)
 {
@@ -129,7 +129,7 @@ int run_cert_ca(struct tool *tool, char **argv)
 
 /* --- node, user ----------------------------------------------------------- */
 
-/* "3=10.0.0.3,lock3.lan"; 'hosts' points into it. */
+/* Parses "3=10.0.0.3,lock3.lan"; 'hosts' points into the text. */
 static bool parse_node(char *text, uint64_t *ret_id, const char **ret_hosts)
 {
     char *equals = strchr(text, '=');
@@ -143,7 +143,7 @@ static bool parse_node(char *text, uint64_t *ret_id, const char **ret_hosts)
     return is_fine;
 }
 
-/* Does with each operand what 'each' does. */
+/* Does 'each' with each operand. */
 typedef int each_fn(struct tool *tool, char *word, const char *ca_folder,
                     uint64_t days);
 
@@ -220,7 +220,7 @@ int run_cert_user(struct tool *tool, char **argv)
 
 /* --- renew ---------------------------------------------------------------- */
 
-/* 'days' 0: as many as such a certificate has. */
+/* Renews a certificate; 'days' 0 stands for the usual time. */
 static int renew(struct tool *tool, char *word, const char *ca_folder,
                  uint64_t days)
 {

@@ -150,7 +150,8 @@ int paper_load_ca(const char *folder, struct paper *ret_ca,
         return tool_fail(EX_NOINPUT, "cannot read '%s': %s", path,
                          strerror(errno));
     }
-    /* While a CA is exchanged both stand there: the one that has the key. */
+    /* While a CA is exchanged both are in the file: the one of this key is
+     * wanted. */
     X509 *one;
     while ((one = PEM_read_X509(file, NULL, NULL, NULL)) != NULL) {
         if (ca.certificate == NULL &&
@@ -198,8 +199,8 @@ static bool is_address(const char *host)
            inet_pton(AF_INET6, host, bytes) == 1;
 }
 
-/* Letters, digits, '.', '-' and '_': no comma, which would begin another
- * name. */
+/* True for letters, digits, '.', '-' and '_'; a comma would begin another name.
+ */
 static bool is_host_name(const char *host)
 {
     return host[0] != '\0' && strlen(host) < 254 &&
@@ -208,7 +209,7 @@ static bool is_host_name(const char *host)
                '\0';
 }
 
-/* "URI:hasp://production/node/1,IP:10.0.0.1,DNS:lock1.lan" */
+/* Puts such as "URI:hasp://production/node/1,IP:10.0.0.1,DNS:lock1.lan". */
 static int put_names(struct buffer *out, const struct paper_wish *wish)
 {
     const struct tls_name *name = &wish->name;
@@ -323,7 +324,7 @@ int paper_make(const struct paper_wish *wish, const struct paper *ca,
 
 /* --- Writing -------------------------------------------------------------- */
 
-/* A file that is put in place when it is whole. */
+/* A file that gets its name when it is whole. */
 struct output {
     const char *path;
     char part[PATH_MAX];
@@ -334,7 +335,8 @@ static int output_begin(struct output *output, const char *path, mode_t mode)
 {
     output->path = path;
     snprintf(output->part, sizeof output->part, "%.4000s.new", path);
-    (void)unlink(output->part); /* Of one that was interrupted. */
+    /* A run that was interrupted may have left one. */
+    (void)unlink(output->part);
     int fd = open(output->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd < 0) {
         return tool_fail(EX_CANTCREAT, "cannot create '%s': %s", output->part,

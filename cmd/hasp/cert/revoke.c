@@ -14,10 +14,12 @@
 /* What the cluster is told of a certificate. */
 struct revoked {
     char fingerprint[2 * TLS_FINGERPRINT_SIZE + 1];
-    char name[2 * TLS_USER_SIZE]; /* "node 2", "user app"; or empty. */
+    /* Such as "node 2" or "user app"; or empty. */
+    char name[2 * TLS_USER_SIZE];
 };
 
-/* Of a node or a user: in place of a CA's another CA is made. */
+/* Describes a certificate of a node or a user; a CA is not revoked but
+ * replaced. */
 static int describe(const char *path, const X509 *certificate,
                     struct revoked *ret_revoked)
 {
@@ -47,7 +49,7 @@ static bool is_fingerprint(const char *text)
     return strlen(text) == size && strspn(text, "0123456789abcdef") == size;
 }
 
-/* A fingerprint, a file, or a folder as 'hasp cert' makes them. */
+/* Reads a fingerprint, a file, or a folder that 'hasp cert' has made. */
 static int read_what(const char *text, struct revoked *ret_revoked)
 {
     struct stat status;

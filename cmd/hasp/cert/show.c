@@ -87,7 +87,7 @@ static json_t *record_of(const X509 *certificate)
 
 /* --- show ----------------------------------------------------------------- */
 
-/* A socket to the endpoint, on which nothing takes for ever; or -1. */
+/* A socket to the endpoint, with bounds on how long it may take; or -1. */
 static int dial(const struct endpoint *endpoint)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
@@ -113,7 +113,7 @@ static int dial(const struct endpoint *endpoint)
     return fd;
 }
 
-/* What the node shows, whoever made it: it is looked at, not believed. */
+/* Loads what the node shows, whoever made it: it is shown, not trusted. */
 static int load_from(const char *text, struct paper *ret_paper)
 {
     struct endpoint endpoint;

@@ -16,9 +16,9 @@
 #include "cmd/hasp/run/family.h"
 #include "cmd/hasp/tool.h"
 
-/* The lease is looked at at least so often, whatever was computed. */
+/* The lease is looked at this often, at least. */
 #define LOOK_NS (500 * NS_PER_MS)
-/* A process that hangs in the kernel is not waited for longer. */
+/* The longest wait for a process that hangs in the kernel. */
 #define KILL_LIMIT_MS 10000
 
 void child_signals(sigset_t *ret_signals)
@@ -32,7 +32,8 @@ void child_signals(sigset_t *ret_signals)
     sigaddset(ret_signals, SIGUSR2);
 }
 
-/* While the command runs there are more: its end, and job control. */
+/* Takes the signals that matter while the command runs: its end, and job
+ * control. */
 static void take_more_signals(struct child *child)
 {
     sigset_t signals;
@@ -46,14 +47,15 @@ static void take_more_signals(struct child *child)
 
 static void signal_group(const struct child *child, int number)
 {
-    /* Before the command's own setpgid() there is no such group yet. */
+    /* Before the command's own setpgid() there is no such group. */
     if (kill(-child->pid, number) != 0) {
         kill(child->pid, number);
     }
 }
 
-/* Makes 'group' the one that reads from the terminal. We are in the background
- * when it is given back, which is what SIGTTOU would stop us for. */
+/* Makes 'group' the one that reads from the terminal. This process is in the
+ * background when it takes the terminal back, for which SIGTTOU would stop it.
+ */
 static void give_terminal(pid_t group)
 {
     sigset_t ttou, before;
@@ -70,7 +72,8 @@ static struct lease_clock look(const struct child *child,
                                struct hasp_lease *ret_lease)
 {
     struct lease_clock at = client_clock_read();
-    (void)!hasp_look(child->hold, ret_lease); /* It counts as lost then. */
+    /* A hold that cannot be looked at counts as lost. */
+    (void)!hasp_look(child->hold, ret_lease);
     return at;
 }
 
@@ -79,7 +82,8 @@ static uint64_t less(uint64_t time_ns, uint64_t by_ns)
     return time_ns > by_ns ? time_ns - by_ns : 0;
 }
 
-/* It comes after us in everything, but in time. */
+/* Tells the guardian what this process is going to do. The guardian does each
+ * thing a little later, but in time. */
 static void tell_guardian(struct child *child, struct lease_clock at,
                           const struct hasp_lease *lease)
 {
@@ -97,7 +101,8 @@ static void tell_guardian(struct child *child, struct lease_clock at,
     guardian_trust(&child->guardian, at, first_ns, kill_ns);
 }
 
-/* From here on the deadline is guarded; the command starts only then. */
+/* Starts the guardian, which from then on guards the deadline; the command
+ * starts only after that. */
 static int start_guardian(struct child *child, int go[2])
 {
     struct guardian_ward ward = {
@@ -123,7 +128,7 @@ static void become_command(struct child *child, int error_fd, int go_fd)
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
-        _exit(128 + SIGKILL); /* It has died in between. */
+        _exit(128 + SIGKILL); /* The parent has died in between. */
     }
     int code = EAGAIN; /* There is no guardian, or the lease has run out. */
     if (read(go_fd, &go, 1) == 1) {
@@ -135,7 +140,8 @@ static void become_command(struct child *child, int error_fd, int go_fd)
     _exit(code == ENOENT ? 127 : 126);
 }
 
-/* 'hasp run A B -- COMMAND' does not mean two locks. */
+/* Explains why the command did not start. 'hasp run A B -- COMMAND' does not
+ * mean two locks. */
 static int fail_to_run(char *const *argv, int code)
 {
     bool has_dashes = false;
@@ -175,11 +181,11 @@ int child_start(struct child *child)
     code = child->pid < 0 ? errno : 0;
     close(error_pipe[1]);
     if (child->pid > 0) {
-        /* In both processes, since either may come first. */
+        /* Both processes do this, since either may come first. */
         setpgid(child->pid, child->pid);
         code = start_guardian(child, go_pipe);
-        /* The pipe closes with the exec; bytes in it tell why there was
-         * none. */
+        /* The pipe closes with the exec; bytes in it tell why there was none.
+         */
         if (code != 0 ||
             read(error_pipe[0], &code, sizeof code) == sizeof code) {
             kill(child->pid, SIGKILL);
@@ -207,7 +213,7 @@ int child_start(struct child *child)
     return 0;
 }
 
-/* Lets the command go on after a stop, if the lock is ours still. */
+/* Lets the command go on after a stop, if the lock is still held. */
 static void wake(struct child *child)
 {
     struct hasp_lease lease;
@@ -255,8 +261,8 @@ static struct family family_of(const struct child *child)
         .command = child->pid, .run = getpid(), .run_id = child->run_id};
 }
 
-/* The command has ended and is not reaped yet, so its group's number still is
- * its own. */
+/* Deals with the end of the command, which is not reaped yet: so its group
+ * keeps its number. */
 static void take_end(struct child *child)
 {
     struct hasp_lease lease;
@@ -270,14 +276,14 @@ static void take_end(struct child *child)
                            guardian_has_warned(&child->guardian));
     }
     if (child->was_lost) {
-        /* What the command has left behind must not live on. */
+        /* Processes that the command has left behind must not live on. */
         struct family family = family_of(child);
         child->has_survivors = !family_kill(&family, KILL_LIMIT_MS);
     }
     guardian_dismiss(&child->guardian);
 }
 
-/* A command without its guardian could outlive its lock. */
+/* Ends the command: without its guardian it could outlive its lock. */
 static void take_guardian_death(struct child *child)
 {
     if (child->on_lost == ON_LOST_IGNORE || child->unguarded_ns != 0 ||
@@ -289,7 +295,8 @@ static void take_guardian_death(struct child *child)
               child->name);
 }
 
-/* Of the command, of its guardian, and of orphans, which come to us. */
+/* Deals with the ends of the command, of its guardian, and of orphans, which
+ * this process inherits. */
 static void take_ends(struct child *child)
 {
     siginfo_t info = {0};
@@ -334,7 +341,7 @@ static void take_signals(struct child *child)
     }
 }
 
-/* What others tell of our holds. */
+/* Deals with what other threads have learnt of the holds. */
 static void take_events(struct child *child)
 {
     struct hasp_event event;
@@ -413,7 +420,8 @@ static void act_on_freeze(struct child *child, const struct hasp_lease *lease,
     }
 }
 
-/* Due at the next of the moments at which act_on_lease() would do something. */
+/* Sets the timer to the next moment at which act_on_lease() would do something.
+ */
 static void set_timer(struct child *child, const struct hasp_lease *lease)
 {
     uint64_t next_ns = LOOK_NS;
@@ -473,7 +481,7 @@ static void act_on_lease(struct child *child)
             break;
         }
     }
-    /* What has been done just now the guardian need not do. */
+    /* The guardian need not repeat what has just been done. */
     tell_guardian(child, at, &lease);
     set_timer(child, &lease);
 }
@@ -491,7 +499,7 @@ int child_watch(struct child *child)
         uint64_t ignored;
         if (fds[1].revents != 0 &&
             read(fds[1].fd, &ignored, sizeof ignored) < 0) {
-            continue; /* Another wake-up will come. */
+            continue; /* The next wake-up tries again. */
         }
         take_events(child);
         if (fds[0].revents != 0) {

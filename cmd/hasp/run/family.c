@@ -15,20 +15,21 @@
 #include "base/memory.h"
 #include "client/clock.h"
 
-/* Members that start others faster than they are found are met again in the
- * next round; one that goes on for ever is stopped by family_kill(). */
+/* How often new members are searched for: some start others faster than they
+ * are found, and those that never end are stopped by family_kill(). */
 #define ROUNDS_MAX 20
 #define ENVIRONMENT_MAX (1024 * 1024)
-/* Nobody is there, so often in a row, means that all are dead: one that forks
- * and exits may slip through between two looks. */
+/* All are dead if this many looks in a row find nobody: a process that forks
+ * and exits may be missed by one. */
 #define EMPTY_LOOKS 3
-/* So often without a pause, which would be in favour of such a one. */
+/* So many looks come without a pause, which such a process would profit from.
+ */
 #define HASTY_LOOKS 100
 
 struct process {
     pid_t pid;
     pid_t parent;
-    uint64_t start; /* In ticks since boot. */
+    uint64_t start; /* Its start, in ticks since boot. */
     char state;
     char name[16];
     bool is_member;
@@ -38,7 +39,8 @@ struct census {
     struct process *process;
     size_t count;
     size_t capacity;
-    char *text; /* Room for an environment, when one is first read. */
+    /* The memory for an environment, made when one is first read. */
+    char *text;
 };
 
 static bool read_process(pid_t pid, struct process *ret_process)
@@ -95,7 +97,8 @@ static pid_t pid_of(const struct dirent *entry)
                : 0;
 }
 
-/* The children of one thread: "12 345 ". False if there is no such list. */
+/* Adds the children of one thread, listed as "12 345 ". False if there is no
+ * such list. */
 static bool add_children_of_thread(struct census *census, pid_t pid,
                                    pid_t thread)
 {
@@ -140,7 +143,7 @@ static bool add_children(struct census *census, pid_t pid)
     return has_list;
 }
 
-/* All below 'hasp run'; false if that cannot be had. */
+/* Adds all processes below 'hasp run'; false if those cannot be found. */
 static bool take_tree(struct census *census, pid_t run)
 {
     census->count = 0;
@@ -171,7 +174,7 @@ static void take_census(struct census *census, const struct family *family)
     }
 }
 
-/* Does HASP_RUNS, as the process was started with it, name this run? */
+/* True if HASP_RUNS, as the process was started with it, names this run. */
 static bool has_run_id(struct census *census, pid_t pid, const char *run_id)
 {
     char path[32];

@@ -17,13 +17,13 @@
 #include "client/clock.h"
 #include "cmd/hasp/run/family.h"
 
-/* Both are looked at at least so often, whatever was computed. */
+/* Parent and lease are looked at this often, at least. */
 #define LOOK_NS (500 * NS_PER_MS)
-/* More often at first, when a command starts what it needs. */
+/* How often at first, while a command starts what it needs. */
 #define LOOK_FIRST_NS (10 * NS_PER_MS)
 #define KILL_LIMIT_MS 10000
-/* A command is told TERM once, by the deputy only if the guardian does not.
- * STOP and KILL may come twice, and are never late. */
+/* How much later the deputy acts than the guardian: so the command gets one
+ * TERM. STOP and KILL may come twice, and are never late. */
 #define DEPUTY_LATER_NS (20 * NS_PER_MS)
 
 struct deadline {
@@ -37,7 +37,8 @@ struct guardian_page {
     atomic_bool has_warned;
     atomic_bool has_killed;
     atomic_bool is_alone;
-    atomic_bool is_over; /* Dismissed: nothing is to be done any more. */
+    /* The guardian is dismissed, and does nothing any more. */
+    atomic_bool is_over;
     _Atomic pid_t deputy;
 };
 
@@ -47,7 +48,7 @@ struct watch {
     pid_t run;
     int life_fd;
     int timer_fd;
-    pid_t deputy; /* 0: this is the deputy. */
+    pid_t deputy; /* 0 in the deputy itself. */
     struct family_roll roll;
 };
 
@@ -198,8 +199,8 @@ static void signal_family(const struct watch *watch, int number, bool is_dead)
     }
 }
 
-/* The connections that were ours before the fork must close with 'hasp run',
- * and pipes of the command's must not be held open by us. */
+/* Closes what was inherited: connections must close with 'hasp run', and the
+ * command's pipes must not be held open here. */
 static void let_go(struct watch *watch)
 {
     int keep[2] = {watch->life_fd, watch->ward.go_fd};
@@ -231,10 +232,10 @@ static void wait_until_due(const struct watch *watch, uint64_t left_ns)
         when.it_value.tv_nsec = 1;
     }
     timerfd_settime(watch->timer_fd, 0, &when, NULL);
-    /* The time-out is for a timer that could not be had. */
+    /* The time limit is for want of a timer. */
     poll(fds, 2, (int)(left_ns / NS_PER_MS) + 1);
     if (read(watch->timer_fd, &ignored, sizeof ignored) < 0) {
-        ignored = 0; /* Not due. */
+        ignored = 0; /* The timer is not due. */
     }
 }
 
@@ -247,7 +248,8 @@ static bool is_run_dead(const struct watch *watch)
 static void look_after_deputy(const struct watch *watch)
 {
     siginfo_t info = {0};
-    /* It stays a zombie: its number has to mean it until we are dismissed. */
+    /* The deputy stays a zombie: its number must mean it until the guardian is
+     * dismissed. */
     if (watch->deputy != 0 &&
         waitid(P_PID, (id_t)watch->deputy, &info,
                WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -284,7 +286,8 @@ static void guard(struct watch *watch)
         }
         if (first_ns == 0) {
             signal_family(watch, watch->ward.first_signal, false);
-            /* Afterwards: who takes it back must not come too early. */
+            /* This comes after the signal: a process that takes it back must
+             * not come too early. */
             atomic_store(&page->has_warned, true);
             continue;
         }
@@ -322,7 +325,7 @@ static void begin(struct watch *watch)
         if (watch->deputy < 0 ||
             left_of(&page->kill, client_clock_read()) == 0 ||
             write(watch->ward.go_fd, "", 1) != 1) {
-            _exit(1); /* Too late to begin, or unsafe. */
+            _exit(1); /* It is too late to begin, or unsafe. */
         }
         close(watch->ward.go_fd);
     }

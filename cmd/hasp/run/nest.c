@@ -57,7 +57,8 @@ void nest_put(struct buffer *out, const char *id,
     }
 }
 
-/* Reads the next entry and moves on; what is not understood is passed over. */
+/* Reads the next entry and moves on; an entry that is not understood is passed
+ * over. */
 static bool next_entry(const char **text, struct entry *ret_entry)
 {
     while (**text != '\0') {

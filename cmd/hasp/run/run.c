@@ -15,8 +15,8 @@
 #include "cmd/hasp/run/nest.h"
 #include "cmd/hasp/tool.h"
 
-/* Of the time for which an answered heartbeat is trusted: the default of
- * --grace, and the time that a signal may take. */
+/* The part of the trusted time that --grace has by default, and the part that a
+ * signal may take. */
 #define GRACE_PART 4
 #define MARGIN_PART 80
 #define MARGIN_MIN_MS 10
@@ -24,8 +24,8 @@
 struct run {
     struct tool *tool;
     struct acquire_options acquire;
-    int on_lost;       /* An enum on_lost. */
-    uint64_t grace_ms; /* UINT64_MAX: the default. */
+    int on_lost;       /* Its values are of enum on_lost. */
+    uint64_t grace_ms; /* UINT64_MAX for the default. */
     char id[NEST_ID_SIZE];
     bool has_survivors;
 };
@@ -43,8 +43,8 @@ static int read_run(struct run *run, char **argv)
     return exit_code ?: acquire_options_check(run->tool, &run->acquire, name);
 }
 
-/* What this run sets for its command, in place of what an outer one may have
- * set. */
+/* True for a variable that this run sets for its command, even if an outer run
+ * has set it. */
 static bool is_set_by_run(const char *variable)
 {
     static const char *const names[] = {
@@ -121,9 +121,8 @@ static int run_command(struct run *run, struct acquired *acquired, char **argv,
                        int signal_fd, const sigset_t *mask)
 {
     struct hasp_lease lease;
-    (void)!hasp_look(
-        acquired->hold,
-        &lease); /* It is all zero then, and the command is not started. */
+    /* If this fails 'lease' is all zero, and the command is not started. */
+    (void)!hasp_look(acquired->hold, &lease);
     uint64_t trust_ms = lease.most_ns / NS_PER_MS;
     bool has_grace = run->grace_ms != UINT64_MAX;
     uint64_t grace_ms = has_grace ? run->grace_ms : trust_ms / GRACE_PART;

@@ -17,7 +17,7 @@
 #include "base/memory.h"
 #include "cmd/hasp/view/screen.h"
 
-/* A narrower terminal cuts lines by itself. */
+/* A narrower terminal wraps the lines by itself. */
 #define WIDTH_MIN 60
 
 /* Appends the bytes: "\xHH" for what is no UTF-8 or would give a terminal
@@ -39,7 +39,7 @@ static void put_escaped(struct buffer *out, struct bytes bytes,
     }
 }
 
-/* NULL if they are no UTF-8. */
+/* NULL if the bytes are no UTF-8. */
 static json_t *string_of(struct bytes bytes)
 {
     return json_stringn(bytes.size > 0 ? (const char *)bytes.data : "",
@@ -151,7 +151,7 @@ uint64_t value_number(json_t *value, const char *path)
                : 0;
 }
 
-/* Is the text under 'key' escaped already? */
+/* True if the text under 'key' is escaped already. */
 void value_add_time(json_t *record, const char *key, const char *if_none)
 {
     char text[32] = "";
@@ -233,7 +233,7 @@ void text_print_cut(FILE *out, const char *text, unsigned columns)
     }
 }
 
-/* "k=v,k=v" of an object, "a,b" of an array of plain values. */
+/* Puts an object as "k=v,k=v", an array of plain values as "a,b". */
 static void put_compound(struct buffer *out, json_t *value)
 {
     const char *separator = "";
@@ -321,7 +321,8 @@ static bool is_right(const struct field *field)
            field->kind != FIELD_FLAG;
 }
 
-/* libsmartcols prints nothing at all for a table without lines. */
+/* Writes the header, since libsmartcols prints nothing for a table without
+ * lines. */
 static void write_header(const struct field *fields)
 {
     for (size_t i = 0; fields[i].key != NULL; i++) {

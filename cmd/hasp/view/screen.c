@@ -108,7 +108,7 @@ static void show(const struct screen *screen)
         size_t size = strcspn(from, "\n");
         fwrite(from, 1, size, stdout);
         from += size + (from[size] == '\n');
-        /* Not after the last line of all, which would scroll. */
+        /* The last line has no line break, which would scroll the screen. */
         fputs(*from != '\0' && left > 0 ? "\033[K\n" : "\033[K", stdout);
     }
     fputs("\033[J", stdout);

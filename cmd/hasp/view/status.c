@@ -9,7 +9,7 @@
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/view/status.h"
 
-/* After so long without a word a connection between nodes is closed. */
+/* A connection between nodes is closed after so long without a word. */
 #define SILENCE_MS 3000
 
 static const struct field node_fields[] = {
@@ -47,7 +47,7 @@ static void tell_of_quarantine(uint64_t left_ms)
     }
 }
 
-/* What is wrong with its disk, and what to do; NULL: nothing. */
+/* What is wrong with the node's disk, and what to do; NULL if nothing is. */
 static const char *disk_trouble(json_t *node)
 {
     const char *disk = value_text(node, "disk");
@@ -56,7 +56,7 @@ static const char *disk_trouble(json_t *node)
                                        : NULL;
 }
 
-/* What is wrong is said last and on stderr, where it is seen. */
+/* Prints what is wrong, last and on stderr, where it is seen. */
 static int judge(json_t *nodes)
 {
     size_t i, reached = 0, leaders = 0;
@@ -65,7 +65,7 @@ static int judge(json_t *nodes)
     json_array_foreach (nodes, i, node) {
         const char *why = value_text(node, "error");
         uint64_t left_ms = value_number(node, "quarantine_ms");
-        /* The longest that any of them tells. */
+        /* The longest time that any of them names. */
         quarantine_ms = left_ms > quarantine_ms ? left_ms : quarantine_ms;
         reached += why[0] == '\0';
         leaders += strcmp(value_text(node, "role"), "leader") == 0;
@@ -86,7 +86,7 @@ static int judge(json_t *nodes)
         }
     }
     json_array_foreach (nodes, i, node) {
-        /* The leader may be one that was not asked. */
+        /* The leader may be a node that was not asked. */
         leaders += !nodes_is_foreign(node) && value_number(node, "leader") != 0;
     }
     tell_of_quarantine(quarantine_ms);
@@ -104,8 +104,8 @@ static int judge(json_t *nodes)
     return 0;
 }
 
-/* What the newest configuration does not name was removed, or waits to be
- * added. */
+/* Marks nodes that the newest configuration does not name: they were removed,
+ * or wait to be added. */
 static void mark_strangers(json_t *nodes)
 {
     json_t *node, *best = nodes_newest(nodes);
@@ -121,7 +121,7 @@ static void mark_strangers(json_t *nodes)
     }
 }
 
-/* True if the node with this id does. */
+/* True if the node with this id has answered. */
 static bool answers(json_t *nodes, uint64_t id)
 {
     json_t *node;
@@ -138,10 +138,12 @@ static bool answers(json_t *nodes, uint64_t id)
 struct tally {
     size_t members, up;
     size_t voters, voters_up;
-    uint64_t unheard; /* Answers here, and the leader does not hear it. */
+    /* Nodes that answer here and that the leader does not hear. */
+    uint64_t unheard;
 };
 
-/* Up: it answers here, and the leader, if there is one, hears it. */
+/* Counts the nodes that are up: they answer here, and the leader, if there is
+ * one, hears them. */
 static struct tally count(json_t *nodes, json_t *best)
 {
     struct tally tally = {0};
@@ -207,13 +209,14 @@ static void sum_up(const struct tool *tool, json_t *nodes)
                   "peer addresses",
                   unheard, value_number(nodes_best(nodes), "node"));
     }
-    /* Plain lines are for scripts, whose stderr somebody gets by mail. */
+    /* Plain lines are for scripts, whose stderr is mailed to somebody. */
     if (is_known && tool->format != FORMAT_PLAIN) {
         tool_say(tool, "%s", line);
     }
 }
 
-/* The leader decides; it may be one that was not asked. */
+/* Tells of an upgrade that can be finished. The leader decides that, and may be
+ * a node that was not asked. */
 static void tell_of_upgrade(const struct tool *tool, json_t *nodes)
 {
     uint64_t possible = 0, present = 0;
@@ -257,7 +260,7 @@ static void tell_of_users(json_t *nodes)
     }
 }
 
-/* Those that are about to expire, and this user's own. */
+/* Tells of certificates that are about to expire, and of this user's own. */
 static void tell_of_certificates(const struct tool *tool, json_t *nodes)
 {
     char whose[64];
@@ -292,7 +295,7 @@ int run_status(struct tool *tool, char **argv)
     return exit_code;
 }
 
-/* It serves, and grants nothing. */
+/* Asks a leader that serves whether it is in quarantine, and grants nothing. */
 static void ask_for_quarantine(struct tool *tool)
 {
     json_auto_t *status = NULL;
@@ -317,8 +320,8 @@ static int ask_for_room(struct tool *tool)
                      value_number(newest, "node"), disk_trouble(newest));
 }
 
-/* A read that the confirmed leader answers: it shows that a majority is
- * there. */
+/* Sends a read that the confirmed leader answers, which shows that there is a
+ * majority. */
 int run_health(struct tool *tool, char **argv)
 {
     int exit_code = tool_ask(tool, WORDS("LOCK.LIST", "COUNT", "1"),

@@ -21,7 +21,7 @@
 #define ROWS_PLAIN 10
 #define INTERVAL_DEFAULT_MS 2000
 #define INTERVAL_MIN_MS 100
-/* More than any screen shows. */
+/* The rows to ask for: more than any screen shows. */
 #define ROWS_ASKED "200"
 
 enum part { PART_ALL, PART_LOCKS, PART_WAITS, PART_SESSIONS, PART_COUNT };
@@ -29,13 +29,15 @@ enum part { PART_ALL, PART_LOCKS, PART_WAITS, PART_SESSIONS, PART_COUNT };
 struct top {
     struct tool *tool;
     struct screen screen;
-    json_t *look; /* {"status", "locks", "waits", "sessions"}; NULL before. */
-    char cluster[STATUS_LINE_SIZE]; /* As it was then. */
+    /* {"status", "locks", "waits", "sessions"}; NULL before the first look. */
+    json_t *look;
+    /* The line about the cluster at that time. */
+    char cluster[STATUS_LINE_SIZE];
     uint64_t interval_ms;
-    uint64_t left; /* Looks; UINT64_MAX: no end. */
+    uint64_t left; /* How many looks are left; UINT64_MAX without an end. */
     enum part part;
     bool is_paused;
-    bool is_helping; /* The keys are shown instead. */
+    bool is_helping; /* The keys are shown in the place of the rows. */
 };
 
 static const struct field lock_fields[] = {
@@ -100,7 +102,7 @@ static json_t *sorted(json_t *rows, int (*compare)(const void *, const void *))
     return result;
 }
 
-/* Of the grants that the server has counted in its window. */
+/* Adds rates, from the grants that the server has counted in its window. */
 static void add_rates(json_t *look)
 {
     size_t i;
@@ -117,7 +119,7 @@ static void add_rates(json_t *look)
     }
 }
 
-/* Asks for everything; what fails has been explained. */
+/* Asks for everything; explains what fails. */
 static int take_look(struct top *top)
 {
     json_auto_t *status = NULL, *look = NULL, *sessions = NULL;
@@ -150,7 +152,7 @@ static int take_look(struct top *top)
 struct part_view {
     const char *title;
     const char *key;
-    const char *count_key; /* NULL: the rows are all there are. */
+    const char *count_key; /* NULL if these rows are all. */
     const struct field *fields;
 };
 
@@ -192,7 +194,7 @@ static void draw_tables(struct top *top)
     };
     unsigned lines = screen_lines(&top->screen);
     size_t parts_count = top->part == PART_ALL ? 3 : 1;
-    /* Each has a blank line, a title and a header. */
+    /* Each part has a blank line, a title and a header. */
     size_t room = lines > 2 ? (lines - 2) / parts_count : 0;
     size_t rows = room > 4 ? room - 3 : 1;
     if (!top->screen.is_terminal) {
@@ -237,7 +239,7 @@ static void draw(struct top *top)
 
 /* --- The loop ------------------------------------------------------------- */
 
-/* Waits for the next look; false: the end. */
+/* Waits for the next look; false at the end. */
 static bool wait_for_next(struct top *top, uint64_t until_ns, int *exit_code)
 {
     int key;

@@ -20,21 +20,22 @@ static const struct field event_fields[] = {
     {0},
 };
 
-/* A node that was paused keeps its connections: it is asked so often whether it
- * is there, and has so long for the answer. */
+/* How often the node is asked whether it is there, and how long it has for the
+ * answer: a node that was paused keeps its connections. */
 #define SILENCE_MS 5000
 #define ANSWER_MS 2000
 
 struct watch {
     struct tool *tool;
-    uint64_t left; /* Events still to print; UINT64_MAX: no end. */
+    /* How many events are still to be printed; UINT64_MAX without an end. */
+    uint64_t left;
     /* The index of the newest event, and of the newest that was printed before
      * the connection was lost: another node may tell of those again. */
     uint64_t index;
     uint64_t index_before;
 };
 
-/* Does another node tell it again? */
+/* True if another node tells an event again. */
 static bool is_old(struct watch *watch, json_t *event)
 {
     uint64_t index = value_number(event, "index");
@@ -44,7 +45,7 @@ static bool is_old(struct watch *watch, json_t *event)
     return index != 0 && index <= watch->index_before;
 }
 
-/* ["lock", kind, {lock, session, token, index, message}] as one line. */
+/* Prints ["lock", kind, {lock, session, token, index, message}] as one line. */
 static void print_event(void *data, const struct resp_reply *reply)
 {
     struct watch *watch = data;
