@@ -89,8 +89,9 @@ func (s *Session) beat() chan struct{} {
 	patience := patienceOf(&s.lease)
 	ctx, cancel := context.WithTimeout(s.over, 2*patience)
 	defer cancel()
-	a := &ask{session: s, patience: patience, isUrgent: true,
-		words: append(s.acting("SESSION.KEEP"), "FULL")}
+	// By its secret: it waits for no attachment.
+	a := &ask{session: s, patience: patience, isUrgent: true, isApart: true,
+		words: []string{"SESSION.KEEP", s.idText(), s.secret, "FULL"}, fits: isLease}
 	reply, err := s.link.do(ctx, a)
 	if refusal, ok := reply.(*replyError); ok {
 		err = s.judge(refusal)

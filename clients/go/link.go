@@ -20,6 +20,10 @@ const (
 	// A link has no more sessions than there may be requests under way on a
 	// connection, so that each has room for a heartbeat.
 	linkSessions = 1024
+	// Behind SESSION.OPEN, ATTACH and CLOSE a node does nothing until they are
+	// answered. No more of them are under way at a time, so that heartbeats need
+	// not wait for those of a thousand sessions.
+	blockingMax = 8
 )
 
 var (
@@ -34,11 +38,13 @@ var (
 type ask struct {
 	session  *Session // It is attached beforehand; nil: none need be.
 	words    []string
-	patience time.Duration // For the answer; 0: answerTimeout, < 0: no end.
-	isUrgent bool          // It goes before what has not been sent.
-	actsHere bool          // For the session attached last: it names none.
-	latest   time.Time     // It is not sent after that; zero: it is.
-	attaches *Session      // It is the ATTACH of this one.
+	patience time.Duration  // For the answer; 0: answerTimeout, < 0: no end.
+	isUrgent bool           // It goes before what has not been sent.
+	isApart  bool           // It names session and secret: none is attached.
+	blocks   bool           // It opens, attaches or closes a session.
+	latest   time.Time      // It is not sent after that; zero: it is.
+	fits     func(any) bool // Is that what was asked for? nil: whatever it is.
+	attaches *Session       // It is the ATTACH of this one.
 
 	line  *line         // Where it was sent; nil: it was not.
 	sent  reading       // When.
@@ -89,7 +95,8 @@ type line struct {
 	in       *reader
 	flight   []*ask // Sent, in the order of their answers.
 	attached map[*Session]bool
-	newest   *Session      // Of these.
+	quiet    []*Session    // To be attached when there is nothing else to do.
+	blocking int           // In flight: asks that block.
 	gone     chan struct{} // Closed when it is lost.
 	why      error         // It was left.
 }
@@ -235,17 +242,14 @@ func (l *link) send(c *line) {
 	for {
 		var out []byte
 		l.mu.Lock()
-		for len(l.queue) == 0 && l.line == c {
+		for l.line == c && !l.hasWork(c) {
 			l.toSend.Wait()
 		}
 		l.mu.Unlock()
 		runtime.Gosched()
 		l.mu.Lock()
 		if l.line == c {
-			for _, a := range l.queue {
-				out = l.put(c, out, a)
-			}
-			l.queue = nil
+			out = l.collect(c)
 		}
 		isLeft := l.line != c
 		l.mu.Unlock()
@@ -261,20 +265,65 @@ func (l *link) send(c *line) {
 	}
 }
 
+// hasWork: something can be sent now.
+func (l *link) hasWork(c *line) bool {
+	for _, a := range l.queue {
+		if c.mayTake(a) {
+			return true
+		}
+	}
+	return len(c.quiet) > 0 && c.blocking < blockingMax
+}
+
+// mayTake: it does not block, and attaches nothing, or there is room for that.
+func (c *line) mayTake(a *ask) bool {
+	return !a.blocks && !c.needsAttach(a) || c.blocking < blockingMax
+}
+
+func (c *line) needsAttach(a *ask) bool {
+	return a.session != nil && a.session.id != 0 && !a.isApart && !c.attached[a.session]
+}
+
+// collect gives what can be sent now. Sessions that ask nothing are attached, too,
+// to hear what is pushed to them.
+func (l *link) collect(c *line) []byte {
+	var out []byte
+	var rest []*ask
+	for _, a := range l.queue {
+		if c.mayTake(a) {
+			out = l.put(c, out, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	l.queue = rest
+	for len(c.quiet) > 0 && c.blocking < blockingMax {
+		s := c.quiet[0]
+		c.quiet = c.quiet[1:]
+		if l.sessions[s.id] == s && !c.attached[s] {
+			out = l.attach(c, out, s)
+		}
+	}
+	return out
+}
+
+func (l *link) attach(c *line, out []byte, s *Session) []byte {
+	c.attached[s] = true
+	return l.put(c, out, &ask{attaches: s, blocks: true, done: make(chan struct{}),
+		words: []string{"SESSION.ATTACH", s.idText(), s.secret}})
+}
+
 // put appends the bytes of a request, and those that attach its session before.
-// Opening a session attaches it.
 func (l *link) put(c *line, out []byte, a *ask) []byte {
 	if !a.latest.IsZero() && time.Now().After(a.latest) {
 		a.answered(nil, errTooLate)
 		return out
 	}
-	s := a.session
-	if s != nil && (!c.attached[s] || (a.actsHere && c.newest != s)) {
-		c.attached[s], c.newest = true, s
-		if s.id != 0 {
-			out = l.put(c, out, &ask{attaches: s, done: make(chan struct{}),
-				words: []string{"SESSION.ATTACH", s.idText(), s.secret}})
-		}
+	if c.needsAttach(a) {
+		out = l.attach(c, out, a.session)
+	}
+	if a.blocks {
+		c.blocking++
 	}
 	patience := a.patience
 	if patience == 0 {
@@ -389,6 +438,9 @@ func named(secure *tls.Config, endpoint string) *tls.Config {
 func (l *link) serve(c *line) error {
 	l.mu.Lock()
 	l.line = c
+	for _, s := range l.sessions {
+		c.quiet = append(c.quiet, s)
+	}
 	l.mu.Unlock()
 	go l.send(c)
 	if l.over.Err() != nil {
@@ -448,14 +500,24 @@ func (l *link) received(c *line, reply any, err error) error {
 	}
 	a := c.flight[0]
 	c.flight = c.flight[1:]
-	why := err
+	if a.blocks {
+		c.blocking--
+		l.toSend.Signal()
+	}
 	refusal, isRefusal := reply.(*replyError)
+	if err == nil && !isRefusal && a.fits != nil && !a.fits(reply) {
+		reply, err = nil, errProtocol
+	}
+	why := err
 	isEnd := a.attaches != nil && isRefusal && isEndOfSession(refusal)
 	if isRefusal && !isEnd && (a.attaches != nil || isNoLeader(refusal)) {
 		why = judge(refusal)
 	}
 	if why == nil && a.attaches == nil {
 		l.failed, l.why = 0, nil
+		if s := a.session; s != nil && s.id == 0 && !isRefusal && s.over.Err() == nil {
+			c.attached[s] = true // It has just been opened.
+		}
 	} else if why != nil && l.line == c {
 		l.line = nil // What is asked because of this answer goes elsewhere.
 	}

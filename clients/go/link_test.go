@@ -76,6 +76,8 @@ func (f *fakeNode) usual(words []string) string {
 		return fmt.Sprintf("%%2\r\n+id\r\n:%d\r\n+ttl_ms\r\n:%s\r\n", f.sessions.Add(1), words[2])
 	case "SESSION.KEEP":
 		return "%1\r\n+ttl_ms\r\n:2000\r\n"
+	case "LOCK.MACQUIRE":
+		return "*2\r\n:7\r\n:8\r\n"
 	}
 	return ":7\r\n"
 }
@@ -363,26 +365,107 @@ func TestAConnectionThatTakesNoMoreSessionsIsLeftToThoseItHas(t *testing.T) {
 }
 
 func TestWhatMayHoldUpOthersHasAConnectionOfItsOwn(t *testing.T) {
-	for words, want := range map[string]bool{
-		"LOCK.LIST": false, "lock.acquire a REQ 7": false, "FENCE.SHOW a": false,
-		"LOCK.ACQUIRE a WAIT 100": true, "lock.acquire a forever": true,
-		"LOCK.WATCH a": true, "MULTI": true, "": true, "RAFT.STATUS": true,
-	} {
-		if holdsUpOthers(strings.Fields(words)) != want {
-			t.Error(words)
+	f := newFakeNode(t, usually)
+	s := f.open(t, Options{})
+	lines := f.lines.Load()
+	for _, words := range []string{"LOCK.LIST", "lock.acquire a REQ 7", "FENCE.SHOW a",
+		"LOCK.SHOW session"} {
+		_, err := s.Ask(soon(t), strings.Fields(words)...)
+		must(t, err)
+		if f.lines.Load() != lines {
+			t.Error(words, "has a connection of its own")
 		}
 	}
+	for _, words := range []string{"LOCK.ACQUIRE a WAIT 100", "lock.acquire a forever",
+		"LOCK.WATCH a", "MULTI", "RAFT.STATUS", "SESSION.OPEN TTL 1000",
+		"session.attach 1 x", "SESSION.DETACH", "LOCK.ACQUIRE a SESSION 7"} {
+		_, err := s.Ask(soon(t), strings.Fields(words)...)
+		must(t, err)
+		if lines++; f.lines.Load() != lines {
+			t.Error(words, "has none")
+		}
+	}
+	if f.times("1 lock.acquire a REQ 7 SESSION 1") != 1 {
+		t.Error("for whom?")
+	}
+}
+
+func TestAProgramsCommandMakesTheConnectionActForNobodyElse(t *testing.T) {
+	c := startCluster(t)
+	c.leader(t)
+	one, two := c.open(t, Options{}), c.open(t, Options{})
+	for i, words := range []string{"SESSION.OPEN TTL 5000", "SESSION.SHOW " + one.idText(),
+		"SESSION.ATTACH " + two.idText() + " " + two.Secret()} {
+		_, err := one.Ask(soon(t), strings.Fields(words)...)
+		must(t, err)
+		name := fmt.Sprint("whose", i)
+		_, err = one.Ask(soon(t), "LOCK.ACQUIRE", name)
+		must(t, err)
+		holders, _, err := two.Show(soon(t), name)
+		must(t, err)
+		if len(holders) != 1 || holders[0].Session != one.ID() {
+			t.Error(words, holders, one.ID())
+		}
+	}
+}
+
+// Behind an ATTACH a node does nothing until that is answered: with many sessions
+// on a new connection the heartbeats must not wait for all of them.
+func TestHeartbeatsGoOnWhileManySessionsAreAttachedAnew(t *testing.T) {
+	const count = 200
 	f := newFakeNode(t, func(line int32, words []string) string {
-		if words[0] == "HELLO" && len(words) == 2 && words[1] == "2" {
+		if line == 1 && words[0] == "LOCK.LIST" {
 			return ""
+		}
+		if words[0] == "SESSION.ATTACH" {
+			time.Sleep(10 * time.Millisecond)
 		}
 		return "usual"
 	})
-	s := f.open(t, Options{})
-	brief, cancel := context.WithTimeout(soon(t), 50*time.Millisecond)
-	defer cancel()
-	if _, err := s.Ask(brief, "HELLO", "2"); err == nil || f.times("1 HELLO 2") != 0 {
-		t.Error(err)
+	var lost atomic.Int32
+	var all []*Session
+	for i := 0; i < count; i++ {
+		all = append(all, f.open(t, Options{Timeout: 20 * time.Second,
+			OnEvent: func(Event) { lost.Add(1) }}))
+	}
+	go all[0].Ask(soon(t), "LOCK.LIST")
+	eventually(t, "it is not lost", func() bool { return f.lines.Load() > 1 })
+	var asking sync.WaitGroup
+	for _, s := range all {
+		asking.Add(1)
+		go func(s *Session) {
+			defer asking.Done()
+			if err := s.NewLock("a", LockOptions{}).Lock(soon(t)); err != nil {
+				t.Error(err)
+			}
+		}(s)
+	}
+	asking.Wait()
+	if lost.Load() != 0 {
+		t.Error(lost.Load(), "events")
+	}
+}
+
+// What answers may be broken, and must not grant, open or keep anything then.
+func TestAnAnswerToSomethingElseIsNone(t *testing.T) {
+	for _, odd := range []string{"+OK\r\n", ":0\r\n", "*1\r\n:0\r\n", "*0\r\n", "#t\r\n",
+		"%1\r\n+ttl_ms\r\n:0\r\n", "*2\r\n+ttl_ms\r\n:2000\r\n", "*2\r\n:5\r\n:6\r\n"} {
+		f := newFakeNode(t, func(line int32, words []string) string {
+			isOdd := words[0] == "SESSION.OPEN" && line == 1 || line == 2 &&
+				words[0] == "LOCK.ACQUIRE" || line == 3 && words[0] == "SESSION.KEEP"
+			if isOdd {
+				return odd
+			}
+			return "usual"
+		})
+		s := f.open(t, Options{TTL: time.Second})
+		lock := s.NewLock("a", LockOptions{})
+		must(t, lock.Lock(soon(t)))
+		if lock.Token() != 7 {
+			t.Errorf("%q: %d", odd, lock.Token())
+		}
+		eventually(t, "it is not left", func() bool { return f.lines.Load() > 3 })
+		must(t, lock.Guard(0))
 	}
 }
 

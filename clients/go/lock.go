@@ -635,7 +635,7 @@ func (c *change) ask(ctx context.Context, wait bool) (any, error) {
 	for {
 		var a *ask
 		reply, err := s.requestOn(ctx, s.link, func() *ask {
-			a = &ask{words: c.with(c.waiting(ctx, wait)...)}
+			a = &ask{words: c.with(c.waiting(ctx, wait)...), fits: c.fits}
 			return a
 		}, c.asked)
 		c.asked = true
@@ -667,6 +667,25 @@ func (c *change) waiting(ctx context.Context, wait bool) []string {
 	return []string{"WAIT", milliseconds(left), "PUSH"}
 }
 
+// fits: is it what such a change is answered? Whatever else a node that is none
+// says is no grant.
+func (c *change) fits(reply any) bool {
+	if _, isQueued := placeOf(reply); isQueued || reply == nil {
+		return c.verb != "RELEASE"
+	}
+	if c.verb == "RELEASE" {
+		_, isNumber := reply.(int64)
+		return isNumber
+	}
+	tokens := tokensOf(reply)
+	for _, token := range tokens {
+		if token <= 0 {
+			return false
+		}
+	}
+	return len(tokens) == len(c.lock.names)
+}
+
 // placeOf reads "QUEUED place".
 func placeOf(reply any) (int64, bool) {
 	word, text, _ := strings.Cut(asText(reply), " ")
@@ -687,7 +706,7 @@ func (c *change) park(ctx context.Context, gone chan struct{}, place int64) any 
 			if told.place != place {
 				continue // Of an earlier wait, or told twice.
 			}
-			if len(told.tokens) == len(c.lock.names) {
+			if told.tokens != nil && c.fits(told.tokens) {
 				return told.tokens
 			}
 		case <-gone:

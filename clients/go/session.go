@@ -210,7 +210,7 @@ func (s *Session) open(ctx context.Context) error {
 	}
 	var a *ask
 	reply, err := s.request(ctx, func() *ask {
-		a = &ask{words: words}
+		a = &ask{words: words, blocks: true, fits: isOpened}
 		return a
 	})
 	if err != nil {
@@ -220,6 +220,14 @@ func (s *Session) open(ctx context.Context) error {
 	s.answered(reply, a.sent)
 	return nil
 }
+
+// isLease: is it what KEEP is answered?
+func isLease(reply any) bool {
+	ttl, ok := asMap(reply)["ttl_ms"]
+	return ok && (ttl == nil || asInt(ttl) > 0)
+}
+
+func isOpened(reply any) bool { return isLease(reply) && asInt(asMap(reply)["id"]) > 0 }
 
 func (s *Session) answered(reply any, sent reading) {
 	told := asMap(reply)
@@ -279,7 +287,9 @@ func (s *Session) Close(ctx context.Context) error {
 	var err error
 	if !lost {
 		ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
-		_, err = s.request(ctx, once(s.acting("SESSION.CLOSE")...))
+		_, err = s.request(ctx, func() *ask {
+			return &ask{words: s.acting("SESSION.CLOSE"), blocks: true}
+		})
 		cancel()
 		if err == nil {
 			s.link.forget(s)
@@ -296,15 +306,22 @@ func (s *Session) Close(ctx context.Context) error {
 // Ask sends any command that reads, such as "LOCK.LIST": docs/protocol.md has
 // them all. It gives nil, bool, int64, string, []any or map[string]any.
 func (s *Session) Ask(ctx context.Context, words ...string) (any, error) {
-	if holdsUpOthers(words) {
+	verb := ""
+	if len(words) > 0 {
+		verb = strings.ToUpper(words[0])
+	}
+	if goesAlone(verb, words) {
 		own := newLink(s.link.where, nil)
 		defer own.close()
 		return s.askOn(ctx, own, ask{words: words, patience: -1})
 	}
-	return s.askOn(ctx, s.link, ask{words: words, actsHere: true})
+	if actingVerbs[verb] {
+		words = s.acting(words...)
+	}
+	return s.question(ctx, words...)
 }
 
-// question is Ask of what acts for no session, or for that which it names.
+// question is Ask of what names the session for which it acts, or acts for none.
 func (s *Session) question(ctx context.Context, words ...string) (any, error) {
 	return s.askOn(ctx, s.link, ask{words: words})
 }
@@ -315,20 +332,39 @@ func (s *Session) askOn(ctx context.Context, l *link, what ask) (any, error) {
 	return s.requestOn(ctx, l, func() *ask { a := what; return &a }, false)
 }
 
-// holdsUpOthers: a command that may wait, or changes what its connection is, is
-// not for one that others use.
-func holdsUpOthers(words []string) bool {
+// The commands of Ask that others' connection may carry: those that act for a
+// session, and others that neither wait nor change anything.
+var (
+	actingVerbs = setOf("LOCK.ACQUIRE", "LOCK.MACQUIRE", "LOCK.CONVERT", "LOCK.RELEASE",
+		"LOCK.MRELEASE", "LOCK.CANCEL", "LOCK.NOTE", "LOCK.OBJECT", "LOCK.PLEASE",
+		"FENCE.ADMIT", "FENCE.REMOVE")
+	readingVerbs = setOf("SESSION.SHOW", "SESSION.LIST", "LOCK.SHOW", "LOCK.LIST",
+		"LOCK.WHY", "LOCK.TOP", "LOCK.GRAPH", "LOCK.CHECK", "LOCK.HISTORY",
+		"FENCE.SHOW", "FENCE.LIST")
+)
+
+func setOf(words ...string) map[string]bool {
+	set := map[string]bool{}
 	for _, word := range words {
+		set[word] = true
+	}
+	return set
+}
+
+// goesAlone: a command that may wait, changes what its connection is, or names a
+// session itself is not for one that others use.
+func goesAlone(verb string, words []string) bool {
+	for i, word := range words {
 		switch strings.ToUpper(word) {
-		case "WAIT", "FOREVER", "LOCK.WATCH":
+		case "WAIT", "FOREVER":
 			return true
+		case "SESSION":
+			if i > 1 { // It is no name.
+				return true
+			}
 		}
 	}
-	if len(words) == 0 {
-		return true
-	}
-	room, _, isOfHasp := strings.Cut(words[0], ".")
-	return !isOfHasp || strings.EqualFold(room, "RAFT")
+	return !actingVerbs[verb] && !readingVerbs[verb]
 }
 
 // Check says whether token is that of a present holder of the lock.

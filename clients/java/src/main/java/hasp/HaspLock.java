@@ -614,23 +614,44 @@ public final class HaspLock implements Lock {
                     boolean isAgain = wasAsked;
                     wasAsked = true;
                     Session.Answer answer = session.request(session.link(),
-                        () -> new Link.Ask(session, session.waiting(words, until),
-                            Link.ANSWER),
+                        () -> asking(until),
                         Time.plus(until == 0 ? Time.now() : until, session.timeout),
                         mayInterrupt, isAgain);
-                    if (!(answer.reply() instanceof String queued)
-                            || !queued.matches("QUEUED [0-9]{1,18}")) {
+                    if (!(answer.reply() instanceof String queued)) {
                         return answer.reply();
                     }
                     List<?> found = park(Long.parseLong(queued.split(" ")[1]),
                         until, mayInterrupt, answer.ask().connection);
-                    if (found.size() == names.size()) {
+                    if (isGrant(found)) {
                         return found.size() == 1 ? found.get(0) : found;
                     }
                 }
             } finally {
                 session.waits.remove(this);
             }
+        }
+
+        private Link.Ask asking(long until) {
+            Link.Ask ask = new Link.Ask(session, session.waiting(words, until),
+                Link.ANSWER);
+            ask.fits = this::fits;
+            return ask;
+        }
+
+        /** Is it what such a change is answered? Whatever else a node that is none
+         * says is no grant. */
+        private boolean fits(Object reply) {
+            if (verb.equals("RELEASE")) {
+                return reply instanceof Long;
+            }
+            return reply == null || isGrant(reply)
+                || reply instanceof String text && text.matches("QUEUED [0-9]{1,18}");
+        }
+
+        private boolean isGrant(Object reply) {
+            List<?> found = reply instanceof List<?> list ? list : List.of(reply);
+            return found.size() == names.size() && found.stream()
+                .allMatch(one -> one instanceof Long token && token > 0);
         }
 
         /** Waits for the push that tells what was granted at that place. Empty: the
@@ -654,8 +675,7 @@ public final class HaspLock implements Lock {
         }
 
         void pushed(String tag, long place, List<?> found) {
-            if (tag.equals(owner)
-                    && found.stream().allMatch(Long.class::isInstance)) {
+            if (tag.equals(owner)) {
                 endOf(place).complete(found);
             }
         }

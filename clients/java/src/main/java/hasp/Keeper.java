@@ -90,10 +90,11 @@ final class Keeper {
     /** Sends a heartbeat and takes its answer. */
     private boolean beat() {
         long patience = patience(session.lease);
-        List<String> words = session.acting("SESSION.KEEP");
-        words.add("FULL");
-        var ask = new Link.Ask(session, words, patience);
-        ask.isUrgent = true;
+        // By its secret: it waits for no attachment.
+        var ask = new Link.Ask(session, List.of("SESSION.KEEP",
+            Long.toString(session.id()), session.secret(), "FULL"), patience);
+        ask.isUrgent = ask.isApart = true;
+        ask.fits = Session::isLease;
         try {
             Object reply = answer(ask, Time.in(2 * patience));
             if (reply instanceof Resp.Refusal no) {

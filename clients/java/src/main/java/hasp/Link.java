@@ -20,6 +20,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import java.util.function.Predicate;
 
 /**
  * One connection to one node at a time, which sessions share. Requests are sent in
@@ -40,6 +41,10 @@ final class Link implements AutoCloseable {
     /** No more sessions than there may be requests under way on a connection, so
      * that each has room for a heartbeat. */
     private static final int SESSIONS_MAX = 1024;
+    /** Behind SESSION.OPEN, ATTACH and CLOSE a node does nothing until they are
+     * answered. No more of them are under way at a time, so that heartbeats need
+     * not wait for those of a thousand sessions. */
+    private static final int BLOCKING_MAX = 8;
 
     /** Where it goes, and as whom. 'key': equal for those who may share.
      *
@@ -54,7 +59,10 @@ final class Link implements AutoCloseable {
         final List<String> words;
         final long patience; // For the answer.
         boolean isUrgent; // It goes before what has not been sent.
-        boolean actsHere; // For the session attached last: it names none.
+        boolean isApart; // It names session and secret: none is attached.
+        boolean blocks; // It opens, attaches or closes a session.
+        /** Is that what was asked for? */
+        Predicate<Object> fits = reply -> true;
         long latest = Time.FOREVER; // It is not sent after that.
         private boolean attaches;
         final CompletableFuture<Object> answer = new CompletableFuture<>();
@@ -67,6 +75,12 @@ final class Link implements AutoCloseable {
             this.session = session;
             this.words = words;
             this.patience = patience;
+        }
+
+        /** Has it just opened a session, for which somebody waits still? */
+        private boolean opens(HaspException no) {
+            return blocks && no == null && session.id() == 0
+                && !session.over.isDone();
         }
 
         private void end(Object reply, IOException error) {
@@ -99,7 +113,9 @@ final class Link implements AutoCloseable {
         private final InputStream in;
         private final Deque<Ask> flight = new ArrayDeque<>(); // Not answered.
         private final Set<Session> attached = new HashSet<>();
-        private Session newest; // Of these.
+        /** To be attached when there is nothing else to do. */
+        private final Deque<Session> quiet = new ArrayDeque<>();
+        private int blocking; // In flight: asks that block.
         private IOException why; // It was left.
         /** Done when it is lost. */
         final CompletableFuture<Void> gone = new CompletableFuture<>();
@@ -107,6 +123,20 @@ final class Link implements AutoCloseable {
         Connection(Line line) {
             this.line = line;
             in = new BufferedInputStream(line.in());
+        }
+
+        private boolean hasRoom() {
+            return blocking < BLOCKING_MAX;
+        }
+
+        private boolean needsAttach(Ask ask) {
+            return ask.session != null && ask.session.id() != 0 && !ask.isApart
+                && !attached.contains(ask.session);
+        }
+
+        /** It does not block, and attaches nothing, or there is room for that. */
+        private boolean mayTake(Ask ask) {
+            return hasRoom() || !ask.blocks && !needsAttach(ask);
         }
 
         private void close() {
@@ -255,16 +285,14 @@ final class Link implements AutoCloseable {
                 Connection to;
                 var out = new ByteArrayOutputStream();
                 synchronized (this) {
-                    while (!isClosed && (connection == null || queue.isEmpty())) {
+                    while (!isClosed && !hasWork()) {
                         wait();
                     }
                     if (isClosed) {
                         return;
                     }
                     to = connection;
-                    while (!queue.isEmpty()) {
-                        put(to, queue.poll(), out);
-                    }
+                    collect(to, out);
                 }
                 try {
                     to.line.out().write(out.toByteArray());
@@ -277,22 +305,47 @@ final class Link implements AutoCloseable {
         }
     }
 
-    /** The bytes of a request, and those that attach its session before. Opening a
-     * session attaches it. */
+    /** Can something be sent now? */
+    private boolean hasWork() {
+        Connection to = connection;
+        return to != null && (queue.stream().anyMatch(to::mayTake)
+            || !to.quiet.isEmpty() && to.hasRoom());
+    }
+
+    /** What can be sent now. Sessions that ask nothing are attached, too, to hear
+     * what is pushed to them. */
+    private void collect(Connection to, ByteArrayOutputStream out) {
+        queue.removeIf(ask -> {
+            boolean isTaken = to.mayTake(ask);
+            if (isTaken) {
+                put(to, ask, out);
+            }
+            return isTaken;
+        });
+        while (!to.quiet.isEmpty() && to.hasRoom()) {
+            Session session = to.quiet.poll();
+            if (sessions.containsKey(session.id())
+                    && !to.attached.contains(session)) {
+                attach(to, session, out);
+            }
+        }
+    }
+
+    private void attach(Connection to, Session session, ByteArrayOutputStream out) {
+        to.attached.add(session);
+        Ask attach = new Ask(session, session.attaching(), ANSWER);
+        attach.attaches = attach.blocks = true;
+        send(to, attach, out);
+    }
+
+    /** The bytes of a request, and those that attach its session before. */
     private void put(Connection to, Ask ask, ByteArrayOutputStream out) {
         if (Time.left(ask.latest) < 0) {
             ask.end(null, new TooLate());
             return;
         }
-        Session session = ask.session;
-        if (session != null && (to.attached.add(session)
-                | (ask.actsHere && to.newest != session))) {
-            to.newest = session;
-            if (session.id() != 0) {
-                Ask attach = new Ask(session, session.attaching(), ANSWER);
-                attach.attaches = true;
-                send(to, attach, out);
-            }
+        if (to.needsAttach(ask)) {
+            attach(to, ask.session, out);
         }
         send(to, ask, out);
     }
@@ -302,6 +355,7 @@ final class Link implements AutoCloseable {
         ask.connection = to;
         ask.sent = Clocks.now();
         to.flight.add(ask);
+        to.blocking += ask.blocks ? 1 : 0;
         out.writeBytes(Resp.encode(ask.words));
     }
 
@@ -381,6 +435,7 @@ final class Link implements AutoCloseable {
     private void serve(Connection open) throws IOException {
         synchronized (this) {
             connection = isClosed ? null : open;
+            open.quiet.addAll(sessions.values());
             notifyAll();
         }
         try {
@@ -429,8 +484,7 @@ final class Link implements AutoCloseable {
             } catch (Left e) {
                 leaves = e;
             } catch (Resp.TooLarge e) {
-                received(from, null, e);
-                throw e;
+                received(from, null, e); // Throws it.
             }
         } while (leaves != null && from.in.available() > 0);
         if (leaves != null) {
@@ -452,6 +506,13 @@ final class Link implements AutoCloseable {
             if (ask == null) {
                 throw new Resp.Broken("no RESP: an answer to nothing");
             }
+            if (ask.blocks) {
+                from.blocking--;
+                notifyAll();
+            }
+            if (no == null && error == null && !ask.fits.test(reply)) {
+                error = new Resp.Broken("no RESP: an answer to something else");
+            }
             isEnd = ask.attaches && no != null && no.endsSession();
             leaves = no != null && !isEnd && (ask.attaches || no.isNoLeader());
             if (leaves || error != null) {
@@ -459,10 +520,15 @@ final class Link implements AutoCloseable {
             } else if (!ask.attaches) {
                 failed = 0;
                 why = "";
+                if (ask.opens(no)) {
+                    from.attached.add(ask.session);
+                }
             }
         }
         ask.end(reply, error);
-        if (isEnd) {
+        if (error instanceof Resp.Broken) {
+            throw error;
+        } else if (isEnd) {
             ask.session.refuse(no.getMessage());
         } else if (leaves) {
             throw new Left(no.getMessage());

@@ -190,6 +190,16 @@ public final class Session implements AutoCloseable {
         }
     }
 
+    // The commands of ask() that others' connection may carry: those that act for a
+    // session, and others that neither wait nor change anything.
+    private static final Set<String> ACTING = Set.of("LOCK.ACQUIRE",
+        "LOCK.MACQUIRE", "LOCK.CONVERT", "LOCK.RELEASE", "LOCK.MRELEASE",
+        "LOCK.CANCEL", "LOCK.NOTE", "LOCK.OBJECT", "LOCK.PLEASE", "FENCE.ADMIT",
+        "FENCE.REMOVE");
+    private static final Set<String> READING = Set.of("SESSION.SHOW",
+        "SESSION.LIST", "LOCK.SHOW", "LOCK.LIST", "LOCK.WHY", "LOCK.TOP",
+        "LOCK.GRAPH", "LOCK.CHECK", "LOCK.HISTORY", "FENCE.SHOW", "FENCE.LIST");
+
     private static final ThreadFactory DAEMONS = work -> {
         Thread thread = new Thread(work, "hasp");
         thread.setDaemon(true);
@@ -290,9 +300,26 @@ public final class Session implements AutoCloseable {
         }
         options.labels.forEach((key, value) ->
             words.addAll(List.of("LABEL", key, value)));
-        Answer answer = request(words);
+        Answer answer = request(() -> {
+            Link.Ask ask = blocking(words);
+            ask.fits = reply -> isLease(reply) && Resp.number(reply, "id") > 0;
+            return ask;
+        });
         id = Resp.number(answer.reply, "id");
         answered(answer.reply, answer.ask.sent);
+    }
+
+    /** It opens or closes the session. */
+    private Link.Ask blocking(List<String> words) {
+        Link.Ask ask = new Link.Ask(this, words, Link.ANSWER);
+        ask.blocks = true;
+        return ask;
+    }
+
+    /** Is it what KEEP is answered? */
+    static boolean isLease(Object reply) {
+        return reply instanceof Map<?, ?> told && told.containsKey("ttl_ms")
+            && (told.get("ttl_ms") == null || Resp.number(told, "ttl_ms") > 0);
     }
 
     private static String proof(String secret) {
@@ -388,7 +415,7 @@ public final class Session implements AutoCloseable {
         holds.forEach(HaspLock::doubt);
         try {
             if (state() != State.LOST) {
-                request(acting("SESSION.CLOSE"));
+                request(() -> blocking(acting("SESSION.CLOSE")));
                 link.forget(this);
             }
         } finally {
@@ -465,34 +492,35 @@ public final class Session implements AutoCloseable {
     /** The answer to any command of docs/protocol.md that may be repeated: null,
      * Boolean, Long, String, List or Map. */
     public Object ask(String... words) {
-        if (!holdsUpOthers(words)) {
-            return request(link, () -> {
-                Link.Ask ask = new Link.Ask(this, List.of(words), Link.ANSWER);
-                ask.actsHere = true;
-                return ask;
-            });
+        if (!goesAlone(words)) {
+            return question(ACTING.contains(words[0].toUpperCase())
+                ? acting(words) : List.of(words));
         }
         try (Link own = new Link(link.address(), null)) {
             return request(own,
-                () -> new Link.Ask(this, List.of(words), Time.FOREVER));
+                () -> new Link.Ask(this, List.of(words), Time.FOREVER)).reply;
         }
     }
 
-    /** A command that may wait, or changes what its connection is, is not for one
-     * that others use. */
-    static boolean holdsUpOthers(String... words) {
+    /** A command that may wait, changes what its connection is, or names a session
+     * itself is not for one that others use. */
+    static boolean goesAlone(String... words) {
         List<String> upper = Stream.of(words).map(String::toUpperCase).toList();
         return upper.contains("WAIT") || upper.contains("FOREVER")
-            || upper.isEmpty() || !upper.get(0).contains(".")
-            || upper.get(0).matches("RAFT\\..*|LOCK\\.WATCH");
+            || upper.lastIndexOf("SESSION") > 1 || upper.isEmpty()
+            || !(ACTING.contains(upper.get(0)) || READING.contains(upper.get(0)));
     }
 
-    private Object request(Link on, Supplier<Link.Ask> asks) {
+    private Answer request(Link on, Supplier<Link.Ask> asks) {
         try {
-            return request(on, asks, Time.in(timeout), false, false).reply;
+            return request(on, asks, Time.in(timeout), false, false);
         } catch (InterruptedException e) {
             throw new AssertionError(e);
         }
+    }
+
+    private Answer request(Supplier<Link.Ask> asks) {
+        return request(link, asks);
     }
 
     /** What acts for no session, or for that which it names. */

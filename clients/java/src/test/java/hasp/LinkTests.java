@@ -302,18 +302,79 @@ public final class LinkTests {
     }
 
     private static void alone() throws Exception {
-        for (String words : List.of("LOCK.LIST", "lock.acquire a REQ 7",
-                "FENCE.SHOW a")) {
-            check(!Session.holdsUpOthers(words.split(" ")), words);
-        }
-        for (String words : List.of("LOCK.ACQUIRE a WAIT 100", "MULTI", "RAFT.STATUS",
-                "lock.acquire a forever", "lock.watch a")) {
-            check(Session.holdsUpOthers(words.split(" ")), words);
-        }
-        check(Session.holdsUpOthers(), "nothing");
+        check(Session.goesAlone(), "nothing");
         try (Fake fake = new Fake((line, words) -> USUAL)) {
-            fake.open().ask("PING");
-            check(fake.times("1 PING") == 0 && fake.times("2 PING") == 1, fake.asked);
+            Session session = fake.open();
+            for (String words : List.of("LOCK.LIST", "lock.acquire a REQ 7",
+                    "FENCE.SHOW a", "LOCK.SHOW session")) {
+                session.ask(words.split(" "));
+                fake.check(1);
+            }
+            int lines = 1;
+            for (String words : List.of("LOCK.ACQUIRE a WAIT 100", "MULTI", "PING",
+                    "RAFT.STATUS", "lock.acquire a forever", "lock.watch a",
+                    "SESSION.OPEN TTL 1000", "session.attach 1 x",
+                    "SESSION.DETACH", "LOCK.ACQUIRE a SESSION 7")) {
+                session.ask(words.split(" "));
+                fake.check(++lines);
+            }
+            check(fake.times("1 lock.acquire a REQ 7 SESSION 1") == 1, fake.asked);
+        }
+    }
+
+    /** Behind an ATTACH a node does nothing until that is answered: with many
+     * sessions on a new connection the heartbeats must not wait for all of them. */
+    private static void manyAttached() throws Exception {
+        try (Fake fake = new Fake((line, words) -> {
+            if (line == 1 && words.get(0).equals("LOCK.LIST")) {
+                return null;
+            } else if (words.get(0).equals("SESSION.ATTACH")) {
+                LockSupport.parkNanos(10 * Time.MS);
+            }
+            return USUAL;
+        })) {
+            var events = new ConcurrentLinkedQueue<Session.Event>();
+            List<Session> all = new ArrayList<>();
+            for (int i = 0; i < 200; i++) {
+                all.add(fake.open(fake.options().onEvent(events::add)
+                    .timeout(Duration.ofSeconds(20))));
+            }
+            all.get(0).ask("LOCK.LIST");
+            List<Thread> asking = new ArrayList<>();
+            var locked = new AtomicInteger();
+            for (Session one : all) {
+                asking.add(new Thread(() -> {
+                    one.lock("a").lock();
+                    locked.incrementAndGet();
+                }));
+            }
+            asking.forEach(Thread::start);
+            for (Thread one : asking) {
+                one.join();
+            }
+            check(locked.get() == 200 && events.isEmpty(), locked + ", " + events);
+        }
+    }
+
+    /** What answers may be broken, and must not grant, open or keep anything
+     * then. */
+    private static void somethingElse() throws Exception {
+        for (String odd : List.of("+OK\r\n", ":0\r\n", "*1\r\n:0\r\n", "*0\r\n",
+                "#t\r\n", "%1\r\n+ttl_ms\r\n:0\r\n", "*2\r\n:5\r\n:6\r\n",
+                "*2\r\n+ttl_ms\r\n:2000\r\n")) {
+            try (Fake fake = new Fake((line, words) -> {
+                String verb = words.get(0);
+                return verb.equals("SESSION.OPEN") && line == 1
+                    || verb.equals("LOCK.ACQUIRE") && line == 2
+                    || verb.equals("SESSION.KEEP") && line == 3 ? odd : USUAL;
+            })) {
+                HaspLock lock = fake.open(fake.options().ttl(Duration.ofSeconds(1)))
+                    .lock("a");
+                lock.lock();
+                check(lock.token() == 7, odd);
+                eventually(() -> fake.lines.get() == 4, "it is not left");
+                lock.guard(Duration.ZERO);
+            }
         }
     }
 
@@ -382,6 +443,8 @@ public final class LinkTests {
         full();
         alone();
         notKnown();
+        manyAttached();
+        somethingElse();
         System.out.println(passed + " passed");
     }
 }
