@@ -24,6 +24,7 @@ from nemesis_nodes import CounterServer, FarClient, FarCluster, FarNode
 
 HASP = os.environ.get("HASP", "build/release/hasp")
 STORAGE_ERROR = 70
+REMOVED = 78
 STEP_S = 8.0
 OBSERVERS = 2
 # Of the user, at most times; and while a right is taken away from him.
@@ -447,7 +448,12 @@ class World:
             ends = time.monotonic() - self.start + 1.0
             killed = [(node, claim(node))]
             self.undo.append((ends, lambda: self.start_again(killed)))
-            return
+        elif code == REMOVED and node.is_leaving:
+            self.say("node %d ended since it was removed" % node.id)
+        else:
+            self.note_death(node, code)
+
+    def note_death(self, node, code):
         self.found.append(
             "node %d ended by itself with %d: %s"
             % (node.id, code, last_words(node))
@@ -533,10 +539,17 @@ class World:
         return is_in
 
     def remove(self, node):
-        """It must not stay a member that does not run."""
-        while not (yield from self.insist("RAFT.REMOVE", node.id)):
-            if self.members().get(node.id) is None and self.members():
-                break
+        """Until it is done: it must not stay a member that does not run. It is
+        told before who asks for it, and ends by itself then."""
+        node.is_leaving = True
+        is_out = False
+        while not is_out:
+            if self.cluster.guess_leader() is node:
+                self.ask_leader("RAFT.TRANSFER")
+                yield from self.until(lambda: False, 0.3)
+            is_out = yield from self.insist(
+                "RAFT.REMOVE", node.id, timeout=1.0
+            )
         self.end_node(node)
 
     def end_node(self, node):
@@ -545,13 +558,8 @@ class World:
         claim(node)
         if node.is_running:
             node.kill()
+        node.is_leaving = False
         node.wipe()
-
-    def members(self):
-        leader = self.cluster.guess_leader()
-        status = leader.status() if leader is not None else None
-        listed = map(as_map, status["members"]) if status else ()
-        return {one["id"]: one["role"] for one in listed}
 
     def replace(self):
         """The leader is removed, loses its directory, and comes back."""
@@ -561,13 +569,7 @@ class World:
         others = [n for n in self.cluster.founders if n is not node]
         if any(n.is_killed for n in others):
             return False
-        by = time.monotonic() + STEP_S
-        while self.cluster.guess_leader() is node and time.monotonic() < by:
-            self.ask_leader("RAFT.TRANSFER")
-            yield from self.until(lambda: False, 0.3)
-        if not (yield from self.insist("RAFT.REMOVE", node.id)):
-            return False
-        self.end_node(node)
+        yield from self.remove(node)
         self.start_again([(node, claim(node))])
         while not (
             yield from self.insist("RAFT.ADD", node.id, node.addresses)

@@ -260,6 +260,13 @@ def admit(world, session, lock, token):
     )
 
 
+def go_on_writing(world, session):
+    """Shows fences the newest tokens that it has had, perhaps in a life of the
+    cluster that is over: as who does not know yet that it holds nothing."""
+    for lock, tokens in world.tokens.items():
+        admit(world, session, lock, tokens[-1])
+
+
 def observe(world, rng):
     """Looks at this and that until the test is over; beside it a thread that
     watches."""
@@ -337,8 +344,9 @@ def take_and_give_back(world, session, rng):
     world.recorder.count("acquired")
     use(world, session, rng, hold, locks)
     if limit_s and "delay" in args and rng.random() < 0.5:
-        hold.end()  # Left to its limit, and then to its delay.
+        hold.end()
         session.left_token = hold.tokens[LIMITED]
+        knock(world, session, rng)
     else:
         give_back(world, session, rng, hold, locks)
 
@@ -365,11 +373,12 @@ def use(world, session, rng, hold, locks):
         add_one(world, hold, lock, pause_s)
     elif mode != "exclusive" and rng.random() < 0.5:
         stay(hold, rng.choice((0.02, 0.1, 0.3)))
-    if lock in FENCES and rng.random() < 0.3:
-        admit(world, session, lock, hold.tokens[lock])
+    if lock in FENCES:
         older = world.tokens.setdefault(lock, [])
-        if older and rng.random() < 0.3:
-            admit(world, session, lock, rng.choice(older))
+        if rng.random() < 0.3:
+            admit(world, session, lock, hold.tokens[lock])
+            if older and rng.random() < 0.3:
+                admit(world, session, lock, rng.choice(older))
         older.append(hold.tokens[lock])
         del older[:-8]
     if rng.random() < 0.2:
@@ -392,20 +401,48 @@ def fill(world, session, rng, lock):
     taken = {}
     for number in range(SLOT_COUNT):
         owner = "slot%d" % number
-        words = ["LOCK.ACQUIRE", lock, "SLOTS", SLOT_COUNT, "OWNER", owner]
-        words += ["BARGE"] if rng.random() < 0.5 else []
-        reply, _ = session.request(
-            "acquire", words, lock=lock, mode="slots", owner=owner
-        )
-        if is_result(world, words, reply):
-            taken[owner] = reply
+        options = ["SLOTS", SLOT_COUNT]
+        options += ["BARGE"] if rng.random() < 0.5 else []
+        token = try_as(world, session, owner, lock, "slots", options)
+        if token is not None:
+            taken[owner] = token
     for owner, token in taken.items():
-        words = ["LOCK.RELEASE", lock, "OWNER", owner, "TOKEN", token]
-        reply = Refusal("")
-        while isinstance(reply, Refusal):
-            reply, _ = session.request(
-                "release", words, lock=lock, token=token, owner=owner
-            )
+        release_as(session, owner, lock, token)
+
+
+def knock(world, session, rng):
+    """Another owner tries what was left to its limit, perhaps past those who
+    wait: in vain while the hold lasts, and then its delay."""
+    owner, options, args = "knocks", [], {}
+    if rng.random() < 0.5:
+        options, args = ["BARGE"], {"barge": True}
+    by = time.monotonic() + LIMIT_S + DELAY_S
+    token = None
+    while token is None and time.monotonic() < by:
+        time.sleep(rng.uniform(0.01, 0.08))
+        token = try_as(
+            world, session, owner, LIMITED, "exclusive", options, **args
+        )
+    if token is not None:
+        release_as(session, owner, LIMITED, token)
+
+
+def try_as(world, session, owner, lock, mode, options, **args):
+    """The token, or None."""
+    words = ["LOCK.ACQUIRE", lock, "OWNER", owner] + options
+    reply, _ = session.request(
+        "acquire", words, lock=lock, mode=mode, owner=owner, **args
+    )
+    return reply if is_result(world, words, reply) else None
+
+
+def release_as(session, owner, lock, token):
+    words = ["LOCK.RELEASE", lock, "OWNER", owner, "TOKEN", token]
+    reply = Refusal("")
+    while isinstance(reply, Refusal):
+        reply, _ = session.request(
+            "release", words, lock=lock, token=token, owner=owner
+        )
 
 
 def note(session, hold, lock):
@@ -493,6 +530,7 @@ def work(world, rng):
     session = Session(world, rng)
     world.recorder.count("sessions")
     try:
+        go_on_writing(world, session)
         while True:
             world.check_stop()
             take_and_give_back(world, session, rng)

@@ -69,10 +69,7 @@ class Search:
             elif kind == GONE:
                 self.states = self.end_session(what, now)
             elif kind == LIFE:
-                self.states = {
-                    (self.model.restored(state, what), done)
-                    for state, done in self.states
-                }
+                self.states = self.restore(what)
             self.most = max(self.most, len(self.states))
             if not self.states:
                 if kind == GONE:
@@ -84,10 +81,21 @@ class Search:
         return None
 
     def explain(self, number, now):
-        """The states in which that request has taken effect. Shorter ways come
-        first: what has no answer and is not used up can still be used, and need
-        not be, so of two ways to a state the one that uses less is enough."""
-        seen, found, queue = {}, set(), deque(self.states)
+        """The states in which that request has taken effect."""
+        is_over = lambda state, done: number in done
+        return {
+            (state, done - {number})
+            for state, done in self.ways(now, is_over)
+            if number in done
+        }
+
+    def ways(self, now, is_over):
+        """What may be by now: of what is under way, each has taken effect or
+        has not yet. Where it is over nothing more is tried: it can come later as
+        well. Shorter ways come first: what has no answer and is not used up can
+        still be used, and need not be, so of two ways to a state the one that
+        uses less is enough."""
+        seen, queue = {}, deque(self.states)
         count = 0
         while queue:
             state, done = self.with_idle(*queue.popleft())
@@ -99,8 +107,8 @@ class Search:
             count += 1
             if count > STATES_MAX:
                 raise Undecided("%d states at %.3f" % (count, now))
-            if number in done:
-                found.add((state, done - {number}))
+            yield state, done
+            if is_over(state, done):
                 continue
             for other, op in self.pending.items():
                 if other not in done:
@@ -109,7 +117,6 @@ class Search:
                         queue.append((after, done | {other}))
             for after in self.model.ends(state, now, self.sessions):
                 queue.append((after, done))
-        return found
 
     def with_idle(self, state, done):
         """What changes nothing and is explained now need not wait."""
@@ -147,16 +154,31 @@ class Search:
                 }
 
     def end_session(self, session, now):
-        """By now it has ended, and what it asked for has no effect any more."""
-        left = set()
-        for state, done in self.states:
-            if session.until <= now or not self.model.has(state, session.id):
-                left.add((self.model.without(state, session), done))
-        for number, op in list(self.pending.items()):
-            if op.session == session.id and not op.is_known:
-                del self.pending[number]
-                left = {(state, done - {number}) for state, done in left}
+        """By now it has ended, and what it asked for has no effect any more. What
+        others are told later may be of the time before."""
+        mine = {
+            number
+            for number, op in self.pending.items()
+            if op.session == session.id and not op.is_known
+        }
+        has = lambda state: self.model.has(state, session.id)
+        is_over = lambda state, done: mine <= done and not has(state)
+        left = {
+            (self.model.without(state, session), done - mine)
+            for state, done in self.ways(now, is_over)
+            if session.until <= now or not has(state)
+        }
+        for number in mine:
+            del self.pending[number]
         return left
+
+    def restore(self, life):
+        """What is told later may be of the time before."""
+        never = lambda state, done: False
+        return {
+            (self.model.restored(state, life), done)
+            for state, done in self.ways(life.t, never)
+        }
 
 
 class LockModel:
@@ -199,11 +221,14 @@ class LockModel:
         return any(hold[0][0] == session for hold in state[0])
 
     def without(self, state, session):
-        """It has ended. Who may have closed it has given all back."""
+        """It has ended, and a hold of it perhaps before, by its limit. Who may
+        have closed it has given all back."""
         ended = [h for h in state[0] if h[0][0] == session.id]
         holds = tuple(h for h in state[0] if h[0][0] != session.id)
-        delay = 0 if session.is_closed else max([h[5] for h in ended] + [0])
-        opens = max(state[3], session.until + delay if delay else 0)
+        opens = state[3]
+        for _, _, _, _, over, delay in ended:
+            if delay and not session.is_closed:
+                opens = max(opens, min(over, session.until) + delay)
         return (holds, state[1], state[2], opens)
 
     def restored(self, state, life):
@@ -374,11 +399,12 @@ class FenceModel:
     """A fence: (its highest token or None, at least this, former lives).
 
     After a restore the highest is that of the backup: what was admitted before
-    the backup began, or more. Tokens of former lives are not admitted then.
+    the backup began, or more. Tokens of former lives are not admitted then; ids
+    of sessions are tokens, too, and tell where those of a life lie.
     """
 
-    def __init__(self, ops, lives):
-        self.ops, self.lives = ops, lives
+    def __init__(self, ops, sessions):
+        self.ops, self.sessions = ops, sessions
 
     def initial(self):
         return (0, 0, 0)
@@ -401,11 +427,7 @@ class FenceModel:
             op for op in self.ops if op.kind == "admit" and op.value == 1
         ]
         least = [o.args["token"] for o in admitted if o.end < life.backup]
-        former = [
-            op.args["token"]
-            for op in self.ops
-            if op.kind == "admit" and op.call < life.t
-        ]
+        former = [s.id for s in self.sessions if s.opened < life.t]
         return (None, max(least + [0]), max(former + [0]) + LIFE_GAP // 2)
 
     def steps(self, state, op, rivals):
@@ -479,7 +501,7 @@ def check_fences(history):
             fences.setdefault(op.args["fence"], []).append(op)
     found = []
     for fence, ops in sorted(fences.items()):
-        model = FenceModel(ops, history.lives)
+        model = FenceModel(ops, history.sessions.values())
         found += judged("fence " + fence, model, ops, history)
     return found
 

@@ -54,6 +54,7 @@ class FarNode(Node):
         # Whoever has killed it, or takes care of it, starts it again.
         self.is_killed, self.claims = False, 0
         self.forgotten = 0
+        self.is_leaving = False  # It is asked to be no member any more.
         super().__init__(cluster, number, (7420, 7421, 7422))
         self.disk = SlowDisk(self.home)
 

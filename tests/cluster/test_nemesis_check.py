@@ -152,6 +152,25 @@ def test_a_session_ends_and_not_before_its_trust_does():
     assert made.acquire(12, 13, 5).found(), "what has ended acquires"
 
 
+def test_what_is_told_late_may_be_of_before_an_end():
+    def shown(asked, **end):
+        made = Made(until=2.0).acquire(0, 1, 5)
+        made.add(**end)
+        return made.show(asked, 7, hold(1, 5)).found()
+
+    gone = {"k": "gone", "s": 1, "t": 3.0}
+    assert shown(2.5, **gone) == [] and shown(3.5, **gone)
+    life = {"k": "life", "t": 3.0, "backup": 2.5, "until": 4.0}
+    assert shown(2.5, **life) == [] and shown(3.5, **life)
+    # What was asked and not answered has happened before the end, too.
+    note = {"k": "op", "op": "note", "n": 9, "t": 1.5, "s": 1, "lock": "a"}
+    made = Made(until=2.0).acquire(0, 1, 5)
+    made.add(token=5, note="new", **note)
+    made.add(k="gone", s=1, t=3.0)
+    assert made.show(4, 5, note="new").found() == []
+    assert made.show(6, 7, note="other").found()
+
+
 def test_a_limited_hold_ends_and_not_before():
     made = Made().acquire(0, 1, 5, over=2).acquire(3, 4, 6, s=2)
     assert made.found() == []
@@ -474,6 +493,11 @@ def test_a_lock_opens_before_its_delay_is_over():
     assert taken_at(2.1, is_closed=True) == []
     # The end of a limited hold is no other.
     assert taken_at(1.9, over=1.2) == [] and taken_at(1.6, over=1.2)
+    # Nor does it end later since its client is told of the session's end.
+    for limit, is_right in (({"over": 1.2}, True), ({}, False)):
+        made = Made(until=2.0).acquire(0, 1, 5, delay=0.5, **limit)
+        made.add(k="gone", s=1, t=2.1)
+        assert (made.acquire(2.2, 2.3, 9, s=2).found() == []) == is_right
     # Who tries in vain meanwhile may have been kept out by the delay.
     made = Made(until=2.0).acquire(0, 1, 5, delay=0.5)
     made.acquire(2.1, 2.2, None, s=2)
