@@ -281,7 +281,7 @@ SEEDS ?= 200
 SIM_ARGS ?=
 .PHONY: sim
 sim: $(B)/sim ## the simulator (SEED=, SEEDS=, SIM_ARGS=)
-	$(B)/sim --seed $(SEED) --seeds $(SEEDS) $(SIM_ARGS)
+	$(B)/sim --seed $(SEED) --seeds $(SEEDS) --jobs $$(nproc) $(SIM_ARGS)
 
 HOURS ?= 1
 .PHONY: sim-long

@@ -72,4 +72,4 @@ nm -u "${objects[@]}" | grep -q __assert_fail ||
 cc -pthread -o "$dir/sim" "$build"/tests/sim/*.o \
     "$build/tests/unit/lockfsm_delta.o" "$build/libhasp-all.a" "${objects[@]}" \
     -luv -llmdb -lxxhash -lmicrohttpd -lcrypto
-"$dir/sim" --seed 1 --seeds "$seeds"
+"$dir/sim" --seed 1 --seeds "$seeds" --jobs "$(nproc)"

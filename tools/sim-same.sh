@@ -7,7 +7,7 @@
 #
 #     tools/sim-same.sh BUILD BUILD      e.g. build/check build/asan
 set -eu
-seeds=(--seed 1 --seeds 6 --seconds 8)
+seeds=(--seed 1 --seeds 6 --seconds 8 --jobs "$(nproc)")
 
 trace()
 {

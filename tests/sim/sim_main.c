@@ -20,6 +20,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,12 @@ struct outcome {
     struct sim_stats stats;
     struct sim_cover cover;
     char why[1024];
+};
+
+/* What the processes of a batch share. */
+struct shared {
+    _Atomic uint64_t next; /* The first seed that no job has begun. */
+    struct outcome outcomes[];
 };
 
 struct batch {
@@ -89,12 +96,13 @@ static void print_violation(uint64_t seed, const struct outcome *outcome)
     }
 }
 
-/* Job 'job' runs each job_count-th seed; a process of its own for each seed, so
- * that one that dies says which it was and the rest goes on. */
-static void run_job(const struct batch *batch, uint32_t job,
-                    struct outcome *outcomes)
+/* Runs seeds that no other job has begun; a process of its own for each seed,
+ * so that one that dies says which it was and the rest goes on. */
+static void run_job(const struct batch *batch, struct shared *shared)
 {
-    for (uint64_t i = job; i < batch->seed_count; i += batch->job_count) {
+    struct outcome *outcomes = shared->outcomes;
+    uint64_t i;
+    while ((i = atomic_fetch_add(&shared->next, 1)) < batch->seed_count) {
         uint64_t seed = batch->options.seed + i;
         pid_t pid = fork();
         CHECK(pid >= 0);
@@ -183,10 +191,12 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
 
 static int run_batch(const struct batch *batch)
 {
-    size_t size = batch->seed_count * sizeof(struct outcome);
-    struct outcome *outcomes = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(outcomes != MAP_FAILED);
+    size_t size = sizeof(struct shared) +
+                  batch->seed_count * sizeof(struct outcome);
+    struct shared *shared = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(shared != MAP_FAILED);
+    struct outcome *outcomes = shared->outcomes;
     if (batch->seed_count == 1) {
         run_seed(batch, batch->options.seed, &outcomes[0]);
         if (outcomes[0].has_failed) {
@@ -198,16 +208,16 @@ static int run_batch(const struct batch *batch)
         pid_t pid = fork();
         CHECK(pid >= 0);
         if (pid == 0) {
-            run_job(batch, job, outcomes);
+            run_job(batch, shared);
             _exit(0);
         }
     }
-    run_job(batch, 0, outcomes);
+    run_job(batch, shared);
     while (wait(NULL) > 0) {
         continue;
     }
     int result = report(batch, outcomes);
-    munmap(outcomes, size);
+    munmap(shared, size);
     return result;
 }
 
