@@ -376,19 +376,25 @@ goals: all $(B)/bench $(B)/null_server ## what docs/performance.md promises, mea
 
 FORMATTED = $(shell git ls-files '*.c' '*.h')
 FORMATTER := 14
-.PHONY: format lint
+.PHONY: format lint lint-format lint-layers lint-circles lint-tidy lint-mutants
 format: ## clang-format in place
 	clang-format -i $(FORMATTED)
-lint: ## format, layering, lengths
+lint: lint-format lint-layers lint-circles lint-tidy lint-mutants ## format, layering, lengths
+lint-format:
 	@if clang-format --version | grep -q 'version $(FORMATTER)\.'; then \
 	    clang-format --dry-run -Werror $(FORMATTED); \
 	else \
 	    echo 'lint: format skipped: another clang-format than $(FORMATTER),' \
 	        'that of Debian 12, has other rules'; \
 	fi
-	tools/layers.py $(firstword $(wildcard build/check build/release))
-	tools/circles.py $(firstword $(wildcard build/check build/release))
+BUILT = $(firstword $(wildcard build/check build/release))
+lint-layers:
+	tools/layers.py $(BUILT)
+lint-circles:
+	tools/circles.py $(BUILT)
+lint-tidy:
 	tools/tidy.py
+lint-mutants:
 	tools/mutants.py --applies
 
 .PHONY: mutants

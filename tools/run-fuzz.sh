@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 #
 # Runs each built fuzz target on its corpus: for SECONDS of fuzzing, or, with 0,
@@ -7,32 +7,46 @@ set -u
 seconds=${1:-0}
 passed=0
 failed=0
-for program in build/fuzz/fuzz/fuzz_*; do
-    [ -f "$program" ] && [ -x "$program" ] || continue
-    name=$(basename "$program")
+scratch=$(mktemp -d)
+
+# fuzz PROGRAM: leaves its log in the scratch folder, and what it found, and, if
+# it ends well, a file that says so.
+fuzz()
+{
+    name=$(basename "$1")
     corpus=tests/fuzz/corpus/${name#fuzz_}
-    mkdir -p "$corpus"
-    scratch=$(mktemp -d)
-    log=$scratch/log
-    found=$scratch/found # Not the folder of the log, which would be an input.
-    mkdir "$found"
+    # Not the folder of the log, which would be an input.
+    found=$scratch/$name.found
+    mkdir -p "$corpus" "$found"
     if [ "$seconds" = 0 ]; then
         # A bounded number of mutations, the same each time.
-        set -- -runs=20000 -seed=1 -max_total_time=10
+        set -- "$1" -runs=20000 -seed=1 -max_total_time=10
     else
-        set -- -max_total_time="$seconds"
+        set -- "$1" -max_total_time="$seconds"
     fi
-    if "$program" "$@" -artifact_prefix="$scratch/" "$found" "$corpus" \
-        > "$log" 2>&1; then
+    "$@" -artifact_prefix="$scratch/$name." "$found" "$corpus" \
+        > "$scratch/$name.log" 2>&1 && touch "$scratch/$name.passed"
+}
+
+for program in build/fuzz/fuzz/fuzz_*; do
+    [ -f "$program" ] && [ -x "$program" ] || continue
+    [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
+    fuzz "$program" &
+done
+wait
+for log in "$scratch"/*.log; do
+    [ -f "$log" ] || continue
+    name=$(basename "$log" .log)
+    if [ -f "$scratch/$name.passed" ]; then
         passed=$((passed + 1))
         printf '%s: %s\n' "$name" \
             "$(grep -o 'Done [0-9]* runs.*' "$log" | tail -1)"
-        rm -rf "$scratch"
     else
         failed=$((failed + 1))
         tail -40 "$log"
         printf '%s: failed; the input is in %s\n' "$name" "$scratch"
     fi
 done
+[ "$failed" != 0 ] || rm -rf "$scratch"
 printf 'fuzz: %s passed, %s failed\n' "$passed" "$failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

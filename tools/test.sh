@@ -59,7 +59,7 @@ part unit make -s -j"$jobs" FLAVOUR=check unit
 part unit-level2 make -s -j"$jobs" FLAVOUR=level2 unit T=feature
 part property make -s FLAVOUR=check property-short
 part model make -s model-short
-part lint make -s FLAVOUR=check lint
+part lint make -s -O -k -j"$jobs" FLAVOUR=check lint
 part sim make -s -j"$jobs" FLAVOUR=check sim SEEDS=200
 part sim-level2 make -s -j"$jobs" FLAVOUR=level2 sim SEEDS=40
 part raft-asserts tools/raft-asserts.sh build/check 50
