@@ -169,6 +169,7 @@ bool apply_committed(struct core *core)
         CHECK(core->turn.effects.count == 0);
         struct replica_entry entry = replica_entry(core->replica, applied + 1);
         CHECK(entry.log_index == applied + 1);
+        CHECK(entry.term >= lockfsm_applied_term(core->fsm));
         if (!apply_entry(core, &entry)) {
             return false;
         }

@@ -110,6 +110,7 @@ static void answer_tokens(struct lockfsm *fsm, const uint64_t *tokens,
                           uint32_t count, struct result *result)
 {
     size_t size = count * sizeof(uint64_t);
+    CHECK(count > 0); /* A request for no lock has been refused. */
     uint64_t *copy = effect_take(fsm, size);
     memcpy(copy, tokens, size);
     result->code = RESULT_OK;
@@ -339,6 +340,7 @@ static void queue(struct lockfsm *fsm, struct acquisition *a,
         struct wait *wait = wait_queue(fsm, lock, a->session, &a->terms);
         first = first != NULL ? first : wait;
     }
+    CHECK(request_count(first) == a->count); /* They end together. */
     queue_or_deadlock(fsm, first, result);
 }
 
@@ -346,6 +348,7 @@ void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
                        struct result *result)
 {
     struct bytes cycle;
+    CHECK(fsm->queued_index == first->wait_index);
     if (deadlock_of_newcomer(fsm, first->asker, &cycle)) {
         request_free(fsm, first);
         fsm->queued_index = 0;

@@ -39,6 +39,7 @@ static void free_entry(struct lockfsm *fsm, struct blacklisting *entry)
 {
     record_gone(fsm, &entry->stored);
     list_remove(&entry->in_order);
+    CHECK(fsm->blacklist_count > 0);
     fsm->blacklist_count--;
     structure_free(fsm, &entry->stored);
 }
@@ -172,6 +173,7 @@ uint64_t blacklist_sweep(struct lockfsm *fsm, uint64_t places)
     uint64_t looks = places * LOOKS_PER_PLACE;
     while (fsm->relist_at != 0 && places > 0 && looks > 0) {
         struct session *session = session_find(fsm, fsm->relist_at);
+        CHECK(session != NULL); /* The place moves on when a session ends. */
         const struct blacklisting *hit = lockfsm_listed(fsm, session);
         uint64_t index = hit != NULL ? hit->since_index : 0;
         uint64_t cost = session->wait_count;

@@ -62,6 +62,7 @@ static struct bytes who(const struct lockfsm *fsm, struct bytes by)
 static void announce(struct lockfsm *fsm, struct hold *hold,
                      const struct break_holds_command *message)
 {
+    CHECK(hold->session->is_durable); /* A lease ends by itself. */
     hold_break_drop(fsm, hold);
     hold->breaks = pool_take(&fsm->pool, sizeof *hold->breaks);
     hold->break_count = 1;

@@ -15,6 +15,7 @@
 static void step(struct lockfsm *fsm, uint64_t base_index, uint32_t elapsed_ms)
 {
     uint64_t moved_ms = 0;
+    CHECK(fsm->log_index > fsm->clock_index); /* An entry counts once. */
     if (fsm->clock_index != 0 && base_index == fsm->clock_index) {
         moved_ms = u64_min(elapsed_ms, CLOCK_STEP_MS_MAX);
     }
@@ -48,8 +49,10 @@ static void thin_begins(struct lockfsm *fsm)
 {
     uint32_t best = 0;
     uint64_t least = UINT64_MAX;
+    CHECK(fsm->begin_count > 1);
     for (uint32_t i = 0; i + 1 < fsm->begin_count; i++) {
         uint64_t since_ms = fsm->begins[i].since_ms;
+        CHECK(since_ms <= fsm->begins[i + 1].clock_ms);
         uint64_t lost_ms = fsm->begins[i + 1].clock_ms - since_ms;
         uint64_t cost = lost_ms * 1024 / (fsm->clock_ms - since_ms + 1);
         if (cost < least) {
@@ -151,6 +154,8 @@ bool lockfsm_mark(const struct lockfsm *fsm, const struct session *session,
         return false;
     }
     if (session->mark_index != 0) {
+        /* Leaders count the time since the mark, which must have come. */
+        CHECK(session->mark_clock_ms <= fsm->clock_ms);
         *ret_quiet = (struct quiet){session->mark_quiet_ms,
                                     session->mark_clock_ms};
         return true;
@@ -159,6 +164,7 @@ bool lockfsm_mark(const struct lockfsm *fsm, const struct session *session,
     if (begin == NULL) {
         return false;
     }
+    CHECK(begin->clock_ms <= fsm->clock_ms);
     *ret_quiet = (struct quiet){0, begin->clock_ms};
     return true;
 }

@@ -45,8 +45,10 @@ void member_count_in(struct lockfsm *fsm, const struct member *member)
 static void count_out(struct lockfsm *fsm, const struct member *member)
 {
     if (member->removed_index == 0) {
+        CHECK(fsm->member_count > 0);
         fsm->member_count--;
     } else {
+        CHECK(fsm->removed_count > 0);
         fsm->removed_count--;
     }
 }
@@ -71,6 +73,7 @@ static struct member *current_member(const struct lockfsm *fsm, uint64_t node)
 static void register_member(struct lockfsm *fsm, struct member *member,
                             uint64_t incarnation)
 {
+    CHECK(member->removed_index == 0 && member->added_index != 0);
     if (member->incarnation != 0 || incarnation == 0) {
         return;
     }
@@ -104,6 +107,7 @@ static struct member *add_member(struct lockfsm *fsm, uint64_t node,
 static void remove_member(struct lockfsm *fsm, struct member *member,
                           uint64_t log_index)
 {
+    CHECK(member->removed_index == 0 && member->added_index < log_index);
     count_out(fsm, member);
     member->removed_index = log_index;
     member_count_in(fsm, member);

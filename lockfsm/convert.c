@@ -12,6 +12,7 @@
 static void convert_down(struct lockfsm *fsm, struct hold *hold,
                          struct result *result)
 {
+    CHECK(hold->mode == LOCK_EXCLUSIVE && hold->lock->hold_count == 1);
     if (wait_find(fsm, hold->lock, hold->session->id, hold->owner) != NULL) {
         /* The other request, a MACQUIRE, counts on the exclusive hold, and
          * would then wait for its own owner. */
@@ -69,6 +70,7 @@ static void convert_up(struct lockfsm *fsm, struct hold *hold,
                        struct result *result)
 {
     struct lock *lock = hold->lock;
+    CHECK(hold->mode == LOCK_SHARED && lock->mode == LOCK_SHARED);
     struct wait_terms terms = {.hold = {.owner = hold->owner,
                                         .value = hold->value,
                                         .mode = LOCK_EXCLUSIVE,

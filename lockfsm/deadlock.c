@@ -144,6 +144,9 @@ static bool walk_edges(struct lockfsm *fsm, const struct wait *wait,
 static uint32_t add_node(struct deadlock_search *search, struct asker *asker,
                          uint32_t parent, const struct lock *lock)
 {
+    /* A node stands behind its parent: so each way back ends at the newcomer.
+     */
+    CHECK(parent < search->count || search->count == 0);
     ROOM(search->nodes, search->capacity, search->count + 1);
     asker->search_number = search->number;
     asker->search_slot = search->count;
@@ -214,6 +217,8 @@ static bool reduce_edge(void *data, struct asker *blocker,
     struct reducing *reducing = data;
     const struct deadlock_search *search = reducing->search;
     (void)because;
+    CHECK(blocker->search_number != search->number ||
+          blocker->search_slot < search->count);
     if (blocker->search_number == search->number &&
         search->nodes[blocker->search_slot].can_end) {
         return true;
@@ -362,6 +367,7 @@ static struct bytes describe(struct lockfsm *fsm,
  * behind another of its waits. */
 static bool is_waited_for(struct lockfsm *fsm, const struct asker *asker)
 {
+    CHECK(asker->wait_count > 0);
     const struct wait *newest = LIST_ENTRY(asker->waits.prev, struct wait,
                                            in_asker);
     const struct wait *oldest = LIST_FIRST(&asker->waits, struct wait,

@@ -19,8 +19,10 @@ void stored_init(struct stored *stored, enum record_kind kind)
 static void leave(struct lockfsm *fsm, struct stored *stored)
 {
     if ((stored->flags & STORED_CHANGED) != 0) {
+        CHECK(fsm->ledger.changed_count > 0);
         fsm->ledger.changed_count--;
     } else if ((stored->flags & STORED_IN_TABLE) != 0) {
+        CHECK(fsm->ledger.settled_count[stored->kind] > 0);
         fsm->ledger.settled_count[stored->kind]--;
     }
     list_remove(&stored->in_list);

@@ -14,6 +14,7 @@ struct fence *fence_find(const struct lockfsm *fsm, struct bytes resource)
 
 struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
 {
+    CHECK_SLOW(fence_find(fsm, resource) == NULL);
     struct fence *fence = pool_take(&fsm->pool, sizeof *fence);
     fence->resource = pool_copy(&fsm->pool, resource);
     stored_init(&fence->stored, RECORD_FENCE);
@@ -108,6 +109,7 @@ void apply_fence_admit(struct lockfsm *fsm, const struct entry *command,
         fence->token = message->token;
         record_changed(fsm, &fence->stored);
     }
+    CHECK(fence->token == message->token); /* No higher one was admitted. */
     result->token = message->token;
     result->count = 1;
 }

@@ -141,11 +141,13 @@ static bool waits_ahead_allow(const struct wait *wait)
 static bool wait_is_free(const struct lockfsm *fsm, const struct wait *wait)
 {
     const struct lock *lock = wait->lock;
-    if (wait->is_upgrade) {
-        return lock_is_free_for_upgrade(fsm, lock);
-    }
     const struct hold *own = hold_find(fsm, lock, wait->session->id,
                                        wait->owner);
+    if (wait->is_upgrade) {
+        /* An upgrade ends with the hold that it stands on. */
+        CHECK(own != NULL && own->mode == LOCK_SHARED);
+        return lock_is_free_for_upgrade(fsm, lock);
+    }
     if (own != NULL && hold_covers(own, wait->mode)) {
         return true;
     }

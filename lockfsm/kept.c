@@ -18,6 +18,7 @@ struct kept_result *kept_add(struct lockfsm *fsm, struct numbers *numbers,
                              uint64_t req)
 {
     CHECK(req != 0);
+    CHECK_SLOW(kept_find(fsm, numbers->session->id, req) == NULL);
     struct kept_result *kept = pool_take(&fsm->pool, sizeof *kept);
     kept->numbers = numbers;
     kept->req = req;
@@ -57,6 +58,7 @@ static void unlink_kept(struct kept_result *kept)
         kept->asker->waiting_count--;
         kept->asker = NULL;
     } else {
+        CHECK(kept->numbers->answered_count > 0);
         kept->numbers->answered_count--;
     }
 }
@@ -66,6 +68,7 @@ void kept_drop(struct lockfsm *fsm, struct kept_result *kept)
     record_gone(fsm, &kept->stored);
     unlink_kept(kept);
     places_remove(&fsm->places, &kept->place);
+    CHECK(kept->numbers->session->result_count > 0);
     kept->numbers->session->result_count--;
     if (kept->token_count > 1) {
         struct bytes tokens = bytes_of(kept->tokens,

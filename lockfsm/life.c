@@ -88,6 +88,8 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     while (!list_is_empty(&fsm->members)) {
         member_free(fsm, LIST_FIRST(&fsm->members, struct member, in_order));
     }
+    CHECK(fsm->uses.waits == 0 && fsm->member_count == 0);
+    CHECK(list_is_empty(&fsm->cut) && list_is_empty(&fsm->to_recheck));
     fsm->acts.first = fsm->acts.last + 1;
     memset(fsm->cluster_id, 0, sizeof fsm->cluster_id);
     fsm->is_begun = false;

@@ -66,8 +66,10 @@ uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key)
 static uint64_t state_size(const struct lockfsm *fsm)
 {
     uint64_t records = fsm->ledger.changed_count + lockfsm_settled_count(fsm);
-    return records * RECORD_SIZE + fsm->pool.copied_size +
-           fsm->uses.spent_ranges * 2 * sizeof(uint64_t) - fsm->acts.size;
+    uint64_t size = records * RECORD_SIZE + fsm->pool.copied_size +
+                    fsm->uses.spent_ranges * 2 * sizeof(uint64_t);
+    CHECK(size >= fsm->acts.size); /* Else every change would be refused. */
+    return size - fsm->acts.size;
 }
 
 uint64_t lockfsm_hold_count(const struct lockfsm *fsm)

@@ -136,6 +136,7 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
         refuse(&result, RESULT_LEVEL, needed.what);
     }
     settle(fsm);
+    CHECK(IMPLIES(result.code == RESULT_QUEUED, fsm->queued_index != 0));
     audit_note(fsm, &decoded, &result);
 
     struct result copy;

@@ -17,6 +17,7 @@ struct lock *lock_find(const struct lockfsm *fsm, struct bytes name)
 struct lock *lock_new(struct lockfsm *fsm, struct bytes name)
 {
     CHECK(name_is_valid(name));
+    CHECK_SLOW(lock_find(fsm, name) == NULL);
     struct lock *lock = pool_take(&fsm->pool, sizeof *lock);
     lock->name = pool_copy(&fsm->pool, name);
     list_init(&lock->holds);
@@ -68,6 +69,8 @@ void lock_set_cut(struct lockfsm *fsm, struct lock *lock, bool is_cut)
     if (is_cut == (lock->cut_serial != 0)) {
         return;
     }
+    /* Who was to be granted next still waits. */
+    CHECK(!is_cut || lock->wait_count > 0);
     lock->cut_serial = is_cut ? ++fsm->next_serial : 0;
     if (is_cut) {
         list_push_back(&fsm->cut, &lock->in_cut);

@@ -33,6 +33,7 @@ void numbers_free(struct lockfsm *fsm, struct numbers *numbers)
                   LIST_FIRST(&numbers->answered, struct kept_result, in_order));
     }
     CHECK(numbers->session->result_count == 0);
+    CHECK(fsm->uses.spent_ranges >= numbers->spent_count);
     record_gone(fsm, &numbers->stored);
     user_gives(numbers->session->user, QUOTA_BYTES, numbers_bytes(numbers));
     fsm->uses.spent_ranges -= numbers->spent_count;
@@ -123,9 +124,11 @@ void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
     if (at < numbers->spent_count && range[0] <= from && range[1] >= to) {
         return;
     }
+    CHECK(fsm->uses.spent_ranges >= numbers->spent_count);
     fsm->uses.spent_ranges -= numbers->spent_count;
     user_gives(user, QUOTA_BYTES, numbers_bytes(numbers));
     add_range(fsm, numbers, from, to, at);
+    CHECK_SLOW(numbers_has(numbers, from) && numbers_has(numbers, to));
     fsm->uses.spent_ranges += numbers->spent_count;
     user_takes(user, QUOTA_BYTES, numbers_bytes(numbers));
     record_changed(fsm, &numbers->stored);

@@ -22,6 +22,7 @@ uint64_t session_sweep(struct lockfsm *fsm, struct session *session,
         uint32_t before = session->wait_count;
         wait_end(fsm, LIST_FIRST(&session->waits, struct wait, in_session),
                  "session", &ended);
+        CHECK(session->wait_count < before); /* Else there is no end. */
         taken += before - session->wait_count;
     }
     while (session->hold_count > 0 && taken < max) {
@@ -91,6 +92,7 @@ struct session *session_open(struct lockfsm *fsm,
         user_growth_is_refused(fsm, &more, result)) {
         return NULL;
     }
+    CHECK_SLOW(session_find_any(fsm, new_token(fsm)) == NULL);
     struct session *session = session_new(fsm, new_token(fsm));
     if (terms->proof.size > 0) {
         memcpy(session->proof, terms->proof.data, PROOF_SIZE);

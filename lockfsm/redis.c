@@ -241,11 +241,14 @@ static void change(struct lockfsm *fsm, const struct redis_key *key,
 {
     struct hold *hold = find_value(fsm, key->name);
     if (is_taken(key)) {
+        CHECK(session != NULL && hold == NULL);
         struct hold_terms terms = {.value = key->new_value,
                                    .mode = LOCK_EXCLUSIVE};
         hold_grant(fsm, lock_obtain(fsm, key->name), session, &terms, 0);
         return;
     }
+    /* are_as_found() has seen the value. */
+    CHECK(hold != NULL || key->change == REDIS_KEEP);
     if (key->change == REDIS_DELETE) {
         delete_key(fsm, hold);
         return;

@@ -124,6 +124,7 @@ static void keep(struct lockfsm *fsm, uint64_t hash,
     struct kept_result *kept = kept_add(fsm, numbers, origin->req);
     kept->hash = hash;
     if (result->code == RESULT_QUEUED) {
+        CHECK(fsm->queued_index != 0); /* The end of that wait answers it. */
         kept->code = RESULT_QUEUED;
         kept->wait_index = fsm->queued_index;
         kept->asker = asker_find(fsm, session->id, origin->owner);

@@ -137,4 +137,6 @@ void settle(struct lockfsm *fsm)
             record_changed(fsm, &lock->stored);
         }
     }
+    /* Handing over takes nothing from anybody. */
+    CHECK(list_is_empty(&fsm->unbacked) && fsm->emptied == NULL);
 }

@@ -72,6 +72,7 @@ void apply_sweep(struct lockfsm *fsm, const struct entry *command,
         struct session *session = LIST_FIRST(&fsm->to_sweep, struct session,
                                              in_swept);
         uint64_t taken = session_sweep(fsm, session, left);
+        CHECK(taken > 0 || session_places(session) == 0); /* Else no end. */
         result->count += taken;
         if (session_places(session) == 0) {
             taken += session->result_count;

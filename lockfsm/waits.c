@@ -102,6 +102,8 @@ struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
 {
     CHECK(!session_is_refused(fsm, session));
     CHECK(!terms->is_upgrade || lock->mode == LOCK_SHARED);
+    /* An owner waits once at a lock: its name is the key of the wait. */
+    CHECK_SLOW(wait_find(fsm, lock, session->id, terms->hold.owner) == NULL);
     struct wait *wait = wait_new(fsm, lock, session, terms);
     wait->serial = ++fsm->next_serial;
     wait->req = fsm->origin.req;
@@ -126,6 +128,7 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
     list_remove(&wait->in_state);
     CHECK(wait->lock->wait_count > 0 && wait->session->wait_count > 0);
     CHECK(wait->lock->waits_by_mode[wait->mode] > 0);
+    CHECK(wait->asker->wait_count > 0 && fsm->uses.waits > 0);
     wait->lock->wait_count--;
     fsm->uses.waits--;
     tally_down(&fsm->uses.waits_of_lock, wait->lock->wait_count);
@@ -163,10 +166,12 @@ uint32_t request_count(const struct wait *wait)
 
 struct wait *request_first(struct wait *wait)
 {
-    while (wait->by_request.kind != PLACE_REQUEST) {
-        wait = REQUEST_NEXT(wait);
+    struct wait *first = wait;
+    while (first->by_request.kind != PLACE_REQUEST) {
+        first = REQUEST_NEXT(first);
+        CHECK(first != wait); /* One wait of a request is always its first. */
     }
-    return wait;
+    return first;
 }
 
 void wait_answer(struct lockfsm *fsm, const struct wait *wait,
@@ -187,6 +192,7 @@ void wait_end(struct lockfsm *fsm, struct wait *wait, const char *reason,
               const struct result *result)
 {
     struct wait *first = request_first(wait);
+    CHECK(result->code != RESULT_OK); /* A wait that ends has not its lock. */
     REQUEST_EACH (const struct wait, member, first) {
         struct effect *effect = effect_add_at(fsm, EFFECT_WAIT_ENDED,
                                               member->lock, member->session,
@@ -213,6 +219,8 @@ void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
                     const struct wait_terms *terms, bool is_waiting,
                     struct result *result)
 {
+    CHECK(wait->session->id == fsm->origin.session);
+    CHECK(bytes_equal(wait->owner, fsm->origin.owner));
     if (!is_waiting) {
         struct result nothing = {.code = RESULT_NOT_ACQUIRED};
         wait_end(fsm, wait, "timeout", &nothing);

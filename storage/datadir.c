@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/memory.h"
 #include "storage/crc32c.h"
 #include "storage/disk.h"
@@ -161,6 +162,7 @@ int datadir_set_cluster(struct datadir *datadir,
                         const uint8_t cluster_id[CLUSTER_ID_SIZE])
 {
     struct datadir_identity before = datadir->identity;
+    CHECK(cluster_id_is_known(cluster_id)); /* Zeros mean that it has none. */
     memcpy(datadir->identity.cluster_id, cluster_id, CLUSTER_ID_SIZE);
     int error = save_identity(datadir, &datadir->identity);
     if (error != 0) {

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "base/check.h"
 #include "base/memory.h"
 #include "storage/disk_watch.h"
 #include "storage/port.h"
@@ -94,6 +95,7 @@ int disk_write_cached(int fd, struct bytes data, uint64_t offset)
 int disk_write_two(int fd, struct bytes data, uint64_t offset,
                    uint64_t other_offset)
 {
+    CHECK(other_offset >= offset + data.size); /* The first is not touched. */
     int error = write_all(fd, data, offset, false);
     if (error == 0) {
         error = write_all(fd, data, other_offset, false);

@@ -98,6 +98,7 @@ static bool has_address_space(size_t size)
 static void lmdb_close(struct table *table)
 {
     struct lmdb_table *lmdb = (struct lmdb_table *)table;
+    CHECK(atomic_load(&lmdb->reader_count) == 0); /* They see its memory. */
     pthread_mutex_lock(&open_tables_mutex);
     list_remove(&lmdb->in_open);
     pthread_mutex_unlock(&open_tables_mutex);
@@ -263,7 +264,8 @@ static void lmdb_abort(struct table_txn *base)
     unsigned readers = base->is_write ? 0 : 1;
     mdb_txn_abort(txn->mdb);
     free(txn);
-    atomic_fetch_sub(&lmdb->reader_count, readers);
+    unsigned count = atomic_fetch_sub(&lmdb->reader_count, readers);
+    CHECK(count >= readers);
 }
 
 /* "If the mapsize is changed no transactions may be active in this process." */

@@ -85,7 +85,9 @@ static struct record *record_new(struct bytes key, struct bytes value)
 
 static void record_release(struct record *record)
 {
-    if (atomic_fetch_sub(&record->reference_count, 1) == 1) {
+    uint32_t count = atomic_fetch_sub(&record->reference_count, 1);
+    CHECK(count > 0);
+    if (count == 1) {
         free(record);
     }
 }
@@ -100,7 +102,12 @@ static struct node *node_retain(struct node *node)
 
 static void node_release(struct node *node)
 {
-    if (node != NULL && atomic_fetch_sub(&node->reference_count, 1) == 1) {
+    if (node == NULL) {
+        return;
+    }
+    uint32_t count = atomic_fetch_sub(&node->reference_count, 1);
+    CHECK(count > 0);
+    if (count == 1) {
         node_release(node->left);
         node_release(node->right);
         record_release(node->record);
@@ -188,6 +195,8 @@ static struct node *node_join(struct node *left, struct node *right)
     if (left == NULL || right == NULL) {
         return left != NULL ? left : right;
     }
+    CHECK_SLOW(
+        bytes_compare(record_key(left->record), record_key(right->record)) < 0);
     if (left->priority > right->priority) {
         left = node_own(left);
         left->right = node_join(left->right, right);
@@ -279,7 +288,8 @@ static void memory_abort(struct table_txn *base)
     struct memory_txn *txn = (struct memory_txn *)base;
     struct memory_table *memory = (struct memory_table *)base->table;
     release_roots(txn->root);
-    atomic_fetch_sub(&memory->txn_count, 1);
+    uint32_t count = atomic_fetch_sub(&memory->txn_count, 1);
+    CHECK(count > 0);
     free(txn);
 }
 

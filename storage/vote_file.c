@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "base/check.h"
 #include "storage/crc32c.h"
 #include "storage/disk.h"
 #include "storage/port.h"
@@ -141,6 +142,10 @@ void vote_file_close(struct vote_file *file)
 
 int vote_file_save(struct vote_file *file, uint64_t term, uint64_t voted_for)
 {
+    /* A term has one vote, which is never taken back. */
+    CHECK(term >= file->term);
+    CHECK(term > file->term || file->voted_for == 0 ||
+          file->voted_for == voted_for);
     file->count++;
     file->term = term;
     file->voted_for = voted_for;

@@ -99,6 +99,7 @@ void vote_saver_save(struct vote_saver *saver, uint64_t term,
                      uint64_t voted_for)
 {
     pthread_mutex_lock(&saver->mutex);
+    CHECK(term >= saver->term);
     saver->is_asked = true;
     saver->term = term;
     saver->voted_for = voted_for;

@@ -287,10 +287,12 @@ static void extent_apply(struct extent *log, const struct wal_record *record)
     uint64_t log_index = record->log_index;
     switch (record->kind) {
     case WAL_RECORD_ENTRY:
+        CHECK(log->first == log->next || log_index == log->next);
         log->first = log->first == log->next ? log_index : log->first;
         log->next = log_index + 1;
         break;
     case WAL_RECORD_TRUNCATE:
+        CHECK(log_index <= log->next); /* Cutting leaves no hole. */
         log->first = log_index < log->first ? log_index : log->first;
         log->next = log_index;
         break;
@@ -386,6 +388,7 @@ static int fail(struct wal *wal, int system_error, const char *verb)
 
 static struct segment *active(struct wal *wal)
 {
+    CHECK(wal->segment_count > 0);
     return &wal->segments[wal->segment_count - 1];
 }
 
@@ -420,6 +423,7 @@ static void add_segment(struct wal *wal, struct segment segment)
 static void use_segment(struct wal *wal, uint64_t number)
 {
     uint64_t size = 0;
+    CHECK(wal->segment_count == 0 || number == active(wal)->number + 1);
     wal->fd = wal_keeper_take(wal->keeper, number, wal->fd, &size);
     add_segment(wal, (struct segment){.number = number,
                                       .size = size,
@@ -484,6 +488,7 @@ static void compose(struct wal *wal, uint64_t room)
     struct flight flight = {.log = wal->durable, .lowest = UINT64_MAX};
     uint64_t size = 0;
     uint32_t count = 0;
+    CHECK(!wal->flight.is_on && room > WAL_BATCH_HEADER_SIZE);
     uint64_t size_max = room - WAL_BATCH_HEADER_SIZE;
     while (reader_left(&queue) > 0) {
         struct wal_record record;
@@ -501,6 +506,7 @@ static void compose(struct wal *wal, uint64_t room)
             flight.lowest = record.log_index;
         }
     }
+    CHECK(count > 0); /* roll() has made room for one. */
     flight.sequence = wal->chain.sequence;
     flight.size = WAL_BATCH_HEADER_SIZE + (size_t)size;
     reserve_blocks(wal, wal->fill + flight.size);
@@ -515,6 +521,7 @@ static void compose(struct wal *wal, uint64_t room)
 /* Frees the part of the queue that has been taken. */
 static void tidy_queue(struct wal *wal)
 {
+    CHECK(wal->queue_at <= wal->queue.size);
     if (wal->queue_at == wal->queue.size) {
         buffer_clear(&wal->queue);
         wal->queue_at = 0;
@@ -549,6 +556,7 @@ int wal_start(struct wal *wal)
     size_t end = wal->fill + wal->flight.size;
     size_t size = (end + WAL_BLOCK_SIZE - 1) & ~(size_t)(WAL_BLOCK_SIZE - 1);
     memset(wal->blocks + end, 0, size - end);
+    CHECK(wal->base + size <= active(wal)->size); /* The file never grows. */
     wal_writer_start(wal->writer, wal->fd, bytes_of(wal->blocks, size),
                      wal->base);
     wal->flight.is_on = true;
@@ -560,6 +568,7 @@ static void land(struct wal *wal)
 {
     struct flight *flight = &wal->flight;
     struct segment *last = active(wal);
+    CHECK(flight->is_on && flight->lowest > 0);
     flight->is_on = false;
     wal->write_count++;
     for (size_t i = 0; i < wal->segment_count; i++) {

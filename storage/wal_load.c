@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/check.h"
 #include "base/memory.h"
 #include "storage/disk.h"
 #include "storage/port.h"
@@ -185,6 +186,7 @@ static int begin_new(struct loader *loader, uint64_t log_id)
 /* Notes that the segments so far hold no living entry from 'from' on. */
 static void lower_segments(struct loader *loader, uint64_t from)
 {
+    CHECK(from > 0 && loader->at < loader->file_count);
     for (size_t i = 0; i <= loader->at; i++) {
         struct wal_image_segment *segment = &loader->files[i];
         if (segment->high >= from) {
@@ -236,6 +238,7 @@ static int replay(void *data, const struct wal_record *record)
             image->first = record->log_index;
         }
         image->next = record->log_index;
+        CHECK(image->next - image->first <= image->entry_count);
         image->entry_count = (size_t)(image->next - image->first);
         lower_segments(loader, record->log_index);
         return 0;
