@@ -95,12 +95,8 @@ static int flush_into(struct lockfsm *fsm, struct table_txn *txn)
 {
     struct record record = {0};
     int error = delete_gone(fsm, txn);
-    if (error == 0) {
-        error = put_changed(fsm, txn, &record);
-    }
-    if (error == 0) {
-        error = put_meta(fsm, txn, &record);
-    }
+    error = error ?: put_changed(fsm, txn, &record);
+    error = error ?: put_meta(fsm, txn, &record);
     record_done(&record);
     return error;
 }

@@ -93,10 +93,7 @@ int replica_add(struct replica *replica, uint64_t id, const char *address,
 {
     struct replica_members next = *newest_members(replica);
     step_begin(replica, now_ms);
-    int error = check_change(replica, id);
-    if (error == 0) {
-        error = check_added(&next, id, address);
-    }
+    int error = check_change(replica, id) ?: check_added(&next, id, address);
     if (error == 0) {
         struct replica_member *member = &next.member[next.count++];
         *member = (struct replica_member){.id = id, .role = MEMBER_STANDBY};

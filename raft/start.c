@@ -230,11 +230,11 @@ static void start_core(struct replica *replica,
     for (uint32_t i = 0; i < plan->entry_count; i++) {
         const struct replica_entry *entry = &plan->entries[i];
         replica->core_entries[i] = (struct raft_entry){
-            /* The core frees a batch only if the start fails. */
             .term = entry->term,
             .type = (enum raft_entry_type)entry->type,
             .buf = {.base = (void *)(uintptr_t)entry->body.data,
                     .len = entry->body.size},
+            /* The core frees a batch only if the start fails. */
             .batch = replica,
         };
     }
@@ -250,13 +250,13 @@ int replica_begin(struct replica *replica, const struct replica_start *start,
                   char why[HASP_WHY_SIZE])
 {
     struct plan plan = {0};
-    int error;
     CHECK(!replica->is_begun);
-    if ((error = check_entries(start, why)) != 0 ||
-        (error = check_votes(start, &plan, why)) != 0 ||
-        (error = check_snapshot(replica, start, why)) != 0 ||
-        (error = check_reach(start, &plan, why)) != 0 ||
-        (error = learn_members(replica, start, &plan, why)) != 0) {
+    int error = check_entries(start, why);
+    error = error ?: check_votes(start, &plan, why);
+    error = error ?: check_snapshot(replica, start, why);
+    error = error ?: check_reach(start, &plan, why);
+    error = error ?: learn_members(replica, start, &plan, why);
+    if (error != 0) {
         return error;
     }
     replica->is_begun = true;

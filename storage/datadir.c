@@ -78,12 +78,8 @@ int datadir_open(const char *path, uint64_t node_id,
     }
     storage_port->boot_id(datadir->folder_fd, datadir->boot_id);
     error = take_lock(datadir, why);
-    if (error == 0) {
-        error = make_folders(datadir, why);
-    }
-    if (error == 0) {
-        error = load_identity(datadir, why);
-    }
+    error = error ?: make_folders(datadir, why);
+    error = error ?: load_identity(datadir, why);
     if (error == HASP_ENOENT) {
         is_new = true;
         error = create(datadir, node_id, random_incarnation, why);
@@ -304,10 +300,7 @@ int datadir_table_set_aside(struct datadir *datadir, int *ret_number)
 int datadir_table_remove(struct datadir *datadir)
 {
     /* The table is marked as not to be trusted before it is removed. */
-    int error = remove_trust(datadir);
-    if (error == 0) {
-        error = remove_files(datadir->table_path);
-    }
+    int error = remove_trust(datadir) ?: remove_files(datadir->table_path);
     return error == 0 ? 0 : disk_error(error);
 }
 

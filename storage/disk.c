@@ -72,6 +72,11 @@ static int write_all(int fd, struct bytes data, uint64_t offset,
     return 0;
 }
 
+static int flush_data(int fd)
+{
+    return storage_port->fdatasync(fd) == 0 ? 0 : errno;
+}
+
 int disk_write(int fd, struct bytes data, uint64_t offset)
 {
     int error = write_all(fd, data, offset, true);
@@ -80,11 +85,7 @@ int disk_write(int fd, struct bytes data, uint64_t offset)
     }
     /* Old kernels and some file systems refuse the flag before anything is
      * written: then the same is done in two steps. */
-    error = write_all(fd, data, offset, false);
-    if (error != 0) {
-        return error;
-    }
-    return storage_port->fdatasync(fd) == 0 ? 0 : errno;
+    return write_all(fd, data, offset, false) ?: flush_data(fd);
 }
 
 int disk_write_cached(int fd, struct bytes data, uint64_t offset)
@@ -97,13 +98,8 @@ int disk_write_two(int fd, struct bytes data, uint64_t offset,
 {
     CHECK(other_offset >= offset + data.size); /* The first is not touched. */
     int error = write_all(fd, data, offset, false);
-    if (error == 0) {
-        error = write_all(fd, data, other_offset, false);
-    }
-    if (error != 0) {
-        return error;
-    }
-    return storage_port->fdatasync(fd) == 0 ? 0 : errno;
+    error = error ?: write_all(fd, data, other_offset, false);
+    return error ?: flush_data(fd);
 }
 
 int disk_flush(int fd, const char *what)
@@ -161,9 +157,7 @@ int disk_replace(int folder_fd, const char *name, struct bytes data)
         return errno;
     }
     int error = write_all(fd, data, 0, false);
-    if (error == 0) {
-        error = disk_flush(fd, "flush a small file");
-    }
+    error = error ?: disk_flush(fd, "flush a small file");
     if (storage_port->close(fd) != 0 && error == 0) {
         error = errno;
     }
@@ -171,10 +165,7 @@ int disk_replace(int folder_fd, const char *name, struct bytes data)
         storage_port->renameat(folder_fd, temporary, folder_fd, name) != 0) {
         error = errno;
     }
-    if (error == 0) {
-        error = disk_flush(folder_fd, "flush a folder");
-    }
-    return error;
+    return error ?: disk_flush(folder_fd, "flush a folder");
 }
 
 int disk_replace_in(const char *folder, const char *name, struct bytes data,

@@ -271,10 +271,7 @@ int snapshot_decode(struct bytes stream, struct table_txn *txn)
     char why[HASP_WHY_SIZE];
     uint8_t applied[APPLIED_SIZE];
     int error = table_clear(txn);
-    if (error != 0) {
-        return error;
-    }
-    error = parse(stream, &header, put_record, txn, why);
+    error = error ?: parse(stream, &header, put_record, txn, why);
     if (error != 0) {
         return error;
     }

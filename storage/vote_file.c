@@ -42,10 +42,7 @@ int vote_file_create(int folder_fd, struct vote_file *ret_file)
         return errno;
     }
     /* Both places are written, so that no later save needs room on the disk. */
-    int error = write_record(&file, 0);
-    if (error == 0) {
-        error = write_record(&file, 1);
-    }
+    int error = write_record(&file, 0) ?: write_record(&file, 1);
     if (error != 0) {
         storage_port->close(file.fd);
         return error;

@@ -61,18 +61,10 @@ int wal_load(int folder_fd, const char *path, uint64_t log_id,
                                           .sequence = 1};
         error = read_files(&loader);
     }
-    if (error == 0) {
-        error = scan_files(&loader);
-    }
-    if (error == 0) {
-        error = check_rest(&loader);
-    }
-    if (error == 0) {
-        error = check_mark(&loader);
-    }
-    if (error == 0) {
-        error = repair(&loader);
-    }
+    error = error ?: scan_files(&loader);
+    error = error ?: check_rest(&loader);
+    error = error ?: check_mark(&loader);
+    error = error ?: repair(&loader);
     for (size_t i = loader.used_count; i < loader.file_count; i++) {
         free(loader.files[i].data);
     }
@@ -328,10 +320,7 @@ static int scan_files(struct loader *loader)
             break;
         }
         enum wal_end end = WAL_END_CLEAN;
-        int error = check_header(loader, &header);
-        if (error == 0) {
-            error = scan_file(loader, &end);
-        }
+        int error = check_header(loader, &header) ?: scan_file(loader, &end);
         if (error != 0) {
             return error;
         }
