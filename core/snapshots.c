@@ -289,6 +289,41 @@ static void acknowledge(struct core *core, bool is_done)
     }
 }
 
+/* Begins to receive with the first part of a sending; false if nothing more of
+ * that is wanted. */
+static bool begin_receiving(struct core *core, uint64_t from,
+                            const struct frame_snapshot *part)
+{
+    struct snapshot_receiver *receiver = &core->snapshots.receiver;
+    if (!has_room(core, from, part->total_size)) {
+        /* The sender begins anew when it gets no acknowledgement. */
+        receiver->is_active = false;
+        return false;
+    }
+    *receiver = (struct snapshot_receiver){.from = from,
+                                           .leader_term = part->leader_term,
+                                           .index = part->last_index,
+                                           .term = part->last_term,
+                                           .size = part->total_size};
+    if (part->last_index <= lockfsm_applied_index(core->fsm)) {
+        acknowledge(core, true); /* This node has applied all of it. */
+        return false;
+    }
+    receiver->is_active = true;
+    return true;
+}
+
+/* True if the part is the next one of what is being received. */
+static bool is_next_part(const struct snapshot_receiver *receiver,
+                         uint64_t from, const struct frame_snapshot *part)
+{
+    return receiver->is_active && receiver->from == from &&
+           receiver->leader_term == part->leader_term &&
+           receiver->index == part->last_index &&
+           receiver->size == part->total_size &&
+           receiver->offset == part->offset;
+}
+
 int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
 {
     struct frame_snapshot part;
@@ -307,28 +342,10 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
         /* The sender leads no more, or is not yet known here as the leader. */
         return 0;
     }
-    if (part.offset == 0) {
-        if (!has_room(core, from, part.total_size)) {
-            receiver->is_active = false;
-            /* The sender begins anew when it gets no acknowledgement. */
-            return 0;
-        }
-        *receiver = (struct snapshot_receiver){.from = from,
-                                               .leader_term = part.leader_term,
-                                               .index = part.last_index,
-                                               .term = part.last_term,
-                                               .size = part.total_size};
-        if (part.last_index <= lockfsm_applied_index(core->fsm)) {
-            /* This node has applied more than the snapshot has. */
-            acknowledge(core, true);
-            return 0;
-        }
-        receiver->is_active = true;
+    if (part.offset == 0 && !begin_receiving(core, from, &part)) {
+        return 0;
     }
-    if (!receiver->is_active || receiver->from != from ||
-        receiver->leader_term != part.leader_term ||
-        receiver->index != part.last_index ||
-        receiver->size != part.total_size || receiver->offset != part.offset) {
+    if (!is_next_part(receiver, from, &part)) {
         return 0; /* The part belongs to a sending that was given up. */
     }
     core->port.snapshot_write(core->port.data, part.offset, part.chunk);
