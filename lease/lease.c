@@ -6,6 +6,7 @@
 #include "lease/lease.h"
 
 #include "base/check.h"
+#include "base/number.h"
 #include "base/units.h"
 #include "lease/rules.h"
 
@@ -14,7 +15,7 @@ static uint64_t elapsed(struct lease_clock then, struct lease_clock now)
 {
     uint64_t monotonic_ns = rules_left(now.monotonic_ns, then.monotonic_ns);
     uint64_t boottime_ns = rules_left(now.boottime_ns, then.boottime_ns);
-    return monotonic_ns > boottime_ns ? monotonic_ns : boottime_ns;
+    return u64_max(monotonic_ns, boottime_ns);
 }
 
 /* True if 'a' is earlier. Only the second clock shows that the machine was

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/units.h"
 #include "lease/rules.h"
 #include "lockfsm/entry.h"
@@ -58,7 +59,7 @@ static uint64_t next_mark(const struct timed_session *session)
     }
     uint64_t quiet_ns = session->marks_now ? 0
                                            : rules_quiet_max(session->ttl_ns);
-    quiet_ns = quiet_ns > QUIET_MIN_NS ? quiet_ns : QUIET_MIN_NS;
+    quiet_ns = u64_max(quiet_ns, QUIET_MIN_NS);
     return rules_left(session->deadline_ns, session->ttl_ns - quiet_ns);
 }
 
@@ -190,7 +191,7 @@ void leases_inherit(struct leases *leases, const struct lockfsm *fsm,
     bool is_marked = lockfsm_mark(fsm, session, &quiet);
     CHECK(is_marked);
     uint64_t quiet_ms = quiet.quiet_ms + lockfsm_clock(fsm) - quiet.clock_ms;
-    quiet_ms = quiet_ms < session->ttl_ms ? quiet_ms : session->ttl_ms;
+    quiet_ms = u64_min(quiet_ms, session->ttl_ms);
     timed->deadline_ns = now_ns + timed->ttl_ns - quiet_ms * NS_PER_MS;
     /* An inherited deadline never lies in the past (rule 4). */
     CHECK(timed->deadline_ns >= now_ns);
@@ -314,7 +315,7 @@ void leases_detached(struct leases *leases, uint64_t session, uint64_t now_ns)
         return;
     }
     /* The deadline never moves before the last heartbeat. */
-    uint64_t from_ns = now_ns > timed->heard_ns ? now_ns : timed->heard_ns;
+    uint64_t from_ns = u64_max(now_ns, timed->heard_ns);
     if (from_ns + timed->linger_ns >= timed->deadline_ns) {
         return;
     }

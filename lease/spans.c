@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/units.h"
 #include "lease/rules.h"
 #include "lockfsm/entry.h"
@@ -329,7 +330,7 @@ uint64_t spans_hold_left(struct spans *spans, struct bytes lock,
     uint64_t passed_ms = rules_left(clock_ms - span->clock_ms, SLACK_MS);
     uint64_t left_ns = rules_left(span->hold_ms, passed_ms) * NS_PER_MS;
     uint64_t own_ns = left(span, now_ns);
-    return own_ns < left_ns ? own_ns : left_ns;
+    return u64_min(own_ns, left_ns);
 }
 
 uint64_t spans_quarantine_left(struct spans *spans, uint64_t since_index,

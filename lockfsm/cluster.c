@@ -3,6 +3,7 @@
 /* The cluster's own: its id and life, members' data directories, the feature
  * level, the quarantine after a restore. */
 
+#include "base/number.h"
 #include "lockfsm/state.h"
 
 struct member *member_find(const struct lockfsm *fsm, uint64_t node)
@@ -166,7 +167,7 @@ static void begin_life(struct lockfsm *fsm, const struct begin_command *begin,
     struct bytes id = begin->cluster_id;
     uint64_t base = begin->token_base;
     if (fsm->is_new_life) {
-        base = base > fsm->token_base ? base : fsm->token_base;
+        base = u64_max(base, fsm->token_base);
         base += base <= TOKEN_BASE_MAX ? LIFE_TOKEN_GAP : 0;
     }
     if (id.size != CLUSTER_ID_SIZE || !cluster_id_is_known(id.data)) {

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/number.h"
 #include "lease/rules.h"
 #include "lockfsm/state.h"
 
@@ -177,7 +178,7 @@ uint64_t lockfsm_lease_max(const struct lockfsm *fsm)
 {
     uint64_t longest = rules_redis_lease_ms(fsm->limits.of[LIMIT_TTL_MAX]);
     HASH_FOR (const struct session, session, fsm->sessions, by_id) {
-        longest = session->ttl_ms > longest ? session->ttl_ms : longest;
+        longest = u64_max(session->ttl_ms, longest);
     }
     return longest;
 }

@@ -33,6 +33,7 @@
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "net/http_front.h"
 #include "net/stream.h"
 
@@ -248,11 +249,6 @@ static void poll_cb(uv_poll_t *poll, int status, int events)
     run(poll->data);
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Makes room for one more connection from 'origin', or from all if that is
  * NULL. */
 static void make_room(struct http *http, const char *origin, uint32_t max)
@@ -332,11 +328,11 @@ static void prepare_cb(uv_prepare_t *prepare)
         due_ms = now_ms(http) + after_ms;
     }
     if (http->starved_ms != 0) {
-        due_ms = sooner(due_ms, http->starved_ms + STARVED_PAUSE_MS);
+        due_ms = u64_min(due_ms, http->starved_ms + STARVED_PAUSE_MS);
     }
-    due_ms = sooner(due_ms, request_due_ms(http));
+    due_ms = u64_min(due_ms, request_due_ms(http));
     if (!list_is_empty(&http->asking)) {
-        due_ms = sooner(due_ms, http->presence_ms);
+        due_ms = u64_min(due_ms, http->presence_ms);
     }
     if (http->has_resumed) {
         due_ms = 0;

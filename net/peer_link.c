@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 #define OUTPUT_MAX (64u << 20)
 #define IDLE_MAX (256u << 10)
@@ -586,5 +587,5 @@ uint64_t peer_link_tick(struct peer_link *link, uint64_t now_ms)
         stream_flush(stream);
         link->ping_ms = now_ms + PEER_PING_EVERY_MS;
     }
-    return link->ping_ms < silent_ms ? link->ping_ms : silent_ms;
+    return u64_min(link->ping_ms, silent_ms);
 }

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/units.h"
 #include "net/peer_link.h"
 #include "net/stream.h"
@@ -201,7 +202,7 @@ void peers_redial_later(struct peers *peers, struct peer *peer,
     uint64_t base_ms = DIAL_LAST_MS;
     if (peer->attempts < 6) {
         base_ms = (uint64_t)DIAL_FIRST_MS * 2 << peer->attempts;
-        base_ms = base_ms < DIAL_LAST_MS ? base_ms : DIAL_LAST_MS;
+        base_ms = u64_min(base_ms, DIAL_LAST_MS);
     }
     if (peer->attempts < UINT32_MAX) {
         peer->attempts++;
@@ -403,7 +404,7 @@ static void timer_cb(uv_timer_t *timer)
     peers->wake_ms = UINT64_MAX;
     LIST_FOR_SAFE (struct peer_link, link, &peers->links, node) {
         uint64_t at_ms = peer_link_tick(link, now_ms);
-        next_ms = at_ms < next_ms ? at_ms : next_ms;
+        next_ms = u64_min(at_ms, next_ms);
     }
     LIST_FOR (struct peer, peer, &peers->members, node) {
         if (peer->link != NULL || !can_be_dialled(peer)) {

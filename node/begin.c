@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "node/condemned.h"
 #include "node/node.h"
 #include "node/options.h"
@@ -163,7 +164,7 @@ static uint64_t token_base_now(void)
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t seconds = (int64_t)now.tv_sec - EPOCH_2025;
     uint64_t base = seconds > 0 ? (uint64_t)seconds << 20 : 0;
-    return base > TOKEN_BASE_MIN ? base : TOKEN_BASE_MIN;
+    return u64_max(base, TOKEN_BASE_MIN);
 }
 
 static void port_stage_over(void *data, enum core_stage stage)

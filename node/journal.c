@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "node/node.h"
 #include "storage/disk_watch.h"
 #include "storage/vote_saver.h"
@@ -324,7 +325,7 @@ uint64_t journal_next(const struct journal *journal)
 {
     uint64_t write_ns = writes_next(&journal->durable.writes);
     uint64_t vote_ns = writes_next(&journal->durable.votes);
-    return write_ns < vote_ns ? write_ns : vote_ns;
+    return u64_min(write_ns, vote_ns);
 }
 
 uint64_t journal_room(const struct journal *journal)

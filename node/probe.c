@@ -48,12 +48,6 @@ static void connected_cb(struct stream *stream)
     }
 }
 
-static bool begins_with(struct bytes text, const char *word)
-{
-    return text.size >= strlen(word) &&
-           memcmp(text.data, word, strlen(word)) == 0;
-}
-
 /* True if the answer has the id of this node's cluster. */
 static bool is_of_ours(const struct probe *probe, struct bytes cluster)
 {
@@ -79,7 +73,7 @@ static void bytes_cb(struct stream *stream)
                                            ? resp_find(&reply, 0, "cluster")
                                            : NULL;
     if (error == 0 && reply.value[0].type == RESP_ERROR &&
-        !begins_with(reply.value[0].bytes, "ERR ")) {
+        !bytes_has_prefix(reply.value[0].bytes, BYTES_LITERAL("ERR "))) {
         /* The node understands the command, but cannot answer it now. */
         probe->is_there = true;
     } else if (node == NULL || node->type != RESP_INTEGER) {

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 /* A part of an AppendEntries, as the core is fed with it. */
 struct part {
@@ -226,7 +227,7 @@ static void receive_append_result(struct replica *replica, uint64_t from,
         rejected = 0;
         last = match;
     } else if (rejected > 0) {
-        last = last < match ? match : last;
+        last = u64_max(match, last);
         last = last >= rejected ? rejected - 1 : last;
     }
     m.append_entries_result.version = 2;

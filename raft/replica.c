@@ -449,7 +449,7 @@ uint64_t replica_appliable(const struct replica *replica)
 {
     uint64_t committed = replica->core.commit_index;
     uint64_t stored = replica->core.last_stored; /* C1 */
-    return committed < stored ? committed : stored;
+    return u64_min(committed, stored);
 }
 
 struct replica_entry replica_entry(const struct replica *replica,

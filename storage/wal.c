@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "storage/disk.h"
 #include "storage/port.h"
 #include "storage/wal_format.h"
@@ -293,7 +294,7 @@ static void extent_apply(struct extent *log, const struct wal_record *record)
         break;
     case WAL_RECORD_TRUNCATE:
         CHECK(log_index <= log->next); /* Cutting leaves no hole. */
-        log->first = log_index < log->first ? log_index : log->first;
+        log->first = u64_min(log_index, log->first);
         log->next = log_index;
         break;
     case WAL_RECORD_RESET:
@@ -308,7 +309,7 @@ static void extent_apply(struct extent *log, const struct wal_record *record)
 static void extent_trim(struct extent *log, uint64_t low)
 {
     if (log->first < low) {
-        log->first = low < log->next ? low : log->next;
+        log->first = u64_min(low, log->next);
     }
 }
 
@@ -447,7 +448,7 @@ static void begin_segment(struct wal *wal)
 static uint64_t next_size(const struct wal *wal, uint64_t size)
 {
     uint64_t next = size * SEGMENT_SIZE_GROWTH;
-    return next < wal->segment_size ? next : wal->segment_size;
+    return u64_min(next, wal->segment_size);
 }
 
 /* Goes over to the next segment, in which 'needed' bytes must have room.
@@ -463,8 +464,7 @@ static int roll(struct wal *wal, uint64_t needed)
     }
     if (error == HASP_ENOENT || error == HASP_ENOSPC) {
         uint64_t planned = next_size(wal, active(wal)->size);
-        wal_keeper_prepare(wal->keeper, number,
-                           planned > size ? planned : size);
+        wal_keeper_prepare(wal->keeper, number, u64_max(planned, size));
         wal->has_asked = true;
         error = HASP_EBUSY;
     }
@@ -822,7 +822,7 @@ static int open_image(struct wal *wal, bool without_direct,
     }
     uint64_t size = next_size(wal, active(wal)->size);
     wal_keeper_prepare(wal->keeper, active(wal)->number + 1,
-                       size > image->spare_size ? size : image->spare_size);
+                       u64_max(size, image->spare_size));
     return 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "storage/crc32c.h"
 #include "storage/disk.h"
 #include "storage/port.h"
@@ -56,7 +57,7 @@ static int fill_with_zeros(int fd, uint64_t from, uint64_t size,
     memset(zeros, 0, ZERO_SLICE_SIZE);
     while (from < size) {
         uint64_t left = size - from;
-        uint64_t slice = left < ZERO_SLICE_SIZE ? left : ZERO_SLICE_SIZE;
+        uint64_t slice = u64_min(left, ZERO_SLICE_SIZE);
         if (stop != NULL && stop(data)) {
             return ECANCELED;
         }

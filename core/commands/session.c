@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "base/number.h"
 #include "core/attach.h"
 #include "core/commands/commands.h"
 #include "core/commands/gate.h"
@@ -42,7 +43,7 @@ void session_open_encode(struct core *core, struct request *request,
                          const struct call *call, struct buffer *out)
 {
     uint64_t max = lockfsm_limit(core->fsm, LIMIT_TTL_MAX);
-    uint64_t otherwise = TTL_DEFAULT_MS < max ? TTL_DEFAULT_MS : max;
+    uint64_t otherwise = u64_min(TTL_DEFAULT_MS, max);
     uint64_t ttl_ms = call_number(call, OPTION_TTL, otherwise);
     bool is_durable = ttl_ms == TTL_NONE;
     struct open_command open = {

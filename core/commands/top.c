@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "core/commands/show.h"
 #include "core/past.h"
 #include "core/questions.h"
@@ -85,7 +86,7 @@ static void count_grants(struct top *top, struct core *core,
         }
     }
     uint64_t up_ms = (core->now_ns - core->run.started_ns) / NS_PER_MS + 1;
-    top->window_ms = up_ms < top->window_ms ? up_ms : top->window_ms;
+    top->window_ms = u64_min(up_ms, top->window_ms);
     top->looked_at += seen;
 }
 

@@ -180,7 +180,7 @@ static uint64_t left_of(struct deadline *deadline, struct lease_clock now)
     }
     monotonic_ns -= now.monotonic_ns;
     boottime_ns -= now.boottime_ns;
-    return monotonic_ns < boottime_ns ? monotonic_ns : boottime_ns;
+    return u64_min(monotonic_ns, boottime_ns);
 }
 
 static void signal_family(const struct watch *watch, int number, bool is_dead)

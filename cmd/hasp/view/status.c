@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/view/status.h"
 
@@ -66,7 +67,7 @@ static int judge(json_t *nodes)
         const char *why = value_text(node, "error");
         uint64_t left_ms = value_number(node, "quarantine_ms");
         /* The longest time that any of them names. */
-        quarantine_ms = left_ms > quarantine_ms ? left_ms : quarantine_ms;
+        quarantine_ms = u64_max(left_ms, quarantine_ms);
         reached += why[0] == '\0';
         leaders += strcmp(value_text(node, "role"), "leader") == 0;
         if (why[0] != '\0') {
