@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Asking a cluster: connections that come and go, requests that outlive
- * them. */
+/* Asking a cluster: requests that outlive connections. */
 
 #include "client/asker.h"
 
@@ -92,13 +91,27 @@ static void begin_asking(struct asker *asker, struct asking *ask)
 static void ask_attach(struct asker_member *member)
 {
     struct asker *asker = member->asker;
+    if (member->attach.is_asked) {
+        list_remove(&member->attach.in_asker);
+    } else {
+        begin_asking(asker, &member->attach);
+    }
     struct list *before = asker->asks.next;
     while (before != &asker->asks &&
            LIST_ENTRY(before, struct asking, in_asker)->is_urgent) {
         before = before->next;
     }
-    begin_asking(asker, &member->attach);
     list_insert_before(before, &member->attach.in_asker);
+}
+
+/* Who has something to ask comes before those that are quiet. */
+static void hurry_attach(const struct asking *ask)
+{
+    struct asker_member *member = ask->member;
+    if (member != NULL && !ask->is_apart && member->attach.is_asked &&
+        !member->attach.is_sent) {
+        ask_attach(member);
+    }
 }
 
 static uint64_t pause_ns(struct asker *asker, uint32_t round)
@@ -133,6 +146,7 @@ void asker_ask(struct asker *asker, struct asking *ask, struct lease_clock now)
     if (ask->member != NULL) {
         attach_again(ask->member);
     }
+    hurry_attach(ask);
 }
 
 static void leave_flight(struct asker *asker, const struct asking *ask)
@@ -162,6 +176,7 @@ void asker_join(struct asker *asker, struct asker_member *member)
     member->attach.data = member->attach.member = member;
     member->attach.deadline_ns = UINT64_MAX;
     member->attach.is_read = member->attach.is_apart = true;
+    member->attach.blocks = true;
     member->due_ns = UINT64_MAX;
     list_push_back(&asker->members, &member->in_asker);
 }
@@ -227,7 +242,7 @@ void asker_leave(struct asker_member *member, struct lease_clock now)
 {
     struct asker *asker = member->asker;
     bool is_alone = asker->members.next == asker->members.prev;
-    if (member->is_attached && !is_alone) {
+    if ((member->is_attached || member->attach.is_sent) && !is_alone) {
         detach(member);
     }
     asker_set_session(member, NULL, now);
@@ -670,6 +685,9 @@ static void greeted(struct asker *asker, struct lease_clock now)
             ask_attach(member);
         }
     }
+    LIST_EACH_SAFE (node, &asker->asks) {
+        hurry_attach(LIST_ENTRY(node, struct asking, in_asker));
+    }
 }
 
 /* --- Answers -------------------------------------------------------------- */
@@ -831,6 +849,16 @@ static bool is_held_up(const struct asking *ask)
            !ask->is_apart;
 }
 
+/* Those that were given up are answered soon. */
+static bool may_block(const struct asker *asker)
+{
+    uint32_t count = 0;
+    LIST_FOR (const struct asking, ask, &asker->sent, in_asker) {
+        count += ask->blocks;
+    }
+    return count < ASKER_BLOCKING_MAX;
+}
+
 static void send(struct asker *asker, struct asking *ask,
                  struct lease_clock now)
 {
@@ -865,7 +893,8 @@ static void send_all(struct asker *asker, struct lease_clock now)
     while (asker->state == ASKER_OPEN && node != &asker->asks) {
         struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
         node = node->next;
-        if (now.monotonic_ns < ask->not_before_ns || is_held_up(ask)) {
+        if (now.monotonic_ns < ask->not_before_ns || is_held_up(ask) ||
+            (ask->blocks && !may_block(asker))) {
             continue;
         }
         if (is_too_late(ask, now.monotonic_ns)) {
@@ -922,13 +951,13 @@ static uint64_t next_ns(const struct asker *asker)
     bool is_open = asker->state == ASKER_OPEN;
     LIST_FOR (const struct asking, ask, &asker->asks, in_asker) {
         next_ns = u64_min(next_ns, ask->deadline_ns);
-        if (is_open && !is_held_up(ask)) {
+        if (is_open && !is_held_up(ask) && (!ask->blocks || may_block(asker))) {
             next_ns = u64_min(next_ns, ask->not_before_ns);
         }
     }
     LIST_FOR (const struct asking, ask, &asker->sent, in_asker) {
-        next_ns = u64_min(next_ns, ask->deadline_ns);
-        next_ns = u64_min(next_ns, attempt_end_ns(ask));
+        uint64_t end_ns = u64_min(ask->deadline_ns, attempt_end_ns(ask));
+        next_ns = u64_min(next_ns, end_ns);
     }
     if (asker->state == ASKER_OPENING || asker->state == ASKER_GREETING ||
         (asker->state == ASKER_REST && is_wanted(asker))) {

@@ -17,8 +17,9 @@
  *
  * It has members: each asks for a session of its own (machine.h), or for none,
  * and all share the connection. On each new one the session of each member is
- * attached, behind the heartbeats, which need no attachment; what else a member
- * asks is sent when its own session is:
+ * attached, behind the heartbeats, which need no attachment; who asks something
+ * comes first, a few at a time. What else a member asks is sent when its own
+ * session is:
  *
  *     no session --set--> APART --OPEN: ATTACH is sent--> asked --OK-->
  * ATTACHED ^  ^                             |   |            | |  '--- later
@@ -83,6 +84,10 @@
 /* For an answer, before another node is asked; longer than a node looks for a
  * leader before it says NOLEADER. */
 #define CLIENT_ATTEMPT_MS 4000
+/* Behind SESSION.OPEN, ATTACH and CLOSE a node does nothing until they are
+ * answered. No more of them are under way at a time, so that heartbeats need
+ * not wait for those of a thousand sessions. */
+#define ASKER_BLOCKING_MAX 8
 
 /* Names a session and proves the right to act for it. */
 struct credentials {
@@ -122,6 +127,7 @@ struct asking {
     bool is_once;        /* One attempt at one node, whatever it ends with. */
     bool is_urgent;      /* Goes before those that have not been sent. */
     bool is_apart;       /* Names session and secret: need not be attached. */
+    bool blocks;         /* See ASKER_BLOCKING_MAX. */
     bool was_sent;       /* Before, under its REQ: that may be done still. */
     /* Before it is sent again: the query may be written anew. Or NULL. */
     void (*again)(struct asking *ask, struct lease_clock now);

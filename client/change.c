@@ -294,6 +294,47 @@ static bool is_behind(const struct change *change)
     return false;
 }
 
+static bool has_name(const struct change *change, const char *name)
+{
+    for (size_t i = 0; i < change->count; i++) {
+        if (strcmp(change->names[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Another call asks for one of these locks, for the same owner. The cluster
+ * would take the waits of both for one, with one grant. */
+static bool has_rival(const struct change *change)
+{
+    LIST_FOR (const struct change, other, &change->machine->changes,
+              in_machine) {
+        bool asks = other->kind == CHANGE_ACQUIRE ||
+                    other->kind == CHANGE_CONVERT;
+        for (size_t i = 0; asks && other->call != NULL && i < other->count;
+             i++) {
+            if (other != change && other->owner == change->owner &&
+                has_name(change, other->names[i])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* It is freed. */
+static int refuse_rival(struct change *change, struct client_call *call)
+{
+    call->error = HASP_EINVALID;
+    snprintf(call->why, sizeof call->why,
+             "the owner '%s' is asking for this lock just now: it stands for "
+             "one thread of control",
+             change->owner->tag);
+    change_free(change);
+    return HASP_EINVALID;
+}
+
 /* Its number, and off it goes; on an error it is freed. */
 static int begin(struct change *change, uint64_t deadline_ns)
 {
@@ -364,6 +405,9 @@ int machine_acquire(struct machine *machine, const char *const *names,
         change_free(change);
         return HASP_ENOMEM;
     }
+    if (has_rival(change)) {
+        return refuse_rival(change, call);
+    }
     set_wait(change, options->wait_ms);
     return begin(change, limit_ns(change));
 }
@@ -384,6 +428,9 @@ int machine_convert(struct machine *machine, struct hasp_hold *hold,
     change->hold = hold;
     change->owner = hold->owner;
     change->owner->use_count++;
+    if (has_rival(change)) {
+        return refuse_rival(change, call);
+    }
     set_wait(change, options->mode == HASP_SHARED ? 0 : options->wait_ms);
     return begin(change, limit_ns(change));
 }

@@ -49,6 +49,7 @@ static bool is_fitting(const struct link *link, const struct link_key *key)
 {
     return link->use_count < LINK_SESSION_MAX && link->key.loop == key->loop &&
            link->key.ttl_ms == key->ttl_ms &&
+           link->key.linger_ms == key->linger_ms &&
            strcmp(link->key.trust, key->trust) == 0 &&
            strcmp(link->key.cluster, key->cluster) == 0 &&
            are_endpoints_equal(&link->key.endpoints, &key->endpoints);

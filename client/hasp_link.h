@@ -8,10 +8,10 @@
  *     link_join()  a session shares a link that fits, or makes one
  *     link_leave() the last one ends it
  *
- * Two sessions share if their keys are equal. The TTL belongs to it, since the
- * sessions' heartbeats judge the connection: one that beats every 20 ms must
- * not leave a node on behalf of one that has 10 s. A session that was taken
- * over, whose TTL is not known beforehand, has a link of its own.
+ * Two sessions share if their keys are equal. TTL and linger belong to it,
+ * since the sessions' heartbeats judge the connection: one that beats every 20
+ * ms must not leave a node on behalf of one that has 10 s. A session that was
+ * taken over, whose TTL is not known beforehand, has a link of its own.
  *
  * Links are found by a registry of the process. A child of fork() begins with
  * an empty one, so it never uses its parent's connections.
@@ -45,8 +45,9 @@ struct link_key {
     char trust[TLS_FOLDER_MARK_SIZE];
     char cluster[256]; /* Whose certificates are taken. */
     uint64_t ttl_ms;   /* As asked for; UINT64_MAX: without end. */
-    void *loop;        /* NULL: it has a thread. */
-    bool is_own;       /* It is not to be shared. */
+    uint64_t linger_ms;
+    void *loop;  /* NULL: it has a thread. */
+    bool is_own; /* It is not to be shared. */
 };
 
 /* Who carries out what the asker wants. */

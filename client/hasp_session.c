@@ -65,6 +65,7 @@ static int make_key(struct link_key *key, const struct hasp_options *options,
     *key = (struct link_key){
         .loop = loop,
         .ttl_ms = options->is_durable ? UINT64_MAX : options->ttl_ms,
+        .linger_ms = options->linger_ms,
         .is_own = options->own_connection || options->credentials != NULL};
     if (text == NULL) {
         text = getenv("HASP_ENDPOINTS");

@@ -145,10 +145,11 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int status,
     struct loop_link *in = lookup->in;
     struct link *link = &in->link;
     bool is_closing = uv_is_closing((uv_handle_t *)&in->async);
+    /* Of what is no error it has a text that nobody frees. */
+    const char *why = status != 0 ? uv_strerror(status) : "";
     if (lookup->number == link->transport.number && !is_closing) {
         pthread_mutex_lock(&link->mutex);
-        transport_connect(&link->transport, &link->asker, addresses,
-                          uv_strerror(status));
+        transport_connect(&link->transport, &link->asker, addresses, why);
         pthread_mutex_unlock(&link->mutex);
     } else {
         uv_freeaddrinfo(addresses);
@@ -312,6 +313,8 @@ static int begun(struct job *job, int error)
         session_unlock(&uv->session);
         if (error == HASP_ENOMEM) {
             why_set(error, "out of memory");
+        } else if (job->wait.call.error == error) {
+            why_set(error, "%s", job->wait.call.why);
         }
         stop_poll(job);
         list_remove(&job->wait.in_session);

@@ -284,6 +284,7 @@ int machine_open(struct machine *machine, const struct hasp_options *options,
     if (act == NULL) {
         return HASP_ENOMEM;
     }
+    act->ask.blocks = true;
     hex_put(act->credentials.secret, bytes_of(random, MACHINE_RANDOM_SIZE));
     int error = sha256(bytes_of_text(act->credentials.secret), hash);
     if (error != 0) {
@@ -386,6 +387,7 @@ int machine_close(struct machine *machine, struct client_call *call,
     machine_enter(machine, now);
     struct act *act = act_new(machine, "SESSION.CLOSE", closed, call);
     if (act != NULL) {
+        act->ask.blocks = true;
         query_option(&act->ask.query, "SESSION", machine->credentials.session);
     }
     int error = finish(machine, act, call, now);

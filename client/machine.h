@@ -163,6 +163,8 @@ MUST_CHECK int machine_close(struct machine *machine, struct client_call *call,
 MUST_CHECK int machine_query(struct machine *machine, struct query *query,
                              bool is_change, struct client_call *call,
                              struct lease_clock now);
+/* Both are HASP_EINVALID, with a text in 'call', if another call asks for one
+ * of these locks for the same owner. */
 MUST_CHECK int machine_acquire(struct machine *machine,
                                const char *const *names, size_t count,
                                const struct hasp_acquire_options *options,

@@ -338,10 +338,11 @@ struct hasp_options {
     /* Why, for whoever finds the lock closed: at most 128 bytes; or NULL. */
     const char *reason;
 
-    /* Sessions of a process with the same endpoints, TLS, secret and ttl_ms (on
-     * a libuv loop: of the same loop, too) share one connection. True: this one
-     * has a connection, and a thread, of its own, as one with 'credentials' has
-     * anyway: for sessions of which one is to go on whatever the others ask. */
+    /* Sessions of a process with the same endpoints, TLS, secret, ttl_ms and
+     * linger_ms (on a libuv loop: of the same loop, too) share one connection.
+     * True: this one has a connection, and a thread, of its own, as one with
+     * 'credentials' has anyway: for sessions of which one is to go on whatever
+     * the others ask. */
     bool own_connection;
 };
 
@@ -433,9 +434,10 @@ struct hasp_acquire_options {
     /* Whose hold it is, inside the session. NULL: nobody else's, so that two
      * acquisitions exclude each other, in two threads as in one. The same text
      * (at most 128 bytes) makes a lock re-entrant: who has it acquires it again
-     * and must release it as often. It stands for one thread of control: do not
-     * use it in two at the same time. "" is the owner of requests that name
-     * none, as other clients make them. */
+     * and must release it as often. It stands for one thread of control: while
+     * one thread acquires or converts a lock for it, another one that does so
+     * gets HASP_EINVALID. "" is the owner of requests that name none, as other
+     * clients make them. */
     const char *owner;
 
     /* A text of at most 4096 bytes that people see with the hold. NULL: none.

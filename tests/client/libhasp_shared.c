@@ -3,7 +3,6 @@
 /* Sessions of one process that share a connection: one scenario by name, as in
  * libhasp.c. Exits 0 if all that was expected came true. */
 
-#include <dirent.h>
 #include <hasp/hasp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -28,19 +27,15 @@ static void say(const char *word)
     EXPECT(fgets(line, sizeof line, stdin) != NULL);
 }
 
-static int count_sockets(void)
+static struct hasp_session *open_lingering(uint32_t ttl_ms, uint32_t linger_ms)
 {
-    int sockets = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    EXPECT(folder != NULL);
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        char path[300], target[64] = "";
-        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
-        ssize_t size = readlink(path, target, sizeof target - 1);
-        sockets += size > 0 && strncmp(target, "socket:", 7) == 0;
-    }
-    closedir(folder);
-    return sockets;
+    struct hasp_options options;
+    struct hasp_session *session = NULL;
+    hasp_options_init(&options);
+    options.ttl_ms = ttl_ms;
+    options.linger_ms = linger_ms;
+    EXPECT(hasp_open(&options, &session) == 0);
+    return session;
 }
 
 static struct hasp_session *open_as(const char *name, uint32_t ttl_ms,
@@ -70,25 +65,27 @@ static int acquire(struct hasp_session *session, const char *name,
 static void keys(void)
 {
     struct hasp_session *one = open_as("one", 0, false);
-    EXPECT(count_sockets() == 1);
+    EXPECT(count_connections() == 1);
     struct hasp_session *two = open_as("two", 0, false);
-    EXPECT(count_sockets() == 1);
+    EXPECT(count_connections() == 1);
     struct hasp_session *shorter = open_as("shorter", 1000, false);
-    EXPECT(count_sockets() == 2);
+    EXPECT(count_connections() == 2);
+    struct hasp_session *lingering = open_lingering(0, 1000);
     struct hasp_session *own = open_as("own", 0, true);
     struct hasp_session *last = open_as("last", 0, true);
-    EXPECT(count_sockets() == 4);
+    EXPECT(count_connections() == 5);
     hasp_close(one);
     hasp_close(own);
-    EXPECT(count_sockets() == 3);
+    hasp_close(lingering);
+    EXPECT(count_connections() == 3);
     struct hasp_hold *hold;
     EXPECT(acquire(two, "keys", 0, &hold) == 0);
     hasp_close(two);
     EXPECT(acquire(last, "keys", 0, &hold) == 0);
-    EXPECT(count_sockets() == 2);
+    EXPECT(count_connections() == 2);
     hasp_close(last);
     hasp_close(shorter);
-    EXPECT(count_sockets() == 0);
+    EXPECT(count_connections() == 0);
 }
 
 /* --- Many ----------------------------------------------------------------- */
@@ -135,14 +132,14 @@ static void see_steps(const char *what, int count)
         }
         poll(NULL, 0, 10);
     }
-    EXPECT(count_sockets() <= 2); /* One to each node that was silent. */
+    EXPECT(count_connections() <= 2); /* One to each node that was silent. */
 }
 
 static void many(void)
 {
     pthread_t thread[SESSIONS];
     struct hasp_session *first = open_as("many", 4000, false);
-    EXPECT(count_sockets() == 1);
+    EXPECT(count_connections() == 1);
     for (size_t i = 0; i < SESSIONS; i++) {
         EXPECT(pthread_create(&thread[i], NULL, work, (void *)i) == 0);
     }
@@ -159,9 +156,9 @@ static void many(void)
     for (size_t i = 0; i < SESSIONS; i++) {
         pthread_join(thread[i], NULL);
     }
-    EXPECT(count_sockets() == 1);
+    EXPECT(count_connections() == 1);
     hasp_close(first);
-    EXPECT(count_sockets() == 0);
+    EXPECT(count_connections() == 0);
 }
 
 /* --- Neighbours ----------------------------------------------------------- */
@@ -207,7 +204,7 @@ static void neighbours(void)
     EXPECT(poll(&(struct pollfd){fd, POLLIN, 0}, 1, 5000) == 1);
     EXPECT(hasp_event_next(bad, &event) && event.kind == HASP_EVENT_LOST);
     EXPECT(acquire(bad, "bad", 0, &hold) == HASP_ELOST);
-    EXPECT(count_sockets() == 1);
+    EXPECT(count_connections() == 1);
     EXPECT(hasp_guard(held, 1) == 0);
     hasp_close(bad);
     EXPECT(hasp_release(held) == 0);
@@ -215,7 +212,7 @@ static void neighbours(void)
     EXPECT(waiter.error == 0 && hasp_guard(waiter.hold, 1) == 0);
     expect_no_event(holder);
     expect_no_event(waiter.session);
-    EXPECT(count_sockets() == 1);
+    EXPECT(count_connections() == 1);
     hasp_close(holder);
     hasp_close(waiter.session);
 }
@@ -244,19 +241,14 @@ static void messages(void)
  * it from lingering for no longer: nobody takes this one over. */
 static void lingers(void)
 {
-    struct hasp_options options;
-    struct hasp_session *left, *other;
+    struct hasp_session *other = open_lingering(20000, 500);
+    struct hasp_session *left = open_lingering(20000, 500);
     struct hasp_hold *hold;
-    hasp_options_init(&options);
-    options.ttl_ms = 20000;
-    EXPECT(hasp_open(&options, &other) == 0);
-    options.linger_ms = 500;
-    EXPECT(hasp_open(&options, &left) == 0);
-    EXPECT(count_sockets() == 1);
+    EXPECT(count_connections() == 1);
     EXPECT(acquire(left, "lingers", 0, &hold) == 0);
     EXPECT(hasp_detach(left) == 0);
     EXPECT(acquire(other, "lingers", 5000, &hold) == 0);
-    EXPECT(count_sockets() == 1);
+    EXPECT(count_connections() == 1);
     hasp_close(other);
 }
 
@@ -268,15 +260,15 @@ static void be_child(struct hasp_session **session)
 {
     struct hasp_hold *hold;
     struct hasp_session *own = open_as("child", 0, false);
-    EXPECT(count_sockets() == 2);
+    EXPECT(count_connections() == 2);
     EXPECT(acquire(own, "in-the-child", 0, &hold) == 0);
     for (int i = 0; i < 3; i++) {
         EXPECT(acquire(session[i], "forked", 0, &hold) == HASP_EFORKED);
         hasp_close(session[i]);
     }
-    EXPECT(count_sockets() == 1);
+    EXPECT(count_connections() == 1);
     hasp_close(own);
-    EXPECT(count_sockets() == 0);
+    EXPECT(count_connections() == 0);
 }
 
 static void forks(void)
@@ -299,7 +291,7 @@ static void forks(void)
         }
         EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
     }
-    EXPECT(count_sockets() == 1);
+    EXPECT(count_connections() == 1);
     for (int i = 0; i < 3; i++) {
         EXPECT(hasp_guard(hold[i], 1) == 0);
         EXPECT(hasp_release(hold[i]) == 0);

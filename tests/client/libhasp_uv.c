@@ -53,6 +53,7 @@ static void on_wait(void *data, int status, const char *why,
 static void on_timer(uv_timer_t *handle)
 {
     EXPECT(interrupted == 0);
+    EXPECT(count_connections() == 1); /* All on this loop share it. */
     hasp_uv_close(waiter, on_closed, &closed);
     hasp_uv_close(waiter, on_closed, &closed); /* Once is enough. */
     EXPECT(hasp_uv_acquire(waiter, "uv", NULL, on_wait, NULL) == HASP_EINVALID);

@@ -571,6 +571,57 @@ static void an_owner_with_a_name_asks_once_its_last_is_settled(void **state)
     assert_contains(world.seen, "LOCK.ACQUIRE q OWNER me REQ 2");
 }
 
+static void acquire_refused(const char *const *names, size_t count)
+{
+    struct told told;
+    struct hasp_acquire_options options = {.size = sizeof options,
+                                           .owner = "me"};
+    assert_int_equal(machine_acquire(&world.machine, names, count, &options,
+                                     call_of(&told), now()),
+                     HASP_EINVALID);
+    assert_contains(told.call.why, "'me' is asking for this lock");
+    assert_int_equal(told.count, 0);
+}
+
+/* Two waits of one owner would be one, with one grant. */
+static void an_owner_asks_for_a_lock_once_at_a_time(void **state)
+{
+    struct told waiting, told;
+    const char *names[] = {"b", "a"};
+    (void)state;
+    always("LOCK.ACQUIRE a OWNER me REQ 1 ", ":7\r\n");
+    always("LOCK.ACQUIRE a", QUEUED);
+    acquire_for(&waiting, "a", HASP_FOREVER, "me", 0);
+    acquire_refused(&names[1], 1);
+    acquire_refused(names, 2);
+    acquire_for(&told, "b", 0, "me", 0);
+    assert_told(&told, 0);
+    acquire_for(&told, "a", 0, "you", 0);
+    give(">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%4\r\n$7\r\nsession\r\n:17\r\n"
+         "$5\r\nowner\r\n$2\r\nme\r\n$4\r\nwait\r\n:8\r\n$6\r\ntokens\r\n*1\r\n"
+         ":7\r\n");
+    turn();
+    assert_told(&waiting, 0);
+    struct hasp_acquire_options options = {.size = sizeof options,
+                                           .wait_ms = HASP_FOREVER,
+                                           .mode = HASP_EXCLUSIVE};
+    once("LOCK.CONVERT", SILENCE);
+    assert_int_equal(machine_convert(&world.machine, waiting.call.hold,
+                                     &options, call_of(&told), now()),
+                     0);
+    turn();
+    struct told second;
+    assert_int_equal(machine_convert(&world.machine, waiting.call.hold,
+                                     &options, call_of(&second), now()),
+                     HASP_EINVALID);
+    acquire_refused(&names[1], 1);
+    give(":8\r\n");
+    turn();
+    assert_told(&told, 0);
+    acquire_for(&told, "b", 0, "me", 0);
+    assert_told(&told, 0);
+}
+
 /* Its owner has one hold in the cluster, however often it was acquired. */
 static void a_conversion_is_one_of_all_that_its_owner_has(void **state)
 {
@@ -694,6 +745,7 @@ int main(void)
         one(an_interrupted_wait_leaves_nothing_behind),
         one(a_conversion_changes_the_token_or_leaves_the_hold),
         one(an_owner_with_a_name_asks_once_its_last_is_settled),
+        one(an_owner_asks_for_a_lock_once_at_a_time),
         one(a_conversion_is_one_of_all_that_its_owner_has),
         one(a_limited_hold_ends_and_says_so_once),
         one(a_limit_that_was_waited_for_counts_from_the_grant),

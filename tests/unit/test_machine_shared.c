@@ -231,11 +231,60 @@ static void who_closes_is_not_detached(void **state)
     assert_seen("0:SESSION.CLOSE SESSION 18|");
 }
 
+static int count_seen(const char *part)
+{
+    int count = 0;
+    for (const char *at = world.seen; (at = strstr(at, part)) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+/* Behind each ATTACH a node does nothing until it is answered: heartbeats must
+ * not wait for those of all sessions. Who asks something comes first. */
+static void few_are_attached_at_a_time(void **state)
+{
+    enum { COUNT = 30 };
+    static struct machine many[COUNT];
+    struct told told, closing;
+    (void)state;
+    for (unsigned i = 0; i < COUNT; i++) {
+        struct credentials credentials = {.session = 100 + i,
+                                          .secret = OTHER_SECRET};
+        machine_init(&many[i], &world.asker);
+        many[i].timeout_ms = 10000;
+        asker_set_session(&many[i].member, &credentials, now());
+    }
+    turn();
+    always("SESSION.ATTACH", SILENCE);
+    asker_failed(&world.asker, "closed the connection", now());
+    world.seen[0] = '\0';
+    pass(5);
+    assert_int_equal(count_seen("SESSION.ATTACH"), ASKER_BLOCKING_MAX);
+    assert_true(asker_left_ns(&world.asker, now()) > 0);
+    assert_true(strstr(world.seen, "SESSION.ATTACH 110 ") == NULL);
+    many[10].credentials.session = 110;
+    assert_int_equal(machine_close(&many[10], call_of(&closing), now()), 0);
+    turn();
+    assert_int_equal(count_seen("SESSION."), ASKER_BLOCKING_MAX);
+    world.seen[0] = '\0';
+    give("+OK\r\n");
+    turn();
+    assert_contains(world.seen, "1:SESSION.ATTACH 110 ");
+    assert_int_equal(count_seen("SESSION."), 1);
+    acquire(&told, "a", 0);
+    assert_int_equal(count_seen("LOCK."), 0); /* It is not attached, either. */
+    for (unsigned i = 0; i < COUNT; i++) {
+        machine_done(&many[i]);
+    }
+}
+
 int main(void)
 {
 #define two(test) \
     cmocka_unit_test_setup_teardown(test, set_up_two, tear_down_two)
     const struct CMUnitTest tests[] = {
+        two(few_are_attached_at_a_time),
         two(each_request_names_its_session),
         two(each_is_kept_by_its_own_heartbeat),
         two(on_a_new_connection_all_are_attached),
