@@ -412,20 +412,22 @@ func TestAProgramsCommandMakesTheConnectionActForNobodyElse(t *testing.T) {
 // Behind an ATTACH a node does nothing until that is answered: with many sessions
 // on a new connection the heartbeats must not wait for all of them.
 func TestHeartbeatsGoOnWhileManySessionsAreAttachedAnew(t *testing.T) {
-	const count = 200
+	const count = 150
 	f := newFakeNode(t, func(line int32, words []string) string {
 		if line == 1 && words[0] == "LOCK.LIST" {
 			return ""
 		}
 		if words[0] == "SESSION.ATTACH" {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond)
+		} else if words[0] == "SESSION.KEEP" {
+			return "%1\r\n+ttl_ms\r\n:4000\r\n"
 		}
 		return "usual"
 	})
 	var lost atomic.Int32
 	var all []*Session
 	for i := 0; i < count; i++ {
-		all = append(all, f.open(t, Options{Timeout: 20 * time.Second,
+		all = append(all, f.open(t, Options{Timeout: 20 * time.Second, TTL: 4 * time.Second,
 			OnEvent: func(Event) { lost.Add(1) }}))
 	}
 	go all[0].Ask(soon(t), "LOCK.LIST")

@@ -94,9 +94,8 @@ PLANTED = [
         'java': (JAVA + 'Link.java',
                  'attach.blocks = true;\n        send(to, attach, out);',
                  'attach.blocks = true;'),
-        'python': ('hasp/core.py',
-                   'if self.id and self.id not in line.attached:',
-                   'if False:'),
+        'python': ('hasp/core.py', 'if self.id and self._has_joined and',
+                   'if False and'),
         'node': ('lib/core.js', '!this.id || line.attached.has(this.id)',
                  'true')}),
     ('7 from sending on', 'belief_ends_first', {

@@ -9,14 +9,19 @@ import socket
 import ssl
 from collections import deque
 from functools import partial
-from typing import (Any, Awaitable, Callable, Deque, List, Optional, Set, Tuple,
-                    TypeVar)
+from typing import (Any, Awaitable, Callable, Deque, Dict, List, Optional, Set,
+                    Tuple, TypeVar)
 
 from . import resp
 from .request import ANSWER, SOCKET, Endpoint
 from .tls import explained, peer_fault
 
 Result = TypeVar('Result')
+# Behind these a node does nothing until they are answered. No more of them are
+# under way at a time, so that heartbeats need not wait for those of a thousand
+# sessions.
+BLOCKING = frozenset(('SESSION.OPEN', 'SESSION.ATTACH', 'SESSION.CLOSE'))
+BLOCKING_MAX = 8
 # Is called once, with a reply, a ReplyError among them, or with the OSError of
 # the connection.
 Taker = Callable[[Any], None]
@@ -53,7 +58,9 @@ class Connection(asyncio.Protocol):
     def __init__(self, endpoint: Endpoint,
                  tls: Optional[ssl.SSLContext] = None) -> None:
         self.endpoint, self.tls = endpoint, tls
-        self.attached: Set[str] = set()  # The ids of sessions.
+        self.attached: Set[str] = set()  # The ids of sessions; and of ...
+        # ... those that will be soon, with who waits for that.
+        self.attaching: Dict[str, List[asyncio.Future[None]]] = {}
         self.on_push: Optional[Callable[[resp.Push], None]] = None
         self.on_close: Optional[Callable[[], None]] = None
         self.error: Optional[OSError] = None
@@ -61,6 +68,9 @@ class Connection(asyncio.Protocol):
         self._urgent: List[Tuple[Taker, bytes]] = []  # Not written yet, ...
         self._later: List[Tuple[Taker, bytes]] = []  # ... nor are these.
         self._waiting: Deque[Tuple[Taker, float]] = deque()  # Since when.
+        self._blocking = 0  # That are under way.
+        self._blocked: Deque[Tuple[Taker, bytes]] = deque()  # To follow them.
+        self._idle: Deque[Callable[[], None]] = deque()  # And these, then.
         self._watch: Optional[asyncio.TimerHandle] = None
         self._is_retired = False
         self._transport: Any = None
@@ -88,13 +98,39 @@ class Connection(asyncio.Protocol):
     def post(self, take: Taker, *words: resp.Argument,
              is_urgent: bool = False) -> None:
         """What is urgent goes before all that has not been written yet."""
+        data = resp.encode(*words)
         if self.error:
             take(self.error)
-            return
+        elif str(words[0]).upper() in BLOCKING:
+            self._blocked.append((take, data))
+            self._unblock()
+        else:
+            self._put(take, data, is_urgent)
+
+    def when_idle(self, action: Callable[[], None]) -> None:
+        """Calls what posts something that blocks, and is in no hurry."""
+        self._idle.append(action)
+        self._unblock()
+
+    def _put(self, take: Taker, data: bytes, is_urgent: bool = False) -> None:
         if not (self._urgent or self._later):
             asyncio.get_running_loop().call_soon(self._write)
-        (self._urgent if is_urgent else self._later).append(
-            (take, resp.encode(*words)))
+        (self._urgent if is_urgent else self._later).append((take, data))
+
+    def _unblock(self) -> None:
+        while self._blocking < BLOCKING_MAX and not self.error and \
+                (self._blocked or self._idle):
+            if self._blocked:
+                take, data = self._blocked.popleft()
+                self._blocking += 1
+                self._put(partial(self._unblocked, take), data)
+            else:
+                self._idle.popleft()()
+
+    def _unblocked(self, take: Taker, outcome: Any) -> None:
+        self._blocking -= 1
+        take(outcome)
+        self._unblock()
 
     def ask(self, *words: resp.Argument) -> asyncio.Future[Any]:
         """The reply, a ReplyError included, or an OSError."""
@@ -104,7 +140,8 @@ class Connection(asyncio.Protocol):
 
     def is_busy(self) -> bool:
         """Has something been asked that is not answered yet?"""
-        return bool(self._waiting or self._urgent or self._later)
+        return bool(self._waiting or self._urgent or self._later or
+                    self._blocked)
 
     def _write(self) -> None:
         if not self.error:
@@ -136,7 +173,8 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         if self._watch:
             self._watch.cancel()
-        for take, _ in [*self._waiting, *self._urgent, *self._later]:
+        for take, _ in [*self._waiting, *self._urgent, *self._later,
+                        *self._blocked]:
             take(error)
         if self.on_close:
             self.on_close()

@@ -16,7 +16,8 @@ import os
 import socket
 import time
 from functools import partial
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Set, Union
+from typing import (Any, Callable, Dict, NamedTuple, Optional, Sequence, Set,
+                    Union)
 
 from . import resp
 from .connection import Connection, settle
@@ -25,12 +26,13 @@ from .lease import Clock, Lease, State, read_clock, to_seconds
 from .link import Link
 from .request import (ACTING, LEAVES, TIMER_MAX, Endpoint, Forgotten, Owners,
                       Trouble, Wait, default_name, goes_alone, is_of_asker,
-                      judge, open_words, parse_endpoints, retry_pause,
+                      is_opened, judge, open_words, parse_endpoints, retry_pause,
                       show_endpoint)
 from .secret import SecretFile, greeting_of
 from .tls import Tls, context_of, identity_of
 
 LOG = logging.getLogger('hasp')
+STRANGE = 'an answer that is none of a node'
 
 
 class Answer(NamedTuple):
@@ -50,11 +52,12 @@ class Core:
                  own_connection: bool = False) -> None:
         self.endpoints = parse_endpoints(endpoints)
         user = greeting_of(secret_file)
-        self._link = Link(self.endpoints, context_of(tls), user)
         # Who shares it: the pace of heartbeats is that of the connection, too.
+        # Of files that change just now the key is of the former ones.
         self._link_key = None if own_connection else (
             tuple(self.endpoints), identity_of(tls), user,
             durable or (ttl, linger))
+        self._link = Link(self.endpoints, context_of(tls), user)
         self.name = name or default_name()
         self.ttl, self.linger, self.timeout = ttl, linger, timeout
         self.durable, self.reason = durable, reason
@@ -128,7 +131,7 @@ class Core:
         self._has_joined = True
         reply, sent, line = await self._request(
             open_words(self.name, self.ttl, self.linger, secret,
-                       self.durable, self.reason))
+                       self.durable, self.reason), fits=is_opened)
         self.id, self.secret = str(reply['id']), secret
         self._prolong(reply, sent)
         self._link.adopt(self, line)
@@ -157,10 +160,11 @@ class Core:
                        wait: Optional[Wait] = None,
                        timeout: Optional[float] = None,
                        is_doubtful: bool = False,
-                       link: Optional[Link] = None) -> Answer:
-        """Asks until there is an answer. The time-out counts from the end of
-        the wait, if it is for a lock. 'is_doubtful': it was sent before, under
-        this number."""
+                       link: Optional[Link] = None,
+                       fits: Callable[[Any], bool] = lambda _: True) -> Answer:
+        """Asks until there is an answer, which is one that fits. The time-out
+        counts from the end of the wait, if it is for a lock. 'is_doubtful': it
+        was sent before, under this number."""
         limit = (wait.until if wait else time.monotonic()) + \
             (self.timeout if timeout is None else timeout)
         trouble = Trouble(limit, is_doubtful)
@@ -172,7 +176,7 @@ class Core:
             for attempt in itertools.count(1):
                 self._check()
                 answer = await self._attempt(link or self._link, words, wait,
-                                             limit, trouble)
+                                             limit, trouble, fits)
                 if isinstance(answer, Answer):
                     return answer
                 pause = retry_pause(attempt) if answer and (
@@ -187,8 +191,8 @@ class Core:
         raise AssertionError
 
     async def _attempt(self, link: Link, words: Sequence[resp.Argument],
-                       wait: Optional[Wait], limit: float,
-                       trouble: Trouble) -> Union[Answer, str]:
+                       wait: Optional[Wait], limit: float, trouble: Trouble,
+                       fits: Callable[[Any], bool]) -> Union[Answer, str]:
         """Else the word of a refusal after which it is to be asked again, or
         ''."""
         endpoint, is_sent = link.endpoint(), False
@@ -197,9 +201,10 @@ class Core:
                                                   link.opened())
             if time.monotonic() > trouble.latest():
                 raise socket.timeout('no answer')
-            endpoint, is_sent = line.endpoint, line.error is None
+            endpoint = line.endpoint
+            await self._ready(line, limit)
+            is_sent = line.error is None
             sent = read_clock()
-            self._attach(line)
             reply = await self._until(limit, line.ask(
                 *words, *(wait.words() if wait else ())))
         except OSError as error:
@@ -215,6 +220,10 @@ class Core:
             if reply is None:
                 return ''
         if not isinstance(reply, resp.ReplyError):
+            if not fits(reply):
+                line.fail(OSError(STRANGE))
+                trouble.note(endpoint, OSError(STRANGE), True)
+                return ''
             link.worked()
             return Answer(reply, sent, line)
         refusal = self._refusal(reply, trouble.is_doubtful)
@@ -251,28 +260,44 @@ class Core:
             timer.cancel()
 
     def _attach(self, line: Connection) -> None:
-        """Unless it is attached there."""
-        if self.id and self.id not in line.attached:
-            line.attached.add(self.id)
+        """Unless it is attached there, or will be, or is none any more."""
+        if self.id and self._has_joined and \
+                not {self.id} & (line.attached | line.attaching.keys()):
+            line.attaching[self.id] = []
             line.post(partial(self._attached, line), 'SESSION.ATTACH', self.id,
                       self.secret)
 
     def _attached(self, line: Connection, reply: Any) -> None:
         """Without it, what was asked behind it tells nothing."""
+        outcome = reply if isinstance(reply, OSError) else None
         if isinstance(reply, resp.ReplyError):
+            outcome = OSError(str(reply))
             refusal = self._refusal(reply)
             if isinstance(refusal, (Unreachable, Unknown)) or \
                     is_of_asker(reply):
                 line.fail(OSError(str(refusal)))  # Another node may know us.
             else:
                 self._refuse(str(refusal))
+        elif outcome is None:
+            line.attached.add(self.id)
+        for future in line.attaching.pop(self.id, ()):
+            settle(future, outcome)
+
+    async def _ready(self, line: Connection, limit: float) -> None:
+        """It is attached there, if it is open."""
+        self._attach(line)
+        if self.id in line.attaching:
+            future = asyncio.get_running_loop().create_future()
+            line.attaching[self.id].append(future)
+            await self._until(limit, future)
 
     # --- called by the link -----------------------------------------------
 
     def _connected(self) -> None:
         """There is another connection; what is urgent here comes first."""
-        if self._link.line:
-            self._attach(self._link.line)
+        line = self._link.line
+        if line:
+            line.when_idle(partial(self._attach, line))
 
     def _disconnected(self, endpoint: Endpoint, why: str) -> None:
         """There is none any more, or it did not come about."""

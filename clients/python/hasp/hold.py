@@ -17,7 +17,7 @@ from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, TimedOut,
                      Unknown, Unreachable)
 from .keeper import Keeper
 from .lease import MS, SECOND, Clock, hold_remaining, read_clock, to_seconds, trusted
-from .request import CONNECT_TIMEOUT, Forgotten, Owner, Wait
+from .request import CONNECT_TIMEOUT, Forgotten, Owner, Wait, is_number
 from .resp import Argument
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Hold:
         self._doubt: List[Argument] = []  # A change of unknown outcome, ...
         self._doubt_verb = ''  # ... what it is, and ...
         self._doubt_number = 0  # ... its number.
+        self._owed = 0  # Releases that are still to be begun.
         self._wait: Optional[Wait] = None  # Of the newest change.
         self._mutex = asyncio.Lock()  # One change at a time.
         # From acquire() to release(): who shares the object waits in turn.
@@ -179,12 +180,17 @@ class Hold:
         """Belief ends before the release is sent."""
         if self._count == 0:
             raise NotHeld(f'"{self.name}" is not held')
-        is_last = self._forget()
+        is_last, is_begun = self._forget(), False
         try:
             async with self._mutex:
                 await self._settle()
+                is_begun = True
                 released = await self._change('RELEASE', [])
         finally:
+            if not is_begun:
+                self._owed += 1
+                self.session._doubts.add(self)
+                self.session._settle_soon()
             if is_last and not self.options.get('owner'):
                 self._gate.release()
         if len(self.names) > 1 and released < len(self.names):
@@ -243,7 +249,7 @@ class Hold:
             until, self._owner.tag, len(self.names), self.session.durable)
         try:
             reply = (await self.session._request(
-                self._doubt, self._wait)).reply
+                self._doubt, self._wait, fits=self._fits)).reply
         except BaseException as error:  # A cancellation, for one.
             if _is_outcome(error, verb):
                 self._end()
@@ -258,6 +264,15 @@ class Hold:
             self._granted(reply, first)
         self._end()
         return reply
+
+    def _fits(self, reply: Any) -> bool:
+        """Is it what such a change is answered? Whatever else a node that is
+        none says is no grant."""
+        if self._doubt_verb == 'RELEASE':
+            return is_number(reply)
+        tokens = reply if isinstance(reply, list) else [reply]
+        return reply is None or (len(tokens) == len(self.names) and all(
+            is_number(token) and token > 0 for token in tokens))
 
     async def _take_turn(self, until: Optional[float]) -> bool:
         """The cluster takes two waits of one owner for one, with one grant. So
@@ -313,7 +328,7 @@ class Hold:
         self.session._owners.end(self._doubt_number)
         self._doubt = []
         self.session._doubts.discard(self)
-        if is_over and self._count == 0:
+        if is_over and self._count == 0 and not self._owed:
             self.session._owners.put(self._owner)
             self._owner = None
 
@@ -354,11 +369,15 @@ class Hold:
         """Clears up a change whose outcome is not known: asked again under its
         number, and not waiting, it tells what became of it. What was granted
         meanwhile is taken back: nobody waits for it any more."""
-        while self._doubt:
+        while self._doubt or self._owed:
+            if not self._doubt:
+                self._owed -= 1
+                self._begin('RELEASE', [])
+                self.session._doubts.add(self)
             reply: Any = None
             try:
                 reply = (await self.session._request(
-                    self._doubt, is_doubtful=True)).reply
+                    self._doubt, is_doubtful=True, fits=self._fits)).reply
             except Forgotten:
                 # A named owner may have other holds of it.
                 assert self._owner is not None

@@ -12,10 +12,10 @@ from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
 
 from . import resp
 from .connection import Connection, within
-from .core import LOG, Core
+from .core import LOG, STRANGE, Core
 from .errors import HaspError, LeaseLost
 from .lease import SECOND, Clock, State, read_clock
-from .request import LEAVES, TIMER_MAX, Endpoint, show_endpoint
+from .request import LEAVES, TIMER_MAX, Endpoint, is_lease, show_endpoint
 from .secret import SecretFile
 from .tls import Tls
 
@@ -85,6 +85,7 @@ class Keeper(Core):
         try:
             if self.id and self.state() is not State.LOST:
                 await self._request(['SESSION.CLOSE'])
+                self._link.closed(self)
         except HaspError:
             pass  # Its lease runs out by itself.
         finally:
@@ -197,8 +198,8 @@ class Keeper(Core):
                         self._beat)
             if reply.code in LEAVES:
                 self._link.leave(line, str(refusal))
-        elif not isinstance(reply, dict) or 'ttl_ms' not in reply:
-            line.fail(OSError('an answer that is none of a node'))
+        elif not is_lease(reply):
+            line.fail(OSError(STRANGE))
         else:
             self._link.worked()
             self._emit(self._answered(reply, sent))

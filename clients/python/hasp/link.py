@@ -47,9 +47,9 @@ class Link:
     def join(cls, made: Link, key: Hashable) -> Link:
         """The one by this key in this loop, else 'made', from now on."""
         key = (asyncio.get_running_loop(), os.getpid(), key)
-        for loop, *rest in list(cls._shared):
-            if loop.is_closed():  # Its sessions were not closed.
-                del cls._shared[(loop, *rest)]
+        for one in list(cls._shared):
+            if one[0].is_closed():  # Its sessions were not closed.
+                cls._shared.pop(one, None)
         found = cls._shared.get(key)
         if found is None or found.count == SESSIONS_MAX:
             found = cls._shared[key] = made
@@ -59,10 +59,21 @@ class Link:
         return found
 
     def quit(self, session: Core) -> None:
+        """The last one closes it. Where others stay the node is told that this
+        one is not there any more, as by the end of a connection."""
         self.sessions.pop(session.id, None)
         self.count -= 1
+        line = self.line
         if self.count == 0:
             self.close()
+        elif line and session.id in line.attached:
+            line.attached.discard(session.id)
+            line.post(bool, 'SESSION.DETACH', 'SESSION', session.id)
+
+    def closed(self, session: Core) -> None:
+        """The node has heard of it."""
+        if self.line:
+            self.line.attached.discard(session.id)
 
     def close(self) -> None:
         if self._shared.get(self._key) is self:

@@ -73,6 +73,22 @@ def open_words(name: str, ttl: float, linger: float, secret: str,
     return words + ['LABEL', 'reason', reason] if reason else words
 
 
+def is_number(reply: Any) -> bool:
+    return isinstance(reply, int) and not isinstance(reply, bool)
+
+
+def is_lease(reply: Any) -> bool:
+    """Is it what KEEP is answered?"""
+    if not isinstance(reply, dict) or 'ttl_ms' not in reply:
+        return False
+    ttl, linger = reply['ttl_ms'], reply.get('linger_ms') or 0
+    return ttl is None or (is_number(ttl) and ttl > 0 and is_number(linger))
+
+
+def is_opened(reply: Any) -> bool:
+    return is_lease(reply) and is_number(reply.get('id')) and reply['id'] > 0
+
+
 def wait_until(blocking: bool, timeout: Optional[float],
                default: Optional[float]) -> Optional[float]:
     """When a wait for a lock is over, on the monotonic clock; None: do not

@@ -91,7 +91,9 @@ class Loop:
                 done.set_result(task.result())
 
         def abandon() -> None:
-            if not task.done():
+            if task is None:
+                coroutine.close()
+            elif not task.done():
                 task.cancel()
             elif undo and not task.cancelled() and not task.exception():
                 undo(task.result())
@@ -99,8 +101,8 @@ class Loop:
         if waits is not None:
             waits[done] = lambda: self._loop.call_soon_threadsafe(
                 lambda: task.cancel())
-        self._loop.call_soon_threadsafe(start)
         try:
+            self._loop.call_soon_threadsafe(start)
             concurrent.futures.wait([done])
         except BaseException:
             self._loop.call_soon_threadsafe(abandon)

@@ -452,6 +452,108 @@ def test_a_push_may_come_early_and_twice(order):
         assert sum(words[0] == b'LOCK.ACQUIRE' for words in node.requests) == 1
 
 
+def test_heartbeats_go_on_while_many_sessions_are_attached_anew():
+    """Behind an ATTACH a node does nothing until that is answered. All ask
+    something, so none is attached at leisure."""
+    count, ids, told, opened = 60, iter(range(1, 1000)), [], {}
+
+    def answer(words):
+        if words[0] == b'SESSION.OPEN':
+            return {'id': next(ids), 'ttl_ms': 4000, 'linger_ms': 0}
+        if words[0] == b'SESSION.KEEP':
+            return {'ttl_ms': 4000, 'linger_ms': 0}
+        if words[0] == b'SESSION.ATTACH':
+            time.sleep(0.05)
+            opened[words[1]] = True
+        return 99
+
+    async def run(endpoint):
+        sessions = [await hasp.aio.Session(
+            endpoint, ttl=4, timeout=20, on_event=told.append).open()
+            for _ in range(count)]
+        sessions[0]._link.line.close()
+        locks = [session.lock('a') for session in sessions[:count // 2]]
+        assert all(await asyncio.gather(*(lock.acquire() for lock in locks)))
+        while len(opened) < count:  # The others, too, in the end.
+            await asyncio.sleep(0.01)
+        for session in sessions:
+            await session.close()
+
+    with FakeNode(answer) as node:
+        asyncio.run(asyncio.wait_for(run(node.endpoint), 40))
+    assert told == []
+
+
+@pytest.mark.parametrize('odd', [b'+OK', b':0', b'*1\r\n:0', b'*0', b'#t',
+                                 b'%1\r\n+ttl_ms\r\n:0', b'*2\r\n:5\r\n:6',
+                                 b'%1\r\n+ttl_ms\r\n+x', b'*1\r\n+ttl_ms'])
+def test_an_answer_to_something_else_is_none(odd):
+    """It must not grant, open or keep anything; another node is asked."""
+    seen = set()
+
+    def answer(words):
+        verb = words[0]
+        if verb in (b'SESSION.OPEN', b'SESSION.KEEP', b'LOCK.ACQUIRE',
+                    b'LOCK.RELEASE') and verb not in seen:
+            seen.add(verb)
+            if (verb, odd) != (b'LOCK.RELEASE', b':0'):
+                return Raw(odd + b'\r\n')
+        return {b'SESSION.OPEN': {'id': 7, 'ttl_ms': 1000},
+                b'SESSION.KEEP': {'ttl_ms': 1000}}.get(verb, 99)
+
+    with FakeNode(answer) as node, hasp.Session(node.endpoint, ttl=1) as session:
+        lock = session.lock('a')
+        assert lock.acquire() and lock.token == 99
+        wait_until(lambda: b'SESSION.KEEP' in seen, 5, 'a heartbeat')
+        lock.release()
+        assert session.state() is hasp.State.HELD
+        assert len({words[words.index(b'REQ') + 1] for words in node.requests
+                    if words[0] == b'LOCK.ACQUIRE'}) == 1
+
+
+def test_what_could_not_be_given_back_at_once_is_later():
+    """The conversion before it is not cleared up: then it must not be
+    forgotten that the lock is to be released."""
+    is_known, held = threading.Event(), {}
+
+    def answer(words):
+        if words[0] == b'LOCK.CONVERT' and not is_known.is_set():
+            return Exception('UNKNOWN it may have been done')
+        if words[0] == b'LOCK.ACQUIRE':
+            held[words[words.index(b'OWNER') + 1]] = True
+        if words[0] == b'LOCK.RELEASE':
+            held.pop(words[words.index(b'OWNER') + 1], None)
+        return {b'SESSION.OPEN': {'id': 7, 'ttl_ms': 1000},
+                b'SESSION.KEEP': {'ttl_ms': 1000}}.get(words[0], 99)
+
+    with FakeNode(answer) as node, hasp.Session(node.endpoint, ttl=1,
+                                                timeout=0.3) as session:
+        lock = session.lock('a', shared=True)
+        assert lock.acquire()
+        with pytest.raises(hasp.Unknown):
+            lock.convert(shared=False, blocking=False)
+        with pytest.raises(hasp.Unknown):
+            lock.release()
+        assert held and not lock.locked()
+        is_known.set()
+        wait_until(lambda: not held, 5, 'it is given back')
+        assert lock.acquire()
+
+
+def test_who_was_lost_is_not_attached_for_ever(cluster, nodes):
+    with hasp.Session(nodes) as stays:
+        line = stays._link.line
+        for _ in range(5):
+            with hasp.Session(nodes):
+                pass
+        assert line.attached == {stays.id}
+        lost = hasp.Session(nodes)
+        stays._loop._loop.call_soon_threadsafe(lost._refuse, 'for a test')
+        wait_until(lambda: line.attached == {stays.id}, 5, 'it is detached')
+        lost.close()
+        assert stays.ask('LOCK.SHOW', 'a') and line.error is None
+
+
 def test_a_heartbeat_overtakes_what_is_not_written_yet():
     class Transport:
         def write(self, data):
