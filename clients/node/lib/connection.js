@@ -10,6 +10,11 @@ const { explained } = require('./tls');
 
 const ANSWER_MS = 4000; // For an answer; after it another node is asked.
 const TIMER_MAX_MS = 2 ** 31 - 1;
+// Behind these a node does nothing until they are answered. No more of them are
+// under way at a time, so that heartbeats need not wait for those of a thousand
+// sessions.
+const BLOCKING = ['SESSION.OPEN', 'SESSION.ATTACH', 'SESSION.CLOSE'];
+const BLOCKING_MAX = 8;
 
 /** As setTimeout(), but what has come meanwhile is read first, as where the
  * event loop stood still. Gives what ends it. */
@@ -33,11 +38,15 @@ class Connection {
   constructor(endpoint, secure) {
     const { host, port, path } = endpoint;
     this.endpoint = endpoint;
-    this.attached = new Set(); // The ids of sessions.
+    this.attached = new Set(); // The ids of sessions; and of those ...
+    this.attaching = new Map(); // ... that will be soon, with who waits for it.
     this.parser = new Parser();
     this.urgent = []; // Not written yet: { take, words }, ...
     this.later = []; // ... and so are these.
     this.waiting = []; // Written: { take, at }.
+    this.blocking = 0; // That are under way; ...
+    this.blocked = []; // ... to follow them: { take, words }, ...
+    this.idle = []; // ... and these, then.
     this.endWatch = () => {};
     this.isWatched = false;
     this.isRetired = false;
@@ -65,12 +74,42 @@ class Connection {
   post(take, words, isUrgent = false) {
     if (this.error) {
       take(this.error);
-      return;
+    } else if (BLOCKING.includes(String(words[0]).toUpperCase())) {
+      this.blocked.push({ take, words });
+      this.unblock();
+    } else {
+      this.put({ take, words }, isUrgent);
     }
+  }
+
+  /** Calls what posts something that blocks, and is in no hurry. */
+  whenIdle(action) {
+    this.idle.push(action);
+    this.unblock();
+  }
+
+  put(posted, isUrgent) {
     if (!this.urgent.length && !this.later.length) {
       setImmediate(() => this.write());
     }
-    (isUrgent ? this.urgent : this.later).push({ take, words });
+    (isUrgent ? this.urgent : this.later).push(posted);
+  }
+
+  unblock() {
+    while (this.blocking < BLOCKING_MAX && !this.error &&
+        this.blocked.length + this.idle.length) {
+      if (this.blocked.length) {
+        const { take, words } = this.blocked.shift();
+        this.blocking++;
+        this.put({ words, take: (...told) => {
+          this.blocking--;
+          take(...told);
+          this.unblock();
+        } }, false);
+      } else {
+        this.idle.shift()();
+      }
+    }
   }
 
   /** Resolves with the reply, a ReplyError included; rejects if the connection
@@ -84,7 +123,8 @@ class Connection {
 
   /** Has something been asked that is not answered yet? */
   isBusy() {
-    return this.waiting.length + this.urgent.length + this.later.length > 0;
+    return this.waiting.length + this.urgent.length + this.later.length +
+      this.blocked.length > 0;
   }
 
   write() {
@@ -146,7 +186,8 @@ class Connection {
     this.error = error;
     this.socket.destroy();
     this.endWatch();
-    for (const { take } of [...this.waiting, ...this.urgent, ...this.later]) {
+    for (const { take } of [...this.waiting, ...this.urgent, ...this.later,
+      ...this.blocked]) {
       take(error);
     }
     this.onClose?.();

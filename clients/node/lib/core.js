@@ -16,6 +16,7 @@ const { HaspError, LEAVES, OF_ASKER, Owners, goesAlone, isActing, judge,
 
 const ATTEMPT_MIN_MS = 250; // For the answer to the last attempt.
 
+const STRANGE = 'an answer that is none of a node';
 const debug = debuglog('hasp'); // NODE_DEBUG=hasp tells each request.
 
 /** Of nanoseconds. */
@@ -139,12 +140,13 @@ class Core extends EventEmitter {
     }
   }
 
-  /** Asks until there is an answer. The time-out counts from the end of the
-   * wait, if it is for a lock. 'isDoubtful': an attempt may have been done, if
-   * only because it was sent before, under this number. Gives the reply, the
-   * clock before the answered request was sent, and the connection. */
+  /** Asks until there is an answer, which is one that fits. The time-out counts
+   * from the end of the wait, if it is for a lock. 'isDoubtful': an attempt may
+   * have been done, if only because it was sent before, under this number. Gives
+   * the reply, the clock before the answered request was sent, and the
+   * connection. */
   async request(words, { wait = null, timeout = this.timeout, signal,
-    isDoubtful = false, link = null } = {}) {
+    isDoubtful = false, link = null, fits = () => true } = {}) {
     const limit = (wait?.until ?? performance.now()) + timeout;
     const trouble = new Trouble(limit, isDoubtful);
     const all = link === null && isActing(words)
@@ -157,7 +159,7 @@ class Core extends EventEmitter {
         this.check();
         signal?.throwIfAborted();
         const { refused, ...answer } = await this.attempt(link ?? this.link,
-          all, { wait, signal, limit, trouble });
+          all, { wait, signal, limit, trouble, fits });
         if ('reply' in answer) {
           return answer;
         }
@@ -176,7 +178,7 @@ class Core extends EventEmitter {
 
   /** The answer, or the word of a refusal after which it is to be asked again,
    * or nothing. */
-  async attempt(link, words, { wait, signal, limit, trouble }) {
+  async attempt(link, words, { wait, signal, limit, trouble, fits }) {
     let { text } = link.endpoint();
     let isSent = false;
     let line;
@@ -189,9 +191,9 @@ class Core extends EventEmitter {
       if (performance.now() > trouble.latest()) {
         throw new Error('no answer');
       }
+      await this.ready(line, limit, signal);
       isSent = line.error === null;
       sent = readClock();
-      this.attach(line);
       reply = await this.until(limit, signal,
         line.ask([...words, ...wait?.words() ?? []]));
     } catch (error) {
@@ -212,6 +214,11 @@ class Core extends EventEmitter {
       }
     }
     if (!(reply instanceof ReplyError)) {
+      if (!fits(reply)) {
+        line.fail(new Error(STRANGE));
+        trouble.note(text, line.error, true);
+        return {};
+      }
       link.worked();
       return { reply, sent, line };
     }
@@ -262,30 +269,53 @@ class Core extends EventEmitter {
     }
   }
 
-  /** Unless it is attached there. Without it, what was asked behind it tells
-   * nothing. */
+  /** It is attached there, if it is open. */
+  async ready(line, limit, signal) {
+    this.attach(line);
+    const waiting = line.attaching.get(this.id);
+    if (waiting) {
+      await this.until(limit, signal, new Promise((resolve, reject) => {
+        waiting.push((error) => (error ? reject(error) : resolve()));
+      }));
+    }
+  }
+
+  /** Unless it is attached there, or will be, or is none any more. */
   attach(line) {
-    if (!this.id || line.attached.has(this.id)) {
+    if (!this.id || line.attached.has(this.id) ||
+        line.attaching.has(this.id) || !this.hasJoined) {
       return;
     }
-    line.attached.add(this.id);
-    line.post((failed, reply) => {
-      if (!failed && reply instanceof ReplyError) {
-        const error = this.refusal(reply);
-        if (isOpenStill(error) || OF_ASKER.includes(reply.code)) {
-          line.fail(new Error(error.message)); // Another node may know us.
-        } else {
-          this.refuse(error.message);
-        }
+    line.attaching.set(this.id, []);
+    line.post((failed, reply) => this.attached(line, failed, reply),
+      ['SESSION.ATTACH', this.id, this.secret]);
+  }
+
+  /** Without it, what was asked behind it tells nothing. */
+  attached(line, failed, reply) {
+    let outcome = failed;
+    if (!failed && reply instanceof ReplyError) {
+      outcome = new Error(reply.message);
+      const error = this.refusal(reply);
+      if (isOpenStill(error) || OF_ASKER.includes(reply.code)) {
+        line.fail(new Error(error.message)); // Another node may know us.
+      } else {
+        this.refuse(error.message);
       }
-    }, ['SESSION.ATTACH', this.id, this.secret]);
+    } else if (!failed) {
+      line.attached.add(this.id);
+    }
+    const waiting = line.attaching.get(this.id) ?? [];
+    line.attaching.delete(this.id);
+    waiting.forEach((told) => told(outcome));
   }
 
   // --- called by the link ----------------------------------------------------
 
   /** There is another connection; what is urgent here comes first. */
   connected() {
-    this.attach(this.link.line);
+    const { line } = this.link;
+    line.whenIdle(() => this.attach(line));
   }
 
   /** There is none any more, or it did not come about. */
@@ -300,4 +330,4 @@ class Core extends EventEmitter {
   }
 }
 
-module.exports = { Core, debug, toMs };
+module.exports = { Core, STRANGE, debug, toMs };

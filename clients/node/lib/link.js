@@ -50,11 +50,20 @@ class Link {
     return made;
   }
 
+  /** The last one closes it. Where others stay the node is told that this one is
+   * not there any more, as by the end of a connection. */
   quit(session) {
     this.sessions.delete(session.id);
     if (--this.count === 0) {
       this.close();
+    } else if (this.line?.attached.delete(session.id)) {
+      this.line.post(() => {}, ['SESSION.DETACH', 'SESSION', session.id]);
     }
+  }
+
+  /** The node has heard that it is. */
+  closed(session) {
+    this.line?.attached.delete(session.id);
   }
 
   close() {

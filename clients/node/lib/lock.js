@@ -40,6 +40,7 @@ class Lock {
     this.limit = null; // Of a limited hold: { ms, from }.
     this.hasEnded = false;
     this.doubt = null; // A change of unknown outcome: { verb, words, number }.
+    this.owed = 0; // Releases that are still to be begun.
     this.changes = new Turn(); // One change at a time.
     this.gate = new Turn(); // From acquire() to release(), where it is shared.
     this.waits = new Set();
@@ -117,13 +118,19 @@ class Lock {
       throw new HaspError('NOTHELD', `"${this.name}" is not held`);
     }
     const isLast = this.forget();
+    let isBegun = false;
     let released;
     try {
       released = await this.changes.run(async () => {
         await this.settle();
+        isBegun = true;
         return this.change('RELEASE', []);
       });
     } finally {
+      if (!isBegun) {
+        this.owed++;
+        this.session.doubts.add(this);
+      }
       if (isLast && !this.options.owner) {
         this.gate.leave();
       }
@@ -332,7 +339,7 @@ class Lock {
     this.session.owners.end(this.doubt.number);
     this.doubt = null;
     this.session.doubts.delete(this);
-    if (isOver && this.count === 0) {
+    if (isOver && this.count === 0 && !this.owed) {
       this.session.owners.put(this.tag);
       this.tag = null;
     }
@@ -351,7 +358,7 @@ class Lock {
       this.wait = until === null ? null : new Wait(until, this.tag.tag,
         this.names.length, this.session.durable);
       const { reply } = await this.session.request(this.doubt.words,
-        { wait: this.wait, signal });
+        { wait: this.wait, signal, fits: (one) => this.fits(one) });
       if (verb !== 'RELEASE' && reply !== null) {
         this.granted(reply, from, this.doubt.verb);
       }
@@ -372,6 +379,17 @@ class Lock {
     } finally {
       this.session.acquiring.delete(this);
     }
+  }
+
+  /** Is it what such a change is answered? Whatever else a node that is none says
+   * is no grant. */
+  fits(reply) {
+    if (this.doubt.verb === 'RELEASE') {
+      return Number.isInteger(reply);
+    }
+    const tokens = [reply].flat();
+    return reply === null || (tokens.length === this.names.length &&
+      tokens.every((token) => Number.isInteger(token) && token > 0));
   }
 
   isRivalOf({ names, options }) {
@@ -409,12 +427,17 @@ class Lock {
    * number, and not waiting, it tells what became of it. What was granted
    * meanwhile is taken back: nobody waits for it any more. */
   async settle() {
-    while (this.doubt) {
+    while (this.doubt || this.owed) {
+      if (!this.doubt) {
+        this.owed--;
+        this.begin('RELEASE', []);
+        this.session.doubts.add(this);
+      }
       const { verb, words } = this.doubt;
       let reply = null;
       try {
         ({ reply } = await this.session.request(words,
-          { isDoubtful: true }));
+          { isDoubtful: true, fits: (one) => this.fits(one) }));
       } catch (error) {
         if (!error.isForgotten &&
             ['UNKNOWN', 'UNREACHABLE'].includes(error.code)) {

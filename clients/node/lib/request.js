@@ -87,6 +87,14 @@ function judge(reply, isDoubtful = false) {
   return error;
 }
 
+/** Is it what KEEP is answered? */
+const isLease = (reply) => reply !== null && typeof reply === 'object' &&
+  (reply.ttl_ms === null || (Number.isInteger(reply.ttl_ms) &&
+    reply.ttl_ms > 0 && Number.isInteger(reply.linger_ms ?? 0)));
+
+const isOpened = (reply) => isLease(reply) && Number.isInteger(reply.id) &&
+  reply.id > 0;
+
 /** Does it act for the session that says so? */
 const isActing = ([verb]) => ACTING.includes(String(verb).toUpperCase());
 
@@ -214,4 +222,4 @@ class Owners {
 }
 
 module.exports = { HaspError, LEAVES, OF_ASKER, Owners, Wait, checkOptions,
-  goesAlone, isActing, judge, parseEndpoints };
+  goesAlone, isActing, isLease, isOpened, judge, parseEndpoints };

@@ -7,11 +7,11 @@ const crypto = require('node:crypto');
 const path = require('node:path');
 const { alarm } = require('./connection');
 const { ReplyError } = require('./resp');
-const { Core, debug, toMs } = require('./core');
+const { Core, STRANGE, debug, toMs } = require('./core');
 const { Link, between } = require('./link');
 const { MS, readClock, since } = require('./lease');
 const { Lock } = require('./lock');
-const { LEAVES, checkOptions } = require('./request');
+const { LEAVES, checkOptions, isLease, isOpened } = require('./request');
 const { Watch } = require('./watch');
 
 const PATIENCE_MIN_MS = 50; // For an answer, however short the lease.
@@ -41,7 +41,7 @@ class Session extends Core {
       const { reply, sent, line } = await session.request(['SESSION.OPEN',
         'TTL', durable ? 'NONE' : ttl, 'NAME', name,
         ...(linger && !durable ? ['LINGER', linger] : []), 'PROOF', proof,
-        ...(reason ? ['LABEL', 'reason', reason] : [])]);
+        ...(reason ? ['LABEL', 'reason', reason] : [])], { fits: isOpened });
       session.id = String(reply.id);
       session.secret = secret;
       session.reported = readClock();
@@ -92,7 +92,8 @@ class Session extends Core {
     clearTimeout(this.timer);
     clearTimeout(this.looker);
     if (this.state() !== 'lost') {
-      await this.request(['SESSION.CLOSE']).catch(() => {});
+      await this.request(['SESSION.CLOSE'])
+        .then(() => this.link.closed(this), () => {});
     }
     this.refuse('it has been closed');
     this.quit();
@@ -223,8 +224,8 @@ class Session extends Core {
       if (LEAVES.includes(reply.code)) {
         this.link.leave(line, error.message);
       }
-    } else if (reply?.ttl_ms === undefined) {
-      line.fail(new Error('an answer that is none of a node'));
+    } else if (!isLease(reply)) {
+      line.fail(new Error(STRANGE));
     } else {
       this.link.worked();
       this.prolong(reply, sent);

@@ -319,9 +319,89 @@ async function overtaken() {
   });
 }
 
+/** Behind an ATTACH a node does nothing until that is answered; heartbeats go on
+ * while many sessions are attached anew, half of them at leisure. */
+async function manyAttached() {
+  let id = 0;
+  const attached = new Set();
+  const keep = map({ ttl_ms: ':4000\r\n', linger_ms: ':0\r\n' });
+  await fake(async ([verb, who]) => {
+    if (verb === 'SESSION.ATTACH') {
+      await sleep(50);
+      attached.add(who);
+    }
+    return { 'SESSION.OPEN': keep.replace('%2', `%3\r\n+id\r\n:${++id}`),
+      'SESSION.KEEP': keep, 'LOCK.ACQUIRE': ':99\r\n' }[verb];
+  }, async (endpoints) => {
+    const sessions = await many(60, { endpoints, ttl: 4000, timeout: 20000 });
+    sessions.forEach((session) => session.on('lost',
+      ({ text }) => assert.fail(text)));
+    sessions[0].link.line.close();
+    assert.ok((await Promise.all(sessions.slice(0, 30).map((session) =>
+      session.lock('a').acquire()))).every((is) => is));
+    await until(() => attached.size === 60, 'the others, too');
+    await closeAll(sessions);
+  });
+}
+
+/** An answer of another form grants, opens and keeps nothing. */
+async function somethingElse() {
+  for (const odd of ['+OK', ':0', '*1\r\n:0', '*0', '#t', '*2\r\n:5\r\n:6',
+    '%1\r\n+ttl_ms\r\n:0', '%1\r\n+ttl_ms\r\n+x', '*1\r\n+ttl_ms']) {
+    const left = new Set(['SESSION.OPEN', 'SESSION.KEEP', 'LOCK.ACQUIRE']);
+    const keep = map({ ttl_ms: ':1000\r\n', linger_ms: ':0\r\n' });
+    await fake(([verb]) => (left.delete(verb) ? `${odd}\r\n` : {
+      'SESSION.OPEN': keep.replace('%2', '%3\r\n+id\r\n:7'),
+      'SESSION.KEEP': keep, 'LOCK.ACQUIRE': ':99\r\n' }[verb]),
+    async (endpoints) => {
+      const session = await Session.open({ endpoints, ttl: 1000 });
+      const lock = session.lock('a');
+      assert.ok(await lock.acquire(), odd);
+      assert.equal(lock.token, 99, odd);
+      await until(() => left.size === 0, 'a heartbeat');
+      await sleep(10);
+      assert.equal(session.state(), 'held', odd);
+      await session.close();
+    });
+  }
+}
+
+/** What became of a conversion is not known: the release behind it must not be
+ * forgotten. */
+async function givenBackLater() {
+  let isKnown = false;
+  const held = new Set();
+  const keep = map({ ttl_ms: ':1000\r\n', linger_ms: ':0\r\n' });
+  await fake((words) => {
+    const owner = words[words.indexOf('OWNER') + 1];
+    if (words[0] === 'LOCK.CONVERT' && !isKnown) {
+      return '-UNKNOWN it may have been done\r\n';
+    }
+    if (words[0] === 'LOCK.ACQUIRE') {
+      held.add(owner);
+    } else if (words[0] === 'LOCK.RELEASE') {
+      held.delete(owner);
+    }
+    return words[0].startsWith('LOCK') ? ':99\r\n'
+      : keep.replace('%2', '%3\r\n+id\r\n:7');
+  }, async (endpoints) => {
+    const session = await Session.open({ endpoints, ttl: 1000, timeout: 300 });
+    const lock = session.lock('a', { shared: true });
+    await lock.acquire();
+    await assert.rejects(lock.convert({ shared: false, wait: 0 }),
+      { code: 'UNKNOWN' });
+    await assert.rejects(lock.release(), { code: 'UNKNOWN' });
+    assert.ok(held.size === 1 && !lock.locked());
+    isKnown = true;
+    await until(() => held.size === 0, 'it is given back');
+    assert.ok(await lock.acquire());
+    await session.close();
+  });
+}
+
 async function main() {
   for (const test of [onFakes, refusedAlone, impatientAlone, answeredThere,
-    overtaken]) {
+    overtaken, manyAttached, somethingElse, givenBackLater]) {
     await test();
   }
   await sleep(50); // What has been closed goes.
