@@ -276,14 +276,16 @@ class Session:
         if wait_s:
             args["wait"] = wait_s
         number = recorder.asks(kind, self.id, first, **args)
-        reply = self.ask_until_answered(words, wait_s)
+        reply = self.ask_until_answered(words, wait_s, first)
         recorder.told(number, reply)
         if isinstance(reply, Refusal):
             recorder.count("given up")
         elif not is_listed(reply) and self.rng.random() < 0.2:
             if self.rng.random() < 0.5:
                 self.reconnect()
-            again = self.ask_until_answered(words, wait_s, may_give_up=False)
+            again = self.ask_until_answered(
+                words, wait_s, first, may_give_up=False
+            )
             recorder.count("repeated")
             recorder.told(number, again, "again")
         if self.former is not None and self.rng.random() < 0.1:
@@ -312,12 +314,12 @@ class Session:
             what = "%r, of an acknowledged number, is told %r, and was %r"
             self.world.recorder.bad(what, words, reply, told)
 
-    def ask_until_answered(self, words, wait_s, may_give_up=True):
-        """The answer; an error reply that is a result is given as such."""
+    def ask_until_answered(self, words, wait_s, first, may_give_up=True):
+        """The answer; an error reply that is a result is given as such. It was
+        first asked at 'first': what was decided then is told again later."""
         while True:
             if self.lease.end() == 0.0 or self.is_over.is_set():
                 raise Ended
-            asked = time.monotonic()
             try:
                 if self.connection is None:
                     self.connection = self.attached(self.rng)
@@ -329,7 +331,7 @@ class Session:
                 if error.code == LISTED:
                     self.note_listed(error, words[0])
                 elif error.code == WITHDRAWN:
-                    self.note_withdrawn(asked)
+                    self.note_withdrawn(first)
                 if not may_ask_again(error) and (
                     error.code != LISTED or self.is_first(may_give_up)
                 ):
