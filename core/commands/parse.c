@@ -460,7 +460,6 @@ bool call_parse(struct call *call, const struct command *command,
     call->name = (struct bytes){NULL, 0};
     call->name_count = 0;
     call->has_id = false;
-    call->token = 0;
     call->pair_count = 0;
     call->label_count = 0;
     call->also_acked_count = 0;

@@ -764,6 +764,37 @@ static void missing_records_are_corruption(void **state)
     }
 }
 
+/* What session 103 has asked for and waits for stands with session 102. */
+static void a_result_of_anothers_wait_is_corruption(void **state)
+{
+    static const uint8_t waiting[16] = {[7] = 103, [15] = 2};
+    static const uint8_t held[16] = {[7] = 102, [15] = 1};
+    struct world *world = *state;
+    struct buffer copied = {0};
+    struct bytes value;
+    struct table_txn *txn;
+    char why[HASP_WHY_SIZE] = "";
+    fill(world);
+    flush(world);
+    assert_int_equal(table_begin_write(world->table, &txn), 0);
+    assert_int_equal(
+        table_get(txn, TABLE_RESULTS, bytes_of(waiting, 16), &value), 0);
+    buffer_put_bytes(&copied, value);
+    assert_int_equal(table_get(txn, TABLE_RESULTS, bytes_of(held, 16), &value),
+                     0);
+    assert_int_equal(table_delete(txn, TABLE_RESULTS, bytes_of(waiting, 16)),
+                     0);
+    assert_int_equal(table_put(txn, TABLE_RESULTS, bytes_of(held, 16),
+                               buffer_bytes(&copied)),
+                     0);
+    assert_int_equal(table_commit(txn), 0);
+    struct lockfsm *fsm = lockfsm_new();
+    assert_int_equal(lockfsm_load(fsm, world->table, why), HASP_ECORRUPT);
+    assert_non_null(strstr(why, "waits nowhere"));
+    lockfsm_free(fsm);
+    buffer_done(&copied);
+}
+
 static void a_session_without_a_number_is_corruption(void **state)
 {
     static const uint8_t nobody[8] = {0};
@@ -955,6 +986,7 @@ int main(void)
         TEST(damaged_records_are_corruption),
         TEST(fields_that_are_too_long_are_corruption),
         TEST(missing_records_are_corruption),
+        TEST(a_result_of_anothers_wait_is_corruption),
         TEST(a_session_without_a_number_is_corruption),
         TEST(loading_replaces_what_was_there),
         TEST(the_checkers_see_a_bent_state),

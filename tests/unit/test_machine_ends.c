@@ -176,6 +176,30 @@ static bool refuses_all(struct hasp_session *session)
            strstr(hasp_why(), "belongs to the parent") != NULL;
 }
 
+static void note_error(struct asking *ask, const struct asking_end *end)
+{
+    *(int *)ask->data = end->error;
+}
+
+static void what_is_asked_once_ends_with_the_first_refusal(void **state)
+{
+    int error = 0;
+    struct asking ask = {.deadline_ns = now().monotonic_ns + 5000 * NS_PER_MS,
+                         .is_once = true,
+                         .done = note_error,
+                         .data = &error};
+    (void)state;
+    query_begin(&ask.query, "RAFT.STATUS");
+    once("RAFT.STATUS", "-BUSY later\r\n");
+    always("RAFT.STATUS", "+OK\r\n");
+    asker_ask(&world.asker, &ask, now());
+    turn();
+    assert_int_equal(error, HASP_EBUSY);
+    pass(1000);
+    assert_null(strstr(world.seen, "|0:RAFT.STATUS"));
+    query_done(&ask.query);
+}
+
 static void a_forked_child_may_not_use_the_session(void **state)
 {
     const struct hasp_options options = {.size = sizeof options,
@@ -213,6 +237,7 @@ int main(void)
         cmocka_unit_test_setup(a_machine_may_end_while_it_opens_its_session,
                                set_up_closed),
         one(a_resumed_hold_has_its_token_and_its_limit),
+        one(what_is_asked_once_ends_with_the_first_refusal),
         cmocka_unit_test(a_forked_child_may_not_use_the_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
