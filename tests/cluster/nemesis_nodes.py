@@ -3,6 +3,7 @@
 and clocks that are preloaded, clients, and the counter that the locks guard."""
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 from cluster import HASPD, Cluster, Node, is_sanitized
 from tls_cluster import tool
@@ -135,8 +137,13 @@ class FarNode(Node):
         self.is_killed = True
         if self.stops:
             self.resume()
-        self.signal(CUT_POWER)
-        self.process.wait(20)
+        by = time.monotonic() + 20
+        while self.process.poll() is None and time.monotonic() < by:
+            # While it starts a program may take it that then becomes haspd.
+            self.signal(CUT_POWER)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.5)
+        self.process.wait(1)
         forgotten = pathlib.Path(self.dir + ".forgotten")
         if forgotten.exists():  # Else it has ended by itself just before.
             self.forgotten = sum(map(int, forgotten.read_text().split()))
