@@ -226,9 +226,8 @@ struct bytes lockfsm_refusal(struct lockfsm *fsm, const struct user *user,
     return buffer_bytes(text);
 }
 
-/* Refuses a client that nobody knows, or a user who may do nothing now. */
-static void refuse_user(struct lockfsm *fsm, const struct user *user,
-                        struct result *result)
+void user_refuse(struct lockfsm *fsm, const struct user *user,
+                 struct result *result)
 {
     struct buffer *text = &fsm->refusal;
     buffer_clear(text);
@@ -336,7 +335,7 @@ bool access_refuses(struct lockfsm *fsm, const struct entry *command,
         return false;
     }
     if (user == NULL || user->is_disabled) {
-        refuse_user(fsm, user, result);
+        user_refuse(fsm, user, result);
         return true;
     }
     switch (demand->kind) {
@@ -413,7 +412,7 @@ static bool refuses_request(struct lockfsm *fsm, struct wait *first,
     REQUEST_EACH (const struct wait, wait, first) {
         if (!wait_is_allowed(fsm, wait)) {
             if (user->is_disabled) {
-                refuse_user(fsm, user, result);
+                user_refuse(fsm, user, result);
                 /* The request is over for good, so this result is kept,
                  * whatever the user may do later. */
                 result->code = RESULT_NO_PERMISSION;
@@ -445,24 +444,45 @@ static struct wait *next_request(const struct session *session,
                                  : LIST_ENTRY(at, struct wait, in_session);
 }
 
-bool access_recheck(struct lockfsm *fsm, struct session *session,
-                    const struct result *listed, uint64_t max,
-                    uint64_t *ret_count)
+/* Has the locks handed over: what was not granted because the request was to be
+ * refused may be granted now. */
+static void touch_request(struct lockfsm *fsm, struct wait *first)
 {
-    struct wait *wait = LIST_FIRST(&session->waits, struct wait, in_session);
+    REQUEST_EACH (const struct wait, wait, first) {
+        lock_touch(fsm, wait->lock);
+    }
+}
+
+bool access_recheck(struct lockfsm *fsm, struct session *session,
+                    const struct result *listed, uint64_t looks_max,
+                    uint64_t *ret_looks)
+{
+    bool is_left = session->recheck_serial != 0;
+    struct wait *wait = is_left ? session->recheck_at
+                                : LIST_FIRST(&session->waits, struct wait,
+                                             in_session);
     CHECK(wait == NULL ||
           (listed != NULL) == (lockfsm_listed(fsm, session) != NULL));
-    *ret_count = 0;
-    while (wait != NULL && *ret_count < max) {
+    *ret_looks = 0;
+    while (wait != NULL && *ret_looks < looks_max) {
         struct result withdrawn = {0};
         struct wait *next = next_request(session, wait);
         struct wait *first = request_first(wait);
+        uint32_t count = request_count(first);
         if (listed != NULL || refuses_request(fsm, first, &withdrawn)) {
-            *ret_count += request_count(first);
+            *ret_looks += (uint64_t)count * LOOKS_PER_PLACE;
             wait_end(fsm, first, listed != NULL ? "blacklisted" : "withdrawn",
                      listed != NULL ? listed : &withdrawn);
+        } else {
+            *ret_looks += count;
+            if (is_left || fsm->relist_at != 0) {
+                touch_request(fsm, first);
+            }
         }
         wait = next;
+    }
+    if (is_left) {
+        session_recheck_from(fsm, session, wait);
     }
     return wait == NULL;
 }
@@ -470,71 +490,46 @@ bool access_recheck(struct lockfsm *fsm, struct session *session,
 void access_recheck_session(struct lockfsm *fsm, struct session *session,
                             const struct result *listed)
 {
-    uint64_t count;
-    if (session->recheck_serial != 0) {
-        /* SWEEP will look at the session; a wait that was not granted for that
-         * reason may be allowed again. */
-        LIST_FOR (struct wait, wait, &session->waits, in_session) {
-            lock_touch(fsm, wait->lock);
-        }
-    } else if (session->wait_count > fsm->slice_left) {
+    uint64_t looks;
+    if (session->recheck_serial != 0 || session->wait_count > fsm->slice_left) {
         session_set_recheck(fsm, session, true);
     } else {
         fsm->slice_left -= session->wait_count;
-        (void)access_recheck(fsm, session, listed, UINT64_MAX, &count);
+        (void)access_recheck(fsm, session, listed, UINT64_MAX, &looks);
     }
 }
 
-static bool add_any(struct ordered_node *node, void *found)
-{
-    session_array_add(found, LIST_ENTRY(node, struct session, in_user));
-    return true;
-}
+struct changing {
+    struct relisting relisting;
+    bool with_idle; /* Those that wait for nothing are concerned, too. */
+};
 
-static bool add_waiting(struct ordered_node *node, void *found)
+static bool look_at(struct ordered_node *node, void *data)
 {
+    struct changing *changing = data;
     struct session *session = LIST_ENTRY(node, struct session, in_user);
-    if (session->wait_count > 0) {
-        session_array_add(found, session);
-    }
-    return true;
+    return relist_look(&changing->relisting, session,
+                       changing->with_idle || session->wait_count > 0);
 }
 
-static void find_sessions(struct user *user, bool with_idle,
-                          struct session_array *found)
+static bool find_sessions(struct user *user, struct changing *changing)
 {
-    ordered_each(&user->sessions, bytes_of("", 0), 0,
-                 with_idle ? add_any : add_waiting, found);
+    ordered_each(&user->sessions, bytes_of("", 0), 0, look_at, changing);
+    return relist_look(&changing->relisting, NULL, false);
 }
 
 void access_changed(struct lockfsm *fsm, struct user *user,
                     const struct role *role, bool tells_sessions)
 {
-    struct session_array found = {0};
-    if (user != NULL) {
-        find_sessions(user, tells_sessions, &found);
+    struct changing changing = {.relisting = relist_begin(fsm),
+                                .with_idle = tells_sessions};
+    bool goes_on = user == NULL || find_sessions(user, &changing);
+    for (struct user *with = user == NULL ? fsm->users : NULL;
+         with != NULL && goes_on; with = with->by_name.next) {
+        goes_on = user_has_role(with, role->name)
+                      ? find_sessions(with, &changing)
+                      : relist_look(&changing.relisting, NULL, false);
     }
-    for (struct user *with = user == NULL ? fsm->users : NULL; with != NULL;
-         with = with->by_name.next) {
-        if (user_has_role(with, role->name)) {
-            find_sessions(with, tells_sessions, &found);
-        }
-    }
-    session_array_sort(&found);
-    for (uint32_t i = 0; i < found.count; i++) {
-        struct session *session = found.session[i];
-        struct result listed = {0};
-        bool is_listed = blacklist_refuses(fsm, session, &listed);
-        access_recheck_session(fsm, session, is_listed ? &listed : NULL);
-        if (tells_sessions && !is_listed) {
-            struct result result = {0};
-            refuse_user(fsm, user, &result);
-            session_tell_changed(
-                fsm, session, user->is_disabled ? "blacklisted" : "pardoned",
-                user->is_disabled ? effect_copy(fsm, result.text)
-                                  : (struct bytes){NULL, 0});
-        }
-    }
-    free(found.session);
+    relist_end(fsm, &changing.relisting);
     effect_add(fsm, EFFECT_ACCESS_CHANGED);
 }

@@ -162,7 +162,7 @@ bool request_is_going(const struct lockfsm *fsm, const struct wait *wait)
     if (session->end != SESSION_LIVES || session_is_refused(fsm, session)) {
         return true;
     }
-    if (session->recheck_serial == 0) {
+    if (session->recheck_serial == 0 && fsm->relist_at == 0) {
         return false;
     }
     REQUEST_EACH (const struct wait, member, wait) {

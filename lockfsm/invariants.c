@@ -138,7 +138,7 @@ static bool has_cut(const struct wait *wait)
     return is_cut;
 }
 
-/* True if the session's entry of the blacklist has been brought up to date. */
+/* True if the session is up to date with who is refused, and what. */
 static bool is_listed_right(const struct lockfsm *fsm,
                             const struct session *session)
 {
@@ -167,7 +167,8 @@ static const char *check_queue(const struct lockfsm *fsm,
         }
         last_index = wait->is_upgrade ? 0 : wait->wait_index;
         if (request_is_free(fsm, wait) && !has_cut(wait) &&
-            is_listed_right(fsm, wait->session)) {
+            is_listed_right(fsm, wait->session) &&
+            wait->session->recheck_serial == 0) {
             return "a wait for what is free";
         }
     }
@@ -350,6 +351,38 @@ static const char *check_swept(const struct lockfsm *fsm)
     return NULL;
 }
 
+/* The first that SWEEP has yet to look at is where it goes on. */
+static bool recheck_is_right(const struct session *session)
+{
+    LIST_FOR (const struct wait, wait, &session->waits, in_session) {
+        if (session->recheck_serial != 0 &&
+            wait->serial >= session->recheck_from) {
+            return session->recheck_at == wait;
+        }
+    }
+    return session->recheck_at == NULL;
+}
+
+/* Of one that lives. */
+static const char *check_refusal(const struct lockfsm *fsm,
+                                 const struct session *session)
+{
+    const struct blacklisting *hit = blacklist_hit(fsm, session->id,
+                                                   session->name);
+    uint64_t index = hit != NULL ? hit->since_index : 0;
+    if (is_listed_right(fsm, session) && session->blacklist_index != index) {
+        return "a session that does not know its blacklisting";
+    }
+    if (is_listed_right(fsm, session) &&
+        session->is_disabled != session->user->is_disabled) {
+        return "a session that does not know whether its user is disabled";
+    }
+    if (lockfsm_listed(fsm, session) != hit) {
+        return "a session that is refused, or not, for nothing";
+    }
+    return NULL;
+}
+
 static const char *check_session(const struct lockfsm *fsm,
                                  const struct session *session)
 {
@@ -403,22 +436,15 @@ static const char *check_session(const struct lockfsm *fsm,
     if (wrong != NULL) {
         return wrong;
     }
-    if (list_is_empty(&session->in_recheck) != (session->recheck_serial == 0)) {
+    if (list_is_empty(&session->in_recheck) != (session->recheck_serial == 0) ||
+        (session->recheck_serial == 0 && session->recheck_from != 0) ||
+        !recheck_is_right(session)) {
         return "waits that may not stand, and nobody rechecks them";
     }
     if (session->end != SESSION_LIVES) {
         return check_end(fsm, session);
     }
-    const struct blacklisting *hit = blacklist_hit(fsm, session->id,
-                                                   session->name);
-    uint64_t index = hit != NULL ? hit->since_index : 0;
-    if (is_listed_right(fsm, session) && session->blacklist_index != index) {
-        return "a session that does not know its blacklisting";
-    }
-    if (lockfsm_listed(fsm, session) != hit) {
-        return "a session that is refused, or not, for nothing";
-    }
-    return NULL;
+    return check_refusal(fsm, session);
 }
 
 /* The bytes of a lock that count for LIMIT_STATE_SIZE. */
@@ -553,7 +579,7 @@ static const char *check_clock(const struct lockfsm *fsm)
         (fsm->relist_at == 0) != (fsm->relist_since == 0) ||
         (fsm->relist_again != 0 && fsm->relist_again <= fsm->relist_since) ||
         u64_max(fsm->relist_since, fsm->relist_again) > fsm->applied_index) {
-        return "a change of the blacklist that reaches nobody";
+        return "a change of who is refused that reaches nobody";
     }
     return fsm->quarantine_clock_ms > span_clock(fsm, fsm->quarantine_ms)
                ? "a quarantine that begins in the future"

@@ -1,9 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who is refused: by the blacklist, whether SWEEP has come to him or not, or
- * since his user is disabled. blacklist.c has how the blacklist changes. */
+/* Entries of the blacklist as structures, and who is refused: by them, whether
+ * SWEEP has come to him or not, or since his user is disabled. blacklist.c has
+ * how the blacklist changes. */
 
 #include "lockfsm/state.h"
+
+struct blacklisting *blacklisting_new(struct lockfsm *fsm)
+{
+    struct blacklisting *entry = pool_take(&fsm->pool, sizeof *entry);
+    stored_init(&entry->stored, RECORD_BLACKLISTING);
+    list_push_back(&fsm->blacklist, &entry->in_order);
+    fsm->blacklist_count++;
+    return entry;
+}
+
+void blacklisting_free(struct lockfsm *fsm, struct blacklisting *entry)
+{
+    record_gone(fsm, &entry->stored);
+    list_remove(&entry->in_order);
+    CHECK(fsm->blacklist_count > 0);
+    fsm->blacklist_count--;
+    structure_free(fsm, &entry->stored);
+}
 
 static bool hits(const struct blacklisting *entry, uint64_t session,
                  struct bytes client)
@@ -95,4 +114,17 @@ bool blacklist_refuses(struct lockfsm *fsm, const struct session *session,
         blacklist_refuse(fsm, entry, result);
     }
     return entry != NULL;
+}
+
+void blacklist_forget_session(struct lockfsm *fsm,
+                              const struct session *session)
+{
+    if (session->blacklist_index == 0) {
+        return;
+    }
+    LIST_FOR_SAFE (struct blacklisting, entry, &fsm->blacklist, in_order) {
+        if (entry->session == session->id) {
+            blacklisting_free(fsm, entry);
+        }
+    }
 }

@@ -207,6 +207,7 @@ struct session {
     uint32_t hold_count;
     uint32_t wait_count;
     uint32_t asker_count;
+    bool is_disabled;        /* Its user is, as far as SWEEP has come to it. */
     struct list waits;       /* Nodes: wait.in_session. */
     struct list askers;      /* Private, of asker.in_session. */
     struct numbers *numbers; /* Private; NULL before the first one. */
@@ -234,6 +235,9 @@ struct session {
     uint64_t end_serial;    /* Counter in the state: who ended first; or 0. */
     struct list in_swept;   /* Private: of what SWEEP takes away. */
     struct list in_recheck; /* Private: of those. */
+    uint64_t recheck_from;  /* With recheck_serial: which of its waits SWEEP has
+                               yet to look at, those of this serial on. */
+    struct wait *recheck_at; /* The first of them, or NULL. */
 };
 
 struct lock {

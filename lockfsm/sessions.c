@@ -68,15 +68,27 @@ void session_belongs(struct lockfsm *fsm, struct session *session,
 void session_set_recheck(struct lockfsm *fsm, struct session *session,
                          bool is_left)
 {
-    if (is_left == (session->recheck_serial != 0)) {
-        return;
-    }
-    session->recheck_serial = is_left ? ++fsm->next_serial : 0;
-    if (is_left) {
+    bool was_left = session->recheck_serial != 0;
+    if (is_left && !was_left) {
+        session->recheck_serial = ++fsm->next_serial;
         list_push_back(&fsm->to_recheck, &session->in_recheck);
-    } else {
+    } else if (!is_left) {
+        session->recheck_serial = 0;
         list_remove(&session->in_recheck);
     }
+    if (is_left || was_left) {
+        session_recheck_from(
+            fsm, session,
+            is_left ? LIST_FIRST(&session->waits, struct wait, in_session)
+                    : NULL);
+    }
+}
+
+void session_recheck_from(struct lockfsm *fsm, struct session *session,
+                          struct wait *wait)
+{
+    session->recheck_at = wait;
+    session->recheck_from = wait != NULL ? wait->serial : 0;
     record_changed(fsm, &session->stored);
 }
 

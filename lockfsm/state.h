@@ -186,6 +186,10 @@ struct ledger {
     uint64_t flushed_index;
 };
 
+/* How many sessions or waits are looked at for the price of taking one place
+ * away (lockfsm.slice). */
+#define LOOKS_PER_PLACE 8
+
 struct deadlock_search;
 
 struct lockfsm {
@@ -225,7 +229,7 @@ struct lockfsm {
     struct list blacklist;
     uint32_t blacklist_count;
     uint64_t relist_at;    /* SWEEP brings the sessions from this one on up to
-                              date with the blacklist; 0: all are. */
+                              date with who is refused what; 0: all are. */
     uint64_t relist_since; /* Since this entry it has changed. */
     uint64_t relist_again; /* The same, for those that come once more after
                               that; 0: none. */
@@ -364,6 +368,10 @@ void trail_note(struct lockfsm *fsm, const struct entry *command);
 
 /* --- access.c ------------------------------------------------------------- */
 
+/* The refusal of nobody (NULL), or of one who may do nothing. */
+void user_refuse(struct lockfsm *fsm, const struct user *user,
+                 struct result *result);
+
 /* True with the refusal if the entry's user may not do it. */
 bool access_refuses(struct lockfsm *fsm, const struct entry *command,
                     struct result *result);
@@ -372,12 +380,13 @@ bool access_hides_session(struct lockfsm *fsm, const struct entry *command,
                           struct result *result);
 bool wait_is_allowed(const struct lockfsm *fsm, const struct wait *wait);
 bool user_has_role(const struct user *user, struct bytes name);
-/* Ends those waits of the session that may not stand any more, about 'max' of
- * them; false if there may be others. 'listed' is what they are told if the
- * session is blacklisted, else NULL. */
+/* Ends those waits of the session that may not stand any more, from where SWEEP
+ * has come to (recheck_at) on, for about 'looks_max' looks, of which there are
+ * LOOKS_PER_PLACE for each wait that ends; false if there may be others.
+ * 'listed' is what they are told if the session is blacklisted, else NULL. */
 bool access_recheck(struct lockfsm *fsm, struct session *session,
-                    const struct result *listed, uint64_t max,
-                    uint64_t *ret_count);
+                    const struct result *listed, uint64_t looks_max,
+                    uint64_t *ret_looks);
 /* What a session may do has changed: the same, now, or by SWEEP if there are
  * too many. */
 void access_recheck_session(struct lockfsm *fsm, struct session *session,
@@ -498,16 +507,19 @@ void session_set_durable(struct lockfsm *fsm, struct session *session,
 struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
                                  uint32_t count);
 /* SWEEP has come to a session, or it is about to be found no more: what is left
- * of the blacklist's changes goes on with the next one. */
+ * of relisting goes on with the next one. */
 void session_pass(struct lockfsm *fsm, const struct session *session,
                   bool is_going);
 /* Takes one that has ended out of the sets of sessions; what it has is left to
  * SWEEP. */
 void session_leave(struct lockfsm *fsm, struct session *session);
-/* Leaves the session's waits that may not stand any more to SWEEP, which takes
- * them in this order; or nothing is left of them. */
+/* Leaves the session's waits that may not stand any more to SWEEP, which looks
+ * at all of them, once more if it has begun; or nothing is left of them. */
 void session_set_recheck(struct lockfsm *fsm, struct session *session,
                          bool is_left);
+/* SWEEP goes on with this one; NULL: it has looked at all. */
+void session_recheck_from(struct lockfsm *fsm, struct session *session,
+                          struct wait *wait);
 /* The order in which SWEEP comes to it; 0: it has nothing to do there. One that
  * has ended is not rechecked, so it has one serial at most. */
 uint64_t session_sweep_serial(const struct session *session);
@@ -758,6 +770,11 @@ void deadlock_search_free(struct deadlock_search *search);
 
 /* --- listed.c ------------------------------------------------------------- */
 
+struct blacklisting *blacklisting_new(struct lockfsm *fsm);
+void blacklisting_free(struct lockfsm *fsm, struct blacklisting *entry);
+/* Drops the entries that name a session which ends. */
+void blacklist_forget_session(struct lockfsm *fsm,
+                              const struct session *session);
 /* The first entry that hits a session of this id and name, or NULL. */
 struct blacklisting *blacklist_hit(const struct lockfsm *fsm, uint64_t session,
                                    struct bytes client);
@@ -769,15 +786,27 @@ bool blacklist_refuses(struct lockfsm *fsm, const struct session *session,
 void blacklist_refuse(struct lockfsm *fsm, const struct blacklisting *entry,
                       struct result *result);
 
-/* --- blacklist.c ---------------------------------------------------------- */
+/* --- relist.c ------------------------------------------------------------- */
 
-struct blacklisting *blacklisting_new(struct lockfsm *fsm);
-/* Brings sessions up to date with what has changed; returns how many of the
- * places are left. */
-uint64_t blacklist_sweep(struct lockfsm *fsm, uint64_t places);
-/* Drops the entries that name a session which ends. */
-void blacklist_forget_session(struct lockfsm *fsm,
-                              const struct session *session);
+/* The sessions that a change concerns, as far as one entry may take them. */
+struct relisting {
+    struct session_array found;
+    uint64_t looks_left;
+    uint64_t room;
+    bool is_cut; /* There are more: SWEEP goes through all there are. */
+};
+/* Whoever has begun one ends it. */
+struct relisting relist_begin(const struct lockfsm *fsm);
+/* Looks at one, which may be NULL if it is not concerned; false: there is no
+ * need to look at any other. */
+bool relist_look(struct relisting *relisting, struct session *session,
+                 bool is_concerned);
+/* The change is made: brings what was found up to date with it, or leaves that
+ * to SWEEP. */
+void relist_end(struct lockfsm *fsm, struct relisting *relisting);
+/* The same of all sessions, a slice of them; returns how many of the places are
+ * left. */
+uint64_t relist_sweep(struct lockfsm *fsm, uint64_t places);
 
 /* --- cluster.c ------------------------------------------------------------ */
 

@@ -4,7 +4,8 @@
  * settle.c has the other half, hand-overs to very many. Waits that may not
  * stand any more (blacklisting, withdrawal) are found and ended here, too,
  * where one entry has made very many of them; they are granted nothing until
- * then. So are very many sessions brought up to date with the blacklist.
+ * then. relist.c has very many sessions that are brought up to date with who is
+ * refused what.
  *
  * A session that ends with more than the entry may take away (lockfsm.slice) is
  * gone at once for whoever looks for it, and is never granted anything. What it
@@ -15,9 +16,6 @@
 
 #include "base/number.h"
 #include "lockfsm/state.h"
-
-/* How many waits are looked at for the price of ending one. */
-#define LOOKS_PER_PLACE 8
 
 bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places)
 {
@@ -48,14 +46,14 @@ static uint64_t recheck(struct lockfsm *fsm, uint64_t left, uint64_t *ret_count)
                                              in_recheck);
         struct result listed = {0};
         bool is_listed = blacklist_refuses(fsm, session, &listed);
-        uint64_t ended;
-        if (access_recheck(fsm, session, is_listed ? &listed : NULL, left,
-                           &ended)) {
+        uint32_t before = session->wait_count;
+        uint64_t looks;
+        if (access_recheck(fsm, session, is_listed ? &listed : NULL,
+                           left * LOOKS_PER_PLACE, &looks)) {
             session_set_recheck(fsm, session, false);
         }
-        *ret_count += ended;
-        uint64_t cost = 1 + ended + session->wait_count / LOOKS_PER_PLACE;
-        left -= u64_min(cost, left);
+        *ret_count += before - session->wait_count;
+        left -= u64_min(1 + looks / LOOKS_PER_PLACE, left);
     }
     return left;
 }
@@ -66,7 +64,7 @@ void apply_sweep(struct lockfsm *fsm, const struct entry *command,
     uint64_t left = command->sweep->places;
     fsm->grants_left = left;
     touch_cut(fsm);
-    left = blacklist_sweep(fsm, left);
+    left = relist_sweep(fsm, left);
     left = recheck(fsm, left, &result->count);
     while (left > 0 && !list_is_empty(&fsm->to_sweep)) {
         struct session *session = LIST_FIRST(&fsm->to_sweep, struct session,

@@ -173,6 +173,12 @@ void lockfsm_suspend_users(struct lockfsm *fsm)
             record_changed(fsm, &user->stored);
         }
     }
+    HASH_FOR (struct session, session, fsm->sessions, by_id) {
+        if (session->is_disabled != session->user->is_disabled) {
+            session->is_disabled = session->user->is_disabled;
+            record_changed(fsm, &session->stored);
+        }
+    }
 }
 
 struct ordered *lockfsm_user_order(struct lockfsm *fsm)
@@ -361,7 +367,7 @@ void apply_user_remove(struct lockfsm *fsm, const struct entry *command,
     user->changed = new_token(fsm);
     record_changed(fsm, &user->stored);
     result->count = 1;
-    access_changed(fsm, user, NULL, false);
+    effect_add(fsm, EFFECT_ACCESS_CHANGED);
 }
 
 /* --- Secrets -------------------------------------------------------------- */
@@ -413,7 +419,7 @@ void apply_secret_add(struct lockfsm *fsm, const struct entry *command,
     secret_hash_in(fsm, user, secret);
     record_changed(fsm, &user->stored);
     result->token = secret->number;
-    access_changed(fsm, user, NULL, false);
+    effect_add(fsm, EFFECT_ACCESS_CHANGED);
 }
 
 void apply_secret_remove(struct lockfsm *fsm, const struct entry *command,
@@ -429,7 +435,7 @@ void apply_secret_remove(struct lockfsm *fsm, const struct entry *command,
             secret_free(fsm, secret);
             record_changed(fsm, &user->stored);
             result->count = 1;
-            access_changed(fsm, user, NULL, false);
+            effect_add(fsm, EFFECT_ACCESS_CHANGED);
             return;
         }
     }

@@ -90,6 +90,11 @@ void wait_link(struct lockfsm *fsm, struct wait *wait)
     lock->waits_by_mode[wait->mode]++;
     list_push_back(&wait->session->waits, &wait->in_session);
     wait->session->wait_count++;
+    if (wait->session->recheck_serial != 0 &&
+        wait->session->recheck_at == NULL &&
+        wait->serial >= wait->session->recheck_from) {
+        wait->session->recheck_at = wait;
+    }
     tally_up(&fsm->uses.waits_of_session, wait->session->wait_count);
     tally_up(&fsm->uses.places_of_session, session_places(wait->session));
     wait->asker = asker_obtain(fsm, wait->session, wait->owner);
@@ -113,6 +118,14 @@ struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
     return wait;
 }
 
+static struct wait *next_in_session(const struct wait *wait)
+{
+    struct list *next = wait->in_session.next;
+    return next == &wait->session->waits
+               ? NULL
+               : LIST_ENTRY(next, struct wait, in_session);
+}
+
 void wait_free(struct lockfsm *fsm, struct wait *wait)
 {
     record_gone(fsm, &wait->stored);
@@ -133,6 +146,9 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
     fsm->uses.waits--;
     tally_down(&fsm->uses.waits_of_lock, wait->lock->wait_count);
     wait->lock->waits_by_mode[wait->mode]--;
+    if (wait->session->recheck_at == wait) {
+        wait->session->recheck_at = next_in_session(wait);
+    }
     list_remove(&wait->in_session);
     wait->session->wait_count--;
     tally_down(&fsm->uses.waits_of_session, wait->session->wait_count);

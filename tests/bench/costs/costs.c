@@ -464,6 +464,16 @@ static void fill_disabled(struct bench *bench)
     }
 }
 
+/* One wait of each of the user's sessions. */
+static void fill_disabled_sessions(struct bench *bench)
+{
+    uint64_t user = fill_user(bench, bench->size);
+    for (uint64_t i = 0; i < bench->size; i++) {
+        wait_behind(bench, bench->session, user, bench->sessions[i],
+                    numbered(bench, "lock/", i));
+    }
+}
+
 /* Waits of one session, of which the second half may not stand. */
 static void fill_withdrawn(struct bench *bench)
 {
@@ -623,6 +633,10 @@ static const struct kind {
     {"close, waits of the session", fill_waits_of_one, close_all, true, 0},
     {"release, readers who wait", fill_readers_behind, let_in, true, 0},
     {"disable a user, his waits", fill_disabled, disable, true, 0},
+    {"disable a user, his sessions, each waits", fill_disabled_sessions,
+     disable, true, 0},
+    {"withdraw a right, sessions, each waits", fill_disabled_sessions, withdraw,
+     true, 0},
     {"withdraw a right, waits of a session", fill_withdrawn, withdraw, true, 0},
     {"blacklist a pattern, sessions", fill_plain_sessions, blacklist_many,
      false, 100000},
