@@ -865,7 +865,8 @@ static bool take_push(struct change *change, const struct resp_reply *reply)
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (reply->value[at + i].type != RESP_INTEGER) {
+        if (reply->value[at + i].type != RESP_INTEGER ||
+            reply->value[at + i].integer <= 0) {
             return false;
         }
         change->tokens[i] = (uint64_t)reply->value[at + i].integer;

@@ -421,6 +421,11 @@ static void kept(struct asking *ask, const struct asking_end *end)
         tell_ended(machine, end->reply);
         return;
     }
+    if (end->error == 0) { /* A lease is what each node answers. */
+        asker_drop(machine->asker, "does not speak the protocol",
+                   machine->asker->now);
+        return;
+    }
     snprintf(machine->why, sizeof machine->why, "%s%s%.440s", end->code,
              end->code[0] != '\0' ? " " : "", end->why);
     if (end->error == HASP_EREPLY) {

@@ -571,6 +571,32 @@ static void an_owner_with_a_name_asks_once_its_last_is_settled(void **state)
     assert_contains(world.seen, "LOCK.ACQUIRE q OWNER me REQ 2");
 }
 
+/* It is no grant, and asked for. */
+static void a_push_with_no_token_grants_nothing(void **state)
+{
+    struct told told;
+    (void)state;
+    once("LOCK.ACQUIRE", QUEUED);
+    acquire(&told, "a", HASP_FOREVER);
+    give(">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%4\r\n$7\r\nsession\r\n:17\r\n"
+         "$5\r\nowner\r\n$2\r\n#1\r\n$4\r\nwait\r\n:8\r\n$6\r\ntokens\r\n*1\r\n"
+         ":0\r\n");
+    turn();
+    assert_told(&told, 0);
+    assert_int_equal(told.call.hold->held[0].token, 1);
+}
+
+static void a_node_that_answers_no_lease_is_left(void **state)
+{
+    (void)state;
+    once("SESSION.KEEP", "+OK\r\n");
+    pass(250);
+    assert_int_equal(world.at, 1);
+    pass(250);
+    assert_true(left_ms(NULL) > 500);
+    assert_int_equal(next_event(), 0);
+}
+
 static void acquire_refused(const char *const *names, size_t count)
 {
     struct told told;
@@ -745,6 +771,8 @@ int main(void)
         one(an_interrupted_wait_leaves_nothing_behind),
         one(a_conversion_changes_the_token_or_leaves_the_hold),
         one(an_owner_with_a_name_asks_once_its_last_is_settled),
+        one(a_push_with_no_token_grants_nothing),
+        one(a_node_that_answers_no_lease_is_left),
         one(an_owner_asks_for_a_lock_once_at_a_time),
         one(a_conversion_is_one_of_all_that_its_owner_has),
         one(a_limited_hold_ends_and_says_so_once),

@@ -158,7 +158,8 @@ class Wait {
   granted() {
     const { tokens } = this.told;
     return this.isOver() && Array.isArray(tokens) &&
-      tokens.length === this.count && tokens.every(Number.isInteger)
+      tokens.length === this.count &&
+      tokens.every((token) => Number.isInteger(token) && token > 0)
       ? tokens.length > 1 ? tokens : tokens[0] : null;
   }
 }

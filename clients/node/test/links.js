@@ -218,6 +218,7 @@ const hostile = {
   'a short push': [`${QUEUED}>1\r\n+lock\r\n${end()}`, 2],
   'a push with tokens that are none': [QUEUED +
     end({ tokens: '*1\r\n+x\r\n' }), 2],
+  'a push with a token of 0': [QUEUED + end({ tokens: '*1\r\n:0\r\n' }), 2],
   'an answer that nobody asked for': [`${QUEUED}+OK\r\n`, 2],
   'garbage': [`${QUEUED}\xff\x00garbage\r\n`, 2],
   'the push first': [granted + QUEUED, 1],

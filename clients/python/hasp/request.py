@@ -158,7 +158,7 @@ class Wait:
         """As the answer would be; None: that is to be asked for."""
         tokens = self._told.get('tokens') if self.is_over() else None
         if not isinstance(tokens, list) or len(tokens) != self._count or \
-                not all(isinstance(one, int) for one in tokens):
+                not all(is_number(one) and one > 0 for one in tokens):
             return None
         return tokens if self._count > 1 else tokens[0]
 

@@ -400,6 +400,8 @@ HOSTILE = [
         'session': 7, 'owner': [], 'wait': {}, 'tokens': 'x'})),
     ('a push with tokens that are none', push('lock', 'answer', {
         'session': 7, 'owner': 'me', 'wait': 8, 'tokens': ['x']})),
+    ('a push with a token of 0', push('lock', 'answer', {
+        'session': 7, 'owner': 'me', 'wait': 8, 'tokens': [0]})),
     ('an answer that nobody asked for', Raw(b'+OK\r\n')),
     ('garbage', Raw(b'\xff\x00garbage\r\n')),
 ]
