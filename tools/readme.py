@@ -10,12 +10,16 @@ text; in the table of "hasp status" any node may lead. The blocks of one file
 run in one shell, against one fresh cluster of three nodes on free ports (its
 own, if the file has "$ hasp dev" or starts nodes in a loop); the default ports
 (7420 to 7452) are replaced by those. The folder is an empty one that has "docs"
-and "clients" as the checkout has.
+and "clients" as the checkout has. Several files run beside each other, since
+most of what they do is to wait.
 
     tools/readme.py BUILD [FILE...]
 """
 
+import concurrent.futures
+import contextlib
 import glob
+import io
 import os
 import re
 import select
@@ -28,6 +32,7 @@ import time
 from ports import free_base
 
 TIMEOUT = 60
+JOBS = 2
 
 
 def blocks(path):
@@ -191,16 +196,27 @@ def run_file(build, path):
     return passed, failed
 
 
+def told_of_file(build, path):
+    """Runs a file's examples; gives (passed, failed, what is to be told)."""
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        passed, failed = run_file(build, path)
+    return passed, failed, told.getvalue()
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     files = sys.argv[2:] or ['README.md'] + sorted(glob.glob('docs/**/*.md',
                                                              recursive=True))
     passed = failed = 0
-    for path in files:
-        good, bad = run_file(build, path)
-        if good + bad:
-            print(f'{path}: {good} passed, {bad} failed')
-        passed, failed = passed + good, failed + bad
+    # Processes, since each has ports of its own.
+    with concurrent.futures.ProcessPoolExecutor(JOBS) as pool:
+        runs = {path: pool.submit(told_of_file, build, path) for path in files}
+        for path, run in runs.items():
+            good, bad, told = run.result()
+            print(told, end='')
+            if good + bad:
+                print(f'{path}: {good} passed, {bad} failed')
+            passed, failed = passed + good, failed + bad
     return 1 if failed or not passed else 0
 
 
