@@ -61,15 +61,21 @@ class Link {
     }
   }
 
+  /** A node takes no more sessions on it. Were there others? */
+  filled() {
+    if (shared.get(this.key) === this) {
+      shared.delete(this.key);
+    }
+    return this.count > 1;
+  }
+
   /** The node has heard that it is. */
   closed(session) {
     this.line?.attached.delete(session.id);
   }
 
   close() {
-    if (shared.get(this.key) === this) {
-      shared.delete(this.key);
-    }
+    this.filled(); // Nobody joins it any more.
     this.isClosed = true;
     this.newest?.close();
   }

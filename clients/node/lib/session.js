@@ -18,6 +18,7 @@ const PATIENCE_MIN_MS = 50; // For an answer, however short the lease.
 const LOOK_MIN_MS = 20; // Between two looks at a lease that runs out.
 const AGAIN_MS = [20, 200]; // After a heartbeat that a node could not answer.
 const TIMER_MAX_MS = 2 ** 31 - 1;
+const FULL = 'LIMIT sessions of a connection';
 const OPTIONS = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
   'tls', 'secretFile', 'durable', 'reason', 'ownConnection'];
 
@@ -28,33 +29,41 @@ const unanswered = (node, why) =>
  * and 'please', each with { name, token, text }. Times are in milliseconds. */
 class Session extends Core {
   static async open(options = {}) {
-    const session = new Session(options);
-    const { name, ttl, linger, durable, reason } = session.options;
-    if (session.linkKey) {
-      session.link = Link.join(session.link, session.linkKey);
+    for (;;) {
+      const session = new Session(options);
+      if (session.linkKey) {
+        session.link = Link.join(session.link, session.linkKey);
+      }
+      session.hasJoined = true;
+      try {
+        await session.begin();
+        return session;
+      } catch (error) {
+        const isFull = error.message.startsWith(FULL) && session.link.filled();
+        session.quit();
+        if (!isFull) {
+          throw error;
+        }
+      }
     }
-    session.hasJoined = true;
-    try {
-      // The nodes are shown the hash of the secret alone.
-      const secret = crypto.randomBytes(16).toString('hex');
-      const proof = crypto.createHash('sha256').update(secret).digest('hex');
-      const { reply, sent, line } = await session.request(['SESSION.OPEN',
-        'TTL', durable ? 'NONE' : ttl, 'NAME', name,
-        ...(linger && !durable ? ['LINGER', linger] : []), 'PROOF', proof,
-        ...(reason ? ['LABEL', 'reason', reason] : [])], { fits: isOpened });
-      session.id = String(reply.id);
-      session.secret = secret;
-      session.reported = readClock();
-      session.prolong(reply, sent);
-      session.link.patience = Math.min(session.link.patience,
-        session.patience());
-      session.schedule(session.interval());
-      session.link.adopt(session, line);
-    } catch (error) {
-      session.quit();
-      throw error;
-    }
-    return session;
+  }
+
+  async begin() {
+    const { name, ttl, linger, durable, reason } = this.options;
+    // The nodes are shown the hash of the secret alone.
+    const secret = crypto.randomBytes(16).toString('hex');
+    const proof = crypto.createHash('sha256').update(secret).digest('hex');
+    const { reply, sent, line } = await this.request(['SESSION.OPEN',
+      'TTL', durable ? 'NONE' : ttl, 'NAME', name,
+      ...(linger && !durable ? ['LINGER', linger] : []), 'PROOF', proof,
+      ...(reason ? ['LABEL', 'reason', reason] : [])], { fits: isOpened });
+    this.id = String(reply.id);
+    this.secret = secret;
+    this.reported = readClock();
+    this.prolong(reply, sent);
+    this.link.patience = Math.min(this.link.patience, this.patience());
+    this.schedule(this.interval());
+    this.link.adopt(this, line);
   }
 
   constructor(options) {

@@ -187,7 +187,7 @@ async function fake(answer, work) {
         const asked = words;
         requests.push(asked);
         turn = turn.then(async () => socket.write(
-          await answer(asked, requests) ?? '+OK\r\n', 'latin1'));
+          await answer(asked, requests, socket) ?? '+OK\r\n', 'latin1'));
       }
     });
   });
@@ -367,6 +367,30 @@ async function somethingElse() {
   }
 }
 
+/** A connection that takes no more sessions is left to those it has. */
+async function filled() {
+  const opened = new Map();
+  await fake(([verb], _, socket) => {
+    if (verb !== 'SESSION.OPEN') {
+      return { 'SESSION.KEEP': lease(0), 'LOCK.ACQUIRE': ':99\r\n' }[verb];
+    }
+    const count = (opened.get(socket) ?? 0) + 1;
+    if (count > 2) {
+      return '-LIMIT sessions of a connection\r\n';
+    }
+    opened.set(socket, count);
+    return lease(100 * opened.size + count);
+  }, async (endpoints) => {
+    const sessions = [];
+    for (let i = 0; i < 5; i++) {
+      sessions.push(await Session.open({ endpoints }));
+      assert.ok(await sessions[i].lock('a').acquire(0));
+    }
+    assert.deepEqual([...opened.values()], [2, 2, 1]);
+    await closeAll(sessions);
+  });
+}
+
 /** What became of a conversion is not known: the release behind it must not be
  * forgotten. */
 async function givenBackLater() {
@@ -402,7 +426,8 @@ async function givenBackLater() {
 
 async function main() {
   for (const test of [onFakes, refusedAlone, impatientAlone, answeredThere,
-    overtaken, manyAttached, somethingElse, givenBackLater]) {
+    overtaken, manyAttached, somethingElse, filled,
+    givenBackLater]) {
     await test();
   }
   await sleep(50); // What has been closed goes.

@@ -21,7 +21,7 @@ from typing import (Any, Callable, Dict, NamedTuple, Optional, Sequence, Set,
 
 from . import resp
 from .connection import Connection, settle
-from .errors import HaspError, LeaseLost, Unknown, Unreachable
+from .errors import HaspError, LeaseLost, Refused, Unknown, Unreachable
 from .lease import Clock, Lease, State, read_clock, to_seconds
 from .link import Link
 from .request import (ACTING, LEAVES, TIMER_MAX, Endpoint, Forgotten, Owners,
@@ -32,6 +32,7 @@ from .secret import SecretFile, greeting_of
 from .tls import Tls, context_of, identity_of
 
 LOG = logging.getLogger('hasp')
+FULL = 'LIMIT sessions of a connection'
 STRANGE = 'an answer that is none of a node'
 
 
@@ -126,12 +127,21 @@ class Core:
 
     async def _open(self) -> None:
         secret = os.urandom(16).hex()
-        if self._link_key:
-            self._link = Link.join(self._link, self._link_key)
-        self._has_joined = True
-        reply, sent, line = await self._request(
-            open_words(self.name, self.ttl, self.linger, secret,
-                       self.durable, self.reason), fits=is_opened)
+        words = open_words(self.name, self.ttl, self.linger, secret,
+                           self.durable, self.reason)
+        answer = None
+        while answer is None:
+            if self._link_key:
+                self._link = Link.join(self._link, self._link_key)
+            self._has_joined = True
+            try:
+                answer = await self._request(words, fits=is_opened)
+            except Refused as error:
+                if not str(error).startswith(FULL) or not self._link.filled():
+                    raise
+                self._quit()
+                self._link = self._link.another()
+        reply, sent, line = answer
         self.id, self.secret = str(reply['id']), secret
         self._prolong(reply, sent)
         self._link.adopt(self, line)

@@ -70,14 +70,19 @@ class Link:
             line.attached.discard(session.id)
             line.post(bool, 'SESSION.DETACH', 'SESSION', session.id)
 
+    def filled(self) -> bool:
+        """A node takes no more sessions on it. Were there others?"""
+        if self._shared.get(self._key) is self:
+            del self._shared[self._key]
+        return self.count > 1
+
     def closed(self, session: Core) -> None:
         """The node has heard of it."""
         if self.line:
             self.line.attached.discard(session.id)
 
     def close(self) -> None:
-        if self._shared.get(self._key) is self:
-            del self._shared[self._key]
+        self.filled()  # Nobody joins it any more.
         if self._opener:
             self._opener.cancel()
         if self.line:

@@ -513,6 +513,27 @@ def test_an_answer_to_something_else_is_none(odd):
                     if words[0] == b'LOCK.ACQUIRE'}) == 1
 
 
+def test_a_connection_that_takes_no_more_sessions_is_left_to_those_it_has():
+    opened = {}  # By connection: each has a thread of the fake node.
+
+    def answer(words):
+        if words[0] != b'SESSION.OPEN':
+            return {b'SESSION.KEEP': {'ttl_ms': 60000}}.get(words[0], 99)
+        ids = opened.setdefault(threading.get_ident(), [])
+        if len(ids) == 2:
+            return Exception('LIMIT sessions of a connection')
+        ids.append(100 * len(opened) + len(ids))
+        return {'id': ids[-1], 'ttl_ms': 60000}
+
+    with FakeNode(answer) as node:
+        sessions = [hasp.Session(node.endpoint) for _ in range(5)]
+        assert all(one.lock('a').acquire(False) for one in sessions)
+        assert [len(ids) for ids in opened.values()] == [2, 2, 1]
+        for one in sessions:
+            one.close()
+    assert not Link._shared
+
+
 def test_what_could_not_be_given_back_at_once_is_later():
     """The conversion before it is not cleared up: then it must not be
     forgotten that the lock is to be released."""
