@@ -99,6 +99,24 @@ static bool is_new(struct lockfsm *fsm, const struct session *session,
     return false;
 }
 
+/* What was asked again, and waits, is refused to who is blacklisted: the wait
+ * ends with that now, and not when SWEEP comes to it. Else who is pardoned
+ * before might be granted what he was told that he does not get. */
+static void end_refused(struct lockfsm *fsm, const struct session *session,
+                        const struct result *result)
+{
+    if (result->code != RESULT_BLACKLISTED) {
+        return;
+    }
+    const struct kept_result *kept = kept_find(fsm, session->id,
+                                               fsm->origin.req);
+    CHECK(kept != NULL && kept->wait_index != 0);
+    struct wait *wait = request_find(fsm, kept->wait_index, session->id,
+                                     fsm->origin.owner);
+    CHECK(wait != NULL);
+    wait_end(fsm, wait, "blacklisted", result);
+}
+
 static bool only_frees(const struct entry *command)
 {
     return entry_row(command->op)->only_frees ||
@@ -172,5 +190,6 @@ void results_run(struct lockfsm *fsm, const struct entry *command,
         keep(fsm, hash, result);
     } else if (is_waiting) {
         apply(fsm, command, result);
+        end_refused(fsm, session, result);
     }
 }

@@ -531,25 +531,27 @@ static bool is_kept(enum result_code code)
            code == RESULT_NOT_HELD || code == RESULT_QUEUED;
 }
 
-static bool ends_wait(const struct writing *w, uint64_t wait_index)
+static bool ends_wait(const struct writing *w, uint64_t wait_index,
+                      enum result_code code)
 {
     for (uint32_t i = 0; i < w->effects->count; i++) {
         const struct effect *effect = &w->effects->effect[i];
         if (effect->type == EFFECT_WAIT_RESULT &&
             wait_of(w, effect) == wait_index) {
-            return effect->result.code == RESULT_NOT_ACQUIRED;
+            return effect->result.code == code;
         }
     }
     return false;
 }
 
-/* Asked again without WAIT, a wait ends. */
+/* Asked again without WAIT, or by who is blacklisted, a wait ends. */
 static void write_repetition(const struct writing *w, uint64_t req,
                              struct past_request *past,
                              const struct result *result)
 {
-    bool is_over = result->code == RESULT_NOT_ACQUIRED &&
-                   ends_wait(w, past->wait_index);
+    bool is_over = (result->code == RESULT_NOT_ACQUIRED ||
+                    result->code == RESULT_BLACKLISTED) &&
+                   ends_wait(w, past->wait_index, result->code);
     bool is_same = past->wait_index != 0
                        ? result->code == RESULT_QUEUED || is_over
                        : result->code == past->result.code &&
