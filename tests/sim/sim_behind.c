@@ -4,34 +4,71 @@
 
 #include <inttypes.h>
 
+#include "base/check.h"
 #include "raft/replica.h"
 #include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_net.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_worker.h"
 
-/* It is away for so long at most. */
+#define BEFORE_NS (2 * SIM_S)
+/* It is away for so long, and a second time for so long at most. */
 #define AWAY_NS (10 * SIM_S)
 #define CATCH_UP_NS (10 * SIM_S)
+/* Who dies when nothing is on its way to it needs no more than this. */
+#define CATCH_UP_AGAIN_NS (5 * SIM_S)
 #define DEATHS_MAX 4
 /* Calls on files of a start and an installation. */
 #define CALLS_MAX 300
 
+static struct sim_node *follower(struct sim *sim,
+                                 const struct replica_member *member)
+{
+    struct sim_node *node = sim->node[member->id - 1];
+    bool is_one = member->role == MEMBER_VOTER && node != sim_leader(sim) &&
+                  sim_node_core(node) != NULL;
+    return is_one ? node : NULL;
+}
+
 struct sim_node *sim_behind_choose(struct sim *sim)
 {
     struct replica_members members;
+    struct sim_node *node = NULL;
     if (!sim_members(sim, &members)) {
         return NULL;
     }
     uint64_t from = prng_below(&sim->prng, members.count);
+    for (uint32_t i = 0; node == NULL && i < members.count; i++) {
+        node = follower(sim, &members.member[(from + i) % members.count]);
+    }
+    return node;
+}
+
+static bool is_watched(struct sim *sim, const struct sim_node *node)
+{
+    for (uint32_t i = 0; i < sim->client_count; i++) {
+        const struct sim_watcher *watcher = &sim->client[i]->watcher;
+        if (watcher->is_watching && watcher->channel.wire != NULL &&
+            sim->node[watcher->channel.wire->host[1]] == node) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A voter that follows and that somebody watches, if there is one; else
+ * 'other'. */
+static struct sim_node *choose_watched(struct sim *sim, struct sim_node *other)
+{
+    struct replica_members members;
+    CHECK(sim_members(sim, &members));
     for (uint32_t i = 0; i < members.count; i++) {
-        const struct replica_member
-            *member = &members.member[(from + i) % members.count];
-        struct sim_node *node = sim->node[member->id - 1];
-        if (member->role == MEMBER_VOTER && node != sim_leader(sim) &&
-            sim_node_core(node) != NULL) {
+        struct sim_node *node = follower(sim, &members.member[i]);
+        if (node != NULL && is_watched(sim, node)) {
             return node;
         }
     }
-    return NULL;
+    return other;
 }
 
 static uint64_t applied(struct sim_node *node)
@@ -54,11 +91,12 @@ static void die_some_times(struct sim *sim, struct sim_node *node)
     files_die_within(files, 0);
 }
 
-static void check_catches_up(struct sim *sim, struct sim_node *node)
+static void check_catches_up(struct sim *sim, struct sim_node *node,
+                             uint64_t within_ns)
 {
     struct sim_node *leader = sim_leader(sim);
     uint64_t goal = leader != NULL ? applied(leader) : 0;
-    uint64_t until_ns = sim->now_ns + CATCH_UP_NS;
+    uint64_t until_ns = sim->now_ns + within_ns;
     while (applied(node) < goal && sim->now_ns < until_ns && !sim->has_failed) {
         sim_run_until(sim, sim->now_ns + 50 * SIM_MS, NULL);
     }
@@ -70,26 +108,73 @@ static void check_catches_up(struct sim *sim, struct sim_node *node)
     }
 }
 
-void sim_behind(struct sim *sim)
+/* From the others: its clients, and who watches there, still reach it. */
+static void cut_off(struct sim *sim, struct sim_node *node, bool is_cut)
 {
-    struct sim_node *node = sim_behind_choose(sim);
-    if (node == NULL || !sim_chance(sim, 0.5)) {
-        return;
+    uint32_t here = sim_node_host(node)->number;
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        if (i != here) {
+            sim_net_block(sim, here, i, is_cut);
+            sim_net_block(sim, i, here, is_cut);
+        }
     }
-    sim->is_left_alone = true;
+}
+
+/* Until the leader's log begins behind what the node has. */
+static void wait_for_trim(struct sim *sim, uint64_t has)
+{
+    uint64_t until_ns = sim->now_ns + AWAY_NS;
+    struct sim_node *leader = sim_leader(sim);
+    while (sim->now_ns < until_ns && !sim->has_failed &&
+           (leader == NULL || sim_node_disk(leader)->trimmed <= has)) {
+        sim_run_until(sim, sim->now_ns + 50 * SIM_MS, NULL);
+        leader = sim_leader(sim);
+    }
+}
+
+static void be_killed(struct sim *sim, struct sim_node *node)
+{
     sim_note(sim, sim_node_host(node), "is away", 0, 0, 0);
     sim_node_kill(node, sim_chance(sim, 0.5));
     sim_run_until(sim, sim->now_ns + AWAY_NS, NULL);
     die_some_times(sim, node);
     if (!sim->has_failed) {
         sim_node_start(node);
-        check_catches_up(sim, node);
+        check_catches_up(sim, node, CATCH_UP_NS);
     }
     if (!sim->has_failed) {
+        uint64_t has = applied(node);
         sim_node_kill(node, true);
-        sim_run_until(sim, sim->now_ns + 100 * SIM_MS, NULL);
+        wait_for_trim(sim, has);
         sim_node_start(node);
-        check_catches_up(sim, node);
+        check_catches_up(sim, node, CATCH_UP_AGAIN_NS);
+    }
+}
+
+static void be_cut_off(struct sim *sim, struct sim_node *node)
+{
+    sim_note(sim, sim_node_host(node), "is cut off", 0, 0, 0);
+    cut_off(sim, node, true);
+    wait_for_trim(sim, applied(node));
+    cut_off(sim, node, false);
+    if (!sim->has_failed) {
+        check_catches_up(sim, node, CATCH_UP_NS);
+    }
+}
+
+void sim_behind(struct sim *sim)
+{
+    /* Who died before is back by then. */
+    sim_run_until(sim, sim->now_ns + BEFORE_NS, NULL);
+    struct sim_node *node = sim_behind_choose(sim);
+    if (node == NULL || sim->has_failed || !sim_chance(sim, 0.8)) {
+        return;
+    }
+    sim->is_left_alone = true;
+    if (sim_chance(sim, 0.5)) {
+        be_cut_off(sim, choose_watched(sim, node));
+    } else {
+        be_killed(sim, node);
     }
     sim->is_left_alone = false;
 }

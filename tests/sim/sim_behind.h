@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A follower that was away until the others have trimmed their logs behind it:
- * it needs a snapshot, may die inside any call of the installation, loses power
- * afterwards, and has to catch up all the same. */
+/* A follower that was away, or cut off from the others, until they have trimmed
+ * their logs behind it: it needs a snapshot, may die inside any call of the
+ * installation, loses power afterwards until it needs another one, and has to
+ * catch up all the same. Who watches at one that was cut off stays there. */
 
 #ifndef HASP_TESTS_SIM_SIM_BEHIND_H
 #define HASP_TESTS_SIM_SIM_BEHIND_H

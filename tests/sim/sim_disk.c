@@ -161,6 +161,7 @@ void sim_disk_port_log_trim(void *data, uint64_t up_to_index)
         CHECK(disk->newest.log_index >= up_to_index);
         sim_node_disk_fails(disk->node,
                             wal_trim(disk->durable.wal, up_to_index));
+        disk->trimmed = up_to_index;
     }
 }
 

@@ -55,6 +55,7 @@ struct sim_disk {
     struct replica_entry first; /* Of a new cluster. */
     /* Snapshots. */
     struct disk_snapshot newest;
+    uint64_t trimmed; /* The log was last trimmed up to here. */
     struct sim_event taking;
     struct snapshot_header taken; /* Its configuration is owned. */
     struct table_txn *txn;

@@ -62,8 +62,10 @@ enum sim_oracle {
      * watches has been served or told, no session and no lock is left, and all
      * members are equal. */
     ORACLE_PROGRESS,
-    /* 15. When a leader dies and all else is well, another one serves within
-     * 5 s and 3 terms, whatever flushes take (up to 500 ms). */
+    /* 15. When a leader dies and all else is well, another one serves within 3
+     * terms, 1.5 s, six flushes (of up to 500 ms), and an election's longest
+     * time for each election without an end, and for a death that nobody has
+     * heard. */
     ORACLE_ELECTIONS,
     /* 16. What is above the cluster's feature level is not proposed, nobody
      * applies what its version does not understand, and who stops as too old
