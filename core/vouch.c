@@ -73,8 +73,8 @@ static bool own_members(const struct core *core, struct frame_members *ret_own)
     struct replica_members members;
     *ret_own = (struct frame_members){
         .log_index = vouch_own_index(core, &members)};
-    for (uint32_t i = 0; i < members.count; i++) {
-        ret_own->id[ret_own->count++] = members.member[i].id;
+    MEMBER_EACH (one, &members) {
+        ret_own->id[ret_own->count++] = one->id;
     }
     return names(ret_own, core->options.id);
 }
