@@ -20,25 +20,25 @@
  * dead leader come at once. */
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_LAST_MS 400
-/* For the answer to the last attempt; but a quarter of a short time-out. */
+/* For the answer to the last attempt; a quarter of a short time-out. */
 #define ATTEMPT_MIN_MS 250
 /* Nodes that send us round in a circle are like nodes without a leader. */
 #define MOVED_MAX 8
-/* A list of everything is the largest reply there is. */
+/* The largest reply is a list of everything. */
 #define REPLY_VALUE_MAX (16u << 20)
 #define REPLY_SIZE_MAX ((size_t)1 << 30)
 
 /* How an attempt ended. */
 enum outcome {
     OUTCOME_NONE,
-    OUTCOME_REFUSED,     /* An error that asking again does not mend. */
+    OUTCOME_REFUSED,     /* Asking again would give the same error. */
     OUTCOME_NO_LEADER,   /* Nothing was done. */
     OUTCOME_BUSY,        /* Nothing was done. */
     OUTCOME_MOVED,       /* Nothing was done. */
     OUTCOME_UNREACHABLE, /* Nothing was done. */
     OUTCOME_DISTRUSTED,  /* Nothing was done: certificates. */
-    OUTCOME_UNKNOWN,     /* Perhaps it was done. */
-    OUTCOME_STRANGER     /* No node of hasp. */
+    OUTCOME_UNKNOWN,     /* It may have been done. */
+    OUTCOME_STRANGER     /* What answers is no node of hasp. */
 };
 
 int asker_init(struct asker *asker, const struct endpoints *endpoints,
@@ -87,7 +87,7 @@ static void begin_asking(struct asker *asker, struct asking *ask)
     ask->not_before_ns = ask->begun_ns = asker->now.monotonic_ns;
 }
 
-/* Behind the heartbeats, before all else. */
+/* Sends the ATTACH of a member, behind the heartbeats and before all else. */
 static void ask_attach(struct asker_member *member)
 {
     struct asker *asker = member->asker;
@@ -124,7 +124,7 @@ static uint64_t pause_ns(struct asker *asker, uint32_t round)
     return (limit_ms / 2 + (asker->random >> 33) % limit_ms) * NS_PER_MS;
 }
 
-/* It was refused: no sooner than after a pause. */
+/* Sends a refused ATTACH again, after a pause. */
 static void attach_again(struct asker_member *member)
 {
     struct asker *asker = member->asker;
@@ -224,7 +224,7 @@ void asker_adopt_session(struct asker_member *member,
     member->is_attached = true;
 }
 
-/* Nobody waits for the answer. */
+/* Detaches a request whose answer nobody waits for. */
 static void detach(struct asker_member *member)
 {
     struct asker *asker = member->asker;
@@ -262,7 +262,7 @@ static struct asker_member *find_member(struct asker *asker, uint64_t session)
     return NULL;
 }
 
-/* [kind, kind, {session: ...}] is for that session's member. */
+/* Takes [kind, kind, {session: ...}], which is for that session's member. */
 static void take_push(struct asker *asker)
 {
     const struct resp_reply *reply = &asker->reply;
@@ -279,7 +279,7 @@ static void take_push(struct asker *asker)
     }
 }
 
-/* Nobody's session is attached here, so that another node is as good. */
+/* True if no session is attached here, so that another node is as good. */
 static bool is_free(const struct asker *asker)
 {
     LIST_FOR (const struct asker_member, member, &asker->members, in_asker) {
@@ -323,7 +323,7 @@ __attribute__((format(printf, 2, 3))) static void note(struct asker *asker,
 {
     va_list args;
     if (asker->is_moved) {
-        return; /* It is not one of those that we were given. */
+        return; /* The address is none of those that were given. */
     }
     va_start(args, format);
     vsnprintf(asker->last[asker->at], sizeof asker->last[0], format, args);
@@ -344,18 +344,18 @@ static void keep_error(struct asker *asker, struct bytes text)
              (const char *)(rest > 0 ? blank + 1 : text.data));
 }
 
-/* What the word of an error means for asking again. */
+/* What the word of an error reply means for asking again. */
 static enum outcome of_reply_error(struct asker *asker, struct bytes text)
 {
     char why[HASP_WHY_SIZE];
     keep_error(asker, text);
     if (strcmp(asker->code, "NOLEADER") == 0) {
-        /* Why; that nothing was done is said of all of them together. */
+        /* The reason; that nothing was done is said of all together. */
         note(asker, "%.*s", (int)strcspn(asker->why, ";"), asker->why);
         return OUTCOME_NO_LEADER;
     }
     if (strcmp(asker->code, "BUSY") == 0) {
-        /* What with, and perhaps for how long. */
+        /* The text says with what, and perhaps for how long. */
         note(asker, "%s", asker->why);
         return OUTCOME_BUSY;
     }
@@ -407,7 +407,7 @@ static void finish(struct asker *asker, struct asking *ask, int error)
     ask->done(ask, &end);
 }
 
-/* The worst of what was seen decides. */
+/* Ends a request with the worst outcome of its attempts. */
 static void give_up(struct asker *asker, struct asking *ask)
 {
     static const struct {
@@ -460,8 +460,8 @@ static bool may_go_on(const struct asking *ask)
     return !ask->is_once && (!is_unknown || ask->is_repeatable);
 }
 
-/* Ends those that may not be asked again. Whatever `done` does, it is looked
- * through anew. */
+/* Ends the requests that may not be asked again. The search begins anew after
+ * each, whatever `done` does. */
 static void end_some(struct asker *asker)
 {
     struct list *node = asker->asks.next;
@@ -475,7 +475,7 @@ static void end_some(struct asker *asker)
     }
 }
 
-/* On the next connection all are attached anew. */
+/* All members are attached anew on the next connection. */
 static void forget_attached(struct asker *asker)
 {
     LIST_FOR (struct asker_member, member, &asker->members, in_asker) {
@@ -495,8 +495,8 @@ static void tell_lost(struct asker *asker)
     }
 }
 
-/* The connection is over. What was sent on it is to be sent again, in its
- * order; what waited for it has seen 'outcome'. */
+/* Ends the connection. What was sent on it is sent again, in its order; the
+ * requests that waited for an answer have had 'outcome'. */
 static void lose(struct asker *asker, enum outcome outcome,
                  struct lease_clock now)
 {
@@ -579,7 +579,7 @@ void asker_connected(struct asker *asker)
     query_number(&query, 3);
     if (asker->secret[0] != '\0' && !endpoint_is_local(asker_endpoint(asker))) {
         query_text(&query, "AUTH");
-        query_text(&query, "default"); /* The secret has the user's name. */
+        query_text(&query, "default"); /* A secret contains the user's name. */
         query_text(&query, asker->secret);
     }
     query_encode(&query, &asker->out);
@@ -600,8 +600,8 @@ static bool is_open_still(const struct asker *asker, const struct asking *ask)
            (is_of_asker || is_disk);
 }
 
-/* What waits to be sent, of a member or (NULL) of all, ends with the refusal
- * that was just read; but not what may have been done. */
+/* Ends requests that wait to be sent, of one member or (NULL) of all, with the
+ * refusal that was just read; those that may have been done go on. */
 static void take_refused(struct asker *asker, const struct asker_member *member,
                          struct list *refused)
 {
@@ -631,7 +631,7 @@ static void end_refused(struct asker *asker, struct list *refused,
     }
 }
 
-/* Everybody who waits for the connection is told that it is refused. */
+/* Tells all who wait for the connection that it was refused. */
 static void refuse_all(struct asker *asker, struct lease_clock now)
 {
     char code[CLIENT_CODE_SIZE], why[HASP_WHY_SIZE];
@@ -643,7 +643,7 @@ static void refuse_all(struct asker *asker, struct lease_clock now)
     end_refused(asker, &refused, code, why);
 }
 
-/* A refused ATTACH is this member's matter alone. */
+/* A refused ATTACH concerns only its member. */
 static void attach_answered(struct asking *ask, const struct asking_end *end)
 {
     char code[CLIENT_CODE_SIZE], why[HASP_WHY_SIZE];
@@ -655,7 +655,7 @@ static void attach_answered(struct asking *ask, const struct asking_end *end)
         member->refusals = 0;
         return;
     }
-    CHECK(end->error == HASP_EREPLY); /* It is repeated until then. */
+    CHECK(end->error == HASP_EREPLY); /* The ATTACH is repeated until then. */
     memcpy(code, asker->code, sizeof code);
     memcpy(why, asker->why, sizeof why);
     note(asker, "%s", why);
@@ -692,7 +692,7 @@ static void greeted(struct asker *asker, struct lease_clock now)
 
 /* --- Answers -------------------------------------------------------------- */
 
-/* Not now: at another node, or after a while. True: the node is to be left. */
+/* Puts the request off, to another node or by a pause; true: leave the node. */
 static bool put_off(struct asker *asker, struct asking *ask,
                     enum outcome outcome, struct lease_clock now)
 {
@@ -719,13 +719,13 @@ static struct asking *next_in_flight(struct asker *asker)
     return ask;
 }
 
-/* One answer. Gives how the node is to be left; NONE: not at all. */
+/* Takes one answer; tells how to leave the node, OUTCOME_NONE: not at all. */
 static enum outcome answered(struct asker *asker, struct lease_clock now)
 {
     struct asking *ask = next_in_flight(asker);
     const struct resp_value *value = asker->reply.value;
     if (ask == NULL) {
-        return OUTCOME_NONE; /* Nobody waits for it any more. */
+        return OUTCOME_NONE; /* Nobody waits for the answer any more. */
     }
     if (value->type != RESP_ERROR) {
         asker->failed = 0;
@@ -750,7 +750,7 @@ static enum outcome answered(struct asker *asker, struct lease_clock now)
     return leaves ? outcome : OUTCOME_NONE;
 }
 
-/* What came is no reply of ours. */
+/* Leaves a node whose bytes are no reply. */
 static void estranged(struct asker *asker, struct lease_clock now)
 {
     note(asker, "does not speak the protocol");
@@ -807,7 +807,7 @@ static uint64_t attempt_end_ns(const struct asking *ask)
     return ask->sent.monotonic_ns + attempt_ms * NS_PER_MS;
 }
 
-/* The first of a list whose deadline has come. */
+/* The first request of the list whose deadline has come. */
 static struct asking *overdue(struct list *list, uint64_t now_ns)
 {
     LIST_FOR (struct asking, ask, list, in_asker) {
@@ -827,7 +827,7 @@ static void end_overdue(struct asker *asker, uint64_t now_ns)
     }
 }
 
-/* A node that is silent for too long is left. */
+/* Leaves a node that has been silent for too long. */
 static void leave_silent(struct asker *asker, struct lease_clock now)
 {
     bool is_silent = (asker->state == ASKER_OPENING ||
@@ -841,7 +841,7 @@ static void leave_silent(struct asker *asker, struct lease_clock now)
     }
 }
 
-/* Its session is to be attached first. */
+/* True if the request's session must be attached first. */
 static bool is_held_up(const struct asking *ask)
 {
     const struct asker_member *member = ask->member;
@@ -875,8 +875,8 @@ static void send(struct asker *asker, struct asking *ask,
     query_encode(&ask->query, &asker->out);
 }
 
-/* One more attempt that is not answered in time would turn what is known,
- * that nothing was done, into what is not. */
+/* True if no attempt should begin any more: one without an answer in time would
+ * leave it unknown that nothing was done. */
 static bool is_too_late(const struct asking *ask, uint64_t now_ns)
 {
     uint64_t least_ns = u64_min(ATTEMPT_MIN_MS * NS_PER_MS,
@@ -886,7 +886,7 @@ static bool is_too_late(const struct asking *ask, uint64_t now_ns)
     return was_refused && ask->deadline_ns - now_ns < least_ns;
 }
 
-/* Who is told that there is no time left may give the connection up. */
+/* Sends what can be sent. A caller without time may give the connection up. */
 static void send_all(struct asker *asker, struct lease_clock now)
 {
     struct list *node = asker->asks.next;
@@ -911,7 +911,7 @@ static uint64_t later_ns(uint64_t now_ns, uint64_t left_ns)
     return left_ns < UINT64_MAX - now_ns ? now_ns + left_ns : UINT64_MAX;
 }
 
-/* Those have theirs whose time has come, or who were touched. */
+/* Gives a turn to each member whose time has come, or that was touched. */
 static void turn_members(struct asker *asker, struct lease_clock now)
 {
     asker->is_touched = false;
@@ -944,7 +944,7 @@ void asker_turn(struct asker *asker, struct lease_clock now)
     }
 }
 
-/* Of the connection and the requests, in CLOCK_MONOTONIC. */
+/* When the next turn is due, in CLOCK_MONOTONIC. */
 static uint64_t next_ns(const struct asker *asker)
 {
     uint64_t next_ns = UINT64_MAX;

@@ -14,20 +14,20 @@
 #include "client/machine.h"
 #include "client/reply.h"
 
-/* A wait is asked for anew, keeping its place, at least so often: the push may
- * have been lost with a snapshot that its node has skipped to. */
+/* How often, at least, a wait is asked for again, keeping its place: its push
+ * may be lost if its node skips to a snapshot. */
 #define LOOK_MS 15000
-/* A session without end may not wait for ever: nobody would end the wait of a
- * client that has died. Each time it asks this counts anew. */
+/* How long a wait of a session without end lasts, counted anew each time it is
+ * asked for: otherwise nobody would end the wait of a client that has died. */
 #define ENDLESS_WAIT_MS (UINT64_C(4) * LOOK_MS)
-/* Beyond the wait itself: for its push to come. */
+/* How long to wait for the push beyond the wait itself. */
 #define PUSH_MS 1000
-/* For an interrupted call to clear up what it began; after that it is cleared
- * up behind its back. */
+/* How long an interrupted call may take to clear up what it began; after that
+ * this goes on in the background. */
 #define WITHDRAW_MS 500
-/* Between two looks whether the last request of an owner is settled. */
+/* How often it is looked whether the last request of an owner is settled. */
 #define BEHIND_MS 50
-/* For the question how much of a limited hold is left. */
+/* How long the question takes at most of how much of a limited hold is left. */
 #define SHOW_MS 2000
 
 enum change_kind {
@@ -49,24 +49,24 @@ enum change_step {
 struct change {
     struct list in_machine;
     struct machine *machine;
-    struct client_call *call; /* NULL: nobody waits for it. */
+    struct client_call *call; /* NULL if nobody waits for it. */
     enum change_kind kind;
     enum change_step step;
     struct asking ask;
-    struct owner *owner; /* NULL: it has no number, or the hold has it. */
+    struct owner *owner; /* NULL if it has no number, or the hold has it. */
     uint64_t number;
     char **names;
     size_t count;
-    uint64_t token; /* Of a release; 0: whichever. */
+    uint64_t token; /* The token of a release; 0 for any. */
     struct hasp_acquire_options options;
     char *value;
-    struct hasp_hold *hold; /* ACQUIRE: to be filled. CONVERT: the caller's. */
+    struct hasp_hold *hold; /* ACQUIRE fills it; CONVERT has the caller's. */
     uint64_t *tokens;
-    uint64_t end_ns;  /* When the wait is over; UINT64_MAX. */
-    uint64_t look_ns; /* PARKED: until then. */
-    bool is_placed;   /* It has been queued ... */
-    uint64_t place;   /* ... there; its entry in the log. */
-    uint64_t hint;    /* The place whose end was told before the answer. */
+    uint64_t end_ns;  /* When the wait is over; UINT64_MAX for never. */
+    uint64_t look_ns; /* How long it stays PARKED. */
+    bool is_placed;   /* It has been queued, ... */
+    uint64_t place;   /* ... at this place: the entry in the log. */
+    uint64_t hint; /* The place whose end was pushed before the answer came. */
     bool is_interrupted;
     struct lease_clock first_sent;
 };
@@ -75,7 +75,7 @@ static asking_done_fn answered;
 
 /* --- Words ---------------------------------------------------------------- */
 
-/* What is left of the wait; nothing, once it is over: that asks for the outcome
+/* How long the wait still lasts; 0 once it is over, which asks for the outcome
  * and gives the place up. */
 static uint64_t wait_left_ms(const struct change *change, uint64_t now_ns)
 {
@@ -137,7 +137,7 @@ static void write_wait(struct query *query, uint64_t wait_ms)
     query_text(query, "PUSH");
 }
 
-/* Whose request it is, and which. */
+/* Writes whose request it is, and its number. */
 static void write_number(const struct change *change, struct query *query)
 {
     struct machine *machine = change->machine;
@@ -167,7 +167,7 @@ static void write_change(struct asking *ask, struct lease_clock now)
         break;
     case CHANGE_RESUME:
     case CHANGE_QUERY:
-        return; /* As it was written. */
+        return; /* It was written before. */
     }
     write_number(change, &ask->query);
 }
@@ -235,7 +235,7 @@ void change_room_free(struct machine *machine, struct change *room)
     free_room(room);
 }
 
-/* What there was room for begins. */
+/* Begins a change for which there is room. */
 static void enter(struct change *change, struct machine *machine,
                   enum change_kind kind, size_t count, struct client_call *call)
 {
@@ -304,8 +304,8 @@ static bool has_name(const struct change *change, const char *name)
     return false;
 }
 
-/* Another call asks for one of these locks, for the same owner. The cluster
- * would take the waits of both for one, with one grant. */
+/* True if another call asks for one of these locks, for the same owner: the
+ * cluster would take the waits of both for one, with one grant. */
 static bool has_rival(const struct change *change)
 {
     LIST_FOR (const struct change, other, &change->machine->changes,
@@ -323,7 +323,7 @@ static bool has_rival(const struct change *change)
     return false;
 }
 
-/* It is freed. */
+/* Refuses the call, and frees its change. */
 static int refuse_rival(struct change *change, struct client_call *call)
 {
     call->error = HASP_EINVALID;
@@ -335,7 +335,7 @@ static int refuse_rival(struct change *change, struct client_call *call)
     return HASP_EINVALID;
 }
 
-/* Its number, and off it goes; on an error it is freed. */
+/* Gives the change its number and sends it; frees it on an error. */
 static int begin(struct change *change, uint64_t deadline_ns)
 {
     int error = numbers_begin(&change->machine->numbers, &change->number);
@@ -451,7 +451,8 @@ int machine_release(struct machine *machine, struct hasp_hold *hold,
         change->token = hold->held[0].token;
     }
     client_hold_free(hold);
-    numbers_give_back(&machine->numbers); /* For the number of this one. */
+    /* The number of the release takes the place of this one. */
+    numbers_give_back(&machine->numbers);
     int error = begin(change, limit_ns(change));
     CHECK(error == 0);
     return error;
@@ -516,8 +517,8 @@ int machine_resume(struct machine *machine, const char *name, const char *owner,
 
 /* --- Answers -------------------------------------------------------------- */
 
-/* Tells the caller, from now on nobody waits for it. 'why' may be the call's
- * own. */
+/* Tells the caller the result; nobody waits from now on. 'why' may be the
+ * call's own. */
 static void tell(struct change *change, int error, const char *why)
 {
     struct client_call *call = change->call;
@@ -551,11 +552,12 @@ static bool is_open(int error)
            error == HASP_ENOTLEADER || error == HASP_EBUSY;
 }
 
-/* Nobody waits for it any more: it is asked until there is an answer. */
+/* Nobody waits for the change any more, so it is asked for until there is an
+ * answer. */
 static void settle(struct change *change, int error, const char *why)
 {
     if (change->kind == CHANGE_CONVERT) {
-        change->hold = NULL; /* The caller's, who may release it. */
+        change->hold = NULL; /* The hold is the caller's, who may release it. */
         holds_converted(change->machine, change->owner, change->names[0], 0);
     }
     tell(change, error, why);
@@ -563,7 +565,7 @@ static void settle(struct change *change, int error, const char *why)
     ask_anew(change, STEP_SETTLE, UINT64_MAX);
 }
 
-/* From an ACQUIRE that was granted to its RELEASE. */
+/* Turns an ACQUIRE that was granted into its RELEASE. */
 static void turn_into_release(struct change *change)
 {
     struct numbers *numbers = &change->machine->numbers;
@@ -572,13 +574,13 @@ static void turn_into_release(struct change *change)
     change->kind = CHANGE_RELEASE;
     change->token = change->count == 1 ? change->tokens[0] : 0;
     numbers_end(numbers, change->number);
-    /* There is room: that of the number that has just ended. */
+    /* The number that has just ended leaves room for this one. */
     int error = numbers_begin(numbers, &change->number);
     CHECK(error == 0);
     ask_anew(change, STEP_SETTLE, UINT64_MAX);
 }
 
-/* "token", or "[token, ...]", or nil. */
+/* Reads "token", "[token, ...]" or nil. */
 static int read_result(struct change *change, const struct resp_reply *reply,
                        bool *ret_is_granted)
 {
@@ -591,7 +593,8 @@ static int read_result(struct change *change, const struct resp_reply *reply,
         if (change->call != NULL) {
             change->call->number = (uint64_t)value->integer;
         }
-        /* Of one lock the number says what is left; of several, how many. */
+        /* For one lock the number says what is left of the hold; for several,
+         * how many were released. */
         return change->count > 1 && (uint64_t)value->integer < change->count
                    ? HASP_ENOTHELD
                    : 0;
@@ -614,7 +617,7 @@ static int read_result(struct change *change, const struct resp_reply *reply,
     return 0;
 }
 
-/* "QUEUED place" */
+/* True for the answer "QUEUED place". */
 static bool is_queued(struct change *change, const struct resp_reply *reply)
 {
     struct bytes word = BYTES_LITERAL("QUEUED ");
@@ -641,7 +644,7 @@ static void park(struct change *change)
     }
 }
 
-/* It is the caller's now. */
+/* Hands the hold over to the caller. */
 static void hand_over(struct change *change)
 {
     struct hasp_hold *hold = change->hold;
@@ -685,7 +688,8 @@ static void granted(struct change *change)
     show(change);
 }
 
-/* Finds our hold in LOCK.SHOW's answer, and how much of its limit is left. */
+/* Finds this session's hold in the answer to LOCK.SHOW, and how much of its
+ * limit is left. */
 static bool shown(struct change *change, const struct resp_reply *reply)
 {
     struct hasp_hold *hold = change->hold;
@@ -712,7 +716,7 @@ static bool shown(struct change *change, const struct resp_reply *reply)
     return false;
 }
 
-/* Asks what became of it, and gives its place in the queue up. */
+/* Asks for the outcome, and gives the place in the queue up. */
 static void withdraw(struct change *change)
 {
     change->ask.was_sent = true;
@@ -739,8 +743,8 @@ static void settled(struct change *change, const struct asking_end *end,
     }
 }
 
-/* A grant that was interrupted is given back; one whose answer was lost is
- * welcome. */
+/* After a withdrawal: gives back a grant that nobody wanted any more, but takes
+ * one whose answer was lost. */
 static void withdrawn(struct change *change, int error, bool is_granted,
                       const char *why)
 {
@@ -765,7 +769,7 @@ static void withdrawn(struct change *change, int error, bool is_granted,
     }
 }
 
-/* What the first attempts, or the wait, have ended with. */
+/* Deals with how the first attempts, or the wait, have ended. */
 static void asked(struct change *change, int error, bool is_granted,
                   const char *why)
 {
@@ -777,7 +781,8 @@ static void asked(struct change *change, int error, bool is_granted,
         end_change(change, error, why);
         break;
     case CHANGE_RELEASE:
-        /* It is still to be given back by whoever may do nothing just now. */
+        /* The user may do nothing just now, and the lock is still to be given
+         * back. */
         if (is_open(error) || error == HASP_EREFUSED) {
             settle(change, error, why);
         } else {
@@ -848,7 +853,8 @@ void machine_interrupt(struct machine *machine, struct client_call *call,
     }
     change->is_interrupted = true;
     if (change->ask.sent.monotonic_ns == 0) {
-        end_change(change, HASP_EINTR, "interrupted"); /* Nobody knows of it. */
+        /* The cluster does not know of it. */
+        end_change(change, HASP_EINTR, "interrupted");
     } else {
         withdraw(change);
     }
@@ -856,7 +862,8 @@ void machine_interrupt(struct machine *machine, struct client_call *call,
 
 /* --- For the machine ------------------------------------------------------ */
 
-/* What the push tells of its grant; else it is to be asked for. */
+/* Takes what the push says of the grant; if it says nothing, that is asked for.
+ */
 static bool take_push(struct change *change, const struct resp_reply *reply)
 {
     uint32_t at = 0;
@@ -886,7 +893,7 @@ void changes_pushed(struct machine *machine, const struct resp_reply *reply)
         if (change->step == STEP_ASK) {
             change->hint = place;
         } else if (change->step != STEP_PARKED || change->place != place) {
-            continue; /* Of an earlier wait, or told twice. */
+            continue; /* The push belongs to an earlier wait, or came twice. */
         } else if (take_push(change, reply)) {
             granted(change);
         } else {

@@ -20,11 +20,11 @@ struct client {
     struct asker asker;
     struct asker_member member;
     struct transport transport;
-    int interrupt_fd; /* -1: none. */
+    int interrupt_fd; /* -1 if there is none. */
     struct asking ask;
     const struct query *query;
     const struct client_options *options;
-    struct resp_reply reply; /* To the newest query. */
+    struct resp_reply reply; /* The reply to the newest query. */
     bool is_done;
     int error;
     connection_push_fn *push;
@@ -87,7 +87,7 @@ void client_set_push(struct client *client, connection_push_fn *push,
     client->push_data = data;
 }
 
-/* One turn, and then waits for what comes next. HASP_EINTR. */
+/* Takes one turn, then waits for what comes next; HASP_EINTR if interrupted. */
 static int wait_for_news(struct client *client, uint64_t until_ns)
 {
     struct asker *asker = &client->asker;
@@ -129,10 +129,11 @@ static void answered(struct asking *ask, const struct asking_end *end)
 {
     struct client *client = ask->data;
     client->is_done = true;
-    client->is_pushed = false; /* What comes from here on is waited for. */
+    /* Only pushes that come from here on are waited for. */
+    client->is_pushed = false;
     client->error = end->error;
     if (end->error == 0) {
-        /* It lives in the asker's input, until there is more. */
+        /* The reply lies in the asker's input until more is read. */
         struct resp_reply spare = client->reply;
         client->reply = client->asker.reply;
         client->asker.reply = spare;

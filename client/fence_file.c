@@ -23,12 +23,13 @@
 #define MARK_MAX ((UINT64_C(1) << 53) - 1)
 
 struct hasp_fence {
-    pthread_mutex_t mutex; /* From enter to leave. */
-    atomic_int inside;     /* The thread that has it; 0: none. */
+    pthread_mutex_t mutex; /* Held from enter to leave. */
+    atomic_int inside;     /* The thread that holds it; 0 if none does. */
     pid_t pid;
     int fd;
-    bool is_broken; /* A flush failed: nobody knows what is on the disk. */
-    uint64_t flushed_mark; /* The newest of which we know that it is there. */
+    bool is_broken; /* A flush has failed: nobody knows what is on the disk. */
+    /* The newest mark that is known to be on the disk. */
+    uint64_t flushed_mark;
     char path[];
 };
 
@@ -312,7 +313,8 @@ int hasp_fence_enter(struct hasp_fence *fence, uint64_t token)
         slot.mark = token;
         error = write_mark(fence, slot);
     } else if (error == 0 && slot.mark != fence->flushed_mark) {
-        /* Who wrote it may have been killed before its flush. */
+        /* The process that wrote the mark may have been killed before its
+         * flush. */
         error = flush_mark(fence, slot.mark);
     }
     if (error != 0) {

@@ -17,11 +17,11 @@ static struct {
     pthread_once_t once;
     pthread_mutex_t mutex;
     struct list links;
-    bool is_shared; /* A child of fork() is sure to begin with an empty one. */
+    bool is_shared; /* A child of fork() gets an empty list with this. */
 } registry = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* In a child its parent's links are those of others; who had the lock is not
- * here. */
+/* Forgets the links in a child: they are the parent's, and the thread that held
+ * the lock is not here. */
 static void forget_links(void)
 {
     pthread_mutex_init(&registry.mutex, NULL);
@@ -67,7 +67,8 @@ static struct link *find_link(const struct link_key *key)
 
 /* --- Links ---------------------------------------------------------------- */
 
-/* Programs that start together should not all ask the first node. */
+/* A random start, since programs that start together should not all ask the
+ * first node. */
 static uint64_t any_seed(void)
 {
     uint64_t seed = client_now_ns() ^ (uint64_t)getpid() << 20;
@@ -100,7 +101,7 @@ static int init(struct link *link, const struct link_key *key,
     return 0;
 }
 
-/* All but the mutex. */
+/* Frees all parts but the mutex. */
 static void free_parts(struct link *link)
 {
     transport_done(&link->transport);
@@ -157,7 +158,7 @@ int link_join(const struct link_key *key, const struct link_driver *driver,
     return error;
 }
 
-/* True: it was the last one. */
+/* Gives up the link; true if this was the last user. */
 static bool give_up(struct link *link)
 {
     CHECK(link->use_count > 0);
@@ -180,7 +181,8 @@ void link_leave(struct link *link)
 
 void link_abandon(struct link *link, bool is_whole)
 {
-    list_init(&link->in_links); /* Its neighbours are the parent's. */
+    /* The neighbours in the list are the parent's. */
+    list_init(&link->in_links);
     if (!give_up(link)) {
         return;
     }

@@ -93,7 +93,8 @@ int wait_check(struct hasp_session *session, int interrupt_fd)
     return 0;
 }
 
-/* Under the mutex: a call that waits for a lock may be interrupted. */
+/* Begins to wait for a lock, which may be interrupted. The caller holds the
+ * mutex. */
 static int begin_wait(struct waiting *wait,
                       const struct hasp_acquire_options *options)
 {
@@ -189,7 +190,8 @@ int hasp_release(struct hasp_hold *hold)
         session_unlock(session);
     }
     if (error != 0) {
-        return error; /* The parent's: hasp_close() frees the copy. */
+        /* The hold is the parent's; hasp_close() frees the copy. */
+        return error;
     }
     error = machine_release(&session->machine, hold, &wait.call, now);
     return wait_end(&wait, error);

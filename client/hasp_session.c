@@ -56,8 +56,8 @@ static int read_secret(const struct hasp_options *options,
                                            : 0;
 }
 
-/* What the connection is made of, but for TLS; the endpoints are the
- * caller's. */
+/* Makes the key of what the connection needs, but for TLS; the endpoints are
+ * the caller's. */
 static int make_key(struct link_key *key, const struct hasp_options *options,
                     void *loop)
 {
@@ -134,7 +134,7 @@ int session_init(struct hasp_session *session,
     return 0;
 }
 
-/* All but what waits, which a child of fork() must not touch. */
+/* Frees all parts but the waits, which a child of fork() must not touch. */
 static void free_parts(struct hasp_session *session)
 {
     machine_done(&session->machine);
@@ -181,8 +181,8 @@ int session_begin(struct hasp_session *session,
         if (credentials_parse(options->credentials, &credentials) != 0) {
             return why_set(HASP_EINVALID, "credentials are ID:SECRET");
         }
-        /* The session's requests were numbered by others, and may be again: the
-         * wall clock goes on from one process to the next. */
+        /* Other processes number this session's requests, too, so numbers begin
+         * with the wall clock. */
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
         uint64_t number = (uint64_t)now.tv_sec * 1000000 +
@@ -288,7 +288,7 @@ void hasp_close(struct hasp_session *session)
         close_in_child(session);
         return;
     }
-    /* If nobody answers the lease ends by itself. */
+    /* If no node answers the lease ends by itself. */
     (void)finish(session, machine_close);
 }
 
@@ -370,7 +370,8 @@ void session_interrupt(struct hasp_session *session, struct lease_clock now)
     }
 }
 
-/* For a signal handler: nothing but getpid() and a system call. */
+/* May be called in a signal handler: it makes only getpid() and one system
+ * call. */
 int hasp_interrupt(struct hasp_session *session)
 {
     if (session == NULL) {

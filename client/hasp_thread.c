@@ -25,7 +25,8 @@ static void set_timer(int fd, uint64_t left_ns)
 {
     struct itimerspec spec = {0};
     if (left_ns != UINT64_MAX) {
-        /* A little later, so that it is over when it is looked at. */
+        /* The timer is set a little later, so that the time is over when it is
+         * looked at. */
         left_ns += left_ns != 0 ? NS_PER_MS / 10 : 1;
         spec.it_value.tv_sec = (time_t)(left_ns / NS_PER_S);
         spec.it_value.tv_nsec = (long)(left_ns % NS_PER_S);
@@ -39,7 +40,7 @@ static void wake(struct link *link)
     set_timer(link->timer_fd, 0);
 }
 
-/* With the mutex. */
+/* Sets the timer. The caller holds the mutex. */
 static void arm(struct link *link, struct lease_clock now)
 {
     uint64_t left_ns = asker_left_ns(&link->asker, now);
@@ -49,14 +50,14 @@ static void arm(struct link *link, struct lease_clock now)
     if (at_ns != link->armed_ns) {
         link->armed_ns = at_ns;
         set_timer(link->timer_fd, left_ns);
-        /* A wake-up that came meanwhile must not be set off. */
+        /* A wake-up that came meanwhile must not be put off. */
         if (atomic_load(&link->wake_count) != link->seen_count) {
             set_timer(link->timer_fd, 0);
         }
     }
 }
 
-/* A call was begun: sends it, if that can be done at once. */
+/* Sends a call that has begun, if that is possible at once. */
 static void drive(struct link *link)
 {
     struct lease_clock now = client_clock_read();
@@ -72,13 +73,13 @@ static void drive(struct link *link)
     }
 }
 
-/* Timer and socket, which there must be room for without an allocation, and a
- * few that interrupt. */
+/* Timer and socket, which need room without an allocation, and a few
+ * descriptors that interrupt. */
 #define FEW 8
 
 /* The descriptors to wait for: timer, socket, and those that interrupt. */
 struct poll_set {
-    struct pollfd *fds; /* 'few', or of more room. */
+    struct pollfd *fds; /* 'few', or an array with more room. */
     nfds_t room;
     struct pollfd few[FEW];
 };
@@ -90,7 +91,7 @@ static nfds_t fill(struct poll_set *set, struct link *link)
         needed++;
     }
     if (needed > set->room) {
-        /* Without memory the last ones interrupt later. */
+        /* Without memory the last descriptors interrupt later. */
         struct pollfd *larger = set->fds != set->few ? set->fds : NULL;
         larger = realloc(larger, 2 * needed * sizeof *larger);
         if (larger != NULL) {
@@ -200,7 +201,8 @@ const struct link_driver thread_driver = {.size = sizeof(struct link),
 
 /* --- The notifier --------------------------------------------------------- */
 
-/* It runs the program's callback, which may take its time, and nothing else. */
+/* The thread that runs the program's callback, which may take its time, and
+ * nothing else. */
 static void *notify(void *data)
 {
     struct hasp_session *session = data;

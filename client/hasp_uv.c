@@ -23,22 +23,23 @@
 
 /* One call. */
 struct job {
-    struct list in_link; /* When it is done. */
+    struct list in_link; /* In the link's list of jobs that are done. */
     struct hasp_uv *uv;
     struct waiting wait;
-    uv_poll_t *poll; /* Of the descriptor that interrupts it; or NULL. */
+    /* Polls the descriptor that interrupts the job; or NULL. */
+    uv_poll_t *poll;
     int poll_fd;
-    bool is_open; /* It opens the session. */
+    bool is_open; /* This job opens the session. */
     hasp_uv_fn *done;
     hasp_uv_hold_fn *held;
     void *data;
 };
 
-/* A name that is looked up; freed when that has ended. */
+/* A name that is being looked up; freed when that has ended. */
 struct lookup {
     uv_getaddrinfo_t resolve;
     struct loop_link *in;
-    uint32_t number; /* The connection that it is for. */
+    uint32_t number; /* The number of the connection that it is for. */
 };
 
 /* A link on a loop. */
@@ -47,13 +48,14 @@ struct loop_link {
     uv_loop_t *loop;
     uv_async_t async;
     uv_timer_t timer;
-    uv_poll_t *poll;     /* Of the connection; or NULL. */
-    uint32_t handles;    /* In the loop. */
-    struct list done;    /* Jobs to be told of. */
-    struct list news;    /* Sessions with events for a callback. */
-    struct list closing; /* Sessions. */
+    uv_poll_t *poll;     /* Polls the connection; or NULL. */
+    uint32_t handles;    /* How many handles are in the loop. */
+    struct list done;    /* Jobs whose callers are to be told. */
+    struct list news;    /* Sessions that have events for a callback. */
+    struct list closing; /* Sessions that are being closed. */
     bool is_telling;
-    hasp_uv_fn *closed; /* Of the last session: when all is out of the loop. */
+    /* The last session's callback, for when all is out of the loop. */
+    hasp_uv_fn *closed;
     void *closed_data;
 };
 
@@ -61,11 +63,13 @@ struct hasp_uv {
     struct hasp_session session;
     struct list in_news;
     struct list in_closing;
-    uint32_t polls; /* In the loop. */
-    uint32_t jobs;  /* Those included that are done but not told. */
+    uint32_t polls; /* How many polls are in the loop. */
+    /* How many jobs there are, with those whose callers are still to be told.
+     */
+    uint32_t jobs;
     bool is_open;
     bool is_closing;
-    bool has_ended; /* The session is closed, or never was. */
+    bool has_ended; /* The session is closed, or was never opened. */
     struct job close_job;
     hasp_uv_fn *closed;
     void *closed_data;
@@ -78,7 +82,7 @@ static struct loop_link *link_of(const struct hasp_uv *uv)
     return (struct loop_link *)uv->session.link;
 }
 
-/* The last thing of it that was in the loop has gone. */
+/* Frees the link when its last handle has left the loop. */
 static void let_go(struct loop_link *in)
 {
     hasp_uv_fn *closed = in->closed;
@@ -95,7 +99,8 @@ static void let_go(struct loop_link *in)
 
 /* --- The connection ------------------------------------------------------- */
 
-/* 'data' is its callback's; NULL: it cannot be polled. */
+/* Makes a poll, with 'data' for its callback; NULL if the descriptor cannot be
+ * polled. */
 static uv_poll_t *poll_new(struct loop_link *in, int fd, void *data)
 {
     uv_poll_t *poll = calloc(1, sizeof *poll);
@@ -114,7 +119,7 @@ static void on_poll_closed(uv_handle_t *handle)
     let_go(in);
 }
 
-/* From here on its descriptor may be closed. */
+/* Stops polling; the descriptor may be closed after this. */
 static void stop_polling(struct loop_link *in)
 {
     if (in->poll != NULL) {
@@ -130,7 +135,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     if (link->transport.is_connecting) {
-        stop_polling(in); /* Another address may have to be tried. */
+        stop_polling(in); /* The transport may have to try another address. */
     }
     pthread_mutex_lock(&link->mutex);
     transport_ready(&link->transport, &link->asker);
@@ -159,7 +164,7 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int status,
     let_go(in);
 }
 
-/* With the mutex. */
+/* Looks up a name. The caller holds the mutex. */
 static void look_up(struct loop_link *in, const struct endpoint *endpoint)
 {
     struct addrinfo hints = TRANSPORT_HINTS;
@@ -181,7 +186,7 @@ static void look_up(struct loop_link *in, const struct endpoint *endpoint)
                       uv_strerror(code));
 }
 
-/* With the mutex. */
+/* Polls what the asker waits for. The caller holds the mutex. */
 static void follow_asker(struct loop_link *in)
 {
     struct transport *transport = &in->link.transport;
@@ -269,7 +274,7 @@ static int start_poll(struct job *job, int fd)
     return 0;
 }
 
-/* With the mutex, on the loop's thread. */
+/* Is called on the loop's thread, with the mutex held. */
 static void on_ended(struct client_call *call)
 {
     struct job *job = call->data;
@@ -288,7 +293,8 @@ static void job_init(struct job *job, struct hasp_uv *uv, void *data)
     list_init(&job->wait.in_session);
 }
 
-/* 'error' is what the arguments are found to be; then nothing is made. */
+/* Makes a job, unless 'error', which the check of the arguments gave, is set.
+ */
 static int job_new(struct hasp_uv *uv, int error, void *data,
                    struct job **ret_job)
 {
@@ -304,8 +310,9 @@ static int job_new(struct hasp_uv *uv, int error, void *data,
     return 0;
 }
 
-/* With the mutex, which it gives back. What is an error of the call itself is
- * returned, and nothing has begun; any other is told by the callback. */
+/* Ends the beginning of a job, and gives the mutex back. An error of the call
+ * itself is returned, and nothing has begun; any other one is told by the
+ * callback. */
 static int begun(struct job *job, int error)
 {
     struct hasp_uv *uv = job->uv;
@@ -340,7 +347,7 @@ static int lock(struct job *job, struct lease_clock *now)
     return machine_check(&session->machine, *now, job->wait.call.why);
 }
 
-/* Takes the mutex, and has what may interrupt the wait watched. */
+/* Takes the mutex, and watches what may interrupt the wait. */
 static int begin_wait(struct job *job,
                       const struct hasp_acquire_options *options,
                       struct lease_clock *now)
@@ -441,7 +448,7 @@ int hasp_uv_release(struct hasp_uv *uv, struct hasp_hold *hold,
         return begun(job, error);
     }
     error = machine_release(&uv->session.machine, hold, &job->wait.call, now);
-    /* The hold has gone, so even this is for the callback. */
+    /* The hold has gone, so even this error is for the callback. */
     return begun(job, error == HASP_ENOMEM ? HASP_EUNKNOWN : error);
 }
 
@@ -481,7 +488,7 @@ static void tell(struct job *job)
     free(job);
 }
 
-/* Takes what the session has to tell; there may be more when it returns. */
+/* Tells the session's events; there may be more when it returns. */
 static void tell_events(struct hasp_uv *uv)
 {
     session_lock(&uv->session);
@@ -496,7 +503,7 @@ static void tell_events(struct hasp_uv *uv)
     free(node);
 }
 
-/* With the mutex. */
+/* Is called with the mutex held. */
 static void on_news(struct machine *machine)
 {
     struct hasp_uv *uv = LIST_ENTRY(machine, struct hasp_uv, session.machine);
@@ -507,8 +514,8 @@ static void on_news(struct machine *machine)
     }
 }
 
-/* It has nothing in the loop any more. If it was the last one of its link, that
- * goes first, and 'closed' is told then. */
+/* Ends a session that has nothing in the loop any more. If it was the last of
+ * its link, the link goes first, and 'closed' is called then. */
 static void end(struct hasp_uv *uv)
 {
     struct loop_link *in = link_of(uv);
@@ -528,8 +535,8 @@ static void end(struct hasp_uv *uv)
     }
 }
 
-/* When the last call has been told, the session is closed; when it is, too, it
- * is freed. */
+/* Goes on with closing: after the last call has been told the session is
+ * closed, and then it is freed. */
 static void go_on_closing(struct hasp_uv *uv)
 {
     struct machine *machine = &uv->session.machine;
@@ -560,7 +567,8 @@ static void on_async(uv_async_t *async)
     on_turn(async->data);
 }
 
-/* With the mutex: what was asked and has come, and when to look again. */
+/* Takes what has come, and sets when to look again. The caller holds the mutex.
+ */
 static void turn(struct loop_link *in)
 {
     struct lease_clock now = client_clock_read();
@@ -594,7 +602,7 @@ static void on_turn(struct loop_link *in)
     while ((uv = LIST_FIRST(&in->news, struct hasp_uv, in_news)) != NULL) {
         tell_events(uv);
     }
-    /* The link is freed by the loop, later, even if the last one ends here. */
+    /* The loop frees the link later, even if its last session ends here. */
     LIST_FOR_SAFE (struct hasp_uv, closing, &in->closing, in_closing) {
         go_on_closing(closing);
     }

@@ -56,7 +56,8 @@ void machine_forget(struct machine *machine, struct hasp_hold *hold)
     client_hold_free(hold);
 }
 
-/* How long it may be trusted, its session's lease apart. */
+/* For how long the hold's own limit lets it be trusted, whatever its session's
+ * lease. */
 static uint64_t limit_left_ns(const struct hasp_hold *hold,
                               struct lease_clock now)
 {

@@ -46,7 +46,7 @@ void machine_add_event(struct machine *machine, enum hasp_event_kind kind,
     }
     struct event_node *node = calloc(1, sizeof *node);
     if (node == NULL) {
-        return; /* hasp_guard() tells it as well. */
+        return; /* hasp_guard() tells it, too. */
     }
     node->event.kind = kind;
     node->event.token = token;
@@ -63,8 +63,8 @@ static void tell_news(struct machine *machine)
     }
 }
 
-/* ["lock", "please" or "breaking", {lock, session, token, index, message}],
- * ["lock", "answer", {session, owner, index, wait, tokens}] */
+/* Takes a push: ["lock", "please" or "breaking", {lock, session, token, index,
+ * message}] or ["lock", "answer", {session, owner, index, wait, tokens}]. */
 static void pushed(void *data, const struct resp_reply *reply)
 {
     struct machine *machine = data;
@@ -130,8 +130,8 @@ static int of_word(const char *word)
     return HASP_EREPLY;
 }
 
-/* The cluster says that the session has ended: nobody may find it held after
- * this. */
+/* The cluster says that the session has ended: after this no hold may be found
+ * held. */
 static void lose(struct machine *machine, const char *code, const char *why)
 {
     lease_refused(&machine->lease);
@@ -165,7 +165,7 @@ static void refused_session(void *data, const char *code, const char *why)
 
 /* --- Opening and closing -------------------------------------------------- */
 
-/* An OPEN or CLOSE: they belong to nobody else and have no number. */
+/* An OPEN or a CLOSE, which has no number and belongs to no change. */
 struct act {
     struct asking ask;
     struct machine *machine;
@@ -209,8 +209,8 @@ static struct act *act_new(struct machine *machine, const char *command,
     return act;
 }
 
-/* A map of OPEN or KEEP FULL; false: it is none. A session without end has null
- * for a TTL. */
+/* Renews the lease by the map of OPEN or KEEP FULL; false if the answer is no
+ * such map. A session without end has null for its TTL. */
 static bool renew(struct machine *machine, const struct asking *ask,
                   const struct resp_reply *reply)
 {
@@ -228,7 +228,7 @@ static bool renew(struct machine *machine, const struct asking *ask,
     return true;
 }
 
-/* A heartbeat needs no attachment, so it leaves before that. */
+/* Writes a heartbeat, which needs no attachment and so leaves before that. */
 static void write_keep(struct machine *machine)
 {
     struct query *query = &machine->keep.query;
@@ -238,7 +238,7 @@ static void write_keep(struct machine *machine)
     query_text(query, "FULL");
 }
 
-/* Kept from now on. */
+/* Begins to keep the session. */
 static void begin(struct machine *machine)
 {
     write_keep(machine);
@@ -410,9 +410,9 @@ static void tell_ended(struct machine *machine, const struct resp_reply *reply)
     }
 }
 
-/* EXPIRED and NOSESSION lose the lease at once. BLACKLISTED does not: the
- * session may still finish what it does, its lease is not prolonged any
- * more. */
+/* Takes the answer to a heartbeat. EXPIRED and NOSESSION lose the lease at
+ * once. BLACKLISTED does not: the session may finish what it does, but its
+ * lease is renewed no more. */
 static void kept(struct asking *ask, const struct asking_end *end)
 {
     struct machine *machine = ask->data;
@@ -451,8 +451,8 @@ static void beat(struct machine *machine)
                  "no progress was reported in time (hasp_alive)");
         return;
     }
-    /* From each sending a node has so much time; a heartbeat that has to wait
-     * for a connection accuses nobody. */
+    /* A node has this long from each sending; a heartbeat that waits for a
+     * connection accuses no node. */
     bool is_behind = asker_is_awaiting(machine->asker);
     uint64_t patience_ns = lease_period_ns(lease) * (is_behind ? 2 : 1);
     machine->keep.attempt_ms = patience_ns / NS_PER_MS;

@@ -72,7 +72,7 @@ void owner_put(struct owner *owner)
     }
 }
 
-/* Room for one more, beside those that are promised. */
+/* Makes room for one more number, besides those that are promised. */
 static int make_room(struct numbers *numbers)
 {
     if (numbers->open_count + numbers->kept_count < numbers->open_room) {
@@ -125,8 +125,9 @@ void numbers_end(struct numbers *numbers, uint64_t number)
     }
 }
 
-/* "4,6-9,11": all up to the first one, and the ranges between open numbers; of
- * very many some, and others with the next request. */
+/* Writes such as "4,6-9,11": all numbers up to the first, and the ranges
+ * between open ones; of very many some, and the others with the next request.
+ */
 static void write_acked(struct numbers *numbers, char *out, size_t size)
 {
     const uint64_t *open = numbers->open;

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* NULL: plain. */
+/* NULL for plain connections. */
 static const char *find_folder(const char *folder)
 {
     if (folder == NULL) {

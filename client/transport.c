@@ -62,7 +62,7 @@ static bool is_shaking(const struct transport *transport)
     return transport->tls != NULL && !tls_is_up(transport->tls);
 }
 
-/* Sends what can be sent of it. */
+/* Sends as much as the socket takes. */
 static void send_some(struct transport *transport, struct buffer *out)
 {
     while (out->size > 0) {
@@ -71,13 +71,13 @@ static void send_some(struct transport *transport, struct buffer *out)
             continue;
         }
         if (count < 0) {
-            return; /* An error shows when it is read from. */
+            return; /* Reading shows the error. */
         }
         buffer_consume(out, (size_t)count);
     }
 }
 
-/* 'error' is of the TLS, whose last words the other side should have. */
+/* Fails with an error of TLS, whose last words the other side should have. */
 static void fail_tls(struct transport *transport, struct asker *asker,
                      int error)
 {
@@ -89,7 +89,7 @@ static void fail_tls(struct transport *transport, struct asker *asker,
     asker_distrusted(asker, tls_why(transport->tls), client_clock_read());
 }
 
-/* Goes on with the handshake, until it can be told that it is connected. */
+/* Goes on with the handshake, until it is complete. */
 static void shake(struct transport *transport, struct asker *asker)
 {
     int error = tls_handshake(transport->tls);
@@ -101,7 +101,7 @@ static void shake(struct transport *transport, struct asker *asker)
     }
 }
 
-/* The socket is connected. */
+/* Begins to use a socket that is connected. */
 static void begin(struct transport *transport, struct asker *asker)
 {
     if (transport->context == NULL) {
@@ -112,7 +112,7 @@ static void begin(struct transport *transport, struct asker *asker)
     shake(transport, asker);
 }
 
-/* What has come becomes plain, in 'plain'; 0, or an error of the TLS. */
+/* Deciphers what has come into 'plain'; 0, or an error of TLS. */
 static int decipher(struct transport *transport, struct asker *asker)
 {
     uint32_t number = asker->number;
@@ -124,7 +124,7 @@ static int decipher(struct transport *transport, struct asker *asker)
         shake(transport, asker);
     }
     if (asker->number != number || is_shaking(transport)) {
-        return 0; /* It has been told of it. */
+        return 0; /* The asker has been told. */
     }
     while (error == 0) {
         uint8_t *at = buffer_reserve(plain, READ_SIZE);
@@ -136,8 +136,8 @@ static int decipher(struct transport *transport, struct asker *asker)
 
 /* --- The socket ----------------------------------------------------------- */
 
-/* Without delay, and with probes: a peer whose machine has gone does not
- * answer, and a wait for ever would be one. */
+/* Sends without delay, and probes the peer: one whose machine has gone does not
+ * answer, and a request would wait for ever. */
 static void watch_peer(int fd)
 {
     int on = 1, idle_s = 5, interval_s = 2, count = 3, unacked_ms = 10000;
@@ -150,7 +150,7 @@ static void watch_peer(int fd)
                sizeof unacked_ms);
 }
 
-/* Begins with the next address; 'code' is what the last one ended with. */
+/* Tries the next address; 'code' is how the last one failed. */
 static void connect_next(struct transport *transport, struct asker *asker,
                          int code)
 {
@@ -186,7 +186,7 @@ bool transport_is_late(struct transport *transport, const struct asker *asker)
     return transport->number != asker->number;
 }
 
-/* Nothing leaves the machine: no TLS. It is connected at once or not at all. */
+/* Connects to a socket of this machine, without TLS, at once or not at all. */
 static int connect_socket(struct transport *transport,
                           const struct sockaddr_un *to)
 {
@@ -308,7 +308,7 @@ void transport_flush(struct transport *transport, struct asker *asker)
     }
     if (!is_shaking(transport) && asker->out.size > 0 &&
         tls_write(transport->tls, buffer_bytes(&asker->out)) == 0) {
-        buffer_clear(&asker->out); /* An error shows likewise. */
+        buffer_clear(&asker->out); /* Reading shows this error, too. */
     }
     send_some(transport, tls_output(transport->tls));
 }
