@@ -121,7 +121,7 @@ class Connection {
     });
   }
 
-  /** Has something been asked that is not answered yet? */
+  /** True if a request has no answer yet. */
   isBusy() {
     return this.waiting.length + this.urgent.length + this.later.length +
       this.blocked.length > 0;
@@ -142,7 +142,7 @@ class Connection {
     }
   }
 
-  /** For how long has the oldest request been without an answer? */
+  /** For how long the oldest request has had no answer. */
   watch() {
     this.isWatched = this.waiting.length > 0 && !this.error;
     if (this.isWatched) {
@@ -178,7 +178,7 @@ class Connection {
     }
   }
 
-  /** Closes it; who waits gets the error. */
+  /** Closes the connection; requests without an answer get the error. */
   fail(error) {
     if (this.error) {
       return;
@@ -197,7 +197,7 @@ class Connection {
     this.fail(new Error('connection closed'));
   }
 
-  /** Closes it as soon as all that was asked is answered. */
+  /** Closes the connection as soon as all requests are answered. */
   retire() {
     this.onClose = null;
     this.isRetired = true;

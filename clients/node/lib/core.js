@@ -19,7 +19,7 @@ const ATTEMPT_MIN_MS = 250; // For the answer to the last attempt.
 const STRANGE = 'an answer that is none of a node';
 const debug = debuglog('hasp'); // NODE_DEBUG=hasp tells each request.
 
-/** Of nanoseconds. */
+/** Milliseconds of nanoseconds. */
 const toMs = (ns) => (ns === ENDLESS ? Infinity : Number(ns) / Number(MS));
 
 const isOpenStill = ({ code, isForgotten }) => !isForgotten &&
@@ -176,8 +176,8 @@ class Core extends EventEmitter {
     }
   }
 
-  /** The answer, or the word of a refusal after which it is to be asked again,
-   * or nothing. */
+  /** Gives the answer, or the word of a refusal after which the request is to
+   * be sent again, or nothing. */
   async attempt(link, words, { wait, signal, limit, trouble, fits }) {
     let { text } = link.endpoint();
     let isSent = false;
@@ -234,7 +234,7 @@ class Core extends EventEmitter {
     return { refused: reply.code };
   }
 
-  /** Until a push tells of its end, or it is to be asked for again. */
+  /** Waits until a push ends the wait, or it is to be asked for again. */
   async park(wait, limit, signal) {
     if (wait.isOver()) {
       return;
@@ -248,8 +248,8 @@ class Core extends EventEmitter {
     }
   }
 
-  /** Its result; rejects at that time, as the signal says, or when the session
-   * ends. */
+  /** Gives the promise's result; rejects when 'limit' has come, as the signal
+   * says, or when the session ends. */
   async until(limit, signal, promise) {
     let end;
     const ended = new Promise((_, reject) => {
@@ -312,13 +312,13 @@ class Core extends EventEmitter {
 
   // --- called by the link ----------------------------------------------------
 
-  /** There is another connection; what is urgent here comes first. */
+  /** Is called when there is another connection; urgent requests come first. */
   connected() {
     const { line } = this.link;
     line.whenIdle(() => this.attach(line));
   }
 
-  /** There is none any more, or it did not come about. */
+  /** Is called when the connection is lost, or was not made. */
   disconnected() {
     this.waits.forEach((wait) => wait.wake());
   }

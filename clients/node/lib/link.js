@@ -13,7 +13,7 @@ const shared = new Map(); // Those that more sessions may join, by their keys.
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Between two numbers, by chance: many clients must not come at once. */
+/** A random number between two: many clients must not come at once. */
 const between = (low, high) => low + Math.random() * (high - low);
 
 /** Before the nodes are asked once more: longer each time. */
@@ -80,17 +80,17 @@ class Link {
     this.newest?.close();
   }
 
-  /** For a connection that is not shared. */
+  /** Another link, for a connection that is not shared. */
   another() {
     return new Link(this.endpoints, this.secure, this.user);
   }
 
-  /** Where it is, or will be. */
+  /** The endpoint of the connection, or of the next one. */
   endpoint() {
     return this.endpoints[this.turn % this.endpoints.length];
   }
 
-  /** A session that was opened there is attached there. */
+  /** Takes up a session that was opened, and so is attached, there. */
   adopt(session, line) {
     this.sessions.set(session.id, session);
     line.attached.add(session.id);
@@ -101,8 +101,7 @@ class Link {
     }
   }
 
-  /** Resolves with the next connection; if 'error' is set it has come to
-   * nothing. */
+  /** Resolves with the next connection; its 'error' is set if it failed. */
   opened() {
     return new Promise((resolve) => {
       this.waiting.push(resolve);
@@ -110,7 +109,7 @@ class Link {
     });
   }
 
-  /** A node has done something. */
+  /** Takes note that a node has done what was asked. */
   worked() {
     this.failed = 0;
   }
@@ -167,7 +166,7 @@ class Link {
     return line;
   }
 
-  /** The next connection goes to another node. */
+  /** Has the next connection made to another node. */
   skip() {
     this.turn++;
     this.failed++;
@@ -183,7 +182,7 @@ class Link {
     }
   }
 
-  /** Each tells which session it is for. */
+  /** Takes a push, which tells which session it is for. */
   pushed([name, kind, told]) {
     if (told !== null && typeof told === 'object') {
       this.sessions.get(String(told.session))?.pushed(name, kind, told);

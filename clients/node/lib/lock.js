@@ -174,7 +174,7 @@ class Lock {
       'OWNER', this.tag.tag);
   }
 
-  /** Can the hold be trusted, right now? */
+  /** True if the hold may be trusted now. */
   locked() {
     return this.left() > 0n;
   }
@@ -240,7 +240,7 @@ class Lock {
     }
   }
 
-  /** Ends the belief in one acquisition; was it the last one? */
+  /** Ends the trust in one acquisition; true if it was the last one. */
   forget() {
     if (--this.count === 0) {
       this.tokens = {};
@@ -264,7 +264,7 @@ class Lock {
     }
   }
 
-  /** Is it this hold that the cluster has ended? True once. */
+  /** True, once, if the cluster has ended this very hold. */
   endedBy({ lock, owner, token }) {
     if (this.hasEnded || owner !== this.tag?.tag ||
         token !== this.tokens[lock]) {
@@ -305,7 +305,7 @@ class Lock {
     }
   }
 
-  /** The session may have been lost meanwhile. */
+  /** Throws if the session has been lost meanwhile. */
   confirm() {
     try {
       this.session.check();
@@ -334,7 +334,8 @@ class Lock {
       words: [...names, ...more, ...words], number };
   }
 
-  /** The outcome is known. What holds nothing needs no owner. */
+  /** Ends a change whose outcome is known. An object that holds nothing needs
+   * no owner. */
   end(isOver = true) {
     this.session.owners.end(this.doubt.number);
     this.doubt = null;

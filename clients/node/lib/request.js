@@ -95,7 +95,7 @@ const isLease = (reply) => reply !== null && typeof reply === 'object' &&
 const isOpened = (reply) => isLease(reply) && Number.isInteger(reply.id) &&
   reply.id > 0;
 
-/** Does it act for the session that says so? */
+/** True if the command acts for the session that it names. */
 const isActing = ([verb]) => ACTING.includes(String(verb).toUpperCase());
 
 /** Is it something that other sessions of a connection should not share: what
@@ -129,7 +129,7 @@ class Wait {
       ['WAIT', left === Infinity ? forever : Math.ceil(left), 'PUSH'];
   }
 
-  /** When it is to be asked for again, unless that is beyond 'limit'. */
+  /** When the wait is to be asked for again, unless that is beyond 'limit'. */
   look(limit) {
     return Math.min(this.until + GRACE_MS, (this.until + limit) / 2,
       performance.now() + SILENCE_MS);
@@ -154,7 +154,7 @@ class Wait {
     }
   }
 
-  /** As the answer would be; null: that is to be asked for. */
+  /** The grant in the form of the answer; null if it must be asked for. */
   granted() {
     const { tokens } = this.told;
     return this.isOver() && Array.isArray(tokens) &&

@@ -136,7 +136,8 @@ class Parser {
     return true;
   }
 
-  /** What begins with its size; gives its end, which may be still to come. */
+  /** Reads a value that begins with its size; gives its end, which may be still
+   * to come. */
   sized(parts, kind, size, at) {
     if (size < 0 || size > REPLY_MAX || this.open.length > DEPTH_MAX) {
       throw broken(`a size of ${size}`);

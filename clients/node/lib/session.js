@@ -169,7 +169,7 @@ class Session extends Core {
     return toMs(this.lease.period());
   }
 
-  /** Has the program failed to report progress? */
+  /** True if the program has failed to report progress. */
   isStuck() {
     const { alive } = this.options;
     return alive > 0 &&
@@ -201,7 +201,8 @@ class Session extends Core {
     }
   }
 
-  /** The next one follows its answer, or begins another connection. */
+  /** Sends a heartbeat. The next one follows its answer, or begins another
+   * connection. */
   beat() {
     const { line } = this.link;
     clearTimeout(this.timer);

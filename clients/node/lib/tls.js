@@ -47,7 +47,7 @@ function checkNode(clusters, certificate) {
     : new Error(`the node's certificate is for '${found[1]}'`);
 }
 
-/** Who may read a key is who it says. */
+/** Checks that only its owner may read the key. */
 function readKey(file) {
   const mode = fs.statSync(file).mode & 0o7777;
   if (process.platform !== 'win32' && mode & 0o027) {
@@ -96,7 +96,7 @@ function identityOf(tls, options) {
   return ids.get(tls);
 }
 
-/** In a sentence for people, if there is one. */
+/** The error in a sentence for people, if there is one. */
 function explained(error) {
   const found = SENTENCES.find(([part]) => error.message.includes(part));
   return found ? new Error(found[1], { cause: error }) : error;

@@ -40,7 +40,7 @@ async def within(timeout: float, what: Awaitable[Result]) -> Result:
 
 
 def settle(future: asyncio.Future[Any], outcome: Any) -> None:
-    """Unless nobody waits for it any more."""
+    """Settles the future, unless nobody waits for it any more."""
     if future.done():
         return
     if isinstance(outcome, OSError):
@@ -97,7 +97,8 @@ class Connection(asyncio.Protocol):
 
     def post(self, take: Taker, *words: resp.Argument,
              is_urgent: bool = False) -> None:
-        """What is urgent goes before all that has not been written yet."""
+        """Sends a request. An urgent one goes before all that have not been
+        written yet."""
         data = resp.encode(*words)
         if self.error:
             take(self.error)
@@ -139,7 +140,7 @@ class Connection(asyncio.Protocol):
         return future
 
     def is_busy(self) -> bool:
-        """Has something been asked that is not answered yet?"""
+        """True if a request has no answer yet."""
         return bool(self._waiting or self._urgent or self._later or
                     self._blocked)
 
@@ -154,7 +155,7 @@ class Connection(asyncio.Protocol):
                 self._look()
 
     def _look(self) -> None:
-        """For how long has the oldest request been without an answer?"""
+        """For how long the oldest request has had no answer."""
         self._watch = None
         if self._waiting and not self.error:
             loop = asyncio.get_running_loop()
@@ -165,7 +166,7 @@ class Connection(asyncio.Protocol):
                 self.fail(socket.timeout('no answer'))
 
     def fail(self, error: OSError) -> None:
-        """Closes it; who waits gets the error."""
+        """Closes the connection; requests without an answer get the error."""
         if self.error:
             return
         self.error = error
@@ -183,7 +184,7 @@ class Connection(asyncio.Protocol):
         self.fail(ConnectionAbortedError('given up'))
 
     def retire(self) -> None:
-        """Closes it as soon as all that was asked is answered."""
+        """Closes the connection as soon as all requests are answered."""
         self.on_close = None
         self._is_retired = True
         if not self.is_busy():
@@ -230,7 +231,7 @@ class Connection(asyncio.Protocol):
 
 
 def tune(raw: Any) -> None:
-    """A node that is gone is noticed within seconds, where the system can."""
+    """Has the system notice within seconds that a node is gone, if it can."""
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (('TCP_NODELAY', 1), ('TCP_KEEPIDLE', 2),
                           ('TCP_KEEPINTVL', 1), ('TCP_KEEPCNT', 3),

@@ -107,14 +107,14 @@ class Core:
                             f'{self._why}')
 
     def _refuse(self, why: str) -> None:
-        """The session has ended."""
+        """Takes note that the session has ended."""
         if self.state() is not State.LOST:
             self._why = 'it has been closed' if self._is_closed else why
         self._lease.refuse()
         self._changed()
 
     def _changed(self) -> None:
-        """What is believed may be another now: who waits for that looks."""
+        """Is called when the state may have changed; subclasses look at it."""
 
     def _refusal(self, reply: resp.ReplyError,
                  is_doubtful: bool = False) -> HaspError:
@@ -147,7 +147,8 @@ class Core:
         self._link.adopt(self, line)
 
     def _prolong(self, reply: Dict[str, Any], sent: Clock) -> None:
-        """The answer to OPEN or KEEP, which was sent then."""
+        """Renews the lease by the answer to OPEN or KEEP that was sent then.
+        """
         if reply['ttl_ms'] is None:
             self._lease.answered_endless(sent)
         else:
@@ -203,8 +204,8 @@ class Core:
     async def _attempt(self, link: Link, words: Sequence[resp.Argument],
                        wait: Optional[Wait], limit: float, trouble: Trouble,
                        fits: Callable[[Any], bool]) -> Union[Answer, str]:
-        """Else the word of a refusal after which it is to be asked again, or
-        ''."""
+        """Gives the answer, or the word of a refusal after which the request
+        is to be sent again, or ''."""
         endpoint, is_sent = link.endpoint(), False
         try:
             line = link.line or await self._until(trouble.latest(),
@@ -247,7 +248,7 @@ class Core:
         return reply.code
 
     async def _park(self, wait: Wait, limit: float) -> None:
-        """Until a push tells of its end, or it is to be asked for again."""
+        """Waits until a push ends the wait, or it is to be asked for again."""
         if not wait.is_over():
             future = asyncio.get_running_loop().create_future()
             wait.wake = partial(settle, future, None)
@@ -258,7 +259,8 @@ class Core:
                 pass
 
     async def _until(self, limit: float, future: asyncio.Future[Any]) -> Any:
-        """Its result; an OSError at that time, or when the session ends."""
+        """Gives the future's result; an OSError when 'limit' has come, or when
+        the session ends."""
         timer = asyncio.get_running_loop().call_later(
             min(max(limit - time.monotonic(), 0.0), TIMER_MAX), settle, future,
             socket.timeout('no answer'))
@@ -270,7 +272,8 @@ class Core:
             timer.cancel()
 
     def _attach(self, line: Connection) -> None:
-        """Unless it is attached there, or will be, or is none any more."""
+        """Attaches the session to the connection, unless it is attached
+        already, is being attached, or has ended."""
         if self.id and self._has_joined and \
                 not {self.id} & (line.attached | line.attaching.keys()):
             line.attaching[self.id] = []
@@ -278,7 +281,8 @@ class Core:
                       self.secret)
 
     def _attached(self, line: Connection, reply: Any) -> None:
-        """Without it, what was asked behind it tells nothing."""
+        """Takes the answer to ATTACH. If that was refused, the answers to
+        requests behind it mean nothing."""
         outcome = reply if isinstance(reply, OSError) else None
         if isinstance(reply, resp.ReplyError):
             outcome = OSError(str(reply))
@@ -294,7 +298,8 @@ class Core:
             settle(future, outcome)
 
     async def _ready(self, line: Connection, limit: float) -> None:
-        """It is attached there, if it is open."""
+        """Waits until the session, if it is open, is attached to the
+        connection."""
         self._attach(line)
         if self.id in line.attaching:
             future = asyncio.get_running_loop().create_future()
@@ -304,13 +309,14 @@ class Core:
     # --- called by the link -----------------------------------------------
 
     def _connected(self) -> None:
-        """There is another connection; what is urgent here comes first."""
+        """Is called when there is another connection; urgent requests come
+        first."""
         line = self._link.line
         if line:
             line.when_idle(partial(self._attach, line))
 
     def _disconnected(self, endpoint: Endpoint, why: str) -> None:
-        """There is none any more, or it did not come about."""
+        """Is called when the connection is lost, or was not made."""
         for wait in self._waits:
             wait.wake()
 
@@ -320,7 +326,7 @@ class Core:
                 wait.pushed(push[2])
 
     def _abandon(self) -> None:
-        """In a forked child: the parent's sessions live on."""
+        """Refuses in a forked child, since the parent's sessions live on."""
         self._link.abandon()
 
     def _quit(self) -> None:

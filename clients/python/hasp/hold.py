@@ -90,7 +90,8 @@ class Hold:
         return self.tokens.get(self.names[0])
 
     def locked(self) -> bool:
-        """Does this object hold it, so that it may be trusted right now?"""
+        """True if this object holds the lock, and the hold may be trusted now.
+        """
         return self._remaining() > 0
 
     def remaining(self) -> float:
@@ -129,7 +130,7 @@ class Hold:
         raise LeaseShort(text)
 
     def _is_ended_by(self, ended: Dict[str, Any]) -> bool:
-        """Is it this hold that the cluster has ended? True once."""
+        """True, once, if the cluster has ended this very hold."""
         owner = self._owner
         if self._has_ended or owner is None or ended['owner'] != owner.tag or \
                 ended['token'] != self.tokens.get(ended['lock'], 0):
@@ -165,7 +166,7 @@ class Hold:
                            f'{self.options.get("timeout")} s')
 
     async def _enter(self, until: Optional[float]) -> bool:
-        """The turn of one of those who share this object."""
+        """Waits for the turn among those that share this object."""
         self.session._check()
         if self._gate.locked() and until is None:
             return False
@@ -177,7 +178,7 @@ class Hold:
             return False
 
     async def _release(self) -> None:
-        """Belief ends before the release is sent."""
+        """Releases the lock; trust in it ends before the request is sent."""
         if self._count == 0:
             raise NotHeld(f'"{self.name}" is not held')
         is_last, is_begun = self._forget(), False
@@ -197,7 +198,7 @@ class Hold:
             raise NotHeld(f'only {released} of {self.name} were held')
 
     def _forget(self) -> bool:
-        """Ends the belief in one acquisition; was it the last one?"""
+        """Ends the trust in one acquisition; true if it was the last one."""
         self._count -= 1
         if self._count == 0:
             self.tokens = {}
@@ -217,7 +218,8 @@ class Hold:
             return await self._change('CONVERT', [mode], until) is not None
 
     async def _place(self) -> Optional[int]:
-        """1 is the next; None: not in the queue."""
+        """The place in the queue: 1 is the next; None if it is not in the
+        queue."""
         shown = await self.session._ask('LOCK.SHOW', self.names[0])
         for place, waiter in enumerate(shown['queue'], 1):
             if self._is_mine(waiter):
@@ -323,7 +325,8 @@ class Hold:
                        *self.names, *more, *words]
 
     def _end(self, is_over: bool = True) -> None:
-        """The outcome is known. What holds nothing needs no owner."""
+        """Ends a change whose outcome is known. An object that holds nothing
+        needs no owner."""
         assert self._owner is not None
         self.session._owners.end(self._doubt_number)
         self._doubt = []
@@ -395,7 +398,8 @@ class Hold:
                 self.session._doubts.add(self)
 
     async def _resolve(self) -> None:
-        """In the background; who uses the lock settles it first anyway."""
+        """Settles the change in the background; whoever uses the lock settles
+        it first anyway."""
         if not self._mutex.locked():
             async with self._mutex:
                 try:

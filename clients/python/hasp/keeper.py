@@ -58,7 +58,7 @@ class Keeper(Core):
         self._begin()
 
     def _begin(self) -> None:
-        """What is left to do where a program uses threads."""
+        """What remains to be done if the program uses threads."""
 
     def alive(self) -> None:
         """Reports progress, where 'alive' seconds were asked for: without it
@@ -99,7 +99,7 @@ class Keeper(Core):
             self._resolver.cancel()
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Instead of when it was to be done before."""
+        """Sets the timer of the action anew."""
         if action in self._timers:
             self._timers[action].cancel()
         if not self._is_closed and self._told is not State.LOST:
@@ -112,7 +112,7 @@ class Keeper(Core):
         self._later(0, self._look)
 
     async def _rest(self, timeout: float) -> None:
-        """Until something has changed, for so long at most."""
+        """Waits until something has changed, or for this long."""
         try:
             await within(timeout, self._change.wait())
         except socket.timeout:
@@ -129,7 +129,7 @@ class Keeper(Core):
             self._later(max(self.remaining(), LOOK_MIN), self._look)
 
     def _tell_news(self) -> None:
-        """What the clock, or an answer, has changed."""
+        """Looks what the clock, or an answer, has changed."""
         state = self.state()
         if state is not self._told and not self._is_closed and self.id:
             self._told = state
@@ -155,7 +155,7 @@ class Keeper(Core):
         return max(PATIENCE_MIN, self._interval())
 
     def _is_stuck(self) -> bool:
-        """Has the program failed to report progress?"""
+        """True if the program has failed to report progress."""
         age = self._reported.age(read_clock())
         return 0 < self._alive * SECOND <= age
 
@@ -169,7 +169,8 @@ class Keeper(Core):
         self._why = unanswered(endpoint, why)
 
     def _beat(self) -> None:
-        """The next one follows its answer, or begins another connection."""
+        """Sends a heartbeat. The next one follows its answer, or begins
+        another connection."""
         if self._beat in self._timers:
             self._timers.pop(self._beat).cancel()
         line = self._link.line
@@ -209,7 +210,7 @@ class Keeper(Core):
                             sent.age(read_clock()) / SECOND), self._beat)
 
     def _settle_soon(self) -> None:
-        """In the background, unless that is under way."""
+        """Settles what is in doubt in the background, unless that is under way."""
         if not self._resolver or self._resolver.done():
             self._resolver = asyncio.ensure_future(self._settle_doubts())
 

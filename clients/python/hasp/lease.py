@@ -76,7 +76,7 @@ class Lease:
         self.is_endless = False  # No time ends belief, only what is told.
 
     def answered_endless(self, sent: Clock) -> None:
-        """As answered(), of a session without end."""
+        """As answered(), for a session without end."""
         self._sent, self.is_endless = sent, True
 
     def answered(self, sent: Clock, ttl_ms: int, linger_ms: int) -> None:
@@ -93,7 +93,7 @@ class Lease:
         self._is_lost = True
 
     def state(self, now: Clock) -> State:
-        """In jeopardy before the first answer."""
+        """The state; JEOPARDY before the first answer."""
         if self._is_lost:
             return State.LOST
         if self._sent is None:

@@ -89,15 +89,15 @@ class Link:
             self.line.close()
 
     def another(self) -> Link:
-        """For a connection that is not shared."""
+        """Another link, for a connection that is not shared."""
         return Link(self._endpoints, self._tls, self._user)
 
     def endpoint(self) -> Endpoint:
-        """Where it is, or will be."""
+        """The endpoint of the connection, or of the next one."""
         return self._endpoints[self._turn % len(self._endpoints)]
 
     def adopt(self, session: Core, line: Connection) -> None:
-        """A session that was opened there is attached there."""
+        """Takes up a session that was opened, and so is attached, there."""
         self.sessions[session.id] = session
         line.attached.add(session.id)
         if self.line is None:
@@ -106,14 +106,14 @@ class Link:
             session._connected()
 
     def opened(self) -> asyncio.Future[Connection]:
-        """The next connection; if 'error' is set it has come to nothing."""
+        """The next connection; its 'error' is set if it failed."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._open_soon()
         return future
 
     def worked(self) -> None:
-        """A node has done something."""
+        """Takes note that a node has done what was asked."""
         self._failed = 0
 
     def leave(self, line: Connection, why: str) -> None:
@@ -163,7 +163,7 @@ class Link:
         return line
 
     def skip(self) -> None:
-        """The next connection goes to another node."""
+        """Has the next connection made to another node."""
         self._turn += 1
         self._failed += 1
 
@@ -179,7 +179,7 @@ class Link:
             self._open_soon()
 
     def _pushed(self, push: resp.Push) -> None:
-        """Each tells which session it is for."""
+        """Takes a push, which tells which session it is for."""
         told: Any = push[2] if len(push) == 3 else None
         if isinstance(told, dict):
             session = self.sessions.get(str(told.get('session')))

@@ -134,7 +134,7 @@ class Wait:
                 math.ceil(left * 1000), 'PUSH']
 
     def look(self) -> float:
-        """When it is to be asked for again."""
+        """When the wait is to be asked for again."""
         return min(self.until + GRACE, time.monotonic() + SILENCE)
 
     def is_queued(self, reply: Any) -> bool:
@@ -155,7 +155,8 @@ class Wait:
                 self.wake()
 
     def granted(self) -> Any:
-        """As the answer would be; None: that is to be asked for."""
+        """The grant in the form of the answer; None if it must be asked for.
+        """
         tokens = self._told.get('tokens') if self.is_over() else None
         if not isinstance(tokens, list) or len(tokens) != self._count or \
                 not all(is_number(one) and one > 0 for one in tokens):
@@ -252,7 +253,8 @@ class Trouble:
 
 
 class Owner(NamedTuple):
-    """Who in the session asks: a tag. A private one is used again."""
+    """The tag of the one in the session who asks. A private tag is used again.
+    """
     tag: str
     is_private: bool
 

@@ -27,7 +27,7 @@ class Push(list):  # type: ignore[type-arg]
 
 
 class Incomplete(Exception):
-    """More bytes are needed."""
+    """Is raised when more bytes are needed."""
 
 
 def encode(*arguments: Argument) -> bytes:
@@ -76,7 +76,7 @@ class Parser:
             raise OSError(f'no RESP: {error}') from None
 
     def _element(self, parts: List[Any]) -> None:
-        """Adds the next one, or opens a list."""
+        """Adds the next value, or opens a list."""
         end = self._data.find(b'\r\n', max(self._at, self._seen))
         if end < 0:
             self._seen = len(self._data) - 1
@@ -103,7 +103,7 @@ class Parser:
         self._at = end
 
     def _sized(self, parts: List[Any], kind: bytes, size: int, at: int) -> int:
-        """What begins with its size; gives its end."""
+        """Reads a value that begins with its size; gives its end."""
         if not 0 <= size <= REPLY_MAX or len(self._open) > DEPTH_MAX:
             raise ValueError(f'a size of {size}')
         if kind == b'$':

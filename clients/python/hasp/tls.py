@@ -76,7 +76,7 @@ def load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
 
 
 def explained(error: OSError) -> OSError:
-    """In a sentence for people, if there is one."""
+    """The error in a sentence for people, if there is one."""
     if isinstance(error, ssl.SSLError):
         for part, sentence in SENTENCES.items():
             if part in str(error):
@@ -85,7 +85,7 @@ def explained(error: OSError) -> OSError:
 
 
 def check_mode(key: str) -> None:
-    """Who may read a key is who it says."""
+    """Checks that only its owner may read the key."""
     mode = os.stat(key).st_mode & 0o7777
     if os.name == 'posix' and mode & 0o027:
         raise PermissionError(
