@@ -3,7 +3,8 @@
 #
 # Runs cmocka programs, two for each processor at a time (some wait for the
 # disk, or for time to pass), each bounded in time; tells how many tests passed
-# and failed, and how to repeat a failing program.
+# and failed, and how to repeat a failing program. From the end of the alphabet:
+# those of the log (test_wal*) wait for the disk longest, and so begin first.
 set -u
 passed=0
 failed=0
@@ -11,7 +12,7 @@ logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 export logs
 # shellcheck disable=SC2016
-printf '%s\n' "$@" | xargs -P "$((2 * $(nproc)))" -I '{}' bash -c '
+printf '%s\n' "$@" | sort -r | xargs -P "$((2 * $(nproc)))" -I '{}' bash -c '
     name=$(basename "$1")
     timeout "${UNIT_TIMEOUT:-180}" "$1" > "$logs/$name.log" 2>&1
     echo $? > "$logs/$name.status"' run '{}'
