@@ -289,6 +289,7 @@ struct answer_size {
 static bool take_size(const struct value *value, uint32_t depth,
                       struct answer_size *left)
 {
+    CHECK(value->type <= VALUE_FUNCTION); /* It was set. */
     if (depth > ANSWER_DEPTH_MAX || left->values == 0) {
         return false;
     }
@@ -316,6 +317,7 @@ static void carry_out(struct core *core, const struct request *request,
     begin(core, request, &outcome->keys);
     outcome->word = NULL;
     outcome->is_missed = false;
+    outcome->answer = (struct value){.type = VALUE_NIL};
     command_name(call->command, name, sizeof name);
     if (bytes_is_word(call->argument[0], "EVAL")) {
         run_script(core, call, outcome);
