@@ -33,7 +33,7 @@ def tell(row, what):  # In one piece: all may end at once.
 def ask(row, endpoints, tls, secret):
     try:
         with hasp.Session(endpoints, tls=tls, secret_file=secret or None,
-                          timeout=3) as session:
+                          timeout=40) as session:
             session.lock('orders').acquire()
             tell(row, 'locked')
     except Exception as error:
@@ -45,7 +45,7 @@ NODE = """
 const { Session } = require(%r);
 async function ask(row, endpoints, tls, secretFile) {
   try {
-    const session = await Session.open({ endpoints, tls, timeout: 3000,
+    const session = await Session.open({ endpoints, tls, timeout: 40000,
       ...(secretFile ? { secretFile } : {}) });
     await session.lock('orders').acquire();
     console.log(row, 'locked');
@@ -75,7 +75,7 @@ import (
 
 func ask(endpoints, folder, secret string) error {
     ctx := context.Background()
-    session, err := hasp.Open(ctx, hasp.Options{Timeout: 2 * time.Second,
+    session, err := hasp.Open(ctx, hasp.Options{Timeout: 40 * time.Second,
         Endpoints: strings.Split(endpoints, ","), TLS: folder,
         SecretFile: secret})
     if err == nil {
@@ -105,7 +105,7 @@ import java.util.ArrayList;
 public class Main {
     static void ask(int row, String endpoints, String tls, String secret) {
         var options = new Session.Options().endpoints(endpoints).tls(tls)
-            .timeout(Duration.ofSeconds(2));
+            .timeout(Duration.ofSeconds(40));
         if (!secret.isEmpty()) {
             options.secretFile(secret);
         }
@@ -376,7 +376,7 @@ def test_the_node_says_whom_it_has_refused_and_why(bad):
 
 def tool_run(bad, row):
     """What is wrong with what the tool says: one sentence, and nothing else."""
-    done = subprocess.run([HASP, "-t", "2s", "run", "orders", "--", "echo", "x"],
+    done = subprocess.run([HASP, "-t", "40s", "run", "orders", "--", "echo", "x"],
                           env=bad.environment(row), capture_output=True,
                           text=True, timeout=60)
     expected = ROWS[row][0].format(tls=bad.tls.get(row))
@@ -402,7 +402,7 @@ def test_every_language_says_what_is_wrong(bad, tmp_path, language):
     env = {k: v for k, v in os.environ.items() if not k.startswith("HASP_")}
     env["PYTHONPATH"] = os.path.join(ROOT, "clients", "python")
     done = subprocess.run(words, env=env, capture_output=True, text=True,
-                          timeout=60)
+                          timeout=100)
     told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     faults = [(row, told.get(str(i))) for i, row in enumerate(ROWS)
               if ROWS[row][1].format(tls=bad.tls.get(row))

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import tempfile
+import threading
 import warnings
 from urllib.parse import unquote_to_bytes
 
@@ -22,12 +23,14 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from bounded import bounded_to
 from cluster import ROOT, Cluster, ReplyError, Session, wait_until
 
 HASP = os.environ.get("HASP", os.path.join(ROOT, "build", "release", "hasp"))
 SOURCE = os.path.join(ROOT, "http", "index.html")
 PICTURES = os.path.join(ROOT, "build", "screenshots")
 PATIENCE = 40
+bounded = bounded_to(300)  # A browser takes its time.
 FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run
 --disable-background-networking --disable-component-update --disable-sync
 --hide-scrollbars --disable-dev-shm-usage --disable-extensions""".split()
@@ -165,6 +168,26 @@ class Locker:
         self.session = Session(self.client, ttl=ttl, name=name)
         self.do = self.client.do
         self.send = self.client.send
+
+
+@contextlib.contextmanager
+def kept(node, session):
+    """Its lease does not end until it is refused, however slow the browser."""
+    over = threading.Event()
+
+    def keep():
+        with node.connect() as client, contextlib.suppress(ReplyError):
+            client.do("SESSION.ATTACH", session.id, session.secret)
+            while not over.wait(1):
+                client.do("SESSION.KEEP")
+
+    thread = threading.Thread(target=keep)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(30)
 
 
 @contextlib.contextmanager
@@ -452,27 +475,20 @@ def test_a_stuck_lock_is_found_and_its_session_blacklisted_by_keyboard(cluster, 
     leader = cluster.leader()
     with lockers(leader, "stuck-job", ttl=6000) as (holder,), lockers(
         leader, "next-job"
-    ) as (waiter,):
+    ) as (waiter,), kept(leader, holder.session):
         holder.do("LOCK.ACQUIRE", "nightly")
         waiter.send("LOCK.ACQUIRE", "nightly", "WAIT", "FOREVER")
         page.open(cluster.followers(leader)[0])
-
-        def alive():
-            holder.do("SESSION.KEEP")
-            return "nightly" in page.text("#waits")
-
-        page.wait(alive, "the wait is shown")
+        page.wait_text("#waits", "nightly")
         page.tab_to("^nightly$")
         page.press(Keys.ENTER)
-
-        def explained():
-            holder.do("SESSION.KEEP")
-            return "by stuck-job" in page.text("#why") and page.text("#holders button")
-
-        page.wait(explained, "why it is stuck")
+        page.wait(
+            lambda: "by stuck-job" in page.text("#why")
+            and page.text("#holders button"),
+            "why it is stuck",
+        )
         page.tab_to("^Blacklist session %d, stuck-job" % holder.session.id)
         page.press(Keys.ENTER)
-        holder.do("SESSION.KEEP")
         page.wait_text("#r-will", "holds 1 lock and waits for 0")
         assert "can pass on in" in page.text("#r-when")
         assert page.focused() == "r-name"

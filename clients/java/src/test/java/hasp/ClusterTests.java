@@ -267,7 +267,7 @@ public final class ClusterTests {
     /** Runs all. */
     public static void main(String[] arguments) throws Exception {
         var events = new LinkedBlockingQueue<Session.Event>();
-        Session.open(new Session.Options().timeout(Duration.ofSeconds(3))).close();
+        Session.open(new Session.Options().timeout(Duration.ofSeconds(30))).close();
         try (Session one = Session.open(new Session.Options().name("one")
                 .label("kind", "test").onEvent(events::add));
                 Session two = Session.open()) {
