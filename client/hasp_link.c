@@ -158,6 +158,15 @@ int link_join(const struct link_key *key, const struct link_driver *driver,
     return error;
 }
 
+bool link_fill(struct link *link)
+{
+    pthread_mutex_lock(&registry.mutex);
+    list_remove(&link->in_links);
+    bool has_others = link->use_count > 1;
+    pthread_mutex_unlock(&registry.mutex);
+    return has_others;
+}
+
 /* Gives up the link; true if this was the last user. */
 static bool give_up(struct link *link)
 {

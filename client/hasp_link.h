@@ -92,6 +92,9 @@ struct link {
 MUST_CHECK int link_join(const struct link_key *key,
                          const struct link_driver *driver,
                          struct tls_context *context, struct link **ret_link);
+/* A node takes no more sessions on it: no other one joins it. True: it has
+ * others than the caller's. */
+bool link_fill(struct link *link);
 /* 'link' may be gone after this. */
 void link_leave(struct link *link);
 /* A turn of the asker; under the mutex. */

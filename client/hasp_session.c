@@ -212,9 +212,29 @@ static int open_session(struct hasp_session *session,
     return error == 0 ? notifier_start(session) : error;
 }
 
+/* On a link of its own, or on one that others have; true: they fill it. */
+static bool open_on_link(struct hasp_session *session,
+                         const struct hasp_options *options, int *ret_error)
+{
+    static const char full[] = "LIMIT: sessions of a connection";
+    *ret_error = session_init(session, options, &thread_driver, NULL);
+    if (*ret_error != 0) {
+        return false;
+    }
+    *ret_error = open_session(session, options);
+    bool is_full = *ret_error == HASP_EFULL &&
+                   strncmp(why, full, sizeof full - 1) == 0 &&
+                   link_fill(session->link);
+    if (*ret_error != 0) {
+        session_done(session);
+    }
+    return is_full;
+}
+
 int hasp_open(const struct hasp_options *options,
               struct hasp_session **ret_session)
 {
+    int error;
     struct hasp_options defaults;
     if (options == NULL) {
         hasp_options_init(&defaults);
@@ -229,14 +249,10 @@ int hasp_open(const struct hasp_options *options,
     if (session == NULL) {
         return why_set(HASP_ENOMEM, "out of memory");
     }
-    int error = session_init(session, options, &thread_driver, NULL);
-    if (error != 0) {
-        free(session);
-        return error;
+    while (open_on_link(session, options, &error)) {
+        continue; /* Another link has room. */
     }
-    error = open_session(session, options);
     if (error != 0) {
-        session_done(session);
         free(session);
         return error;
     }

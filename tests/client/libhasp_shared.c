@@ -252,6 +252,23 @@ static void lingers(void)
     hasp_close(other);
 }
 
+/* The node takes two sessions on a connection. */
+static void full(void)
+{
+    struct hasp_session *session[5];
+    struct hasp_hold *hold;
+    for (int i = 0; i < 5; i++) {
+        session[i] = open_as("full", 0, false);
+        EXPECT(acquire(session[i], "full", 0, &hold) == 0);
+        EXPECT(hasp_release(hold) == 0);
+        EXPECT(count_connections() == i / 2 + 1);
+    }
+    for (int i = 0; i < 5; i++) {
+        hasp_close(session[i]);
+    }
+    EXPECT(count_connections() == 0);
+}
+
 /* --- Fork ----------------------------------------------------------------- */
 
 /* A child has copies of its parent's sessions, whose connection it must not
@@ -309,6 +326,7 @@ int main(int argc, char **argv)
                      {"neighbours", neighbours},
                      {"messages", messages},
                      {"lingers", lingers},
+                     {"full", full},
                      {"forks", forks}};
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
         if (argc == 2 && strcmp(argv[1], scenarios[i].name) == 0) {

@@ -122,6 +122,12 @@ def test_sessions_share_a_connection(cluster, scenario):
     play(cluster, scenario, driver=SHARED)
 
 
+def test_a_connection_that_takes_no_more_sessions_is_left_to_those_it_has():
+    with Cluster(1, '[limits]\nsessions_per_conn = 2\n') as one:
+        one.leader()
+        play(one, 'full', driver=SHARED)
+
+
 def test_fifty_sessions_on_one_connection_outlive_nodes():
     with Cluster() as three:
         three.leader()
