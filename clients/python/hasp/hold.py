@@ -181,7 +181,8 @@ class Hold:
         """Releases the lock; trust in it ends before the request is sent."""
         if self._count == 0:
             raise NotHeld(f'"{self.name}" is not held')
-        is_last, is_begun = self._forget(), False
+        is_last = self._forget()
+        is_begun = False
         try:
             async with self._mutex:
                 await self._settle()
