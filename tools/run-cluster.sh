@@ -9,42 +9,39 @@
 # wait, so several run beside each other, each process with ports of its own
 # (tools/ports.py): TEST_JOBS, 6 if not set.
 #
-# Their files are in memory where there is room: on a disk that others share
-# flushes wait for seconds now and then, and clients made for Redis do not ask
-# again. What a slow or broken disk does to a node is shown by slow_disk.c and
-# its siblings. TEST_FOLDER=/var/tmp has all files below that folder.
+# Their files are in memory where there is room and we may mount: on a disk that
+# others share flushes wait for seconds now and then, and clients made for Redis
+# do not ask again. The memory is a file system of the tests' own mount
+# namespace, so it goes with them. What a slow or broken disk does to a node is
+# shown by slow_disk.c and its siblings. TEST_FOLDER=/var/tmp has all files on a
+# disk, below that folder.
 #
 #     tools/run-cluster.sh PYTEST-ARGUMENT...
 set -u
 jobs=${TEST_JOBS:-6}
 log=$(mktemp)
 cache=$(mktemp -d)
-files=
+files=$(mktemp -d ${TEST_FOLDER:+-p "$TEST_FOLDER"})
+memory=
 bound=2h
 trap 'rm -rf "$log" "$cache" "$files"' EXIT
-# True if programs can be run in the folder, and neither it nor memory is nearly
-# full: six processes take less than 1 GiB.
-has_room()
+# Runs a command that has a file system in memory at $files.
+in_memory()
 {
-    local free available
-    free=$(df --output=avail "$1" | tail -1)
-    available=$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)
-    [ "${free:-0}" -gt 4194304 ] && [ "${available:-0}" -gt 6291456 ] &&
-        cp /bin/true "$1/true" && "$1/true"
+    unshare --mount --propagation private bash -c \
+        'mount -t tmpfs -o size=4g,mode=0700 hasp "$0" && exec "$@"' \
+        "$files" "$@"
 }
-choose_folder()
-{
-    if [ -z "${TEST_FOLDER:-}" ]; then
-        files=$(mktemp -d -p /dev/shm 2> "$log") &&
-            has_room "$files" 2> "$log" && return
-        rm -rf "$files"
-    fi
-    files=$(mktemp -d ${TEST_FOLDER:+-p "$TEST_FOLDER"})
-}
+# Six processes take less than 1 GiB of it.
+if [ -z "${TEST_FOLDER:-}" ] &&
+    [ "$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)" -gt 6291456 ] &&
+    in_memory true 2> "$log"; then
+    memory=in_memory
+fi
 run()
 {
-    TMPDIR=$files timeout --foreground "$bound" /usr/bin/python3 -m pytest -q \
-        -o cache_dir="$cache" "$@" 2>&1 | tee "$log"
+    TMPDIR=$files $memory timeout --foreground "$bound" /usr/bin/python3 \
+        -m pytest -q -o cache_dir="$cache" "$@" 2>&1 | tee "$log"
     return "${PIPESTATUS[0]}"
 }
 count()
@@ -52,7 +49,6 @@ count()
     grep -oE "[0-9]+ $1" "$log" | tail -1 | grep -oE '^[0-9]+' || echo 0
 }
 
-choose_folder
 if run -n "$jobs" "$@" > "$cache/first"; then
     tail -3 "$cache/first"
     exit 0
