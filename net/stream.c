@@ -484,6 +484,7 @@ static bool has_output(const struct stream *stream)
 void stream_flush(struct stream *stream)
 {
     if (stream->is_closing) {
+        buffer_clear(&stream->output);
         return;
     }
     if (stream->is_open && !stream->is_writing && has_output(stream)) {
@@ -593,13 +594,49 @@ void stream_start_timer(struct stream *stream, uint64_t after_ms)
     CHECK(uv_timer_start(&stream->timer, timer_cb, after_ms, 0) == 0);
 }
 
+static void close_handles(struct stream *stream)
+{
+    uv_close((uv_handle_t *)&stream->timer, handle_closed_cb);
+    /* After a failed attempt to connect the socket is closing already. */
+    if (!uv_is_closing((uv_handle_t *)&stream->tcp)) {
+        uv_close((uv_handle_t *)&stream->tcp, handle_closed_cb);
+    }
+}
+
+uint64_t stream_pace_ms(struct stream_pace *pace, uint64_t now_ms)
+{
+    if (now_ms >= pace->slot_ms + STREAM_SLOT_MS) {
+        *pace = (struct stream_pace){.slot_ms = now_ms};
+    }
+    if (pace->count == STREAM_SLOT_COUNT) {
+        pace->slot_ms += STREAM_SLOT_MS;
+        pace->count = 0;
+    }
+    pace->count++;
+    return pace->slot_ms > now_ms ? pace->slot_ms - now_ms : 0;
+}
+
+/* For the stream's owner it is closing from now on. */
+static void close_after(struct stream *stream, const char *reason,
+                        uint64_t after_ms)
+{
+    stream->is_closing = true;
+    stream->close_reason = reason;
+    target_drop(stream);
+    if (after_ms == 0) {
+        close_handles(stream);
+        return;
+    }
+    uv_read_stop((uv_stream_t *)&stream->tcp);
+    stream_start_timer(stream, after_ms);
+}
+
 static void timer_cb(uv_timer_t *timer)
 {
     struct stream *stream = timer->data;
     if (stream->is_closing) {
-        return;
-    }
-    if (stream->closes_when_flushed) {
+        close_handles(stream);
+    } else if (stream->closes_when_flushed) {
         stream_close(stream, stream->close_reason);
     } else if (!stream->is_open) {
         attempt_failed(stream, UV_ETIMEDOUT);
@@ -639,16 +676,8 @@ void stream_close_flushed(struct stream *stream, const char *reason)
 
 void stream_close(struct stream *stream, const char *reason)
 {
-    if (stream->is_closing) {
-        return;
-    }
-    stream->is_closing = true;
-    stream->close_reason = reason;
-    target_drop(stream);
-    uv_close((uv_handle_t *)&stream->timer, handle_closed_cb);
-    /* After a failed attempt to connect the socket is closing already. */
-    if (!uv_is_closing((uv_handle_t *)&stream->tcp)) {
-        uv_close((uv_handle_t *)&stream->tcp, handle_closed_cb);
+    if (!stream->is_closing) {
+        close_after(stream, reason, 0);
     }
 }
 
@@ -723,5 +752,11 @@ void stream_fail(struct stream *stream, int uv_error)
         reason = "it closed instead of a TLS handshake: it speaks plain, or "
                  "its log says why";
     }
-    stream_close(stream, reason);
+    if (!stream->is_closing) {
+        struct stream_pace *pace = stream->limits.pace;
+        uint64_t now_ms = uv_now(stream->tcp.loop);
+        close_after(
+            stream, reason,
+            pace != NULL && stream->is_open ? stream_pace_ms(pace, now_ms) : 0);
+    }
 }

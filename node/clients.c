@@ -419,7 +419,7 @@ static struct stream *new_client(struct clients *clients, struct origin *origin,
     list_push_back(&clients->unknown, &client->in_unknown);
     clients->unknown_count++;
     *ret_events = &events;
-    *ret_limits = &limits;
+    *ret_limits = &clients->limits;
     *ret_owner = client;
     turn_saw_more(&clients->node->turn);
     return &client->stream;
@@ -540,9 +540,11 @@ int clients_open(struct clients *clients, struct hasp_node *node,
     uint16_t port;
     *clients = (struct clients){
         .node = node,
+        .limits = limits,
         .unsent_max = CLIENTS_UNSENT_MAX,
         .count_max = most_connections(node->options.limits.connections),
         .per_origin_max = node->options.limits.connections_per_address};
+    clients->limits.pace = &clients->pace;
     list_init(&clients->dirty);
     list_init(&clients->resumed);
     list_init(&clients->unfinished);

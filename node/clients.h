@@ -53,6 +53,8 @@ struct origin;
 
 struct clients {
     struct hasp_node *node;
+    struct stream_limits limits; /* Of each. */
+    struct stream_pace pace;     /* Those that go at once. */
     struct listener *listener;
     struct listener *door;  /* The local one. */
     struct listener *local; /* At listen.local; NULL: none. */
