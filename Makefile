@@ -39,7 +39,7 @@ ifneq ($(filter check level2 asan tsan coverage fuzz,$(FLAVOUR)),)
 HASP_CFLAGS += -DHASP_CHECK_SLOW -Werror
 endif
 # What is read before it is set is the same nonsense each time: a CHECK sees it.
-ifneq ($(filter check asan,$(FLAVOUR)),)
+ifeq ($(FLAVOUR),check)
 HASP_CFLAGS += -ftrivial-auto-var-init=pattern
 endif
 ifeq ($(DEVELOPER),1)
