@@ -29,7 +29,7 @@ trap 'rm -rf "$log" "$cache" "$files"' EXIT
 in_memory()
 {
     unshare --mount --propagation private bash -c \
-        'mount -t tmpfs -o size=4g,mode=0700 hasp "$0" && exec "$@"' \
+        'mount -t tmpfs -o size=4g,mode=1777 hasp "$0" && exec "$@"' \
         "$files" "$@"
 }
 # Six processes take less than 1 GiB of it.
