@@ -7,7 +7,7 @@
 # unsteady; one that fails again has failed, and so has all that is not through
 # after five minutes. More than 40 are no stall. Most of the time the tests
 # wait, so several run beside each other, each process with ports of its own
-# (tools/ports.py): TEST_JOBS, 6 if not set.
+# (tools/ports.py): TEST_JOBS, 8 if not set.
 #
 # Their files are in memory where there is room and we may mount: on a disk that
 # others share flushes wait for seconds now and then, and clients made for Redis
@@ -18,7 +18,7 @@
 #
 #     tools/run-cluster.sh PYTEST-ARGUMENT...
 set -u
-jobs=${TEST_JOBS:-6}
+jobs=${TEST_JOBS:-8}
 log=$(mktemp)
 cache=$(mktemp -d)
 files=$(mktemp -d ${TEST_FOLDER:+-p "$TEST_FOLDER"})
@@ -32,7 +32,7 @@ in_memory()
         'mount -t tmpfs -o size=4g,mode=1777 hasp "$0" && exec "$@"' \
         "$files" "$@"
 }
-# Six processes take less than 1 GiB of it.
+# Eight processes take less than 1 GiB of it.
 if [ -z "${TEST_FOLDER:-}" ] &&
     [ "$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)" -gt 6291456 ] &&
     in_memory true 2> "$log"; then
