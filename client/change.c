@@ -176,7 +176,7 @@ static void write_change(struct asking *ask, struct lease_clock now)
 
 static void change_free(struct change *change)
 {
-    asker_cancel(change->machine->asker, &change->ask);
+    asking_cancel(change->machine->asker, &change->ask);
     list_remove(&change->in_machine);
     query_done(&change->ask.query);
     if (change->number != 0) {
@@ -363,7 +363,7 @@ static void ask_anew(struct change *change, enum change_step step,
     struct machine *machine = change->machine;
     change->step = step;
     change->hint = 0;
-    asker_cancel(machine->asker, &change->ask);
+    asking_cancel(machine->asker, &change->ask);
     write_change(&change->ask, machine->asker->now);
     change->ask.deadline_ns = deadline_ns;
     asker_ask(machine->asker, &change->ask, machine->asker->now);

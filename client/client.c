@@ -163,7 +163,7 @@ int client_ask(struct client *client, const struct query *query,
     asker_ask(&client->asker, &client->ask, client_clock_read());
     while (!client->is_done) {
         if (wait_for_news(client, UINT64_MAX) == HASP_EINTR) {
-            asker_cancel(&client->asker, &client->ask);
+            asking_cancel(&client->asker, &client->ask);
             asker_drop(&client->asker, NULL, client_clock_read());
             client->code[0] = '\0';
             snprintf(client->why, sizeof client->why, "interrupted");

@@ -176,7 +176,7 @@ struct act {
 
 static void act_free(struct act *act)
 {
-    asker_cancel(act->machine->asker, &act->ask);
+    asking_cancel(act->machine->asker, &act->ask);
     list_remove(&act->in_machine);
     query_done(&act->ask.query);
     free(act);
@@ -360,7 +360,7 @@ static int finish(struct machine *machine, struct act *act,
     int error = machine_check(machine, now, call->why);
     machine->is_open = false;
     changes_end(machine, false);
-    asker_cancel(machine->asker, &machine->keep);
+    asking_cancel(machine->asker, &machine->keep);
     if (error != 0) {
         end_act(act, error);
     } else {
@@ -561,7 +561,7 @@ void machine_init(struct machine *machine, struct asker *asker)
 
 void machine_leave(struct machine *machine, struct lease_clock now)
 {
-    asker_cancel(machine->asker, &machine->keep);
+    asking_cancel(machine->asker, &machine->keep);
     changes_end(machine, false);
     asker_leave(&machine->member, now);
 }
@@ -579,7 +579,7 @@ void machine_done(struct machine *machine)
     while ((event = machine_take_event(machine)) != NULL) {
         free(event);
     }
-    asker_cancel(machine->asker, &machine->keep);
+    asking_cancel(machine->asker, &machine->keep);
     query_done(&machine->keep.query);
     numbers_done(&machine->numbers);
     asker_part(&machine->member);

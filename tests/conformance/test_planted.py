@@ -85,9 +85,9 @@ PLANTED = [
                  "[...words.map((w, i) => words[i - 1] === 'REQ' ? "
                  'w + trouble.last.size : w), ...wait')}),
     ('6 attach', 'lost_answer', {
-        'c': ('client/asker.c',
-              'static void ask_attach(struct asker_member *member)\n{',
-              'static void ask_attach(struct asker_member *member)\n{\n'
+        'c': ('client/asker_member.c',
+              'static void attach(struct asker_member *member)\n{',
+              'static void attach(struct asker_member *member)\n{\n'
               'member->is_attached = true; return;'),
         'go': ('link.go', 'c.attached[s] = true\n\treturn l.put(',
                'c.attached[s] = true\n\treturn out\n\treturn l.put('),

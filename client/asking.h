@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+
+/* One request that is asked of a cluster, by an asker (client/asker.h), until
+ * it ends: it outlives connections.
+ *
+ * What an attempt ends with, and what follows:
+ *
+ *     an answer, a refusal  is given out
+ *     NOLEADER              nothing was done: again, at another node
+ *     BUSY                  nothing was done: again, later
+ *     MOVED                 nothing was done: again, at the node that it names
+ *     no connection         nothing was done: again, at another node
+ *     lost connection,      the outcome is not known: again if the request is
+ *     no answer, UNKNOWN    repeatable, else given out
+ *
+ * until the request's deadline. Then the worst of what was seen decides what is
+ * told: that it may have been done weighs more than that nobody leads, and that
+ * more than that a node was not there.
+ *
+ *   HASP_EREPLY      the server refused: 'code' is its word
+ *   HASP_ECONNECT    no node could be reached; nothing was done
+ *   HASP_ECERT       the same, since their certificate or this side's is
+ *                    refused
+ *   HASP_ENOTLEADER  none knows a leader; nothing was done
+ *   HASP_EBUSY       they had too much to do; nothing was done
+ *   HASP_ETIMEDOUT   no answer, the outcome is not known
+ *   HASP_EPROTO      what answers does not speak our protocol
+ *
+ * A request stands in one of the asker's two lists, 'asks' until it is sent and
+ * 'sent' until its attempt ends; then in 'asks' again, or in none. */
+
+#ifndef HASP_CLIENT_ASKING_H
+#define HASP_CLIENT_ASKING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/list.h"
+#include "client/query.h"
+#include "lease/lease.h"
+#include "net/resp.h"
+
+/* For an answer, before another node is asked; longer than a node looks for a
+ * leader before it says NOLEADER. */
+#define CLIENT_ATTEMPT_MS 4000
+#define CLIENT_CODE_SIZE 32
+/* Behind SESSION.OPEN, ATTACH and CLOSE a node does nothing until they are
+ * answered. No more of them are under way at a time, so that heartbeats need
+ * not wait for those of a thousand sessions. */
+#define ASKER_BLOCKING_MAX 8
+
+struct asker;
+struct asker_member;
+struct asking;
+
+/* How a request ended; all is borrowed for the time of the call. */
+struct asking_end {
+    int error;                      /* 0: 'reply'. */
+    const struct resp_reply *reply; /* NULL after an error. */
+    const char *code; /* HASP_EREPLY: the server's word, as in "NOTHELD". */
+    const char *why;  /* After an error: a text for a person. */
+};
+
+/* Runs inside asker_...(), when the request is no longer the asker's: it may be
+ * asked anew, or freed. */
+typedef void asking_done_fn(struct asking *ask, const struct asking_end *end);
+
+/* Zeroed memory with a query, a deadline and 'done'; it stays where it is, and
+ * is the asker's, from asker_ask() to 'done'. */
+struct asking {
+    struct query query;
+    struct asker_member *member; /* Who asks; NULL: nobody's session does. */
+    uint64_t deadline_ns;
+    uint64_t attempt_ms; /* For an answer of one node; 0: CLIENT_ATTEMPT_MS. */
+    bool is_repeatable;  /* It carries a REQ, or may be done twice. */
+    bool is_read;        /* Repeatable, and whether it was done is no matter. */
+    bool is_once;        /* One attempt at one node, whatever it ends with. */
+    bool is_urgent;      /* Goes before those that have not been sent. */
+    bool is_apart;       /* Names session and secret: need not be attached. */
+    bool blocks;         /* See ASKER_BLOCKING_MAX. */
+    bool was_sent;       /* Before, under its REQ: that may be done still. */
+    /* Before it is sent again: the query may be written anew. Or NULL. */
+    void (*again)(struct asking *ask, struct lease_clock now);
+    asking_done_fn *done;
+    void *data;
+    struct lease_clock sent; /* The newest attempt. */
+    /* The rest is the asker's. */
+    struct list in_asker;
+    bool is_asked;
+    bool is_sent;
+    uint64_t begun_ns;
+    uint64_t not_before_ns;
+    uint32_t tried; /* Attempts that this or that node turned down. */
+    uint32_t seen;  /* 1 << outcome */
+};
+
+/* Takes a request back; 'done' is not called. Its answer, if one is under way,
+ * is dropped. Harmless if it is not asked. */
+void asking_cancel(struct asker *asker, struct asking *ask);
+
+/* --- For the asker's files ------------------------------------------------ */
+
+/* How an attempt ended. */
+enum outcome {
+    OUTCOME_NONE,
+    OUTCOME_REFUSED,     /* Asking again would give the same error. */
+    OUTCOME_NO_LEADER,   /* Nothing was done. */
+    OUTCOME_BUSY,        /* Nothing was done. */
+    OUTCOME_MOVED,       /* Nothing was done. */
+    OUTCOME_UNREACHABLE, /* Nothing was done. */
+    OUTCOME_DISTRUSTED,  /* Nothing was done: certificates. */
+    OUTCOME_UNKNOWN,     /* It may have been done. */
+    OUTCOME_STRANGER     /* What answers is no node of hasp. */
+};
+
+/* It has been seen nowhere; the caller puts it into a list. */
+void asking_begin(struct asker *asker, struct asking *ask);
+/* Counts how an attempt ended. */
+void asking_count(struct asking *ask, enum outcome outcome);
+bool asking_may_go_on(const struct asking *ask);
+/* True if the refusal that was just read says nothing of an earlier sending of
+ * the request, which may have been done, or be on its way to the log. */
+bool asking_is_open_still(const struct asker *asker, const struct asking *ask);
+/* Ends it, with the reply that was just read (0) or the asker's 'code' and
+ * 'why'. */
+void asking_finish(struct asker *asker, struct asking *ask, int error);
+/* Ends it with the worst outcome of its attempts. */
+void asking_give_up(struct asker *asker, struct asking *ask);
+
+/* Requests that wait to be sent, and are refused together. */
+struct asking_refused {
+    struct list asks;
+    char code[CLIENT_CODE_SIZE];
+    char why[HASP_WHY_SIZE];
+};
+
+/* Takes those of one member or (NULL) all, with the refusal that was just read;
+ * those that may have been done go on. */
+void asking_take_refused(struct asker *asker, const struct asker_member *member,
+                         struct asking_refused *ret_refused);
+void asking_end_refused(struct asker *asker, struct asking_refused *refused);
+
+/* Reads an error reply into the asker's 'code' and 'why', tells what it means
+ * for asking again, and notes it. */
+enum outcome asker_read_error(struct asker *asker, struct bytes text);
+/* What the endpoint at hand ended with, for a person. */
+__attribute__((format(printf, 2, 3))) void asker_note(struct asker *asker,
+                                                      const char *format, ...);
+/* How long to wait after so many rounds in vain. */
+uint64_t asker_pause_ns(struct asker *asker, uint32_t round);
+
+#endif /* HASP_CLIENT_ASKING_H */
