@@ -90,6 +90,7 @@ static void init(struct stream *stream, uv_loop_t *loop,
     }
     CHECK(uv_tcp_init(loop, &stream->tcp) == 0);
     CHECK(uv_timer_init(loop, &stream->timer) == 0);
+    list_init(&stream->in_pace);
     stream->tcp.data = stream;
     stream->timer.data = stream;
     stream->handle_count = 2;
@@ -596,6 +597,8 @@ void stream_start_timer(struct stream *stream, uint64_t after_ms)
 
 static void close_handles(struct stream *stream)
 {
+    CHECK(stream->is_closing);
+    list_remove(&stream->in_pace);
     uv_close((uv_handle_t *)&stream->timer, handle_closed_cb);
     /* After a failed attempt to connect the socket is closing already. */
     if (!uv_is_closing((uv_handle_t *)&stream->tcp)) {
@@ -603,10 +606,17 @@ static void close_handles(struct stream *stream)
     }
 }
 
+void stream_pace_init(struct stream_pace *pace)
+{
+    *pace = (struct stream_pace){.count = 0};
+    list_init(&pace->waiting);
+}
+
 uint64_t stream_pace_ms(struct stream_pace *pace, uint64_t now_ms)
 {
     if (now_ms >= pace->slot_ms + STREAM_SLOT_MS) {
-        *pace = (struct stream_pace){.slot_ms = now_ms};
+        pace->slot_ms = now_ms;
+        pace->count = 0;
     }
     if (pace->count == STREAM_SLOT_COUNT) {
         pace->slot_ms += STREAM_SLOT_MS;
@@ -616,10 +626,20 @@ uint64_t stream_pace_ms(struct stream_pace *pace, uint64_t now_ms)
     return pace->slot_ms > now_ms ? pace->slot_ms - now_ms : 0;
 }
 
+bool stream_pace_hurry(struct stream_pace *pace)
+{
+    struct stream *stream = LIST_FIRST(&pace->waiting, struct stream, in_pace);
+    if (stream != NULL) {
+        close_handles(stream);
+    }
+    return stream != NULL;
+}
+
 /* For the stream's owner it is closing from now on. */
 static void close_after(struct stream *stream, const char *reason,
                         uint64_t after_ms)
 {
+    CHECK(!stream->is_closing && list_is_empty(&stream->in_pace));
     stream->is_closing = true;
     stream->close_reason = reason;
     target_drop(stream);
@@ -629,6 +649,10 @@ static void close_after(struct stream *stream, const char *reason,
     }
     uv_read_stop((uv_stream_t *)&stream->tcp);
     stream_start_timer(stream, after_ms);
+    list_push_back(&stream->limits.pace->waiting, &stream->in_pace);
+    if (stream->events->on_ended != NULL) {
+        stream->events->on_ended(stream);
+    }
 }
 
 static void timer_cb(uv_timer_t *timer)
@@ -678,6 +702,8 @@ void stream_close(struct stream *stream, const char *reason)
 {
     if (!stream->is_closing) {
         close_after(stream, reason, 0);
+    } else if (!list_is_empty(&stream->in_pace)) {
+        close_handles(stream);
     }
 }
 

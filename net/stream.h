@@ -46,11 +46,12 @@ struct secure;
 struct stream;
 
 /* Streams that share one are closed a few at a time when their other ends go at
- * once: a close costs 10 to 30 us of the loop, most of it in the kernel. Zeroed
- * memory is a fresh one; it outlives its streams. */
+ * once: a close costs 10 to 30 us of the loop, most of it in the kernel. It
+ * outlives its streams. */
 struct stream_pace {
-    uint64_t slot_ms; /* By uv_now(): when the newest slot begins, ... */
-    uint32_t count;   /* ... and how many close in it. */
+    struct list waiting; /* Those that wait for their close, the first first. */
+    uint64_t slot_ms;    /* By uv_now(): when the newest slot begins, ... */
+    uint32_t count;      /* ... and how many close in it. */
 };
 #define STREAM_SLOT_MS 4
 #define STREAM_SLOT_COUNT 64
@@ -69,6 +70,10 @@ struct stream_events {
     /* A connection asked for by stream_connect() stands, its TLS too. May be
      * NULL. */
     void (*on_connected)(struct stream *stream);
+    /* The other end has gone, and the close waits for its slot: the stream
+     * counts no more, but its descriptor does. May be called from inside a call
+     * of the owner's. May be NULL. */
+    void (*on_ended)(struct stream *stream);
     /* The last call. 'reason' is a text that lives as long as this call:
      * "closed by the other end", "connection refused", "output limit", what
      * stream_close() was given, or what is wrong with the other end's
@@ -101,6 +106,7 @@ struct stream {
     struct stream_target *target; /* While connecting. */
     struct secure *secure;        /* NULL: plain. */
     const char *close_reason;
+    struct list in_pace;               /* While its close waits for its slot. */
     char address[STREAM_ADDRESS_SIZE]; /* "host:port" of the other end. */
     uint8_t handle_count;              /* Of libuv's, not yet closed. */
     bool is_open;                      /* Connected. */
@@ -152,11 +158,15 @@ struct buffer *stream_output(struct stream *stream);
 void stream_flush(struct stream *stream);
 /* Bytes that have not been handed to the kernel yet. */
 size_t stream_unsent(const struct stream *stream);
+void stream_pace_init(struct stream_pace *pace);
 /* How long from 'now_ms' on a stream whose other end has gone waits for its
  * close, which this takes a place for. */
 uint64_t stream_pace_ms(struct stream_pace *pace, uint64_t now_ms);
-/* Closes now; what was not sent is lost. Idempotent. 'reason' is static
- * text. */
+/* Closes now the one that has waited longest; its descriptor is free when this
+ * returns. False if none waits. */
+bool stream_pace_hurry(struct stream_pace *pace);
+/* Closes now, also one that waits for its slot; what was not sent is lost.
+ * Idempotent. 'reason' is static text. */
 void stream_close(struct stream *stream, const char *reason);
 /* Closes after what is in the output has been sent and the other end has closed
  * in return (bounded: STREAM_LAST_FLUSH_MS); on_bytes is not called any

@@ -60,7 +60,7 @@ struct client {
     struct clients *clients;
     uint64_t conn;
     struct resp_parser parser;
-    struct origin *origin;
+    struct origin *origin; /* NULL: it has ended. */
     struct list in_dirty;
     struct list in_resumed;
     struct list in_unfinished;
@@ -281,6 +281,23 @@ static void forget_origin(struct clients *clients, struct origin *origin)
     }
 }
 
+/* It no longer counts as a connection from its host. */
+static void leave_origin(struct client *client)
+{
+    struct origin *origin = client->origin;
+    if (origin != NULL) {
+        CHECK(origin->count > 0);
+        origin->count--;
+        client->origin = NULL;
+        forget_origin(client->clients, origin);
+    }
+}
+
+static void on_ended(struct stream *stream)
+{
+    leave_origin(stream->owner);
+}
+
 static void on_closed(struct stream *stream, const char *reason)
 {
     struct client *client = stream->owner;
@@ -288,7 +305,7 @@ static void on_closed(struct stream *stream, const char *reason)
     struct hasp_node *node = clients->node;
     uint32_t slot = (uint32_t)(client->conn & UINT32_MAX);
     CHECK(slot < clients->slot_count && clients->slot[slot] == client);
-    CHECK(clients->count > 0 && client->origin->count > 0);
+    CHECK(clients->count > 0);
     count_cut(client, reason);
     if (stream->has_failed_tls) {
         tell_tls_failure(client, reason);
@@ -312,8 +329,7 @@ static void on_closed(struct stream *stream, const char *reason)
     CHECK(clients->vacant_count < clients->slot_count);
     clients->vacant[clients->vacant_count++] = slot;
     clients->count--;
-    client->origin->count--;
-    forget_origin(clients, client->origin);
+    leave_origin(client);
     free(client);
 }
 
@@ -331,27 +347,34 @@ static void on_drained(struct stream *stream)
     }
 }
 
-static const struct stream_events events = {
-    .on_bytes = on_bytes, .on_closed = on_closed, .on_drained = on_drained};
+static const struct stream_events events = {.on_bytes = on_bytes,
+                                            .on_ended = on_ended,
+                                            .on_closed = on_closed,
+                                            .on_drained = on_drained};
 
-/* Closes the oldest of those that have done nothing so far. A list of
- * candidates is kept: once one has done something it is no stranger any more,
- * and is looked at no more. */
+/* Closes one whose other end has gone, or else the oldest of those that have
+ * done nothing so far, be it that its last words are still on their way. A list
+ * of candidates is kept: once one has done something it is no stranger any
+ * more, and is looked at no more. */
 static bool make_room(struct clients *clients)
 {
+    if (stream_pace_hurry(&clients->pace)) {
+        return true;
+    }
     while (!list_is_empty(&clients->strangers)) {
         struct client *client = LIST_FIRST(&clients->strangers, struct client,
                                            in_strangers);
         CHECK(!client->is_local); /* The local door has room of its own. */
         list_remove(&client->in_strangers);
-        if (client->is_closing ||
-            (client->is_known &&
-             !core_client_is_stranger(clients->node->core, client->conn))) {
-            continue;
+        if (!client->is_closing) {
+            if (client->is_known &&
+                !core_client_is_stranger(clients->node->core, client->conn)) {
+                continue;
+            }
+            client->is_closing = true;
+            buffer_put_text(stream_output(&client->stream), AT_LIMIT);
+            stream_flush(&client->stream);
         }
-        client->is_closing = true;
-        buffer_put_text(stream_output(&client->stream), AT_LIMIT);
-        stream_flush(&client->stream);
         stream_close(&client->stream, MADE_ROOM);
         return true;
     }
@@ -545,6 +568,7 @@ int clients_open(struct clients *clients, struct hasp_node *node,
         .count_max = most_connections(node->options.limits.connections),
         .per_origin_max = node->options.limits.connections_per_address};
     clients->limits.pace = &clients->pace;
+    stream_pace_init(&clients->pace);
     list_init(&clients->dirty);
     list_init(&clients->resumed);
     list_init(&clients->unfinished);

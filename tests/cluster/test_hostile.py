@@ -3,7 +3,9 @@
 
 import contextlib
 import hashlib
+import os
 import random
+import resource
 import socket
 import struct
 import threading
@@ -333,6 +335,62 @@ def test_at_the_limit_those_make_room_that_have_done_nothing():
                 stack.enter_context(node.connect()).do("PING")
             assert holder.do("LOCK.RELEASE", "kept") == 0
             assert metrics(node)["hasp_connections_max"] == 40
+
+
+def reset(one):
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    one.close()
+
+
+@pytest.mark.parametrize("limit, has_done", [
+    ("connections", False),
+    ("connections", True),
+    ("connections_per_address", True),
+])
+def test_connections_that_have_ended_keep_no_place(limit, has_done):
+    """Their closes are spread over some milliseconds. Meanwhile others have
+    their places, and the node no more open files than 'connections' allows."""
+    with Cluster(1, extra="%s = 300\n" % limit) as cluster:
+        node = cluster.leader()
+        pid = node.process.pid
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        few = len(os.listdir("/proc/%d/fd" % pid)) + 300 + 16
+        for _ in range(2):
+            first = [node.connect(30) for _ in range(300)]
+            for client in first:
+                if has_done:
+                    Session(client, ttl=60000)
+                else:
+                    client.do("PING")
+            if limit == "connections":
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, (few, hard))
+            node.pause()
+            for client in first:
+                client.file.close()
+                reset(client.socket)
+            second = [node.connect(30) for _ in range(300)]
+            node.resume()
+            for client in second:
+                assert client.do("PING") == "PONG"
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+            for client in second:
+                client.close()
+        assert "accepting pauses" not in node.log()
+
+
+def test_at_the_limit_those_make_room_that_are_being_closed():
+    """Their last words may wait for them for two seconds."""
+    with Cluster(1, extra="connections = 40\n") as cluster:
+        node = cluster.leader()
+        with contextlib.ExitStack() as stack:
+            for _ in range(40):
+                stranger = stack.enter_context(node.connect())
+                stranger.socket.sendall(b"\0")
+                with pytest.raises(ReplyError, match="Protocol error"):
+                    stranger.receive()
+            for _ in range(40):
+                client = stack.enter_context(node.connect())
+                assert client.do("PING") == "PONG"
 
 
 def test_clients_leave_descriptors_for_the_node():

@@ -780,53 +780,6 @@ static void a_dead_network_is_noticed_within_seconds(void **state)
     close(before);
 }
 
-static void those_that_end_at_once_close_in_slots(void **state)
-{
-    struct stream_pace pace = {0};
-    (void)state;
-    for (uint64_t i = 0; i < 10 * STREAM_SLOT_COUNT; i++) {
-        assert_int_equal(stream_pace_ms(&pace, 5000),
-                         i / STREAM_SLOT_COUNT * STREAM_SLOT_MS);
-    }
-    /* Who ends later stands behind them, and not longer than they do. */
-    assert_int_equal(stream_pace_ms(&pace, 5003), 10 * STREAM_SLOT_MS - 3);
-    assert_int_equal(stream_pace_ms(&pace, 5000 + 11 * STREAM_SLOT_MS), 0);
-    /* A few at any time wait for nothing. */
-    for (uint64_t i = 0; i < 10 * STREAM_SLOT_COUNT; i++) {
-        assert_int_equal(stream_pace_ms(&pace, 9000 + i / STREAM_SLOT_COUNT *
-                                                          STREAM_SLOT_MS),
-                         0);
-    }
-}
-
-/* It is closing meanwhile: nothing more comes of it but its end. */
-static void a_close_waits_for_its_slot(void **state)
-{
-    struct fixture *f = *state;
-    connect_pair(f);
-    uint64_t slot_ms = uv_now(&f->loop) + BOUND_MS;
-    struct stream_pace pace = {slot_ms, STREAM_SLOT_COUNT};
-    struct stream *server = &f->server.stream;
-    server->limits.pace = &pace;
-    stream_close(&f->client.stream, "gone");
-    RUN_UNTIL(f, server->is_closing);
-    assert_int_equal(f->server.closed_calls, 0);
-    assert_int_equal(pace.slot_ms, slot_ms + STREAM_SLOT_MS);
-    buffer_put_text(stream_output(server), "nobody reads it");
-    stream_flush(server);
-    assert_int_equal(stream_unsent(server), 0);
-    stream_close_flushed(server, "again");
-    stream_close(server, "again");
-    run_for(f, 20);
-    assert_int_equal(f->server.closed_calls, 0);
-    assert_in_range(uv_timer_get_due_in(&server->timer), BOUND_MS / 2,
-                    BOUND_MS + STREAM_SLOT_MS);
-    uv_timer_start(&server->timer, server->timer.timer_cb, 0, 0);
-    RUN_UNTIL(f, f->server.closed_calls == 1);
-    assert_string_equal(f->server.reason, "closed by the other end");
-    assert_true(server->was_closed_by_peer);
-}
-
 /* --- Listening ------------------------------------------------------------ */
 
 /* Also one that has said something already: what it said must not turn our
@@ -968,8 +921,6 @@ int main(void)
         LOOP_TEST(an_unusable_target_starts_nothing),
         LOOP_TEST(half_open_connections_are_noticed_within_seconds),
         LOOP_TEST(a_dead_network_is_noticed_within_seconds),
-        LOOP_TEST(those_that_end_at_once_close_in_slots),
-        LOOP_TEST(a_close_waits_for_its_slot),
         LOOP_TEST(a_refused_client_is_told_why),
         LOOP_TEST(a_greeting_may_be_written_in_ready),
         LOOP_TEST(without_descriptors_accepting_pauses_and_goes_on),
