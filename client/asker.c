@@ -154,6 +154,7 @@ static void lose(struct asker *asker, enum outcome outcome,
                  struct lease_clock now)
 {
     bool was_open = asker->state == ASKER_OPEN;
+    asker->now = now;
     asker->number++;
     asker->state = ASKER_REST;
     asker_members_forget(asker);
@@ -178,7 +179,6 @@ static void lose(struct asker *asker, enum outcome outcome,
 
 void asker_drop(struct asker *asker, const char *why, struct lease_clock now)
 {
-    asker->now = now;
     if (why != NULL) {
         asker_note(asker, "%s", why);
     }
@@ -217,7 +217,6 @@ void asker_leave(struct asker_member *member, struct lease_clock now)
 
 void asker_failed(struct asker *asker, const char *why, struct lease_clock now)
 {
-    asker->now = now;
     CHECK(asker->state != ASKER_REST);
     asker_note(asker, "%.80s", why);
     lose(asker, OUTCOME_UNREACHABLE, now);
@@ -226,7 +225,6 @@ void asker_failed(struct asker *asker, const char *why, struct lease_clock now)
 void asker_distrusted(struct asker *asker, const char *why,
                       struct lease_clock now)
 {
-    asker->now = now;
     CHECK(asker->state != ASKER_REST);
     asker_note(asker, "%s", why);
     lose(asker, OUTCOME_DISTRUSTED, now);

@@ -6,12 +6,26 @@ struct machine_world world;
 
 /* --- The cluster ---------------------------------------------------------- */
 
-struct lease_clock now(void)
+struct lease_clock read_clock(void)
 {
     uint64_t origin_ns = UINT64_C(1000) * NS_PER_S;
     return (struct lease_clock){origin_ns +
                                     (world.ms - world.asleep_ms) * NS_PER_MS,
                                 2 * origin_ns + world.ms * NS_PER_MS};
+}
+
+/* What the asker holds for the time is taken away; the call must bring it. */
+struct lease_clock now(void)
+{
+    assert_time_kept();
+    world.asker.now = (struct lease_clock){0};
+    world.given = read_clock();
+    return world.given;
+}
+
+void assert_time_kept(void)
+{
+    assert_memory_equal(&world.asker.now, &world.given, sizeof world.given);
 }
 
 static void add_rule(const char *prefix, const char *answer, bool is_kept)
@@ -146,7 +160,7 @@ void turn(void)
             }
         } else if (asker->out.size > 0) {
             take_output();
-        } else if (asker_left_ns(&world.asker, now()) > 0) {
+        } else if (asker_left_ns(&world.asker, read_clock()) > 0) {
             return;
         }
     }
@@ -159,7 +173,7 @@ void pass(uint64_t time_ms)
     uint64_t end_ms = world.ms + time_ms;
     turn();
     while (world.ms < end_ms) {
-        uint64_t left_ns = asker_left_ns(&world.asker, now());
+        uint64_t left_ns = asker_left_ns(&world.asker, read_clock());
         uint64_t left_ms = left_ns / NS_PER_MS + (left_ns % NS_PER_MS != 0);
         world.ms += left_ms < end_ms - world.ms ? left_ms : end_ms - world.ms;
         turn();
@@ -241,7 +255,7 @@ void release(struct hasp_hold *hold, struct told *told)
 uint64_t left_ms(struct hasp_hold *hold)
 {
     struct hasp_lease lease;
-    machine_look(&world.machine, hold, now(), &lease);
+    machine_look(&world.machine, hold, read_clock(), &lease);
     return lease.remaining_ns / NS_PER_MS;
 }
 
@@ -278,6 +292,7 @@ int set_up(void **state)
 int tear_down(void **state)
 {
     (void)state;
+    assert_time_kept();
     machine_done(&world.machine);
     asker_done(&world.asker);
     return 0;

@@ -42,6 +42,7 @@ extern struct machine_world {
     struct machine machine;
     uint64_t ms; /* Since the beginning; 'asleep_ms' of it suspended. */
     uint64_t asleep_ms;
+    struct lease_clock given; /* The newest time that a call was told. */
     int linger_ms;
     bool is_dead[NODES], is_silent[NODES];
     struct rule rule[RULES];
@@ -61,7 +62,13 @@ struct told {
     "$7\r\nsession\r\n:17\r\n$5\r\nowner\r\n$2\r\n" owner "\r\n"     \
     "$5\r\nindex\r\n:9\r\n"
 
+/* What the clocks show. */
+struct lease_clock read_clock(void);
+/* The same, for a call that tells the machine the time: whoever forgets to keep
+ * it is found by the next such call, and what reads the time of an earlier call
+ * reads 0. */
 struct lease_clock now(void);
+void assert_time_kept(void);
 /* The answer to the next request, or to all, that begins so. */
 void once(const char *prefix, const char *answer);
 void always(const char *prefix, const char *answer);

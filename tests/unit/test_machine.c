@@ -171,7 +171,7 @@ static void expired_loses_it_at_once_and_blacklisted_does_not(void **state)
     (void)state;
     once("SESSION.KEEP", "-BLACKLISTED too greedy\r\n");
     pass(200);
-    machine_look(&world.machine, NULL, now(), &lease);
+    machine_look(&world.machine, NULL, read_clock(), &lease);
     assert_true(lease.remaining_ns > 0 && lease.is_refused);
     assert_string_equal(lease.why, "BLACKLISTED too greedy");
     once("SESSION.KEEP", "-EXPIRED the session has ended\r\n");
@@ -205,13 +205,13 @@ static void heartbeats_may_have_to_be_earned(void **state)
     struct hasp_lease lease;
     (void)state;
     world.machine.alive_ms = 500;
-    machine_alive(&world.machine, now());
+    machine_alive(&world.machine, read_clock());
     pass(450);
-    machine_alive(&world.machine, now());
+    machine_alive(&world.machine, read_clock());
     pass(450);
     assert_true(left_ms(NULL) > 500);
     pass(1000);
-    machine_look(&world.machine, NULL, now(), &lease);
+    machine_look(&world.machine, NULL, read_clock(), &lease);
     assert_int_equal(lease.sure_ns, 0);
     assert_contains(lease.why, "hasp_alive");
 }

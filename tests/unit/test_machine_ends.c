@@ -184,7 +184,8 @@ static void note_error(struct asking *ask, const struct asking_end *end)
 static void what_is_asked_once_ends_with_the_first_refusal(void **state)
 {
     int error = 0;
-    struct asking ask = {.deadline_ns = now().monotonic_ns + 5000 * NS_PER_MS,
+    struct asking ask = {.deadline_ns = read_clock().monotonic_ns +
+                                        5000 * NS_PER_MS,
                          .is_once = true,
                          .done = note_error,
                          .data = &error};
