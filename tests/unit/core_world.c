@@ -283,6 +283,42 @@ static void port_data_lost(void *data, const char *why)
     port_fatal(data, 70, why);
 }
 
+static struct world_progress progress_of(const struct world_node *node)
+{
+    const struct lockfsm *fsm = core_state(node->core);
+    return (struct world_progress){lockfsm_applied_index(fsm),
+                                   lockfsm_flushed_index(fsm), node->log_bytes};
+}
+
+/* Entries are proposed, applied and written to the table each in the stage of
+ * that name, and a stage is over only if it was. A snapshot is made of a table
+ * that has all. */
+static void port_stage_over(void *data, enum core_stage stage)
+{
+    struct world_node *node = data;
+    struct world_progress now = progress_of(node);
+    struct world_progress *before = &node->stage_begin;
+    bool is_upkeep = stage == CORE_STAGE_UPKEEP;
+    assert_true(
+        (int)stage >= node->stage_next ||
+        (stage == CORE_STAGE_PROPOSE && node->stage_next <= CORE_STAGE_TABLE));
+    /* A round begins with PROPOSE. */
+    assert_true(stage != CORE_STAGE_APPLY ||
+                node->stage_next == CORE_STAGE_APPLY);
+    assert_true(node->stage_next != 0 || stage == CORE_STAGE_PROPOSE ||
+                node->fatal_code != 0);
+    assert_true(now.log_bytes == before->log_bytes ||
+                stage == CORE_STAGE_PROPOSE);
+    assert_true((now.applied != before->applied) ==
+                (stage == CORE_STAGE_APPLY));
+    assert_true(now.flushed == before->flushed || stage == CORE_STAGE_TABLE ||
+                (is_upkeep && node->snapshot_due));
+    assert_true(stage != CORE_STAGE_TABLE || now.flushed != before->flushed ||
+                now.flushed < now.applied); /* Not written: it was full. */
+    *before = now;
+    node->stage_next = is_upkeep ? 0 : (int)stage + 1;
+}
+
 static struct core_port port_of(struct world_node *node)
 {
     return (struct core_port){
@@ -313,6 +349,7 @@ static struct core_port port_of(struct world_node *node)
         .bar = port_bar,
         .unbar = port_unbar,
         .data_lost = port_data_lost,
+        .stage_over = port_stage_over,
         .fatal = port_fatal,
         .data = node,
     };
@@ -798,9 +835,11 @@ void world_step(struct world *world)
             if (!node->has_unread) {
                 node->read_ns = node_now(node);
             }
+            node->stage_begin = progress_of(node);
             uint64_t next = core_turn(node->core, node->read_ns,
                                       node_now(node));
             CHECK(next >= node_now(node));
+            assert_int_equal(node->stage_next, 0); /* The last one is over. */
             const char *wrong = core_check(node->core);
             if (wrong != NULL && node->fatal_code == 0) {
                 fail_msg("node %llu: %s", (unsigned long long)id, wrong);

@@ -41,6 +41,11 @@ struct world_log {
     uint64_t first; /* Index of entry[0]. */
 };
 
+/* How far a node is, as seen from outside. */
+struct world_progress {
+    uint64_t applied, flushed, log_bytes;
+};
+
 struct world_node {
     struct world *world;
     uint64_t id;
@@ -78,6 +83,8 @@ struct world_node {
     int fatal_code;
     bool may_fail; /* It stops, or its frames are refused. */
     uint64_t log_bytes;
+    int stage_next; /* Of this turn, the earliest that may be over next. */
+    struct world_progress stage_begin;
     struct core_accusation accused; /* On its disk. */
     uint64_t disk_room; /* For a received snapshot; 0: without end. */
     uint8_t cluster_id[CLUSTER_ID_SIZE]; /* As the port was told. */
