@@ -26,9 +26,7 @@ static void shorten_wait(struct replica *replica, uint64_t wait_ms)
 {
     uint64_t until_ms = replica->now_ms + replica->ahead_ms + wait_ms;
     uint64_t deadline = raft_timeout(&replica->core);
-    if (deadline > until_ms) {
-        replica->ahead_ms += deadline - until_ms;
-    }
+    replica->ahead_ms += deadline - u64_min(deadline, until_ms);
 }
 
 static void hurry(struct replica *replica)
@@ -67,9 +65,7 @@ void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
     const struct raft *core = &replica->core;
     struct patience *patience = &replica->patience;
     CHECK(id != replica->id);
-    if (now_ms > replica->now_ms) {
-        replica->now_ms = now_ms;
-    }
+    replica->now_ms = u64_max(replica->now_ms, now_ms);
     if (id != 0 && patience->pledged_to == id) {
         patience->pledged_to = 0;
         patience->hold_ms = 0;
@@ -100,7 +96,7 @@ static uint64_t silence_ms(const struct replica *replica)
     uint64_t until_ms = replica->heard_ms + replica->election_ms +
                         turn_ms(replica,
                                 core->follower_state.current_leader.id);
-    return until_ms > replica->ahead_ms ? until_ms - replica->ahead_ms : 0;
+    return until_ms - u64_min(until_ms, replica->ahead_ms);
 }
 
 void patience_silence(struct replica *replica)
@@ -118,14 +114,10 @@ uint64_t patience_flush(const struct replica *replica)
 
 void patience_note_flush(struct replica *replica, uint64_t flush_ms)
 {
-    uint64_t *known_ms = &replica->patience.flush_ms;
-    if (flush_ms >= *known_ms) {
-        *known_ms = flush_ms;
-    } else {
-        *known_ms -= (*known_ms - flush_ms + 7) / 8;
-        /* The average comes nearer, and never below. */
-        CHECK(*known_ms >= flush_ms);
-    }
+    uint64_t known_ms = replica->patience.flush_ms;
+    uint64_t fall_ms = known_ms - u64_min(known_ms, flush_ms);
+    replica->patience.flush_ms = u64_max(flush_ms,
+                                         known_ms - (fall_ms + 7) / 8);
 }
 
 bool patience_must_wait(const struct replica *replica)
