@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "core/state.h"
 
 /* All nodes take a digest where the index is a multiple of this. At a hundred
@@ -159,9 +160,7 @@ static void compare(struct core *core, uint64_t log_index)
         }
         notify_diverged(core, id, right);
     }
-    if (log_index > core->digests.agreed_index) {
-        core->digests.agreed_index = log_index;
-    }
+    core->digests.agreed_index = u64_max(core->digests.agreed_index, log_index);
 }
 
 static void take_point(struct core *core, uint64_t log_index)

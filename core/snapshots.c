@@ -167,9 +167,7 @@ void snapshots_taken(struct core *core, uint64_t log_index, int error)
     if (trim != 0) {
         core->port.log_trim(core->port.data, trim);
     }
-    if (log_index > core->snapshots.index) {
-        core->snapshots.index = log_index;
-    }
+    core->snapshots.index = u64_max(core->snapshots.index, log_index);
     answer_waiting(core);
 }
 

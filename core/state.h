@@ -16,6 +16,7 @@
 #define HASP_CORE_STATE_H
 
 #include "base/log_limit.h"
+#include "base/number.h"
 #include "core/attach.h"
 #include "core/clocks.h"
 #include "core/conn.h"
@@ -120,9 +121,7 @@ static inline bool is_barred(const struct core *core)
 /* Time does not go back, whatever order the events come in. */
 static inline void set_now(struct core *core, uint64_t now_ns)
 {
-    if (now_ns > core->now_ns) {
-        core->now_ns = now_ns;
-    }
+    core->now_ns = u64_max(core->now_ns, now_ns);
 }
 
 #endif /* HASP_CORE_STATE_H */

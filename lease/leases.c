@@ -295,14 +295,10 @@ bool leases_heard(struct leases *leases, uint64_t session, uint64_t received_ns)
     if (timed->is_durable) {
         return true; /* A durable session has no deadline. */
     }
-    if (received_ns > timed->heard_ns) {
-        timed->heard_ns = received_ns;
-    }
-    if (received_ns + timed->ttl_ns > timed->deadline_ns) {
-        timed->deadline_ns = received_ns + timed->ttl_ns;
-    }
+    timed->heard_ns = u64_max(timed->heard_ns, received_ns);
     /* Each heartbeat gives the whole lease (rule 2). */
-    CHECK(timed->deadline_ns >= received_ns + timed->ttl_ns);
+    timed->deadline_ns = u64_max(timed->deadline_ns,
+                                 received_ns + timed->ttl_ns);
     timed->marks_now = false;
     CHECK(timed->mark.slot != 0 || next_mark(timed) == UINT64_MAX);
     return true;

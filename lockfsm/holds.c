@@ -5,6 +5,8 @@
 
 #include "lockfsm/state.h"
 
+#include "base/number.h"
+
 struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
                        uint64_t session, struct bytes owner)
 {
@@ -167,9 +169,7 @@ static void start_delay(struct lockfsm *fsm, struct lock *lock,
 {
     bool is_closed = lock->delay_ms > 0 && lock->delay_slots == 0;
     payers_count(fsm, &lock->stored, lock->name, user_gives);
-    if (hold->delay_ms > lock->delay_ms) {
-        lock->delay_ms = hold->delay_ms;
-    }
+    lock->delay_ms = u64_max(lock->delay_ms, hold->delay_ms);
     CHECK(lock->delay_ms > 0);
     lock->delay_index = fsm->log_index;
     lock->delay_clock_ms = fsm->clock_ms;

@@ -6,6 +6,8 @@
 
 #include "lockfsm/state.h"
 
+#include "base/number.h"
+
 #define ROOM_FIRST 1
 
 struct numbers *numbers_obtain(struct lockfsm *fsm, struct session *session)
@@ -96,11 +98,11 @@ static void add_range(struct lockfsm *fsm, struct numbers *numbers,
         numbers->spent[2 * at] = from;
         numbers->spent[2 * at + 1] = to;
     } else {
-        range[0] = from < range[0] ? from : range[0];
-        range[1] = to > range[1] ? to : range[1];
+        range[0] = u64_min(range[0], from);
+        range[1] = u64_max(range[1], to);
         while (at + 1 < numbers->spent_count &&
                (range[1] == UINT64_MAX || range[2] <= range[1] + 1)) {
-            range[1] = range[3] > range[1] ? range[3] : range[1];
+            range[1] = u64_max(range[1], range[3]);
             move(numbers, at + 2, -1);
         }
     }

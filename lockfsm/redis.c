@@ -11,6 +11,8 @@
 
 #include "lockfsm/state.h"
 
+#include "base/number.h"
+
 enum redis_state lockfsm_redis(const struct lockfsm *fsm,
                                const struct user *user, struct bytes name,
                                const struct hold **ret_hold)
@@ -296,8 +298,6 @@ void apply_redis(struct lockfsm *fsm, const struct entry *command,
         change(fsm, &message->keys[i], session, message->wall_ms);
     }
     tell(fsm, message);
-    if (message->time_ms > fsm->redis_time_ms) {
-        fsm->redis_time_ms = message->time_ms;
-    }
+    fsm->redis_time_ms = u64_max(fsm->redis_time_ms, message->time_ms);
     result->count = 1;
 }

@@ -3,6 +3,7 @@
 #include "raft/confirm.h"
 
 #include "base/check.h"
+#include "base/number.h"
 #include "raft/members.h"
 
 void confirm_begin(struct confirm *confirm, uint64_t term)
@@ -39,9 +40,8 @@ void confirm_take(struct confirm *confirm, uint64_t id, uint64_t term,
     }
     for (uint32_t i = 0; i < confirm->answer_count; i++) {
         if (confirm->answers[i].id == id) {
-            if (confirm->answers[i].number < number) {
-                confirm->answers[i].number = number;
-            }
+            confirm->answers[i].number = u64_max(confirm->answers[i].number,
+                                                 number);
             return;
         }
     }

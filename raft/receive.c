@@ -202,9 +202,7 @@ static int receive_append(struct replica *replica, uint64_t from,
         reanchor(replica, &all);
     }
     feed_parts(replica, from, message, all);
-    if (append->commit_index > replica->told_commit) {
-        replica->told_commit = append->commit_index;
-    }
+    replica->told_commit = u64_max(replica->told_commit, append->commit_index);
     note_leader(replica, message->term);
     return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 /* What the core is to be started with. */
 struct plan {
@@ -165,9 +166,7 @@ static int check_reach(const struct replica_start *start, struct plan *plan,
             return HASP_ECORRUPT;
         }
     }
-    if (plan->last_index < snapshot) {
-        plan->last_index = snapshot;
-    }
+    plan->last_index = u64_max(plan->last_index, snapshot);
     if (start->applied_index < snapshot ||
         start->applied_index > plan->last_index) {
         snprintf(why, HASP_WHY_SIZE,

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 /* An AppendEntries of the core is cut into messages of about this size ... */
 #define PART_SIZE_MAX (1u << 20)
@@ -23,13 +24,10 @@ void step_begin(struct replica *replica, uint64_t now_ms)
 {
     struct step_output *out = &replica->out;
     CHECK(replica->is_begun);
-    if (now_ms > replica->now_ms) {
-        replica->now_ms = now_ms;
-    }
+    replica->now_ms = u64_max(replica->now_ms, now_ms);
     /* T6: the core takes a step back in time for a very long silence. */
-    if (replica->now_ms + replica->ahead_ms > replica->clock_ms) {
-        replica->clock_ms = replica->now_ms + replica->ahead_ms;
-    }
+    replica->clock_ms = u64_max(replica->clock_ms,
+                                replica->now_ms + replica->ahead_ms);
     out->save_vote = false;
     out->members_changed = false;
     out->truncate_from = 0;
