@@ -215,6 +215,12 @@ static int load_own(const struct loading *loading)
     if (SSL_CTX_use_PrivateKey_file(ssl, files->key, SSL_FILETYPE_PEM) != 1) {
         bool differs = ERR_GET_REASON(ERR_peek_last_error()) ==
                        X509_R_KEY_VALUES_MISMATCH;
+        if (access(files->key, R_OK) != 0) {
+            return refuse(loading,
+                          "cannot open the key '%.300s': %s: chown it to the "
+                          "user that runs this program (uid %u)",
+                          files->key, strerror(errno), (unsigned)geteuid());
+        }
         return refuse(loading,
                       differs ? "the key '%.200s' is not that of the "
                                 "certificate '%.200s'"

@@ -220,6 +220,7 @@ int wal_mark_load(int folder_fd, struct wal_mark *ret_mark)
     int error = disk_read(fd, file, sizeof file, 0, &size);
     storage_port->close(fd);
     if (error != 0) {
+        errno = error;
         return HASP_EIO;
     }
     struct wal_mark mark[2];

@@ -68,7 +68,7 @@ struct wal_mark {
 /* Makes the mark of a new log, durably. Returns 0 or an errno. */
 MUST_CHECK int wal_mark_create(int folder_fd, uint64_t log_id);
 
-/* HASP_ENOENT; HASP_ECORRUPT; HASP_EIO. */
+/* HASP_ENOENT; HASP_ECORRUPT; HASP_EIO with errno, if it cannot be read. */
 MUST_CHECK int wal_mark_load(int folder_fd, struct wal_mark *ret_mark);
 
 /* Writes the next record, durably. Returns 0 or an errno. */

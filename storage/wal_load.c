@@ -49,11 +49,13 @@ int wal_load(int folder_fd, const char *path, uint64_t log_id,
         error = wal_mark_load(folder_fd, &image->mark);
         if (error == HASP_ENOENT && loader.file_count == 0) {
             error = begin_new(&loader, log_id);
+        } else if (error == HASP_EIO) {
+            error = disk_fail(why, errno, "read", path, WAL_MARK_NAME);
         } else if (error != 0) {
             snprintf(why, HASP_WHY_SIZE, "'%.250s/%s' %s" DISK_LOSS_ADVICE,
                      path, WAL_MARK_NAME,
                      error == HASP_ENOENT ? "is missing" : "is damaged");
-            error = error == HASP_EIO ? HASP_EIO : HASP_ECORRUPT;
+            error = HASP_ECORRUPT;
         }
     }
     if (error == 0) {

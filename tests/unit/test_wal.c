@@ -462,6 +462,13 @@ static void a_mark_that_is_missing_or_damaged_is_told(void **state)
     snprintf(path, sizeof path, "%s/%s", f->copy, WAL_MARK_NAME);
     unlink(path);
     assert_refused(f, "/mark' is missing");
+    /* What cannot be read may be whole: nobody is told to throw it away. */
+    struct wal *wal = NULL;
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(try_open(f, f->copy, &wal), HASP_EIO);
+    assert_non_null(strstr(f->why, "/mark': Is a directory"));
+    assert_null(strstr(f->why, "empty data directory"));
+    assert_int_equal(rmdir(path), 0);
     mark->data[20] ^= 1;
     mark->data[WAL_BLOCK_SIZE + 20] ^= 1;
     put_image(f->copy, image);
@@ -469,7 +476,6 @@ static void a_mark_that_is_missing_or_damaged_is_told(void **state)
     /* One record alone is good enough. */
     mark->data[20] ^= 1;
     put_image(f->copy, image);
-    struct wal *wal = NULL;
     assert_int_equal(try_open(f, f->copy, &wal), 0);
     assert_int_equal(f->loaded.next, 11);
     wal_close(wal);
