@@ -392,8 +392,10 @@ static void join_cluster(struct hasp_node *node)
                  "sections differ, the others refuse it: remove it and add it "
                  "again\"");
     } else {
-        LOG_INFO("waiting to be added to a cluster", "id=%" PRIu64,
-                 node->options.id);
+        LOG_INFO("waiting to be added to a cluster",
+                 "id=%" PRIu64 " peer=%s client=%s hint=\"hasp member add\"",
+                 node->options.id, node->options.listen_peer,
+                 node->options.listen_client);
     }
     begin(node, &start, NULL);
 }

@@ -125,6 +125,20 @@ int certificates_open(struct certificates *certificates, struct hasp_node *node,
     return set_load(&node->options, &paths, &certificates->now, why);
 }
 
+int certificates_check(const struct hasp_node_options *options,
+                       char why[HASP_WHY_SIZE])
+{
+    struct paths paths;
+    struct certificate_set set = {0};
+    if (!is_wanted(options)) {
+        return 0;
+    }
+    find_files(options, &paths);
+    int rv = set_load(options, &paths, &set, why);
+    set_done(&set);
+    return rv;
+}
+
 /* --- Using ---------------------------------------------------------------- */
 
 void certificates_use(struct certificates *certificates)

@@ -22,6 +22,7 @@
 #define CERTIFICATES_LOOK_NS (60 * NS_PER_S)
 
 struct hasp_node;
+struct hasp_node_options;
 
 /* What one reading of the files has given. */
 struct certificate_set {
@@ -55,6 +56,9 @@ struct certificates {
 MUST_CHECK int certificates_open(struct certificates *certificates,
                                  struct hasp_node *node,
                                  char why[HASP_WHY_SIZE]);
+/* The same, for nothing but the reason why a node would not start. */
+MUST_CHECK int certificates_check(const struct hasp_node_options *options,
+                                  char why[HASP_WHY_SIZE]);
 /* Hands them to the listeners. */
 void certificates_use(struct certificates *certificates);
 /* Reads them again, soon. */

@@ -160,6 +160,35 @@ static int check_tls(const struct hasp_node_options *options,
     return 0;
 }
 
+/* A line that was copied and half changed would have a node listen at another
+ * one's address, or two ports at one. */
+static int check_distinct(const struct hasp_node_member *members,
+                          uint32_t count, char why[HASP_NODE_WHY_SIZE])
+{
+    const struct hasp_node_member *last = &members[count - 1];
+    for (uint32_t i = 0; i < count; i++) {
+        const struct hasp_node_member *other = &members[i];
+        const char *twice = NULL;
+        if (strcmp(last->peer_address, other->client_address) == 0 ||
+            (other != last &&
+             strcmp(last->peer_address, other->peer_address) == 0)) {
+            twice = last->peer_address;
+        } else if (other != last &&
+                   (strcmp(last->client_address, other->client_address) == 0 ||
+                    strcmp(last->client_address, other->peer_address) == 0)) {
+            twice = last->client_address;
+        }
+        if (twice != NULL) {
+            return refuse(why,
+                          "address %s stands twice, at member %" PRIu64
+                          " and at member %" PRIu64
+                          ": each port of each member has its own",
+                          twice, other->id, last->id);
+        }
+    }
+    return 0;
+}
+
 static int check_members(const struct hasp_node_options *options,
                          char why[HASP_NODE_WHY_SIZE])
 {
@@ -188,8 +217,31 @@ static int check_members(const struct hasp_node_options *options,
             rv = check_address(options, options->tls_client, what,
                                member->client_address, why);
         }
+        rv = rv ?: check_distinct(options->members, i + 1, why);
         if (rv != 0) {
             return rv;
+        }
+    }
+    return 0;
+}
+
+/* Port 0 is any that is free. */
+static int check_listeners(const struct hasp_node_options *options,
+                           char why[HASP_NODE_WHY_SIZE])
+{
+    const char *const listeners[][2] = {
+        {"listen.client", options->listen_client},
+        {"listen.peer", options->listen_peer},
+        {"listen.http", options->listen_http}};
+    for (int i = 0; i < 3; i++) {
+        for (int j = 0; j < i; j++) {
+            const char *one = listeners[j][1], *other = listeners[i][1];
+            size_t size = strlen(one);
+            if (other != NULL && strcmp(one, other) == 0 &&
+                strcmp(one + size - 2, ":0") != 0) {
+                return refuse(why, "%s and %s are both %s", listeners[j][0],
+                              listeners[i][0], one);
+            }
         }
     }
     return 0;
@@ -289,6 +341,7 @@ int hasp_node_options_check(const struct hasp_node_options *options,
         rv = check_address(options, options->tls_http, "listen.http",
                            options->listen_http, why);
     }
+    rv = rv ?: check_listeners(options, why);
     rv = rv ?: check_members(options, why);
     return rv ?: check_limits(&options->limits, why);
 }

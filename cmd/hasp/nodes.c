@@ -68,7 +68,10 @@ static json_t *status_of(struct ask *ask)
         why = why == NULL ? client_why(client) : why + 1;
         size_t size = strlen(why);
         size -= size > 0 && why[size - 1] == ')';
-        status = json_pack("{s:s, s:s%}", "role", "unreachable", "error", why,
+        /* What it says instead of an answer, if it is there at all. */
+        bool is_there = error != HASP_ECONNECT && error != HASP_ETIMEDOUT;
+        status = json_pack("{s:s, s:s%}", "role",
+                           is_there ? "refuses" : "unreachable", "error", why,
                            size);
     }
     const struct tls_identity *identity = client_node(client);

@@ -218,12 +218,23 @@ static int configure(const struct command_line *line, struct config *config,
         rv = config_set(config, line->set[i].flag, line->set[i].name,
                         line->set[i].value, why);
     }
-    if (rv == 0 &&
-        (line->action == ACTION_EXPORT || line->action == ACTION_UNCONDEMN)) {
+    return rv;
+}
+
+/* Checks the settings as a whole. Where these do not fit together it helps to
+ * see them all. */
+static int finish(const struct command_line *line, struct config *config,
+                  char why[HASP_WHY_SIZE])
+{
+    if (line->action == ACTION_EXPORT || line->action == ACTION_UNCONDEMN) {
         /* The directory is enough for this, and is checked by itself. */
         return 0;
     }
-    return rv ?: config_finish(config, why);
+    int rv = config_finish(config, why);
+    if (line->action == ACTION_PRINT) {
+        config_print(config, stdout);
+    }
+    return rv;
 }
 
 static int uncondemn(const char *directory)
@@ -368,7 +379,8 @@ int main(int argc, char **argv)
     config_init(&config);
     if (line.action == ACTION_INSPECT) {
         status = backup_inspect(&line.backup);
-    } else if (configure(&line, &config, why) != 0) {
+    } else if (configure(&line, &config, why) != 0 ||
+               finish(&line, &config, why) != 0) {
         fprintf(stderr, "haspd: %s\n", why);
         status = EX_CONFIG;
     } else if (line.action == ACTION_CHECK) {
@@ -376,7 +388,6 @@ int main(int argc, char **argv)
         printf("configuration ok\n");
         status = 0;
     } else if (line.action == ACTION_PRINT) {
-        config_print(&config, stdout);
         status = 0;
     } else if (line.action == ACTION_UNCONDEMN) {
         status = uncondemn(config.options.directory);

@@ -239,7 +239,8 @@ HASP_NODE_API int
 hasp_node_options_check(const struct hasp_node_options *options,
                         char why[HASP_NODE_WHY_SIZE]);
 
-/* Tells what of the options is allowed and yet does not fit together, a line
+/* Tells what of the options is allowed and yet does not fit together, and
+ * whether the certificates could be used as they are on the disk now, a line
  * each. */
 typedef void hasp_node_advice_fn(void *data, const char *text);
 HASP_NODE_API void

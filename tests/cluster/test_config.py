@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from cluster import HASPD, free_ports
+from tls_cluster import HASP
 
 GOOD = "[node]\nid = 1\ndir = /nowhere\n"
 
@@ -113,12 +114,42 @@ def test_a_mistake_is_named_with_its_line(check, content, line, words):
             + "member = 1 127.0.0.1:3 127.0.0.1:4\n",
             "named twice",
         ),
+        (
+            GOOD
+            + "[cluster]\nmember = 1 127.0.0.1:1 127.0.0.1:2\n"
+            + "member = 2 127.0.0.1:1 127.0.0.1:4\n",
+            "127.0.0.1:1 stands twice, at member 1 and at member 2",
+        ),
+        (
+            GOOD
+            + "[cluster]\nmember = 2 127.0.0.1:1 127.0.0.1:2\n"
+            + "member = 3 127.0.0.1:3 127.0.0.1:2\n",
+            "127.0.0.1:2 stands twice, at member 2 and at member 3",
+        ),
+        (
+            GOOD + "[cluster]\nmember = 2 127.0.0.1:1 127.0.0.1:1\n",
+            "127.0.0.1:1 stands twice, at member 2 and at member 2",
+        ),
+        (
+            GOOD + "[listen]\nhttp = 127.0.0.1:7420\n",
+            "listen.client and listen.http are both 127.0.0.1:7420",
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_refused(check, content, words):
     result = check(content)
     assert result.returncode == 78
     assert words in result.stderr
+
+
+def test_where_settings_come_from_is_shown_though_they_do_not_fit(tmp_path):
+    path = tmp_path / "haspd.conf"
+    path.write_text(GOOD)
+    result = haspd("--config", str(path), "--print-config",
+                   environment={"HASP_LISTEN_HTTP": "127.0.0.1:7420"})
+    assert result.returncode == 78
+    assert "listen.client and listen.http are both" in result.stderr
+    assert "http = 127.0.0.1:7420 ; environment\n" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -275,6 +306,34 @@ def test_limits_that_do_not_fit_together_are_told(check, limits, said):
     assert len(warnings) == len(said), warnings
     for line, text in zip(warnings, said):
         assert line.startswith("haspd: warning: " + text)
+
+
+def test_who_is_added_later_is_told_to_listen_elsewhere(check):
+    text = (GOOD + "[security]\ninsecure = yes\n"
+            "[cluster]\nmember = 2 192.0.2.2:7421 192.0.2.2:7420\n")
+    result = check(text)
+    assert result.returncode == 0
+    assert result.stderr.startswith(
+        "haspd: warning: listen.peer = 127.0.0.1:7421 is this machine alone")
+    assert check(text + "[listen]\npeer = 192.0.2.1:7421\n").stderr == ""
+    own = "member = 1 192.0.2.1:7421 192.0.2.1:7420\n"
+    assert check(text + own).stderr == ""
+
+
+def test_certificates_that_cannot_be_used_are_told_before_the_start(
+        check, tmp_path):
+    text = (GOOD + "[cluster]\nname = prod\n"
+            "[tls]\nclient = require\ndir = %s\n")
+    told = "haspd: warning: with these the node does not start: "
+    result = check(text % "/nowhere")
+    assert result.returncode == 0
+    assert result.stderr.startswith(told + "cannot open the CA '/nowhere/ca.crt'")
+    for words in (("ca", "--cluster", "prod"), ("node", "1=127.0.0.1", "2=127.0.0.1")):
+        subprocess.run([HASP, "cert", *words], cwd=tmp_path, check=True,
+                       capture_output=True, timeout=20)
+    assert check(text % (tmp_path / "certs/node-1")).stderr == ""
+    result = check(text % (tmp_path / "certs/node-2"))
+    assert "is of node 2, this is node 1" in result.stderr
 
 
 def test_usage(tmp_path):

@@ -97,6 +97,9 @@ def test_plain_is_told_what_is_wanted(cluster):
     assert "it speaks plain, this port wants TLS" in node.log()
     done = cluster.hasp("show", "x", tls=None, check=False)
     assert done.returncode == 78 and NOTLS in done.stderr
+    done = cluster.hasp("status", tls=None, check=False)
+    assert done.returncode == 69 and NOTLS in done.stderr
+    assert "refuses" in done.stdout and "no node answers" not in done.stderr
     with socket.create_connection(("127.0.0.1", node.peer_port), 5) as peer:
         peer.sendall(b"\0" * 16)
         assert peer.recv(100) == b""

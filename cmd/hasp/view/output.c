@@ -347,6 +347,7 @@ static const char *colour_of(const struct field *field, const char *text)
 {
     bool is_good = strcmp(text, "leader") == 0;
     bool is_bad = strcmp(text, "unreachable") == 0 ||
+                  strcmp(text, "refuses") == 0 ||
                   strcmp(text, "candidate") == 0;
     if (field->kind != FIELD_ROLE || (!is_good && !is_bad)) {
         return NULL;

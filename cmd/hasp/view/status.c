@@ -60,7 +60,7 @@ static const char *disk_trouble(json_t *node)
 /* Prints what is wrong, last and on stderr, where it is seen. */
 static int judge(json_t *nodes)
 {
-    size_t i, reached = 0, leaders = 0;
+    size_t i, reached = 0, refusing = 0, leaders = 0;
     uint64_t quarantine_ms = 0;
     json_t *node;
     json_array_foreach (nodes, i, node) {
@@ -70,6 +70,7 @@ static int judge(json_t *nodes)
         quarantine_ms = u64_max(left_ms, quarantine_ms);
         reached += why[0] == '\0';
         leaders += strcmp(value_text(node, "role"), "leader") == 0;
+        refusing += strcmp(value_text(node, "role"), "refuses") == 0;
         if (why[0] != '\0') {
             tool_fail(0, "%s", why);
         } else if (nodes_is_foreign(node)) {
@@ -91,6 +92,10 @@ static int judge(json_t *nodes)
         leaders += !nodes_is_foreign(node) && value_number(node, "leader") != 0;
     }
     tell_of_quarantine(quarantine_ms);
+    if (reached == 0 && refusing > 0) {
+        return tool_fail(EX_UNAVAILABLE, "no status: who answers refuses, see "
+                                         "above");
+    }
     if (reached == 0) {
         return tool_fail(EX_UNAVAILABLE,
                          "no node answers; name the nodes with -e or "
@@ -350,7 +355,8 @@ int run_version(struct tool *tool, char **argv)
         json_array_append_new(
             rows,
             json_pack("{s:s, s:s}", "endpoint", value_text(node, "endpoint"),
-                      "version", version[0] != '\0' ? version : "unreachable"));
+                      "version",
+                      version[0] != '\0' ? version : value_text(node, "role")));
     }
     output_rows(tool->format, version_fields, rows);
     return 0;
