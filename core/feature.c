@@ -72,9 +72,9 @@ uint32_t feature_of_founders(const struct core *core)
     return lowest > FEATURE_LEVEL_FIRST ? lowest : FEATURE_LEVEL_FIRST;
 }
 
-/* This compares with the level of the program, whatever the options of the node
- * say. */
-bool feature_is_behind(const struct core *core)
+/* True if something that this version understands is not allowed yet, whatever
+ * the options of the node say. */
+static bool is_behind(const struct core *core)
 {
     return lockfsm_feature_level(core->fsm) < FEATURE_LEVEL;
 }
@@ -82,16 +82,15 @@ bool feature_is_behind(const struct core *core)
 bool feature_allows(struct core *core, struct bytes command,
                     const char **ret_what)
 {
-    return !feature_is_behind(core) ||
-           lockfsm_level_of(core->fsm, command, ret_what) <=
-               lockfsm_feature_level(core->fsm);
+    return !is_behind(core) || lockfsm_level_of(core->fsm, command, ret_what) <=
+                                   lockfsm_feature_level(core->fsm);
 }
 
 void feature_refuse(struct core *core, struct request *request,
                     const char *what)
 {
     char text[HASP_WHY_SIZE];
-    CHECK(feature_is_behind(core));
+    CHECK(is_behind(core));
     snprintf(text, sizeof text,
              "%s needs a higher feature level than the cluster's, %" PRIu32
              "; upgrade all nodes, then: hasp cluster finalize",

@@ -26,8 +26,6 @@ uint32_t feature_of_member(const struct core *core, uint64_t id);
  * has heard, FEATURE_LEVEL_FIRST if one is missing. */
 uint32_t feature_of_founders(const struct core *core);
 
-/* True if something that this version understands is not allowed yet. */
-bool feature_is_behind(const struct core *core);
 /* True if the cluster's level allows the encoded command; else '*ret_what'
  * names what it does not allow (static text). */
 bool feature_allows(struct core *core, struct bytes command,

@@ -44,7 +44,8 @@ static void hang_up(struct visit *visit)
     }
 }
 
-void visit_answer(struct visit *visit, struct http_reply *reply)
+/* Answers; the visit ends with its exchange. */
+static void give_answer(struct visit *visit, struct http_reply *reply)
 {
     CHECK(!visit->is_answered && !visit->is_stream);
     visit->is_answered = true;
@@ -57,7 +58,7 @@ void visit_refuse(struct visit *visit, const struct problem *problem,
 {
     struct http_reply reply = {0};
     problem_reply(problem, more, &reply);
-    visit_answer(visit, &reply);
+    give_answer(visit, &reply);
 }
 
 void visit_answer_json(struct visit *visit, unsigned status, json_t *document)
@@ -65,7 +66,7 @@ void visit_answer_json(struct visit *visit, unsigned status, json_t *document)
     struct http_reply reply = {.status = status,
                                .content_type = "application/json"};
     json_write(document, &reply.body);
-    visit_answer(visit, &reply);
+    give_answer(visit, &reply);
 }
 
 /* Makes the document of a reply, such as "{name: the reply}". */
@@ -124,7 +125,7 @@ static void take_reply(struct visit *visit, const struct resp_reply *reply)
         struct http_reply answer = {.status = 200};
         visit->gateway->port.monitor(visit->gateway->port.data, route->path,
                                      &answer);
-        visit_answer(visit, &answer);
+        give_answer(visit, &answer);
     } else if (is_last && route->kind == ROUTE_COMMAND) {
         take_answer(visit, reply);
     } else if (is_last) {

@@ -41,8 +41,6 @@ struct visit {
 
 /* A step of its own, to be filled. */
 struct words *visit_step(struct visit *visit);
-/* Answers; the visit ends with its exchange. */
-void visit_answer(struct visit *visit, struct http_reply *reply);
 void visit_refuse(struct visit *visit, const struct problem *problem,
                   json_t *more);
 /* Answers with this document. */

@@ -55,8 +55,6 @@
 #define ROLE_ADMIN "admin"
 /* Made at the founding; may be changed. */
 #define ROLE_OBSERVER "observer"
-/* A grant as text: verbs with commas, a colon, a name, a star. */
-#define GRANT_TEXT_SIZE_MAX (128 + LOCK_NAME_SIZE_MAX)
 
 /* Certificates that are refused. What has expired stays among them: whoever
  * needs more makes a new CA. */

@@ -6,7 +6,7 @@
 #include "base/number.h"
 #include "lockfsm/state.h"
 
-struct member *member_find(const struct lockfsm *fsm, uint64_t node)
+static struct member *member_find(const struct lockfsm *fsm, uint64_t node)
 {
     LIST_FOR (struct member, member, &fsm->members, in_order) {
         if (member->node == node) {

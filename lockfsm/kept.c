@@ -79,8 +79,9 @@ void kept_drop(struct lockfsm *fsm, struct kept_result *kept)
     pool_give(&fsm->pool, kept, sizeof *kept);
 }
 
-void kept_fill(struct lockfsm *fsm, struct kept_result *kept,
-               const struct result *result)
+/* Copies 'result' into one that has none yet. */
+static void fill(struct lockfsm *fsm, struct kept_result *kept,
+                 const struct result *result)
 {
     CHECK(kept->tokens == NULL);
     CHECK(kept->text.size == 0);
@@ -103,7 +104,7 @@ void kept_answer(struct lockfsm *fsm, struct kept_result *kept,
 {
     struct numbers *numbers = kept->numbers;
     CHECK(kept->asker == NULL && result->code != RESULT_QUEUED);
-    kept_fill(fsm, kept, result);
+    fill(fsm, kept, result);
     kept->wait_index = 0;
     kept->serial = ++fsm->next_serial;
     kept_link(kept);

@@ -237,7 +237,8 @@ void session_free(struct lockfsm *fsm, struct session *session)
     structure_free(fsm, &session->stored);
 }
 
-struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session)
+static struct ended_hold *ended_hold_add(struct lockfsm *fsm,
+                                         struct session *session)
 {
     struct ended_hold *ended = pool_take(&fsm->pool, sizeof *ended);
     list_push_back(&session->ended, &ended->in_session);

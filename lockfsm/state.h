@@ -403,7 +403,6 @@ void users_init(struct lockfsm *fsm);
 void users_done(struct lockfsm *fsm);
 /* What a cluster has from its founding on. */
 void users_found(struct lockfsm *fsm, bool is_access_required);
-struct user *user_find(const struct lockfsm *fsm, struct bytes name);
 /* As lockfsm_user(). */
 static inline struct user *user_numbered(const struct lockfsm *fsm,
                                          uint64_t number)
@@ -423,7 +422,6 @@ struct user *user_new(struct lockfsm *fsm, struct bytes name);
 void user_number_in(struct lockfsm *fsm, struct user *user);
 void secret_hash_in(struct lockfsm *fsm, struct user *user,
                     struct secret *secret);
-struct role *role_find(const struct lockfsm *fsm, struct bytes name);
 struct role *role_new(struct lockfsm *fsm, struct bytes name);
 
 /* --- revocations.c -------------------------------------------------------- */
@@ -448,9 +446,6 @@ struct kept_result *kept_find(const struct lockfsm *fsm, uint64_t session,
 /* Makes one that is neither answered nor waits yet. */
 struct kept_result *kept_add(struct lockfsm *fsm, struct numbers *numbers,
                              uint64_t req);
-/* Copies 'result' into one that has none yet. */
-void kept_fill(struct lockfsm *fsm, struct kept_result *kept,
-               const struct result *result);
 /* The request is answered. Of those of its session that nobody acknowledges the
  * oldest is forgotten. */
 void kept_answer(struct lockfsm *fsm, struct kept_result *kept,
@@ -535,7 +530,6 @@ void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
                         enum hold_loss loss);
 void session_forget_ended(struct lockfsm *fsm, struct session *session,
                           struct bytes lock, struct bytes owner);
-struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session);
 
 /* True with the refusal if the session is a Redis value: it has that one
  * exclusive hold and gets nothing else. */
@@ -810,7 +804,6 @@ uint64_t relist_sweep(struct lockfsm *fsm, uint64_t places);
 
 /* --- cluster.c ------------------------------------------------------------ */
 
-struct member *member_find(const struct lockfsm *fsm, uint64_t node);
 struct member *member_obtain(struct lockfsm *fsm, uint64_t node);
 /* Once removed_index is set, or found to be 0. */
 void member_count_in(struct lockfsm *fsm, const struct member *member);

@@ -35,7 +35,7 @@ void users_done(struct lockfsm *fsm)
     HASH_CLEAR(by_name, fsm->roles);
 }
 
-struct user *user_find(const struct lockfsm *fsm, struct bytes name)
+static struct user *user_find(const struct lockfsm *fsm, struct bytes name)
 {
     struct user *user = NULL;
     HASH_FIND(by_name, fsm->users, name.data, name.size, user);
@@ -89,7 +89,7 @@ static void secret_free(struct lockfsm *fsm, struct secret *secret)
     pool_give(&fsm->pool, secret, sizeof *secret);
 }
 
-struct role *role_find(const struct lockfsm *fsm, struct bytes name)
+static struct role *role_find(const struct lockfsm *fsm, struct bytes name)
 {
     struct role *role = NULL;
     HASH_FIND(by_name, fsm->roles, name.data, name.size, role);

@@ -120,7 +120,8 @@ void patience_note_flush(struct replica *replica, uint64_t flush_ms)
                                          known_ms - (fall_ms + 7) / 8);
 }
 
-bool patience_must_wait(const struct replica *replica)
+/* True while a write is under way that must end before an attempt begins. */
+static bool must_wait(const struct replica *replica)
 {
     return !vote_is_saved(replica) ||
            replica->core.last_stored < log_last(&replica->log);
@@ -131,7 +132,7 @@ uint64_t patience_deadline(const struct replica *replica, uint64_t deadline_ms)
     if (is_leader(replica)) {
         return deadline_ms;
     }
-    if (patience_must_wait(replica)) {
+    if (must_wait(replica)) {
         /* The end of the write sets a new deadline. */
         return replica->now_ms + replica->heartbeat_ms;
     }

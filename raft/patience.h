@@ -63,8 +63,6 @@ struct patience {
 uint64_t patience_flush(const struct replica *replica);
 /* Notes how long a flush has taken here. */
 void patience_note_flush(struct replica *replica, uint64_t flush_ms);
-/* True while a write is under way that must end before an attempt begins. */
-bool patience_must_wait(const struct replica *replica);
 /* The time of the next attempt, given the core's 'deadline_ms'. */
 uint64_t patience_deadline(const struct replica *replica, uint64_t deadline_ms);
 

@@ -144,6 +144,17 @@ static int open_patiently(int folder_fd, const char *path, int flags)
     }
 }
 
+/* Opens the folder 'path'. Returns 0 or an errno. */
+static int open_folder(const char *path, int *ret_fd)
+{
+    int fd = open_patiently(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
+    if (fd < 0) {
+        return errno;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
 int disk_replace(int folder_fd, const char *name, struct bytes data)
 {
     char temporary[64];
@@ -172,7 +183,7 @@ int disk_replace_in(const char *folder, const char *name, struct bytes data,
                     char why[HASP_WHY_SIZE])
 {
     int folder_fd = -1;
-    int error = disk_open_folder(folder, &folder_fd);
+    int error = open_folder(folder, &folder_fd);
     if (error != 0) {
         return disk_fail(why, error, "open", folder, NULL);
     }
@@ -185,7 +196,7 @@ int disk_remove_in(const char *folder, const char *name,
                    char why[HASP_WHY_SIZE])
 {
     int folder_fd = -1;
-    int error = disk_open_folder(folder, &folder_fd);
+    int error = open_folder(folder, &folder_fd);
     if (error != 0) {
         return disk_fail(why, error, "open", folder, NULL);
     }
@@ -233,16 +244,6 @@ static int sync_parent(const char *path)
     return error;
 }
 
-int disk_open_folder(const char *path, int *ret_fd)
-{
-    int fd = open_patiently(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
-    if (fd < 0) {
-        return errno;
-    }
-    *ret_fd = fd;
-    return 0;
-}
-
 int disk_make_folder(const char *path, int *ret_fd)
 {
     bool is_new = storage_port->mkdir(path) == 0;
@@ -256,5 +257,5 @@ int disk_make_folder(const char *path, int *ret_fd)
     if (error == EACCES && !is_new) {
         error = 0;
     }
-    return error != 0 ? error : disk_open_folder(path, ret_fd);
+    return error != 0 ? error : open_folder(path, ret_fd);
 }

@@ -79,10 +79,8 @@ MUST_CHECK int disk_load_text(const char *folder, const char *name,
 /* What disk_replace() may leave behind after a crash. */
 #define DISK_TEMPORARY_SUFFIX ".new"
 
-/* Opens the folder 'path'. Returns 0 or an errno. */
-MUST_CHECK int disk_open_folder(const char *path, int *ret_fd);
-/* Likewise, and makes it (mode 0700) if it is not there; its entry in the
- * folder above is durable in any case. */
+/* Opens the folder 'path', and makes it (mode 0700) if it is not there; its
+ * entry in the folder above is durable in any case. Returns 0 or an errno. */
 MUST_CHECK int disk_make_folder(const char *path, int *ret_fd);
 
 #endif /* HASP_STORAGE_DISK_H */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks that no more than three files call each other in a circle.
+"""Checks that no more than three files call each other in a circle, and that
+what no other file uses is static.
 
 Reads the calls out of built objects (relocations of their code; tables of
 functions are data and do not count). Files that call each other in a circle
@@ -13,6 +14,7 @@ so is one that has gone or shrunk and still stands there.
 
 import glob
 import os
+import re
 import subprocess
 import sys
 
@@ -32,8 +34,8 @@ def objects(build):
 
 
 def read(build):
-    """Who calls whom, by file."""
-    defined, calls = {}, {}
+    """Who calls whom, by file; and which functions no other file uses."""
+    defined, calls, uses = {}, {}, {}
     for name, path in objects(build):
         out = subprocess.run(['nm', '--defined-only', path],
                              capture_output=True, text=True, check=True)
@@ -48,12 +50,27 @@ def read(build):
             if line.startswith('RELOCATION'):
                 is_code = '[.text' in line
             words = line.split()
-            if is_code and len(words) == 3:
-                symbol = words[2].split('-0x')[0].split('+0x')[0]
+            if len(words) != 3:
+                continue
+            symbol = words[2].split('-0x')[0].split('+0x')[0]
+            uses.setdefault(symbol, set()).add(name)
+            if is_code:
                 calls.setdefault(name, set()).add(symbol)
-    return {name: {defined[s] for s in symbols
-                   if s in defined and defined[s] != name}
-            for name, symbols in calls.items()}
+    graph = {name: {defined[s] for s in symbols
+                    if s in defined and defined[s] != name}
+             for name, symbols in calls.items()}
+    return graph, {symbol: name for symbol, name in defined.items()
+                   if not uses.get(symbol, set()) - {name}}
+
+
+def used_elsewhere():
+    """The words of tests and of what is for users, who use functions, too."""
+    words = set()
+    for pattern in ('tests/**/*.[ch]', 'examples/**/*.c', 'include/**/*.h'):
+        for path in glob.glob(pattern, recursive=True):
+            with open(path, encoding='utf-8') as file:
+                words.update(re.findall(r'\w+', file.read()))
+    return words
 
 
 def circles(graph):
@@ -85,7 +102,15 @@ def circles(graph):
 def main():
     build = sys.argv[1]
     problems, left = 0, dict(KNOWN)
-    for part in circles(read(build)):
+    graph, lonely = read(build)
+    others = used_elsewhere() | {'main'}
+    for symbol, name in sorted(lonely.items()):
+        with open(name + '.c', encoding='utf-8') as file:
+            is_written = re.search(rf'\b{symbol}\b', file.read())
+        if is_written and symbol not in others:  # No macro has made it.
+            problems += 1
+            print(f'{name}.c: no other file uses {symbol}(): make it static')
+    for part in circles(graph):
         known = [name for name in part if name in left]
         size = left.pop(known[0])[0] if known else FILES_MAX
         if len(part) > size or (known and len(part) < size):

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 #include "include/hasp/hasp.h"
@@ -47,12 +48,6 @@ uint64_t tool_deadline_ns(const struct tool *tool)
     return client_now_ns() + tool->timeout_ms * NS_PER_MS;
 }
 
-uint32_t tool_timeout_ms(const struct tool *tool)
-{
-    return tool->timeout_ms < UINT32_MAX ? (uint32_t)tool->timeout_ms
-                                         : UINT32_MAX;
-}
-
 void tool_session_options(const struct tool *tool,
                           struct hasp_options *ret_options)
 {
@@ -60,7 +55,7 @@ void tool_session_options(const struct tool *tool,
     ret_options->endpoints = tool->endpoints_text;
     ret_options->tls = tool->tls_text;
     ret_options->secret_file = tool->secret_text;
-    ret_options->timeout_ms = tool_timeout_ms(tool);
+    ret_options->timeout_ms = (uint32_t)u64_min(tool->timeout_ms, UINT32_MAX);
 }
 
 int tool_send(struct client *client, const char *const *words,

@@ -156,8 +156,6 @@ bool tool_is_by_door(const struct tool *tool);
 /* Goes on with one node alone, "host:port"; 0 or the exit code, explained. */
 int tool_use(struct tool *tool, const char *address);
 uint64_t tool_deadline_ns(const struct tool *tool);
-/* As the library takes it. */
-uint32_t tool_timeout_ms(const struct tool *tool);
 /* How a session of the library reaches the same cluster as the same user. */
 void tool_session_options(const struct tool *tool,
                           struct hasp_options *ret_options);
