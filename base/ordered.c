@@ -153,7 +153,6 @@ struct ordered_node *ordered_from(struct ordered *set, struct bytes key,
 
 struct walk {
     struct bytes key;
-    uint64_t number;
     ordered_visit_fn *visit;
     void *data;
 };
@@ -164,7 +163,7 @@ static bool walk_tree(const struct walk *walk, struct ordered_node *tree,
                       bool is_behind)
 {
     while (tree != NULL) {
-        if (is_behind || !is_before(tree, walk->key, walk->number)) {
+        if (is_behind || !is_before(tree, walk->key, 0)) {
             if (!walk_tree(walk, tree->left, is_behind) ||
                 !walk->visit(tree, walk->data)) {
                 return false;
@@ -176,10 +175,10 @@ static bool walk_tree(const struct walk *walk, struct ordered_node *tree,
     return true;
 }
 
-void ordered_each(struct ordered *set, struct bytes key, uint64_t number,
+void ordered_each(struct ordered *set, struct bytes key,
                   ordered_visit_fn *visit, void *data)
 {
-    struct walk walk = {key, number, visit, data};
+    struct walk walk = {key, visit, data};
     take_in(set, 0);
     (void)walk_tree(&walk, set->root, false);
 }

@@ -51,11 +51,11 @@ void ordered_remove(struct ordered *set, struct ordered_node *node);
  * is the first behind (key, number), whether that is in the set or not. */
 struct ordered_node *ordered_from(struct ordered *set, struct bytes key,
                                   uint64_t number);
-/* Shows the nodes from (key, number) on, in their order, to visit(), until that
- * returns false; the set must not be changed or read by it. In one piece this
- * is much cheaper than ordered_from() for each. */
+/* Shows the nodes from 'key' on, in their order, to visit(), until that returns
+ * false; the set must not be changed or read by it. In one piece this is much
+ * cheaper than ordered_from() for each. */
 typedef bool ordered_visit_fn(struct ordered_node *node, void *data);
-void ordered_each(struct ordered *set, struct bytes key, uint64_t number,
+void ordered_each(struct ordered *set, struct bytes key,
                   ordered_visit_fn *visit, void *data);
 /* True if the node is in the set where it has to be. */
 bool ordered_has(const struct ordered *set, const struct ordered_node *node);

@@ -514,7 +514,7 @@ static bool look_at(struct ordered_node *node, void *data)
 
 static bool find_sessions(struct user *user, struct changing *changing)
 {
-    ordered_each(&user->sessions, bytes_of("", 0), 0, look_at, changing);
+    ordered_each(&user->sessions, bytes_of("", 0), look_at, changing);
     return relist_look(&changing->relisting, NULL, false);
 }
 

@@ -37,8 +37,7 @@ static struct relisting find_sessions(struct lockfsm *fsm,
                                 .fixed = bytes_fixed(entry->client),
                                 .relisting = relist_begin(fsm)};
     if (entry->session == 0) {
-        ordered_each(&fsm->session_order, matching.fixed, 0, look_at,
-                     &matching);
+        ordered_each(&fsm->session_order, matching.fixed, look_at, &matching);
     } else if (session_find(fsm, entry->session) != NULL) {
         relist_look(&matching.relisting, session_find(fsm, entry->session),
                     true);

@@ -10,10 +10,9 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/word.h"
 #include "cmd/hasp/described.h"
 #include "cmd/hasp/tool.h"
-
-#define WORD_SIZE_MAX 40
 
 /* The state of reading. */
 struct reading {
@@ -26,35 +25,6 @@ struct reading {
 
 /* --- The nearest name ----------------------------------------------------- */
 
-/* How many letters must be added, removed, changed or swapped to make 'b' of
- * 'a'. */
-static unsigned distance(const char *a, const char *b)
-{
-    unsigned cost[3][WORD_SIZE_MAX + 1] = {0};
-    size_t m = strlen(a), n = strlen(b);
-    if (m > WORD_SIZE_MAX || n > WORD_SIZE_MAX) {
-        return WORD_SIZE_MAX;
-    }
-    for (unsigned j = 0; j <= n; j++) {
-        cost[0][j] = j;
-    }
-    for (unsigned i = 1; i <= m; i++) {
-        unsigned *now = cost[i % 3], *before = cost[(i + 2) % 3];
-        now[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            unsigned best = before[j - 1] + (a[i - 1] != b[j - 1]);
-            best = before[j] + 1 < best ? before[j] + 1 : best;
-            best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
-                a[i - 2] == b[j - 1] && cost[(i + 1) % 3][j - 2] + 1 < best) {
-                best = cost[(i + 1) % 3][j - 2] + 1;
-            }
-            now[j] = best;
-        }
-    }
-    return cost[m % 3][n];
-}
-
 void options_nearest(const char *word, const char *words, char *ret_nearest,
                      size_t size)
 {
@@ -64,7 +34,7 @@ void options_nearest(const char *word, const char *words, char *ret_nearest,
         char one[WORD_SIZE_MAX + 1];
         size_t length = strcspn(words, " ");
         snprintf(one, sizeof one, "%.*s", (int)length, words);
-        unsigned cost = distance(word, one);
+        unsigned cost = word_distance(word, one);
         /* A word that was begun and not ended stands for this one. */
         if (strlen(word) > 1 && strncmp(word, one, strlen(word)) == 0) {
             cost = 0;

@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/word.h"
 
 enum kind {
     KIND_TEXT,
@@ -254,29 +255,6 @@ static char *read_line(char *out, int size, void *data)
     return out;
 }
 
-/* The number of edits from 'a' to 'b' (Levenshtein 1966), for names of up to 63
- * characters. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[64];
-    size_t width = strnlen(b, 63);
-    for (size_t j = 0; j <= width; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; a[i - 1] != '\0' && i < 64; i++) {
-        size_t corner = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= width; j++) {
-            size_t above = row[j];
-            size_t best = above < row[j - 1] ? above + 1 : row[j - 1] + 1;
-            size_t replaced = corner + (a[i - 1] != b[j - 1]);
-            row[j] = replaced < best ? replaced : best;
-            corner = above;
-        }
-    }
-    return row[width];
-}
-
 static int unknown(const struct place *place, const char *section,
                    const char *key, char why[HASP_WHY_SIZE])
 {
@@ -285,13 +263,13 @@ static int unknown(const struct place *place, const char *section,
     const struct setting *elsewhere = NULL;
     for (size_t i = 0; i < SETTING_COUNT; i++) {
         const struct setting *setting = &settings[i];
-        if (distance(section, setting->section) <
-            distance(section, near_section->section)) {
+        if (word_distance(section, setting->section) <
+            word_distance(section, near_section->section)) {
             near_section = setting;
         }
         if (strcmp(section, setting->section) == 0 &&
-            (near_key == NULL ||
-             distance(key, setting->key) < distance(key, near_key->key))) {
+            (near_key == NULL || word_distance(key, setting->key) <
+                                     word_distance(key, near_key->key))) {
             near_key = setting;
         }
         if (strcmp(key, setting->key) == 0) {

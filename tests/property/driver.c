@@ -405,10 +405,9 @@ static void put_users(void)
     printf("A %d\n", lockfsm_access_is_required(fsm));
     put_user(lockfsm_user(fsm, USER_ANYONE));
     put_user(lockfsm_user(fsm, USER_LOCAL));
-    ordered_each(lockfsm_user_order(fsm), first, 0, put_user_at, NULL);
-    ordered_each(lockfsm_role_order(fsm), first, 0, put_role_at, NULL);
-    ordered_each(lockfsm_revocation_order(fsm), first, 0, put_revocation_at,
-                 NULL);
+    ordered_each(lockfsm_user_order(fsm), first, put_user_at, NULL);
+    ordered_each(lockfsm_role_order(fsm), first, put_role_at, NULL);
+    ordered_each(lockfsm_revocation_order(fsm), first, put_revocation_at, NULL);
 }
 
 static void ask_dump(void)
