@@ -57,8 +57,6 @@ struct http {
     struct MHD_Daemon *daemon;
     struct http_limits limits;
     struct http_handler handler;
-    void (*closed)(void *data);
-    void *closed_data;
     /* Accepts, and speaks TLS; NULL if this file accepts. */
     struct front *front;
     int listen_fd; /* Used without 'front'. */
@@ -117,15 +115,9 @@ struct http_exchange {
 static void part_closed(void *http_data)
 {
     struct http *http = http_data;
-    if (--http->handle_count > 0) {
-        return;
-    }
-    void (*closed)(void *data) = http->closed;
-    void *data = http->closed_data;
-    free(http->presence);
-    free(http);
-    if (closed != NULL) {
-        closed(data);
+    if (--http->handle_count == 0) {
+        free(http->presence);
+        free(http);
     }
 }
 
@@ -855,12 +847,10 @@ uint16_t http_port(const struct http *http)
     return http->port;
 }
 
-void http_close(struct http *http, void (*closed)(void *data), void *data)
+void http_close(struct http *http)
 {
     CHECK(!http->is_closing);
     http->is_closing = true;
-    http->closed = closed;
-    http->closed_data = data;
     if (!http->is_running) {
         close_now(http);
     }

@@ -76,9 +76,9 @@ void http_use_tls(struct http *http, struct tls_context *context);
 /* Connections on which TLS has failed, since it was opened. */
 uint64_t http_tls_failed(const struct http *http);
 uint16_t http_port(const struct http *http);
-/* Closes the port and all connections; 'closed' (may be NULL) is called when
- * the memory has gone. on_end() is called for each exchange before. */
-void http_close(struct http *http, void (*closed)(void *data), void *data);
+/* Closes the port and all connections; on_end() is called for each exchange.
+ * The memory goes when the last handle has left the loop. */
+void http_close(struct http *http);
 
 /* Of a request, until its on_end(): borrowed. The target is what stands in the
  * request line, undecoded: path, and '?' with a query if there is one. */

@@ -91,7 +91,7 @@ int web_open(struct web *web, const char *address, char why[HASP_WHY_SIZE])
 void web_close(struct web *web)
 {
     if (web->http != NULL) {
-        http_close(web->http, NULL, NULL);
+        http_close(web->http);
         web->http = NULL;
     }
 }

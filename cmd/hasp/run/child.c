@@ -18,8 +18,6 @@
 
 /* The lease is looked at this often, at least. */
 #define LOOK_NS (500 * NS_PER_MS)
-/* The longest wait for a process that hangs in the kernel. */
-#define KILL_LIMIT_MS 10000
 
 void child_signals(sigset_t *ret_signals)
 {
@@ -278,7 +276,7 @@ static void take_end(struct child *child)
     if (child->was_lost) {
         /* Processes that the command has left behind must not live on. */
         struct family family = family_of(child);
-        child->has_survivors = !family_kill(&family, KILL_LIMIT_MS);
+        child->has_survivors = !family_kill(&family);
     }
     guardian_dismiss(&child->guardian);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 #include "client/clock.h"
 
 /* How often new members are searched for: some start others faster than they
@@ -25,6 +26,8 @@
 /* So many looks come without a pause, which such a process would profit from.
  */
 #define HASTY_LOOKS 100
+/* The longest wait for a process that hangs in the kernel. */
+#define KILL_LIMIT_NS (10 * NS_PER_S)
 
 struct process {
     pid_t pid;
@@ -338,9 +341,9 @@ size_t family_signal(const struct family *family, int number)
     return alive;
 }
 
-bool family_kill(const struct family *family, unsigned limit_ms)
+bool family_kill(const struct family *family)
 {
-    uint64_t until_ns = client_now_ns() + limit_ms * NS_PER_MS, pause_ms = 1;
+    uint64_t until_ns = client_now_ns() + KILL_LIMIT_NS, pause_ms = 1;
     int empty = 0;
     for (int look = 0; empty < EMPTY_LOOKS; look++) {
         empty = family_signal(family, SIGKILL) == 0 ? empty + 1 : 0;

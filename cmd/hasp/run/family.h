@@ -59,8 +59,8 @@ void family_note(const struct family *family, struct family_roll *roll);
  * not counting the dead that nobody has fetched. */
 size_t family_signal(const struct family *family, int number);
 
-/* Kills them again and again until none is alive, for at most so long: one that
+/* Kills them again and again until none is alive, for at most 10 s: one that
  * hangs in the kernel dies when it comes back. Returns whether all are dead. */
-bool family_kill(const struct family *family, unsigned limit_ms);
+bool family_kill(const struct family *family);
 
 #endif /* HASP_CMD_HASP_RUN_FAMILY_H */

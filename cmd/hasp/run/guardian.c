@@ -21,7 +21,6 @@
 #define LOOK_NS (500 * NS_PER_MS)
 /* How often at first, while a command starts what it needs. */
 #define LOOK_FIRST_NS (10 * NS_PER_MS)
-#define KILL_LIMIT_MS 10000
 /* How much later the deputy acts than the guardian: so the command gets one
  * TERM. STOP and KILL may come twice, and are never late. */
 #define DEPUTY_LATER_NS (20 * NS_PER_MS)
@@ -190,7 +189,7 @@ static void signal_family(const struct watch *watch, int number, bool is_dead)
                             .run_id = watch->ward.run_id,
                             .roll = &watch->roll};
     if (number == SIGKILL) {
-        family_kill(&family, KILL_LIMIT_MS);
+        family_kill(&family);
     } else if (number == SIGSTOP) {
         family_signal(&family, number);
     } else {
