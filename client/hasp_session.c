@@ -212,7 +212,8 @@ static int open_session(struct hasp_session *session,
     return error == 0 ? notifier_start(session) : error;
 }
 
-/* On a link of its own, or on one that others have; true: they fill it. */
+/* Opens the session, on a link of its own or on one that others have; true,
+ * with the error, if those others fill it. */
 static bool open_on_link(struct hasp_session *session,
                          const struct hasp_options *options, int *ret_error)
 {

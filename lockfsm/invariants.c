@@ -351,7 +351,7 @@ static const char *check_swept(const struct lockfsm *fsm)
     return NULL;
 }
 
-/* The first that SWEEP has yet to look at is where it goes on. */
+/* True if SWEEP goes on at the first wait that it has yet to look at. */
 static bool recheck_is_right(const struct session *session)
 {
     LIST_FOR (const struct wait, wait, &session->waits, in_session) {
@@ -363,7 +363,7 @@ static bool recheck_is_right(const struct session *session)
     return session->recheck_at == NULL;
 }
 
-/* Of one that lives. */
+/* Checks what refuses a session that lives. */
 static const char *check_refusal(const struct lockfsm *fsm,
                                  const struct session *session)
 {

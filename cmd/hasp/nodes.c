@@ -243,8 +243,8 @@ static uint64_t id_at(json_t *status, const char *address)
     return 0;
 }
 
-/* Two clusters may be mixed up, among the endpoints or by an address that
- * stands in the log. */
+/* Marks nodes of another cluster than the first one's: two may be mixed up
+ * among the endpoints, or by an address that stands in the log. */
 static void mark_foreign(const struct nodes *nodes)
 {
     const char *cluster = "";

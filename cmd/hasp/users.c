@@ -310,8 +310,8 @@ static int write_secret(const char *path, struct bytes secret)
                                   strerror(error));
 }
 
-/* It is written before it is known, so that none is lost: one that was never
- * told is none. */
+/* Tells the cluster of a secret, which is written to its file first: one that
+ * the cluster never heard of does no harm, one that nobody kept is lost. */
 static int tell(struct tool *tool, const char *user, const char *label,
                 const char *path, struct buffer *secret)
 {

@@ -7,13 +7,14 @@
 
 static struct bytes no_bytes = {NULL, 0};
 
-static void set_wait(const struct call *call, bool *is_waiting,
-                     uint64_t *wait_ms)
+/* A wait without end has the time 0. */
+static void read_wait(const struct call *call, bool *ret_is_waiting,
+                      uint64_t *ret_wait_ms)
 {
     uint64_t wait = call_number(call, OPTION_WAIT, 0);
-    *is_waiting = wait != 0;
-    *wait_ms = wait == WAIT_FOREVER ? 0 : wait;
-    CHECK(*wait_ms <= TIME_MS_MAX); /* The range of the option WAIT. */
+    *ret_is_waiting = wait != 0;
+    *ret_wait_ms = wait == WAIT_FOREVER ? 0 : wait;
+    CHECK(*ret_wait_ms <= TIME_MS_MAX); /* The range of the option WAIT. */
 }
 
 /* A client that asks for a push must have RESP3 to receive it, and a number by
@@ -53,7 +54,7 @@ void lock_acquire_encode(struct core *core, struct request *request,
     };
     (void)core;
     CHECK(call->name_count > 0);
-    set_wait(call, &acquire.is_waiting, &acquire.wait_ms);
+    read_wait(call, &acquire.is_waiting, &acquire.wait_ms);
     encode_acquire(out, &acquire);
 }
 
@@ -119,7 +120,7 @@ void lock_convert_encode(struct core *core, struct request *request,
     };
     (void)core;
     CHECK(!call_has(call, OPTION_SHARED) || !call_has(call, OPTION_EXCLUSIVE));
-    set_wait(call, &convert.is_waiting, &convert.wait_ms);
+    read_wait(call, &convert.is_waiting, &convert.wait_ms);
     encode_convert(out, &convert);
 }
 

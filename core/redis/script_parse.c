@@ -159,7 +159,7 @@ static void declare(struct parser *parser, struct bytes name,
     ret_local->number = slot;
 }
 
-/* NULL: there is no such variable. */
+/* Finds a variable by its name; NULL if there is none. */
 static struct node *find_local(struct parser *parser, struct bytes name)
 {
     for (uint32_t i = parser->name_count; i > 0; i--) {
@@ -224,7 +224,7 @@ static void check_builtin(struct parser *parser, const struct node *node,
     }
 }
 
-/* "string.sub", of which 'first' has been read. */
+/* Reads on after 'first', if it is the beginning of a name as "string.sub". */
 static struct bytes whole_name(struct parser *parser, struct bytes first)
 {
     if (!accept(parser, ".")) {
@@ -237,7 +237,7 @@ static struct bytes whole_name(struct parser *parser, struct bytes first)
                           (size_t)(last.data + last.size - first.data));
 }
 
-/* What a name stands for: itself, unless it is another one's. */
+/* What a name stands for: itself, unless it is an alias. */
 static struct bytes meaning_of(const struct parser *parser, struct bytes name)
 {
     for (uint32_t i = parser->alias_count; i-- > 0;) {
@@ -248,8 +248,8 @@ static struct bytes meaning_of(const struct parser *parser, struct bytes name)
     return name;
 }
 
-/* Behind "local", "rcall = redis.call" and nothing more: another name from here
- * on. False, and nothing taken, of everything else. */
+/* Accepts "rcall = redis.call" and nothing more behind "local", which makes an
+ * alias from here on. False, with nothing read, if something else is there. */
 static bool accept_alias(struct parser *parser)
 {
     struct lexer before = parser->lexer;
@@ -296,7 +296,7 @@ static void take_arguments(struct parser *parser, struct node *node,
     }
 }
 
-/* pcall(function, argument ...): a call in NODE_PROTECTED. */
+/* Parses pcall(function, argument ...) to a call in NODE_PROTECTED. */
 static struct node *parse_protected(struct parser *parser, struct node *node)
 {
     const struct library_function *function = NULL;
@@ -328,7 +328,7 @@ static struct node *parse_protected(struct parser *parser, struct node *node)
     return node;
 }
 
-/* A name that is no variable's: "KEYS", or "string.sub" and so on. */
+/* Parses a name that is no variable's: "KEYS", or "string.sub" and so on. */
 static struct node *parse_builtin(struct parser *parser, struct bytes first)
 {
     char name[BYTES_SHOWN_SIZE];
@@ -482,7 +482,7 @@ static struct node *parse_method(struct parser *parser, struct node *object)
     return node;
 }
 
-/* A variable or a call, with all [..], .name and (..) behind it. */
+/* Parses a variable or a call, with all [..], .name and (..) behind it. */
 static struct node *parse_suffixed(struct parser *parser)
 {
     struct node *node = parse_primary(parser);
@@ -588,7 +588,8 @@ static struct node *parse_unary(struct parser *parser)
     return parse_simple(parser);
 }
 
-/* OPERATOR_COUNT: there is none. */
+/* Finds the operator that comes next, if it binds more tightly than 'limit';
+ * OPERATOR_COUNT if there is none. */
 static size_t find_operator(const struct parser *parser, int limit)
 {
     for (size_t i = 0; i < OPERATOR_NOT; i++) {
@@ -627,7 +628,7 @@ static struct node *parse_expression(struct parser *parser, int limit)
 
 /* --- Statements ----------------------------------------------------------- */
 
-/* A block with names of its own. */
+/* Parses a block with names of its own. */
 static struct node *parse_scope(struct parser *parser)
 {
     uint32_t name_count = parser->name_count;
@@ -646,7 +647,7 @@ static struct node *parse_loop(struct parser *parser)
     return block;
 }
 
-/* Behind "if" or "elseif". */
+/* Parses what stands behind "if" or "elseif". */
 static struct node *parse_if(struct parser *parser)
 {
     struct node *node = new_node(parser, NODE_IF);
@@ -736,7 +737,8 @@ static struct node *parse_repeat(struct parser *parser)
     return node;
 }
 
-/* Behind "local". Its names are not visible in its values. */
+/* Parses what stands behind "local". Its names are not visible in its values.
+ */
 static struct node *parse_local(struct parser *parser)
 {
     struct bytes name[SCRIPT_LOCALS_MAX];

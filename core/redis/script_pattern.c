@@ -22,7 +22,7 @@ struct matcher {
 
 static size_t match(struct matcher *m, size_t s, size_t p);
 
-/* NONE. */
+/* Notes the first error, and returns NONE: nothing matches. */
 static size_t fail(struct matcher *m, const char *error)
 {
     if (m->found->error == NULL) {
@@ -31,7 +31,8 @@ static size_t fail(struct matcher *m, const char *error)
     return NONE;
 }
 
-/* Before 'size' bytes are looked at. */
+/* Counts the steps of looking at 'size' bytes; false, with the error, if the
+ * script has none left for them. */
 static bool spend(struct matcher *m, size_t size)
 {
     *m->steps += 1 + (uint32_t)(size / SCRIPT_STEP_SIZE);
@@ -49,7 +50,8 @@ static uint8_t pattern_at(const struct matcher *m, size_t p)
 
 /* --- Single characters ---------------------------------------------------- */
 
-/* Behind the class that begins at 'p': a character, %x, or a set. */
+/* Returns where the class that begins at 'p' (a character, %x, or a set) ends;
+ * NONE, with the error, if it has no end. */
 static size_t class_end(struct matcher *m, size_t p)
 {
     uint8_t c = pattern_at(m, p++);
@@ -117,7 +119,8 @@ static bool is_of_class(uint8_t c, uint8_t class)
     return is_in(class, 'A', 'Z') ? !is : is;
 }
 
-/* The set from 'p', its '[', up to 'end', behind its ']'. */
+/* True if the set has the character; it stands from 'p', its '[', up to 'end',
+ * behind its ']'. */
 static bool is_of_set(const struct matcher *m, uint8_t c, size_t p, size_t end)
 {
     bool is_not = pattern_at(m, p + 1) == '^';
@@ -164,7 +167,7 @@ static bool is_single(const struct matcher *m, size_t s, size_t p, size_t end)
 
 /* --- Parts ---------------------------------------------------------------- */
 
-/* As many as there are, and fewer if the rest needs it. */
+/* Matches as many characters as there are, and fewer if the rest needs it. */
 static size_t match_most(struct matcher *m, size_t s, size_t p, size_t end)
 {
     size_t count = 0;
@@ -182,7 +185,7 @@ static size_t match_most(struct matcher *m, size_t s, size_t p, size_t end)
     }
 }
 
-/* As few as the rest allows. */
+/* Matches as few characters as the rest allows. */
 static size_t match_least(struct matcher *m, size_t s, size_t p, size_t end)
 {
     for (;; s++) {
@@ -227,7 +230,8 @@ static size_t close_capture(struct matcher *m, size_t s, size_t p)
     return rest;
 }
 
-/* %1 and so on: the same again. Behind it, or NONE. */
+/* Matches %1 to %9: what that capture has, once more. Returns where it ends, or
+ * NONE. */
 static size_t same_again(struct matcher *m, size_t s, uint8_t digit)
 {
     uint32_t i = (uint32_t)(digit - '1');
@@ -244,7 +248,8 @@ static size_t same_again(struct matcher *m, size_t s, uint8_t digit)
     return is_same ? s + size : NONE;
 }
 
-/* %bxy: from x to the y that balances it. Behind it, or NONE. */
+/* Matches %bxy: from x to the y that balances it. Returns where it ends, or
+ * NONE. */
 static size_t balanced(struct matcher *m, size_t s, size_t p)
 {
     if (p + 1 >= m->pattern.size) {
@@ -268,14 +273,14 @@ static size_t balanced(struct matcher *m, size_t s, size_t p)
     return NONE;
 }
 
-/* One character's part of the pattern, with what says how often. '*is_over':
- * the return value is that of the whole; else what stands at '*s' and '*p' is
- * to be matched next. */
+/* Matches one character's part of the pattern, with what says how often. Either
+ * the whole is over and the return value is its result, or it goes on at '*s'
+ * and '*p'. */
 static size_t match_single(struct matcher *m, size_t *s, size_t *p,
-                           bool *is_over)
+                           bool *ret_is_over)
 {
     size_t end = class_end(m, *p);
-    *is_over = true;
+    *ret_is_over = true;
     if (end == NONE || !spend(m, end - *p)) {
         return NONE;
     }
@@ -303,7 +308,7 @@ static size_t match_single(struct matcher *m, size_t *s, size_t *p,
         *s += 1;
         *p = end;
     }
-    *is_over = false;
+    *ret_is_over = false;
     return NONE;
 }
 

@@ -137,7 +137,7 @@ bool machine_fail(struct machine *machine, const char *format, ...)
     return false;
 }
 
-/* Before so many bytes are taken. */
+/* Is called before so many bytes are taken. */
 bool machine_spend(struct machine *machine, size_t size)
 {
     CHECK(machine->memory_size <= SCRIPT_MEMORY_MAX);
@@ -167,7 +167,7 @@ void machine_count_bytes(struct machine *machine, size_t size)
     machine->steps += (uint32_t)(size / SCRIPT_STEP_SIZE);
 }
 
-/* What comparing them costs. */
+/* Counts the steps of comparing two texts. */
 static void count_bytes(struct machine *machine, const struct value *a,
                         const struct value *b)
 {
@@ -188,7 +188,7 @@ bool machine_number(struct machine *machine, const struct value *value,
     return value->type == VALUE_NUMBER;
 }
 
-/* Room for a list that grows by one, whatever that costs. */
+/* Counts the room that a list needs to grow by one. */
 bool machine_spend_item(struct machine *machine,
                         const struct value_table *table)
 {
@@ -535,8 +535,8 @@ static bool call_function(struct machine *machine, const struct node *node,
     return flow != FLOW_ERROR;
 }
 
-/* pcall: true and what the call gives, or false and its error. What a script
- * may take at all stays taken. */
+/* Runs pcall, which gives true and what the call gives, or false and its error.
+ * What the call took of the script's memory and steps stays taken. */
 static bool protect(struct machine *machine, const struct node *node,
                     struct value *ret)
 {
@@ -637,7 +637,7 @@ static bool evaluate_inner(struct machine *machine, const struct node *node,
     }
 }
 
-/* False, with the error: no further. */
+/* Enters one more level; false, with the error, if there are too many. */
 static bool go_down(struct machine *machine)
 {
     return ++machine->depth <= DEPTH_MAX ||

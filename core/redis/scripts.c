@@ -68,7 +68,7 @@ bool scripts_note_refused(struct scripts *scripts, const char *sha)
     return true;
 }
 
-/* SCRIPTS_REFUSED_MAX: it is not there. */
+/* Finds the place of the script; SCRIPTS_REFUSED_MAX if it has none. */
 static size_t find_vain(const struct scripts *scripts, uint64_t token)
 {
     size_t i = 0;

@@ -87,8 +87,8 @@ static struct transaction_key *find(struct transaction *transaction,
     return NULL;
 }
 
-/* False: there is no room for all of them; then nothing comes of EXEC any more.
- */
+/* Adds what the command touches; false if there is no room for all of it, after
+ * which nothing comes of EXEC any more. */
 static bool add_keys(struct transaction *transaction, const struct call *call)
 {
     for (uint32_t i = 0; i < call->name_count; i++) {

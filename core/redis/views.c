@@ -79,8 +79,8 @@ static bool is_declared(const struct redis_keys *keys, struct bytes name)
     return keys->declared == NULL;
 }
 
-/* Of a key that the script has named itself; the others were looked at when the
- * request came. */
+/* True if the user may know the key. Those that the request declares were
+ * checked when it came; a script may name others. */
 static bool may_see(const struct redis_keys *keys, struct bytes name)
 {
     return is_declared(keys, name) ||

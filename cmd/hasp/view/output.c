@@ -151,7 +151,6 @@ uint64_t value_number(json_t *value, const char *path)
                : 0;
 }
 
-/* True if the text under 'key' is escaped already. */
 void value_add_time(json_t *record, const char *key, const char *if_none)
 {
     char text[32] = "";
@@ -164,6 +163,7 @@ void value_add_time(json_t *record, const char *key, const char *if_none)
                         json_string(seconds != 0 ? text : if_none));
 }
 
+/* True if the text under 'key' is escaped already. */
 static bool is_escaped(json_t *object, const char *key)
 {
     char name[80];

@@ -239,8 +239,9 @@ static void draw(struct top *top)
 
 /* --- The loop ------------------------------------------------------------- */
 
-/* Waits for the next look; false at the end. */
-static bool wait_for_next(struct top *top, uint64_t until_ns, int *exit_code)
+/* Waits for the next look; false at the end, with the code if a signal came. */
+static bool wait_for_next(struct top *top, uint64_t until_ns,
+                          int *ret_exit_code)
 {
     int key;
     while (top->is_paused || client_now_ns() < until_ns) {
@@ -248,7 +249,7 @@ static bool wait_for_next(struct top *top, uint64_t until_ns, int *exit_code)
                                           : until_ns;
         switch (screen_wait(&top->screen, wait_ns, &key)) {
         case SCREEN_END:
-            *exit_code = 128 + key;
+            *ret_exit_code = 128 + key;
             return false;
         case SCREEN_KEY:
             if (key == 'q') {
