@@ -19,7 +19,8 @@ static bool set_field(struct key_call *call, struct bytes field,
 {
     struct redis_view *view = call->view;
     struct member *member = find_field(view, field);
-    if (!view_edit(call, view, KEY_HASH)) {
+    if (!view_spend(call, view->members.count) ||
+        !view_edit(call, view, KEY_HASH)) {
         return false;
     }
     if (member != NULL) {
@@ -60,6 +61,9 @@ static bool do_hmget(struct key_call *call)
 {
     answer_list(call);
     for (uint32_t i = 2; i < call->count; i++) {
+        if (!view_spend(call, call->view->members.count)) {
+            return false;
+        }
         answer_append(
             call, value_of_field(find_field(call->view, call->argument[i])));
     }

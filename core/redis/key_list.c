@@ -23,11 +23,16 @@ static void insert(struct key_call *call, struct redis_view *view, enum end end,
 static bool do_push(struct key_call *call)
 {
     struct redis_view *view = call->view;
+    enum end end = (enum end)call->command->variant;
     if (!view_edit(call, view, KEY_LIST)) {
         return false;
     }
     for (uint32_t i = 2; i < call->count; i++) {
-        insert(call, view, (enum end)call->command->variant, call->argument[i]);
+        /* One that comes in front moves all others. */
+        if (!view_spend(call, end == END_LEFT ? view->members.count : 0)) {
+            return false;
+        }
+        insert(call, view, end, call->argument[i]);
     }
     CHECK(view->members.count >= call->count - 2);
     return view_edited(call, view, true) && answer_count(call);
@@ -64,10 +69,15 @@ static bool do_pop(struct key_call *call)
     }
     struct value popped = value_new_table(call->keys->arena);
     answer(call, popped);
-    for (; wanted > 0 && view->members.count > 0; wanted--) {
-        answer_append(call, value_of_text(take(view, end)));
+    struct collection *list = &view->members;
+    uint32_t size = list->count;
+    uint32_t count = wanted < size ? (uint32_t)wanted : size;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place = end == END_LEFT ? i : size - 1 - i;
+        answer_append(call, value_of_text(list->member[place].name));
     }
-    if (popped.table->count > 0 && !view_edited(call, view, true)) {
+    collection_remove(list, end == END_LEFT ? 0 : size - count, count);
+    if (count > 0 && !view_edited(call, view, true)) {
         return false;
     }
     CHECK(call->count == 3 || popped.table->count == 1);
@@ -182,30 +192,41 @@ static bool do_ltrim(struct key_call *call)
            answer_ok(call);
 }
 
+static uint32_t count_equal(const struct collection *list, struct bytes item)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        count += bytes_equal(list->member[i].name, item);
+    }
+    return count;
+}
+
 /* LREM removes the first 'count' such items, the last ones if 'count' is
  * negative, all if it is 0. */
 static bool do_lrem(struct key_call *call)
 {
     struct collection *list = &call->view->members;
-    int64_t wanted, removed = 0;
+    struct bytes item = call->argument[3];
+    int64_t wanted;
     if (!view_take_integer(call, 2, &wanted)) {
         return false;
     }
-    bool is_back = wanted < 0;
-    int64_t most = wanted == 0 ? INT64_MAX : is_back ? -wanted : wanted;
-    for (uint32_t left = list->count, i = 0; left > 0 && removed < most;
-         left--) {
-        uint32_t place = is_back ? left - 1 : i;
-        if (bytes_equal(list->member[place].name, call->argument[3])) {
-            collection_remove(list, place, 1);
-            removed++;
-        } else {
-            i++;
+    int64_t most = wanted < 0 ? -wanted : wanted;
+    uint32_t there = count_equal(list, item);
+    uint32_t count = most == 0 || most > there ? there : (uint32_t)most;
+    uint32_t first = wanted < 0 ? there - count : 0;
+    uint32_t seen = 0, kept = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        bool is_equal = bytes_equal(list->member[i].name, item);
+        if (!is_equal || seen < first || seen >= first + count) {
+            list->member[kept++] = list->member[i];
         }
+        seen += is_equal;
     }
-    CHECK(removed <= most);
-    return (removed == 0 || view_edited(call, call->view, true)) &&
-           answer_number(call, removed);
+    CHECK(list->count - kept == count);
+    list->count = kept;
+    return (count == 0 || view_edited(call, call->view, true)) &&
+           answer_number(call, count);
 }
 
 /* LPOS answers the first place of the item. */

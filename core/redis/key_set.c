@@ -13,6 +13,9 @@ static bool do_sadd(struct key_call *call)
     struct collection *set = &call->view->members;
     uint32_t before = set->count;
     for (uint32_t i = 2; i < call->count; i++) {
+        if (!view_spend(call, set->count)) {
+            return false;
+        }
         if (collection_find(set, call->argument[i]) == set->count) {
             collection_insert(set, call->keys->arena, set->count,
                               &(struct member){.name = call->argument[i]});

@@ -87,6 +87,10 @@ static bool set_score(struct key_call *call, struct bytes name, double score,
                       const struct add_options *options, struct added *added)
 {
     struct collection *zset = &call->view->members;
+    /* It is looked for, and its place, and those behind it are moved. */
+    if (!view_spend(call, 2 * zset->count)) {
+        return false;
+    }
     uint32_t place = collection_find(zset, name);
     struct member *member = place < zset->count ? &zset->member[place] : NULL;
     if (options->increments && member != NULL) {
@@ -345,15 +349,15 @@ static bool do_zpop(struct key_call *call)
         return false;
     }
     struct collection *zset = &call->view->members;
-    uint32_t before = zset->count;
+    uint32_t size = zset->count;
+    uint32_t count = wanted < size ? (uint32_t)wanted : size;
+    bool is_max = call->command->variant == 1;
     answer_list(call);
-    for (; wanted > 0 && zset->count > 0; wanted--) {
-        uint32_t place = call->command->variant == 1 ? zset->count - 1 : 0;
-        tell(call, &zset->member[place], true);
-        collection_remove(zset, place, 1);
+    for (uint32_t i = 0; i < count; i++) {
+        tell(call, &zset->member[is_max ? size - 1 - i : i], true);
     }
-    CHECK(zset->count <= before);
-    return zset->count == before || view_edited(call, call->view, true);
+    collection_remove(zset, is_max ? size - count : 0, count);
+    return count == 0 || view_edited(call, call->view, true);
 }
 
 /* --- Of several keys ------------------------------------------------------ */

@@ -66,6 +66,7 @@ struct value_table {
     struct value *item;
     uint32_t count;
     uint32_t capacity;
+    uint32_t field_count;
     struct value_field {
         struct value_field *next;
         struct bytes name;

@@ -12,8 +12,6 @@
 #include "core/redis/script_machine.h"
 
 #define JSON_DEPTH_MAX 32
-/* How many fields of an object are searched in one step. */
-#define JSON_FIELDS_PER_STEP 16
 
 struct json {
     struct machine *machine;
@@ -162,12 +160,11 @@ static bool read_word(struct json *json, struct value *ret)
     return true;
 }
 
-static bool read_field(struct json *json, struct value_table *table,
-                       uint32_t count)
+static bool read_field(struct json *json, struct value_table *table)
 {
     struct bytes name;
     struct value value;
-    json->machine->steps += count / JSON_FIELDS_PER_STEP;
+    json->machine->steps += table->field_count / FIELDS_PER_STEP;
     if (!accept(json, '"') || !read_text(json, &name)) {
         return fail(json, "a name in quotes expected");
     }
@@ -203,8 +200,8 @@ static bool read_table(struct json *json, bool is_object, struct value *ret)
     if (accept(json, end)) {
         return true;
     }
-    for (uint32_t count = 0;; count++) {
-        if (is_object ? !read_field(json, ret->table, count)
+    for (;;) {
+        if (is_object ? !read_field(json, ret->table)
                       : !read_item(json, ret->table)) {
             return false;
         }

@@ -358,6 +358,8 @@ static bool add_item(const struct builtin_call *call, struct text *text,
         if (!take_number(call, at, 0, &number)) {
             return false;
         }
+        machine_count_digits(call->machine, number,
+                             item->precision > 0 ? item->precision : 0);
         show_number(item, number, shown, sizeof shown);
         return text_add(text, bytes_of_text(shown));
     }

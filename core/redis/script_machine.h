@@ -9,6 +9,8 @@
 
 #include "core/redis/script_node.h"
 
+/* How many fields of a table are searched in one step. */
+#define FIELDS_PER_STEP 16
 /* As Lua shows a number, and as Redis hands it to a command. */
 #define LUA_DIGITS 14
 #define CALL_DIGITS 17
@@ -82,6 +84,10 @@ bool machine_text(struct machine *machine, const struct value *value,
 /* Counts steps for going through a text; the next step finds that it is too
  * much. Whoever looks at a text that a script hands him calls it. */
 void machine_count_bytes(struct machine *machine, size_t size);
+/* Likewise for writing a number: those far from 1 have hundreds of digits.
+ * 'precision': how many are shown. */
+void machine_count_digits(struct machine *machine, double number,
+                          int precision);
 /* A number, or a text that is one. False, without an error: it is none. */
 bool machine_number(struct machine *machine, const struct value *value,
                     double *ret_number);

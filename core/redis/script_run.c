@@ -3,14 +3,20 @@
 /* Carries a script's nodes out. Every step, every byte and every level of depth
  * is counted, so that a script ends whatever it says. */
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "core/redis/script_lex.h"
 #include "core/redis/script_machine.h"
 
+/* Binary digits of a number that are written within the step of who asks for
+ * it; if it has more, that takes a step for each so many. */
+#define DIGITS_FREE 96
+#define DIGITS_PER_STEP 8
 #define DEPTH_MAX (4 * SCRIPT_DEPTH_MAX)
 
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_RETURN, FLOW_ERROR };
@@ -72,6 +78,7 @@ void value_set_field(struct arena *arena, struct value_table *table,
     struct value_field *field = arena_take(arena, sizeof *field);
     *field = (struct value_field){table->fields, name, *value};
     table->fields = field;
+    table->field_count++;
 }
 
 struct value value_of_status(struct arena *arena, const char *field,
@@ -167,6 +174,18 @@ void machine_count_bytes(struct machine *machine, size_t size)
     machine->steps += (uint32_t)(size / SCRIPT_STEP_SIZE);
 }
 
+void machine_count_digits(struct machine *machine, double number, int precision)
+{
+    int exponent = 0;
+    if (isfinite(number)) {
+        (void)frexp(number, &exponent);
+    }
+    CHECK(precision >= 0 && precision < 1000); /* It is in a format's bounds. */
+    int digits = abs(exponent) + precision;
+    machine->steps += digits > DIGITS_FREE ? (uint32_t)digits / DIGITS_PER_STEP
+                                           : 0;
+}
+
 /* Counts the steps of comparing two texts. */
 static void count_bytes(struct machine *machine, const struct value *a,
                         const struct value *b)
@@ -215,6 +234,7 @@ bool machine_text(struct machine *machine, const struct value *value,
         return true;
     }
     CHECK(value->type == VALUE_NUMBER);
+    machine_count_digits(machine, value->number, digits);
     int size = snprintf(text, sizeof text, "%.*g", digits, value->number);
     CHECK(size > 0 && (size_t)size < sizeof text);
     if (!machine_spend(machine, (size_t)size)) {
@@ -422,6 +442,14 @@ static uint32_t place_of(const struct value *index, uint32_t max)
     return is_place ? (uint32_t)index->number : 0;
 }
 
+/* Counts the steps of looking for a field. */
+static void count_field(struct machine *machine,
+                        const struct value_table *table, struct bytes name)
+{
+    machine_count_bytes(machine, name.size);
+    machine->steps += table->field_count / FIELDS_PER_STEP;
+}
+
 static bool evaluate_index(struct machine *machine, const struct node *node,
                            struct value *ret)
 {
@@ -439,7 +467,7 @@ static bool evaluate_index(struct machine *machine, const struct node *node,
     if (place > 0) {
         found = &list.table->item[place - 1];
     } else if (index.type == VALUE_TEXT) {
-        machine_count_bytes(machine, index.text.size);
+        count_field(machine, list.table, index.text);
         found = find_field(list.table, index.text);
     }
     *ret = found != NULL ? *found : (struct value){.type = VALUE_NIL};
@@ -470,7 +498,7 @@ static bool set_item(struct machine *machine, const struct node *node,
     if (place > 0) {
         value_append(machine->run->arena, list.table, value);
     } else if (index.type == VALUE_TEXT) {
-        machine_count_bytes(machine, index.text.size);
+        count_field(machine, list.table, index.text);
         value_set_field(machine->run->arena, list.table, index.text, value);
     } else {
         return machine_fail(machine, "a list with gaps");

@@ -148,6 +148,16 @@ bool view_find(struct key_call *call, struct bytes name,
     return true;
 }
 
+bool view_spend(struct key_call *call, uint32_t members)
+{
+    call->keys->steps += 1 + members / MEMBERS_PER_STEP;
+    return call->keys->steps <= SCRIPT_STEPS_MAX ||
+           view_fail(call,
+                     "it takes more than %d steps to go through so many "
+                     "members so often",
+                     SCRIPT_STEPS_MAX);
+}
+
 bool view_find_type(struct key_call *call, struct bytes name,
                     enum key_type type, struct redis_view **ret_view)
 {
@@ -162,7 +172,7 @@ bool view_find_type(struct key_call *call, struct bytes name,
     }
     view_read_members(call->keys, view);
     /* Who looks goes through them. */
-    call->keys->steps += view->members.count / 16;
+    call->keys->steps += view->members.count / MEMBERS_PER_STEP;
     return true;
 }
 
@@ -392,6 +402,9 @@ bool view_remove(struct key_call *call)
     struct collection *members = &call->view->members;
     uint32_t before = members->count;
     for (uint32_t i = 2; i < call->count; i++) {
+        if (!view_spend(call, members->count)) {
+            return false;
+        }
         uint32_t place = collection_find(members, call->argument[i]);
         if (place < members->count) {
             collection_remove(members, place, 1);

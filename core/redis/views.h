@@ -36,6 +36,14 @@ extern const struct key_command key_list_commands[];
 extern const struct key_command key_set_commands[];
 extern const struct key_command key_zset_commands[];
 
+/* So many members are gone through in the time of one step of a script. */
+#define MEMBERS_PER_STEP 16
+
+/* Counts that a command goes through so many members once more, besides the one
+ * time for which view_find_type() has counted; false, with the error, once it
+ * would hold up other clients. */
+bool view_spend(struct key_call *call, uint32_t members);
+
 /* --- Answers -------------------------------------------------------------- */
 
 /* False. */

@@ -132,6 +132,68 @@ static void a_collection_without_room_is_not_written(void **state)
     arena_done(&arena);
 }
 
+/* A member is looked for, or moved, among all others. */
+static void who_goes_through_many_members_counts_them(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {
+        "redis.call('sadd', 'n', unpack(t))",
+        "redis.call('zadd', 'n', unpack(t))",
+        "redis.call('lpush', 'n', unpack(t))",
+        "redis.call('hset', KEYS[1], unpack(t))",
+        "redis.call('hdel', KEYS[1], unpack(t))",
+        "redis.call('hmget', KEYS[1], unpack(t))",
+    };
+    char text[256];
+    set_large_hash();
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        snprintf(text, sizeof text,
+                 "local t = {} for i = 1, 200 do t[i] = i end "
+                 "for i = 1, 5 do %s end return 1",
+                 ways[i]);
+        const char *answer = eval(text, BYTES_LITERAL(""));
+        if (strstr(answer, "more than 5000 steps") == NULL) {
+            fail_msg("%s was answered %s", text, answer);
+        }
+    }
+    /* All of them go, or come, in one piece. */
+    assert_string_equal(
+        eval("redis.call('rpush', 'l', 'b') "
+             "for i = 1, 150 do redis.call('rpush', 'l', 'a') end "
+             "local n = redis.call('lrem', 'l', 0, 'a') "
+             "redis.call('del', 'l') return n",
+             BYTES_LITERAL("")),
+        ":150\r\n");
+}
+
+/* Neither is a long text, but each takes as long as one. */
+static void who_searches_fields_or_writes_digits_counts_them(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {
+        "for i = 1, 420 do t['f' .. i] = 1 end",
+        "for i = 1, 200 do t['f' .. i] = 1 end "
+        "for i = 1, 250 do local x = t.g end",
+        "for i = 1, 50 do local x = string.format('%f', 1e300) end",
+        "for i = 1, 50 do local x = string.format('%.99f', 1e300) end",
+        "for i = 1, 50 do local x = tostring(1e-300) end",
+        "for i = 1, 50 do local x = 1e300 .. '' end",
+    };
+    char text[256];
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        snprintf(text, sizeof text, "local t = {} %s return 1", ways[i]);
+        const char *answer = eval(text, BYTES_LITERAL(""));
+        if (strstr(answer, "for more than 5000 steps") == NULL) {
+            fail_msg("%s was answered %s", text, answer);
+        }
+    }
+    assert_string_equal(
+        eval("local x for i = 1, 300 do x = string.format('%.3f', i) end "
+             "return x",
+             BYTES_LITERAL("")),
+        "$7\r\n300.000\r\n");
+}
+
 static uint32_t steps_of(const char *command, uint32_t word_count)
 {
     static struct redis_keys keys;
@@ -194,6 +256,8 @@ int main(void)
         one(who_goes_through_a_long_text_counts_it),
         one(what_a_call_took_bounds_the_pattern_behind_it),
         one(who_goes_through_a_collection_shares_the_turn),
+        one(who_goes_through_many_members_counts_them),
+        one(who_searches_fields_or_writes_digits_counts_them),
         cmocka_unit_test(a_collection_without_room_is_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
