@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/number.h"
 #include "base/units.h"
 #include "client/asker.h"
 
@@ -22,8 +23,8 @@
 uint64_t asker_pause_ns(struct asker *asker, uint32_t round)
 {
     uint64_t limit_ms = BACKOFF_FIRST_MS;
-    while (round-- > 1 && limit_ms < BACKOFF_LAST_MS) {
-        limit_ms *= 2;
+    while (round-- > 1 && limit_ms != BACKOFF_LAST_MS) {
+        limit_ms = u64_min(2 * limit_ms, BACKOFF_LAST_MS);
     }
     asker->random = asker->random * 6364136223846793005u + 1442695040888963407u;
     return (limit_ms / 2 + (asker->random >> 33) % limit_ms) * NS_PER_MS;

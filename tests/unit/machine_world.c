@@ -50,8 +50,11 @@ static const char *answer_of(const char *line)
     static char text[256];
     for (int i = 0; i < world.rule_count; i++) {
         struct rule *rule = &world.rule[i];
-        if (!rule->is_used &&
-            strncmp(line, rule->prefix, strlen(rule->prefix)) == 0) {
+        const char *prefix = rule->prefix;
+        if (prefix[0] == '0' + world.at && prefix[1] == ':') {
+            prefix += 2;
+        }
+        if (!rule->is_used && strncmp(line, prefix, strlen(prefix)) == 0) {
             rule->is_used = !rule->is_kept;
             return rule->answer;
         }
@@ -73,8 +76,11 @@ static const char *answer_of(const char *line)
 void give(const char *text)
 {
     size_t half = strlen(text) / 2;
+    uint32_t number = world.asker.number;
     asker_input(&world.asker, bytes_of(text, half), now());
-    asker_input(&world.asker, bytes_of_text(text + half), now());
+    if (world.asker.number == number) {
+        asker_input(&world.asker, bytes_of_text(text + half), now());
+    }
 }
 
 /* Each change and each end names its session, and each heartbeat its secret,
@@ -155,6 +161,8 @@ void turn(void)
             world.at = asker_endpoint(asker)->host[0] - '0';
             if (world.is_dead[world.at]) {
                 asker_failed(asker, "Connection refused", now());
+            } else if (world.is_distrusted[world.at]) {
+                asker_distrusted(asker, "its certificate is over", now());
             } else {
                 asker_connected(asker);
             }

@@ -29,7 +29,8 @@
     "$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:%d\r\n" \
     "$8\r\ntrust_ms\r\n:800\r\n"
 
-/* What a node answers to requests that begin so; once, or always. */
+/* What a node answers to requests that begin so; once, or always. A prefix that
+ * begins with "1:" is for node 1 alone. */
 struct rule {
     const char *prefix;
     const char *answer;
@@ -44,7 +45,7 @@ extern struct machine_world {
     uint64_t asleep_ms;
     struct lease_clock given; /* The newest time that a call was told. */
     int linger_ms;
-    bool is_dead[NODES], is_silent[NODES];
+    bool is_dead[NODES], is_silent[NODES], is_distrusted[NODES];
     struct rule rule[RULES];
     int rule_count;
     uint32_t number;
