@@ -2,6 +2,7 @@
 
 /* core with one node: requests in, replies out, byte by byte. */
 
+#include "lockfsm/entry.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 
@@ -441,6 +442,62 @@ static void very_many_marked_sessions_are_heard_in_turn(void **state)
         assert_int_equal(
             world->node[1].client[conn].output.size,
             BEATS * (strlen("*511\r\n") + PAIRS * strlen(":1000\r\n")));
+    }
+}
+
+/* True if an entry from index 'first' on is a HEARD of that one, so often. */
+static bool is_logged_heard(uint64_t first, uint64_t session, uint32_t times)
+{
+    const struct world_log *log = &world->node[1].log;
+    struct buffer heard = {0};
+    bool is_logged = false;
+    uint64_t *sessions = memory_new(times * sizeof *sessions);
+    for (uint32_t i = 0; i < times; i++) {
+        sessions[i] = session;
+    }
+    encode_heard(&heard, &(struct heard_command){.sessions = sessions,
+                                                 .session_count = times});
+    for (uint64_t i = first - log->first; i < log->count; i++) {
+        is_logged |= bytes_equal(log->entry[i].body, buffer_bytes(&heard));
+    }
+    buffer_done(&heard);
+    free(sessions);
+    return is_logged;
+}
+
+/* An entry takes heartbeats until it has 4,096 sessions. */
+static void a_heard_ends_with_the_heartbeat_that_fills_it(void **state)
+{
+    static const struct {
+        uint32_t pairs, beats, first, second;
+    } cases[] = {{256, 16, 4096, 0}, /* Full to the last. */
+                 {256, 17, 4096, 256},    {273, 16, 16 * 273, 0},
+                 {273, 15, 15 * 273, 0},  {255, 17, 17 * 255, 0},
+                 {255, 18, 17 * 255, 255}};
+    static struct bytes words[1 + 2 * 273];
+    (void)state;
+    struct credentials one = client_session(world, 1, 1, "TTL 1000");
+    char id[24];
+    snprintf(id, sizeof id, "%llu", (unsigned long long)one.id);
+    words[0] = BYTES_LITERAL("SESSION.KEEP");
+    for (int i = 0; i < 273; i++) {
+        words[1 + 2 * i] = bytes_of_text(id);
+        words[2 + 2 * i] = bytes_of_text(one.secret);
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct resp_request beat = {.argument = words,
+                                          .count = 1 + 2 * cases[i].pairs};
+        struct world_node *node = &world->node[1];
+        world_run(world, 300); /* It is marked. */
+        uint64_t first = node->log.first + node->log.count;
+        for (uint32_t j = 0; j < cases[i].beats; j++) {
+            core_client_request(node->core, 1, &beat, node_now(node));
+        }
+        node->next_turn_ms = world->now_ms;
+        world_run(world, 50);
+        assert_true(is_logged_heard(first, one.id, cases[i].first));
+        assert_true(cases[i].second == 0 ||
+                    is_logged_heard(first, one.id, cases[i].second));
     }
 }
 
@@ -914,6 +971,7 @@ int main(void)
         serving(too_many_pipelined_requests_block_the_connection),
         serving(too_much_in_flight_is_busy),
         serving(very_many_marked_sessions_are_heard_in_turn),
+        serving(a_heard_ends_with_the_heartbeat_that_fills_it),
         serving(linger_shortens_the_lease_of_a_closed_connection),
         serving(a_session_expires_under_a_loop_that_is_always_late),
         serving(a_blacklisted_sessions_heartbeat_is_refused_and_moves_nothing),

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+
+/* How many there may be of what administrators make: exactly so many, what is
+ * there can still be changed, and what is taken away gives its place back, but
+ * for users, whose numbers are never given again. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "lockfsm/access.h"
+#include "lockfsm/entry.h"
+#include "lockfsm/lockfsm.h"
+
+struct world {
+    struct lockfsm *fsm;
+    struct effects effects;
+    struct buffer command;
+    uint64_t index;
+};
+
+static const struct result *apply(struct world *world)
+{
+    encode_user(&world->command, USER_LOCAL);
+    effects_clear(&world->effects);
+    assert_int_equal(lockfsm_apply(world->fsm, ++world->index, 1,
+                                   buffer_bytes(&world->command),
+                                   &world->effects),
+                     0);
+    buffer_clear(&world->command);
+    return &world->effects.effect[0].result;
+}
+
+static int set_up(void **state)
+{
+    struct world *world = memory_new(sizeof *world);
+    struct lockfsm_limits limits = lockfsm_default_limits;
+    struct begin_command begin = {
+        .node = 1, .limits = limits.of, .limit_count = LIMIT_COUNT};
+    world->fsm = lockfsm_new();
+    encode_begin(&world->command, &begin);
+    apply(world);
+    *state = world;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct world *world = *state;
+    assert_null(lockfsm_check_basic(world->fsm));
+    lockfsm_free(world->fsm);
+    effects_done(&world->effects);
+    buffer_done(&world->command);
+    free(world);
+    return 0;
+}
+
+/* Makes, changes or removes the one of that number. */
+typedef const struct result *act_fn(struct world *world, uint32_t number);
+
+static struct bytes name_of(uint32_t number)
+{
+    static char name[65];
+    snprintf(name, sizeof name, "n%063" PRIu32, number);
+    return bytes_of_text(name);
+}
+
+static const struct result *user_set(struct world *world, uint32_t number)
+{
+    struct user_set_command set = {.name = name_of(number),
+                                   .is_disabled = true};
+    encode_user_set(&world->command, &set);
+    return apply(world);
+}
+
+static const struct result *user_remove(struct world *world, uint32_t number)
+{
+    struct user_remove_command remove = {.name = name_of(number)};
+    encode_user_remove(&world->command, &remove);
+    return apply(world);
+}
+
+static const struct result *role_set(struct world *world, uint32_t number)
+{
+    struct role_set_command set = {.name = name_of(number)};
+    encode_role_set(&world->command, &set);
+    return apply(world);
+}
+
+static const struct result *role_remove(struct world *world, uint32_t number)
+{
+    struct role_remove_command remove = {.name = name_of(number)};
+    encode_role_remove(&world->command, &remove);
+    return apply(world);
+}
+
+static const struct result *revoke(struct world *world, uint32_t number)
+{
+    struct cert_revoke_command revoke = {.subject = name_of(number)};
+    memcpy(revoke.fingerprint, &number, sizeof number);
+    revoke.fingerprint[FINGERPRINT_SIZE - 1] = 1;
+    encode_cert_revoke(&world->command, &revoke);
+    return apply(world);
+}
+
+static const struct result *secret_add(struct world *world, uint32_t number)
+{
+    struct secret_add_command add = {.name = name_of(0),
+                                     .label = BYTES_LITERAL("label")};
+    memcpy(add.hash, &number, sizeof number);
+    add.hash[PROOF_SIZE - 1] = 1;
+    encode_secret_add(&world->command, &add);
+    return apply(world);
+}
+
+static void make_all(struct world *world, act_fn *make, uint32_t count,
+                     const char *refusal)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(make(world, i)->code, RESULT_OK);
+    }
+    const struct result *result = make(world, count);
+    assert_int_equal(result->code, RESULT_LIMIT);
+    assert_int_equal(result->text.size, strlen(refusal));
+    assert_memory_equal(result->text.data, refusal, strlen(refusal));
+    assert_int_equal(make(world, count - 1)->code, RESULT_OK); /* The same. */
+}
+
+static void users_are_counted_with_those_who_were_removed(void **state)
+{
+    struct world *world = *state;
+    struct user_set_command again = {.is_reused = true};
+    make_all(world, user_set, USER_COUNT_MAX, "users: at most 100000");
+    assert_int_equal(user_remove(world, 5)->code, RESULT_OK);
+    assert_int_equal(user_set(world, USER_COUNT_MAX + 1)->code, RESULT_LIMIT);
+    again.name = name_of(5);
+    encode_user_set(&world->command, &again);
+    assert_int_equal(apply(world)->code, RESULT_OK);
+}
+
+static void a_removed_role_gives_its_place_back(void **state)
+{
+    struct world *world = *state;
+    make_all(world, role_set, ROLE_COUNT_MAX, "roles: at most 1000");
+    assert_int_equal(role_remove(world, 5)->code, RESULT_OK);
+    assert_int_equal(role_set(world, ROLE_COUNT_MAX)->code, RESULT_OK);
+    assert_int_equal(role_set(world, 5)->code, RESULT_LIMIT);
+}
+
+static void certificates_stay_revoked(void **state)
+{
+    struct world *world = *state;
+    make_all(world, revoke, REVOKED_COUNT_MAX,
+             "revoked certificates: at most 10000; make a new CA");
+}
+
+static void a_removed_secret_gives_its_place_back(void **state)
+{
+    struct world *world = *state;
+    struct user_set_command set = {.name = name_of(0)};
+    encode_user_set(&world->command, &set);
+    assert_int_equal(apply(world)->code, RESULT_OK);
+    uint64_t newest = 0;
+    for (uint32_t i = 0; i < SECRET_COUNT_MAX; i++) {
+        const struct result *result = secret_add(world, i);
+        assert_int_equal(result->code, RESULT_OK);
+        newest = result->token;
+    }
+    assert_int_equal(secret_add(world, 99)->code, RESULT_LIMIT);
+    struct secret_remove_command remove = {.name = name_of(0),
+                                           .number = newest};
+    encode_secret_remove(&world->command, &remove);
+    assert_int_equal(apply(world)->code, RESULT_OK);
+    assert_int_equal(secret_add(world, 99)->code, RESULT_OK);
+    assert_int_equal(secret_add(world, 100)->code, RESULT_LIMIT);
+}
+
+int main(void)
+{
+#define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        one(users_are_counted_with_those_who_were_removed),
+        one(a_removed_role_gives_its_place_back),
+        one(certificates_stay_revoked),
+        one(a_removed_secret_gives_its_place_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
