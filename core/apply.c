@@ -139,7 +139,7 @@ static void act(struct core *core, const struct replica_entry *entry)
     answer_entry(core, entry->log_index, result);
     if (has_access_changed) {
         /* The next entry is not told to a user who may no longer read it. */
-        identity_recheck(core);
+        identity_changed(core);
     }
     if (core->port.applied != NULL) {
         core->port.applied(core->port.data, entry->log_index, effects);

@@ -39,6 +39,8 @@ struct conn *conn_open(struct core *core, uint64_t id, const char *address,
     list_init(&conn->watches);
     HASH_ADD(by_id, core->conns.by_id, id, sizeof conn->id, conn);
     list_push_back(&core->conns.by_age, &conn->in_core);
+    list_push_back(&core->conns.due, &conn->in_due);
+    conn->looked_at = core->conns.changes;
     core->conns.count++;
     list_init(&conn->in_settling);
     return conn;
@@ -124,6 +126,7 @@ void conn_free(struct core *core, struct conn *conn)
     CHECK(conn->session_count == 0 && conn->watch_count == 0);
     HASH_DELETE(by_id, core->conns.by_id, conn);
     list_remove(&conn->in_core);
+    list_remove(&conn->in_due);
     list_remove(&conn->in_settling);
     core->conns.count--;
     free((void *)conn->name.data);

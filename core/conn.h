@@ -44,6 +44,8 @@ enum conn_order {
 struct conn {
     UT_hash_handle by_id;
     struct list in_core; /* By age, for CLIENT LIST. */
+    struct list in_due;  /* See conns.due. */
+    uint64_t looked_at;  /* conns.changes then. */
     uint64_t id;
     uint64_t opened_ns;
     char *address;
@@ -97,7 +99,9 @@ struct presence {
 struct conns {
     struct conn *by_id;
     struct list by_age;
-    struct list settling;     /* See core/identity.h. */
+    struct list settling; /* See core/identity.h. */
+    uint64_t changes;     /* Of rights, see identity_changed(). */
+    struct list due; /* All, first who has not been looked at for longest. */
     struct presence *present; /* How many each user has here. */
     uint32_t count;
     uint64_t held_size; /* Of all of them. */

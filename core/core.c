@@ -50,6 +50,7 @@ static void init_lists(struct core *core)
 {
     list_init(&core->conns.by_age);
     list_init(&core->conns.settling);
+    list_init(&core->conns.due);
     watches_init(core);
     measures_init(core);
     denials_init(core);

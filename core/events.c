@@ -40,9 +40,10 @@ static struct bytes message_of(const struct effect *effect)
     return bytes_of_text(effect->reason != NULL ? effect->reason : "");
 }
 
+/* NULL: nothing may be pushed to it any more. */
 static struct buffer *output_of(struct core *core, struct conn *conn)
 {
-    return conn->is_closing
+    return conn->is_closing || !identity_may_be_told(core, conn)
                ? NULL
                : core->port.client_output(core->port.data, conn->id);
 }

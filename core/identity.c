@@ -363,15 +363,57 @@ static bool may_stay(const struct core *core, const struct conn *conn)
     return may_watch_all(core, conn);
 }
 
-void identity_recheck(struct core *core)
+void identity_changed(struct core *core)
 {
-    LIST_EACH_SAFE (node, &core->conns.by_age) {
-        struct conn *conn = LIST_ENTRY(node, struct conn, in_core);
+    core->conns.changes++;
+    core->port.access_changed(core->port.data);
+}
+
+static bool is_due(const struct core *core, const struct conn *conn)
+{
+    CHECK(conn->looked_at <= core->conns.changes);
+    return conn->looked_at < core->conns.changes;
+}
+
+/* The connection that is to be looked at next; NULL: all have been. */
+static struct conn *next_due(const struct core *core)
+{
+    struct conn *conn = LIST_FIRST(&core->conns.due, struct conn, in_due);
+    return conn != NULL && is_due(core, conn) ? conn : NULL;
+}
+
+static void note_look(struct core *core, struct conn *conn)
+{
+    conn->looked_at = core->conns.changes;
+    list_remove(&conn->in_due);
+    list_push_back(&core->conns.due, &conn->in_due);
+}
+
+bool identity_may_be_told(struct core *core, struct conn *conn)
+{
+    if (is_due(core, conn)) {
+        if (!may_stay(core, conn)) {
+            return false; /* Its turn to be closed is to come. */
+        }
+        note_look(core, conn);
+    }
+    return true;
+}
+
+static void look_at_due(struct core *core, uint32_t *closes)
+{
+    uint64_t looks = 0;
+    struct conn *conn;
+    while (*closes > 0 && looks < IDENTITY_LOOKS &&
+           (conn = next_due(core)) != NULL) {
+        looks += 1 + (uint64_t)conn->watch_count;
         if (!conn->is_closing && !may_stay(core, conn)) {
             conn_close_quietly(core, conn, "its rights were withdrawn");
+            *closes -= 1;
         }
+        note_look(core, conn);
     }
-    core->port.access_changed(core->port.data);
+    core->turn.has_left_over |= next_due(core) != NULL;
 }
 
 bool identity_is_blind(const struct core *core)
@@ -387,21 +429,28 @@ bool identity_is_blind(const struct core *core)
                      IDENTITY_BLIND_NS / NS_PER_MS;
 }
 
-static void close_watchers(struct core *core)
+static void close_watchers(struct core *core, uint32_t *closes)
 {
-    LIST_EACH_SAFE (node, &core->conns.by_age) {
-        struct conn *conn = LIST_ENTRY(node, struct conn, in_core);
-        if (!conn->is_closing && conn->watch_count > 0 &&
-            conn->user != USER_LOCAL) {
-            conn_close_quietly(core, conn, "no leader tells its rights");
+    LIST_FOR (struct conn, conn, &core->conns.by_age, in_core) {
+        if (conn->is_closing || conn->watch_count == 0 ||
+            conn->user == USER_LOCAL) {
+            continue;
         }
+        if (*closes == 0) {
+            core->turn.has_left_over = true;
+            return;
+        }
+        conn_close_quietly(core, conn, "no leader tells its rights");
+        *closes -= 1;
     }
 }
 
 void identity_turn(struct core *core)
 {
+    uint32_t closes = IDENTITY_CLOSES;
+    look_at_due(core, &closes);
     if (core->watches.by_owner != NULL && identity_is_blind(core)) {
-        close_watchers(core);
+        close_watchers(core, &closes);
     }
     LIST_EACH_SAFE (node, &core->requests.at[REQUEST_AUTHENTICATING]) {
         (void)look_again(core, LIST_ENTRY(node, struct request, in_list));
@@ -425,6 +474,9 @@ uint64_t identity_next(const struct core *core)
     uint64_t next = request != NULL ? request->authentication->deadline_ns
                                     : UINT64_MAX;
     uint64_t blind_ns = core->leader.heard_ns + IDENTITY_BLIND_NS;
+    if (next_due(core) != NULL) {
+        return core->now_ns;
+    }
     next = conn != NULL ? u64_min(next, conn->settling_ns) : next;
     return core->watches.by_owner != NULL && core->leader.id == 0 &&
                    blind_ns > core->now_ns

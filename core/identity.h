@@ -13,7 +13,12 @@
  *
  * How many connections a user may have (QUOTA_CONNECTIONS) each node counts and
  * decides for itself: AUTH is refused, and one with a certificate is nobody's
- * and ends with its first request. */
+ * and ends with its first request.
+ *
+ * After a change of rights all connections are looked at, and those that may
+ * not stay are closed: a few in each turn, since there may be very many. What
+ * one asks meanwhile is refused by the gate, as what it asks elsewhere, and
+ * nothing is pushed to one that has not been looked at. */
 
 #ifndef HASP_CORE_IDENTITY_H
 #define HASP_CORE_IDENTITY_H
@@ -55,6 +60,10 @@ struct request;
 
 /* Failures of AUTH after which a connection is closed. */
 #define AUTH_FAILURE_MAX 3
+/* How many connections one turn looks at after a change of rights, each watch
+ * being a look as well; and how many it closes at most. */
+#define IDENTITY_LOOKS 1024
+#define IDENTITY_CLOSES 32
 /* A follower looks for an unknown user or secret in what it applies for so
  * long: it may have been made just now. Less than clients wait for one node: he
  * is to be told why. */
@@ -91,13 +100,17 @@ bool identity_is_void(const struct core *core, const struct conn *conn,
 /* False, with the reason in '*ret_why': who asked may do nothing (any more). */
 bool identity_is_good(const struct core *core, uint64_t user, uint64_t secret,
                       const char **ret_why);
-/* Users, secrets, roles or revoked certificates have changed: closes the
- * connections that have lost their user, their secret, their certificate, or
- * the right to what they watch, and has the port look at the links. */
-void identity_recheck(struct core *core);
+/* Users, secrets, roles or revoked certificates have changed: has the port look
+ * at the links, and the turns to come at the connections. Those are closed that
+ * have lost their user, their secret, their certificate, or the right to what
+ * they watch. */
+void identity_changed(struct core *core);
+/* True if the connection may be told what it watches, by the rights of now. */
+bool identity_may_be_told(struct core *core, struct conn *conn);
 /* True if this node may have missed who lost his rights to watch. */
 bool identity_is_blind(const struct core *core);
-/* Looks again for those who wait, and ends watches while it is blind. */
+/* Looks again for those who wait, and at connections after a change; ends
+ * watches while it is blind. */
 void identity_turn(struct core *core);
 /* When the first of them is answered at the latest; UINT64_MAX: none waits. */
 uint64_t identity_next(const struct core *core);

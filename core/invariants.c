@@ -324,11 +324,29 @@ static const char *check_conns(const struct core *core)
                : "the connections' sums are wrong";
 }
 
+/* Who has been looked at stands behind those who have not. */
+static const char *check_due(const struct core *core)
+{
+    uint32_t count = 0;
+    uint64_t looked_at = 0;
+    LIST_FOR (const struct conn, conn, &core->conns.due, in_due) {
+        if (conn->looked_at < looked_at ||
+            conn->looked_at > core->conns.changes) {
+            return "the order in which connections are looked at is lost";
+        }
+        looked_at = conn->looked_at;
+        count++;
+    }
+    return count == core->conns.count
+               ? NULL
+               : "a connection is never looked at after a change of rights";
+}
+
 const char *core_check(const struct core *core)
 {
     static const char *(*const checks[])(const struct core *core) = {
-        check_reign,  check_requests, check_propose,
-        check_queued, check_sweep,    check_conns};
+        check_reign, check_requests, check_propose, check_queued,
+        check_sweep, check_conns,    check_due};
     const char *wrong = NULL;
     for (size_t i = 0; i < sizeof checks / sizeof checks[0] && wrong == NULL;
          i++) {

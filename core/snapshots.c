@@ -477,6 +477,6 @@ void snapshots_installed(struct core *core)
     attach_check(core);
     past_reset(core, index);
     events_missed(core);
-    identity_recheck(core);
+    identity_changed(core);
     acknowledge(core, true);
 }

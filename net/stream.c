@@ -583,8 +583,8 @@ static void write_cb(uv_write_t *request, int status)
 static void shutdown_cb(uv_shutdown_t *request, int status)
 {
     struct stream *stream = request->handle->data;
-    if (status != 0 && !stream->is_closing) {
-        stream_close(stream, stream->close_reason);
+    if (status != 0) {
+        stream_close_in_slot(stream, stream->close_reason);
     }
 }
 
@@ -614,6 +614,9 @@ void stream_pace_init(struct stream_pace *pace)
 
 uint64_t stream_pace_ms(struct stream_pace *pace, uint64_t now_ms)
 {
+    if (pace->is_off) {
+        return 0;
+    }
     if (now_ms >= pace->slot_ms + STREAM_SLOT_MS) {
         pace->slot_ms = now_ms;
         pace->count = 0;
@@ -661,7 +664,7 @@ static void timer_cb(uv_timer_t *timer)
     if (stream->is_closing) {
         close_handles(stream);
     } else if (stream->closes_when_flushed) {
-        stream_close(stream, stream->close_reason);
+        stream_close_in_slot(stream, stream->close_reason);
     } else if (!stream->is_open) {
         attempt_failed(stream, UV_ETIMEDOUT);
     } else if (secure_is_unready(stream)) {
@@ -704,6 +707,17 @@ void stream_close(struct stream *stream, const char *reason)
         close_after(stream, reason, 0);
     } else if (!list_is_empty(&stream->in_pace)) {
         close_handles(stream);
+    }
+}
+
+void stream_close_in_slot(struct stream *stream, const char *reason)
+{
+    struct stream_pace *pace = stream->limits.pace;
+    if (!stream->is_closing) {
+        bool is_paced = pace != NULL && stream->is_open;
+        uint64_t now_ms = uv_now(stream->tcp.loop);
+        close_after(stream, reason,
+                    is_paced ? stream_pace_ms(pace, now_ms) : 0);
     }
 }
 
@@ -765,7 +779,7 @@ static const char *reason_of(int uv_error)
 void stream_fail(struct stream *stream, int uv_error)
 {
     if (stream->closes_when_flushed) {
-        stream_close(stream, stream->close_reason);
+        stream_close_in_slot(stream, stream->close_reason);
         return;
     }
     const char *reason = reason_of(uv_error);
@@ -778,11 +792,5 @@ void stream_fail(struct stream *stream, int uv_error)
         reason = "it closed instead of a TLS handshake: it speaks plain, or "
                  "its log says why";
     }
-    if (!stream->is_closing) {
-        struct stream_pace *pace = stream->limits.pace;
-        uint64_t now_ms = uv_now(stream->tcp.loop);
-        close_after(
-            stream, reason,
-            pace != NULL && stream->is_open ? stream_pace_ms(pace, now_ms) : 0);
-    }
+    stream_close_in_slot(stream, reason);
 }

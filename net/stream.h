@@ -20,8 +20,8 @@
  *     TCP_USER_TIMEOUT (5 s), so that a half-open connection is noticed within
  *     seconds;
  *   - connecting: STREAM_CONNECT_MS for each address that the name has;
- *   - other ends that go at once: where 'pace' is given, STREAM_SLOT_COUNT are
- *     closed in STREAM_SLOT_MS, the others later.
+ *   - very many that end at once: where 'pace' is given, STREAM_SLOT_COUNT are
+ *     closed in STREAM_SLOT_MS, the others later, but for stream_close().
  *
  * Memory: what arrives is read into one buffer that all streams of the process
  * share and is handed over from there; only what the owner leaves is copied. An
@@ -45,13 +45,14 @@
 struct secure;
 struct stream;
 
-/* Streams that share one are closed a few at a time when their other ends go at
- * once: a close costs 10 to 30 us of the loop, most of it in the kernel. It
- * outlives its streams. */
+/* Streams that share one are closed a few at a time when they end at once: a
+ * close costs 10 to 30 us of the loop, most of it in the kernel. It outlives
+ * its streams. */
 struct stream_pace {
     struct list waiting; /* Those that wait for their close, the first first. */
     uint64_t slot_ms;    /* By uv_now(): when the newest slot begins, ... */
     uint32_t count;      /* ... and how many close in it. */
+    bool is_off;         /* None waits any more: the process is about to end. */
 };
 #define STREAM_SLOT_MS 4
 #define STREAM_SLOT_COUNT 64
@@ -70,9 +71,9 @@ struct stream_events {
     /* A connection asked for by stream_connect() stands, its TLS too. May be
      * NULL. */
     void (*on_connected)(struct stream *stream);
-    /* The other end has gone, and the close waits for its slot: the stream
-     * counts no more, but its descriptor does. May be called from inside a call
-     * of the owner's. May be NULL. */
+    /* The close waits for its slot: the stream counts no more, but its
+     * descriptor does. May be called from inside a call of the owner's. May be
+     * NULL. */
     void (*on_ended)(struct stream *stream);
     /* The last call. 'reason' is a text that lives as long as this call:
      * "closed by the other end", "connection refused", "output limit", what
@@ -159,8 +160,8 @@ void stream_flush(struct stream *stream);
 /* Bytes that have not been handed to the kernel yet. */
 size_t stream_unsent(const struct stream *stream);
 void stream_pace_init(struct stream_pace *pace);
-/* How long from 'now_ms' on a stream whose other end has gone waits for its
- * close, which this takes a place for. */
+/* How long from 'now_ms' on a stream waits for its close, which this takes a
+ * place for. */
 uint64_t stream_pace_ms(struct stream_pace *pace, uint64_t now_ms);
 /* Closes now the one that has waited longest; its descriptor is free when this
  * returns. False if none waits. */
@@ -168,6 +169,9 @@ bool stream_pace_hurry(struct stream_pace *pace);
 /* Closes now, also one that waits for its slot; what was not sent is lost.
  * Idempotent. 'reason' is static text. */
 void stream_close(struct stream *stream, const char *reason);
+/* Likewise, but one of very many, which nobody waits for: its socket is closed
+ * in its turn by the pace. For its owner it is closing from now on. */
+void stream_close_in_slot(struct stream *stream, const char *reason);
 /* Closes after what is in the output has been sent and the other end has closed
  * in return (bounded: STREAM_LAST_FLUSH_MS); on_bytes is not called any
  * more. */

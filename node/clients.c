@@ -25,6 +25,10 @@
 /* A client with more than this unsent is read again when it has read. */
 #define UNSENT_MAX (256u << 10)
 #define GENERATION_MAX (UINT32_C(1) << 29)
+/* How many of those who do not say who they are go at the end of a turn, and
+ * with each that comes. */
+#define REFUSALS_OF_TURN 32
+#define REFUSALS_OF_ACCEPT 2
 /* However few descriptors there are. */
 #define CONNECTIONS_LEAST 16
 #define AT_LIMIT "-LIMIT connections of this node\r\n"
@@ -155,22 +159,27 @@ static bool is_access_required(const struct clients *clients)
 
 /* Looks at the oldest ones: those who have said who they are need no looking
  * after, and of the others those go that came before 'by_ns', or are more than
- * 'max'. */
-static void sift_unknown(struct clients *clients, uint64_t by_ns, uint32_t max)
+ * 'max', but at most 'refusals'. False: there are more. */
+static bool sift_unknown(struct clients *clients, uint64_t by_ns, uint32_t max,
+                         uint32_t refusals)
 {
     if (!is_access_required(clients)) {
-        return;
+        return true;
     }
     LIST_FOR_SAFE (struct client, client, &clients->unknown, in_unknown) {
         if (client->came_ns >= by_ns && clients->unknown_count <= max) {
-            return;
+            return true;
         }
         if (is_nobody(client)) {
+            if (refusals-- == 0) {
+                return false;
+            }
             refuse_nobody(client);
         } else if (client->is_known || client->is_closing) {
             know(client);
         }
     }
+    return true;
 }
 
 static void refuse_bytes(struct client *client, const char *why)
@@ -462,7 +471,9 @@ static struct stream *on_accept(void *data, const char *address,
         *ret_refusal = AT_LIMIT;
         forget_origin(clients, origin);
     } else {
-        sift_unknown(clients, 0, clients->count_max / CLIENTS_UNKNOWN_PART);
+        (void)sift_unknown(clients, 0,
+                           clients->count_max / CLIENTS_UNKNOWN_PART,
+                           REFUSALS_OF_ACCEPT);
         return new_client(clients, origin, ret_events, ret_limits, ret_owner);
     }
     clients->refused_count++;
@@ -657,6 +668,10 @@ void clients_refuse(struct clients *clients)
 void clients_close(struct clients *clients)
 {
     clients_refuse(clients);
+    clients->pace.is_off = true;
+    while (stream_pace_hurry(&clients->pace)) {
+        /* One after the other. */
+    }
     for (uint32_t i = 0; i < clients->slot_count; i++) {
         if (clients->slot[i] != NULL) {
             struct stream *stream = &clients->slot[i]->stream;
@@ -710,7 +725,7 @@ static void close_slowest(struct clients *clients)
             client->unsent_size > clients->unsent_max / waiting_count) {
             client->is_closing = true;
             list_remove(&client->in_unfinished);
-            stream_close(&client->stream, ALL_TOO_SLOW);
+            stream_close_in_slot(&client->stream, ALL_TOO_SLOW);
             count_unsent(client, 0);
             closed_count++;
         }
@@ -737,6 +752,12 @@ void clients_flush(struct clients *clients)
     buffer_clear(&clients->nowhere);
     if (clients->unsent_size > clients->unsent_max) {
         close_slowest(clients);
+    }
+    if (sift_unknown(clients, clients->sift_by_ns, UINT32_MAX,
+                     REFUSALS_OF_TURN)) {
+        clients->sift_by_ns = 0;
+    } else {
+        turn_wake(&clients->node->turn);
     }
 }
 
@@ -774,9 +795,9 @@ void clients_resume(struct clients *clients)
 
 void clients_tick(struct clients *clients, uint64_t now_ns)
 {
-    sift_unknown(clients,
-                 now_ns > CLIENTS_UNKNOWN_NS ? now_ns - CLIENTS_UNKNOWN_NS : 0,
-                 UINT32_MAX);
+    if (now_ns > CLIENTS_UNKNOWN_NS) {
+        clients->sift_by_ns = now_ns - CLIENTS_UNKNOWN_NS;
+    }
     while (!list_is_empty(&clients->unfinished)) {
         struct client *client = LIST_ENTRY(clients->unfinished.next,
                                            struct client, in_unfinished);
@@ -785,7 +806,7 @@ void clients_tick(struct clients *clients, uint64_t now_ns)
         }
         list_remove(&client->in_unfinished);
         client->is_closing = true;
-        stream_close(&client->stream, UNFINISHED);
+        stream_close_in_slot(&client->stream, UNFINISHED);
     }
 }
 

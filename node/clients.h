@@ -68,6 +68,7 @@ struct clients {
     struct list strangers; /* Those, and some more; the oldest first. */
     struct list unknown;   /* Who may have yet to say who they are, likewise. */
     uint32_t unknown_count;
+    uint64_t sift_by_ns; /* Those that came before are looked at; 0: none. */
     uint32_t per_origin_max;
     struct list dirty;      /* Have output for the end of the turn. */
     struct list resumed;    /* Were let go on in this turn. */

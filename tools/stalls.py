@@ -4,7 +4,8 @@
 
 Three nodes of `hasp dev`, and one heavy piece of work after the other: a million
 locks are taken, listed, read at rest, put into snapshots, copied and sent; a
-thousand connections open at once, plain and by TLS; sessions with many holds end.
+thousand connections open at once, plain and by TLS; a user who has thousands is
+disabled; sessions with many holds end.
 After each it prints what hasp_stage_seconds of the nodes says: the stages in
 which a pass of the loop spent more than 20 ms, and in which most.
 
@@ -27,6 +28,8 @@ from dev_cluster import Client, DevCluster, has_ended, status, until
 
 LIMIT = 0.02
 CONNECTIONS = 1000
+CONNECTIONS_OF_USER = 8000
+ADDRESSES = 4  # From which they come: there is a limit for each.
 SESSIONS = 16
 PIPELINE = 500
 TTL = '60000'
@@ -210,6 +213,20 @@ def storm(port):
         one.close()
 
 
+def log_in_all(port, user, secret):
+    sockets = []
+    for i in range(CONNECTIONS_OF_USER):
+        one = socket.create_connection(
+            ('127.0.0.1', port), 60,
+            source_address=(f'127.0.0.{1 + i % ADDRESSES}', 0))
+        one.sendall(request(b'AUTH', user, secret))
+        sockets.append(one)
+    for one in sockets:
+        if one.recv(100) != b'+OK\r\n':
+            die('a secret is not taken')
+    return sockets
+
+
 class Handshake:
     def __init__(self, context):
         self.incoming = ssl.MemoryBIO()
@@ -278,8 +295,27 @@ class Work:
     def port(self):
         return self.cluster.ports[self.cluster.leader() - 1]
 
+    def hasp(self, *words):
+        """As one who may do all; returns what it says."""
+        door = f'{self.cluster.folder}/n{self.cluster.leader()}/data'
+        return subprocess.run([f'{self.build}/hasp', '--socket', door, '-t',
+                               '60s', *words],
+                              check=True, stdout=subprocess.PIPE).stdout
+
     def connections(self):
         storm(self.port())
+
+    def users(self):
+        """All connections of a user are closed."""
+        self.hasp('user', 'add', 'many')
+        self.hasp('user', 'set', 'many', '--connections',
+                  str(CONNECTIONS_OF_USER))
+        secret = self.hasp('secret', 'add', 'many').strip()
+        sockets = log_in_all(self.port(), b'many', secret)
+        self.hasp('user', 'disable', 'many')
+        wait_for_all(sockets, lambda one: one.recv(65536) == b'')
+        for one in sockets:
+            one.close()
 
     def fill(self):
         self.pipes = [Pipe(self.port()) for _ in range(SESSIONS)]
@@ -301,10 +337,7 @@ class Work:
 
     def backup(self):
         with tempfile.TemporaryDirectory() as folder:
-            door = f'{self.cluster.folder}/n{self.cluster.leader()}/data'
-            subprocess.run([f'{self.build}/hasp', '--socket', door, '-t', '60s',
-                            'snapshot', 'save', f'{folder}/backup'],
-                           check=True, stdout=subprocess.DEVNULL)
+            self.hasp('snapshot', 'save', f'{folder}/backup')
 
     def install(self):
         """A follower that comes back to a log that has been cut."""
@@ -341,8 +374,8 @@ class Work:
         self.pipes = []
 
 
-ALL = ['connections', 'fill', 'list', 'rest', 'snapshot', 'backup', 'install',
-       'end', 'tls']
+ALL = ['connections', 'users', 'fill', 'list', 'rest', 'snapshot', 'backup',
+       'install', 'end', 'tls']
 
 
 def plain(build, locks, names):

@@ -30,6 +30,7 @@ def small(monkeypatch):
         assert os.path.exists(f"{BUILD}/{program}"), f"make {BUILD}/{program}"
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(stalls, "CONNECTIONS", 20)
+    monkeypatch.setattr(stalls, "CONNECTIONS_OF_USER", 20)
     monkeypatch.setattr(stalls, "rest", lambda pipes, seconds: stalls.keep(pipes))
     monkeypatch.setattr(goals, "SECONDS", 0.05)
     monkeypatch.setattr(goals, "before", lambda build: build)

@@ -6,111 +6,12 @@
 
 #include <inttypes.h>
 
-#include "base/sha.h"
 #include "core/commands/commands.h"
 #include "tests/unit/core_fixture.h"
+#include "tests/unit/core_users.h"
 #include "tests/unit/core_world.h"
 
-#define ADMIN 1 /* The connection by the local door. */
-#define APP 2
-
-static const struct identity local = {.way = IDENTITY_LOCAL,
-                                      .is_private = true};
 static const struct identity from_afar = {.is_private = false};
-
-static int set_up(void **state)
-{
-    begin_three(state);
-    client_open_as(world, leader, ADMIN, &local);
-    return 0;
-}
-
-/* A secret of the user that ends so; of this form are all. */
-static const char *secret_of(const char *user, char last)
-{
-    static char text[128];
-    snprintf(text, sizeof text,
-             "hasp1.%s.aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd%c%c%c", user,
-             last, last, last);
-    return text;
-}
-
-static const char *add_secret(const char *user, char last)
-{
-    uint8_t hash[SHA256_SIZE];
-    char digits[2 * SHA256_SIZE + 1];
-    const char *secret = secret_of(user, last);
-    assert_int_equal(sha256(bytes_of_text(secret), hash), 0);
-    hex_put(digits, bytes_of(hash, sizeof hash));
-    digits[2 * SHA256_SIZE] = '\0';
-    return client_ask(world, leader, ADMIN, "SECRET.ADD %s %s", user, digits);
-}
-
-static void admin(const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    const char *answer = client_ask(world, leader, ADMIN, "%s", text);
-    if (answer[0] == '-') {
-        fail_msg("%s: %s", text, answer);
-    }
-}
-
-static void make_user(const char *name, const char *grants)
-{
-    admin("ROLE.SET %s IF 0 GRANTS %s", name, grants);
-    admin("USER.SET %s IF 0 ROLES %s", name, name);
-    assert_int_equal(add_secret(name, 'x')[0], ':');
-    world_run(world, 100);
-}
-
-static int64_t changed(const char *what, const char *name)
-{
-    client_ask(world, leader, ADMIN, "%s.SHOW %s", what, name);
-    return answer_number(world, leader, ADMIN, "changed");
-}
-
-static uint64_t first_secret(const char *user)
-{
-    const char *text = client_ask(world, leader, ADMIN, "USER.SHOW %s", user);
-    return strtoull(strstr(strstr(text, "secrets"), "number\r\n:") + 9, NULL,
-                    10);
-}
-
-/* In place of whoever had that number. */
-static void open_as(uint64_t node, uint64_t conn,
-                    const struct identity *identity)
-{
-    client_close(world, node, conn);
-    client_open_as(world, node, conn, identity);
-}
-
-static void open_again(uint64_t node, uint64_t conn)
-{
-    open_as(node, conn,
-            &(struct identity){.way = IDENTITY_NONE, .is_private = true});
-}
-
-/* The node has closed it; its end is told as the loop does. */
-static bool was_cut(uint64_t node, uint64_t conn)
-{
-    bool was_closed = world->node[node].client[conn].was_closed;
-    if (was_closed) {
-        client_close(world, node, conn);
-        world->node[node].client[conn].was_closed = false;
-    }
-    return was_closed;
-}
-
-static void come_as(uint64_t node, uint64_t conn, const char *user)
-{
-    open_again(node, conn);
-    assert_answer(world, node, conn, "+OK\r\n", "AUTH %s",
-                  secret_of(user, 'x'));
-}
 
 static bool is_refused(const char *answer)
 {
@@ -296,7 +197,7 @@ static void a_secret_is_taken_or_not(void **state)
     assert_answer(world, leader, APP, "+RESET\r\n", "RESET");
     assert_answer(world, leader, APP, "+OK\r\n", "AUTH default %s",
                   secret_of("web", 'x'));
-    open_as(leader, 3, &local);
+    open_as(leader, 3, &local_door);
     assert_answer(world, leader, 3,
                   "-ERR this connection is 'local'; open another\r\n",
                   "AUTH %s", secret_of("web", 'x'));
@@ -675,7 +576,7 @@ static void a_backup_is_for_whom_the_leader_confirms(void **state)
     const char *answer = client_ask(world, follower, APP, "RAFT.BACKUP");
     assert_memory_equal(answer, "-NOLEADER ", 10);
     /* By its door what it has can be saved still. */
-    client_open_as(world, follower, 5, &local);
+    client_open_as(world, follower, 5, &local_door);
     assert_int_equal(client_ask(world, follower, 5, "RAFT.BACKUP")[0], '*');
     assert_int_equal(client_ask(world, follower, 5,
                                 "RAFT.PART %" PRId64 " %" PRId64 " 0",
@@ -700,7 +601,7 @@ static uint64_t applied_by(uint64_t node)
 static void a_backup_has_what_the_leader_has_applied(void **state)
 {
     (void)state;
-    client_open_as(world, follower, 5, &local);
+    client_open_as(world, follower, 5, &local_door);
     world->node[follower].is_disk_stuck = true;
     admin("BLACKLIST.ADD CLIENT bad*");
     uint64_t newest = applied_by(leader);
@@ -728,7 +629,7 @@ static void watches_end_where_no_leader_is_heard(void **state)
     client_ask(world, follower, APP, "SUBSCRIBE lock:a/1");
     open_again(follower, 4);
     client_ask(world, follower, 4, "SUBSCRIBE lock:a/1");
-    client_open_as(world, follower, 5, &local);
+    client_open_as(world, follower, 5, &local_door);
     client_ask(world, follower, 5, "SUBSCRIBE lock:a/1");
     /* While access is open nobody's rights can have gone. */
     world_cut(world, follower, true);
@@ -880,7 +781,8 @@ static void a_refusal_tells_nothing_of_a_key(void **state)
 
 int main(void)
 {
-#define users(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define users(test) \
+    cmocka_unit_test_setup_teardown(test, users_set_up, tear_down)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_command_says_what_it_needs),
         users(who_is_not_known_gets_nowhere),

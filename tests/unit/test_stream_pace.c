@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Streams whose other ends go at once: their closes wait for slots. */
+/* Streams that end at once: their closes wait for slots. */
 
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,6 +24,8 @@ struct fixture {
     struct stream_pace pace;
     struct stream stream;
     int fd;
+    int other_fd;
+    const char *expected; /* The reason. */
     int ended_calls;
     int closed_calls;
     const char *reason;
@@ -64,9 +67,8 @@ static void bound_cb(uv_timer_t *timer)
         }                                                              \
     } while (0)
 
-/* The other end goes, while no place is left in the slots of the next minute.
- */
-static int set_up(void **state)
+/* A connection, and no place in the slots of the next minute. */
+static struct fixture *connect_one(void **state)
 {
     static struct fixture fixture;
     struct fixture *f = &fixture;
@@ -84,13 +86,54 @@ static int set_up(void **state)
     struct stream_limits limits = {.pace = &f->pace};
     f->fd = ends[0];
     stream_adopt(&f->stream, &f->loop, ends[0], &events, &limits, f);
-    close(ends[1]);
+    f->other_fd = ends[1];
+    *state = f;
+    return f;
+}
+
+static int run_until_it_waits(struct fixture *f, const char *expected)
+{
+    f->expected = expected;
     RUN_UNTIL(f, f->stream.is_closing);
     assert_int_equal(f->ended_calls, 1);
     assert_int_equal(f->closed_calls, 0);
     assert_true(uv_timer_get_due_in(&f->stream.timer) > BOUND_MS / 2);
-    *state = f;
     return 0;
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = connect_one(state);
+    close(f->other_fd);
+    return run_until_it_waits(f, "closed by the other end");
+}
+
+/* This end has said its last words, and the other one answers by its close. */
+static int set_up_ended_here(void **state)
+{
+    struct fixture *f = connect_one(state);
+    stream_close_flushed(&f->stream, "disabled");
+    close(f->other_fd);
+    return run_until_it_waits(f, "disabled");
+}
+
+/* Likewise, and the other one answers nothing in time. */
+static int set_up_late(void **state)
+{
+    struct fixture *f = connect_one(state);
+    stream_close_flushed(&f->stream, "late");
+    uv_timer_start(&f->stream.timer, f->stream.timer.timer_cb, 0, 0);
+    run_until_it_waits(f, "late");
+    return close(f->other_fd);
+}
+
+static int set_up_unwanted(void **state)
+{
+    struct fixture *f = connect_one(state);
+    stream_close_in_slot(&f->stream, "unwanted");
+    stream_close_in_slot(&f->stream, "again");
+    close(f->other_fd);
+    return run_until_it_waits(f, "unwanted");
 }
 
 static int tear_down(void **state)
@@ -99,8 +142,9 @@ static int tear_down(void **state)
     RUN_UNTIL(f, f->closed_calls > 0);
     assert_int_equal(f->closed_calls, 1);
     assert_int_equal(f->ended_calls, 1);
-    assert_string_equal(f->reason, "closed by the other end");
-    assert_true(f->was_closed_by_peer);
+    assert_string_equal(f->reason, f->expected);
+    assert_int_equal(f->was_closed_by_peer,
+                     strcmp(f->expected, "closed by the other end") == 0);
     assert_false(stream_pace_hurry(&f->pace));
     uv_close((uv_handle_t *)&f->bound, NULL);
     while (uv_run(&f->loop, UV_RUN_DEFAULT) != 0) {
@@ -170,6 +214,16 @@ static void one_that_waits_is_closed_by_who_closes_it(void **state)
     stream_close(&f->stream, "a third time");
 }
 
+static void at_the_end_of_the_process_none_waits(void **state)
+{
+    struct fixture *f = *state;
+    f->pace.is_off = true;
+    for (uint64_t i = 0; i < 10 * STREAM_SLOT_COUNT; i++) {
+        assert_int_equal(stream_pace_ms(&f->pace, 5000), 0);
+    }
+    assert_true(stream_pace_hurry(&f->pace));
+}
+
 #define PACE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -177,6 +231,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(those_that_end_at_once_close_in_slots),
         PACE_TEST(a_close_waits_for_its_slot),
+        cmocka_unit_test_setup_teardown(a_close_waits_for_its_slot,
+                                        set_up_ended_here, tear_down),
+        cmocka_unit_test_setup_teardown(a_close_waits_for_its_slot, set_up_late,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_close_waits_for_its_slot,
+                                        set_up_unwanted, tear_down),
+        PACE_TEST(at_the_end_of_the_process_none_waits),
         PACE_TEST(the_first_that_waits_makes_room),
         PACE_TEST(one_that_waits_is_closed_by_who_closes_it),
     };
