@@ -2,12 +2,16 @@
 
 #include "client/endpoints.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 
 #include "base/bytes.h"
+
+/* In a host they tell that it is a URL, or a list with other commas. */
+#define NO_HOST "/;@[] \t\r\n"
 
 /* As much as fits into an address. */
 #define SOCKET_PATH_MAX (sizeof((struct sockaddr_un *)NULL)->sun_path - 1)
@@ -84,6 +88,11 @@ int endpoint_parse(const char *text, size_t size, struct endpoint *ret_endpoint,
     if (host.size == 0 || host.size >= sizeof endpoint.host) {
         return refuse(text, size, "the host is empty or too long", why);
     }
+    for (size_t i = 0; i < host.size; i++) {
+        if (strchr(NO_HOST, host.data[i]) != NULL) {
+            return refuse(text, size, "no host has such characters", why);
+        }
+    }
     memcpy(endpoint.host, host.data, host.size);
     if (port.size > 0) {
         if (!bytes_to_u64(port, &number) || number == 0 || number > 65535) {
@@ -97,6 +106,17 @@ int endpoint_parse(const char *text, size_t size, struct endpoint *ret_endpoint,
              endpoint.host, endpoint.port);
     *ret_endpoint = endpoint;
     return 0;
+}
+
+static struct bytes without_blanks(const char *begin, const char *end)
+{
+    while (begin < end && isspace((unsigned char)*begin)) {
+        begin++;
+    }
+    while (begin < end && isspace((unsigned char)end[-1])) {
+        end--;
+    }
+    return bytes_of(begin, (size_t)(end - begin));
 }
 
 int endpoints_parse(const char *text, struct endpoints *ret_endpoints,
@@ -120,7 +140,8 @@ int endpoints_parse(const char *text, struct endpoints *ret_endpoints,
             return HASP_ENOMEM;
         }
         endpoints.endpoint = grown;
-        int error = endpoint_parse(at, (size_t)(end - at),
+        struct bytes one = without_blanks(at, end);
+        int error = endpoint_parse((const char *)one.data, one.size,
                                    &endpoints.endpoint[endpoints.count], why);
         if (error != 0) {
             endpoints_done(&endpoints);

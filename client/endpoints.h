@@ -44,11 +44,11 @@ struct endpoints {
     char secret[CLIENT_USER_SECRET_SIZE]; /* "": none is shown. */
 };
 
-/* Parses "host:port,host:port,..."; a port that is missing is 7420, an IPv6
- * address stands in brackets where a port follows; "unix:/path" is the socket
- * of a node of this machine (listen.local), and what begins with '/' its data
- * directory. HASP_EINVALID with a
- * message, HASP_ENOMEM. */
+/* Parses "host:port,host:port,...", with or without blanks; a port that is
+ * missing is 7420, an IPv6 address stands in brackets where a port follows;
+ * "unix:/path" is the socket of a node of this machine (listen.local), and what
+ * begins with '/' its data directory. HASP_EINVALID with a message,
+ * HASP_ENOMEM. */
 MUST_CHECK int endpoints_parse(const char *text,
                                struct endpoints *ret_endpoints,
                                char why[HASP_WHY_SIZE]);

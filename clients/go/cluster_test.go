@@ -143,6 +143,8 @@ func TestLocks(t *testing.T) {
 	t.Run("fences", func(t *testing.T) { fences(t, c) })
 	t.Run("watch", func(t *testing.T) { watch(t, c) })
 	t.Run("refusals", func(t *testing.T) { refusals(t, c) })
+	t.Run("an elector that cannot be", func(t *testing.T) { noElector(t, c) })
+	t.Run("what the end of a wait is called", func(t *testing.T) { late(t, c) })
 	t.Run("an elected leader", func(t *testing.T) { elected(t, c) })
 	t.Run("the leader is killed", func(t *testing.T) { killed(t, c) })
 }
@@ -368,6 +370,13 @@ func limited(t *testing.T, c *cluster) {
 	})
 	is(t, a.Unlock(ctx), ErrNotHeld)
 	must(t, a.Lock(ctx))
+	// No limit is too short to be one.
+	b := s.NewLock("limited to nothing", LockOptions{Hold: time.Nanosecond})
+	must(t, b.Lock(ctx))
+	time.Sleep(2 * time.Millisecond)
+	if b.Remaining() != 0 {
+		t.Fatal("the cluster ends it after 1 ms, trusted for", b.Remaining())
+	}
 }
 
 // The same where the program wants no events.
@@ -453,6 +462,7 @@ func watch(t *testing.T, c *cluster) {
 	}
 	cancel()
 	is(t, <-ended, context.Canceled)
+	is(t, s.Watch(soon(t), strings.Repeat("x", 600), func(Change) {}), ErrRefused)
 }
 
 func refusals(t *testing.T, c *cluster) {
@@ -475,6 +485,58 @@ func refusals(t *testing.T, c *cluster) {
 	must(t, a.Lock(ctx))
 	must(t, lost.Close(ctx))
 	is(t, a.Lock(ctx), ErrLost)
+	is(t, a.Lock(ctx), ErrClosed)
+	is(t, a.Guard(0), ErrClosed)
+	is(t, lost.Alive(), ErrClosed)
+	is(t, lost.NewLock("b", LockOptions{}).Downgrade(ctx), ErrNotHeld)
+	for _, wrong := range []Options{{TTL: -1}, {Linger: -1}, {Timeout: -1}, {Alive: -1},
+		{Endpoints: []string{"127.0.0.1:1,127.0.0.1:2"}}} {
+		if _, err := Open(ctx, wrong); err == nil || errors.Is(err, ErrUnreachable) {
+			t.Fatal(wrong, err)
+		}
+	}
+	if _, err := s.Ask(ctx); err == nil || errors.Is(err, ErrUnknown) {
+		t.Fatal(err)
+	}
+}
+
+// noElector: what no further attempt mends is told, not tried for ever.
+func noElector(t *testing.T, c *cluster) {
+	lead := Callbacks{OnStartedLeading: func(context.Context, int64) {}}
+	at := func(options Options) Options { options.Endpoints = c.endpoints; return options }
+	for _, e := range []*Elector{
+		{Name: "x", Options: at(Options{TLS: t.TempDir()}), Callbacks: lead},
+		{Name: "x", Options: at(Options{SecretFile: "/nowhere"}), Callbacks: lead},
+		{Name: "x", Options: at(Options{TTL: 100 * time.Hour}), Callbacks: lead},
+		{Name: "x", Options: Options{Endpoints: []string{"a:b"}}, Callbacks: lead},
+		{Name: "", Options: at(Options{}), Callbacks: lead},
+		{Name: "x", Options: at(Options{})},
+	} {
+		ctx := soon(t)
+		if err := e.Run(ctx); err == nil || ctx.Err() != nil {
+			t.Fatal(e, err)
+		}
+	}
+}
+
+// late: a wait that ctx ends is no request of which nobody knows what came.
+func late(t *testing.T, c *cluster) {
+	s, other := c.open(t, Options{}), c.open(t, Options{})
+	a, b := s.NewLock("late", LockOptions{}), other.NewLock("late", LockOptions{})
+	must(t, a.Lock(soon(t)))
+	brief, cancel := context.WithTimeout(soon(t), 200*time.Millisecond)
+	defer cancel()
+	err := b.Lock(brief)
+	is(t, err, context.DeadlineExceeded)
+	if errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), `others hold ["late"]`) {
+		t.Fatal(err)
+	}
+	must(t, a.Unlock(soon(t)))
+	must(t, b.Lock(soon(t))) // It was cleared up.
+	if err := b.Guard(time.Hour); err == nil ||
+		!strings.Contains(err.Error(), "never more than 8s") {
+		t.Fatal(err)
+	}
 }
 
 // Two candidates; the first is frozen past its lease by having its heartbeats

@@ -29,31 +29,44 @@ type Elector struct {
 }
 
 // Run campaigns, leads, and campaigns again, until ctx is done; it gives the
-// reason. Whatever is lost in between is opened anew.
+// reason. Whatever is lost in between is opened anew. What no further attempt
+// mends is given at once: the cluster refuses (ErrRefused), or the options are
+// none.
 func (e *Elector) Run(ctx context.Context) error {
 	if e.Callbacks.OnStartedLeading == nil {
 		return errors.New("hasp: an Elector needs OnStartedLeading")
 	}
 	for ctx.Err() == nil {
 		session, err := Open(ctx, e.Options)
-		if errors.Is(err, ErrRefused) {
-			return err
-		}
 		if err != nil {
+			if !mayPass(err) {
+				return err
+			}
 			pause(ctx, 5)
 			continue
 		}
-		e.serve(ctx, session)
+		err = e.serve(ctx, session)
 		// ctx may be done: what is held is given back all the same.
 		closing, cancel := context.WithTimeout(context.Background(), time.Second)
 		session.Close(closing)
 		cancel()
+		if err != nil {
+			return err
+		}
 	}
 	return ctx.Err()
 }
 
-// serve campaigns with one session, until that has ended.
-func (e *Elector) serve(ctx context.Context, session *Session) {
+// mayPass: another attempt may go better.
+func mayPass(err error) bool {
+	return errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnknown) ||
+		errors.Is(err, ErrLost) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded)
+}
+
+// serve campaigns with one session, until that has ended; an error is that of
+// what may not pass.
+func (e *Elector) serve(ctx context.Context, session *Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if e.Callbacks.OnNewLeader != nil {
@@ -65,7 +78,10 @@ func (e *Elector) serve(ctx context.Context, session *Session) {
 	}
 	lock := session.NewLock(e.Name, LockOptions{Value: identity})
 	for ctx.Err() == nil && session.State() != Lost {
-		if lock.Lock(ctx) != nil {
+		if err := lock.Lock(ctx); err != nil {
+			if !mayPass(err) {
+				return err
+			}
 			pause(ctx, 1)
 			continue
 		}
@@ -77,6 +93,7 @@ func (e *Elector) serve(ctx context.Context, session *Session) {
 		}
 		lock.Unlock(context.Background())
 	}
+	return nil
 }
 
 // observe looks who leads whenever something has happened to the lock.

@@ -162,7 +162,7 @@ func (s *Session) tellNews(told State) State {
 	case state == Jeopardy:
 		s.emit(Event{Kind: EventJeopardy, Text: reason})
 	default:
-		s.emit(Event{Kind: EventLost, Text: reason})
+		s.emit(Event{Kind: EventLost, Text: orRunOut(reason)})
 	}
 	return state
 }

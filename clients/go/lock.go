@@ -88,7 +88,7 @@ func (l *Lock) Lock(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-l.session.over.Done():
-		return errEnded
+		return l.session.whyLost()
 	}
 	_, err := l.acquire(ctx, true, true)
 	return err
@@ -133,7 +133,7 @@ func (l *Lock) acquire(ctx context.Context, wait, isFirst bool) (bool, error) {
 	c.end()
 	c.endClaim()
 	if err == nil && reply != nil {
-		limit := int64(l.options.Hold / time.Millisecond)
+		limit := inMilliseconds(l.options.Hold)
 		if wait && limit != 0 {
 			first, limit = l.limitLeft(ctx, first, limit)
 		}
@@ -260,6 +260,12 @@ func (l *Lock) mayConvert() error {
 	if len(l.names) > 1 {
 		return fmt.Errorf("hasp: several locks are not converted: %q", l.names)
 	}
+	l.mu.Lock()
+	isHeld := l.tokens != nil
+	l.mu.Unlock()
+	if !isHeld {
+		return fmt.Errorf("hasp: %w: %q", ErrNotHeld, l.names)
+	}
 	return l.Guard(0)
 }
 
@@ -355,9 +361,31 @@ func (l *Lock) Guard(need time.Duration) error {
 	case left > 0 && left >= need:
 		return nil
 	case left > 0 || l.mayRecover():
-		return fmt.Errorf("hasp: %w: %v left, %v needed", ErrShort, left, need)
+		return fmt.Errorf("hasp: %w: %v left, %v needed%s", ErrShort, left, need,
+			l.never(need))
+	case l.session.State() == Lost:
+		return l.session.whyLost()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tokens != nil {
+		return fmt.Errorf("hasp: %w: %q has been taken away, or its Hold is over",
+			ErrLost, l.names)
 	}
 	return fmt.Errorf("hasp: %w: %q is not held", ErrLost, l.names)
+}
+
+// never says it if no guard of that need can pass.
+func (l *Lock) never(need time.Duration) string {
+	most := time.Duration(trusted(l.session.lease.promised()))
+	if hold := l.options.Hold * 4 / 5; hold > 0 && hold < most {
+		most = hold
+	}
+	if need <= most {
+		return ""
+	}
+	return fmt.Sprintf("; it is never more than %v, 0.8 of the smallest of TTL, "+
+		"Linger and Hold", most)
 }
 
 // mayRecover: what is not believed in now may be held again.
@@ -497,6 +525,7 @@ type change struct {
 	number int64
 	tail   []string
 	asked  bool // It may have been done by now.
+	isLate bool // The newest asking was given up in the queue.
 	told   chan grant
 }
 
@@ -544,7 +573,7 @@ func (l *Lock) claim(ctx context.Context, wait bool, verb string,
 		case <-news:
 			continue
 		case <-s.over.Done():
-			return nil, errEnded
+			return nil, s.whyLost()
 		case <-ctx.Done():
 		}
 		if isQueued {
@@ -630,6 +659,7 @@ func (l *Lock) words() []string {
 // ask asks until it is answered. One that waits does so until ctx is done.
 func (c *change) ask(ctx context.Context, wait bool) (any, error) {
 	s := c.lock.session
+	c.isLate = false
 	s.setWaits(c, true)
 	defer s.setWaits(c, false)
 	for {
@@ -640,7 +670,7 @@ func (c *change) ask(ctx context.Context, wait bool) (any, error) {
 		}, c.asked)
 		c.asked = true
 		if err == nil && reply == nil && wait {
-			err = &outcome{errLate, context.DeadlineExceeded, errors.New("others hold it")}
+			err = c.lock.late(context.DeadlineExceeded)
 		}
 		place, isQueued := placeOf(reply)
 		if !isQueued {
@@ -648,6 +678,10 @@ func (c *change) ask(ctx context.Context, wait bool) (any, error) {
 		}
 		if tokens := c.park(ctx, a.line.gone, place); tokens != nil {
 			return tokens, nil
+		}
+		if err := ctx.Err(); err != nil && s.State() != Lost {
+			c.isLate = true
+			return nil, c.lock.late(err)
 		}
 	}
 }
@@ -750,10 +784,12 @@ func (c *change) with(more ...string) []string {
 	return append(append(words, more...), c.tail...)
 }
 
-var (
-	errLate  = errors.New("not granted in time")
-	errEnded = &outcome{ErrLost, ErrLost, errors.New("the session has ended")}
-)
+// errLate: ctx was done while the lock was waited for, and others hold it.
+var errLate = errors.New("not granted in time")
+
+func (l *Lock) late(why error) error {
+	return &outcome{errLate, why, fmt.Errorf("others hold %q", l.names)}
+}
 
 func (c *change) end() { c.lock.session.numbers.end(c.number) }
 
@@ -812,7 +848,7 @@ func (c *change) isOutcome(err error) bool {
 	if isForgotten(err) {
 		return true
 	}
-	return !errors.Is(err, ErrUnknown) &&
+	return !c.isLate && !errors.Is(err, ErrUnknown) &&
 		(c.verb != "RELEASE" || !errors.Is(err, ErrUnreachable))
 }
 

@@ -30,23 +30,36 @@ func parseEndpoints(given []string) ([]string, error) {
 	}
 	var found []string
 	for _, endpoint := range given {
-		endpoint = strings.TrimSpace(endpoint)
-		if strings.HasPrefix(endpoint, socketWord+"/") {
-			found = append(found, endpoint)
-			continue
-		}
-		host, port, err := net.SplitHostPort(endpoint)
+		one, err := parseEndpoint(strings.TrimSpace(endpoint))
 		if err != nil {
-			host, port, err = net.SplitHostPort(endpoint + ":7420")
+			return nil, err
 		}
-		number, bad := strconv.ParseUint(port, 10, 16)
-		if err != nil || bad != nil || host == "" || number == 0 {
-			return nil, fmt.Errorf("hasp: %q is no address of a node; write "+
-				"host:port, as in 127.0.0.1:7420", endpoint)
-		}
-		found = append(found, net.JoinHostPort(host, port))
+		found = append(found, one)
 	}
 	return found, nil
+}
+
+// parseEndpoint: what no host has is refused, as it is an URL, or a list with
+// other commas. Two colons without brackets are an IPv6 address alone.
+func parseEndpoint(text string) (string, error) {
+	if strings.HasPrefix(text, socketWord+"/") {
+		return text, nil
+	}
+	whole := text
+	if strings.Count(text, ":") > 1 && !strings.HasPrefix(text, "[") {
+		whole = "[" + text + "]"
+	}
+	host, port, err := net.SplitHostPort(whole)
+	if err != nil {
+		host, port, err = net.SplitHostPort(whole + ":7420")
+	}
+	number, bad := strconv.ParseUint(port, 10, 16)
+	if err != nil || bad != nil || host == "" || number == 0 ||
+		strings.ContainsAny(host, ",/;@[] \t\r\n") {
+		return "", fmt.Errorf("%q is no address of a node; write host:port, as in "+
+			"127.0.0.1:7420", text)
+	}
+	return net.JoinHostPort(host, port), nil
 }
 
 // An attempt makes what is asked, anew each time.
@@ -76,8 +89,11 @@ func (s *Session) requestOn(ctx context.Context, l *link, next attempt,
 	last := errors.New("no node was asked")
 	latest := latestOf(ctx)
 	for round, nodes := 1, len(l.where.endpoints); ; round++ {
-		if err := s.mayAsk(ctx); err != nil {
-			return nil, &outcome{failure(err, doubtful), err, last}
+		if s.State() == Lost {
+			return nil, s.whyLost()
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, &outcome{failure(doubtful), err, last}
 		}
 		a := next()
 		a.session = s
@@ -129,19 +145,27 @@ func latestOf(ctx context.Context) time.Time {
 	return until.Add(-margin)
 }
 
-// mayAsk says why no further attempt is made.
-func (s *Session) mayAsk(ctx context.Context) error {
-	if s.lease.state(clockNow()) == Lost {
-		return ErrLost
+// whyLost is an ErrLost, and an ErrClosed if the program has closed the session.
+func (s *Session) whyLost() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return &outcome{ErrLost, ErrClosed, errAnother}
 	}
-	return ctx.Err()
+	return &outcome{ErrLost, errors.New(orRunOut(s.reason)), errAnother}
 }
 
-func failure(err error, doubtful bool) error {
-	switch {
-	case err == ErrLost:
-		return ErrLost
-	case doubtful:
+var errAnother = errors.New("open another one")
+
+func orRunOut(reason string) string {
+	if reason == "" {
+		return "it has run out"
+	}
+	return reason
+}
+
+func failure(doubtful bool) error {
+	if doubtful {
 		return ErrUnknown
 	}
 	return ErrUnreachable
@@ -152,6 +176,12 @@ func failure(err error, doubtful bool) error {
 type outcome struct{ kind, reason, last error }
 
 func (o *outcome) Error() string {
+	switch o.kind {
+	case ErrLost:
+		return fmt.Sprintf("hasp: %v: %v; %v", o.kind, o.reason, o.last)
+	case errLate:
+		return fmt.Sprintf("hasp: %v: %v", o.reason, o.last)
+	}
 	return fmt.Sprintf("hasp: %v (%v; last: %v)", o.kind, o.reason, o.last)
 }
 

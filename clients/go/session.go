@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -164,6 +165,12 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 // addressOf is where the session's connection goes. Those who share one have the
 // same patience with its node.
 func addressOf(options Options) (address, error) {
+	for name, length := range map[string]time.Duration{"TTL": options.TTL,
+		"Linger": options.Linger, "Timeout": options.Timeout, "Alive": options.Alive} {
+		if length < 0 {
+			return address{}, fmt.Errorf("%s is %v: it may not be below 0", name, length)
+		}
+	}
 	endpoints, err := parseEndpoints(options.Endpoints)
 	if err != nil {
 		return address{}, err
@@ -266,7 +273,7 @@ func (s *Session) Alive() error {
 	s.aliveAt = clockNow()
 	s.mu.Unlock()
 	if s.State() == Lost {
-		return fmt.Errorf("hasp: %w", ErrLost)
+		return s.whyLost()
 	}
 	return nil
 }
@@ -306,10 +313,10 @@ func (s *Session) Close(ctx context.Context) error {
 // Ask sends any command that reads, such as "LOCK.LIST": docs/protocol.md has
 // them all. It gives nil, bool, int64, string, []any or map[string]any.
 func (s *Session) Ask(ctx context.Context, words ...string) (any, error) {
-	verb := ""
-	if len(words) > 0 {
-		verb = strings.ToUpper(words[0])
+	if len(words) == 0 {
+		return nil, errors.New("hasp: Ask is told a command, and its words")
 	}
+	verb := strings.ToUpper(words[0])
 	if goesAlone(verb, words) {
 		own := newLink(s.link.where, nil)
 		defer own.close()
@@ -422,7 +429,11 @@ func holdersOf(reply any) []Holder {
 
 func isTrue(reply any) bool { return reply == true || asInt(reply) == 1 }
 
-// milliseconds rounds up: a wait is not cut short, and nothing becomes 0.
+// inMilliseconds rounds up: a wait is not cut short, and nothing becomes 0.
+func inMilliseconds(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
 func milliseconds(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+	return strconv.FormatInt(inMilliseconds(d), 10)
 }

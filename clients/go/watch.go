@@ -19,8 +19,8 @@ type Change struct {
 }
 
 // Watch tells each change of the locks whose names begin with prefix, until ctx
-// is done or the session has ended; it gives the reason. When a node is lost it
-// goes on at another one.
+// is done or the session has ended, or the cluster refuses (ErrRefused); it gives
+// the reason. When a node is lost it goes on at another one.
 func (s *Session) Watch(ctx context.Context, prefix string, tell func(Change)) error {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -40,12 +40,19 @@ func (s *Session) Watch(ctx context.Context, prefix string, tell func(Change)) e
 		}
 	}()
 	for {
-		if err := s.mayAsk(ctx); err != nil {
+		if s.State() == Lost {
+			return s.whyLost()
+		}
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		a := &ask{words: []string{"LOCK.WATCH", prefix}}
 		reply, err := own.do(asking, a)
-		if _, refused := reply.(*replyError); err == nil && !refused {
+		refusal, isRefusal := reply.(*replyError)
+		if isRefusal && !isToBeRepeated(refusal, false) {
+			return s.judge(refusal)
+		}
+		if err == nil && !isRefusal {
 			s.hear(asking, own, a.line.gone, events, tell)
 		}
 		pause(asking, 1)

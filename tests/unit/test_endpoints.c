@@ -63,6 +63,13 @@ static void what_is_none_is_refused_with_the_reason(void **state)
         {"a:0", "a port is a number from 1 to 65535"},
         {"a:65536", "a port is a number from 1 to 65535"},
         {"a:x", "a port is a number from 1 to 65535"},
+        {"redis://a", "a port is a number from 1 to 65535"},
+        {"redis://a:1", "no host has such characters"},
+        {"[redis://a]:1", "no host has such characters"},
+        {"user@a:1", "no host has such characters"},
+        {"a:1;b:1", "no host has such characters"},
+        {"a b:1", "no host has such characters"},
+        {" a", "no host has such characters"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -139,6 +146,14 @@ static void lists_are_read_up_to_a_count(void **state)
     assert_string_equal(endpoints.endpoint[2].text, "c:7420");
     endpoints_done(&endpoints);
     assert_int_equal(endpoints.count, 0);
+    assert_int_equal(endpoints_parse(" a:1 , [::1]:2,\tc\n", &endpoints, why),
+                     0);
+    assert_string_equal(endpoints.endpoint[0].text, "a:1");
+    assert_string_equal(endpoints.endpoint[1].text, "[::1]:2");
+    assert_string_equal(endpoints.endpoint[2].text, "c:7420");
+    endpoints_done(&endpoints);
+    assert_int_equal(endpoints_parse("a:1, ,b", &endpoints, why),
+                     HASP_EINVALID);
     assert_int_equal(endpoints_parse("a:1,,b", &endpoints, why), HASP_EINVALID);
     assert_int_equal(endpoints_parse("a:1,", &endpoints, why), HASP_EINVALID);
     for (size_t i = 0; i < sizeof many; i++) {

@@ -11,8 +11,8 @@ const { ENDLESS, Lease, MS, readClock } = require('./lease');
 const { Link, retryPause, sleep } = require('./link');
 const { greetingOf } = require('./secret');
 const { identityOf, tlsOptions } = require('./tls');
-const { HaspError, LEAVES, OF_ASKER, Owners, goesAlone, isActing, judge,
-  parseEndpoints } = require('./request');
+const { HaspError, LEAVES, OF_ASKER, Owners, checkDurations, goesAlone, isActing,
+  judge, parseEndpoints } = require('./request');
 
 const ATTEMPT_MIN_MS = 250; // For the answer to the last attempt.
 
@@ -60,8 +60,9 @@ class Trouble {
 /** A session as its locks see it. */
 class Core extends EventEmitter {
   constructor({ endpoints, timeout, tls, secretFile, durable, ttl, linger,
-    ownConnection }) {
+    alive, ownConnection }) {
     super();
+    checkDurations({ ttl, timeout, linger, alive });
     this.endpoints = parseEndpoints(endpoints);
     const secure = tlsOptions(tls);
     const user = greetingOf(secretFile);
@@ -129,6 +130,9 @@ class Core extends EventEmitter {
   /** The answer to any command of docs/protocol.md that may be repeated, as it
    * is where a connection fails. */
   async ask(...words) {
+    if (!words.length) {
+      throw new TypeError("ask() is told a command: ask('LOCK.SHOW', 'a')");
+    }
     if (!goesAlone(words)) {
       return (await this.request(words)).reply;
     }

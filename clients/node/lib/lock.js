@@ -27,6 +27,10 @@ class Lock {
     checkOptions('lock', options, OPTIONS);
     this.session = session;
     this.names = [names].flat();
+    if (!(options.slots === undefined || options.slots >= 1)) {
+      throw new RangeError(`slots: ${options.slots}: at least one holds the ` +
+        'lock; an exclusive one has no slots');
+    }
     if (!this.names.length ||
         this.names.some((name) => typeof name !== 'string' || !name)) {
       throw new TypeError('a lock has a name, or a list of them');
@@ -60,8 +64,7 @@ class Lock {
   /** Waits in line for up to 'wait' ms (Infinity: for ever, 0: only tries).
    * True or false; rejects with the signal's reason if that is aborted. */
   async acquire(how = {}) {
-    const { wait = this.options.timeout ?? Infinity, signal } =
-      typeof how === 'number' ? { wait: how } : how;
+    const { wait = this.options.timeout ?? Infinity, signal } = howOf(how);
     const until = waitUntil(wait);
     const stop = new AbortController();
     const abort = () => stop.abort(signal.reason);
@@ -144,7 +147,8 @@ class Lock {
   /** To shared: at once. To exclusive ('shared' is false): when the other
    * readers have gone, ahead of the queue, with a new token; false: it is still
    * shared. */
-  async convert({ shared, wait = Infinity, signal }) {
+  async convert({ shared, ...how }) {
+    const { wait = Infinity, signal } = howOf(how);
     const until = shared ? null : waitUntil(wait);
     if (this.count === 0 || this.names.length > 1) {
       throw new HaspError('NOTHELD', 'one lock that is held can be ' +
@@ -477,6 +481,19 @@ class Lock {
 
 if (Symbol.asyncDispose) { // For `await using`.
   Lock.prototype[Symbol.asyncDispose] = Lock.prototype.release;
+}
+
+/** Of a number, or { wait, signal }. What is misspelt would wait for ever. */
+function howOf(how) {
+  if (typeof how === 'number') {
+    return { wait: how };
+  }
+  if (how === null || typeof how !== 'object' || how instanceof AbortSignal) {
+    throw new TypeError('how to wait is told by a number of milliseconds, or ' +
+      'by { wait, signal }');
+  }
+  checkOptions('wait', how, ['wait', 'signal']);
+  return how;
 }
 
 function waitUntil(wait) {

@@ -43,26 +43,49 @@ function checkOptions(what, options, known) {
   }
 }
 
+// [host] or host, with or without a port; or an IPv6 address alone. What no host
+// has is refused: it is an URL, or a list with other commas.
+const ADDRESS = new RegExp('^(?:\\[([^\\][\\s,/;@]+)\\]|([^\\][\\s,/;@:]+))' +
+  '(?::(\\d{1,5}))?$|^([^\\][\\s,/;@:]*:[^\\][\\s,/;@:]*:[^\\][\\s,/;@]*)$');
+
 /** 'host:port,...' or a list of them; a port that is missing is 7420, and
  * 'unix:/path' is a socket of this machine. */
 function parseEndpoints(endpoints) {
-  const list = Array.isArray(endpoints) ? endpoints :
-    (endpoints ?? process.env.HASP_ENDPOINTS ?? DEFAULT_ENDPOINTS).split(',');
-  return list.map((part) => {
-    const text = part.trim();
-    if (text.startsWith('unix:/')) {
-      return { path: text.slice('unix:'.length), text };
+  const given = endpoints ?? process.env.HASP_ENDPOINTS ?? DEFAULT_ENDPOINTS;
+  const list = typeof given === 'string' ? given.split(',') : given;
+  if (!Array.isArray(list) || !list.length ||
+      list.some((part) => typeof part !== 'string')) {
+    throw new TypeError(`${JSON.stringify(given)} names no node; write ` +
+      'host:port, as in 127.0.0.1:7420, or a list of such texts');
+  }
+  return list.map((part) => parseEndpoint(part.trim()));
+}
+
+function parseEndpoint(text) {
+  if (text.startsWith('unix:/')) {
+    return { path: text.slice('unix:'.length), text };
+  }
+  const [, inBrackets, name, number, ipv6] = ADDRESS.exec(text) ?? [];
+  const host = inBrackets ?? name ?? ipv6;
+  const port = Number(number ?? 7420);
+  if (!host || port < 1 || port > 65535) {
+    throw new TypeError(`'${text}' is no address of a node; write ` +
+      'host:port, as in 127.0.0.1:7420');
+  }
+  return { host, port,
+    text: host.includes(':') ? `[${host}]:${port}` : `${host}:${port}` };
+}
+
+/** Those of a session, in milliseconds; 0 is none, but of 'ttl' and 'timeout'. */
+function checkDurations({ ttl, timeout, linger = 0, alive = 0 }) {
+  const all = { ttl, timeout, linger, alive };
+  for (const [name, value] of Object.entries(all)) {
+    const mayBeNone = value === 0 && name !== 'ttl' && name !== 'timeout';
+    if (!mayBeNone && !(Number.isFinite(value) && value > 0)) {
+      throw new RangeError(`${name}: ${value}: a number of milliseconds is ` +
+        'expected, above 0');
     }
-    const found = /^(?:\[([^\]]+)\]|([^:[\]]+))(?::(\d+))?$/.exec(text) ??
-      /^([^[\]]*:[^[\]]*:[^[\]]*)()()$/.exec(text); // IPv6 alone.
-    const host = found?.[1] ?? found?.[2];
-    const port = Number(found?.[3] || 7420);
-    if (!host || port < 1 || port > 65535) {
-      throw new TypeError(`'${part}' is no address of a node; write ` +
-        'host:port, as in 127.0.0.1:7420');
-    }
-    return { host, port, text: `${host}:${port}` };
-  });
+  }
 }
 
 /** What is told of who asks, or that the leader has no room on its disk, is no
@@ -222,5 +245,5 @@ class Owners {
   }
 }
 
-module.exports = { HaspError, LEAVES, OF_ASKER, Owners, Wait, checkOptions,
-  goesAlone, isActing, isLease, isOpened, judge, parseEndpoints };
+module.exports = { HaspError, LEAVES, OF_ASKER, Owners, Wait, checkDurations,
+  checkOptions, goesAlone, isActing, isLease, isOpened, judge, parseEndpoints };

@@ -68,9 +68,10 @@ class Session extends Core {
 
   constructor(options) {
     checkOptions('session', options, OPTIONS);
+    const said = Object.entries(options).filter((one) => one[1] !== undefined);
     const all = { ttl: 10000, linger: 0, timeout: 10000, alive: 0,
       name: `${path.basename(process.argv[1] ?? 'node')}:${process.pid}`,
-      ...options };
+      ...Object.fromEntries(said) };
     super(all);
     this.options = all;
     this.told = 'held';

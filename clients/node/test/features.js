@@ -52,6 +52,30 @@ const tests = {
     assert.throws(() => session.lock([]), /name/);
   },
 
+  async 'what nothing can mean is refused'(session) {
+    const lock = session.lock('misuse');
+    for (const how of ['5', null, { timeout: 5 }, AbortSignal.timeout(5)]) {
+      await assert.rejects(lock.acquire(how), TypeError);
+      await assert.rejects(lock.run(() => {}, how), TypeError);
+    }
+    await assert.rejects(lock.convert({ shared: false, timeout: 5 }),
+      /no option 'timeout'/);
+    assert.ok(!lock.locked());
+    assert.throws(() => new Semaphore(session, 'none', 0).slot(), /slots: 0/);
+    await assert.rejects(session.ask(), /a command/);
+    for (const [wrong, says] of [[{ ttl: 0 }, 'ttl: 0'], [{ ttl: NaN }, 'ttl'],
+      [{ ttl: '10000' }, 'ttl'], [{ linger: -1 }, 'linger: -1'],
+      [{ timeout: 0 }, 'timeout: 0'], [{ alive: -1 }, 'alive: -1'],
+      [{ endpoints: [] }, 'no node'], [{ endpoints: 7420 }, 'no node']]) {
+      await assert.rejects(Session.open(wrong), new RegExp(says));
+    }
+    await assert.rejects(Session.open({ endpoints: ' [::1]:1 ', timeout: 100 }),
+      /\[::1\]:1: /);
+    const same = await Session.open({ ttl: undefined, linger: undefined });
+    assert.ok(same.remaining() > 5000); // It is as if nothing had been said.
+    await same.close();
+  },
+
   async 'an aborted wait leaves the queue'(session, other) {
     await session.lock('abort').run(async () => {
       const lock = other.lock('abort');

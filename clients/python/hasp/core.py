@@ -25,9 +25,9 @@ from .errors import HaspError, LeaseLost, Refused, Unknown, Unreachable
 from .lease import Clock, Lease, State, read_clock, to_seconds
 from .link import Link
 from .request import (ACTING, LEAVES, TIMER_MAX, Endpoint, Forgotten, Owners,
-                      Trouble, Wait, default_name, goes_alone, is_of_asker,
-                      is_opened, judge, open_words, parse_endpoints, retry_pause,
-                      show_endpoint)
+                      Trouble, Wait, check_durations, default_name, goes_alone,
+                      is_of_asker, is_opened, judge, open_words,
+                      parse_endpoints, retry_pause, show_endpoint)
 from .secret import SecretFile, greeting_of
 from .tls import Tls, context_of, identity_of
 
@@ -51,6 +51,7 @@ class Core:
                  tls: Tls = None, secret_file: SecretFile = None,
                  durable: bool = False, reason: str = '',
                  own_connection: bool = False) -> None:
+        check_durations(ttl=ttl, linger=linger, timeout=timeout)
         self.endpoints = parse_endpoints(endpoints)
         user = greeting_of(secret_file)
         # Who shares it: the pace of heartbeats is that of the connection, too.
@@ -159,6 +160,8 @@ class Core:
     # --- requests ---------------------------------------------------------
 
     async def _ask(self, *words: resp.Argument) -> Any:
+        if not words:
+            raise TypeError("ask() is told a command: ask('LOCK.SHOW', 'a')")
         if not goes_alone(words):
             return (await self._request(words)).reply
         link = self._link.another()

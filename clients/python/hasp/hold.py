@@ -53,6 +53,10 @@ class Hold:
                             ', '.join(Options.__annotations__))
         if not names or not all(isinstance(name, str) for name in names):
             raise TypeError('a lock has a name, or several: lock("a", "b")')
+        slots = options.get('slots')
+        if slots is not None and slots < 1:
+            raise ValueError(f'slots={slots}: at least one holds the lock; an '
+                             'exclusive one has no slots')
         self.session = session
         self.names = names
         self.options = options

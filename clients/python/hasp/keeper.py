@@ -15,7 +15,8 @@ from .connection import Connection, within
 from .core import LOG, STRANGE, Core
 from .errors import HaspError, LeaseLost
 from .lease import SECOND, Clock, State, read_clock
-from .request import LEAVES, TIMER_MAX, Endpoint, is_lease, show_endpoint
+from .request import (LEAVES, TIMER_MAX, Endpoint, check_durations, is_lease,
+                      show_endpoint)
 from .secret import SecretFile
 from .tls import Tls
 
@@ -46,6 +47,7 @@ class Keeper(Core):
                  durable: bool = False, reason: str = '',
                  own_connection: bool = False,
                  on_event: Optional[Callable[[Event], Any]] = None) -> None:
+        check_durations(alive=alive)
         super().__init__(endpoints, name, ttl, linger, timeout, tls,
                          secret_file, durable, reason, own_connection)
         self.on_event = on_event

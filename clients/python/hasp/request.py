@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import numbers
 import os
 import random
 import re
@@ -33,28 +34,51 @@ TIMER_MAX = 86400.0
 ACKED_RANGES = 16  # That a node takes in ACKED.
 
 
+# [host] or host, with or without a port; or an IPv6 address alone. What no host
+# has is refused: it is an URL, or a list with other commas.
+ADDRESS = re.compile(r'(?:\[([^][\s,/;@]+)\]|([^][\s,/;@:]+))(?::(\d{1,5}))?|'
+                     r'([^][\s,/;@:]*:[^][\s,/;@:]*:[^][\s,/;@]*)')
+
+
 def parse_endpoints(text: Union[None, str, Sequence[str]]) -> List[Endpoint]:
     """'host:port,...' or a list of them; a port that is missing is 7420, and
     'unix:/path' is a socket of this machine."""
     if text is None:
         text = os.environ.get('HASP_ENDPOINTS', DEFAULT_ENDPOINTS)
-    found = []
-    for part in text.split(',') if isinstance(text, str) else text:
-        if part.strip().startswith(SOCKET + '/'):
-            found.append((part.strip(), 0))
-            continue
-        host, colon, port = part.strip().rpartition(':')
-        if not colon or (':' in host and not host.endswith(']')):
-            host, port = part.strip(), '7420'
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ValueError(f'{part!r} is no address of a node; write '
-                             'host:port, as in 127.0.0.1:7420')
-        found.append((host.strip('[]'), int(port)))
-    return found
+    parts = text.split(',') if isinstance(text, str) else list(text)
+    if not parts or not all(isinstance(part, str) for part in parts):
+        raise ValueError(f'{text!r} names no node; write host:port, as in '
+                         '127.0.0.1:7420, or a list of such texts')
+    return [parse_endpoint(part.strip()) for part in parts]
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    if text.startswith(SOCKET + '/'):
+        return text, 0
+    found = ADDRESS.fullmatch(text)
+    port = int(found[3] or 7420) if found else 0
+    if not found or not 0 < port < 65536:
+        raise ValueError(f'{text!r} is no address of a node; write host:port, '
+                         'as in 127.0.0.1:7420')
+    return found[1] or found[2] or found[4], port
 
 
 def show_endpoint(endpoint: Endpoint) -> str:
-    return '%s:%d' % endpoint if endpoint[1] else endpoint[0]
+    host, port = endpoint
+    if not port:
+        return host
+    return f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
+
+
+def check_durations(**durations: float) -> None:
+    """Those of a session, in seconds, by their names; 0 is none, but of 'ttl'
+    and 'timeout'."""
+    for name, value in durations.items():
+        least = name in ('ttl', 'timeout')
+        if not isinstance(value, numbers.Real) or not 0 <= value < math.inf or \
+                (least and not value):
+            raise ValueError(f'{name}={value!r}: a number of seconds is '
+                             f'expected, {"above" if least else "from"} 0')
 
 
 def default_name() -> str:

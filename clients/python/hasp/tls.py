@@ -40,7 +40,11 @@ def context_of(tls: Tls) -> Optional[ssl.SSLContext]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
-    context.load_verify_locations(os.path.join(folder, 'ca.crt'))
+    authority = os.path.join(folder, 'ca.crt')
+    if not os.path.exists(authority):
+        raise FileNotFoundError(f"TLS: there is no '{authority}'; make it with: "
+                                'hasp cert user')
+    context.load_verify_locations(authority)
     certificate = os.path.join(folder, 'client.crt')
     key = os.path.join(folder, 'client.key')
     if os.path.exists(certificate) or os.path.exists(key):

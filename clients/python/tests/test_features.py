@@ -278,6 +278,28 @@ def test_several_locks_are_acquired_at_once(session, other):
         session.lock()
 
 
+@pytest.mark.parametrize('wrong, says', [
+    ({'ttl': 0}, 'ttl=0'), ({'ttl': '10'}, 'ttl='), ({'linger': -1}, 'linger=-1'),
+    ({'timeout': 0}, 'timeout=0'), ({'timeout': None}, 'timeout=None'),
+    ({'ttl': float('nan')}, 'ttl=nan'), ({'alive': -1}, 'alive=-1'),
+    ({'endpoints': []}, 'names no node'), ({'endpoints': [7420]}, 'names no node'),
+    ({'endpoints': 'redis://a:1'}, 'host:port')])
+def test_what_no_session_can_mean_is_refused(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        hasp.Session(**wrong)
+
+
+def test_what_no_lock_can_mean_is_refused(session, tmp_path):
+    with pytest.raises(ValueError, match='slots=0'):
+        hasp.Semaphore(session, 'none', 0).slot()
+    with pytest.raises(TypeError, match='a command'):
+        session.ask()
+    with pytest.raises(FileNotFoundError, match='ca.crt.*hasp cert user'):
+        hasp.Session(tls=str(tmp_path))
+    with pytest.raises(hasp.Unreachable, match=r'\[::1\]:1: '):
+        hasp.Session(' [::1]:1 ', timeout=0.1)
+
+
 def test_a_hold_is_converted_both_ways(session, other):
     lock, reader = session.lock('mode'), other.lock('mode', shared=True)
     with pytest.raises(hasp.NotHeld):

@@ -217,6 +217,11 @@ public final class HaspLock implements Lock {
         if (names.size() > 1) {
             throw new IllegalArgumentException("several locks are not converted");
         }
+        synchronized (this) {
+            if (count == 0) {
+                throw new HaspException(Reason.NOT_HELD, names + " is not held");
+            }
+        }
         guard(Duration.ZERO);
     }
 
@@ -283,11 +288,23 @@ public final class HaspLock implements Lock {
         synchronized (this) {
             if (count == 0 || isEnded) {
                 throw new HaspException(Reason.LOST, names
-                    + (count == 0 ? " is not held" : " has been taken away"));
+                    + (count == 0 ? " is not held"
+                        : " has been taken away, or its hold is over"));
             }
         }
         throw new HaspException(Reason.SHORT, names + ": " + left / Time.MS
-            + " ms of the lease are left, " + need.toMillis() + " ms are needed");
+            + " ms of the lease are left, " + Time.nanos(need) / Time.MS
+            + " ms are needed" + never(Time.nanos(need)));
+    }
+
+    /** Says it if no guard of that need can pass. */
+    private String never(long need) {
+        long most = Lease.trusted(session.lease.promised());
+        if (options.holdMs != 0) {
+            most = Math.min(most, Lease.trusted(options.holdMs * Time.MS));
+        }
+        return need <= most ? "" : "; it is never more than " + most / Time.MS
+            + " ms, 0.8 of the smallest of ttl, linger and hold";
     }
 
     /** Done when the hold ends: by unlock(), by the end of the lease or of a

@@ -25,7 +25,7 @@ final class Keeper {
     private final Semaphore news = new Semaphore(0);
     private volatile boolean isOver;
     private Link.Connection kept; // By the newest heartbeat; null: none.
-    private State told = State.HELD;
+    private State told = State.HELD; // 'this' is its monitor.
 
     Keeper(Session session) {
         this.session = session;
@@ -77,7 +77,7 @@ final class Keeper {
     private void await(long until) {
         long left = session.lease.remaining(Clocks.now());
         long wait = Math.min(Time.left(until),
-            left > 0 ? left : told == State.JEOPARDY ? LOOK_MIN : Time.FOREVER);
+            left > 0 ? left : told() == State.JEOPARDY ? LOOK_MIN : Time.FOREVER);
         try {
             if (news.tryAcquire(Math.max(1, wait), TimeUnit.NANOSECONDS)) {
                 news.drainPermits();
@@ -134,17 +134,24 @@ final class Keeper {
     }
 
     /** Tells what the clock, or an answer, has changed. */
-    private State look() {
-        State state = session.state();
-        if (state == told) {
-            return state;
+    State look() {
+        State state;
+        synchronized (this) {
+            state = session.state();
+            if (state == told) {
+                return state;
+            }
+            told = state;
+            session.emit(Kind.valueOf(state == State.HELD ? "SAFE" : state.name()),
+                "", 0, state == State.HELD ? "" : session.why);
         }
-        told = state;
         session.holds.forEach(
             state == State.HELD ? HaspLock::believe : HaspLock::doubt);
-        session.emit(Kind.valueOf(state == State.HELD ? "SAFE" : state.name()),
-            "", 0, state == State.HELD ? "" : session.why);
         return state;
+    }
+
+    private synchronized State told() {
+        return told;
     }
 
     private void ended(Object told) {

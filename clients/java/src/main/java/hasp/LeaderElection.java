@@ -73,8 +73,9 @@ public final class LeaderElection implements Runnable {
         Thread observer = new Thread(() -> observe(session, news), "hasp observer");
         observer.setDaemon(true);
         observer.start();
-        Watch watch = session.watch(name, change -> news.release());
+        Watch watch = null;
         try {
+            watch = session.watch(name, change -> news.release());
             HaspLock lock = session.lock(name, new HaspLock.Options().value(value));
             for (;;) {
                 lock.lockInterruptibly();
@@ -82,7 +83,9 @@ public final class LeaderElection implements Runnable {
             }
         } finally {
             observer.interrupt();
-            watch.close();
+            if (watch != null) {
+                watch.close();
+            }
         }
     }
 

@@ -7,6 +7,7 @@ import java.io.BufferedInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.net.UnknownHostException;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.HashMap;
@@ -400,7 +401,8 @@ final class Link implements AutoCloseable {
             try {
                 serve(connect(endpoint));
             } catch (IOException e) {
-                why = endpoint + ": " + Tls.explained(e).getMessage();
+                why = endpoint + ": " + (e instanceof UnknownHostException
+                    ? "no such host" : Tls.explained(e).getMessage());
             }
             synchronized (this) {
                 round = ++failed;

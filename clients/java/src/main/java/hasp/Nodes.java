@@ -5,11 +5,19 @@ package hasp;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /** The addresses of a cluster. */
 final class Nodes {
     private static final String DEFAULT =
         "127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440";
+
+    /** [host] or host, with or without a port; or an IPv6 address alone. What no
+     * host has is refused: it is an URL, or a list with other commas. */
+    private static final Pattern ADDRESS = Pattern.compile(
+        "(\\[[^\\[\\]\\s,/;@]+\\]|[^\\[\\]\\s,/;@:]+)(:[0-9]{1,5})?"
+        + "|([^\\[\\]\\s,/;@:]*:[^\\[\\]\\s,/;@:]*:[^\\[\\]\\s,/;@]*)");
 
     private Nodes() {}
 
@@ -19,23 +27,26 @@ final class Nodes {
             System.getenv("HASP_ENDPOINTS"))).orElse(DEFAULT);
         List<String> endpoints = new ArrayList<>();
         for (String part : all.split(",", -1)) {
-            String endpoint = part.trim();
-            if (endpoint.startsWith(Line.SOCKET + "/")) {
-                endpoints.add(endpoint);
-                continue;
-            }
-            if (!endpoint.matches(".*[^:\\]]:[0-9]+|\\[.*\\]:[0-9]+")) {
-                endpoint += ":7420";
-            }
-            if (!endpoint.matches("(\\[[^\\[\\]]+\\]|[^:\\[\\]]+):[0-9]{1,5}")
-                    || port(endpoint) < 1 || port(endpoint) > 65535) {
-                throw new IllegalArgumentException("'" + part + "' is no "
-                    + "address of a node; write host:port, as in "
-                    + "127.0.0.1:7420");
-            }
-            endpoints.add(endpoint);
+            endpoints.add(one(part.trim()));
         }
         return endpoints;
+    }
+
+    private static String one(String text) {
+        if (text.startsWith(Line.SOCKET + "/")) {
+            return text;
+        }
+        Matcher found = ADDRESS.matcher(text);
+        String endpoint = "";
+        if (found.matches()) {
+            endpoint = found.group(3) != null ? "[" + text + "]:7420"
+                : found.group(2) != null ? text : text + ":7420";
+        }
+        if (endpoint.isEmpty() || port(endpoint) < 1 || port(endpoint) > 65535) {
+            throw new IllegalArgumentException("'" + text + "' is no address of a "
+                + "node; write host:port, as in 127.0.0.1:7420");
+        }
+        return endpoint;
     }
 
     static int port(String endpoint) {

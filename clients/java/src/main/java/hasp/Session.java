@@ -273,6 +273,10 @@ public final class Session implements AutoCloseable {
     /** Where its connection goes. Those who share one have the same patience with
      * its node. */
     private static Link.Address address(Options options) {
+        check("ttl", options.ttl, 1);
+        check("linger", options.linger, 0);
+        check("timeout", options.timeout, 1);
+        check("alive", options.alive, 0);
         List<String> endpoints = Nodes.read(options.endpoints);
         Tls tls = options.tls == null || options.tls.isEmpty() ? null
             : new Tls(options.tls, options.cluster);
@@ -288,6 +292,13 @@ public final class Session implements AutoCloseable {
             Math.min(Link.CONNECT, Keeper.patience(asked)),
             List.of(endpoints, greeting, tls == null ? "" : tls.identity,
                 options.ttl, options.linger, options.isDurable));
+    }
+
+    private static void check(String what, Duration length, long least) {
+        if (Time.nanos(length) < least) {
+            throw new IllegalArgumentException(what + " is " + length + ": it must "
+                + (least > 0 ? "be above 0" : "not be below 0"));
+        }
     }
 
     /** OPEN; of the secret it shows the hash alone. */
@@ -411,6 +422,7 @@ public final class Session implements AutoCloseable {
         if (isClosed) {
             return;
         }
+        keeper.look(); // A loss that came just now is told, too.
         isClosed = true;
         holds.forEach(HaspLock::doubt);
         try {
@@ -492,6 +504,9 @@ public final class Session implements AutoCloseable {
     /** The answer to any command of docs/protocol.md that may be repeated: null,
      * Boolean, Long, String, List or Map. */
     public Object ask(String... words) {
+        if (words.length == 0) {
+            throw new IllegalArgumentException("ask() is told a command");
+        }
         if (!goesAlone(words)) {
             return question(ACTING.contains(words[0].toUpperCase())
                 ? acting(words) : List.of(words));
@@ -507,7 +522,7 @@ public final class Session implements AutoCloseable {
     static boolean goesAlone(String... words) {
         List<String> upper = Stream.of(words).map(String::toUpperCase).toList();
         return upper.contains("WAIT") || upper.contains("FOREVER")
-            || upper.lastIndexOf("SESSION") > 1 || upper.isEmpty()
+            || upper.lastIndexOf("SESSION") > 1
             || !(ACTING.contains(upper.get(0)) || READING.contains(upper.get(0)));
     }
 
@@ -583,8 +598,10 @@ public final class Session implements AutoCloseable {
     }
 
     /** Tells each change of the locks whose names begin so, until it is closed or
-     * the session has ended. 'tell' is called on a thread of its own. */
+     * the session has ended, which {@link Watch#ended} tells. 'tell' is called on
+     * a thread of its own. Throws LOST. */
     public Watch watch(String prefix, Consumer<Watch.Change> tell) {
+        check();
         return new Watch(this, prefix, tell);
     }
 

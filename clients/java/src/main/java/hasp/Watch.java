@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.util.List;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
@@ -31,6 +32,7 @@ public final class Watch implements AutoCloseable {
     private final Consumer<Change> tell;
     private final BlockingQueue<List<Object>> events =
         new ArrayBlockingQueue<>(64);
+    private final CompletableFuture<Void> ended = new CompletableFuture<>();
     private volatile boolean isClosed;
 
     Watch(Session session, String prefix, Consumer<Change> tell) {
@@ -49,6 +51,13 @@ public final class Watch implements AutoCloseable {
         events.offer(NEWS);
     }
 
+    /** Done when nothing is told any more: exceptionally, by a
+     * {@link HaspException}, if the cluster refuses (REFUSED) or the session is
+     * lost (LOST). */
+    public CompletableFuture<Void> ended() {
+        return ended.copy();
+    }
+
     private boolean isOver() {
         return isClosed || session.state() == Session.State.LOST;
     }
@@ -60,10 +69,12 @@ public final class Watch implements AutoCloseable {
                 var ask = new Link.Ask(null, List.of("LOCK.WATCH", prefix),
                     Link.ANSWER);
                 try {
-                    if (!(own.ask(ask, Time.in(SILENCE), true)
-                            instanceof Resp.Refusal)) {
+                    if (own.ask(ask, Time.in(SILENCE), true)
+                            instanceof Resp.Refusal no) {
+                        refused(session.judged(new HaspException(no)));
+                    } else {
                         events.clear(); // They came before what is looked up now.
-                        tell.accept(new Change("", "", 0, 0, 0, ""));
+                        tell(new Change("", "", 0, 0, 0, ""));
                         stay(own, ask.connection);
                     }
                 } catch (IOException e) {
@@ -73,6 +84,38 @@ public final class Watch implements AutoCloseable {
             }
         } catch (InterruptedException e) {
             // Nobody interrupts this thread, and if: it ends.
+        } finally {
+            end();
+        }
+    }
+
+    /** Asking again would not be answered otherwise. */
+    private void refused(HaspException error) {
+        if (!error.isToBeRepeated(false)) {
+            isClosed = true;
+            ended.completeExceptionally(error);
+        }
+    }
+
+    private void end() {
+        try {
+            if (!isClosed) {
+                session.check();
+            }
+            ended.complete(null);
+        } catch (HaspException e) {
+            ended.completeExceptionally(e);
+        }
+    }
+
+    /** What the program throws is its own business: the next changes still
+     * count. */
+    private void tell(Change change) {
+        try {
+            tell.accept(change);
+        } catch (RuntimeException e) {
+            Thread own = Thread.currentThread();
+            own.getUncaughtExceptionHandler().uncaughtException(own, e);
         }
     }
 
@@ -85,7 +128,7 @@ public final class Watch implements AutoCloseable {
             if (event == null) {
                 own.begin(new Link.Ask(null, List.of("PING"), Link.ANSWER));
             } else if (event.size() > 2 && !isClosed) {
-                tell.accept(change(event));
+                tell(change(event));
             }
         }
     }

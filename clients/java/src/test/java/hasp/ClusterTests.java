@@ -6,6 +6,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
@@ -262,6 +263,71 @@ public final class ClusterTests {
         session.close();
         check(lock.remaining().isZero() && lock.ended().isDone(), "believed in");
         refused(HaspException.Reason.LOST, lock::lock);
+        refused(HaspException.Reason.LOST, () -> session.watch("", change -> { }));
+    }
+
+    private static void misuse(String says, Runnable call) {
+        try {
+            call.run();
+        } catch (IllegalArgumentException e) {
+            check(e.getMessage().contains(says), e);
+            return;
+        }
+        throw new AssertionError("not refused: " + says);
+    }
+
+    /** What nothing can mean. */
+    private static void misused(Session one) {
+        var ms = Duration.ofMillis(1);
+        misuse("ttl is PT0S", () -> Session.open(
+            new Session.Options().ttl(Duration.ZERO)));
+        misuse("linger is", () -> Session.open(
+            new Session.Options().linger(ms.negated())));
+        misuse("timeout is", () -> Session.open(
+            new Session.Options().timeout(Duration.ZERO)));
+        misuse("alive is", () -> Session.open(
+            new Session.Options().alive(ms.negated())));
+        misuse("a command", one::ask);
+        HaspLock lock = one.lock("misused");
+        refused(HaspException.Reason.NOT_HELD, lock::downgrade);
+        lock.lock();
+        try {
+            lock.guard(Duration.ofSeconds(Long.MAX_VALUE));
+            throw new AssertionError("for ever");
+        } catch (HaspException e) {
+            check(e.getMessage().contains("never more than 8000 ms"), e);
+        }
+        lock.unlock();
+    }
+
+    /** A listener that throws hears the next change; a refusal is told. */
+    private static void watched(Session one) throws Exception {
+        var seen = new LinkedBlockingQueue<String>();
+        var thrown = new LinkedBlockingQueue<Throwable>();
+        Thread.setDefaultUncaughtExceptionHandler((thread, e) -> thrown.add(e));
+        try (Watch watch = one.watch("seen", change -> {
+            seen.add(change.kind());
+            throw new IllegalStateException("of the program");
+        })) {
+            check(next(seen).isEmpty(), "no beginning");
+            HaspLock lock = one.lock("seen");
+            lock.lock();
+            lock.unlock();
+            check(next(seen).equals("granted") && next(seen).equals("released"),
+                "not told after an exception");
+            check(!watch.ended().isDone(), "ended");
+            for (int i = 0; i < 3; i++) {
+                check(next(thrown).getMessage().equals("of the program"), "not told");
+            }
+        }
+        Thread.setDefaultUncaughtExceptionHandler(null);
+        try (Watch watch = one.watch("x".repeat(600), change -> { })) {
+            watch.ended().get(20, TimeUnit.SECONDS);
+            throw new AssertionError("not refused");
+        } catch (ExecutionException e) {
+            check(e.getCause() instanceof HaspException no
+                && no.word().equals("BADARG"), e);
+        }
     }
 
     /** Runs all. */
@@ -279,6 +345,8 @@ public final class ClusterTests {
             several(one, two);
             readers(one, two);
             told(one, two, events);
+            misused(one);
+            watched(one);
             check(one.state() == Session.State.HELD, one.state());
         }
         closed();

@@ -302,7 +302,6 @@ public final class LinkTests {
     }
 
     private static void alone() throws Exception {
-        check(Session.goesAlone(), "nothing");
         try (Fake fake = new Fake((line, words) -> USUAL)) {
             Session session = fake.open();
             for (String words : List.of("LOCK.LIST", "lock.acquire a REQ 7",

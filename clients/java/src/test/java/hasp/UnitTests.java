@@ -176,7 +176,8 @@ public final class UnitTests {
     }
 
     private static void addresses() {
-        for (String bad : List.of("node:x", ":7420", "a:0", "a:70000", "a:1,")) {
+        for (String bad : List.of("node:x", ":7420", "a:0", "a:70000", "a:1,",
+                "redis://a:1", "a:1;b:1", "user@a", "[::1", "a b", "[]:1")) {
             try {
                 Nodes.read(bad);
                 throw new AssertionError(bad);
@@ -184,8 +185,9 @@ public final class UnitTests {
                 check(e.getMessage().contains("host:port"), bad);
             }
         }
-        List<String> found = Nodes.read("a, [::1]:9,b:1 ");
-        check(found.equals(List.of("a:7420", "[::1]:9", "b:1")), found);
+        List<String> found = Nodes.read("a, [::1]:9,b:1 ,::1,[fe80::2]");
+        check(found.equals(List.of("a:7420", "[::1]:9", "b:1", "[::1]:7420",
+            "[fe80::2]:7420")), found);
     }
 
     private static void conditions() {
