@@ -25,8 +25,7 @@ int asker_init(struct asker *asker, const struct endpoints *endpoints,
                uint64_t seed)
 {
     CHECK(endpoints->count > 0);
-    *asker = (struct asker){
-        .random = seed, .open_ms = CLIENT_OPEN_MS, .due_ns = UINT64_MAX};
+    *asker = (struct asker){.random = seed, .due_ns = UINT64_MAX};
     asker->endpoint = calloc(endpoints->count, sizeof *asker->endpoint);
     asker->last = calloc(endpoints->count, sizeof *asker->last);
     if (asker->endpoint == NULL || asker->last == NULL) {
@@ -479,6 +478,18 @@ static void send_all(struct asker *asker, struct lease_clock now)
     }
 }
 
+/* A connection must stand in time for the hastiest of its members. */
+static uint64_t open_ms(const struct asker *asker)
+{
+    uint64_t least_ms = CLIENT_OPEN_MS;
+    LIST_FOR (const struct asker_member, member, &asker->members, in_asker) {
+        if (member->open_ms != 0) {
+            least_ms = u64_min(least_ms, member->open_ms);
+        }
+    }
+    return least_ms;
+}
+
 void asker_turn(struct asker *asker, struct lease_clock now)
 {
     asker->now = now;
@@ -489,7 +500,7 @@ void asker_turn(struct asker *asker, struct lease_clock now)
         is_wanted(asker)) {
         asker->state = ASKER_OPENING;
         asker->number++;
-        asker->until_ns = now.monotonic_ns + asker->open_ms * NS_PER_MS;
+        asker->until_ns = now.monotonic_ns + open_ms(asker) * NS_PER_MS;
     }
     if (asker->state == ASKER_OPEN) {
         send_all(asker, now);

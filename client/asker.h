@@ -55,7 +55,6 @@ struct asker {
     struct lease_clock now; /* Of the call at hand. */
     uint32_t number;        /* Of the connection, or of what follows on it. */
     struct buffer out;      /* To be sent. */
-    uint64_t open_ms;       /* For connection and greeting. */
     /* A message that tells of no member's session; borrowed. Or NULL. */
     void (*push)(void *data, const struct resp_reply *reply);
     void *push_data;

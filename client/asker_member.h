@@ -46,7 +46,8 @@ struct asker_hooks {
 /* It stays where it is from asker_join() to asker_part(). */
 struct asker_member {
     struct asker_hooks hooks;
-    bool is_wanted; /* A connection, even if it asks nothing. */
+    bool is_wanted;   /* A connection, even if it asks nothing. */
+    uint64_t open_ms; /* For connection and greeting; 0: CLIENT_OPEN_MS. */
     /* The rest is the asker's. */
     struct asker *asker;
     struct list in_asker;

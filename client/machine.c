@@ -244,10 +244,7 @@ static void begin(struct machine *machine)
     write_keep(machine);
     machine->is_open = true;
     machine->member.is_wanted = true;
-    uint64_t period_ms = lease_period_ns(&machine->lease) / NS_PER_MS;
-    if (period_ms < machine->asker->open_ms) {
-        machine->asker->open_ms = period_ms;
-    }
+    machine->member.open_ms = lease_period_ns(&machine->lease) / NS_PER_MS;
 }
 
 static void opened(struct asking *ask, const struct asking_end *end)

@@ -201,6 +201,38 @@ static void a_silent_node_is_left_by_both(void **state)
     assert_int_equal(other_left_ms(), 800);
 }
 
+/* A session of 200 ms cannot wait for long for a connection, the others can. */
+static void a_short_session_takes_its_haste_along(void **state)
+{
+    struct hasp_options options = {.size = sizeof options, .ttl_ms = 200};
+    uint8_t random[MACHINE_RANDOM_SIZE] = {7};
+    struct machine brief;
+    struct told told;
+    (void)state;
+    machine_init(&brief, &world.asker);
+    brief.timeout_ms = 10000;
+    once("SESSION.OPEN", "%3\r\n$2\r\nid\r\n:19\r\n$6\r\nttl_ms\r\n:200\r\n"
+                         "$9\r\nlinger_ms\r\n:0\r\n");
+    assert_int_equal(
+        machine_open(&brief, &options, "it", random, call_of(&told), now()), 0);
+    turn();
+    assert_told(&told, 0);
+    world.is_silent[0] = world.is_silent[1] = world.is_silent[2] = true;
+    asker_failed(&world.asker, "closed the connection", now());
+    pass(39);
+    assert_int_equal(world.at, 1);
+    pass(1);
+    assert_int_equal(world.at, 2);
+    machine_done(&brief);
+    asker_failed(&world.asker, "closed the connection", now());
+    pass(30); /* The pause after a round. */
+    assert_int_equal(world.at, 0);
+    pass(150);
+    assert_int_equal(world.at, 0);
+    pass(50);
+    assert_int_equal(world.at, 1);
+}
+
 static void who_leaves_is_detached_and_the_last_one_closes(void **state)
 {
     uint32_t number = world.number;
@@ -293,6 +325,7 @@ int main(void)
         two(a_push_is_for_the_session_that_it_names),
         two(a_hasty_call_disturbs_nobody),
         two(a_silent_node_is_left_by_both),
+        two(a_short_session_takes_its_haste_along),
         two(who_leaves_is_detached_and_the_last_one_closes),
         two(who_closes_is_not_detached),
     };
