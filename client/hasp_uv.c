@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -362,8 +363,8 @@ static int begin_wait(struct job *job,
         error = start_poll(job, options->interrupt_fd);
         list_push_back(&session->waits, &job->wait.in_session);
     }
-    strncpy(job->wait.call.why, error != 0 ? hasp_why() : "",
-            sizeof job->wait.call.why - 1);
+    snprintf(job->wait.call.why, sizeof job->wait.call.why, "%s",
+             error != 0 ? hasp_why() : "");
     return error;
 }
 

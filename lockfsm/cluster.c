@@ -116,13 +116,14 @@ static void remove_member(struct lockfsm *fsm, struct member *member,
     if (fsm->removed_count <= REMOVED_COUNT_MAX) {
         return;
     }
+    struct member *oldest = member;
     LIST_FOR (struct member, other, &fsm->members, in_order) {
         if (other->removed_index != 0 &&
-            other->removed_index < member->removed_index) {
-            member = other;
+            other->removed_index < oldest->removed_index) {
+            oldest = other;
         }
     }
-    member_free(fsm, member);
+    member_free(fsm, oldest);
 }
 
 static bool is_named(const uint64_t *nodes, uint32_t count, uint64_t node)

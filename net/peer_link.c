@@ -243,6 +243,8 @@ static void take_refusal(struct peer_link *link, struct bytes body)
         refuse(link, "its refusal is malformed");
         return;
     }
+    CHECK(text.size <=
+          FRAME_REFUSED_SIZE_MAX); /* The decoder has seen to it. */
     memcpy(why, text.data, text.size);
     why[text.size] = '\0';
     peer_link_close(link, "refused by it");
@@ -568,16 +570,13 @@ uint64_t peer_link_tick(struct peer_link *link, uint64_t now_ms)
     }
     if (!link->is_up) {
         if (now_ms < link->deadline_ms || now_ms < peers->grace_ms) {
-            return link->deadline_ms > peers->grace_ms ? link->deadline_ms
-                                                       : peers->grace_ms;
+            return u64_max(link->deadline_ms, peers->grace_ms);
         }
         refuse(link, "it did not say HELLO within %d ms", PEER_HELLO_MS);
         return UINT64_MAX;
     }
-    uint64_t silent_ms = link->heard_ms + PEER_SILENCE_MS;
-    if (silent_ms < peers->grace_ms) {
-        silent_ms = peers->grace_ms;
-    }
+    uint64_t silent_ms = u64_max(link->heard_ms + PEER_SILENCE_MS,
+                                 peers->grace_ms);
     if (now_ms >= silent_ms) {
         peer_link_close(link, "silent");
         return UINT64_MAX;

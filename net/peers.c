@@ -412,8 +412,8 @@ static void timer_cb(uv_timer_t *timer)
         }
         if (peer->dial_at_ms <= now_ms) {
             peer_link_dial(peers, peer);
-        } else if (peer->dial_at_ms < next_ms) {
-            next_ms = peer->dial_at_ms;
+        } else {
+            next_ms = u64_min(next_ms, peer->dial_at_ms);
         }
     }
     if (next_ms != UINT64_MAX) {

@@ -133,9 +133,7 @@ static void describe_locks(const struct lockfsm *fsm,
         snapshot->waits += lock->wait_count;
         longest_ms = u64_max(lock->delay_ms, longest_ms);
         LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
-            if (hold->delay_ms > longest_ms) {
-                longest_ms = hold->delay_ms;
-            }
+            longest_ms = u64_max(hold->delay_ms, longest_ms);
         }
     }
     snapshot->longest_delay_ms = longest_ms;
@@ -188,9 +186,8 @@ static void describe(const struct backup *backup,
     describe_users(fsm, &snapshot);
     HASH_FOR (const struct session, session, lockfsm_sessions(fsm), by_id) {
         snapshot.sessions++;
-        if (session->ttl_ms > snapshot.longest_ttl_ms) {
-            snapshot.longest_ttl_ms = session->ttl_ms;
-        }
+        snapshot.longest_ttl_ms = u64_max(session->ttl_ms,
+                                          snapshot.longest_ttl_ms);
     }
     LIST_EACH (node, lockfsm_blacklist(fsm)) {
         snapshot.blacklist++;

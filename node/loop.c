@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "node/begin.h"
 #include "node/node.h"
 #include "node/options.h"
@@ -308,16 +309,10 @@ static void on_timer(uv_timer_t *timer)
 static void arm(struct hasp_node *node, uint64_t now_ns)
 {
     struct loop *loop = &node->loop;
-    uint64_t at = loop->tick_ns;
-    uint64_t journal_ns = journal_next(&node->journal);
-    if (journal_ns < at) {
-        at = journal_ns;
-    }
-    if (loop->deadline_ns < at) {
-        at = loop->deadline_ns;
-    }
-    if (loop->turn->is_stopping && loop->stop_by_ns < at) {
-        at = loop->stop_by_ns;
+    uint64_t at = u64_min(loop->tick_ns, journal_next(&node->journal));
+    at = u64_min(at, loop->deadline_ns);
+    if (loop->turn->is_stopping) {
+        at = u64_min(at, loop->stop_by_ns);
     }
     bool must_idle = loop->turn->is_due || stall_is_on(&loop->turn->stall);
     if (!must_idle) {

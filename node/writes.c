@@ -5,6 +5,7 @@
 #include "node/writes.h"
 
 #include "base/check.h"
+#include "base/number.h"
 
 void writes_began(struct writes *writes, uint64_t now_ns)
 {
@@ -22,9 +23,7 @@ void writes_ended(struct writes *writes, uint64_t now_ns)
     writes->took_ns = now_ns - writes->began_ns;
     writes->began_ns = 0;
     histogram_note(&writes->times, writes->took_ns);
-    if (writes->took_ns > writes->max_ns) {
-        writes->max_ns = writes->took_ns;
-    }
+    writes->max_ns = u64_max(writes->max_ns, writes->took_ns);
 }
 
 uint64_t writes_look(struct writes *writes, uint64_t read_ns)

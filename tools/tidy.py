@@ -20,9 +20,10 @@ COLUMNS = 80
 COLUMNS_PYTHON = 88
 
 BANNED = {
-    'strcpy': 'snprintf', 'strcat': 'snprintf', 'sprintf': 'snprintf',
-    'gets': 'fgets', 'strtok': 'strtok_r', 'atoi': 'bytes_to_u64',
-    'atol': 'bytes_to_u64', 'alloca': 'memory_new', 'signal': 'sigaction',
+    'strcpy': 'snprintf', 'strncpy': 'snprintf', 'strcat': 'snprintf',
+    'sprintf': 'snprintf', 'gets': 'fgets', 'strtok': 'strtok_r',
+    'atoi': 'bytes_to_u64', 'atol': 'bytes_to_u64', 'alloca': 'memory_new',
+    'signal': 'sigaction',
 }
 
 problems = []

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -19,29 +20,32 @@
 #include "base/size.h"
 #include "cmd/hasp/tool.h"
 
-#define WORD_COUNT_MAX 96
 #define SECRET_BYTES 32
 #define QUOTA_COUNT 5
 
 /* The words of a request while they are gathered. */
 struct words {
-    const char *word[WORD_COUNT_MAX];
-    size_t count;
+    const char **word; /* With NULL at the end. */
+    uint32_t count;
+    uint32_t room;
     char changed[24];
 };
 
+static void words_done(struct words *words)
+{
+    free(words->word);
+}
+
 static void add(struct words *words, const char *word)
 {
-    if (words->count < WORD_COUNT_MAX - 1) {
-        words->word[words->count++] = word;
-        words->word[words->count] = NULL;
-    }
+    ROOM(words->word, words->room, words->count + 2);
+    words->word[words->count++] = word;
+    words->word[words->count] = NULL;
 }
 
 static void begin(struct words *words, const char *command, const char *name,
                   uint64_t changed)
 {
-    *words = (struct words){.count = 0};
     snprintf(words->changed, sizeof words->changed, "%" PRIu64, changed);
     add(words, command);
     add(words, name);
@@ -161,8 +165,8 @@ static void add_quotas(struct words *words, struct quotas *quotas, json_t *user)
 /* What is to change of a user. */
 struct change {
     const char *state; /* "disabled" or "enabled"; NULL to leave it. */
-    char **less;       /* The roles to add and to take away, or NULL. */
-    char **more;
+    char **less;       /* The roles to take away, or NULL. */
+    char **more;       /* The roles to add, or NULL. */
     struct quotas quotas;
     const char *what; /* What is done, such as "disable user", for messages. */
 };
@@ -170,7 +174,7 @@ struct change {
 /* Writes the user anew, as he is but for the change. */
 static int rewrite(struct tool *tool, const char *name, struct change *change)
 {
-    struct words words;
+    AUTO(words_done) struct words words = {0};
     json_auto_t *user = NULL;
     int exit_code = tool_ask(tool, WORDS("USER.SHOW", name),
                              CANNOT("show user", name), &user);
@@ -239,7 +243,7 @@ int run_user_add(struct tool *tool, char **argv)
 {
     struct option_list roles = {.count = 0};
     struct quotas quotas = {.of = {NULL}};
-    struct words words;
+    AUTO(words_done) struct words words = {0};
     bool is_reused = false;
     const struct option_row rows[] = {
         {"role", OPTION_LIST, .value = &roles},
@@ -388,7 +392,7 @@ static void warn(const struct tool *tool, const char *grant)
 
 int run_role_set(struct tool *tool, char **argv)
 {
-    struct words words;
+    AUTO(words_done) struct words words = {0};
     json_auto_t *role = NULL;
     int exit_code = options_read(tool, argv, NULL, 1, 65);
     if (exit_code != 0) {

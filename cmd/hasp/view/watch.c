@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/number.h"
 #include "cmd/hasp/tool.h"
 
 static const struct field event_fields[] = {
@@ -39,9 +40,7 @@ struct watch {
 static bool is_old(struct watch *watch, json_t *event)
 {
     uint64_t index = value_number(event, "index");
-    if (index > watch->index) {
-        watch->index = index;
-    }
+    watch->index = u64_max(watch->index, index);
     return index != 0 && index <= watch->index_before;
 }
 
