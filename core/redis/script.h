@@ -98,7 +98,7 @@ struct script_run {
     uint32_t argument_count;
     script_call_fn *call;
     void *data;
-    const uint32_t *call_steps; /* That 'call' took; NULL: none. */
+    const uint32_t *call_steps; /* That 'call' has taken so far. */
     uint32_t steps;             /* That it took, set when it is over. */
 };
 

@@ -410,8 +410,7 @@ static bool find_next(const struct builtin_call *call, struct bytes text,
                       struct bytes pattern, size_t from,
                       struct pattern_match *ret_match, bool *ret_found)
 {
-    const uint32_t *call_steps = call->machine->run->call_steps;
-    uint32_t taken = call_steps != NULL ? *call_steps : 0;
+    uint32_t taken = *call->machine->run->call_steps;
     if (!machine_step(call->machine)) {
         return false; /* No step is left. */
     }

@@ -158,10 +158,8 @@ bool machine_spend(struct machine *machine, size_t size)
 
 bool machine_step(struct machine *machine)
 {
-    const uint32_t *call_steps = machine->run->call_steps;
     machine->steps++;
-    if (machine->steps + (call_steps != NULL ? *call_steps : 0) >
-        SCRIPT_STEPS_MAX) {
+    if (machine->steps + *machine->run->call_steps > SCRIPT_STEPS_MAX) {
         return machine_fail(machine,
                             "the script goes on for more than %d steps",
                             SCRIPT_STEPS_MAX);
@@ -903,11 +901,11 @@ bool script_run(const struct script *script, struct script_run *run,
         .outer = local,
         .local = local,
     };
-    CHECK(script->local_count <= SCRIPT_LOCALS_MAX && run->call != NULL);
+    CHECK(script->local_count <= SCRIPT_LOCALS_MAX && run->call != NULL &&
+          run->call_steps != NULL);
     enum flow flow = carry_out(&machine, script->body);
     CHECK(flow != FLOW_BREAK); /* The parser knows of each the loop. */
-    run->steps = machine.steps;
-    run->steps += run->call_steps != NULL ? *run->call_steps : 0;
+    run->steps = machine.steps + *run->call_steps;
     *ret = flow == FLOW_RETURN ? first_of(&machine.results)
                                : (struct value){.type = VALUE_NIL};
     return flow != FLOW_ERROR;

@@ -106,6 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                              .argument = arguments,
                              .argument_count = 3,
                              .call = redis_keys_call,
+                             .call_steps = &keys.steps,
                              .data = &keys};
     bool is_good = script_parse(bytes_of(copy, size), &arena, redis_keys_know,
                                 &script, &error) &&
