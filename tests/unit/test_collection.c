@@ -143,6 +143,8 @@ static void what_is_read_is_bounded(void **state)
         assert_int_equal(collection_type(bytes_of_text(types[i].text)),
                          types[i].type);
     }
+    /* Nothing: what lies behind it does not count. */
+    assert_int_equal(collection_type(bytes_of("\x01hash\n", 0)), KEY_TEXT);
     /* The mark alone, cut off in the middle of the word. */
     assert_int_equal(collection_type(bytes_of("\x01hash", 4)), KEY_TEXT);
     assert_int_equal(collection_read(BYTES_LITERAL("hash\na=b"), &arena).count,

@@ -280,10 +280,51 @@ static void a_wait_with_push_holds_back_nothing(void **state)
         "LOCK.ACQUIRE a WAIT 1 PUSH REQ 9");
 }
 
+/* By this it is decided who may watch: a channel is one lock, whatever else it
+ * is called; all others tell of each lock that begins so. */
+static void what_a_watch_may_tell_of(void **state)
+{
+    static const struct {
+        enum watch_kind kind;
+        const char *text;
+        bool tells;
+        enum extent extent;
+        const char *name;
+    } cases[] = {{WATCH_PREFIX, "", true, EXTENT_PREFIX, ""},
+                 {WATCH_PREFIX, "a", true, EXTENT_PREFIX, "a"},
+                 {WATCH_PREFIX, "lock:a", true, EXTENT_PREFIX, "lock:a"},
+                 {WATCH_CHANNEL, "lock:a", true, EXTENT_NAME, "a"},
+                 {WATCH_CHANNEL, "lock:a*", true, EXTENT_NAME, "a*"},
+                 {WATCH_CHANNEL, "lock:", true, EXTENT_NAME, ""},
+                 {WATCH_CHANNEL, "lock", false, EXTENT_NAME, ""},
+                 {WATCH_CHANNEL, "", false, EXTENT_NAME, ""},
+                 {WATCH_CHANNEL, "other:a", false, EXTENT_NAME, ""},
+                 {WATCH_PATTERN, "lock:a*", true, EXTENT_PREFIX, "a"},
+                 {WATCH_PATTERN, "lock:a?b*", true, EXTENT_PREFIX, "a"},
+                 {WATCH_PATTERN, "lock:*", true, EXTENT_PREFIX, ""},
+                 {WATCH_PATTERN, "lo*", true, EXTENT_PREFIX, ""},
+                 {WATCH_PATTERN, "*", true, EXTENT_PREFIX, ""},
+                 {WATCH_PATTERN, "ock*", false, EXTENT_PREFIX, ""},
+                 {WATCH_PATTERN, "locks*", false, EXTENT_PREFIX, ""}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        enum extent extent = EXTENT_NAME;
+        struct bytes name = {NULL, 0};
+        bool tells = watch_tells(cases[i].kind, bytes_of_text(cases[i].text),
+                                 &extent, &name);
+        if (tells != cases[i].tells ||
+            (tells && (extent != cases[i].extent ||
+                       !bytes_equal(name, bytes_of_text(cases[i].name))))) {
+            fail_msg("'%s'", cases[i].text);
+        }
+    }
+}
+
 int main(void)
 {
 #define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_watch_may_tell_of),
         one(a_connection_and_a_node_watch_so_much),
         one(what_is_watched_has_a_size),
         one(each_event_is_told_once_in_its_own_way),

@@ -2,6 +2,7 @@
 
 /* A replica's contract, call by call: questions, the flow of entries, start. */
 
+#include "base/memory.h"
 #include "tests/unit/replica_lone.h"
 
 /* --- Questions ---------------------------------------------------------- */
@@ -373,65 +374,164 @@ static int try_begin(const struct replica_start *start,
     return error;
 }
 
-static void what_does_not_fit_together_is_corrupt(void **state)
+/* It is refused, for that reason. */
+static void assert_corrupt(const struct replica_start *start, const char *text)
+{
+    struct replica_options options = {
+        .id = 1, .seed = 7, .election_ms = 300, .heartbeat_ms = 50};
+    struct replica_update update;
+    char why[HASP_WHY_SIZE] = "";
+    struct replica *replica = replica_new(&options);
+    assert_int_equal(replica_begin(replica, start, 1000, &update, why),
+                     HASP_ECORRUPT);
+    assert_string_equal(why, text);
+    replica_free(replica);
+}
+
+#define ENTRY_COUNT 9
+
+/* A snapshot up to entry 5, which is of term 2, and the log from entry 1 on,
+ * whose last one is of term 4; the bodies are the caller's. */
+static struct replica_start good_start(struct lone *lone)
+{
+    struct replica_members members;
+    make_members(&members, 3, 0);
+    add_entry(lone, 1, &members);
+    for (uint64_t i = 2; i <= ENTRY_COUNT; i++) {
+        add_entry(lone, i / 3 + 1, NULL);
+    }
+    return (struct replica_start){.term = 4,
+                                  .voted_for = 2,
+                                  .snapshot_index = 5,
+                                  .snapshot_term = 2,
+                                  .snapshot_members = lone->entries[0].body,
+                                  .snapshot_members_index = 1,
+                                  .entries = lone->entries,
+                                  .entry_count = ENTRY_COUNT,
+                                  .applied_index = 7};
+}
+
+static void free_bodies(struct lone *lone)
+{
+    for (uint32_t i = 0; i < ENTRIES_MAX; i++) {
+        buffer_done(&lone->bodies[i]);
+    }
+}
+
+static void numbers_that_do_not_fit_together_are_corrupt(void **state)
 {
     struct lone lone = {0};
-    struct replica_members members;
     struct replica_update update;
     (void)state;
-    make_members(&members, 3, 0);
-    add_entry(&lone, 1, &members);
-    for (uint64_t i = 2; i <= 9; i++) {
-        add_entry(&lone, i / 3 + 1, NULL);
-    }
-    struct replica_start good = {.term = 4,
-                                 .voted_for = 2,
-                                 .snapshot_index = 5,
-                                 .snapshot_term = 2,
-                                 .snapshot_members = lone.entries[0].body,
-                                 .snapshot_members_index = 1,
-                                 .entries = lone.entries,
-                                 .entry_count = 9,
-                                 .applied_index = 7};
+    struct replica_start good = good_start(&lone), bad = good;
     assert_int_equal(try_begin(&good, &update), 0);
     assert_int_equal(update.truncate_from, 0);
-    struct replica_start bad = good;
-    bad.term = 3; /* Behind the log. */
-    assert_int_equal(try_begin(&bad, &update), HASP_ECORRUPT);
+    bad.term = 3;
+    assert_corrupt(&bad, "the saved term is 3, but the log or the snapshot has "
+                         "term 4");
+    bad.term = MESSAGE_NUMBER_MAX;
+    assert_int_equal(try_begin(&bad, &update), 0);
+    bad.term++;
+    assert_corrupt(&bad, "the saved term is 4611686018427387905, but the log "
+                         "or the snapshot has term 4");
     bad = good;
-    bad.applied_index = 4; /* Behind the snapshot. */
-    assert_int_equal(try_begin(&bad, &update), HASP_ECORRUPT);
-    bad.applied_index = 10; /* Ahead of the log. */
-    assert_int_equal(try_begin(&bad, &update), HASP_ECORRUPT);
+    bad.applied_index = 4;
+    assert_corrupt(&bad, "the table has applied 4, but the snapshot ends at 5 "
+                         "and the log at 9");
+    bad.applied_index = 5;
+    assert_int_equal(try_begin(&bad, &update), 0);
+    bad.applied_index = 9;
+    assert_int_equal(try_begin(&bad, &update), 0);
+    bad.applied_index = 10;
+    assert_corrupt(&bad, "the table has applied 10, but the snapshot ends at 5 "
+                         "and the log at 9");
     bad = good;
-    bad.entries += 6; /* A hole between snapshot and log. */
+    bad.entries += 6;
     bad.entry_count -= 6;
-    assert_int_equal(try_begin(&bad, &update), HASP_ECORRUPT);
+    assert_corrupt(&bad, "the log begins at index 7, but the snapshot ends at "
+                         "5");
     bad.entries--;
     bad.entry_count++;
     assert_int_equal(try_begin(&bad, &update), 0);
+    bad.snapshot_term = 4; /* The log goes on in term 3. */
+    assert_corrupt(&bad, "the log goes on after the snapshot with a lower "
+                         "term");
+    bad.snapshot_term = 3;
+    assert_int_equal(try_begin(&bad, &update), 0);
     bad = good;
     bad.snapshot_members.size -= 8;
-    assert_int_equal(try_begin(&bad, &update), HASP_ECORRUPT);
+    assert_corrupt(&bad, "the snapshot's configuration does not decode");
     bad = good;
-    bad.snapshot_index = 0; /* A log without its beginning. */
+    bad.snapshot_index = 0;
     bad.snapshot_term = 0;
     bad.entries++;
     bad.entry_count--;
-    assert_int_equal(try_begin(&bad, &update), HASP_ECORRUPT);
-    lone.entries[4].term = 1; /* Terms go back. */
-    assert_int_equal(try_begin(&good, &update), HASP_ECORRUPT);
-    lone.entries[4].term = 2;
-    lone.entries[6].log_index++; /* A gap. */
-    assert_int_equal(try_begin(&good, &update), HASP_ECORRUPT);
-    lone.entries[6].log_index--;
-    lone.entries[7].type = (enum replica_entry_type)9;
-    assert_int_equal(try_begin(&good, &update), HASP_ECORRUPT);
-    lone.entries[7].type = ENTRY_CHANGE; /* No configuration. */
-    assert_int_equal(try_begin(&good, &update), HASP_ECORRUPT);
-    for (uint32_t i = 0; i < ENTRIES_MAX; i++) {
-        buffer_done(&lone.bodies[i]);
-    }
+    assert_corrupt(&bad, "the log begins at index 2, but the snapshot ends at "
+                         "0");
+    bad = good;
+    bad.snapshot_term = 0;
+    assert_corrupt(&bad, "the snapshot's numbers do not fit together");
+    bad = good;
+    bad.snapshot_members_index = 0;
+    assert_corrupt(&bad, "the snapshot's numbers do not fit together");
+    bad.snapshot_members_index = 6;
+    assert_corrupt(&bad, "the snapshot's numbers do not fit together");
+    bad.snapshot_members_index = 5;
+    assert_int_equal(try_begin(&bad, &update), 0);
+    bad = good;
+    bad.entry_count = 0;
+    bad.snapshot_index = bad.applied_index = MESSAGE_NUMBER_MAX + 1;
+    assert_corrupt(&bad, "the snapshot's numbers do not fit together");
+    free_bodies(&lone);
+}
+
+/* Each entry by itself. */
+static void an_entry_that_cannot_be_is_corrupt(void **state)
+{
+    struct lone lone = {0};
+    struct replica_update update;
+    (void)state;
+    struct replica_start good = good_start(&lone);
+    struct replica_entry *entry = &lone.entries[7], kept = *entry;
+    entry->log_index++;
+    assert_corrupt(&good,
+                   "the entry at index 8 of the log is not at its index");
+    *entry = kept;
+    entry->term = 2;
+    assert_corrupt(&good, "the entry at index 8 of the log has a lower term "
+                          "than the one before");
+    *entry = kept;
+    entry->type = (enum replica_entry_type)9;
+    assert_corrupt(&good,
+                   "the entry at index 8 of the log has an unknown type");
+    entry->type = (enum replica_entry_type)(ENTRY_COMMAND - 1);
+    assert_corrupt(&good,
+                   "the entry at index 8 of the log has an unknown type");
+    entry->type = ENTRY_CHANGE;
+    assert_corrupt(&good, "the entry at index 8 of the log is a configuration "
+                          "that does not decode");
+    *entry = kept;
+    uint8_t *large = memory_new(REPLICA_ENTRY_SIZE_MAX + 1);
+    entry->body = bytes_of(large, REPLICA_ENTRY_SIZE_MAX);
+    assert_int_equal(try_begin(&good, &update), 0);
+    entry->body.size++;
+    assert_corrupt(&good, "the entry at index 8 of the log is too big");
+    free(large);
+    *entry = kept;
+    entry = &lone.entries[8];
+    kept = *entry;
+    good.term = MESSAGE_NUMBER_MAX;
+    entry->term = MESSAGE_NUMBER_MAX;
+    assert_int_equal(try_begin(&good, &update), 0);
+    entry->term++;
+    assert_corrupt(&good, "the entry at index 9 of the log has a term that is "
+                          "no number of Raft");
+    *entry = kept;
+    lone.entries[0].type = ENTRY_COMMAND;
+    assert_corrupt(&good,
+                   "the entry at index 1 of the log is the first one and "
+                   "no configuration");
+    free_bodies(&lone);
 }
 
 static void a_log_that_a_snapshot_made_obsolete_is_given_up(void **state)
@@ -479,7 +579,8 @@ int main(void)
         cmocka_unit_test(a_full_window_does_not_flood_the_follower),
         cmocka_unit_test(a_large_append_is_cut_into_messages),
         cmocka_unit_test(a_refused_call_swallows_no_snapshot_to_send),
-        cmocka_unit_test(what_does_not_fit_together_is_corrupt),
+        cmocka_unit_test(numbers_that_do_not_fit_together_are_corrupt),
+        cmocka_unit_test(an_entry_that_cannot_be_is_corrupt),
         cmocka_unit_test(a_log_that_a_snapshot_made_obsolete_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
