@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "core/commands/commands.h"
 #include "core/commands/gate.h"
+#include "core/questions.h"
 #include "core/state.h"
 
 #define NODE_MAX 200
@@ -49,6 +50,7 @@ struct graph {
     uint32_t edge_count;
     bool is_cut;
     struct bytes prefix; /* A prefix of the locks' names. */
+    uint64_t looked_at;  /* Waits, and pairs of nodes. */
 };
 
 static bool set_has(const uint64_t *set, uint32_t at)
@@ -129,6 +131,7 @@ static void follow(struct graph *graph)
 {
     for (uint32_t i = 0; i < graph->node_count; i++) {
         struct node *node = &graph->node[i];
+        graph->looked_at += node->session->wait_count;
         LIST_FOR (const struct wait, wait, &node->session->waits, in_session) {
             if (!bytes_equal(wait->owner, node->owner)) {
                 continue;
@@ -158,6 +161,7 @@ static void begin(struct graph *graph, const struct lockfsm *fsm)
 {
     uint32_t seen = 0;
     LIST_FOR (const struct wait, wait, lockfsm_waits(fsm), in_state) {
+        graph->looked_at++;
         if (seen++ == WAITS_SEEN_MAX || graph->node_count >= NODE_MAX / 2) {
             graph->is_cut = true;
             return;
@@ -171,6 +175,7 @@ static void begin(struct graph *graph, const struct lockfsm *fsm)
 
 static void close_over(struct graph *graph)
 {
+    graph->looked_at += (uint64_t)graph->node_count * graph->node_count;
     for (uint32_t via = 0; via < graph->node_count; via++) {
         for (uint32_t i = 0; i < graph->node_count; i++) {
             if (set_has(graph->node[i].reaches, via)) {
@@ -232,6 +237,7 @@ void lock_graph_read(struct core *core, struct request *request)
     begin(graph, core->fsm);
     follow(graph);
     close_over(graph);
+    questions_spend(core, graph->looked_at);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 4);
     resp_key_number(writer, "wait_count", lockfsm_wait_count(core->fsm));

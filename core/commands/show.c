@@ -10,6 +10,7 @@
 #include "core/commands/gate.h"
 #include "core/commands/listing.h"
 #include "core/lease.h"
+#include "core/questions.h"
 #include "core/redis/scripts.h"
 #include "core/request.h"
 #include "core/state.h"
@@ -20,6 +21,10 @@
 #define SHOWN_HOLDERS_MAX 2000
 #define SHOWN_WAITERS_MAX 10000
 #define SHOWN_WAITS_MAX 100
+/* What it costs of a turn's budget to show a holder or waiter, and to find out
+ * when a hold ends. */
+#define SHOWN_STEPS 8
+#define HOLD_STEPS 2
 /* A page of LIST ends when it has become this large. */
 #define PAGE_SIZE_MAX (1u << 20)
 
@@ -90,6 +95,7 @@ static void put_holder_state(struct core *core, const struct request *request,
     resp_key_number(writer, "linger_ms", session->linger_ms);
     resp_key_bool(writer, "blacklisted",
                   session_is_refused(core->fsm, session));
+    questions_spend(core, session->wait_count);
     LIST_FOR (const struct wait, wait, &session->waits, in_session) {
         if (count < SHOWN_WAITS_MAX && show_waits(wait, hold) &&
             gate_reads(core, request, wait->lock->name)) {
@@ -224,6 +230,16 @@ uint64_t show_quarantine(const struct core *core)
     return to_ms(timers_quarantine_left(core->timers, core->fsm, core->now_ns));
 }
 
+/* Each hold is looked at for when the lock could pass on. */
+static void spend(struct core *core, const struct lock *lock,
+                  const struct showing *showing)
+{
+    uint64_t shown = (uint64_t)at_most(lock->hold_count, showing->holders_max) +
+                     at_most(lock->wait_count, showing->waiters_max);
+    questions_spend(core, SHOWN_STEPS * (1 + shown) +
+                              HOLD_STEPS * (uint64_t)lock->hold_count);
+}
+
 void show_lock(struct core *core, const struct request *request,
                const struct lock *lock, struct bytes name,
                const struct showing *showing, struct resp_writer *writer)
@@ -233,6 +249,9 @@ void show_lock(struct core *core, const struct request *request,
     bool has_note = lock != NULL && lock->note.size > 0;
     const char *vain = is_held ? scripts_vain(&core->scripts, lock->last_token)
                                : NULL;
+    if (lock != NULL) {
+        spend(core, lock, showing);
+    }
     resp_map(writer, 7 + has_note + (vain != NULL) + showing->more);
     resp_key_bulk(writer, "name", name);
     if (has_note) {

@@ -14,6 +14,7 @@
 #include "base/duration.h"
 #include "core/commands/gate.h"
 #include "core/commands/show.h"
+#include "core/questions.h"
 #include "core/redis/scripts.h"
 #include "core/state.h"
 
@@ -115,6 +116,7 @@ static void put_chain(struct lines *lines, struct core *core,
     const struct hold *at = next_in_chain(from);
     for (uint32_t i = 0; i < CHAIN_MAX && at != NULL; i++) {
         const struct hold *next = next_in_chain(at);
+        questions_spend(core, at->session->wait_count);
         if (at->session == from->session && show_waits(first_wait(from), at)) {
             LINE(lines, "  and that leads back to it: they wait for each "
                         "other");
@@ -136,6 +138,7 @@ static void put_waits(struct lines *lines, struct core *core,
                       const struct request *request, const struct hold *hold)
 {
     uint32_t told = 0;
+    questions_spend(core, hold->session->wait_count);
     LIST_FOR (const struct wait, wait, &hold->session->waits, in_session) {
         if (!show_waits(wait, hold)) {
             continue;

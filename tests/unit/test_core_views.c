@@ -402,6 +402,59 @@ static void the_graph_has_all_up_to_its_bound(void **state)
     assert_int_equal(number("wait_count"), 101);
 }
 
+#define LOOKS 400
+#define GRAPHS 250 /* One for each connection. */
+
+/* How many of so many looks in one piece are answered in a few turns. */
+static size_t answered_at_once(const char *command)
+{
+    struct world_client *client = &world->node[1].client[9];
+    size_t size = strlen(client_ask(world, 1, 9, "%s", command));
+    client_clear(world, 1, 9);
+    for (int i = 0; i < LOOKS; i++) {
+        client_send(world, 1, 9, "%s", command);
+    }
+    world_step(world);
+    size_t at_once = client->output.size / size;
+    world_run(world, 400);
+    assert_in_range(client->output.size, LOOKS * size * 9 / 10,
+                    LOOKS * size * 11 / 10);
+    client_clear(world, 1, 9);
+    return at_once;
+}
+
+/* Whoever looks at them again and again would hold up the heartbeats of all
+ * others: a turn of the leader has time for a few. */
+static void who_looks_at_many_shares_the_turn(void **state)
+{
+    (void)state;
+    acts(ANN, "LOCK.ACQUIRE a");
+    assert_in_range(answered_at_once("LOCK.SHOW a"), LOOKS - 1, LOOKS);
+    assert_in_range(answered_at_once("LOCK.WHY a"), LOOKS - 20, LOOKS);
+    for (int i = 0; i < 300; i++) {
+        queue(BOB, "a", i);
+    }
+    acts(BOB, "LOCK.ACQUIRE b OWNER 7");
+    assert_in_range(answered_at_once("LOCK.SHOW a"), 1, LOOKS / 2);
+    /* It takes few waits, but goes through all of its holder's. */
+    for (int i = 0; i < 10; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "LOCK.ACQUIRE c SHARED OWNER %d", i);
+        acts(BOB, text);
+    }
+    assert_in_range(answered_at_once("LOCK.WHY c"), 1, LOOKS / 4);
+    size_t at_once = 0;
+    for (uint64_t conn = 10; conn < 10 + GRAPHS; conn++) {
+        client_open(world, 1, conn);
+        client_send(world, 1, conn, "LOCK.GRAPH");
+    }
+    world_step(world);
+    for (uint64_t conn = 10; conn < 10 + GRAPHS; conn++) {
+        at_once += world->node[1].client[conn].output.size > 0;
+    }
+    assert_in_range(at_once, 1, GRAPHS * 3 / 4);
+}
+
 /* Of one lock the first eight who wait are begun at. */
 static void the_graph_begins_at_the_first_of_a_queue(void **state)
 {
@@ -438,6 +491,7 @@ int main(void)
         T(the_graph_is_cut_and_says_so),
         T(the_graph_has_all_up_to_its_bound),
         T(the_graph_begins_at_the_first_of_a_queue),
+        T(who_looks_at_many_shares_the_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
