@@ -368,6 +368,10 @@ func limited(t *testing.T, c *cluster) {
 		e, _ := told.Load().(Event)
 		return e.Kind == EventLost && e.Lock == "limited" && e.Token == a.Token()
 	})
+	eventually(t, "the cluster never ended it", func() bool {
+		holders, _, err := s.Show(ctx, "limited")
+		return err == nil && len(holders) == 0
+	})
 	is(t, a.Unlock(ctx), ErrNotHeld)
 	must(t, a.Lock(ctx))
 	// No limit is too short to be one.
@@ -385,11 +389,19 @@ func limitedUnheard(t *testing.T, c *cluster) {
 	s := c.open(t, Options{TTL: time.Second})
 	a := s.NewLock("unheard", LockOptions{Hold: 200 * time.Millisecond})
 	must(t, a.Lock(ctx))
-	eventually(t, "the cluster never said so", func() bool {
+	long := s.NewLock("long limit", LockOptions{Hold: time.Minute})
+	must(t, long.Lock(ctx))
+	working, stop := long.Context(ctx)
+	defer stop()
+	eventually(t, "it was never ended", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		return a.ended
 	})
+	time.Sleep(time.Second) // Longer than one lease, which was renewed.
+	if working.Err() != nil && s.State() == Held {
+		t.Fatal("ended with the lease of its beginning")
+	}
 	must(t, s.NewLock("other", LockOptions{}).Lock(ctx))
 }
 

@@ -50,7 +50,7 @@ type Lock struct {
 	ended  bool    // The cluster has ended the hold.
 	held   context.Context
 	drop   context.CancelFunc
-	over   *time.Timer // Drops a limited hold; nil: none.
+	over   *time.Timer // Ends a limited hold; nil: none.
 }
 
 // NewLock gives a lock of the session. It asks nothing.
@@ -436,15 +436,45 @@ func (l *Lock) granted(tokens []int64, since reading, limit int64) {
 
 // believe begins what Context gives: at the grant, and after each jeopardy.
 func (l *Lock) believe() {
-	left := l.Remaining()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.tokens == nil || l.ended || l.held.Err() == nil {
 		return
 	}
 	l.held, l.drop = context.WithCancel(context.Background())
+	l.armLimit()
+}
+
+// armLimit has the end of a limited hold told in time. The caller has mu.
+func (l *Lock) armLimit() {
+	if l.over != nil {
+		l.over.Stop()
+	}
 	if l.limit != 0 {
-		l.over = time.AfterFunc(left, l.drop)
+		left := holdRemaining(l.since, l.limit, clockNow())
+		l.over = time.AfterFunc(time.Duration(left), l.limitOver)
+	}
+}
+
+// limitOver tells that the limit is over by the clock: nobody else says so in
+// time.
+func (l *Lock) limitOver() {
+	l.mu.Lock()
+	if l.tokens == nil || l.ended || l.limit == 0 {
+		l.mu.Unlock()
+		return
+	}
+	if holdRemaining(l.since, l.limit, clockNow()) > 0 { // Of another grant.
+		l.armLimit()
+		l.mu.Unlock()
+		return
+	}
+	l.ended = true
+	l.drop()
+	event := Event{EventLost, l.names[0], l.tokens[0], "max hold"}
+	l.mu.Unlock()
+	if l.session.State() != Lost && !l.session.isClosed() {
+		l.session.emit(event)
 	}
 }
 

@@ -210,7 +210,8 @@ class Lock {
     }
     this.session.check();
     if (this.hasEnded) {
-      throw new HaspError('LOST', `"${this.name}" has been taken away`);
+      throw new HaspError('LOST', `"${this.name}" has been taken away, or ` +
+        'its hold is over');
     }
     const most = Math.min(toMs(trusted(this.session.lease.promised())),
       0.8 * (this.options.hold ?? Infinity));
@@ -263,8 +264,21 @@ class Lock {
       this.timer = setTimeout(() => this.look(),
         Math.min(Math.ceil(left), TIMER_MAX_MS));
     } else {
+      this.tellLimit();
       this.stop?.abort(new HaspError('LOST',
         `"${this.name}" cannot be trusted any more`));
+    }
+  }
+
+  /** Tells, once, that its limit is over by the clock: nobody else says so in
+   * time. */
+  tellLimit() {
+    const { session, limit } = this;
+    if (this.count > 0 && limit && !this.hasEnded && session.isAlive() &&
+        holdRemaining(limit.from, limit.ms) === 0n) {
+      this.hasEnded = true;
+      session.say('lost', { name: this.names[0], token: this.token,
+        text: 'max hold' });
     }
   }
 

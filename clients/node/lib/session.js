@@ -109,6 +109,10 @@ class Session extends Core {
     this.quit();
   }
 
+  isAlive() {
+    return !this.isClosed && this.state() !== 'lost';
+  }
+
   // --- looking ---------------------------------------------------------------
 
   prolong({ ttl_ms: ttl, linger_ms: linger }, sent) {

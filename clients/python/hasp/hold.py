@@ -121,7 +121,8 @@ class Hold:
             raise LeaseLost(f'"{self.name}" is not held')
         self.session._check()
         if self._has_ended:
-            raise LeaseLost(f'"{self.name}" has been taken away')
+            raise LeaseLost(f'"{self.name}" has been taken away, or its hold '
+                            'is over')
         most = self.session._lease.promised()
         if self._since is not None:
             most = min(most, _to_ms(self.options['hold']) * MS)
@@ -132,6 +133,20 @@ class Hold:
             text += (f'; it is never more than {most_s:.3f} s, 0.8 of the '
                      'smallest of ttl, linger and hold')
         raise LeaseShort(text)
+
+    def _limit_left(self) -> Optional[int]:
+        """Nanoseconds until its own limit; None: it has none, or nothing is
+        held."""
+        if self._since is None or self._count == 0 or self._has_ended:
+            return None
+        return hold_remaining(self._since, self._limit, read_clock())
+
+    def _is_over(self) -> bool:
+        """True, once, if its limit is over by the clock: nobody else says so in
+        time."""
+        is_over = self._limit_left() == 0
+        self._has_ended |= is_over
+        return is_over
 
     def _is_ended_by(self, ended: Dict[str, Any]) -> bool:
         """True, once, if the cluster has ended this very hold."""
@@ -152,8 +167,10 @@ class Hold:
                 await self._settle()
                 if await self._change('ACQUIRE', self._words(), until) is None:
                     return False
-                if self._since is not None and until is not None:
-                    await self._ask_limit()
+                if self._since is not None:
+                    if until is not None:
+                        await self._ask_limit()
+                    self.session._changed()
                 try:
                     self.session._check()
                 except LeaseLost:

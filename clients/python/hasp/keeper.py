@@ -14,7 +14,7 @@ from . import resp
 from .connection import Connection, within
 from .core import LOG, STRANGE, Core
 from .errors import HaspError, LeaseLost
-from .lease import SECOND, Clock, State, read_clock
+from .lease import SECOND, Clock, State, read_clock, to_seconds
 from .request import (LEAVES, TIMER_MAX, Endpoint, check_durations, is_lease,
                       show_endpoint)
 from .secret import SecretFile
@@ -128,11 +128,17 @@ class Keeper(Core):
             self._stop()
             self._quit()
         else:
-            self._later(max(self.remaining(), LOOK_MIN), self._look)
+            limits = [hold._limit_left() for hold in self._held]
+            left = min([self.remaining(), *(to_seconds(one) for one in limits
+                                            if one is not None)])
+            self._later(max(left, LOOK_MIN), self._look)
 
     def _tell_news(self) -> None:
         """Looks what the clock, or an answer, has changed."""
         state = self.state()
+        if state is not State.LOST and not self._is_closed:
+            self._emit([Event('lost', hold.names[0], hold.token, 'max hold')
+                        for hold in self._held if hold._is_over()])
         if state is not self._told and not self._is_closed and self.id:
             self._told = state
             self._emit([Event('safe') if state is State.HELD else

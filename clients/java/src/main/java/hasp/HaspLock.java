@@ -106,6 +106,7 @@ public final class HaspLock implements Lock {
     private Reading limitFrom; // A limited hold counts from here ...
     private long limitMs; // ... and so long; 0: it has no limit.
     private CompletableFuture<Void> ended = CompletableFuture.completedFuture(null);
+    private CompletableFuture<Void> alarm = ended; // For the end of the limit.
 
     HaspLock(Session session, List<String> names, Options options, String tag) {
         if (names.isEmpty() || names.contains("")) {
@@ -367,6 +368,7 @@ public final class HaspLock implements Lock {
                 return false;
             }
             tokens = List.of();
+            alarm.cancel(false);
         }
         session.holds.remove(this);
         doubt();
@@ -375,12 +377,41 @@ public final class HaspLock implements Lock {
 
     /** Begins what ended() gives: at the grant, and after each jeopardy. */
     synchronized void believe() {
-        long left = left();
-        if (left > 0 && ended.isDone()) {
+        if (left() > 0 && ended.isDone()) {
             ended = new CompletableFuture<>();
-            if (limitMs != 0) {
-                ended.completeOnTimeout(null, left, TimeUnit.NANOSECONDS);
+        }
+        armLimit();
+    }
+
+    /** Has the end of a limited hold told in time. */
+    private synchronized void armLimit() {
+        alarm.cancel(false);
+        if (limitMs != 0 && count > 0 && !isEnded) {
+            alarm = new CompletableFuture<>();
+            alarm.completeOnTimeout(null,
+                Lease.holdRemaining(limitFrom, limitMs, Clocks.now()),
+                TimeUnit.NANOSECONDS);
+            alarm.thenRun(() -> session.later(this::limitOver));
+        }
+    }
+
+    /** The limit is over by the clock: nobody else says so in time. */
+    private void limitOver() {
+        long token;
+        synchronized (this) {
+            if (count == 0 || isEnded || limitMs == 0) {
+                return;
             }
+            if (Lease.holdRemaining(limitFrom, limitMs, Clocks.now()) > 0) {
+                armLimit(); // Of another grant.
+                return;
+            }
+            isEnded = true;
+            token = token();
+        }
+        doubt();
+        if (session.state() != Session.State.LOST) {
+            session.emit(Session.Kind.LOST, names.get(0), token, "max hold");
         }
     }
 

@@ -300,6 +300,28 @@ public final class ClusterTests {
         lock.unlock();
     }
 
+    /** A limit that is over is told when belief ends; a longer one than the lease
+     * is not the lease's. */
+    private static void limited() throws Exception {
+        var events = new LinkedBlockingQueue<Session.Event>();
+        try (Session session = Session.open(
+                new Session.Options().ttl(SECOND).onEvent(events::add))) {
+            HaspLock brief = session.lock("brief",
+                new HaspLock.Options().hold(Duration.ofMillis(100)));
+            HaspLock all = session.lock("minute",
+                new HaspLock.Options().hold(Duration.ofMinutes(1)));
+            all.lock();
+            var ended = all.ended();
+            brief.lock();
+            Session.Event event = next(events);
+            check(event.kind() == Session.Kind.LOST && event.token() == brief.token()
+                && event.lock().equals("brief") || session.state()
+                == Session.State.LOST, event);
+            Thread.sleep(1000); // Longer than one lease, which was renewed.
+            check(!ended.isDone() || session.state() == Session.State.LOST, "ended");
+        }
+    }
+
     /** A listener that throws hears the next change; a refusal is told. */
     private static void watched(Session one) throws Exception {
         var seen = new LinkedBlockingQueue<String>();
@@ -347,6 +369,7 @@ public final class ClusterTests {
             told(one, two, events);
             misused(one);
             watched(one);
+            limited();
             check(one.state() == Session.State.HELD, one.state());
         }
         closed();
