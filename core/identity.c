@@ -292,6 +292,13 @@ bool identity_is_void(const struct core *core, const struct conn *conn,
         say_surplus(core, conn, ret_why);
         return true;
     }
+    if (conn->user == USER_ANYONE && conn->certified != NULL &&
+        lockfsm_applied_index(core->fsm) == 0) {
+        snprintf(ret_why, HASP_WHY_SIZE,
+                 "this node knows no users yet: it has to be added to its "
+                 "cluster, by way of another node: hasp member add");
+        return true;
+    }
     if (conn->user == USER_ANYONE && conn->certified != NULL) {
         snprintf(ret_why, HASP_WHY_SIZE,
                  "user '%s' is not known here, or disabled: hasp user add %s",

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/address.h"
 #include "base/check.h"
 #include "lockfsm/lockfsm.h"
 #include "node/certificates.h"
@@ -60,37 +59,6 @@ static void compare_size(const struct advising *advising, enum limit_key key,
     }
 }
 
-static bool is_on_loopback(const char *address)
-{
-    char host[128];
-    uint16_t port;
-    return address_split(address, host, sizeof host, &port) == 0 &&
-           address_is_loopback(host);
-}
-
-/* A node that founds the cluster listens where its line of members says; one
- * that is added later has none, and listens where nobody hears it. */
-static void advise_newcomer(const struct hasp_node_options *options,
-                            hasp_node_advice_fn *tell, void *data)
-{
-    char text[HASP_NODE_WHY_SIZE];
-    bool is_elsewhere = false;
-    for (uint32_t i = 0; i < options->member_count; i++) {
-        if (options->members[i].id == options->id) {
-            return;
-        }
-        is_elsewhere |= !is_on_loopback(options->members[i].peer_address);
-    }
-    if (is_elsewhere && is_on_loopback(options->listen_peer)) {
-        snprintf(text, sizeof text,
-                 "listen.peer = %.120s is this machine alone, and node %" PRIu64
-                 " has no line of members: the other nodes cannot reach it; "
-                 "set listen.peer, and listen.client for the clients",
-                 options->listen_peer, options->id);
-        tell(data, text);
-    }
-}
-
 void hasp_node_options_advise(const struct hasp_node_options *options,
                               hasp_node_advice_fn *tell, void *data)
 {
@@ -110,7 +78,14 @@ void hasp_node_options_advise(const struct hasp_node_options *options,
                  "with these the node does not start: %.400s", why);
         tell(data, text);
     }
-    advise_newcomer(options, tell, data);
+    if (options_are_hidden(options)) {
+        snprintf(text, sizeof text,
+                 "listen.peer = %.120s is this machine alone, and node %" PRIu64
+                 " has no line of members: the other nodes cannot reach it; "
+                 "set listen.peer, and listen.client for the clients",
+                 options->listen_peer, options->id);
+        tell(data, text);
+    }
     hasp_node_options_init(&standard);
     for (int key = 0; key < LIMIT_COUNT; key++) {
         uint64_t given = options_state_limit(options, (enum limit_key)key);

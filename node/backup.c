@@ -431,35 +431,39 @@ static int write_directory(struct backup *backup,
     return error;
 }
 
-/* Makes the node of the options the only member, with its addresses. */
+/* Makes the node of the options the only member, with its addresses: those by
+ * which the members named know it, or, if it was added later and is none of
+ * them, where it listens. */
 static int choose_member(const struct hasp_node_options *options,
                          struct replica_members *ret_members,
                          char why[HASP_WHY_SIZE])
 {
-    struct replica_members all;
-    options_members(options, &all);
-    for (uint32_t i = 0; i < all.count; i++) {
-        const struct replica_member *member = &all.member[i];
-        size_t size = strlen(member->address);
-        if (member->id != options->id) {
-            continue;
+    struct hasp_node_options alone = *options;
+    alone.member_count = 0;
+    for (uint32_t i = 0; i < options->member_count; i++) {
+        if (options->members[i].id == options->id) {
+            alone.members = &options->members[i];
+            alone.member_count = 1;
         }
-        if (strstr(member->address, ":0,") != NULL ||
-            strcmp(member->address + size - 2, ":0") == 0) {
-            snprintf(why, HASP_WHY_SIZE,
-                     "'%.200s': the others must know the ports, so 0 is none",
-                     member->address);
-            return HASP_NODE_CONFIG;
-        }
-        *ret_members = (struct replica_members){.count = 1,
-                                                .member = {*member}};
-        return 0;
     }
-    snprintf(why, HASP_WHY_SIZE,
-             "node %" PRIu64 " is not among the members that are named; name "
-             "it with its addresses, or no members at all",
-             options->id);
-    return HASP_NODE_CONFIG;
+    if (alone.member_count == 0 && options_are_hidden(options)) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "node %" PRIu64 " is not among the members that are named, "
+                 "and listens on loopback, where no other node can reach it: "
+                 "set listen.peer and listen.client, or name it",
+                 options->id);
+        return HASP_NODE_CONFIG;
+    }
+    options_members(&alone, ret_members);
+    const char *address = ret_members->member[0].address;
+    if (strstr(address, ":0,") != NULL ||
+        strcmp(address + strlen(address) - 2, ":0") == 0) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "'%.200s': the others must know the ports, so 0 is none",
+                 address);
+        return HASP_NODE_CONFIG;
+    }
+    return 0;
 }
 
 static bool is_found(void *data, const char *name)

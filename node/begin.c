@@ -426,9 +426,9 @@ int begin_open_disk(struct hasp_node *node, struct recovery *recovery,
     node->founding.is_access_required = options.founds_access_required;
     LOG_INFO(
         is_new ? "data directory made" : "data directory opened",
-        "dir=%s incarnation=%016" PRIx64,
+        "dir=%s incarnation=%016" PRIx64 " version=%s",
         log_quote(node->options.directory, strlen(node->options.directory)),
-        identity->incarnation);
+        identity->incarnation, HASP_VERSION);
     return recover(node, recovery, why);
 }
 

@@ -124,8 +124,9 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
     struct members *members = data;
     struct hasp_node *node = members->node;
     if (!is_wanted && !may_be_guest(members, hello)) {
-        snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
-                 hello->from);
+        snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member%s",
+                 hello->from,
+                 node->has_begun ? "" : ", nor named in the [cluster] section");
         return HASP_ENOENT;
     }
     if (node->has_begun) {

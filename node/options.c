@@ -431,6 +431,18 @@ static bool is_here(const char *address)
             address_is_loopback(host));
 }
 
+bool options_are_hidden(const struct hasp_node_options *options)
+{
+    bool is_elsewhere = false;
+    for (uint32_t i = 0; i < options->member_count; i++) {
+        if (options->members[i].id == options->id) {
+            return false;
+        }
+        is_elsewhere |= !is_here(options->members[i].peer_address);
+    }
+    return is_elsewhere && is_here(options->listen_peer);
+}
+
 bool options_require_access(const struct hasp_node_options *options)
 {
     return options->access == HASP_NODE_ACCESS_REQUIRED ||

@@ -19,6 +19,10 @@ void options_done(struct hasp_node_options *options);
 void options_members(const struct hasp_node_options *options,
                      struct replica_members *ret_members);
 
+/* Whether the members named are on other machines, this node is none of them,
+ * and it listens where nobody else can reach it. */
+bool options_are_hidden(const struct hasp_node_options *options);
+
 /* Whether a cluster that they found begins with access required. */
 bool options_require_access(const struct hasp_node_options *options);
 /* What the core takes of them; its seeds and numbers of life are left 0. */

@@ -179,7 +179,8 @@ static void say_next(const struct hasp_node_options *options,
               stderr);
     }
     fputs("  3. start the other nodes, if there are any, with empty data "
-          "directories, and\n     add each:\n",
+          "directories and\n     this node among their [cluster] members, and "
+          "add each:\n",
           stderr);
     for (uint32_t i = 0; i < before->member_count; i++) {
         if (before->member[i].id != options->id) {

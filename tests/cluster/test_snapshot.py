@@ -513,6 +513,31 @@ def test_the_log_behind_the_last_snapshot_is_saved_as_well(folder):
             assert client.do("FENCE.SHOW", "f") == 249
 
 
+def test_a_node_that_was_added_later_may_begin_the_new_life(folder):
+    """It listens where its configuration says, and no line of members has it."""
+    path = os.path.join(folder, "backup")
+    config = os.path.join(folder, "haspd.conf")
+    text = ("[node]\nid = 4\ndir = %s/data\n[security]\ninsecure = yes\n"
+            "[cluster]\nmember = 1 192.0.2.1:7421 192.0.2.1:7420\n" % folder)
+    with Cluster(1) as cluster:
+        done("snapshot", "save", path, nodes=[cluster.leader()])
+    restore = ["snapshot", "restore", path, "--config", config]
+    with open(config, "w") as file:
+        file.write(text)
+    refused = hasp(*restore)
+    assert refused.returncode == 78
+    assert "listens on loopback" in refused.stderr
+    with open(config, "a") as file:
+        file.write("[listen]\npeer = 192.0.2.4:7421\nclient = 192.0.2.4:7420\n")
+    assert hasp(*restore).returncode == 0
+    saved = os.path.join(folder, "again")
+    done("snapshot", "save", "--data", folder + "/data", saved)
+    assert inspect(saved)["members"] == [
+        {"id": 4, "role": "voter",
+         "address": "192.0.2.4:7421,192.0.2.4:7420"}
+    ]
+
+
 def test_of_two_restores_the_later_one_has_larger_tokens(folder):
     path = os.path.join(folder, "backup")
     with Cluster(1) as cluster:

@@ -182,6 +182,9 @@ def test_a_newcomer_that_is_cut_off_in_a_snapshot_comes_back():
                 file.write(text)
             node.start()
             wait_until(lambda: "waiting to be added" in node.log(), 15, "it waits")
+            told = tool("-e", "127.0.0.1:%d" % node.client_port, "why", "x",
+                        tls=cluster.certs + "/user-admin", check=False)
+            assert told.returncode == 77 and "hasp member add" in told.stderr
             with leader.connect() as client:
                 assert client.do("RAFT.ADD", 4, node.addresses) == "OK"
             wait_until(lambda: (node.status() or {}).get("applied", 0)
