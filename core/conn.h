@@ -46,6 +46,7 @@ struct conn {
     struct list in_core; /* By age, for CLIENT LIST. */
     struct list in_due;  /* See conns.due. */
     uint64_t looked_at;  /* conns.changes then. */
+    bool is_untold;      /* Something was not pushed, so it has to end. */
     uint64_t id;
     uint64_t opened_ns;
     char *address;

@@ -367,7 +367,7 @@ static bool may_stay(const struct core *core, const struct conn *conn)
         return conn->user == USER_ANYONE && conn->session_count == 0 &&
                conn->watch_count == 0;
     }
-    return may_watch_all(core, conn);
+    return !conn->is_untold && may_watch_all(core, conn);
 }
 
 void identity_changed(struct core *core)
@@ -400,7 +400,10 @@ bool identity_may_be_told(struct core *core, struct conn *conn)
 {
     if (is_due(core, conn)) {
         if (!may_stay(core, conn)) {
-            return false; /* Its turn to be closed is to come. */
+            /* Its turn to be closed is to come, even if the right comes back
+             * before: who watches on does so without a gap. */
+            conn->is_untold = true;
+            return false;
         }
         note_look(core, conn);
     }

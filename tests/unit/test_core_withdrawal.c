@@ -121,6 +121,31 @@ static void a_second_change_is_looked_after_like_the_first(void **state)
     assert_true(was_cut(leader, APP));
 }
 
+/* A right that comes back before the look does not make up for what was not
+ * told meanwhile: who goes on watching would never know of the gap. */
+static void who_was_not_told_once_is_closed_whatever_comes_back(void **state)
+{
+    (void)state;
+    make_user("app", "read:*");
+    make_user("other", "read:*");
+    come_as(leader, APP, "app");
+    assert_int_equal(client_ask(world, leader, APP, "HELLO 3")[0], '%');
+    assert_answer(world, leader, APP, "+OK\r\n", "LOCK.WATCH a");
+    assert_int_equal(client_ask(world, leader, ADMIN, "SESSION.OPEN")[0], '*');
+    unsigned long long role = (unsigned long long)changed("ROLE", "app");
+    unsigned long long user = (unsigned long long)changed("USER", "app");
+    client_send(world, leader, ADMIN, "ROLE.SET app IF %llu", role);
+    client_send(world, leader, ADMIN, "LOCK.ACQUIRE a1");
+    client_send(world, leader, ADMIN, "USER.SET app IF %llu ROLES app other",
+                user);
+    world_run(world, 100);
+    assert_true(lockfsm_user_named(core_state(world->node[leader].core),
+                                   BYTES_LITERAL("app"))
+                    ->role_count == 2);
+    assert_null(strstr(client_text(world, leader, APP), "a1"));
+    assert_true(was_cut(leader, APP));
+}
+
 /* One that is cut off from all leaders, too. */
 static void very_many_watchers_of_a_blind_node_end_a_few_at_a_time(void **state)
 {
@@ -148,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITHDRAWAL_TEST(very_many_are_closed_a_few_at_a_time),
         WITHDRAWAL_TEST(a_second_change_is_looked_after_like_the_first),
+        WITHDRAWAL_TEST(who_was_not_told_once_is_closed_whatever_comes_back),
         WITHDRAWAL_TEST(very_many_watchers_of_a_blind_node_end_a_few_at_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
