@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "core/commands/commands.h"
+#include "core/commands/listing.h"
 #include "core/request.h"
 #include "core/state.h"
 
@@ -24,6 +25,7 @@ void blacklist_list_read(struct core *core, struct request *request)
     LIST_EACH (node, list) {
         count++;
     }
+    listing_spend(core, count);
     resp_array(writer, count);
     LIST_FOR (const struct blacklisting, entry, list, in_order) {
         resp_map(writer, 6);

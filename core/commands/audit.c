@@ -6,6 +6,7 @@
 #include "lockfsm/audit.h"
 #include "base/check.h"
 #include "core/commands/commands.h"
+#include "core/commands/listing.h"
 #include "core/request.h"
 #include "core/state.h"
 
@@ -64,6 +65,7 @@ void audit_list_read(struct core *core, struct request *request)
                          : 0;
     struct resp_writer *writer = request_reply(core, request);
     count = there < count ? (uint32_t)there : count;
+    listing_spend(core, count);
     resp_array(writer, count);
     const struct list *at = first != NULL ? &first->in_order : acts;
     for (uint32_t i = 0; i < count; i++, at = at->next) {

@@ -67,6 +67,11 @@ static bool find_first(struct core *core, struct request *request,
     return true;
 }
 
+void listing_spend(struct core *core, uint64_t count)
+{
+    questions_spend(core, LISTED_STEPS * (1 + count));
+}
+
 bool listing_begin(struct core *core, struct request *request,
                    const struct call *call, struct ordered *set,
                    bool is_numbered, struct listing *ret_listing)
@@ -91,7 +96,7 @@ bool listing_begin(struct core *core, struct request *request,
                   0);
     }
     listing.is_cut = node != NULL && bytes_has_prefix(node->key, prefix);
-    questions_spend(core, LISTED_STEPS * (1 + (uint64_t)listing.count));
+    listing_spend(core, listing.count);
     *ret_listing = listing;
     return true;
 }

@@ -34,4 +34,8 @@ void listing_put_head(struct resp_writer *writer, const struct listing *listing,
                       uint32_t count);
 void listing_done(struct listing *listing);
 
+/* Takes of the turn's budget what so many records cost, which listing_begin()
+ * has done for those of a page. */
+void listing_spend(struct core *core, uint64_t count);
+
 #endif /* HASP_CORE_COMMANDS_LISTING_H */
