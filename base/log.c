@@ -49,25 +49,31 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
     log_sink(log_sink_data, level, event, fields);
 }
 
-const char *log_quote(const void *text, size_t size)
+const char *log_quote(const char *text)
 {
-    static char buffers[4][256];
-    static unsigned turn = 0;
+    return log_quote_bytes(bytes_of_text(text));
+}
+
+const char *log_quote_bytes(struct bytes text)
+{
+    static _Thread_local char buffers[4][256];
+    static _Thread_local unsigned turn = 0;
     char *out = buffers[turn++ % 4];
-    const unsigned char *in = text;
     size_t at = 0;
     out[at++] = '"';
-    for (size_t i = 0; i < size && at < sizeof buffers[0] - 8;) {
-        size_t count = bytes_printable(bytes_of(in + i, size - i));
-        if (in[i] == '"' || in[i] == '\\') {
+    for (size_t i = 0; i < text.size && at < sizeof buffers[0] - 8;) {
+        const uint8_t *in = text.data + i;
+        size_t count = bytes_printable(bytes_of(in, text.size - i));
+        if (*in == '"' || *in == '\\') {
             out[at++] = '\\';
         }
         if (count > 0) {
-            memcpy(out + at, in + i, count);
+            memcpy(out + at, in, count);
             at += count;
             i += count;
         } else {
-            at += (size_t)snprintf(out + at, 5, "\\x%02x", in[i++]);
+            at += (size_t)snprintf(out + at, 5, "\\x%02x", *in);
+            i++;
         }
     }
     out[at++] = '"';

@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/bytes.h"
+
 enum log_level {
     LOG_ERROR_LEVEL,
     LOG_WARN_LEVEL,
@@ -39,9 +41,10 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Copies 'text' quoted, and with all escaped that is no printable UTF-8 or
- * would reverse the direction of writing, into one of a few rotating static
- * buffers: for use as an argument of a log line only. */
-const char *log_quote(const void *text, size_t size);
+ * would reverse the direction of writing, into one of the thread's four
+ * buffers, which take turns: for use as an argument of a log line only. */
+const char *log_quote(const char *text);
+const char *log_quote_bytes(struct bytes text);
 
 #define LOG_AT(level, ...)                 \
     do {                                   \

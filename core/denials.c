@@ -193,14 +193,14 @@ static void tell(struct core *core, struct core_denial *denial)
     if (log_limit_pass(&core->measures.denials.lines, core->now_ns / NS_PER_MS,
                        &left_out)) {
         struct buffer user = {0}, from = {0};
-        buffer_put_text(&user, log_quote(denial->user, strlen(denial->user)));
-        buffer_put_text(&from, log_quote(denial->from, strlen(denial->from)));
+        buffer_put_text(&user, log_quote(denial->user));
+        buffer_put_text(&from, log_quote(denial->from));
         LOG_WARN("denied",
                  "user=%.*s from=%.*s command=%s count=%" PRIu64
                  " why=%s suppressed=%" PRIu32,
                  (int)user.size, (const char *)user.data, (int)from.size,
                  (const char *)from.data, denial->command, denial->untold_count,
-                 log_quote(denial->why, strlen(denial->why)), left_out);
+                 log_quote(denial->why), left_out);
         buffer_done(&user);
         buffer_done(&from);
     }

@@ -104,6 +104,8 @@ void past_add(struct core *core, const char *kind, const struct effect *effect,
         past->events = memory_new(PAST_COUNT * sizeof *past->events);
         past->bytes = memory_new(PAST_SIZE);
     }
+    /* The size of the message is bounded by make_room(). */
+    CHECK(effect->lock.size <= LOCK_NAME_SIZE_MAX);
     struct past_event event = {
         .index = effect->log_index,
         .ordinal = is_next ? past->newest.ordinal + 1 : 0,

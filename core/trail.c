@@ -39,7 +39,7 @@ static void put_text(struct buffer *line, const char *key, struct bytes text)
 {
     if (text.size > 0) {
         buffer_printf(line, "%s%s=%s", line->size > 0 ? " " : "", key,
-                      log_quote(text.data, text.size));
+                      log_quote_bytes(text));
     }
 }
 

@@ -265,8 +265,7 @@ static void pause_starved(struct http *http)
 {
     LOG_ERROR("accepting pauses",
               "port=%u error=%s hint=\"raise the limit of open files\"",
-              (unsigned)http->port,
-              log_quote(strerror(errno), strlen(strerror(errno))));
+              (unsigned)http->port, log_quote(strerror(errno)));
     http->starved_ms = now_ms(http);
     uv_poll_stop(&http->listening);
 }
@@ -702,7 +701,7 @@ static void front_failed(void *data, const char *address, const char *reason)
     if (log_limit_pass(&http->tls_failures, now_ms(http), &left_out)) {
         LOG_WARN("client refused",
                  "port=http address=%s reason=%s suppressed=%" PRIu32, address,
-                 log_quote(reason, strlen(reason)), left_out);
+                 log_quote(reason), left_out);
     }
 }
 

@@ -240,8 +240,7 @@ static void pause_starved(struct listener *listener, int error)
         now_ms - listener->starved_logged_ms >= STARVED_LOG_EVERY_MS) {
         LOG_ERROR("accepting pauses",
                   "port=%u error=%s hint=\"raise the limit of open files\"",
-                  (unsigned)listener->port,
-                  log_quote(strerror(error), strlen(strerror(error))));
+                  (unsigned)listener->port, log_quote(strerror(error)));
         listener->starved_logged_ms = now_ms > 0 ? now_ms : 1;
     }
     uv_poll_stop(&listener->poll);

@@ -155,7 +155,7 @@ static void go_down(struct peer_link *link, const char *reason,
         if (was_up || (peer->attempts == 0 && !link->stream.has_failed_tls)) {
             LOG_INFO(was_up ? "peer down" : "peer not reached",
                      "peer=%" PRIu64 " address=%s reason=%s", link->id,
-                     link->stream.address, log_quote(reason, strlen(reason)));
+                     link->stream.address, log_quote(reason));
         }
         if (peer->is_guest) {
             peers_let_out(peers, peer);
@@ -175,7 +175,7 @@ static void log_refusal(struct peers *peers, const char *address,
     uint32_t left_out;
     if (log_limit_pass(&peers->refusals, peers_now_ms(), &left_out)) {
         LOG_WARN("peer refused", "address=%s reason=%s suppressed=%" PRIu32,
-                 address, log_quote(why, strlen(why)), left_out);
+                 address, log_quote(why), left_out);
     }
 }
 

@@ -221,7 +221,7 @@ void peers_add(struct peers *peers, uint64_t id, const char *address)
     if (address_split(address, host, sizeof host, &port) != 0 || port == 0) {
         LOG_ERROR("peer cannot be dialled",
                   "peer=%" PRIu64 " address=%s hint=\"host:port is wanted\"",
-                  id, log_quote(address, strlen(address)));
+                  id, log_quote(address));
         host[0] = '\0';
         port = 0;
     }

@@ -206,7 +206,7 @@ static void carried_out(uv_work_t *work, int status)
         file->retry_ns = turn_now() + NS_PER_S;
         if (!file->has_failed) {
             LOG_ERROR("audit file not written, tried again each second",
-                      "reason=%s", log_quote(file->why, strlen(file->why)));
+                      "reason=%s", log_quote(file->why));
         }
         file->has_failed = true;
         return;
@@ -397,8 +397,7 @@ void acts_file_finish(struct acts_file *file)
     file->to = file->place;
     put_lines(file, core_state(file->node->core));
     if (file->lines.size > 0 && append(file) != 0) {
-        LOG_ERROR("audit file not written", "reason=%s",
-                  log_quote(file->why, strlen(file->why)));
+        LOG_ERROR("audit file not written", "reason=%s", log_quote(file->why));
     }
 }
 

@@ -102,8 +102,7 @@ static void take_ended(uv_work_t *work, int status)
     if (archive->take_error != 0) {
         archive->failed_count++;
         LOG_WARN("cannot take a snapshot", "index=%" PRIu64 " error=%s",
-                 log_index,
-                 log_quote(archive->take_why, strlen(archive->take_why)));
+                 log_index, log_quote(archive->take_why));
     } else {
         archive->taken_count++;
         LOG_INFO("snapshot taken", "index=%" PRIu64 " size=%" PRIu64, log_index,
@@ -202,7 +201,7 @@ bool archive_port_read(void *data, uint64_t log_index, uint64_t term,
         const char *text = strerror(system_error);
         node->archive.failed_count++;
         LOG_WARN("cannot read a snapshot", "index=%" PRIu64 " error=%s",
-                 log_index, log_quote(text, strlen(text)));
+                 log_index, log_quote(text));
         return false;
     }
     out->size += done;
@@ -237,11 +236,11 @@ static void begin_receiving(struct archive *archive)
                                                  O_RDWR | O_CREAT | O_TRUNC);
     if (archive->receiving_fd < 0 ||
         storage_port->lock(archive->receiving_fd) != 0) {
-        archive->receive_error = errno == ENOSPC ? HASP_ENOSPC : HASP_EIO;
+        int system_error = errno;
+        archive->receive_error = disk_error(system_error);
         archive->failed_count++;
         LOG_WARN("cannot receive a snapshot", "path=%s error=%s",
-                 log_quote(path, strlen(path)),
-                 log_quote(strerror(errno), strlen(strerror(errno))));
+                 log_quote(path), log_quote(strerror(system_error)));
     }
 }
 
@@ -307,7 +306,7 @@ static void adopt_ended(uv_work_t *work, int status)
     if (archive->adopt_error != 0) {
         archive->failed_count++;
         LOG_WARN("received snapshot refused", "error=%s",
-                 log_quote(archive->adopt_why, strlen(archive->adopt_why)));
+                 log_quote(archive->adopt_why));
         storage_port->unlinkat(AT_FDCWD, archive->adopting_path);
     } else {
         header = archive->adopted.header;

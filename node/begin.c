@@ -134,8 +134,7 @@ static int write_condemnation(void *data, char why[HASP_WHY_SIZE])
 {
     const struct verdict *verdict = data;
     if (condemned_write(verdict->folder, verdict->why, why) != 0) {
-        LOG_ERROR("cannot condemn the directory", "why=%s",
-                  log_quote(why, strlen(why)));
+        LOG_ERROR("cannot condemn the directory", "why=%s", log_quote(why));
     }
     memcpy(why, verdict->why, HASP_WHY_SIZE);
     return HASP_ECORRUPT;
@@ -415,7 +414,7 @@ int begin_open_disk(struct hasp_node *node, struct recovery *recovery,
         return rv;
     }
     if (node->accused.term != 0) {
-        LOG_ERROR("this node is barred", "why=%s", log_quote(why, strlen(why)));
+        LOG_ERROR("this node is barred", "why=%s", log_quote(why));
     }
     const struct datadir_identity *identity = datadir_identity(node->datadir);
     struct core_options options;
@@ -424,11 +423,10 @@ int begin_open_disk(struct hasp_node *node, struct recovery *recovery,
                   node->options.cluster_name, &node->configured,
                   &options.limits.founding);
     node->founding.is_access_required = options.founds_access_required;
-    LOG_INFO(
-        is_new ? "data directory made" : "data directory opened",
-        "dir=%s incarnation=%016" PRIx64 " version=%s",
-        log_quote(node->options.directory, strlen(node->options.directory)),
-        identity->incarnation, HASP_VERSION);
+    LOG_INFO(is_new ? "data directory made" : "data directory opened",
+             "dir=%s incarnation=%016" PRIx64 " version=%s",
+             log_quote(node->options.directory), identity->incarnation,
+             HASP_VERSION);
     return recover(node, recovery, why);
 }
 

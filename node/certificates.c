@@ -231,7 +231,7 @@ static void files_read(uv_work_t *work, int status)
     if (certificates->was_read && certificates->error != 0) {
         certificates->failed_count++;
         LOG_ERROR("certificates not taken, the old ones stay", "reason=%s",
-                  log_quote(certificates->why, strlen(certificates->why)));
+                  log_quote(certificates->why));
     } else if (certificates->was_read) {
         set_done(&certificates->now);
         certificates->now = certificates->next;

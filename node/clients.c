@@ -116,7 +116,7 @@ static void know(struct client *client)
     }
 }
 
-/* Those who say nothing are asked nothing either until there is a core. */
+/* True if the core knows of the client, and does not know who it is. */
 static bool is_nobody(const struct client *client)
 {
     return client->is_known && !client->is_closing &&
@@ -132,7 +132,8 @@ static void refuse_nobody(struct client *client)
     stream_close_flushed(&client->stream, UNKNOWN);
 }
 
-/* False: it was refused. What it has left unread counts as well. */
+/* Counts what has come from a client that nobody knows, with what it has left
+ * unread; false if that was too much, and it has been refused. */
 static bool has_room_as_nobody(struct client *client, size_t size)
 {
     if (list_is_empty(&client->in_unknown)) {
@@ -276,12 +277,11 @@ static void tell_tls_failure(struct client *client, const char *reason)
     if (log_limit_pass(&clients->tls_failures, turn_now() / NS_PER_MS,
                        &left_out)) {
         LOG_WARN("client refused", "address=%s reason=%s suppressed=%" PRIu32,
-                 client->stream.address, log_quote(reason, strlen(reason)),
-                 left_out);
+                 client->stream.address, log_quote(reason), left_out);
     }
 }
 
-/* One without connections goes. */
+/* Frees an origin that has no connection any more. */
 static void forget_origin(struct clients *clients, struct origin *origin)
 {
     if (origin->count == 0) {
@@ -321,7 +321,7 @@ static void on_closed(struct stream *stream, const char *reason)
     }
     if (client->is_known && !turn_is_over(&node->turn)) {
         LOG_DEBUG("client gone", "address=%s reason=%s", stream->address,
-                  log_quote(reason, strlen(reason)));
+                  log_quote(reason));
         core_client_closed(node->core, client->conn, turn_at_work(&node->turn));
         turn_wake(&node->turn);
     }
@@ -342,7 +342,7 @@ static void on_closed(struct stream *stream, const char *reason)
     free(client);
 }
 
-/* It has read: what it asked meanwhile is dealt with. */
+/* The client has read what was sent, so what it asked meanwhile is served. */
 static void on_drained(struct stream *stream)
 {
     struct client *client = stream->owner;
@@ -414,8 +414,8 @@ static uint64_t take_slot(struct clients *clients, struct client *client)
     return (uint64_t)clients->generation[slot] << 32 | slot;
 }
 
-/* Makes one with count 0 if there is none (then it is below any limit); it goes
- * with its last connection. */
+/* Finds the origin of the address, or makes one with count 0, which is below
+ * any limit; it goes with its last connection. */
 static struct origin *find_origin(struct clients *clients, const char *address)
 {
     struct origin *origin = NULL;
@@ -504,7 +504,8 @@ static struct stream *on_accept_local(void *data, const char *address,
     return stream;
 }
 
-/* As far as its certificate and the way that its bytes take tell. */
+/* Says who it is, as far as its certificate and the way that its bytes take
+ * tell. */
 static struct identity identity_of(const struct stream *stream)
 {
     const struct tls_identity *who = stream_identity(stream);
@@ -631,8 +632,7 @@ int clients_open_local(struct clients *clients, const char *path,
     if (rv == 0) {
         clients->local = listener_adopt(&node->uv, fd, LOCAL_ADDRESS, on_accept,
                                         on_ready, clients);
-        LOG_INFO("listening for clients", "path=%s",
-                 log_quote(path, strlen(path)));
+        LOG_INFO("listening for clients", "path=%s", log_quote(path));
     }
     return rv;
 }

@@ -197,7 +197,7 @@ static void log_refusal(struct member_link *link, enum frame_refusal refusal,
         LOG_INFO("not added yet", "peer=%" PRIu64, link->id);
     } else {
         LOG_ERROR("this node is refused", "peer=%" PRIu64 " reason=%s",
-                  link->id, log_quote(why, strlen(why)));
+                  link->id, log_quote(why));
     }
 }
 

@@ -86,7 +86,7 @@ static int find_snapshot(struct recovery *recovery, struct recovery_disk *disk,
     recovery->has_snapshot = rv == 0;
     if (rv == 0 && told[0] != '\0') {
         LOG_ERROR("a snapshot is bad, an older one is used", "why=%s",
-                  log_quote(told, strlen(told)));
+                  log_quote(told));
     }
     if (rv != 0 && rv != HASP_ENOENT) {
         snprintf(why, HASP_WHY_SIZE, "%s", told);
@@ -277,7 +277,7 @@ int recovery_replace_table(struct recovery *recovery,
     LOG_ERROR("the table is damaged and is made anew",
               "why=%s kept=table.damaged-%d hint=\"look at the memory and the "
               "disk\"",
-              log_quote(wrong, strlen(wrong)), number);
+              log_quote(wrong), number);
     rv = open_table(disk, why);
     return rv ?: rebuild_table(recovery, disk, "damaged", why);
 }

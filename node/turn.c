@@ -23,7 +23,6 @@ void turn_fail(struct turn *turn, int status, const char *format, ...)
     va_start(args, format);
     vsnprintf(turn->why, sizeof turn->why, format, args);
     va_end(args);
-    LOG_ERROR("node fails", "exit=%d why=%s", status,
-              log_quote(turn->why, strlen(turn->why)));
+    LOG_ERROR("node fails", "exit=%d why=%s", status, log_quote(turn->why));
     uv_stop(turn->uv);
 }

@@ -214,6 +214,8 @@ static void put_operation(struct table_txn *base, enum operation operation,
                           struct bytes value)
 {
     struct buffer *out = &((struct deferred_txn *)base)->operations;
+    /* table_put() and table_delete() have seen to it. */
+    CHECK(key.size <= TABLE_KEY_SIZE_MAX && value.size <= TABLE_VALUE_SIZE_MAX);
     buffer_put_u8(out, (uint8_t)operation);
     buffer_put_u8(out, (uint8_t)map);
     buffer_put_u32(out, (uint32_t)key.size);

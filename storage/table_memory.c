@@ -72,6 +72,8 @@ static struct bytes record_value(const struct record *record)
 
 static struct record *record_new(struct bytes key, struct bytes value)
 {
+    /* table_put() has seen to it. */
+    CHECK(key.size <= TABLE_KEY_SIZE_MAX && value.size <= TABLE_VALUE_SIZE_MAX);
     struct record *record = memory_new(sizeof *record + key.size + value.size);
     atomic_init(&record->reference_count, 1);
     record->key_size = (uint32_t)key.size;
