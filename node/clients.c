@@ -667,6 +667,9 @@ void clients_refuse(struct clients *clients)
 
 void clients_close(struct clients *clients)
 {
+    if (clients->node == NULL) {
+        return; /* The start has failed before clients_open(). */
+    }
     clients_refuse(clients);
     clients->pace.is_off = true;
     while (stream_pace_hurry(&clients->pace)) {
