@@ -86,7 +86,9 @@ static bool look_up(struct lockfsm *fsm, struct acquisition *a,
         a->own[i] = hold_find(fsm, lock, a->session->id, fsm->origin.owner);
         if (lock != NULL && a->terms.hold.mode == LOCK_SLOTS &&
             lock->slots != 0 && lock->slots != a->terms.hold.slots) {
-            refuse(result, RESULT_BAD_ARGUMENT, "slots unlike the lock's");
+            refuse(result, RESULT_BAD_ARGUMENT,
+                   "other slots than the lock has: all say one "
+                   "number, until it is free");
             return false;
         }
         if (a->own[i] == NULL) {

@@ -289,7 +289,7 @@ static bool parse_operand(struct parse *parse, char letter)
         call->given |= UINT32_C(1) << OPTION_VALUE;
         call->text[OPTION_VALUE] = argument;
         parse->at++;
-        return check_size(parse, "the bytes", argument.size, 0, VALUE_SIZE_MAX);
+        return check_size(parse, "a note", argument.size, 0, VALUE_SIZE_MAX);
     case 's':
         /* A malformed secret is a wrong one; see the table of error words. */
         if (!call_secret(argument, call->proof)) {

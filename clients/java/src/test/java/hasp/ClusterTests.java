@@ -319,6 +319,8 @@ public final class ClusterTests {
                 == Session.State.LOST, event);
             Thread.sleep(1000); // Longer than one lease, which was renewed.
             check(!ended.isDone() || session.state() == Session.State.LOST, "ended");
+        } catch (HaspException e) { // A machine that stood still for a lease.
+            check(e.reason() == HaspException.Reason.LOST, e);
         }
     }
 
