@@ -45,9 +45,9 @@ static void print_help(FILE *out)
     }
     fputs("\nhasp help SUBCOMMAND tells more; options may stand anywhere. Data "
           "goes to\nstdout, talk to stderr. Exit codes: 64 usage, 65 no such "
-          "thing, 69 no leader or\nno node, 70 storage error, 73 exists "
-          "already, 75 not acquired in time, 76 not a\nnode of hasp, 77 "
-          "denied, 78 configuration, 79 lock lost.\n",
+          "thing, 66 a file that\ncannot be read, 69 no leader or no node, 70 "
+          "storage error, 73 exists already,\n75 not acquired in time, 76 not "
+          "a node of hasp, 77 denied, 78 configuration,\n79 lock lost.\n",
           out);
 }
 

@@ -329,6 +329,18 @@ static void put_terms(struct lines *lines, struct core *core,
     }
 }
 
+/* What keeps a lock from being taken although nobody holds it. */
+static void put_disk(struct lines *lines, const struct core *core)
+{
+    if (core->run.disk == CORE_DISK_FULL) {
+        LINE(lines, "the leader's disk is nearly full: who asks for a lock is "
+                    "refused (LIMIT) until there is room");
+    } else if (core->run.disk == CORE_DISK_SLOW) {
+        LINE(lines, "the leader's disk is too slow: who asks for a lock is "
+                    "refused (BUSY) until it recovers or another node leads");
+    }
+}
+
 static void put_earliest(struct lines *lines, struct core *core,
                          const struct lock *lock)
 {
@@ -336,11 +348,14 @@ static void put_earliest(struct lines *lines, struct core *core,
     uint64_t quarantine_ms = show_quarantine(core);
     uint64_t earliest_ms = lock != NULL ? show_earliest(core, lock, &hold) : 0;
     end_line(lines);
+    put_disk(lines, core);
     if (quarantine_ms > earliest_ms) {
         LINE(lines,
              "the cluster began a new life after a restore: nothing is "
              "granted for another %s",
              DURATION(quarantine_ms));
+    } else if (earliest_ms == 0 && core->run.disk != CORE_DISK_OK) {
+        return;
     } else if (earliest_ms == 0) {
         LINE(lines, "it could pass on now");
     } else if (earliest_ms == SHOW_NEVER_MS) {

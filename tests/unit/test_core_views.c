@@ -132,6 +132,21 @@ static void a_free_lock_needs_no_explanation(void **state)
     assert_int_equal(number("hold_count"), 0);
 }
 
+static void why_does_not_promise_what_the_disk_keeps_back(void **state)
+{
+    (void)state;
+    struct core *core = world->node[1].core;
+    core_disk_is(core, CORE_DISK_FULL, world->now_ms * MS);
+    assert_string_equal(why("a"),
+                        "'a' is held by nobody\n\n"
+                        "the leader's disk is nearly full: who asks for a lock "
+                        "is refused (LIMIT) until there is room\n");
+    core_disk_is(core, CORE_DISK_SLOW, world->now_ms * MS);
+    assert_told(why("a"), "the leader's disk is too slow");
+    core_disk_is(core, CORE_DISK_OK, world->now_ms * MS);
+    assert_told(why("a"), "it could pass on now");
+}
+
 static void why_tells_the_terms_of_the_sum(void **state)
 {
     (void)state;
@@ -482,6 +497,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, forget_reply)
         T(a_free_lock_needs_no_explanation),
+        T(why_does_not_promise_what_the_disk_keeps_back),
         T(why_tells_the_terms_of_the_sum),
         T(why_counts_from_linger_or_the_maximum_where_that_is_sooner),
         T(why_follows_the_chain_to_its_end),

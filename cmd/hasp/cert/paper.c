@@ -364,7 +364,9 @@ static int output_end(struct output *output, bool is_good, bool may_replace)
     }
     return code == EEXIST
                ? tool_fail(EX_CANTCREAT,
-                           "'%s' exists already; hasp cert renew exchanges it",
+                           "'%s' exists already; hasp cert renew exchanges it, "
+                           "unless it is a CA's: a new CA goes to another "
+                           "folder, --dir (docs/security.md, A new CA)",
                            output->path)
                : tool_fail(EX_IOERR, "cannot write '%s': %s", output->path,
                            strerror(code));
