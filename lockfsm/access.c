@@ -393,7 +393,7 @@ bool wait_is_allowed(const struct lockfsm *fsm, const struct wait *wait)
                        EXTENT_NAME, NULL);
 }
 
-bool user_has_role(const struct user *user, struct bytes name)
+static bool user_has_role(const struct user *user, struct bytes name)
 {
     for (uint32_t i = 0; i < user->role_count; i++) {
         if (bytes_equal(user->roles[i].name, name)) {
@@ -524,7 +524,8 @@ void access_changed(struct lockfsm *fsm, struct user *user,
     struct changing changing = {.relisting = relist_begin(fsm),
                                 .with_idle = tells_sessions};
     bool goes_on = user == NULL || find_sessions(user, &changing);
-    for (struct user *with = user == NULL ? fsm->users : NULL;
+    for (struct user *with = user == NULL && role->user_count > 0 ? fsm->users
+                                                                  : NULL;
          with != NULL && goes_on; with = with->by_name.next) {
         goes_on = user_has_role(with, role->name)
                       ? find_sessions(with, &changing)

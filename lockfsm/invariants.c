@@ -612,13 +612,20 @@ static const char *check_user(const struct lockfsm *fsm,
 
 static const char *check_users(const struct lockfsm *fsm)
 {
-    uint64_t secrets = 0;
+    uint64_t secrets = 0, roles = 0, counted = fsm->admin.user_count;
+    HASH_FOR (const struct role, role, fsm->roles, by_name) {
+        counted += role->user_count;
+    }
     HASH_FOR (const struct user, user, fsm->users, by_name) {
         const char *wrong = check_user(fsm, user);
         if (wrong != NULL) {
             return wrong;
         }
         secrets += user->secret_count;
+        roles += user->role_count;
+    }
+    if (roles != counted) {
+        return "a wrong count of those who have a role";
     }
     if (secrets != HASH_CNT(by_hash, fsm->secrets)) {
         return "users and secrets disagree";

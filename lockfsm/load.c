@@ -361,6 +361,7 @@ static const char *check_user(struct loading *loading, void *structure)
             return "a user with a role that there is not";
         }
     }
+    user_count_roles(loading->fsm, user, true);
     LIST_FOR (struct secret, secret, &user->secrets, in_user) {
         if (secret->number == 0 || lockfsm_secret(fsm, secret->hash) != NULL) {
             return "two secrets with one hash";

@@ -45,6 +45,8 @@
 #define LABEL_COUNT_MAX 16
 #define REDIS_MESSAGES_MAX 16
 #define MULTI_COUNT_MAX 64
+/* How many holders one PLEASE tells. */
+#define PLEASE_COUNT_MAX 1000
 /* How many results of a session are kept without being acknowledged, the newest
  * ones (as many as a connection may have in flight), and ranges of numbers. */
 #define ANSWERED_COUNT_MAX 1024
@@ -96,7 +98,7 @@ enum result_code {
  *   CLOSE, EXPIRE           count: holds released; sessions ended
  *   RELEASEIF, BLACKLIST_REMOVE, times that are over   count: 1 or 0
  *   CANCEL                  count: 1 or 0; 0 with a token: it came too late
- *   PLEASE                  count: holders told
+ *   PLEASE                  count: holders told, PLEASE_COUNT_MAX at most
  *   BREAK                   count: holds that will be taken
  *   OBJECT                  count: 1; 0: no break stood
  *   FENCE_ADMIT             count: 1 or 0; token: the highest admitted

@@ -136,7 +136,8 @@ struct role {
     struct bytes name;    /* Owned. */
     struct grant *grants; /* Owned. */
     uint32_t grant_count;
-    uint64_t changed; /* Token of the entry that made it what it is. */
+    uint32_t user_count; /* Who have it. */
+    uint64_t changed;    /* Token of the entry that made it what it is. */
     struct stored stored;
 };
 

@@ -188,6 +188,9 @@ void apply_please(struct lockfsm *fsm, const struct entry *command,
     struct bytes copy = effect_copy(fsm, lock->name);
     struct bytes text = effect_copy(fsm, message->message);
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
+        if (result->count == PLEASE_COUNT_MAX) {
+            return; /* No entry is large. */
+        }
         struct bytes owner = effect_copy(fsm, hold->owner);
         struct effect *effect = effect_add(fsm, EFFECT_PLEASE);
         effect->session = hold->session->id;
@@ -195,8 +198,8 @@ void apply_please(struct lockfsm *fsm, const struct entry *command,
         effect->owner = owner;
         effect->token = hold->token;
         effect->text = text;
+        result->count++;
     }
-    result->count = lock->hold_count;
 }
 
 void apply_wait_timeout(struct lockfsm *fsm, const struct entry *command,

@@ -379,7 +379,6 @@ bool access_refuses(struct lockfsm *fsm, const struct entry *command,
 bool access_hides_session(struct lockfsm *fsm, const struct entry *command,
                           struct result *result);
 bool wait_is_allowed(const struct lockfsm *fsm, const struct wait *wait);
-bool user_has_role(const struct user *user, struct bytes name);
 /* Ends those waits of the session that may not stand any more, from where SWEEP
  * has come to (recheck_at) on, for about 'looks_max' looks, of which there are
  * LOOKS_PER_PLACE for each wait that ends; false if there may be others.
@@ -422,6 +421,9 @@ struct user *user_new(struct lockfsm *fsm, struct bytes name);
 void user_number_in(struct lockfsm *fsm, struct user *user);
 void secret_hash_in(struct lockfsm *fsm, struct user *user,
                     struct secret *secret);
+/* He has his roles from now on, or gives them up: they count who have them. */
+void user_count_roles(struct lockfsm *fsm, const struct user *user,
+                      bool is_new);
 struct role *role_new(struct lockfsm *fsm, struct bytes name);
 
 /* --- revocations.c -------------------------------------------------------- */

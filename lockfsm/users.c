@@ -70,8 +70,29 @@ void secret_hash_in(struct lockfsm *fsm, struct user *user,
     HASH_ADD(by_hash, fsm->secrets, hash, sizeof secret->hash, secret);
 }
 
+static struct role *role_find(const struct lockfsm *fsm, struct bytes name)
+{
+    struct role *role = NULL;
+    HASH_FIND(by_name, fsm->roles, name.data, name.size, role);
+    return role;
+}
+
+void user_count_roles(struct lockfsm *fsm, const struct user *user, bool is_new)
+{
+    for (uint32_t i = 0; i < user->role_count; i++) {
+        struct bytes name = user->roles[i].name;
+        struct role *role = bytes_equal(name, fsm->admin.name)
+                                ? &fsm->admin
+                                : role_find(fsm, name);
+        /* A role that somebody has is not removed. */
+        CHECK(role != NULL && (is_new || role->user_count > 0));
+        role->user_count += is_new ? 1 : -1u;
+    }
+}
+
 static void drop_roles(struct lockfsm *fsm, struct user *user)
 {
+    user_count_roles(fsm, user, false);
     for (uint32_t i = 0; i < user->role_count; i++) {
         pool_drop(&fsm->pool, &user->roles[i].name);
     }
@@ -87,13 +108,6 @@ static void secret_free(struct lockfsm *fsm, struct secret *secret)
     secret->user->secret_count--;
     pool_drop(&fsm->pool, &secret->label);
     pool_give(&fsm->pool, secret, sizeof *secret);
-}
-
-static struct role *role_find(const struct lockfsm *fsm, struct bytes name)
-{
-    struct role *role = NULL;
-    HASH_FIND(by_name, fsm->roles, name.data, name.size, role);
-    return role;
 }
 
 struct role *role_new(struct lockfsm *fsm, struct bytes name)
@@ -202,6 +216,7 @@ static void set_roles(struct lockfsm *fsm, struct user *user,
     for (uint32_t i = 0; i < count; i++) {
         user->roles[i].name = pool_copy(&fsm->pool, roles[i].name);
     }
+    user_count_roles(fsm, user, true);
 }
 
 static const char *what_is_wrong(const struct lockfsm *fsm,
@@ -546,16 +561,12 @@ void apply_role_remove(struct lockfsm *fsm, const struct entry *command,
 {
     struct bytes name = command->role_remove->name;
     struct role *role = role_find(fsm, name);
-    uint32_t count = 0;
     if (role == NULL) {
         return;
     }
-    HASH_FOR (const struct user, user, fsm->users, by_name) {
-        count += user_has_role(user, role->name);
-    }
-    if (count > 0) {
+    if (role->user_count > 0) {
         refuse_because(fsm, result, RESULT_BAD_ARGUMENT,
-                       "the role is had by users: %u", (unsigned)count);
+                       "the role is had by users: %" PRIu32, role->user_count);
         return;
     }
     record_gone(fsm, &role->stored);

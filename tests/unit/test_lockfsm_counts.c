@@ -2,7 +2,8 @@
 
 /* How many there may be of what administrators make: exactly so many, what is
  * there can still be changed, and what is taken away gives its place back, but
- * for users, whose numbers are never given again. */
+ * for users, whose numbers are never given again. And what is counted so that
+ * nothing has to be walked, or bounded so that no entry is large. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -183,6 +184,117 @@ static void a_removed_secret_gives_its_place_back(void **state)
     assert_int_equal(secret_add(world, 100)->code, RESULT_LIMIT);
 }
 
+/* The first 'role_count' of the roles. */
+static void give_roles(struct world *world, uint32_t user, uint32_t role_count)
+{
+    char names[USER_ROLE_COUNT_MAX][65];
+    struct role_name roles[USER_ROLE_COUNT_MAX];
+    const struct user *old = lockfsm_user_named(world->fsm, name_of(user));
+    uint64_t changed = old != NULL ? old->changed : 0;
+    for (uint32_t i = 0; i < role_count; i++) {
+        memcpy(names[i], name_of(i).data, sizeof names[i]);
+        roles[i].name = bytes_of_text(names[i]);
+    }
+    encode_user_set(&world->command,
+                    &(struct user_set_command){.name = name_of(user),
+                                               .is_disabled = true,
+                                               .roles = roles,
+                                               .role_count = role_count,
+                                               .if_changed = changed});
+    assert_int_equal(apply(world)->code, RESULT_OK);
+}
+
+static uint32_t have_role(const struct world *world, uint32_t role)
+{
+    return lockfsm_role(world->fsm, name_of(role))->user_count;
+}
+
+static void a_role_counts_who_have_it(void **state)
+{
+    struct world *world = *state;
+    struct table *table = table_new_memory();
+    char why[HASP_WHY_SIZE];
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(role_set(world, i)->code, RESULT_OK);
+    }
+    give_roles(world, 10, 3);
+    give_roles(world, 11, 2);
+    give_roles(world, 12, 3);
+    assert_int_equal(have_role(world, 0), 3);
+    assert_int_equal(have_role(world, 2), 2);
+    give_roles(world, 12, 1);
+    assert_int_equal(user_remove(world, 10)->code, RESULT_OK);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(have_role(world, 0), 2);
+        assert_int_equal(have_role(world, 1), 1);
+        assert_int_equal(have_role(world, 2), 0);
+        assert_null(lockfsm_check_basic(world->fsm));
+        if (round == 0) {
+            assert_int_equal(lockfsm_flush(world->fsm, table), 0);
+            assert_int_equal(lockfsm_load(world->fsm, table, why), 0);
+        }
+    }
+    const struct result *result = role_remove(world, 0);
+    assert_int_equal(result->code, RESULT_BAD_ARGUMENT);
+    assert_memory_equal(result->text.data, "the role is had by users: 2", 27);
+    assert_int_equal(role_remove(world, 2)->code, RESULT_OK);
+    assert_null(lockfsm_role(world->fsm, name_of(2)));
+    table_close(table);
+}
+
+/* Nothing is left to SWEEP, as it is where a role is changed that very many
+ * users may have. */
+static void a_role_that_nobody_has_concerns_nobody(void **state)
+{
+    struct world *world = *state;
+    uint32_t places;
+    lockfsm_set_slice(world->fsm, 1);
+    for (uint32_t i = 0; i < 20; i++) {
+        give_roles(world, 10 + i, 0);
+    }
+    encode_open(&world->command, &(struct open_command){.ttl_ms = 10000});
+    assert_int_equal(apply(world)->code, RESULT_OK);
+    assert_int_equal(role_set(world, 0)->code, RESULT_OK);
+    assert_false(lockfsm_has_left_over(world->fsm, &places));
+    give_roles(world, 10, 1);
+    struct role_set_command set = {
+        .name = name_of(0),
+        .grants = &(struct grant){.verbs = 1u << VERB_LOCK, .is_prefix = true},
+        .grant_count = 1,
+        .if_changed = lockfsm_role(world->fsm, name_of(0))->changed};
+    encode_role_set(&world->command, &set);
+    assert_int_equal(apply(world)->code, RESULT_OK);
+    assert_true(lockfsm_has_left_over(world->fsm, &places));
+}
+
+/* Those who have held longest; one more entry asks the same ones. */
+static void please_tells_so_many_at_most(void **state)
+{
+    struct world *world = *state;
+    struct bytes name = BYTES_LITERAL("busy");
+    struct please_command please = {.name = name};
+    encode_open(&world->command, &(struct open_command){.ttl_ms = 10000});
+    uint64_t session = apply(world)->token;
+    for (uint32_t count = 1; count <= PLEASE_COUNT_MAX + 10; count++) {
+        struct acquire_command acquire = {
+            .origin = {.session = session, .owner = name_of(count)},
+            .names = &name,
+            .name_count = 1,
+            .mode = LOCK_SHARED};
+        encode_acquire(&world->command, &acquire);
+        assert_int_equal(apply(world)->code, RESULT_OK);
+        if (count < PLEASE_COUNT_MAX - 1) {
+            continue;
+        }
+        encode_please(&world->command, &please);
+        uint64_t told = count < PLEASE_COUNT_MAX ? count : PLEASE_COUNT_MAX;
+        assert_int_equal(apply(world)->count, told);
+        assert_int_equal(world->effects.count, 1 + told);
+        struct bytes last = world->effects.effect[told].owner;
+        assert_true(bytes_equal(last, name_of((uint32_t)told)));
+    }
+}
+
 int main(void)
 {
 #define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -191,6 +303,9 @@ int main(void)
         one(a_removed_role_gives_its_place_back),
         one(certificates_stay_revoked),
         one(a_removed_secret_gives_its_place_back),
+        one(a_role_counts_who_have_it),
+        one(a_role_that_nobody_has_concerns_nobody),
+        one(please_tells_so_many_at_most),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -464,6 +464,25 @@ static void fill_disabled(struct bench *bench)
     }
 }
 
+static void ask_readers(struct bench *bench, uint64_t i)
+{
+    (void)i;
+    encode_please(&bench->command,
+                  &(struct please_command){.name = BYTES_LITERAL("busy")});
+    apply(bench);
+}
+
+static void make_and_remove_role(struct bench *bench, uint64_t i)
+{
+    (void)i;
+    struct bytes name = BYTES_LITERAL("other");
+    encode_role_set(&bench->command, &(struct role_set_command){.name = name});
+    apply(bench);
+    encode_role_remove(&bench->command,
+                       &(struct role_remove_command){.name = name});
+    apply(bench);
+}
+
 /* One wait of each of the user's sessions. */
 static void fill_disabled_sessions(struct bench *bench)
 {
@@ -624,6 +643,10 @@ static const struct kind {
     {"admit, fences", fill_fences, admit, false, 0},
     {"change a user, users", fill_users, change_user, false, 10000},
     {"change a role, users who have it", fill_users, set_role, false, 10000},
+    {"make+remove a role, users", fill_users, make_and_remove_role, false,
+     99000},
+    {"ask for a lock, readers of the lock", fill_readers, ask_readers, false,
+     0},
     {"blacklist+pardon a session, blacklisted sessions", fill_blacklist,
      blacklist_one, false, 100000},
     {"open+close, blacklisted sessions", fill_blacklist, open_and_close, false,
