@@ -320,6 +320,35 @@ static void who_is_to_be_added_is_dialled_first(void **state)
     assert_int_equal(role_of(4), MEMBER_VOTER);
 }
 
+/* A dial that fails when the time for it is over is the last; one that fails a
+ * millisecond earlier is not. */
+static void the_last_dial_ends_with_its_time(void **state)
+{
+    (void)state;
+    struct world_node *node = &world->node[leader];
+    for (uint64_t early_ms = 0; early_ms <= 1; early_ms++) {
+        client_clear(world, leader, 1);
+        client_send(world, leader, 1,
+                    "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
+        uint64_t end_ms = world->now_ms + 3000;
+        world_step(world);
+        uint64_t number = node->probe_number;
+        assert_int_not_equal(number, 0);
+        node->probe_number = 0; /* It takes long. */
+        world_run(world, end_ms - early_ms - world->now_ms);
+        assert_string_equal(client_text(world, leader, 1), "");
+        core_address_probed(node->core, number, HASP_ECONNECT,
+                            "connection refused", node_now(node));
+        node->next_turn_ms = world->now_ms;
+        world_run(world, 50);
+        assert_true((client_text(world, leader, 1)[0] == '-') ==
+                    (early_ms == 0));
+        world_run(world, 200);
+        assert_says(client_text(world, leader, 1), "-BADARG raft.add: member "
+                                                   "4 is not there");
+    }
+}
+
 static void whoever_is_not_there_is_added_if_that_is_forced(void **state)
 {
     (void)state;
@@ -407,6 +436,7 @@ int main(void)
         cluster(who_is_on_loopback_does_not_vote_with_those_who_are_not),
         cluster(who_is_not_on_loopback_does_not_vote_with_those_who_are),
         cluster(who_is_to_be_added_is_dialled_first),
+        cluster(the_last_dial_ends_with_its_time),
         cluster(whoever_is_not_there_is_added_if_that_is_forced),
         cluster(a_silent_voter_is_not_added_again),
         cluster(another_leader_dials_again),
