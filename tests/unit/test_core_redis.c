@@ -8,6 +8,7 @@
 #include "tests/unit/core_world.h"
 
 #include "base/sha.h"
+#include "core/redis/scripts.h"
 
 #define ask(...) client_ask(world, 1, 1, __VA_ARGS__)
 #define expect(answer, ...) assert_answer(world, 1, 1, answer, __VA_ARGS__)
@@ -248,6 +249,37 @@ static void scripts_are_known_by_their_digest_once_they_came(void **state)
     }
     expect(":1\r\n", "EVALSHA %s 1 k v", sha);
     expect(":0\r\n", "EXISTS k");
+}
+
+static void load(int number, char ret_sha[SHA1_TEXT_SIZE])
+{
+    char text[32], expected[64];
+    const char *words[] = {"SCRIPT", "LOAD", text, NULL};
+    snprintf(text, sizeof text, "return %d", number);
+    sha1_text(bytes_of_text(text), ret_sha);
+    snprintf(expected, sizeof expected, "$40\r\n%s\r\n", ret_sha);
+    assert_string_equal(ask_raw(1, words), expected);
+}
+
+/* The newest are known; the oldest goes for the next, and those that were
+ * flushed have gone. */
+static void the_newest_scripts_are_known_before_and_after_a_flush(void **state)
+{
+    char oldest[SHA1_TEXT_SIZE], second[SHA1_TEXT_SIZE], sha[SHA1_TEXT_SIZE];
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        load(0, oldest);
+        load(1, second);
+        for (int i = 2; i < SCRIPTS_LOADED_MAX; i++) {
+            load(i, sha);
+        }
+        expect("*2\r\n:1\r\n:1\r\n", "SCRIPT EXISTS %s %s", oldest, second);
+        load(SCRIPTS_LOADED_MAX, sha);
+        expect("*3\r\n:0\r\n:1\r\n:1\r\n", "SCRIPT EXISTS %s %s %s", oldest,
+               second, sha);
+        expect("+OK\r\n", "SCRIPT FLUSH");
+        expect("*2\r\n:0\r\n:0\r\n", "SCRIPT EXISTS %s %s", second, sha);
+    }
 }
 
 static void what_a_script_cannot_do_is_named_with_its_line(void **state)
@@ -752,6 +784,7 @@ int main(void)
         one(a_script_takes_several_keys_or_none),
         one(keys_that_are_taken_together_live_the_longest_time),
         one(scripts_are_known_by_their_digest_once_they_came),
+        one(the_newest_scripts_are_known_before_and_after_a_flush),
         one(what_a_script_cannot_do_is_named_with_its_line),
         one(endless_scripts_share_a_turn),
         one(of_two_at_once_one_gets_it),
