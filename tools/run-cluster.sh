@@ -70,5 +70,6 @@ again=$(count passed)
 left=$(count failed)
 [ "$status" = 0 ] || [ "$left" != 0 ] || left=1
 printf 'unsteady: %s: %s\n' "$again" "$(tr '\n' ' ' <<< "$failed")"
+sed -nE 's/^E   /unsteady: /p' "$cache/first" | cut -c1-300 | head -n 20
 printf '%s passed, %s failed\n' $((passed + again)) "$left"
 exit "$status"

@@ -26,7 +26,7 @@ from cluster import ROOT, Cluster, wait_until
 HASP = os.path.abspath(
     os.environ.get("HASP", os.path.join(ROOT, "build", "release", "hasp"))
 )
-TTL_S = 1.5
+TTL_S = 2.5
 STOPPING = ["term", "kill", "freeze"]
 
 # Appends its token to the file until it is stopped; TERM is not heard.
@@ -270,7 +270,7 @@ def test_killed_run_command_is_killed_before_the_next_grant(
 def test_a_killed_run_with_linger_loses_its_lock_at_once_but_after_its_command(
     cluster, tmp_path, how
 ):
-    with Relay(cluster, tmp_path, how, "--ttl", "60s", "--linger", "500ms") as (
+    with Relay(cluster, tmp_path, how, "--ttl", "60s", "--linger", "2s") as (
         relay
     ):
         before = time.monotonic()
