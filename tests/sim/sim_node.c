@@ -10,65 +10,14 @@
 #include "base/memory.h"
 #include "storage/datadir.h"
 #include "tests/sim/sim_check.h"
-#include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_events.h"
-#include "tests/sim/sim_majority.h"
-#include "tests/sim/sim_net.h"
-#include "tests/sim/sim_peers.h"
+#include "tests/sim/sim_node_parts.h"
 #include "tests/sim/sim_silence.h"
 #include "tests/sim/sim_version.h"
 #include "tests/sim/sim_worker.h"
 
 /* The date when a run begins, in seconds since 2025. */
 #define EPOCH_SECONDS (26 * UINT64_C(1000000))
-
-/* A client's connection as the node sees it. */
-struct server_conn {
-    struct list in_node;
-    uint64_t id;
-    struct sim_wire *wire;
-    struct buffer input;
-    struct buffer output;
-    struct resp_parser parser;
-    bool is_blocked;
-    bool is_closing; /* By the core, once the output has left. */
-    bool is_gone;    /* The other end has closed, and the core knows. */
-};
-
-struct sim_node {
-    struct sim *sim;
-    struct sim_host host;
-    uint64_t id;
-    uint32_t life;
-    struct core *core;
-    struct sim_disk disk;
-    struct sim_peers *peers;
-    struct replica_members known; /* By the oracle, see sim_majority.h. */
-    struct list conns;
-    uint64_t conn_count;
-    uint64_t incarnation;
-    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* On its disk. */
-    uint32_t election_ms;
-    uint32_t heartbeat_ms;
-    uint32_t feature_level; /* 0: it was never started. */
-    uint64_t next_turn_ns;  /* Local time. */
-    uint64_t read_ns;       /* All that had come by then was fed; likewise. */
-    uint64_t slow_until_ns;
-    uint64_t stopping_until_ns; /* 0: not stopping. */
-    struct sim_event probed;    /* What this node has dialled has answered. */
-    uint64_t probe_number;
-    uint64_t probe_id;
-    bool was_wiped;
-    bool was_removed;    /* Nobody starts it again before it is wiped. */
-    bool is_dying;       /* Nothing it does reaches the world. */
-    uint32_t calls_left; /* Until it dies; 0: it does not. */
-    bool is_in_turn;
-    bool was_clean; /* The process has ended so. */
-    bool rots;      /* After a clean end a bit of its files flips. */
-};
-
-static void node_wake(struct sim *sim, struct sim_event *event);
-static void node_probed(struct sim *sim, struct sim_event *event);
 
 bool sim_node_acts(struct sim_node *node)
 {
@@ -78,10 +27,7 @@ bool sim_node_acts(struct sim_node *node)
     return !node->is_dying;
 }
 
-/* --- The port ------------------------------------------------------------- */
-
-/* The process has died, or its disk has failed. */
-static bool is_excused(const struct sim_node *node)
+bool sim_node_is_excused(const struct sim_node *node)
 {
     return files_is_dead(node->disk.files) ||
            files_has_failed(node->disk.files) ||
@@ -95,221 +41,13 @@ void sim_node_disk_fails(struct sim_node *node, int error)
     }
     node->is_dying = true;
     sim_note(node->sim, &node->host, "disk fails", (uint64_t)-error, 0, 0);
-    if (!is_excused(node)) {
+    if (!sim_node_is_excused(node)) {
         sim_fail(node->sim, ORACLE_NODES,
                  "no node stops by itself: %s has an error of its "
                  "disk: %s",
                  node->host.name, hasp_strerror(error));
     }
 }
-
-static bool port_peer_is_up(void *data, uint64_t id)
-{
-    struct sim_node *node = data;
-    return sim_peers_output(node->peers, id, FRAME_RAFT) != NULL;
-}
-
-static struct buffer *port_peer_output(void *data, uint64_t id,
-                                       enum frame_type type)
-{
-    struct sim_node *node = data;
-    sim_node_acts(node);
-    return sim_peers_output(node->peers, id, type);
-}
-
-static void port_peers_changed(void *data,
-                               const struct replica_members *members)
-{
-    struct sim_node *node = data;
-    if (sim_node_acts(node)) {
-        sim_peers_want(node->peers, members);
-        sim_majority_look(node->sim, node, &node->known);
-    }
-}
-
-static uint64_t port_peer_silence_ms(void *data, uint64_t id)
-{
-    struct sim_node *node = data;
-    return sim_peers_silence_ms(node->peers, id);
-}
-
-/* Nothing refuses where a network is down: that takes until it is given up. */
-static void port_probe_address(void *data, uint64_t number, uint64_t id,
-                               const char *address)
-{
-    struct sim_node *node = data;
-    struct sim *sim = node->sim;
-    (void)address;
-    if (!sim_node_acts(node)) {
-        return;
-    }
-    const struct sim_host *to = &sim->node[id - 1]->host;
-    bool is_silent = to->is_paused || !to->is_os_up ||
-                     sim_net_is_blocked(sim, node->host.number, to->number) ||
-                     sim_net_is_blocked(sim, to->number, node->host.number);
-    node->probe_number = number;
-    node->probe_id = id;
-    node->probed.run = node_probed;
-    sim_at(sim, &node->probed,
-           sim->now_ns +
-               (is_silent ? 3 * SIM_S : sim_between(sim, 1, 20) * SIM_MS));
-}
-
-static void node_probed(struct sim *sim, struct sim_event *event)
-{
-    struct sim_node *node = LIST_ENTRY(event, struct sim_node, probed);
-    const struct sim_host *to = &sim->node[node->probe_id - 1]->host;
-    struct sim_news *news = memory_new(sizeof *news);
-    news->kind = NEWS_PROBED;
-    news->log_index = node->probe_number;
-    news->error = to->is_running && !to->is_paused ? 0 : HASP_ECONNECT;
-    sim_note(sim, &node->host, "probed", node->probe_id, news->error == 0, 0);
-    list_push_back(&node->host.inbox, &news->in_inbox);
-    sim_host_poke(sim, &node->host);
-}
-
-static struct server_conn *find_conn(struct sim_node *node, uint64_t id)
-{
-    LIST_EACH (at, &node->conns) {
-        struct server_conn *conn = LIST_ENTRY(at, struct server_conn, in_node);
-        if (conn->id == id) {
-            return conn;
-        }
-    }
-    return NULL;
-}
-
-static struct buffer *port_client_output(void *data, uint64_t id)
-{
-    struct sim_node *node = data;
-    sim_node_acts(node);
-    struct server_conn *conn = find_conn(node, id);
-    CHECK(conn != NULL && !conn->is_gone);
-    return &conn->output;
-}
-
-static void port_client_close(void *data, uint64_t id, const char *reason)
-{
-    struct sim_node *node = data;
-    struct server_conn *conn = find_conn(node, id);
-    if (sim_node_acts(node) && conn != NULL) {
-        sim_say(node->sim, &node->host, "closes connection %llu: %s",
-                (unsigned long long)id, reason);
-        conn->is_closing = true;
-    }
-}
-
-static void port_client_block(void *data, uint64_t id, bool is_blocked)
-{
-    struct sim_node *node = data;
-    struct server_conn *conn = find_conn(node, id);
-    if (conn != NULL) {
-        conn->is_blocked = is_blocked;
-    }
-}
-
-static uint64_t port_wall_ms(void *data)
-{
-    (void)data;
-    return UINT64_C(1800000000000);
-}
-
-static void port_random(void *data, void *out, size_t size)
-{
-    struct sim_node *node = data;
-    for (size_t i = 0; i < size; i++) {
-        ((uint8_t *)out)[i] = (uint8_t)prng_next(&node->sim->prng);
-    }
-}
-
-static void port_cluster_known(void *data,
-                               const uint8_t cluster_id[CLUSTER_ID_SIZE])
-{
-    struct sim_node *node = data;
-    sim_check_cluster(node->sim, node, cluster_id);
-    if (sim_node_acts(node)) {
-        memcpy(node->cluster_id, cluster_id, CLUSTER_ID_SIZE);
-        sim_disk_know_cluster(&node->disk, cluster_id);
-    }
-}
-
-static void stop_as_removed(struct sim_node *node)
-{
-    if (!node->is_dying) {
-        sim_note(node->sim, &node->host, "is removed", 0, 0, 0);
-        node->sim->stats.removed++;
-        node->was_removed = true;
-        if (sim_check_is_member(node->sim, node->id)) {
-            sim_fail(node->sim, ORACLE_NODES,
-                     "a node stops as removed only if it is: %s is a member",
-                     node->host.name);
-        }
-    }
-}
-
-static void port_fatal(void *data, int exit_code, const char *why)
-{
-    struct sim_node *node = data;
-    if (exit_code == CORE_EXIT_TOO_OLD) {
-        sim_node_too_old(node);
-    } else if (exit_code == CORE_EXIT_REMOVED) {
-        stop_as_removed(node);
-    } else if (!node->is_dying && !is_excused(node)) {
-        sim_fail(node->sim, ORACLE_NODES,
-                 "no node stops by itself: %s exits with %d: %s",
-                 node->host.name, exit_code, why);
-    }
-    node->is_dying = true;
-}
-
-/* TLS itself is never in the simulator. */
-static bool port_peer_is_proven(void *data, uint64_t id)
-{
-    struct sim_node *node = data;
-    return sim_users_is_proven(node->sim, node->id, id);
-}
-
-static void port_access_changed(void *data)
-{
-    (void)data;
-}
-
-static struct core_port make_port(struct sim_node *node)
-{
-    return (struct core_port){
-        .save_vote = sim_disk_port_save_vote,
-        .log_truncate = sim_disk_port_log_truncate,
-        .log_append = sim_disk_port_log_append,
-        .log_trim = sim_disk_port_log_trim,
-        .snapshot_take = sim_disk_port_snapshot_take,
-        .snapshot_stat = sim_disk_port_snapshot_stat,
-        .snapshot_read = sim_disk_port_snapshot_read,
-        .snapshot_room = sim_disk_port_snapshot_room,
-        .snapshot_write = sim_disk_port_snapshot_write,
-        .snapshot_adopt = sim_disk_port_snapshot_adopt,
-        .snapshot_install = sim_disk_port_snapshot_install,
-        .peer_is_up = port_peer_is_up,
-        .peer_output = port_peer_output,
-        .peers_changed = port_peers_changed,
-        .peer_silence_ms = port_peer_silence_ms,
-        .peer_is_proven = port_peer_is_proven,
-        .probe_address = port_probe_address,
-        .client_output = port_client_output,
-        .client_close = port_client_close,
-        .client_block = port_client_block,
-        .random = port_random,
-        .wall_ms = port_wall_ms,
-        .cluster_known = port_cluster_known,
-        .access_changed = port_access_changed,
-        .bar = sim_disk_port_bar,
-        .unbar = sim_disk_port_unbar,
-        .data_lost = sim_disk_port_data_lost,
-        .fatal = port_fatal,
-        .data = node,
-    };
-}
-
-/* --- Life ----------------------------------------------------------------- */
 
 void sim_node_address(uint64_t id, char address[MEMBER_ADDRESS_SIZE])
 {
@@ -343,7 +81,7 @@ struct sim_node *sim_node_new(struct sim *sim, uint32_t number)
     node->sim = sim;
     node->id = number + 1;
     sim_host_init(sim, &node->host, number, 'n');
-    node->host.wake.run = node_wake;
+    node->host.wake.run = sim_turn_wake;
     sim_disk_init(&node->disk, sim, node);
     list_init(&node->conns);
     node->election_ms = (uint32_t)sim_between(sim, 200, 1000);
@@ -355,19 +93,10 @@ struct sim_node *sim_node_new(struct sim *sim, uint32_t number)
     return node;
 }
 
-static void free_conn(struct server_conn *conn)
-{
-    list_remove(&conn->in_node);
-    buffer_done(&conn->input);
-    buffer_done(&conn->output);
-    resp_parser_done(&conn->parser);
-    free(conn);
-}
-
-static void drop_process(struct sim_node *node)
+void sim_node_drop_process(struct sim_node *node)
 {
     LIST_EACH_SAFE (at, &node->conns) {
-        free_conn(LIST_ENTRY(at, struct server_conn, in_node));
+        sim_turn_free_conn(LIST_ENTRY(at, struct server_conn, in_node));
     }
     sim_inbox_clear(&node->host.inbox);
     sim_peers_clear(node->peers);
@@ -385,7 +114,7 @@ static void drop_process(struct sim_node *node)
 
 void sim_node_free(struct sim_node *node)
 {
-    drop_process(node);
+    sim_node_drop_process(node);
     sim_disk_close(&node->disk, false);
     sim_disk_done(&node->disk);
     sim_peers_free(node->peers);
@@ -580,7 +309,7 @@ static bool open_disk(struct sim_node *node, struct bytes first,
         node->sim->stats.refused++;
         files_unrot(node->disk.files);
     }
-    if (!is_excused(node) && !node->disk.is_condemned &&
+    if (!sim_node_is_excused(node) && !node->disk.is_condemned &&
         !(is_rotten && error == HASP_ECORRUPT)) {
         sim_fail(node->sim, ORACLE_NODES,
                  "a node starts from what it left on disk: %s: %s",
@@ -610,7 +339,7 @@ void sim_node_start(struct sim_node *node)
     }
     node->feature_level = sim_version_choose(sim, node->feature_level);
     struct core_options options = make_options(node);
-    struct core_port port = make_port(node);
+    struct core_port port = sim_port_of(node);
     port.applied = sim_check_applied;
     port.heard = heard;
     node->core = core_new(&options, &port);
@@ -640,7 +369,7 @@ void sim_node_start(struct sim_node *node)
     if (!sim_node_is_former(node)) {
         sim_silence_loaded(sim_check_silence(sim), node);
     }
-    if (error != 0 && is_excused(node)) {
+    if (error != 0 && sim_node_is_excused(node)) {
         sim_node_kill(node, false);
         return;
     }
@@ -664,7 +393,7 @@ void sim_node_kill(struct sim_node *node, bool is_os_down)
         sim_note(sim, &node->host, is_os_down ? "loses power" : "is killed", 0,
                  0, 0);
         sim->stats.crashes++;
-        drop_process(node);
+        sim_node_drop_process(node);
         sim_disk_close(&node->disk, is_os_down);
         sim_net_host_died(sim, node->host.number, is_os_down);
         sim_check_node_stops(sim, node);
@@ -752,249 +481,4 @@ void sim_node_scarce(struct sim_node *node, bool is_scarce)
                      sim_host_now(node->sim, &node->host));
         sim_host_poke(node->sim, &node->host);
     }
-}
-
-/* --- The loop ------------------------------------------------------------- */
-
-static void accept_client(struct sim_node *node, struct sim_wire *wire,
-                          uint64_t now_ns)
-{
-    struct server_conn *conn = memory_new(sizeof *conn);
-    conn->id = ++node->conn_count;
-    conn->wire = wire;
-    wire->accepted = sim_users_has_applied(node->sim, node->host.number);
-    list_push_back(&node->conns, &conn->in_node);
-    char address[32];
-    struct identity identity = sim_identity_shown(&wire->shown);
-    snprintf(address, sizeof address, "10.0.1.%u:%llu", wire->host[0],
-             (unsigned long long)(40000 + wire->id % 20000));
-    core_client_opened(node->core, conn->id, address, &identity, now_ns);
-}
-
-static struct server_conn *conn_of(struct sim_node *node,
-                                   const struct sim_wire *wire)
-{
-    LIST_EACH (at, &node->conns) {
-        struct server_conn *conn = LIST_ENTRY(at, struct server_conn, in_node);
-        if (conn->wire == wire) {
-            return conn;
-        }
-    }
-    return NULL;
-}
-
-static void feed_client(struct sim_node *node, const struct sim_news *news,
-                        uint64_t now_ns)
-{
-    if (news->kind == NEWS_ACCEPTED) {
-        accept_client(node, news->wire, now_ns);
-        return;
-    }
-    struct server_conn *conn = conn_of(node, news->wire);
-    if (conn == NULL) {
-        return;
-    }
-    if (news->kind == NEWS_DATA) {
-        buffer_put_bytes(&conn->input, news->bytes);
-    } else {
-        conn->is_gone = true;
-        core_client_closed(node->core, conn->id, now_ns);
-    }
-}
-
-static void feed_snapshot(struct sim_node *node, const struct sim_news *news,
-                          uint64_t now_ns)
-{
-    struct snapshot_header header = {.last_index = 0};
-    if (news->error == 0) {
-        header = node->disk.adopted.header;
-    }
-    core_snapshot_received(node->core, &header, news->error, now_ns);
-}
-
-static void feed(struct sim_node *node, const struct sim_news *news,
-                 uint64_t now_ns)
-{
-    switch (news->kind) {
-    case NEWS_DISK:
-        sim_node_disk_fails(
-            node, news->error != 0
-                      ? news->error
-                      : sim_disk_collect(&node->disk, node->core, now_ns));
-        break;
-    case NEWS_SNAPSHOT_TAKEN:
-        core_snapshot_taken(node->core, news->log_index, news->error, now_ns);
-        break;
-    case NEWS_SNAPSHOT_RECEIVED:
-        feed_snapshot(node, news, now_ns);
-        break;
-    case NEWS_PROBED:
-        core_address_probed(node->core, news->log_index, news->error,
-                            hasp_strerror(news->error), now_ns);
-        break;
-    default:
-        if (news->wire->kind == WIRE_PEER) {
-            sim_peers_feed(node->peers, news, now_ns);
-        } else {
-            feed_client(node, news, now_ns);
-        }
-        break;
-    }
-}
-
-/* True if requests were left because the connection is blocked or this was
- * enough for one turn. */
-static void feed_requests(struct sim_node *node, struct server_conn *conn,
-                          uint64_t now_ns)
-{
-    while (!conn->is_blocked && !conn->is_closing && !conn->is_gone &&
-           conn->input.size > 0 && !node->is_dying) {
-        struct resp_request request;
-        size_t used = 0;
-        const char *why = NULL;
-        int error = resp_parse(&conn->parser, buffer_bytes(&conn->input),
-                               &request, &used, &why);
-        if (error == HASP_EMORE) {
-            return;
-        }
-        CHECK(error == 0);
-        if (request.count > 0) {
-            core_client_request(node->core, conn->id, &request, now_ns);
-        }
-        buffer_consume(&conn->input, used);
-    }
-}
-
-/* Feeds what has arrived, all or a part of it; true if it was all. */
-static bool read_all(struct sim_node *node)
-{
-    struct sim *sim = node->sim;
-    uint64_t limit = sim_chance(sim, 0.02) ? sim_between(sim, 0, 3) : 100000;
-    uint64_t now_ns = sim_host_now(sim, &node->host);
-    while (!list_is_empty(&node->host.inbox) && limit > 0 && !node->is_dying) {
-        struct sim_news *news = LIST_FIRST(&node->host.inbox, struct sim_news,
-                                           in_inbox);
-        list_remove(&news->in_inbox);
-        feed(node, news, now_ns);
-        sim_news_free(news);
-        limit--;
-        now_ns += 500;
-    }
-    LIST_EACH_SAFE (at, &node->conns) {
-        struct server_conn *conn = LIST_ENTRY(at, struct server_conn, in_node);
-        feed_requests(node, conn, now_ns);
-    }
-    return list_is_empty(&node->host.inbox);
-}
-
-/* Sends what the turn has put out; true if there are requests to be fed. */
-static bool send_all(struct sim_node *node, uint64_t after_ns)
-{
-    bool has_more = false;
-    sim_peers_flush(node->peers, after_ns);
-    LIST_EACH_SAFE (at, &node->conns) {
-        struct server_conn *conn = LIST_ENTRY(at, struct server_conn, in_node);
-        if (conn->output.size > 0) {
-            sim_net_send(node->sim, conn->wire, 1, buffer_bytes(&conn->output),
-                         after_ns);
-            buffer_clear(&conn->output);
-        }
-        if (conn->is_gone || conn->is_closing) {
-            if (!conn->is_gone) {
-                core_client_closed(node->core, conn->id,
-                                   sim_host_now(node->sim, &node->host));
-            }
-            sim_net_close(node->sim, conn->wire, 1, after_ns);
-            free_conn(conn);
-            continue;
-        }
-        has_more |= !conn->is_blocked && conn->input.size > 0;
-    }
-    return has_more;
-}
-
-/* How long this turn of the loop takes. */
-static uint64_t turn_duration(struct sim_node *node)
-{
-    struct sim *sim = node->sim;
-    if (node->slow_until_ns > sim->now_ns) {
-        return sim_between(sim, 50, 800) * SIM_MS;
-    }
-    return sim_chance(sim, 0.0005) ? sim_between(sim, 1, 50) * SIM_MS
-                                   : sim_between(sim, 2, 40) * SIM_US;
-}
-
-static void end_cleanly(struct sim_node *node)
-{
-    struct sim *sim = node->sim;
-    sim_note(sim, &node->host, "stops", 0, 0, 0);
-    int error = core_flush(node->core);
-    drop_process(node);
-    if (error == 0) {
-        error = sim_disk_stop(&node->disk);
-    }
-    if (error != 0 && !is_excused(node)) {
-        sim_fail(sim, ORACLE_NODES, "a node that is asked to stop does: %s: %s",
-                 node->host.name, hasp_strerror(error));
-    }
-    node->was_clean = error == 0;
-    sim_disk_close(&node->disk, false);
-    sim_net_host_died(sim, node->host.number, false);
-    sim_check_node_stops(sim, node);
-}
-
-static void plan_next(struct sim_node *node, bool is_soon)
-{
-    struct sim *sim = node->sim;
-    uint64_t at_ns = sim_peers_next(node->peers);
-    uint64_t turn_ns = node->next_turn_ns == UINT64_MAX
-                           ? UINT64_MAX
-                           : sim_clock_when(&node->host.clock,
-                                            node->next_turn_ns);
-    at_ns = turn_ns < at_ns ? turn_ns : at_ns;
-    if (is_soon || !list_is_empty(&node->host.inbox)) {
-        at_ns = sim->now_ns;
-    }
-    if (node->stopping_until_ns != 0 && node->stopping_until_ns < at_ns) {
-        at_ns = node->stopping_until_ns;
-    }
-    at_ns = at_ns > node->host.busy_until_ns ? at_ns : node->host.busy_until_ns;
-    sim_at(sim, &node->host.wake, at_ns);
-}
-
-static void node_wake(struct sim *sim, struct sim_event *event)
-{
-    struct sim_host *host = LIST_ENTRY(event, struct sim_host, wake);
-    struct sim_node *node = LIST_ENTRY(host, struct sim_node, host);
-    CHECK(host->is_running && !host->is_paused);
-    node->is_in_turn = true;
-    uint64_t now_ns = sim_host_now(sim, host);
-    if (read_all(node)) {
-        node->read_ns = now_ns;
-    }
-    sim_peers_work(node->peers, now_ns);
-    if (!node->is_dying) {
-        node->next_turn_ns = core_turn(node->core, node->read_ns,
-                                       now_ns + 1000);
-    }
-    node->is_in_turn = false;
-    if (node->is_dying) {
-        sim_node_kill(node, sim_chance(sim, 0.3));
-        return;
-    }
-    sim_check_stepped(sim, node);
-    uint64_t duration_ns = turn_duration(node);
-    host->busy_until_ns = sim->now_ns + duration_ns;
-    bool has_more = send_all(node, duration_ns);
-    sim_node_disk_fails(node, sim_disk_start(&node->disk));
-    if (node->is_dying) {
-        sim_node_kill(node, false);
-        return;
-    }
-    if (node->stopping_until_ns != 0 &&
-        (core_is_quiet(node->core) || sim->now_ns >= node->stopping_until_ns)) {
-        end_cleanly(node);
-        return;
-    }
-    plan_next(node, has_more);
 }

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What a node of the simulator is made of: for sim_node.c, which begins and
+ * ends its lives, sim_port.c, which is the core's port, and sim_turn.c, which
+ * is the loop around the core. */
+
+#ifndef HASP_TESTS_SIM_SIM_NODE_PARTS_H
+#define HASP_TESTS_SIM_SIM_NODE_PARTS_H
+
+#include "net/resp.h"
+#include "raft/replica.h"
+#include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_net.h"
+#include "tests/sim/sim_node.h"
+#include "tests/sim/sim_peers.h"
+
+/* A client's connection as the node sees it. */
+struct server_conn {
+    struct list in_node;
+    uint64_t id;
+    struct sim_wire *wire;
+    struct buffer input;
+    struct buffer output;
+    struct resp_parser parser;
+    bool is_blocked;
+    bool is_closing; /* By the core, once the output has left. */
+    bool is_gone;    /* The other end has closed, and the core knows. */
+};
+
+struct sim_node {
+    struct sim *sim;
+    struct sim_host host;
+    uint64_t id;
+    uint32_t life;
+    struct core *core;
+    struct sim_disk disk;
+    struct sim_peers *peers;
+    struct replica_members known; /* By the oracle, see sim_majority.h. */
+    struct list conns;
+    uint64_t conn_count;
+    uint64_t incarnation;
+    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* On its disk. */
+    uint32_t election_ms;
+    uint32_t heartbeat_ms;
+    uint32_t feature_level; /* 0: it was never started. */
+    uint64_t next_turn_ns;  /* Local time. */
+    uint64_t read_ns;       /* All that had come by then was fed; likewise. */
+    uint64_t slow_until_ns;
+    uint64_t stopping_until_ns; /* 0: not stopping. */
+    struct sim_event probed;    /* What this node has dialled has answered. */
+    uint64_t probe_number;
+    uint64_t probe_id;
+    bool was_wiped;
+    bool was_removed;    /* Nobody starts it again before it is wiped. */
+    bool is_dying;       /* Nothing it does reaches the world. */
+    uint32_t calls_left; /* Until it dies; 0: it does not. */
+    bool is_in_turn;
+    bool was_clean; /* The process has ended so. */
+    bool rots;      /* After a clean end a bit of its files flips. */
+};
+
+/* Its process has died, or its disk has failed. */
+bool sim_node_is_excused(const struct sim_node *node);
+/* What the process has in memory goes, and it runs no more. */
+void sim_node_drop_process(struct sim_node *node);
+
+/* sim_port.c */
+struct core_port sim_port_of(struct sim_node *node);
+void sim_port_probed(struct sim *sim, struct sim_event *event);
+
+/* sim_turn.c */
+void sim_turn_wake(struct sim *sim, struct sim_event *event);
+void sim_turn_free_conn(struct server_conn *conn);
+
+#endif /* HASP_TESTS_SIM_SIM_NODE_PARTS_H */
