@@ -174,10 +174,11 @@ static void build(struct sim *sim)
     if (sim->member_count == 0) {
         sim->member_count = sim_chance(sim, 0.7) ? 3 : 5;
     }
-    sim->node_count = sim->member_count;
+    sim->id_count = sim->member_count;
     if (options->seed % 4 == 1) {
-        sim->node_count += 2; /* Membership will change. */
+        sim->id_count += 2; /* Membership will change. */
     }
+    sim->node_count = sim->id_count;
     sim->client_count = (uint32_t)sim_between(sim, 2, 8);
     if (options->client_max != 0 && sim->client_count > options->client_max) {
         sim->client_count = options->client_max;

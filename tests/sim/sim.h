@@ -27,8 +27,11 @@
 #define SIM_MS UINT64_C(1000000)
 #define SIM_S UINT64_C(1000000000)
 
-#define SIM_NODE_MAX 7
-#define SIM_CLIENT_MAX 16
+/* Numbers of nodes; machines on which nodes run: a number may be that of
+ * several, one after the other or at once. */
+#define SIM_ID_MAX 9
+#define SIM_NODE_MAX 12
+#define SIM_CLIENT_MAX 11
 #define SIM_HOST_MAX (SIM_NODE_MAX + SIM_CLIENT_MAX)
 #define SIM_LIFE_MAX 4
 
@@ -159,8 +162,9 @@ struct sim {
     enum sim_phase phase;
     uint32_t life;      /* Of the cluster, from 0: counts restores. */
     bool is_left_alone; /* Who has died is not started again. */
-    struct sim_node *node[SIM_NODE_MAX];
+    struct sim_node *node[SIM_NODE_MAX]; /* By machine. */
     uint32_t node_count;
+    uint32_t id_count; /* The first machines have the numbers 1, 2, ... */
     struct sim_client *client[SIM_CLIENT_MAX];
     uint32_t client_count;
     struct sim_host *host[SIM_HOST_MAX];

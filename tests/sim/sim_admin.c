@@ -18,11 +18,12 @@
 /* A node that is to become a member is given an empty data directory and the
  * present members in its configuration. Never one that anybody still takes for
  * a member; one that never was a member may come while others are down. */
-bool sim_admin_prepare(struct sim *sim, uint64_t id,
-                       const struct replica_members *members)
+struct sim_node *sim_admin_prepare(struct sim *sim, uint64_t id,
+                                   const struct replica_members *members)
 {
-    if (sim_restore_has_forgotten(sim, id)) {
-        return false;
+    struct sim_node *node = sim->node[id - 1];
+    if (sim_restore_has_forgotten(sim, node)) {
+        return NULL;
     }
     for (uint32_t i = 0; i < sim->node_count; i++) {
         struct replica_members named;
@@ -31,20 +32,20 @@ bool sim_admin_prepare(struct sim *sim, uint64_t id,
             continue; /* What it says counts for nothing. */
         }
         if (core == NULL) {
-            if (sim_node_is_fresh(sim->node[id - 1])) {
+            if (sim_node_is_fresh(node)) {
                 continue;
             }
-            return false;
+            return NULL;
         }
         replica_members(core_replica(core), &named);
         for (uint32_t j = 0; j < named.count; j++) {
-            if (named.member[j].id == id && i + 1 != id) {
-                return false;
+            if (named.member[j].id == id && sim->node[i] != node) {
+                return NULL;
             }
         }
     }
-    sim_node_wipe(sim->node[id - 1], members);
-    return true;
+    sim_node_wipe(node, members);
+    return node;
 }
 
 /* Takes the vote of one, or gives a standby its vote (back). */
@@ -82,12 +83,15 @@ static bool choose_member(struct sim *sim, struct op *op)
         op->is_forced = sim_majority_forces(sim, op->id);
         return true;
     }
-    for (uint64_t id = 1; id <= sim->node_count; id++) {
-        if ((is_member >> id & 1) == 0 &&
-            sim_admin_prepare(sim, id, &members)) {
+    for (uint64_t id = 1; id <= sim->id_count; id++) {
+        struct sim_node *node = (is_member >> id & 1) == 0
+                                    ? sim_admin_prepare(sim, id, &members)
+                                    : NULL;
+        if (node != NULL) {
             op->admin = ADMIN_ADD;
             op->is_forced = sim_chance(sim, 0.3);
             op->id = id;
+            op->host = sim_node_host(node)->number;
             return true;
         }
     }
@@ -177,7 +181,7 @@ uint64_t sim_admin_limit(struct sim *sim, enum limit_key key)
 bool sim_admin_choose(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
-    bool changes = sim->node_count > sim->member_count;
+    bool changes = sim->id_count > sim->member_count;
     double chance = !changes ? 0.02 : is_tempted(sim) ? 0.3 : 0.06;
     if (sim->phase == SIM_CHAOS && sim_chance(sim, 0.1) &&
         choose_orphan(sim, op)) {
@@ -315,7 +319,7 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op)
         sim_channel_number(channel, op->token);
         break;
     case ADMIN_ADD:
-        sim_node_address(op->id, address);
+        sim_node_address(channel->sim->node[op->host], address);
         sim_channel_begin(channel, op->is_forced ? 4 : 3);
         sim_channel_word(channel, "RAFT.ADD");
         sim_channel_number(channel, op->id);

@@ -24,7 +24,7 @@
 static struct sim_node *follower(struct sim *sim,
                                  const struct replica_member *member)
 {
-    struct sim_node *node = sim->node[member->id - 1];
+    struct sim_node *node = sim_node_of(sim, member);
     bool is_one = member->role == MEMBER_VOTER && node != sim_leader(sim) &&
                   sim_node_core(node) != NULL;
     return is_one ? node : NULL;

@@ -34,7 +34,7 @@ struct past_entry {
 };
 
 struct past_term {
-    uint64_t leader;     /* 0: none yet. */
+    uint64_t leader;     /* Its machine, from 1; 0: none yet. */
     uint64_t started_ns; /* Its process; 0: nothing has left it yet. */
 };
 
@@ -210,9 +210,9 @@ void sim_check_too_old(struct sim *sim, struct sim_node *node)
     check->too_old_level = level;
 }
 
-bool sim_check_is_member(const struct sim *sim, uint64_t id)
+bool sim_check_is_member(const struct sim *sim, const struct sim_node *node)
 {
-    return replica_members_find(&sim->check->members, id) != NULL;
+    return sim_node_is_named(node, &sim->check->members);
 }
 
 uint64_t sim_check_newest(const struct sim *sim)
@@ -603,9 +603,9 @@ static void look_at_reign(struct sim *sim, struct sim_node *node, uint64_t term,
 {
     const struct sim_host *host = sim_node_host(node);
     uint64_t started_ns = 1 + sim->check->started_ns[host->number];
-    bool is_again = reign->leader == sim_node_id(node);
+    bool is_again = reign->leader == host->number + 1;
     if (reign->leader == 0) {
-        reign->leader = sim_node_id(node);
+        reign->leader = host->number + 1;
         sim->stats.leaders++;
         sim_note(sim, host, "leads", term, 0, 0);
     } else if (!is_again ||
@@ -731,22 +731,23 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
 #define MEASURING_NS (25 * NS_PER_S)
 
 /* The process has run for so long that it can measure and be measured. */
-static bool is_measured(struct sim *sim, uint64_t id)
+static bool is_measured(struct sim *sim, const struct sim_host *host)
 {
-    return sim->now_ns - sim->check->started_ns[id - 1] >= MEASURING_NS;
+    return sim->now_ns - sim->check->started_ns[host->number] >= MEASURING_NS;
 }
 
 /* True if the clocks of more than half of the other voters are faster by more
  * than this, or slower; with 'is_sure': and the others must know it. */
 static bool is_off(struct sim *sim, const struct replica_members *members,
-                   uint64_t id, uint64_t percent, bool is_sure)
+                   const struct sim_host *host, uint64_t percent, bool is_sure)
 {
-    uint64_t own = sim->host[id - 1]->clock.permille;
+    uint64_t own = host->clock.permille;
     uint32_t others = 0, faster = 0, slower = 0;
     for (uint32_t i = 0; i < members->count; i++) {
-        uint64_t other = members->member[i].id;
-        uint64_t speed = sim->host[other - 1]->clock.permille;
-        if (members->member[i].role == MEMBER_VOTER && other != id) {
+        const struct sim_host *other = sim_node_host(
+            sim_node_of(sim, &members->member[i]));
+        uint64_t speed = other->clock.permille;
+        if (members->member[i].role == MEMBER_VOTER && other != host) {
             others++;
             if (is_sure && !is_measured(sim, other)) {
                 continue;
@@ -766,23 +767,23 @@ void sim_check_clocks(struct sim *sim)
     if (leader == NULL || !sim_members(sim, &members)) {
         return;
     }
-    uint64_t id = sim_node_id(leader);
-    if (!is_measured(sim, id)) {
+    const struct sim_host *host = sim_node_host(leader);
+    if (!is_measured(sim, host)) {
         return;
     }
     uint64_t moved_ns = core_clock_moved_ns(sim_node_core(leader));
     for (uint32_t i = 0; i < members.count; i++) {
-        uint64_t other = members.member[i].id;
-        has_heir |= members.member[i].role == MEMBER_VOTER && other != id &&
+        const struct sim_host *other = sim_node_host(
+            sim_node_of(sim, &members.member[i]));
+        has_heir |= members.member[i].role == MEMBER_VOTER && other != host &&
                     is_measured(sim, other) &&
                     !is_off(sim, &members, other, 4, false);
     }
-    if (moved_ns == 0 && has_heir && is_off(sim, &members, id, 6, true)) {
+    if (moved_ns == 0 && has_heir && is_off(sim, &members, host, 6, true)) {
         sim_fail(sim, ORACLE_CLOCKS,
                  "who leads has a clock as most voters have: %s has run at "
                  "%llu permille all the time",
-                 sim_node_host(leader)->name,
-                 (unsigned long long)sim->host[id - 1]->clock.permille);
+                 host->name, (unsigned long long)host->clock.permille);
     }
 }
 
@@ -794,11 +795,12 @@ bool sim_check_has_converged(struct sim *sim, char why[HASP_WHY_SIZE])
         return false;
     }
     for (uint32_t i = 0; i < members.count; i++) {
-        struct core *core = sim_node_core(sim->node[members.member[i].id - 1]);
+        struct sim_node *node = sim_node_of(sim, &members.member[i]);
+        struct core *core = sim_node_core(node);
         uint64_t applied = core == NULL
                                ? 0
                                : sim_check_place(
-                                     sim, sim->node[members.member[i].id - 1],
+                                     sim, node,
                                      lockfsm_applied_index(core_state(core)));
         if (applied != sim->check->newest) {
             snprintf(why, HASP_WHY_SIZE,

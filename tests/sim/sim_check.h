@@ -36,7 +36,7 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
                        const uint8_t cluster_id[CLUSTER_ID_SIZE]);
 
 /* By the newest configuration that any node has applied. */
-bool sim_check_is_member(const struct sim *sim, uint64_t id);
+bool sim_check_is_member(const struct sim *sim, const struct sim_node *node);
 
 /* The feature level to which the cluster was raised. */
 uint32_t sim_check_level(const struct sim *sim);

@@ -234,14 +234,15 @@ static void look_at_members(struct sim *sim)
         return;
     }
     for (uint32_t i = 0; i < members.count; i++) {
-        struct core *core = sim_node_core(sim->node[members.member[i].id - 1]);
+        struct sim_node *node = sim_node_of(sim, &members.member[i]);
+        struct core *core = sim_node_core(node);
         bool is_voter = members.member[i].role == MEMBER_VOTER;
         voters += is_voter;
         running += is_voter && core != NULL;
         reach(sim, STATE_STANDBY, !is_voter);
         reach(sim, STATE_BEHIND,
               core != NULL &&
-                  sim_check_place(sim, sim->node[members.member[i].id - 1],
+                  sim_check_place(sim, node,
                                   lockfsm_applied_index(core_state(core))) +
                           100 <
                       sim_check_newest(sim));

@@ -39,7 +39,8 @@ static bool may_lose_one(struct sim *sim)
     for (uint32_t i = 0; i < members.count; i++) {
         if (members.member[i].role == MEMBER_VOTER) {
             voters++;
-            running += sim->host[members.member[i].id - 1]->is_running;
+            running += sim_node_core(sim_node_of(sim, &members.member[i])) !=
+                       NULL;
         }
     }
     return voters >= 3 && running == voters;
@@ -55,7 +56,7 @@ static bool is_one_behind(struct sim *sim)
         return false;
     }
     for (uint32_t i = 0; i < members.count; i++) {
-        struct sim_node *node = sim->node[members.member[i].id - 1];
+        struct sim_node *node = sim_node_of(sim, &members.member[i]);
         struct core *core = sim_node_core(node);
         if (members.member[i].role == MEMBER_VOTER && core != NULL) {
             uint64_t last = replica_last_index(core_replica(core));

@@ -148,7 +148,7 @@ void sim_events_entry(struct sim_events *events, uint64_t place,
 void sim_events_started(struct sim_events *events, const struct sim_node *node,
                         uint64_t log_index)
 {
-    struct knower *knower = &events->knower[sim_node_id(node) - 1];
+    struct knower *knower = &events->knower[sim_node_number(node)];
     knower->process++;
     knower->known_from = knower->applied = sim_check_place(events->sim, node,
                                                            log_index);
@@ -157,7 +157,7 @@ void sim_events_started(struct sim_events *events, const struct sim_node *node,
 void sim_events_applied(struct sim_events *events, const struct sim_node *node,
                         uint64_t log_index)
 {
-    struct knower *knower = &events->knower[sim_node_id(node) - 1];
+    struct knower *knower = &events->knower[sim_node_number(node)];
     uint64_t place = sim_check_place(events->sim, node, log_index);
     if (place > knower->applied + 1) {
         knower->known_from = place - 1;
@@ -168,7 +168,7 @@ void sim_events_applied(struct sim_events *events, const struct sim_node *node,
 void sim_events_stepped(struct sim_events *events, const struct sim_node *node,
                         uint64_t log_index)
 {
-    struct knower *knower = &events->knower[sim_node_id(node) - 1];
+    struct knower *knower = &events->knower[sim_node_number(node)];
     uint64_t place = sim_check_place(events->sim, node, log_index);
     if (place != knower->applied) {
         knower->known_from = knower->applied = place;

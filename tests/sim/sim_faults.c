@@ -280,7 +280,7 @@ static void usurp(struct sim *sim)
     if (leader == NULL || faults->usurpation.node.slot != 0) {
         return;
     }
-    faults->usurped = (uint32_t)sim_node_id(leader) - 1;
+    faults->usurped = sim_node_host(leader)->number;
     faults->usurped_term = sim_node_term(leader);
     faults->usurped_until_ns = sim->now_ns + 1 * SIM_S;
     sim->stats.disk_faults++;

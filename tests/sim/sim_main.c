@@ -317,7 +317,7 @@ int main(int argc, char **argv)
         }
     }
     if (batch.seed_count == 0 || batch.job_count == 0 ||
-        batch.options.node_count > SIM_NODE_MAX) {
+        batch.options.node_count > SIM_ID_MAX - 2) {
         fprintf(stderr, "sim: nothing to do\n");
         return 64;
     }

@@ -49,10 +49,40 @@ void sim_node_disk_fails(struct sim_node *node, int error)
     }
 }
 
-void sim_node_address(uint64_t id, char address[MEMBER_ADDRESS_SIZE])
+static void put_address(uint32_t number, char address[MEMBER_ADDRESS_SIZE])
 {
-    snprintf(address, MEMBER_ADDRESS_SIZE, "10.0.0.%llu:7421,10.0.0.%llu:7420",
-             (unsigned long long)id, (unsigned long long)id);
+    snprintf(address, MEMBER_ADDRESS_SIZE, "10.0.0.%u:7421,10.0.0.%u:7420",
+             number + 1, number + 1);
+}
+
+void sim_node_address(const struct sim_node *node,
+                      char address[MEMBER_ADDRESS_SIZE])
+{
+    put_address(node->host.number, address);
+}
+
+struct sim_node *sim_node_at(const struct sim *sim, const char *address)
+{
+    unsigned last = 0;
+    bool is_one = sscanf(address, "10.0.0.%u:", &last) == 1 && last > 0 &&
+                  last <= sim->node_count;
+    return is_one ? sim->node[last - 1] : NULL;
+}
+
+struct sim_node *sim_node_of(const struct sim *sim,
+                             const struct replica_member *member)
+{
+    struct sim_node *node = sim_node_at(sim, member->address);
+    CHECK(node != NULL); /* Nobody else has an address. */
+    return node;
+}
+
+bool sim_node_is_named(const struct sim_node *node,
+                       const struct replica_members *members)
+{
+    const struct replica_member *member = replica_members_find(members,
+                                                               node->id);
+    return member != NULL && sim_node_of(node->sim, member) == node;
 }
 
 static void founders(const struct sim *sim, struct replica_members *members)
@@ -61,7 +91,7 @@ static void founders(const struct sim *sim, struct replica_members *members)
     for (uint32_t i = 0; i < members->count; i++) {
         members->member[i].id = i + 1;
         members->member[i].role = MEMBER_VOTER;
-        sim_node_address(i + 1, members->member[i].address);
+        put_address(i, members->member[i].address);
     }
 }
 
@@ -69,7 +99,7 @@ static void founders(const struct sim *sim, struct replica_members *members)
 static void first_entry(struct sim_node *node, struct buffer *ret_entry)
 {
     struct replica_members members = {.count = 0};
-    if (node->id <= node->sim->member_count && !node->was_wiped) {
+    if (node->host.number < node->sim->member_count && !node->was_wiped) {
         founders(node->sim, &members);
         replica_members_encode(&members, ret_entry);
     }
@@ -134,6 +164,11 @@ struct sim_host *sim_node_host(struct sim_node *node)
 uint64_t sim_node_id(const struct sim_node *node)
 {
     return node->id;
+}
+
+uint32_t sim_node_number(const struct sim_node *node)
+{
+    return node->host.number;
 }
 
 uint32_t sim_node_life(const struct sim_node *node)
@@ -432,7 +467,7 @@ void sim_node_wipe(struct sim_node *node, const struct replica_members *members)
 
 bool sim_node_is_fresh(const struct sim_node *node)
 {
-    return node->id > node->sim->member_count && !node->was_wiped;
+    return node->host.number >= node->sim->member_count && !node->was_wiped;
 }
 
 void sim_node_stop(struct sim_node *node)

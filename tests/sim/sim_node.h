@@ -21,7 +21,10 @@ struct sim_node *sim_node_new(struct sim *sim, uint32_t number);
 void sim_node_free(struct sim_node *node);
 struct sim *sim_node_sim(struct sim_node *node);
 struct sim_host *sim_node_host(struct sim_node *node);
+/* Other machines may have the same number. */
 uint64_t sim_node_id(const struct sim_node *node);
+/* Of its machine. */
+uint32_t sim_node_number(const struct sim_node *node);
 /* The life of the cluster that its directory is of: when it was wiped last. */
 uint32_t sim_node_life(const struct sim_node *node);
 /* That life is over: the cluster has been restored since. */
@@ -62,12 +65,21 @@ void sim_node_pause(struct sim_node *node, bool is_paused);
 void sim_node_slow(struct sim_node *node, uint64_t until_ns);
 /* The disk is nearly full, or has room again. */
 void sim_node_scarce(struct sim_node *node, bool is_scarce);
-/* "peer-host:port,client-host:port" */
-void sim_node_address(uint64_t id, char address[MEMBER_ADDRESS_SIZE]);
-/* The feature level that its version understands. */
+/* "peer-host:port,client-host:port", of its machine. */
+void sim_node_address(const struct sim_node *node,
+                      char address[MEMBER_ADDRESS_SIZE]);
+/* The one on the machine with this address, whatever its number; NULL. */
+struct sim_node *sim_node_at(const struct sim *sim, const char *address);
+/* The one at the member's address: whoever dials that reaches it. */
+struct sim_node *sim_node_of(const struct sim *sim,
+                             const struct replica_member *member);
+/* True if these name its number at its address. */
+bool sim_node_is_named(const struct sim_node *node,
+                       const struct replica_members *members);
 uint32_t sim_node_election_ms(const struct sim_node *node);
 /* Since it was last heard of 'id'; UINT64_MAX: it is not connected. */
 uint64_t sim_node_silence_ms(const struct sim_node *node, uint64_t id);
+/* The feature level that its version understands. */
 uint32_t sim_node_level(const struct sim_node *node);
 /* A member has told it that this is not enough for the cluster. */
 void sim_node_too_old(struct sim_node *node);

@@ -50,6 +50,7 @@ struct sim_node {
     struct sim_event probed;    /* What this node has dialled has answered. */
     uint64_t probe_number;
     uint64_t probe_id;
+    uint32_t probe_host;
     bool was_wiped;
     bool was_removed;    /* Nobody starts it again before it is wiped. */
     bool is_dying;       /* Nothing it does reaches the world. */

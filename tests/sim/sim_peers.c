@@ -16,21 +16,31 @@
 #define DIAL_NS (2 * SIM_S)
 #define PATIENCE_NS (3 * SIM_S)
 
-struct sim_peer {
-    bool is_wanted;        /* By the log, or by the configuration. */
-    bool was_named;        /* By the log, which may take it away again. */
+/* A connection with the node on another machine: at most one with each. */
+struct sim_link {
     struct sim_wire *wire; /* NULL: none. */
     int side;
+    uint64_t id; /* Whom it was dialled for, or who has dialled. */
     bool is_connected;
-    bool is_up;      /* Its HELLO was fine. */
-    bool is_guest;   /* Up, though not wanted, for what its HELLO said: */
-    bool is_leaving; /* A guest no longer. */
-    uint64_t members_index;
+    bool is_up; /* Its HELLO was fine. */
+    uint64_t incarnation;
     uint32_t version; /* Of the frames, while it is up. */
     struct buffer input;
     struct buffer output;
     uint64_t heard_ns; /* True time, as all here. */
     uint64_t ping_ns;
+};
+
+/* What the core sees: a number, behind which several machines may be. */
+struct sim_peer {
+    bool is_wanted;        /* By the log, or by the configuration. */
+    bool was_named;        /* By the log, which may take it away again. */
+    uint32_t host;         /* Where it is dialled. */
+    struct sim_link *link; /* That is up, or is to be; NULL: none. */
+    bool is_guest;         /* Up, though not wanted, for what its HELLO said: */
+    bool is_leaving;       /* A guest no longer. */
+    uint64_t members_index;
+    uint64_t heard_ns;
     uint64_t dial_ns; /* Not before. */
 };
 
@@ -39,7 +49,8 @@ struct sim_peers {
     struct sim_node *node;
     struct replica_members configured; /* Until the log names some. */
     bool is_joining; /* Then also those that it has not named yet. */
-    struct sim_peer peer[SIM_NODE_MAX + 1]; /* By id. */
+    struct sim_link link[SIM_NODE_MAX];   /* By machine. */
+    struct sim_peer peer[SIM_ID_MAX + 1]; /* By number. */
 };
 
 struct sim_peers *sim_peers_new(struct sim *sim, struct sim_node *node)
@@ -52,11 +63,14 @@ struct sim_peers *sim_peers_new(struct sim *sim, struct sim_node *node)
 
 void sim_peers_clear(struct sim_peers *peers)
 {
-    for (uint32_t id = 1; id <= SIM_NODE_MAX; id++) {
-        struct sim_peer *peer = &peers->peer[id];
-        buffer_done(&peer->input);
-        buffer_done(&peer->output);
-        *peer = (struct sim_peer){.is_wanted = false};
+    for (uint32_t host = 0; host < SIM_NODE_MAX; host++) {
+        struct sim_link *link = &peers->link[host];
+        buffer_done(&link->input);
+        buffer_done(&link->output);
+        *link = (struct sim_link){.wire = NULL};
+    }
+    for (uint32_t id = 1; id <= SIM_ID_MAX; id++) {
+        peers->peer[id] = (struct sim_peer){.is_wanted = false};
     }
 }
 
@@ -66,18 +80,31 @@ void sim_peers_free(struct sim_peers *peers)
     free(peers);
 }
 
+static uint64_t own_id(const struct sim_peers *peers)
+{
+    return sim_node_id(peers->node);
+}
+
+static uint32_t host_of(const struct sim_peers *peers,
+                        const struct replica_member *member)
+{
+    CHECK(member->id <= SIM_ID_MAX);
+    return sim_node_host(sim_node_of(peers->sim, member))->number;
+}
+
 void sim_peers_start(struct sim_peers *peers, bool is_joining)
 {
     peers->is_joining = is_joining;
-    for (uint32_t id = 1; id <= SIM_NODE_MAX; id++) {
+    for (uint32_t id = 1; id <= SIM_ID_MAX; id++) {
         peers->peer[id].dial_ns = peers->sim->now_ns;
-        if (id > sim_node_id(peers->node)) {
+        if (id > own_id(peers)) {
             peers->peer[id].dial_ns += PATIENCE_NS;
         }
     }
-    for (uint32_t i = 0; i < peers->configured.count; i++) {
-        uint64_t id = peers->configured.member[i].id;
-        peers->peer[id].is_wanted = id != sim_node_id(peers->node);
+    MEMBER_EACH (member, &peers->configured) {
+        struct sim_peer *peer = &peers->peer[member->id];
+        peer->is_wanted = member->id != own_id(peers);
+        peer->host = host_of(peers, member);
     }
 }
 
@@ -87,43 +114,66 @@ void sim_peers_configure(struct sim_peers *peers,
     peers->configured = *members;
 }
 
+static void dial_at(struct sim_peers *peers, uint64_t id, uint64_t at_ns)
+{
+    peers->peer[id].dial_ns = id > own_id(peers) ? at_ns + PATIENCE_NS : at_ns;
+}
+
+/* Closes it; nobody was told that it is up. */
+static void drop(struct sim_peers *peers, struct sim_link *link)
+{
+    sim_net_close(peers->sim, link->wire, link->side, 0);
+    link->wire = NULL;
+    link->is_connected = false;
+    link->is_up = false;
+    buffer_clear(&link->input);
+    buffer_clear(&link->output);
+}
+
+/* Likewise; it is the peer's, which is dialled again. */
 static void forget(struct sim_peers *peers, uint64_t id)
 {
     struct sim *sim = peers->sim;
     struct sim_peer *peer = &peers->peer[id];
-    sim_net_close(sim, peer->wire, peer->side, 0);
-    peer->wire = NULL;
-    peer->is_connected = false;
-    peer->is_up = false;
+    drop(peers, peer->link);
+    peer->link = NULL;
     peer->is_guest = false;
     peer->is_leaving = false;
-    buffer_clear(&peer->input);
-    buffer_clear(&peer->output);
-    peer->dial_ns = sim->now_ns + sim_between(sim, 20, 1000) * SIM_MS;
-    if (id > sim_node_id(peers->node)) {
-        peer->dial_ns += PATIENCE_NS;
+    dial_at(peers, id, sim->now_ns + sim_between(sim, 20, 1000) * SIM_MS);
+}
+
+/* As peers_add() does: a new address is dialled at once, unless the connection
+ * is up. */
+static void want(struct sim_peers *peers, const struct replica_member *member)
+{
+    struct sim_peer *peer = &peers->peer[member->id];
+    uint32_t host = host_of(peers, member);
+    bool has_moved = peer->is_wanted && peer->host != host;
+    peer->host = host;
+    peer->is_wanted = true;
+    peer->was_named = true;
+    peer->is_guest = false;
+    peer->is_leaving = false;
+    if (has_moved && peer->link != NULL && !peer->link->is_up) {
+        drop(peers, peer->link);
+        peer->link = NULL;
+    }
+    if (has_moved && peer->link == NULL) {
+        dial_at(peers, member->id, peers->sim->now_ns);
     }
 }
 
 void sim_peers_want(struct sim_peers *peers,
                     const struct replica_members *members)
 {
-    bool is_named[SIM_NODE_MAX + 1] = {false};
     if (members->count == 0) {
         return; /* Nothing is in the log yet: the configuration holds. */
     }
-    for (uint32_t i = 0; i < members->count; i++) {
-        CHECK(members->member[i].id <= SIM_NODE_MAX);
-        is_named[members->member[i].id] = members->member[i].id !=
-                                          sim_node_id(peers->node);
-    }
-    for (uint32_t id = 1; id <= SIM_NODE_MAX; id++) {
+    for (uint32_t id = 1; id <= SIM_ID_MAX; id++) {
         struct sim_peer *peer = &peers->peer[id];
-        if (is_named[id]) {
-            peer->is_wanted = true;
-            peer->was_named = true;
-            peer->is_guest = false;
-            peer->is_leaving = false;
+        const struct replica_member *member = replica_members_find(members, id);
+        if (member != NULL && id != own_id(peers)) {
+            want(peers, member);
         } else if (peer->is_guest) {
             peer->is_leaving = !core_keeps_guest(sim_node_core(peers->node), id,
                                                  peer->members_index);
@@ -131,7 +181,7 @@ void sim_peers_want(struct sim_peers *peers,
             /* The core knows: it is what has removed it. */
             peer->is_wanted = false;
             peer->was_named = false;
-            if (peer->wire != NULL) {
+            if (peer->link != NULL) {
                 forget(peers, id);
             }
         }
@@ -141,10 +191,11 @@ void sim_peers_want(struct sim_peers *peers,
 struct buffer *sim_peers_output(struct sim_peers *peers, uint64_t id,
                                 enum frame_type type)
 {
-    CHECK(id <= SIM_NODE_MAX);
-    struct sim_peer *peer = &peers->peer[id];
-    return peer->is_up && frame_since(type) <= peer->version ? &peer->output
-                                                             : NULL;
+    CHECK(id <= SIM_ID_MAX);
+    struct sim_link *link = peers->peer[id].link;
+    return link != NULL && link->is_up && frame_since(type) <= link->version
+               ? &link->output
+               : NULL;
 }
 
 uint64_t sim_peers_silence_ms(const struct sim_peers *peers, uint64_t id)
@@ -155,16 +206,30 @@ uint64_t sim_peers_silence_ms(const struct sim_peers *peers, uint64_t id)
 }
 
 /* Forgets the connection; tells the core if it was up. */
-static void go_down(struct sim_peers *peers, uint64_t id, bool is_by_peer,
-                    uint64_t now_ns)
+static void go_down(struct sim_peers *peers, struct sim_link *link,
+                    bool is_by_peer, uint64_t now_ns)
 {
     struct sim *sim = peers->sim;
-    bool was_up = peers->peer[id].is_up;
-    forget(peers, id);
+    bool was_up = link->is_up;
+    if (peers->peer[link->id].link == link) {
+        forget(peers, link->id);
+    } else {
+        drop(peers, link);
+    }
     if (was_up) {
-        sim_note(sim, sim_node_host(peers->node), "peer down", id, is_by_peer,
-                 0);
-        core_peer_down(sim_node_core(peers->node), id, is_by_peer, now_ns);
+        sim_note(sim, sim_node_host(peers->node), "peer down", link->id,
+                 is_by_peer, 0);
+        core_peer_down(sim_node_core(peers->node), link->id, is_by_peer,
+                       now_ns);
+    }
+}
+
+/* Something has come from there. */
+static void hear(struct sim_peers *peers, struct sim_link *link)
+{
+    link->heard_ns = peers->sim->now_ns;
+    if (peers->peer[link->id].link == link) {
+        peers->peer[link->id].heard_ns = link->heard_ns;
     }
 }
 
@@ -184,28 +249,27 @@ static struct frame_hello own_hello(struct sim_peers *peers, uint64_t id)
     return hello;
 }
 
-static void put_hello(struct sim_peers *peers, uint64_t id)
+static void put_hello(struct sim_peers *peers, struct sim_link *link)
 {
-    struct frame_hello hello = own_hello(peers, id);
+    struct frame_hello hello = own_hello(peers, link->id);
     struct buffer out = {0};
     frame_put_hello(&out, &hello);
-    sim_net_send(peers->sim, peers->peer[id].wire, peers->peer[id].side,
-                 buffer_bytes(&out), 0);
+    sim_net_send(peers->sim, link->wire, link->side, buffer_bytes(&out), 0);
     buffer_done(&out);
 }
 
 /* Who is too old for the other's cluster is not let in, and hears why. There
  * are no strangers here: it may believe it at once (net/peers.h). */
-static int check_levels(struct sim_peers *peers, uint64_t id,
+static int check_levels(struct sim_peers *peers, struct sim_link *link,
                         const struct frame_hello *hello)
 {
-    struct frame_hello own = own_hello(peers, id);
+    struct frame_hello own = own_hello(peers, link->id);
     switch (frame_compare_levels(&own, hello)) {
     case FRAME_OTHER_TOO_OLD:
         sim_note(peers->sim, sim_node_host(peers->node), "refuses as too old",
-                 id, hello->feature_level, own.cluster_level);
-        if (peers->peer[id].side == 1) {
-            put_hello(peers, id);
+                 link->id, hello->feature_level, own.cluster_level);
+        if (link->side == 1) {
+            put_hello(peers, link);
         }
         return HASP_ETOOOLD;
     case FRAME_SELF_TOO_OLD:
@@ -217,17 +281,17 @@ static int check_levels(struct sim_peers *peers, uint64_t id,
 }
 
 /* Of whom was removed alone: else nothing comes of it. */
-static void put_refusal(struct sim_peers *peers, uint64_t id, const char *why)
+static void put_refusal(struct sim_peers *peers, const struct sim_link *link,
+                        const char *why)
 {
     struct buffer out = {0};
     frame_put_refused(&out, REFUSAL_REMOVED, bytes_of_text(why));
-    sim_net_send(peers->sim, peers->peer[id].wire, peers->peer[id].side,
-                 buffer_bytes(&out), 0);
+    sim_net_send(peers->sim, link->wire, link->side, buffer_bytes(&out), 0);
     buffer_done(&out);
 }
 
-static int take_refusal(struct sim_peers *peers, uint64_t id, struct bytes body,
-                        uint64_t now_ns)
+static int take_refusal(struct sim_peers *peers, const struct sim_link *link,
+                        struct bytes body, uint64_t now_ns)
 {
     enum frame_refusal refusal;
     struct bytes text;
@@ -235,177 +299,256 @@ static int take_refusal(struct sim_peers *peers, uint64_t id, struct bytes body,
     CHECK(frame_get_refused(body, &refusal, &text) == 0);
     memcpy(why, text.data, text.size);
     why[text.size] = '\0';
-    if (peers->peer[id].side == 0) {
-        core_removed_by(sim_node_core(peers->node), id, why, now_ns);
+    if (link->side == 0) {
+        core_removed_by(sim_node_core(peers->node), link->id, why, now_ns);
     }
     return HASP_EREFUSED;
 }
 
-static int take_hello(struct sim_peers *peers, uint64_t id, struct bytes body,
-                      uint64_t now_ns)
+static struct sim_node *other_end(const struct sim_peers *peers,
+                                  const struct sim_link *link)
+{
+    return peers->sim->node[link - peers->link];
+}
+
+/* What the connection itself looks at, as check_hello() of net/peer_link.c. */
+static int check_hello(struct sim_peers *peers, struct sim_link *link,
+                       const struct frame_hello *hello)
+{
+    const struct sim_peer *peer = &peers->peer[link->id];
+    struct frame_hello own = own_hello(peers, link->id);
+    if (hello->incarnation != sim_node_incarnation(other_end(peers, link))) {
+        return HASP_EREFUSED; /* Who wipes a node takes longer than that. */
+    }
+    if (hello->from != link->id || hello->to != own_id(peers)) {
+        sim_say(peers->sim, sim_node_host(peers->node),
+                "finds n%llu at the address of n%llu",
+                (unsigned long long)hello->from, (unsigned long long)link->id);
+        return HASP_EREFUSED;
+    }
+    link->version = frame_common_version(&own.versions, &hello->versions);
+    CHECK(link->version != 0);
+    int error = check_levels(peers, link, hello);
+    if (error == 0 && peer->link != link && peer->link != NULL &&
+        peer->link->is_up && peer->link->incarnation != hello->incarnation) {
+        sim_say(peers->sim, sim_node_host(peers->node),
+                "n%llu is connected with another data directory",
+                (unsigned long long)link->id);
+        return HASP_EREFUSED;
+    }
+    return error;
+}
+
+/* It takes the place of one that was dialled meanwhile, or that has yet to
+ * greet. */
+static void take_place(struct sim_peers *peers, struct sim_link *link)
+{
+    struct sim_peer *peer = &peers->peer[link->id];
+    struct sim_link *old = peer->link;
+    peer->link = link;
+    peer->heard_ns = link->heard_ns;
+    if (old != NULL && old != link && old->side == 0) {
+        drop(peers, old);
+    }
+}
+
+static int take_hello(struct sim_peers *peers, struct sim_link *link,
+                      struct bytes body, uint64_t now_ns)
 {
     struct frame_hello hello;
     char why[HASP_WHY_SIZE];
     CHECK(frame_get_hello(body, &hello) == 0);
-    CHECK(hello.from == id);
-    if (hello.incarnation != sim_node_incarnation(peers->sim->node[id - 1])) {
-        return HASP_EREFUSED; /* Who wipes a node takes longer than that. */
-    }
     struct core *core = sim_node_core(peers->node);
-    struct sim_peer *peer = &peers->peer[id];
-    struct frame_hello own = own_hello(peers, id);
-    peer->version = frame_common_version(&own.versions, &hello.versions);
-    CHECK(peer->version != 0);
-    int error = check_levels(peers, id, &hello);
+    struct sim_peer *peer = &peers->peer[link->id];
+    int error = check_hello(peers, link, &hello);
     if (error != 0) {
         return error;
     }
     error = core_check_peer(core, &hello, peer->is_wanted, why);
     if (error != 0) {
         sim_say(peers->sim, sim_node_host(peers->node), "refuses n%llu: %s",
-                (unsigned long long)id, why);
+                (unsigned long long)link->id, why);
         if (core_was_removed(core, &hello, why)) {
-            put_refusal(peers, id, why);
+            put_refusal(peers, link, why);
         }
         return error;
     }
-    if (peer->side == 1) {
-        put_hello(peers, id);
+    take_place(peers, link);
+    if (link->side == 1) {
+        put_hello(peers, link);
     }
-    peer->is_up = true;
+    link->is_up = true;
+    link->incarnation = hello.incarnation;
     peer->is_guest = !peer->is_wanted;
     peer->members_index = hello.members_index;
-    sim_note(peers->sim, sim_node_host(peers->node), "peer up", id, 0, 0);
+    sim_note(peers->sim, sim_node_host(peers->node), "peer up", link->id, 0, 0);
     core_peer_up(core, &hello, now_ns);
     return 0;
 }
 
-static int take_frame(struct sim_peers *peers, uint64_t id,
+static int take_frame(struct sim_peers *peers, struct sim_link *link,
                       enum frame_type type, struct bytes body, uint64_t now_ns)
 {
-    struct sim_peer *peer = &peers->peer[id];
     uint64_t value = 0;
     char why[HASP_WHY_SIZE];
     switch (type) {
     case FRAME_HELLO:
-        return take_hello(peers, id, body, now_ns);
+        return take_hello(peers, link, body, now_ns);
     case FRAME_PING:
         CHECK(frame_get_u64(body, &value) == 0);
-        frame_put_u64(&peer->output, FRAME_PONG, value);
+        frame_put_u64(&link->output, FRAME_PONG, value);
         return 0;
     case FRAME_PONG:
         return 0;
     case FRAME_REFUSED:
-        return take_refusal(peers, id, body, now_ns);
+        return take_refusal(peers, link, body, now_ns);
     default:
-        CHECK(peer->is_up && frame_since(type) <= peer->version);
-        return core_peer_frame(sim_node_core(peers->node), id, type, body,
+        CHECK(link->is_up && frame_since(type) <= link->version);
+        return core_peer_frame(sim_node_core(peers->node), link->id, type, body,
                                now_ns, why);
     }
 }
 
-static void take_bytes(struct sim_peers *peers, uint64_t id, struct bytes bytes,
-                       uint64_t now_ns)
+static void take_bytes(struct sim_peers *peers, struct sim_link *link,
+                       struct bytes bytes, uint64_t now_ns)
 {
-    struct sim_peer *peer = &peers->peer[id];
-    struct sim_wire *wire = peer->wire;
-    peer->heard_ns = peers->sim->now_ns;
-    buffer_put_bytes(&peer->input, bytes);
+    struct sim_wire *wire = link->wire;
+    hear(peers, link);
+    buffer_put_bytes(&link->input, bytes);
     size_t at = 0;
-    while (peer->wire == wire) {
+    while (link->wire == wire) {
         enum frame_type type;
         struct bytes body;
         size_t used = 0;
-        struct bytes rest = bytes_of(peer->input.data + at,
-                                     peer->input.size - at);
+        struct bytes rest = bytes_of(link->input.data + at,
+                                     link->input.size - at);
         int error = frame_parse(rest, FRAME_SIZE_MAX, &type, &body, &used);
         if (error == HASP_EMORE) {
-            buffer_consume(&peer->input, at);
+            buffer_consume(&link->input, at);
             return;
         }
         CHECK(error == 0);
         at += used;
-        error = take_frame(peers, id, type, body, now_ns);
-        if (error != 0 && peer->wire == wire) {
-            go_down(peers, id, false, now_ns);
+        error = take_frame(peers, link, type, body, now_ns);
+        if (error != 0 && link->wire == wire) {
+            go_down(peers, link, false, now_ns);
             return;
         }
     }
 }
 
-static uint64_t other_end(const struct sim_wire *wire, int side)
+/* Who has dialled greets first. It is the peer's connection at once, unless
+ * that has one with another machine. */
+static void accept_peer(struct sim_peers *peers, struct sim_link *link,
+                        const struct sim_news *news, uint64_t now_ns)
 {
-    return wire->host[1 - side] + 1;
+    uint64_t id = sim_node_id(other_end(peers, link));
+    if (id == 0 || id == own_id(peers) ||
+        (peers->peer[id].is_wanted && id < own_id(peers))) {
+        sim_net_close(peers->sim, news->wire, news->side, 0);
+        return; /* This node dials. */
+    }
+    if (link->wire != NULL) {
+        go_down(peers, link, false, now_ns);
+    }
+    link->wire = news->wire;
+    link->side = news->side;
+    link->id = id;
+    link->is_connected = true;
+    if (peers->peer[id].link == NULL) {
+        peers->peer[id].link = link;
+    }
+    hear(peers, link);
 }
 
 void sim_peers_feed(struct sim_peers *peers, const struct sim_news *news,
                     uint64_t now_ns)
 {
-    uint64_t id = other_end(news->wire, news->side);
-    struct sim_peer *peer = &peers->peer[id];
+    struct sim_link *link = &peers->link[news->wire->host[1 - news->side]];
     if (news->kind == NEWS_ACCEPTED) {
-        if (peer->is_wanted && id < sim_node_id(peers->node)) {
-            sim_net_close(peers->sim, news->wire, news->side, 0);
-            return; /* This node dials. */
-        }
-        if (peer->wire != NULL) {
-            go_down(peers, id, false, now_ns);
-        }
-        peer->wire = news->wire;
-        peer->side = news->side;
-        peer->heard_ns = peers->sim->now_ns;
-        peer->is_connected = true;
-        return; /* The other one greets first. */
+        accept_peer(peers, link, news, now_ns);
+        return;
     }
-    if (news->wire != peer->wire) {
+    if (news->wire != link->wire) {
         return; /* Of one that was given up. */
     }
     switch (news->kind) {
     case NEWS_CONNECTED:
-        peer->is_connected = true;
-        peer->heard_ns = peers->sim->now_ns;
-        put_hello(peers, id);
+        link->is_connected = true;
+        hear(peers, link);
+        put_hello(peers, link);
         break;
     case NEWS_DATA:
-        take_bytes(peers, id, news->bytes, now_ns);
+        take_bytes(peers, link, news->bytes, now_ns);
         break;
     default:
-        go_down(peers, id, news->is_by_peer, now_ns);
+        go_down(peers, link, news->is_by_peer, now_ns);
         break;
     }
+}
+
+static void dial(struct sim_peers *peers, uint64_t id)
+{
+    struct sim_peer *peer = &peers->peer[id];
+    struct sim_link *link = &peers->link[peer->host];
+    if (link->wire != NULL) {
+        return; /* From there somebody has dialled, and has yet to greet. */
+    }
+    link->wire = sim_net_dial(peers->sim, WIRE_PEER,
+                              sim_node_host(peers->node)->number, peer->host);
+    link->side = 0;
+    link->id = id;
+    peer->link = link;
+    hear(peers, link);
+}
+
+static bool is_silent(const struct sim_peers *peers,
+                      const struct sim_link *link)
+{
+    uint64_t silence_ns = peers->sim->now_ns - link->heard_ns;
+    return silence_ns >= (link->is_connected ? SILENCE_NS : DIAL_NS);
 }
 
 static void work(struct sim_peers *peers, uint64_t id, uint64_t now_ns)
 {
     struct sim *sim = peers->sim;
     struct sim_peer *peer = &peers->peer[id];
-    if (peer->wire == NULL) {
+    struct sim_link *link = peer->link;
+    if (link == NULL) {
         if (peer->is_wanted && sim->now_ns >= peer->dial_ns) {
-            peer->wire = sim_net_dial(sim, WIRE_PEER,
-                                      sim_node_host(peers->node)->number,
-                                      (uint32_t)id - 1);
-            peer->side = 0;
-            peer->heard_ns = sim->now_ns;
+            dial(peers, id);
         }
         return;
     }
-    uint64_t silence_ns = sim->now_ns - peer->heard_ns;
     if (peer->is_leaving) {
         sim_note(sim, sim_node_host(peers->node), "guest leaves", id, 0, 0);
-        go_down(peers, id, false, now_ns);
-    } else if (silence_ns >= (peer->is_connected ? SILENCE_NS : DIAL_NS)) {
-        go_down(peers, id, false, now_ns);
-    } else if (peer->is_up && sim->now_ns >= peer->ping_ns) {
-        frame_put_u64(&peer->output, FRAME_PING, sim->now_ns);
-        peer->ping_ns = sim->now_ns + PING_NS;
+        go_down(peers, link, false, now_ns);
+    } else if (is_silent(peers, link)) {
+        go_down(peers, link, false, now_ns);
+    } else if (link->is_up && sim->now_ns >= link->ping_ns) {
+        frame_put_u64(&link->output, FRAME_PING, sim->now_ns);
+        link->ping_ns = sim->now_ns + PING_NS;
     }
+}
+
+/* True if it has yet to greet, and another one has its number's place. */
+static bool is_stranger(const struct sim_peers *peers,
+                        const struct sim_link *link)
+{
+    return link->wire != NULL && peers->peer[link->id].link != link;
 }
 
 void sim_peers_work(struct sim_peers *peers, uint64_t now_ns)
 {
-    for (uint64_t id = 1; id <= peers->sim->node_count; id++) {
-        if (id != sim_node_id(peers->node)) {
+    for (uint64_t id = 1; id <= SIM_ID_MAX; id++) {
+        if (id != own_id(peers)) {
             work(peers, id, now_ns);
+        }
+    }
+    for (uint32_t host = 0; host < SIM_NODE_MAX; host++) {
+        struct sim_link *link = &peers->link[host];
+        if (is_stranger(peers, link) && is_silent(peers, link)) {
+            drop(peers, link);
         }
     }
 }
@@ -413,13 +556,14 @@ void sim_peers_work(struct sim_peers *peers, uint64_t now_ns)
 uint64_t sim_peers_next(const struct sim_peers *peers)
 {
     uint64_t next_ns = UINT64_MAX;
-    for (uint64_t id = 1; id <= peers->sim->node_count; id++) {
+    for (uint64_t id = 1; id <= SIM_ID_MAX; id++) {
         const struct sim_peer *peer = &peers->peer[id];
+        const struct sim_link *link = peer->link;
         uint64_t at_ns = UINT64_MAX;
         if (peer->is_leaving) {
             at_ns = peers->sim->now_ns;
-        } else if (peer->wire != NULL) {
-            at_ns = peer->is_up ? peer->ping_ns : peer->heard_ns + DIAL_NS;
+        } else if (link != NULL) {
+            at_ns = link->is_up ? link->ping_ns : link->heard_ns + DIAL_NS;
         } else if (peer->is_wanted) {
             at_ns = peer->dial_ns;
         }
@@ -430,13 +574,13 @@ uint64_t sim_peers_next(const struct sim_peers *peers)
 
 void sim_peers_flush(struct sim_peers *peers, uint64_t after_ns)
 {
-    for (uint64_t id = 1; id <= peers->sim->node_count; id++) {
-        struct sim_peer *peer = &peers->peer[id];
-        if (peer->output.size > 0) {
-            CHECK(peer->wire != NULL);
-            sim_net_send(peers->sim, peer->wire, peer->side,
-                         buffer_bytes(&peer->output), after_ns);
-            buffer_clear(&peer->output);
+    for (uint64_t id = 1; id <= SIM_ID_MAX; id++) {
+        struct sim_link *link = peers->peer[id].link;
+        if (link != NULL && link->output.size > 0) {
+            CHECK(link->wire != NULL);
+            sim_net_send(peers->sim, link->wire, link->side,
+                         buffer_bytes(&link->output), after_ns);
+            buffer_clear(&link->output);
         }
     }
 }

@@ -47,16 +47,18 @@ static void port_probe_address(void *data, uint64_t number, uint64_t id,
 {
     struct sim_node *node = data;
     struct sim *sim = node->sim;
-    (void)address;
     if (!sim_node_acts(node)) {
         return;
     }
-    const struct sim_host *to = &sim->node[id - 1]->host;
+    const struct sim_node *probed = sim_node_at(sim, address);
+    CHECK(probed != NULL);
+    const struct sim_host *to = &probed->host;
     bool is_silent = to->is_paused || !to->is_os_up ||
                      sim_net_is_blocked(sim, node->host.number, to->number) ||
                      sim_net_is_blocked(sim, to->number, node->host.number);
     node->probe_number = number;
     node->probe_id = id;
+    node->probe_host = to->number;
     node->probed.run = sim_port_probed;
     sim_at(sim, &node->probed,
            sim->now_ns +
@@ -66,11 +68,15 @@ static void port_probe_address(void *data, uint64_t number, uint64_t id,
 void sim_port_probed(struct sim *sim, struct sim_event *event)
 {
     struct sim_node *node = LIST_ENTRY(event, struct sim_node, probed);
-    const struct sim_host *to = &sim->node[node->probe_id - 1]->host;
+    const struct sim_node *there = sim->node[node->probe_host];
+    const struct sim_host *to = &there->host;
     struct sim_news *news = memory_new(sizeof *news);
     news->kind = NEWS_PROBED;
     news->log_index = node->probe_number;
-    news->error = to->is_running && !to->is_paused ? 0 : HASP_ECONNECT;
+    news->error = to->is_running && !to->is_paused &&
+                          there->id == node->probe_id
+                      ? 0
+                      : HASP_ECONNECT;
     sim_note(sim, &node->host, "probed", node->probe_id, news->error == 0, 0);
     list_push_back(&node->host.inbox, &news->in_inbox);
     sim_host_poke(sim, &node->host);
@@ -147,7 +153,7 @@ static void stop_as_removed(struct sim_node *node)
         sim_note(node->sim, &node->host, "is removed", 0, 0, 0);
         node->sim->stats.removed++;
         node->was_removed = true;
-        if (sim_check_is_member(node->sim, node->id)) {
+        if (sim_check_is_member(node->sim, node)) {
             sim_fail(node->sim, ORACLE_NODES,
                      "a node stops as removed only if it is: %s is a member",
                      node->host.name);

@@ -108,27 +108,27 @@ uint64_t sim_restore_late_token(const struct sim *sim)
 
 /* --- Nodes that are added ------------------------------------------------- */
 
-bool sim_restore_has_forgotten(const struct sim *sim, uint64_t id)
+bool sim_restore_has_forgotten(const struct sim *sim,
+                               const struct sim_node *node)
 {
-    return sim_node_is_former(sim->node[id - 1]) &&
+    return sim_node_is_former(node) &&
            sim->now_ns < sim->restore->forgotten_until_ns;
 }
 
-bool sim_restore_wants_member(struct sim *sim, uint64_t *ret_id)
+bool sim_restore_wants_member(struct sim *sim, struct sim_node **ret_node)
 {
     struct replica_members members;
     if (sim->life == 0 || !sim_members(sim, &members) ||
         members.count >= sim->restore->target) {
         return false;
     }
-    for (uint64_t id = 1; id <= sim->node_count; id++) {
-        if (replica_members_find(&members, id) == NULL &&
-            sim_admin_prepare(sim, id, &members)) {
-            *ret_id = id;
-            return true;
+    *ret_node = NULL;
+    for (uint64_t id = 1; id <= sim->id_count && *ret_node == NULL; id++) {
+        if (replica_members_find(&members, id) == NULL) {
+            *ret_node = sim_admin_prepare(sim, id, &members);
         }
     }
-    return false;
+    return *ret_node != NULL;
 }
 
 /* --- Files ---------------------------------------------------------------- */
@@ -358,8 +358,9 @@ static int run(struct sim *sim, const struct plan *plan,
     struct hasp_node_options options;
     uint64_t id = sim_node_id(plan->node);
     char client[32], peer[32];
-    snprintf(peer, sizeof peer, "10.0.0.%" PRIu64 ":7421", id);
-    snprintf(client, sizeof client, "10.0.0.%" PRIu64 ":7420", id);
+    uint32_t last = sim_node_host(plan->node)->number + 1;
+    snprintf(peer, sizeof peer, "10.0.0.%" PRIu32 ":7421", last);
+    snprintf(client, sizeof client, "10.0.0.%" PRIu32 ":7420", last);
     struct hasp_node_member member = {id, peer, client};
     hasp_node_options_init(&options);
     options.id = id;
@@ -471,7 +472,7 @@ static void begin_life(struct sim *sim, const struct plan *plan)
     struct replica_members members = {.count = 1};
     members.member[0].id = sim_node_id(plan->node);
     members.member[0].role = MEMBER_VOTER;
-    sim_node_address(members.member[0].id, members.member[0].address);
+    sim_node_address(plan->node, members.member[0].address);
     restore->late_token = sim_check_token_base(sim) + sim_check_newest(sim) + 1;
     struct sim_state before;
     if (!sim_state_load(sim, buffer_bytes(&plan->backup.bytes), &before)) {
@@ -569,7 +570,7 @@ static uint32_t choose_target(struct sim *sim)
 {
     static const uint32_t targets[] = {1, 3, 3, 3, 5};
     uint32_t target = targets[prng_below(&sim->prng, 5)];
-    return target < sim->node_count ? target : sim->node_count;
+    return target < sim->id_count ? target : sim->id_count;
 }
 
 static bool make_plan(struct sim *sim, struct plan *plan)

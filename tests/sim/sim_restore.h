@@ -41,10 +41,11 @@ bool sim_restore_is_saved(const struct sim *sim);
 void sim_restore_keep(struct sim *sim, const struct sim_backup *backup);
 /* True if, after a restore, a node is to be added: then it has been made ready.
  */
-bool sim_restore_wants_member(struct sim *sim, uint64_t *ret_id);
+bool sim_restore_wants_member(struct sim *sim, struct sim_node **ret_node);
 /* True if that node runs in a life that is over, and the operator does not know
  * it yet. */
-bool sim_restore_has_forgotten(const struct sim *sim, uint64_t id);
+bool sim_restore_has_forgotten(const struct sim *sim,
+                               const struct sim_node *node);
 /* A token of the life before, higher than all that it has granted. */
 uint64_t sim_restore_late_token(const struct sim *sim);
 

@@ -43,7 +43,7 @@ static void rest(struct sim_saver *saver, uint64_t low_ms, uint64_t high_ms)
 static void choose(struct sim_saver *saver)
 {
     struct sim *sim = sim_of(saver);
-    if (sim_restore_wants_member(sim, &saver->id)) {
+    if (sim_restore_wants_member(sim, &saver->node)) {
         saver->stage = SAVER_ADD;
     } else if (sim_voter_choose(sim, &saver->vote)) {
         saver->stage = SAVER_VOTE;
@@ -60,10 +60,10 @@ static void choose(struct sim_saver *saver)
 static void put_add(struct sim_saver *saver)
 {
     char address[MEMBER_ADDRESS_SIZE];
-    sim_node_address(saver->id, address);
+    sim_node_address(saver->node, address);
     sim_channel_begin(&saver->channel, 3);
     sim_channel_word(&saver->channel, "RAFT.ADD");
-    sim_channel_number(&saver->channel, saver->id);
+    sim_channel_number(&saver->channel, sim_node_id(saver->node));
     sim_channel_word(&saver->channel, address);
 }
 

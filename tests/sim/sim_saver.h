@@ -32,8 +32,8 @@ struct sim_saver {
     } stage;
     struct sim_backup backup; /* As far as it has come. */
     uint64_t size;
-    uint64_t applied; /* By the node, when it was asked. */
-    uint64_t id;      /* ADD. */
+    uint64_t applied;      /* By the node, when it was asked. */
+    struct sim_node *node; /* ADD. */
     struct sim_vote vote;
     uint32_t lock; /* ADMIT. */
     uint64_t rest_until_ns;

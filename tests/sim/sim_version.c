@@ -47,7 +47,7 @@ bool sim_version_is_ripe(struct sim *sim)
         return false;
     }
     for (uint32_t i = 0; i < members.count; i++) {
-        struct sim_node *node = sim->node[members.member[i].id - 1];
+        struct sim_node *node = sim_node_of(sim, &members.member[i]);
         if (sim_node_core(node) == NULL || sim_node_level(node) != NEW) {
             return false;
         }

@@ -21,7 +21,8 @@ static bool all_run(struct sim *sim, const struct replica_members *members)
 {
     bool all = true;
     for (uint32_t i = 0; i < members->count; i++) {
-        const struct sim_host *host = sim->host[members->member[i].id - 1];
+        const struct sim_host *host = sim_node_host(
+            sim_node_of(sim, &members->member[i]));
         all = all && host->is_running && !host->is_paused;
     }
     return all;
@@ -66,7 +67,7 @@ bool sim_voter_choose(struct sim *sim, struct sim_vote *vote)
             *member = &members.member[(from + i) % members.count];
         if (member->role == MEMBER_VOTER && members.count > 2 &&
             !sim_majority_forces(sim, member->id) &&
-            !sim_restore_has_forgotten(sim, member->id) &&
+            !sim_restore_has_forgotten(sim, sim_node_of(sim, member)) &&
             (!all_run(sim, &members) || sim_chance(sim, 0.3))) {
             *vote = (struct sim_vote){.id = member->id, .is_taken = true};
             return true;

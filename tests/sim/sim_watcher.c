@@ -677,7 +677,8 @@ bool sim_watcher_is_told(const struct sim_watcher *watcher)
     const struct sim_wire *wire = watcher->channel.wire;
     if (!watcher->is_there ||
         (wire != NULL &&
-         !sim_check_is_member(sim_of(watcher), wire->host[1] + 1))) {
+         !sim_check_is_member(sim_of(watcher),
+                              sim_of(watcher)->node[wire->host[1]]))) {
         return true; /* Whom no member tells, he knows nothing either. */
     }
     return (watcher->is_watching && first_fitting(watcher, watcher->high) ==

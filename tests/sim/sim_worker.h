@@ -64,6 +64,7 @@ struct op {
     uint32_t lock;
     enum admin_kind admin;
     uint64_t id;    /* ADMIN: a session, client or member. */
+    uint32_t host;  /* ADMIN_ADD: where it is. */
     bool is_forced; /* ADMIN: a member goes, whoever is silent. */
     uint32_t owner; /* The worker as which it acts, and its tag. */
     char tag[TAG_SIZE];
@@ -206,8 +207,8 @@ struct replica_members;
 /* sim_admin.c: what an operator does now and then. */
 /* Makes a node ready to be added: it has an empty directory then, and these
  * members in its configuration. False if it must not be, or not yet. */
-bool sim_admin_prepare(struct sim *sim, uint64_t id,
-                       const struct replica_members *members);
+struct sim_node *sim_admin_prepare(struct sim *sim, uint64_t id,
+                                   const struct replica_members *members);
 /* A value for a limit of the state, small enough to be met, or the default. */
 uint64_t sim_admin_limit(struct sim *sim, enum limit_key key);
 bool sim_admin_choose(struct worker *worker, struct op *op);
