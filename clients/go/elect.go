@@ -12,9 +12,10 @@ import (
 type Callbacks struct {
 	// OnStartedLeading is called when this process leads. Its context ends when
 	// it does no longer; token is the fence of what it writes meanwhile. When
-	// it returns the leadership is given up.
+	// it returns, panics or calls runtime.Goexit, the leadership is given up.
 	OnStartedLeading func(ctx context.Context, token int64)
-	// OnStoppedLeading is called after OnStartedLeading has returned.
+	// OnStoppedLeading is called after OnStartedLeading has ended, however that
+	// was. The lock is released after it.
 	OnStoppedLeading func()
 	// OnNewLeader, if not nil, is told who leads, also of this process itself.
 	OnNewLeader func(identity string)
@@ -37,24 +38,32 @@ func (e *Elector) Run(ctx context.Context) error {
 		return errors.New("hasp: an Elector needs OnStartedLeading")
 	}
 	for ctx.Err() == nil {
-		session, err := Open(ctx, e.Options)
-		if err != nil {
-			if !mayPass(err) {
-				return err
-			}
-			pause(ctx, 5)
-			continue
-		}
-		err = e.serve(ctx, session)
-		// ctx may be done: what is held is given back all the same.
-		closing, cancel := context.WithTimeout(context.Background(), time.Second)
-		session.Close(closing)
-		cancel()
-		if err != nil {
+		if err := e.campaign(ctx); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// campaign opens a session and serves with it; an error is that of what may not
+// pass.
+func (e *Elector) campaign(ctx context.Context) error {
+	session, err := Open(ctx, e.Options)
+	if err != nil {
+		if !mayPass(err) {
+			return err
+		}
+		pause(ctx, 5)
+		return nil
+	}
+	// However the callbacks end, by a panic or Goexit too: nobody else would end
+	// the session. ctx may be done: what is held is given back all the same.
+	defer func() {
+		closing, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		session.Close(closing)
+	}()
+	return e.serve(ctx, session)
 }
 
 // mayPass: another attempt may go better.
@@ -85,15 +94,23 @@ func (e *Elector) serve(ctx context.Context, session *Session) error {
 			pause(ctx, 1)
 			continue
 		}
-		leading, stop := lock.Context(ctx)
-		e.Callbacks.OnStartedLeading(leading, lock.Token())
-		stop()
+		e.lead(ctx, lock)
+	}
+	return nil
+}
+
+// lead leads until OnStartedLeading ends, whether it returns, panics or calls
+// Goexit.
+func (e *Elector) lead(ctx context.Context, lock *Lock) {
+	leading, stop := lock.Context(ctx)
+	defer lock.Unlock(context.Background())
+	defer func() {
 		if e.Callbacks.OnStoppedLeading != nil {
 			e.Callbacks.OnStoppedLeading()
 		}
-		lock.Unlock(context.Background())
-	}
-	return nil
+	}()
+	defer stop()
+	e.Callbacks.OnStartedLeading(leading, lock.Token())
 }
 
 // observe looks who leads whenever something has happened to the lock.
@@ -105,6 +122,11 @@ func (e *Elector) observe(ctx context.Context, session *Session) {
 		}
 		// Not here: the connection goes on reading meanwhile.
 		holders, _, err := session.Show(ctx, e.Name)
+		for round := 1; err != nil && mayPass(err) && ctx.Err() == nil &&
+			session.State() != Lost; round++ {
+			pause(ctx, round) // Nobody else says who leads until it changes.
+			holders, _, err = session.Show(ctx, e.Name)
+		}
 		if err == nil && len(holders) > 0 && holders[0].Value != last {
 			last = holders[0].Value
 			e.Callbacks.OnNewLeader(last)

@@ -170,7 +170,12 @@ func (s *Session) tellNews(told State) State {
 // finish: whoever waits learns that the session is over.
 func (s *Session) finish() {
 	s.end()
-	s.link.quit(s)
+	s.mu.Lock()
+	isClosing := s.closing
+	s.mu.Unlock()
+	if !isClosing {
+		s.quit()
+	}
 }
 
 // pushed is told what a node says unasked.
@@ -207,6 +212,17 @@ func (s *Session) emit(event Event) {
 	}
 }
 
+// tellEvent calls OnEvent. One that calls Goexit, as a test does that fails, ends
+// no other event.
+func (s *Session) tellEvent(event Event) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.options.OnEvent(event)
+	}()
+	<-done
+}
+
 // startEvents starts the goroutine that calls OnEvent; closing what it gives
 // ends it when all has been told.
 func (s *Session) startEvents() chan struct{} {
@@ -225,7 +241,7 @@ func (s *Session) startEvents() chan struct{} {
 			s.pending = nil
 			s.mu.Unlock()
 			for _, event := range pending {
-				s.options.OnEvent(event)
+				s.tellEvent(event)
 			}
 		}
 	}()

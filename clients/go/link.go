@@ -42,6 +42,7 @@ type ask struct {
 	isUrgent bool           // It goes before what has not been sent.
 	isApart  bool           // It names session and secret: none is attached.
 	blocks   bool           // It opens, attaches or closes a session.
+	isLast   bool           // It is asked although its session has ended here.
 	latest   time.Time      // It is not sent after that; zero: it is.
 	fits     func(any) bool // Is that what was asked for? nil: whatever it is.
 	attaches *Session       // It is the ATTACH of this one.
@@ -193,7 +194,7 @@ func (l *link) route(event push) {
 // do asks, and waits for the answer until ctx is done or the session has ended.
 func (l *link) do(ctx context.Context, a *ask) (any, error) {
 	var over <-chan struct{}
-	if a.session != nil {
+	if a.session != nil && !a.isLast {
 		over = a.session.over.Done()
 	}
 	l.begin(a)

@@ -86,7 +86,7 @@ func (l *Lock) Lock(ctx context.Context) error {
 	select {
 	case <-l.turn:
 	case <-ctx.Done():
-		return ctx.Err()
+		return l.late(ctx.Err())
 	case <-l.session.over.Done():
 		return l.session.whyLost()
 	}
@@ -127,7 +127,7 @@ func (l *Lock) acquire(ctx context.Context, wait, isFirst bool) (bool, error) {
 	first := clockNow()
 	reply, err := c.ask(ctx, wait)
 	if err != nil && !c.isOutcome(err) {
-		go c.settle(true, isFirst)
+		go c.settle(isFirst)
 		return false, err
 	}
 	c.end()
@@ -194,7 +194,7 @@ func (l *Lock) release(ctx context.Context, isLast bool) error {
 	reply, err := c.ask(ctx, false)
 	if err != nil && !c.isOutcome(err) {
 		c.setClaim(false)
-		go c.settle(false, isLast)
+		go c.settle(isLast)
 		return &outcome{ErrUnknown, err, err}
 	}
 	c.end()
@@ -207,7 +207,8 @@ func (l *Lock) release(ctx context.Context, isLast bool) error {
 }
 
 // Upgrade makes a shared hold exclusive, when the other readers have gone;
-// until then, and if it fails, the shared one stays. Of two that do so the
+// until then, and if it fails, the shared one stays. When ctx is done first, what
+// may have become of it is taken back in the background. Of two that do so the
 // second is refused (Word "DEADLOCK").
 func (l *Lock) Upgrade(ctx context.Context) error {
 	_, err := l.upgrade(ctx, true)
@@ -229,28 +230,33 @@ func (l *Lock) upgrade(ctx context.Context, wait bool) (bool, error) {
 	if c == nil {
 		return false, err
 	}
-	defer c.endClaim()
-	defer c.end()
 	reply, err := c.ask(ctx, wait)
 	if err != nil && !c.isOutcome(err) {
-		// Asked again without WAIT it tells what became of it.
-		reply, err = c.settleUpgrade(err)
+		go c.settle(false)
+		return false, err
 	}
+	c.end()
+	c.endClaim()
 	if err != nil || reply == nil {
 		return false, err
 	}
-	l.session.eachHold(func(one *Lock) { one.upgraded(l, tokensOf(reply)[0]) })
+	c.converted(reply, false)
 	return true, nil
 }
 
-// upgraded: its owner has one hold, however many locks of his tell of it.
-func (l *Lock) upgraded(by *Lock, token int64) {
+// converted: its owner has one hold, however many locks of his tell of it.
+func (c *change) converted(reply any, shared bool) {
+	token := tokensOf(reply)[0]
+	c.lock.session.eachHold(func(l *Lock) { l.convertedBy(c.lock, token, shared) })
+}
+
+func (l *Lock) convertedBy(by *Lock, token int64, shared bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.tokens {
 		if l.owner == by.owner && l.names[i] == by.names[0] {
 			l.tokens = append([]int64(nil), l.tokens...)
-			l.tokens[i], l.shared = token, false
+			l.tokens[i], l.shared = token, shared
 		}
 	}
 }
@@ -269,7 +275,8 @@ func (l *Lock) mayConvert() error {
 	return l.Guard(0)
 }
 
-// Downgrade makes an exclusive hold shared, at once; the token stays.
+// Downgrade makes an exclusive hold shared, at once; the token stays. With
+// ErrUnknown no node could be reached: the session goes on trying.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	if err := l.mayConvert(); err != nil {
 		return err
@@ -279,9 +286,17 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
 	defer cancel()
-	c := l.newChange("CONVERT", "SHARED")
-	defer c.end()
-	_, err := c.ask(ctx, false)
+	c, err := l.claim(ctx, true, "CONVERT", "SHARED")
+	if c == nil {
+		return err
+	}
+	_, err = c.ask(ctx, false)
+	if err != nil && !c.isOutcome(err) {
+		go c.settle(false)
+		return &outcome{ErrUnknown, err, err}
+	}
+	c.end()
+	c.endClaim()
 	return err
 }
 
@@ -551,6 +566,7 @@ func (l *Lock) endsWith(name string, token int64) bool {
 type change struct {
 	lock   *Lock
 	verb   string
+	how    string   // Of CONVERT: "SHARED" or "EXCLUSIVE".
 	words  []string // What stands before WAIT.
 	number int64
 	tail   []string
@@ -568,6 +584,9 @@ type grant struct {
 func (l *Lock) newChange(verb string, more ...string) *change {
 	c := &change{lock: l, verb: verb, told: make(chan grant, 16)}
 	c.number, c.tail = l.session.numbers.begin()
+	if verb == "CONVERT" {
+		c.how = more[0]
+	}
 	if len(l.names) == 1 {
 		c.words = append([]string{"LOCK." + verb, l.names[0]}, more...)
 	} else {
@@ -607,21 +626,20 @@ func (l *Lock) claim(ctx context.Context, wait bool, verb string,
 		case <-ctx.Done():
 		}
 		if isQueued {
-			return nil, ctx.Err()
+			return nil, l.late(ctx.Err())
 		}
 		return nil, &outcome{ErrUnreachable, ctx.Err(), fmt.Errorf(
 			"it is not known what came of an earlier request of %q", l.owner)}
 	}
 }
 
-// hasRival: does the same owner ask for any of it by another Lock, and does he
-// stand in the queue? The caller has the session's mu.
+// hasRival: does the same owner ask for any of it by another Lock, or is one of
+// this Lock's conversions not over, and does he stand in the queue? The caller has
+// the session's mu.
 func (l *Lock) hasRival() (has, queues bool) {
-	if l.options.Owner == "" {
-		return false, false
-	}
 	for c, isQueued := range l.session.claims {
-		if c.lock != l && c.lock.owner == l.owner && l.hasAnyOf(c.lock.names) {
+		isOther := c.lock != l || c.verb == "CONVERT"
+		if isOther && c.lock.owner == l.owner && l.hasAnyOf(c.lock.names) {
 			has, queues = true, queues || isQueued
 		}
 	}
@@ -825,9 +843,9 @@ func (c *change) end() { c.lock.session.numbers.end(c.number) }
 
 // settle clears up a change whose outcome is not known, for as long as the
 // session lives: asked again under its number, and not waiting, it tells what
-// became of it. What was granted meanwhile is given back, since nobody waits
-// for it any more. Then others here may use the lock, if it had the turn.
-func (c *change) settle(isAcquire, hasTurn bool) {
+// became of it. What was granted meanwhile is taken back, since nobody waits for
+// it any more. Then others here may use the lock, if it had the turn.
+func (c *change) settle(hasTurn bool) {
 	l := c.lock
 	defer c.endClaim() // Of what is settled, whatever c is then.
 	for round := 1; ; round++ {
@@ -842,44 +860,38 @@ func (c *change) settle(isAcquire, hasTurn bool) {
 			continue
 		}
 		c.end()
-		// A named owner may have other holds of it.
-		isForgotten := isForgotten(err) && l.options.Owner == ""
-		if !isAcquire || (err != nil && !isForgotten) || (err == nil && reply == nil) {
+		undo := c.undo(reply, err)
+		if undo == nil {
 			l.giveTurn(hasTurn)
 			return
 		}
-		c, isAcquire = l.newChange("RELEASE"), false
+		c = undo
 	}
 }
 
-// settleUpgrade asks what became of an upgrade that nobody waits for any more.
-func (c *change) settleUpgrade(why error) (any, error) {
-	for round := 1; ; round++ {
-		ctx, cancel := context.WithTimeout(c.lock.session.over,
-			c.lock.session.options.Timeout)
-		reply, err := c.ask(ctx, false)
-		cancel()
-		switch {
-		case c.lock.session.over.Err() != nil:
-			return nil, why
-		case err != nil && !c.isOutcome(err):
-			pause(c.lock.session.over, round)
-		case err == nil && reply == nil:
-			return nil, why
-		default:
-			return reply, err
-		}
+// undo is what takes back what came of a change; nil: nothing has to be.
+func (c *change) undo(reply any, err error) *change {
+	l := c.lock
+	switch {
+	case c.verb == "ACQUIRE" && (err == nil && reply != nil ||
+		// A named owner may have other holds of it.
+		isForgotten(err) && l.options.Owner == ""):
+		return l.newChange("RELEASE")
+	case c.how == "EXCLUSIVE" && err == nil && reply != nil:
+		c.converted(reply, true) // It will be, and has a new token.
+		return l.newChange("CONVERT", "SHARED")
 	}
+	return nil
 }
 
-// isOutcome: the error tells what became of the change. A release that no node
-// could do is still to be done.
+// isOutcome: the error tells what became of the change. What gives something back
+// and could be done by no node is still to be done.
 func (c *change) isOutcome(err error) bool {
 	if isForgotten(err) {
 		return true
 	}
 	return !c.isLate && !errors.Is(err, ErrUnknown) &&
-		(c.verb != "RELEASE" || !errors.Is(err, ErrUnreachable))
+		(c.verb != "RELEASE" && c.how != "SHARED" || !errors.Is(err, ErrUnreachable))
 }
 
 func tokensOf(reply any) []int64 {

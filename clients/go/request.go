@@ -89,14 +89,14 @@ func (s *Session) requestOn(ctx context.Context, l *link, next attempt,
 	last := errors.New("no node was asked")
 	latest := latestOf(ctx)
 	for round, nodes := 1, len(l.where.endpoints); ; round++ {
-		if s.State() == Lost {
+		a := next()
+		a.session = s
+		if s.State() == Lost && (!a.isLast || s.hasQuit.Load()) {
 			return nil, s.whyLost()
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, &outcome{failure(doubtful), err, last}
 		}
-		a := next()
-		a.session = s
 		if !doubtful {
 			a.latest = latest
 		}

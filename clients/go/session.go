@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -101,6 +102,8 @@ type Session struct {
 	news      chan struct{} // Something has changed: see look.
 	eventWake chan struct{}
 	waitGroup sync.WaitGroup
+	quitting  sync.Once
+	hasQuit   atomic.Bool // The link.
 
 	mu      sync.Mutex
 	holds   map[*Lock]bool
@@ -111,6 +114,7 @@ type Session struct {
 	pending []Event // Not yet taken by the events' goroutine.
 	reason  string  // Why the lease is not held; "": that of the link.
 	closed  bool
+	closing bool // The cluster is told, which leaves the link in the end.
 
 	claimNews chan struct{} // Closed when claims has changed.
 }
@@ -279,33 +283,73 @@ func (s *Session) Alive() error {
 }
 
 // Close gives back all that is held, and ends the session. Belief in its locks
-// ends before anything is sent. If no node can be reached (its error says so)
-// the session ends by its TTL.
+// ends before anything is sent. The cluster is told even if ctx is done: Close
+// waits for 250 ms then, and goes on in the background, for Options.Timeout in
+// all. If no node can be reached the session ends by its TTL. An error that is
+// ErrUnknown or ErrUnreachable says that one of these is so.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	was := s.closed
 	s.closed = true
+	s.closing = !was && s.lease.state(clockNow()) != Lost
+	isOpen := s.closing
 	s.mu.Unlock()
 	if was {
 		return ErrClosed
 	}
-	lost := s.lease.state(clockNow()) == Lost
 	s.eachHold((*Lock).doubt)
 	var err error
-	if !lost {
-		ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
-		_, err = s.request(ctx, func() *ask {
-			return &ask{words: s.acting("SESSION.CLOSE"), blocks: true}
-		})
-		cancel()
-		if err == nil {
-			s.link.forget(s)
+	if isOpen {
+		told := make(chan error, 1)
+		go func() { told <- s.sayClosed() }()
+		select {
+		case err = <-told:
+		case <-ctx.Done():
+			err = awaitClosed(ctx, told)
 		}
 	}
 	s.lease.refused()
 	s.end()
 	s.waitGroup.Wait()
 	return err
+}
+
+// closeGrace is for the last words of a session whose Close may not wait: what
+// was not sent when the program ends would hold its locks until its TTL, and
+// those of a durable session for ever.
+const closeGrace = 250 * time.Millisecond
+
+func awaitClosed(ctx context.Context, told chan error) error {
+	select {
+	case err := <-told:
+		return err
+	case <-time.After(closeGrace):
+		return &outcome{ErrUnknown, ctx.Err(),
+			errors.New("it is closed in the background")}
+	}
+}
+
+// sayClosed tells the cluster that the session has ended, whatever has ended here
+// meanwhile, and leaves the link.
+func (s *Session) sayClosed() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.options.Timeout)
+	defer cancel()
+	defer s.quit()
+	_, err := s.request(ctx, func() *ask {
+		return &ask{words: s.acting("SESSION.CLOSE"), blocks: true, isLast: true}
+	})
+	if err == nil {
+		s.link.forget(s)
+	}
+	return err
+}
+
+// quit leaves the link, once.
+func (s *Session) quit() {
+	s.quitting.Do(func() {
+		s.hasQuit.Store(true)
+		s.link.quit(s)
+	})
 }
 
 // --- questions ---------------------------------------------------------------

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+
+package hasp
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// However its callbacks end, an Elector that leads no more holds nothing, and
+// its session ends.
+func TestAnElectorWhoseCallbackDoesNotReturnLeadsNoMore(t *testing.T) {
+	for what, end := range map[string]func(){
+		"panics":  func() { panic("planned") },
+		"Goexit":  runtime.Goexit,
+		"returns": func() {},
+	} {
+		f := newFakeNode(t, usually)
+		ctx, cancel := context.WithCancel(soon(t))
+		var stopped atomic.Int32
+		var leading context.Context
+		e := &Elector{Name: "leader", Options: Options{
+			Endpoints: []string{f.Addr().String()}, TTL: 2 * time.Second},
+			Callbacks: Callbacks{
+				OnStartedLeading: func(ctx context.Context, _ int64) {
+					leading = ctx
+					cancel()
+					end()
+				},
+				OnStoppedLeading: func() {
+					if f.times("1 LOCK.RELEASE") != 0 {
+						t.Error(what, "is told after another may lead")
+					}
+					stopped.Add(1)
+				},
+			}}
+		done := make(chan any)
+		go func() {
+			defer close(done)
+			defer func() { recover() }()
+			e.Run(ctx)
+		}()
+		<-done
+		if leading.Err() == nil || stopped.Load() != 1 {
+			t.Error(what, "leads still; stopped:", stopped.Load())
+		}
+		if f.times("1 LOCK.RELEASE leader") != 1 || f.times("1 SESSION.CLOSE") != 1 {
+			t.Error(what, "holds still")
+		}
+		beats := f.times("1 SESSION.KEEP")
+		time.Sleep(900 * time.Millisecond)
+		if f.times("1 SESSION.KEEP") != beats {
+			t.Error(what, "goes on with heartbeats")
+		}
+	}
+}
+
+func TestTheLockIsReleasedWhicheverCallbackPanics(t *testing.T) {
+	f := newFakeNode(t, usually)
+	e := &Elector{Name: "leader", Options: Options{Endpoints: []string{f.Addr().String()}},
+		Callbacks: Callbacks{
+			OnStartedLeading: func(context.Context, int64) { panic("one") },
+			OnStoppedLeading: func() { panic("two") },
+		}}
+	func() {
+		defer func() { recover() }()
+		e.Run(soon(t))
+	}()
+	if f.times("1 LOCK.RELEASE leader") != 1 || f.times("1 SESSION.CLOSE") != 1 {
+		t.Error("it holds still")
+	}
+}
+
+func TestAnEventWhoseHandlerEndsItsGoroutineIsNotTheLast(t *testing.T) {
+	f := newFakeNode(t, func(_ int32, words []string) string {
+		if words[0] == "LOCK.SHOW" {
+			please := ">3\r\n+lock\r\n+please\r\n%2\r\n+session\r\n:1\r\n+lock\r\n+a\r\n"
+			return please + please + ":7\r\n"
+		}
+		return "usual"
+	})
+	var told atomic.Int32
+	s := f.open(t, Options{OnEvent: func(Event) {
+		told.Add(1)
+		runtime.Goexit()
+	}})
+	s.Show(soon(t), "a")
+	eventually(t, "the second one is not told", func() bool { return told.Load() == 2 })
+}
+
+// silenceOf is a node that says nothing more of a verb, but in the end.
+func silenceOf(t *testing.T, verb string) (*fakeNode, *atomic.Bool) {
+	speaks := new(atomic.Bool)
+	f := newFakeNode(t, func(_ int32, words []string) string {
+		if words[0] == verb && !speaks.Load() {
+			return "-BUSY later\r\n"
+		} else if words[0] == "SESSION.OPEN" && words[2] == "NONE" {
+			return "%2\r\n+id\r\n:1\r\n+ttl_ms\r\n_\r\n"
+		}
+		return "usual"
+	})
+	return f, speaks
+}
+
+// An upgrade that nobody waits for any more is taken back, whenever a node says
+// what became of it; who asked for it goes on at once.
+func TestAnUpgradeEndsWithItsContextAlthoughNoNodeAnswers(t *testing.T) {
+	for _, durable := range []bool{true, false} {
+		asked := make(chan struct{}, 1)
+		speaks := new(atomic.Bool)
+		f := newFakeNode(t, func(_ int32, words []string) string {
+			switch {
+			case words[0] == "SESSION.OPEN" && words[2] == "NONE":
+				return "%2\r\n+id\r\n:1\r\n+ttl_ms\r\n_\r\n"
+			case words[0] == "LOCK.CONVERT" && !speaks.Load():
+				select {
+				case asked <- struct{}{}:
+				default:
+				}
+				return "-UNKNOWN it may have been done\r\n"
+			case words[0] == "LOCK.CONVERT" && words[2] == "EXCLUSIVE":
+				return ":9\r\n"
+			}
+			return "usual"
+		})
+		s := f.open(t, Options{Durable: durable, TTL: time.Minute,
+			Timeout: 300 * time.Millisecond})
+		lock := s.NewLock("a", LockOptions{Shared: true})
+		must(t, lock.Lock(soon(t)))
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			<-asked
+			cancel()
+		}()
+		began := time.Now()
+		is(t, lock.Upgrade(ctx), context.Canceled)
+		if took := time.Since(began); took > time.Second {
+			t.Error("it took", took)
+		}
+		if !lock.IsShared() || lock.Guard(0) != nil {
+			t.Error("the shared hold does not stay")
+		}
+		speaks.Store(true)
+		eventually(t, "it stays exclusive", func() bool {
+			return f.times("1 LOCK.CONVERT a SHARED") == 1
+		})
+		eventually(t, "its token is not known", func() bool { return lock.Token() != 7 })
+		must(t, lock.Unlock(soon(t)))
+	}
+}
+
+func TestADowngradeThatNoNodeCouldDoIsDoneLater(t *testing.T) {
+	f, speaks := silenceOf(t, "LOCK.CONVERT")
+	s := f.open(t, Options{TTL: time.Minute, Timeout: 300 * time.Millisecond})
+	lock := s.NewLock("a", LockOptions{})
+	must(t, lock.Lock(soon(t)))
+	is(t, lock.Downgrade(soon(t)), ErrUnknown)
+	tried := f.times("1 LOCK.CONVERT a SHARED")
+	speaks.Store(true)
+	eventually(t, "the readers wait for ever", func() bool {
+		return f.times("1 LOCK.CONVERT a SHARED") > tried
+	})
+}
+
+func TestTheClusterIsToldOfACloseWhoseContextIsDone(t *testing.T) {
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	f := newFakeNode(t, usually)
+	must(t, f.open(t, Options{}).Close(done))
+	if f.times("1 SESSION.CLOSE") != 1 {
+		t.Error("it holds its locks until its TTL")
+	}
+	f, speaks := silenceOf(t, "SESSION.CLOSE")
+	s := f.open(t, Options{Durable: true})
+	began := time.Now()
+	is(t, s.Close(done), ErrUnknown)
+	if took := time.Since(began); took > time.Second || s.State() != Lost {
+		t.Error("it took", took, "and is", s.State())
+	}
+	tried := f.times("1 SESSION.CLOSE")
+	speaks.Store(true)
+	eventually(t, "it is never told", func() bool { return f.times("1 SESSION.CLOSE") > tried })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, asked := range f.asked {
+		if strings.Contains(asked, "SESSION.CLOSE") && !strings.HasSuffix(asked, "SESSION 1") {
+			t.Error(asked)
+		}
+	}
+}
