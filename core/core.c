@@ -147,6 +147,7 @@ void core_free(struct core *core)
     attach_free(core);
     free_requests(core);
     reign_done(core);
+    pending_access_done(&core->pending_access);
     measures_done(core);
     denials_done(core);
     past_done(&core->past);
@@ -218,6 +219,7 @@ int core_begin(struct core *core, const struct core_start *start,
     }
     core->run.replayed_index = replica_last_index(core->replica);
     CHECK(replica.applied_index <= core->run.replayed_index);
+    pending_access_begin(core, &start->replica);
     update_cluster_id(core);
     update_carry_out(core, &update);
     follow(core);

@@ -48,6 +48,9 @@ static const struct secret *find_secret(const struct core *core,
                                         const struct authentication *given)
 {
     const struct secret *secret = lockfsm_secret(core->fsm, given->hash);
+    if (pending_access_takes(core)) {
+        return NULL; /* It may have been removed by now. */
+    }
     return secret != NULL && !secret->user->is_disabled &&
                    bytes_equal(secret->user->name, bytes_of_text(given->user))
                ? secret
@@ -72,6 +75,7 @@ static bool is_redis_default(const struct core *core, const struct conn *conn,
 {
     return conn->user == USER_ANYONE && !is_given(user) &&
            !lockfsm_access_is_required(core->fsm) &&
+           !pending_access_requires(core) &&
            !bytes_has_prefix(secret, BYTES_LITERAL(SECRET_PREFIX));
 }
 
@@ -170,7 +174,9 @@ static bool look_again(struct core *core, struct request *request)
     if (core->now_ns < given->deadline_ns) {
         return false;
     }
-    if (core->leader.id == 0) {
+    if (pending_access_takes(core)) {
+        fail(core, request, "NOLEADER", PENDING_ACCESS_WHY);
+    } else if (core->leader.id == 0) {
         fail(core, request, "NOLEADER",
              "whether this secret is known is not known here");
     } else {
@@ -227,13 +233,15 @@ bool core_client_is_nobody(struct core *core, uint64_t conn)
 {
     const struct conn *found = conn_find(core, conn);
     return found != NULL && found->user == USER_ANYONE &&
-           lockfsm_access_is_required(core->fsm);
+           (lockfsm_access_is_required(core->fsm) ||
+            pending_access_requires(core));
 }
 
 bool core_certificate_is_revoked(const struct core *core,
                                  const uint8_t fingerprint[FINGERPRINT_SIZE])
 {
-    return lockfsm_revocation(core->fsm, fingerprint) != NULL;
+    return lockfsm_revocation(core->fsm, fingerprint) != NULL ||
+           pending_access_revokes(core, fingerprint);
 }
 
 /* True if the user that the certificate names is known by now. */
@@ -241,6 +249,9 @@ static bool find_certified(struct core *core, struct conn *conn)
 {
     if (core_certificate_is_revoked(core, conn->fingerprint)) {
         return false;
+    }
+    if (pending_access_takes(core)) {
+        return false; /* Its user may have been taken away by now. */
     }
     AUTO(buffer_done) struct buffer too_many = {0};
     const struct user *user = lockfsm_user_named(
@@ -279,6 +290,14 @@ static void say_surplus(const struct core *core, const struct conn *conn,
     }
     snprintf(ret_why, HASP_WHY_SIZE, "%.*s", (int)why.size,
              (const char *)why.data);
+}
+
+bool identity_is_pending(const struct core *core, const struct conn *conn)
+{
+    bool is_certified = conn->certified != NULL;
+    return conn->user == USER_ANYONE &&
+           (pending_access_requires(core) ||
+            (is_certified && pending_access_takes(core)));
 }
 
 bool identity_is_void(const struct core *core, const struct conn *conn,

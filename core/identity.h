@@ -97,6 +97,9 @@ void identity_reset(struct core *core, struct conn *conn);
  * could not tell it. */
 bool identity_is_void(const struct core *core, const struct conn *conn,
                       char ret_why[HASP_WHY_SIZE]);
+/* True of a connection whose user, or the right of an anonymous one, depends on
+ * changes that this node has yet to apply (core/pending_access.h). */
+bool identity_is_pending(const struct core *core, const struct conn *conn);
 /* False, with the reason in '*ret_why': who asked may do nothing (any more). */
 bool identity_is_good(const struct core *core, uint64_t user, uint64_t secret,
                       const char **ret_why);

@@ -28,6 +28,7 @@
 #include "core/measures.h"
 #include "core/past.h"
 #include "core/peer.h"
+#include "core/pending_access.h"
 #include "core/redis/scripts.h"
 #include "core/reign.h"
 #include "core/request.h"
@@ -55,6 +56,7 @@ struct core {
     struct digests digests;
 
     struct conns conns;
+    struct pending_access pending_access;
     struct attach attach;
     struct watches watches;
     struct past past;

@@ -47,6 +47,7 @@ void update_carry_out(struct core *core, const struct replica_update *update)
     }
     if (update->truncate_from != 0) {
         port->log_truncate(port->data, update->truncate_from);
+        pending_access_truncated(core, update->truncate_from);
     }
     /* The log is never cut below what is committed, and gets no hole. */
     CHECK(update->truncate_from == 0 ||

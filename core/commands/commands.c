@@ -117,6 +117,15 @@ static bool is_known(struct core *core, struct request *request)
     struct conn *conn = request->conn;
     uint64_t slot = request->slot;
     char why[HASP_WHY_SIZE];
+    if (request->command->needs != NEEDS_NOTHING &&
+        identity_is_pending(core, conn)) {
+        bool is_certified = conn->certified != NULL;
+        request_refuse(core, request, "NOLEADER", PENDING_ACCESS_WHY);
+        if (is_certified) {
+            conn_quit(core, conn, slot); /* Who it is is not asked again. */
+        }
+        return false;
+    }
     if (identity_is_void(core, conn, why)) {
         request_refuse(core, request, conn->is_surplus ? "LIMIT" : "NOAUTH",
                        why);
