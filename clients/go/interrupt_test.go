@@ -343,7 +343,7 @@ func interruptClose(t *testing.T, c *cluster, breaks time.Duration) {
 				ctx := drawn(draw)
 				err := r.within("Close", ctx, func() error { return s.Close(ctx) })
 				ctx.cancel()
-				if err != nil && !isOwn(err) {
+				if err != nil && (!isOwn(err) || errors.Is(err, ErrLost)) {
 					r.wrong("Close: %v", err)
 				}
 				if s.State() != Lost {

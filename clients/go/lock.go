@@ -286,17 +286,14 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
 	defer cancel()
-	c, err := l.claim(ctx, true, "CONVERT", "SHARED")
-	if c == nil {
-		return err
-	}
-	_, err = c.ask(ctx, false)
+	c := l.newChange("CONVERT", "SHARED")
+	_, err := c.ask(ctx, false)
 	if err != nil && !c.isOutcome(err) {
+		c.setClaim(false)
 		go c.settle(false)
 		return &outcome{ErrUnknown, err, err}
 	}
 	c.end()
-	c.endClaim()
 	return err
 }
 

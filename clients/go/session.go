@@ -341,6 +341,9 @@ func (s *Session) sayClosed() error {
 	if err == nil {
 		s.link.forget(s)
 	}
+	if errors.Is(err, ErrLost) {
+		return nil // By an answer that was lost, for example.
+	}
 	return err
 }
 

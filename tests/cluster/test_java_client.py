@@ -88,6 +88,13 @@ def test_its_sessions_share_a_connection(classes):
     assert int(said.split()[0]) > 30
 
 
+def test_what_is_interrupted_anywhere_leaves_nothing_behind(cluster, classes):
+    """$HASP_INTERRUPTS asks for more cycles."""
+    said = run(*JAVA, "-ea", "-cp", classes, "hasp.InterruptTests",
+               HASP_ENDPOINTS=endpoints(cluster))
+    assert int(said.split()[-2]) > 5000
+
+
 def connections(process):
     """How many TCP connections it has made, and not closed."""
     made = set()

@@ -150,7 +150,7 @@ public final class HaspLock implements Lock {
     /** Waits in line for at most so long. */
     @Override
     public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
-        return tryLock(Duration.of(time, unit.toChronoUnit()));
+        return tryLock(Duration.ofNanos(unit.toNanos(time))); // Saturates.
     }
 
     /** Waits in line for at most so long. */
@@ -166,7 +166,8 @@ public final class HaspLock implements Lock {
      * answered; the session goes on trying. */
     @Override
     public void unlock() {
-        Change change = new Change("RELEASE").turns(forget());
+        boolean isLast = forget(); // First: it may throw.
+        Change change = new Change("RELEASE").turns(isLast);
         try {
             Object reply = change.make();
             if (names.size() > 1 && reply instanceof Long n && n < names.size()) {
@@ -312,8 +313,18 @@ public final class HaspLock implements Lock {
      * limited hold, or because it was taken away; also when the session is in
      * jeopardy, since others may hold the lock soon. Work that cannot be stopped
      * calls guard() as well: a paused process learns too late. */
-    public synchronized CompletableFuture<Void> ended() {
-        return ended.copy();
+    public CompletableFuture<Void> ended() {
+        var told = new CompletableFuture<Void>();
+        CompletableFuture<Void> end;
+        synchronized (this) {
+            end = ended;
+        }
+        if (end.isDone()) {
+            told.complete(null);
+        } else { // What waits for it may take its time, heartbeats may not.
+            end.thenRun(() -> session.told(() -> told.complete(null)));
+        }
+        return told;
     }
 
     /** Who waits before it: 1 is the next one to have it, 0 stands in no queue.
@@ -570,7 +581,7 @@ public final class HaspLock implements Lock {
     }
 
     private boolean isRival(Change change) {
-        return !options.owner.isEmpty() && change.lock() != this
+        return (change.lock() != this || change.verb.equals("CONVERT"))
             && change.lock().owner.equals(owner)
             && !Collections.disjoint(change.lock().names, names);
     }

@@ -3,7 +3,9 @@
 package hasp;
 
 import hasp.HaspException.Reason;
+import java.lang.reflect.UndeclaredThrowableException;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
 
 /**
@@ -22,7 +24,8 @@ public final class LeaderElection implements Runnable {
     /** What a leader does, and what others are told. */
     @FunctionalInterface
     public interface Listener {
-        /** This process leads. The thread is interrupted when it does no longer;
+        /** This process leads. It is called on a thread of its own, which is
+         * interrupted when this process leads no longer, or when run() is to end;
          * {@code lock.token()} is the fence of what it writes meanwhile. When it
          * returns, or throws, the leadership is given up. */
         void lead(HaspLock lock) throws InterruptedException;
@@ -49,7 +52,8 @@ public final class LeaderElection implements Runnable {
         this.listener = listener;
     }
 
-    /** Campaigns, leads, and campaigns again, until the thread is interrupted.
+    /** Campaigns, leads, and campaigns again, until the thread is interrupted, or
+     * somebody else than this election has interrupted the one that leads.
      * Whatever is lost in between is opened anew. REFUSED: the cluster does not
      * want this client. */
     @Override
@@ -90,46 +94,80 @@ public final class LeaderElection implements Runnable {
     }
 
     private void lead(HaspLock lock) throws InterruptedException {
-        Term term = new Term(Thread.currentThread());
-        lock.ended().thenRun(term::interrupt);
+        Leader leader = new Leader(lock);
+        leader.start();
+        lock.ended().thenRun(leader::lose);
+        boolean wasInterrupted = leader.await();
         try {
-            listener.lead(lock);
-        } catch (InterruptedException e) {
-            if (!term.end()) {
-                throw e;
-            }
-        } finally {
-            term.end();
             listener.stopped();
+        } finally {
             unlock(lock);
+        }
+        leader.fail();
+        if (wasInterrupted || leader.wasInterrupted) {
+            throw new InterruptedException();
         }
     }
 
-    /** Whose end interrupts the leader, but nothing that he does later. */
-    private static final class Term {
-        private final Thread leader;
-        private boolean isOver;
-        private boolean wasLost;
+    /** Of what leads the interrupts by its loss are told from all others: one flag
+     * cannot have two of them. */
+    private final class Leader extends Thread {
+        private final HaspLock lock;
+        private final CompletableFuture<Void> done = new CompletableFuture<>();
+        private Throwable failure; // 'done' shows it.
+        private volatile boolean wasInterrupted;
 
-        Term(Thread leader) {
-            this.leader = leader;
+        Leader(HaspLock lock) {
+            super("hasp leader");
+            this.lock = lock;
         }
 
-        synchronized void interrupt() {
-            if (!isOver) {
-                wasLost = true;
-                leader.interrupt();
+        @Override
+        public void run() {
+            try {
+                listener.lead(lock);
+            } catch (InterruptedException e) {
+                // It was lost, or interrupted: both are known.
+            } catch (Throwable e) {
+                failure = e;
+            } finally {
+                done.complete(null);
             }
         }
 
-        /** Was it interrupted by its end, and by nobody else? */
-        synchronized boolean end() {
-            boolean byUs = wasLost && !isOver;
-            isOver = true;
-            if (byUs) {
-                Thread.interrupted();
+        @Override
+        public void interrupt() {
+            wasInterrupted = true;
+            super.interrupt();
+        }
+
+        private void lose() {
+            super.interrupt();
+        }
+
+        /** Until it leads no more. Was this thread interrupted meanwhile? */
+        private boolean await() {
+            boolean was = false;
+            while (!done.isDone()) {
+                try {
+                    Time.await(Time.FOREVER, true, done);
+                } catch (InterruptedException e) {
+                    was = true;
+                    lose();
+                }
             }
-            return byUs;
+            return was;
+        }
+
+        /** What the program has thrown goes to the caller of run(). */
+        private void fail() {
+            if (failure instanceof RuntimeException e) {
+                throw e;
+            } else if (failure instanceof Error e) {
+                throw e;
+            } else if (failure != null) { // Not declared, but thrown.
+                throw new UndeclaredThrowableException(failure);
+            }
         }
     }
 
@@ -147,14 +185,44 @@ public final class LeaderElection implements Runnable {
             for (;;) {
                 news.acquire();
                 news.drainPermits();
-                List<Session.Holder> holders = session.holders(name);
-                if (!holders.isEmpty() && !holders.get(0).value().equals(last)) {
-                    last = holders.get(0).value();
-                    listener.leader(last);
+                String now = leader(session);
+                if (!now.isEmpty() && !now.equals(last)) {
+                    last = now;
+                    tell(now);
                 }
             }
         } catch (InterruptedException | HaspException e) {
             // It is over.
+        }
+    }
+
+    /** Who leads; "": nobody. Asked for until there is an answer, since nobody else
+     * says it until it changes. Throws LOST. */
+    private String leader(Session session) throws InterruptedException {
+        for (int round = 1;; round++) {
+            try {
+                List<Session.Holder> holders = session.holders(name);
+                return holders.isEmpty() ? "" : holders.get(0).value();
+            } catch (HaspException e) {
+                if (!e.isToBeRepeated(true)) {
+                    throw e;
+                }
+                Time.pause(round);
+                if (Thread.interrupted()) {
+                    throw new InterruptedException();
+                }
+            }
+        }
+    }
+
+    /** What the program throws is its own business: the next leader still
+     * counts. */
+    private void tell(String value) {
+        try {
+            listener.leader(value);
+        } catch (RuntimeException e) {
+            Thread own = Thread.currentThread();
+            own.getUncaughtExceptionHandler().uncaughtException(own, e);
         }
     }
 }

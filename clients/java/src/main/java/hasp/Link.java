@@ -281,28 +281,34 @@ final class Link implements AutoCloseable {
     }
 
     private void write() {
-        try {
-            for (;;) {
-                Connection to;
-                var out = new ByteArrayOutputStream();
-                synchronized (this) {
-                    while (!isClosed && !hasWork()) {
-                        wait();
-                    }
-                    if (isClosed) {
-                        return;
-                    }
-                    to = connection;
-                    collect(to, out);
+        for (;;) {
+            Connection to;
+            var out = new ByteArrayOutputStream();
+            synchronized (this) {
+                while (!isClosed && !hasWork()) {
+                    await();
                 }
-                try {
-                    to.line.out().write(out.toByteArray());
-                } catch (IOException e) {
-                    leave(to, e);
+                if (isClosed) {
+                    return;
                 }
+                to = connection;
+                collect(to, out);
             }
+            try {
+                to.line.out().write(out.toByteArray());
+            } catch (IOException e) {
+                leave(to, e);
+            }
+        }
+    }
+
+    /** Until something has changed. Who interrupts all threads of a group means
+     * those of the program: here others would be left without their heartbeats. */
+    private void await() {
+        try {
+            wait();
         } catch (InterruptedException e) {
-            throw new AssertionError(e); // Nobody has this thread.
+            // It looks again.
         }
     }
 
@@ -398,6 +404,7 @@ final class Link implements AutoCloseable {
         while (!isClosed()) {
             String endpoint = nodes.get(turn++ % nodes.size());
             int round;
+            Thread.interrupted(); // It would close each connection (await).
             try {
                 serve(connect(endpoint));
             } catch (IOException e) {

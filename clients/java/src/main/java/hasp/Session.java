@@ -22,6 +22,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
@@ -230,6 +231,7 @@ public final class Session implements AutoCloseable {
     private volatile long id;
     private volatile Reading aliveAt = Clocks.now();
     private volatile boolean isClosed;
+    private final AtomicBoolean closing = new AtomicBoolean();
     volatile String why = "the lease has run out";
 
     private Session(Options options) {
@@ -419,7 +421,7 @@ public final class Session implements AutoCloseable {
      * session ends by its TTL. */
     @Override
     public void close() {
-        if (isClosed) {
+        if (closing.getAndSet(true)) {
             return;
         }
         keeper.look(); // A loss that came just now is told, too.
@@ -429,6 +431,10 @@ public final class Session implements AutoCloseable {
             if (state() != State.LOST) {
                 request(() -> blocking(acting("SESSION.CLOSE")));
                 link.forget(this);
+            }
+        } catch (HaspException e) {
+            if (e.reason() != Reason.LOST) { // By an answer that was lost.
+                throw e;
             }
         } finally {
             end();
@@ -484,6 +490,15 @@ public final class Session implements AutoCloseable {
             claimNews = new CompletableFuture<>();
         }
         told.complete(null);
+    }
+
+    /** Not on this thread, or here, if the session has been closed. */
+    void told(Runnable work) {
+        try {
+            background.execute(work);
+        } catch (RejectedExecutionException e) {
+            work.run();
+        }
     }
 
     /** Not on this thread. */

@@ -69,7 +69,7 @@ public final class Watch implements AutoCloseable {
                 var ask = new Link.Ask(null, List.of("LOCK.WATCH", prefix),
                     Link.ANSWER);
                 try {
-                    if (own.ask(ask, Time.in(SILENCE), true)
+                    if (own.ask(ask, Time.in(SILENCE), false)
                             instanceof Resp.Refusal no) {
                         refused(session.judged(new HaspException(no)));
                     } else {
@@ -83,7 +83,7 @@ public final class Watch implements AutoCloseable {
                 Time.pause(1);
             }
         } catch (InterruptedException e) {
-            // Nobody interrupts this thread, and if: it ends.
+            throw new AssertionError(e); // No ask here is interrupted.
         } finally {
             end();
         }
@@ -121,15 +121,26 @@ public final class Watch implements AutoCloseable {
 
     /** Tells what is pushed on that connection. A question now and then tells a
      * silent node from a dead one. */
-    private void stay(Link own, Link.Connection on) throws InterruptedException {
+    private void stay(Link own, Link.Connection on) {
         on.gone.thenRun(() -> events.offer(NEWS));
         while (!isOver() && !on.gone.isDone()) {
-            List<Object> event = events.poll(SILENCE, TimeUnit.NANOSECONDS);
+            List<Object> event = next();
             if (event == null) {
                 own.begin(new Link.Ask(null, List.of("PING"), Link.ANSWER));
             } else if (event.size() > 2 && !isClosed) {
                 tell(change(event));
             }
+        }
+    }
+
+    /** Null: none for a while. To interrupt this thread, as a listener may that was
+     * interrupted itself, ends nothing. */
+    private List<Object> next() {
+        Thread.interrupted();
+        try {
+            return events.poll(SILENCE, TimeUnit.NANOSECONDS);
+        } catch (InterruptedException e) {
+            return NEWS;
         }
     }
 
@@ -145,12 +156,13 @@ public final class Watch implements AutoCloseable {
 
     /** Who is slow to hear is sent no more. */
     private void pushed(List<Object> push) {
-        try {
-            while (!isOver() && !events.offer(push, SILENCE, TimeUnit.NANOSECONDS)) {
-                continue;
+        boolean isTaken = false;
+        while (!isOver() && !isTaken) {
+            try {
+                isTaken = events.offer(push, SILENCE, TimeUnit.NANOSECONDS);
+            } catch (InterruptedException e) {
+                // That thread is the link's: others need it.
             }
-        } catch (InterruptedException e) {
-            throw new AssertionError(e); // Nobody has that thread.
         }
     }
 }

@@ -14,8 +14,10 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Queue;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
@@ -433,7 +435,174 @@ public final class LinkTests {
         }
     }
 
+    /** An election that is told by its listener; what it came to. */
+    private static Thread election(Fake fake, LeaderElection.Listener listener,
+            Queue<Throwable> thrown) {
+        Thread runner = new Thread(() -> {
+            try {
+                new LeaderElection(fake.options().timeout(Duration.ofSeconds(1)),
+                    "leader", "me", listener).run();
+            } catch (RuntimeException | Error e) {
+                thrown.add(e);
+            }
+        });
+        runner.setDaemon(true);
+        runner.start();
+        return runner;
+    }
+
+    /** A loss and an interrupt of the program come at once: the second counts,
+     * whichever thread it is for, and whatever the listener does with its own. */
+    private static void lostAndInterrupted() throws Exception {
+        for (String whom : List.of("run()", "lead()", "both")) {
+            for (boolean takesIt : List.of(true, false)) {
+                var isLost = new AtomicBoolean();
+                var leads = new AtomicInteger();
+                var stopped = new AtomicInteger();
+                var thrown = new ConcurrentLinkedQueue<Throwable>();
+                var runner = new CompletableFuture<Thread>();
+                try (Fake fake = new Fake((line, words) ->
+                        words.get(0).equals("SESSION.KEEP") && isLost.get()
+                        ? "-EXPIRED by ann\r\n" : USUAL)) {
+                    runner.complete(election(fake, new LeaderElection.Listener() {
+                        @Override
+                        public void lead(HaspLock lock)
+                                throws InterruptedException {
+                            leads.incrementAndGet();
+                            var ended = lock.ended();
+                            isLost.set(true);
+                            while (!ended.isDone()) { // By the keeper.
+                                LockSupport.parkNanos(Time.MS);
+                                Thread.interrupted(); // It is one that works.
+                            }
+                            if (!whom.equals("lead()")) {
+                                runner.join().interrupt();
+                            }
+                            if (!whom.equals("run()")) {
+                                Thread.currentThread().interrupt();
+                            }
+                            if (takesIt && Thread.interrupted()) {
+                                return;
+                            }
+                            Thread.sleep(50);
+                        }
+
+                        @Override
+                        public void stopped() {
+                            stopped.incrementAndGet();
+                        }
+                    }, thrown));
+                    runner.join().join(5000);
+                    check(!runner.join().isAlive() && leads.get() == 1
+                        && stopped.get() == 1 && thrown.isEmpty(),
+                        whom + ", " + takesIt + ": " + leads + ", " + stopped
+                        + ", alive: " + runner.join().isAlive() + thrown);
+                }
+            }
+        }
+    }
+
+    /** A loss alone, and an interrupt alone; what a listener throws. */
+    private static void elected() throws Exception {
+        var losses = new AtomicInteger();
+        var leads = new AtomicInteger();
+        var thrown = new ConcurrentLinkedQueue<Throwable>();
+        try (Fake fake = new Fake((line, words) ->
+                words.get(0).equals("SESSION.KEEP")
+                && losses.getAndUpdate(n -> Math.max(0, n - 1)) > 0
+                ? "-EXPIRED by ann\r\n" : USUAL)) {
+            Thread runner = election(fake, lock -> {
+                if (leads.incrementAndGet() == 1) {
+                    losses.set(1);
+                }
+                Thread.sleep(20_000);
+            }, thrown);
+            eventually(() -> leads.get() == 2, "it does not campaign again");
+            runner.interrupt();
+            runner.join(5000);
+            check(!runner.isAlive() && thrown.isEmpty() && leads.get() == 2, leads);
+            check(fake.asked.stream().anyMatch(one -> one.contains(
+                " LOCK.RELEASE leader ")), fake.asked);
+            runner = election(fake, lock -> {
+                throw new IllegalStateException("of the program");
+            }, thrown);
+            runner.join(5000);
+            check(!runner.isAlive() && thrown.poll().getMessage()
+                .equals("of the program"), thrown);
+        }
+    }
+
+    /** Who leads is told although nobody could say it at once, and although the
+     * listener throws. */
+    private static void leaders() throws Exception {
+        long later = Time.in(1500 * Time.MS); // Than the time-out.
+        var told = new ConcurrentLinkedQueue<String>();
+        String granted = ">3\r\n+lock\r\n+granted\r\n%1\r\n+lock\r\n+leader\r\n";
+        try (Fake fake = new Fake((line, words) -> switch (words.get(0)) {
+            case "LOCK.WATCH" -> "+OK\r\n" + granted;
+            case "LOCK.ACQUIRE" -> words.contains("FOREVER") ? "+QUEUED 8\r\n" : "_\r\n";
+            case "LOCK.SHOW" -> Time.left(later) > 0 ? "-BUSY later\r\n"
+                : "%1\r\n+holders\r\n*1\r\n%1\r\n+value\r\n+ann\r\n";
+            default -> USUAL;
+        })) {
+            Thread runner = election(fake, new LeaderElection.Listener() {
+                @Override
+                public void lead(HaspLock lock) {}
+
+                @Override
+                public void leader(String value) {
+                    told.add(value);
+                }
+            }, new ConcurrentLinkedQueue<>());
+            eventually(() -> told.contains("ann"), "nobody says who leads");
+            runner.interrupt();
+            runner.join(5000);
+            check(!runner.isAlive(), "it goes on");
+        }
+    }
+
+    /** Work that waits for the end of a hold holds no heartbeats up. */
+    private static void slowToHear() throws Exception {
+        try (Fake fake = new Fake((line, words) ->
+                words.get(0).equals("SESSION.KEEP") ? "%2\r\n+ttl_ms\r\n:2000\r\n"
+                    + "+ended\r\n*1\r\n%4\r\n+lock\r\n+a\r\n+owner\r\n+me\r\n"
+                    + "+token\r\n:7\r\n+reason\r\n+broken\r\n" : USUAL)) {
+            Session session = fake.open();
+            HaspLock lock = session.lock("a", new HaspLock.Options().owner("me"));
+            lock.lock();
+            lock.ended().thenRun(() -> LockSupport.parkNanos(3000 * Time.MS));
+            eventually(() -> lock.remaining().isZero(), "it is not taken away");
+            Thread.sleep(2500);
+            check(session.state() == Session.State.HELD, session.why);
+        }
+    }
+
+    /** What is not held, and is released again and again, costs nothing. */
+    private static void notHeld() throws Exception {
+        try (Fake fake = new Fake((line, words) -> USUAL)) {
+            Session session = fake.open();
+            HaspLock lock = session.lock("a");
+            for (int i = 0; i < 3; i++) {
+                try {
+                    lock.unlock();
+                    check(false, "released");
+                } catch (HaspException e) {
+                    check(e.reason() == HaspException.Reason.NOT_HELD, e);
+                }
+            }
+            check(lock.tryLock(Long.MAX_VALUE, TimeUnit.DAYS), "not locked");
+            lock.unlock();
+            check(fake.asked.stream().anyMatch(one -> one.contains(
+                "LOCK.RELEASE a") && one.contains("ACKED 1")), fake.asked);
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
+        lostAndInterrupted();
+        elected();
+        leaders();
+        slowToHear();
+        notHeld();
         shared();
         endsAlone();
         strange();
