@@ -396,14 +396,14 @@ void lock_watch_run(struct core *core, struct request *request)
     struct bytes prefix = call->name;
     CHECK(conn != NULL); /* A COMMAND_LOCAL comes from no peer. */
     if (conn->version == 2) {
-        request_refuse(core, request, WORD_BADARG,
+        request_refuse(core, request, "BADARG",
                        "needs RESP3 (HELLO 3); with RESP2 use "
                        "PSUBSCRIBE lock:prefix*");
         return;
     }
     const char *limit = watch_add(core, conn, WATCH_PREFIX, prefix);
     if (limit != NULL) {
-        request_refuse(core, request, WORD_LIMIT, limit);
+        request_refuse(core, request, "LIMIT", limit);
         return;
     }
     const struct watch *watch = watch_find(core, conn, WATCH_PREFIX, prefix);
@@ -497,8 +497,8 @@ static void subscribe(struct core *core, struct request *request,
         if (limit == NULL) {
             confirm(core, request, word, call->argument[i], true);
         } else {
-            measures_refused(core, WORD_LIMIT);
-            word_put(&core->requests.writer, WORD_LIMIT, "%s", limit);
+            measures_refused(core, BYTES_LITERAL("LIMIT"));
+            resp_error(&core->requests.writer, "LIMIT", "%s", limit);
         }
     }
     request_done(core, request);
@@ -577,20 +577,39 @@ static void put_tokens(struct resp_writer *writer, const struct result *result)
     }
 }
 
-static void put_answer(struct buffer *out, const struct effect *effect)
+static void put_grants(struct core *core, struct resp_writer *writer,
+                       const struct effect *effect)
+{
+    const struct result *result = &effect->result;
+    CHECK(effect->name_count == result->token_count);
+    resp_key_array(writer, "grants", result->token_count);
+    for (uint32_t i = 0; i < result->token_count; i++) {
+        grant_put(core,
+                  &(struct grant_of){.session = effect->session,
+                                     .owner = effect->owner,
+                                     .lock = effect->names[i],
+                                     .token = result->tokens[i],
+                                     .is_pushed = true},
+                  writer);
+    }
+}
+
+static void put_answer(struct core *core, struct buffer *out,
+                       const struct effect *effect)
 {
     struct resp_writer writer = {out, 3};
     bool is_granted = effect->result.code == RESULT_OK;
     resp_push(&writer, 3);
     resp_text(&writer, "lock");
     resp_text(&writer, "answer");
-    resp_map(&writer, is_granted ? 5 : 4);
+    resp_map(&writer, is_granted ? 6 : 4);
     resp_key_number(&writer, "session", effect->session);
     resp_key_bulk(&writer, "owner", effect->owner);
     resp_key_number(&writer, "index", effect->log_index);
     resp_key_number(&writer, "wait", effect->wait_index);
     if (is_granted) {
         put_tokens(&writer, &effect->result);
+        put_grants(core, &writer, effect);
     }
 }
 
@@ -608,7 +627,7 @@ void events_answer(struct core *core, const struct effect *effect)
         if (attachment->conn != NULL) {
             struct buffer *out = output_of(core, attachment->conn);
             if (out != NULL) {
-                put_answer(out, effect);
+                put_answer(core, out, effect);
             }
             continue;
         }
@@ -621,7 +640,7 @@ void events_answer(struct core *core, const struct effect *effect)
         struct buffer *out = peer_output(core, attachment->peer, FRAME_ANSWER);
         if (out != NULL) {
             struct buffer push = {0};
-            put_answer(&push, effect);
+            put_answer(core, &push, effect);
             answer.reply = buffer_bytes(&push);
             frame_put_answer(out, &answer);
             buffer_done(&push);

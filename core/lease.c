@@ -124,50 +124,51 @@ static bool wait_on(struct core *core, struct request *request,
     return true;
 }
 
-static void put_ended(const struct session *session, struct resp_writer *writer)
+/* Writes the notices with larger numbers than 'after', which the client has. */
+static void put_ended(const struct session *session, uint64_t after,
+                      struct resp_writer *writer)
 {
-    resp_key_array(writer, "ended", session->ended_count);
+    uint32_t count = 0;
     LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
-        resp_map(writer, 4);
+        count += ended->number > after;
+    }
+    resp_key_array(writer, "ended", count);
+    LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
+        if (ended->number <= after) {
+            continue;
+        }
+        resp_map(writer, 6);
         resp_key_bulk(writer, "lock", ended->lock);
         resp_key_bulk(writer, "owner", ended->owner);
         resp_key_number(writer, "token", ended->token);
         resp_key_text(writer, "reason", hold_loss_name(ended->loss));
+        resp_key_number(writer, "first", ended->first_token);
+        resp_key_number(writer, "number", ended->number);
     }
+    resp_key_number(writer, "dropped", session->dropped_number);
 }
 
-/* The word with which the heartbeat is refused, and why; WORD_NONE: it is not.
- */
-static enum core_word judge(struct core *core, const struct beat *beat,
-                            struct bytes *ret_why)
+/* With FULL writes a map with all that a client of ours needs, else the TTL
+ * alone. */
+static void put_answer(struct core *core, const struct beat *beat,
+                       const struct call *call, struct resp_writer *writer)
 {
     const struct session *session = beat->session;
     if (session == NULL && beat->proof == NULL) {
-        *ret_why = BYTES_LITERAL("the session has ended");
-        return WORD_EXPIRED;
-    }
-    if (session == NULL) {
-        *ret_why = BYTES_LITERAL("no such session, or a wrong secret");
-        return WORD_NOSESSION;
-    }
-    if (session_is_refused(core->fsm, session)) {
+        resp_error(writer, "EXPIRED", "the session has ended");
+    } else if (session == NULL) {
+        resp_error(writer, "NOSESSION", "no such session, or a wrong secret");
+    } else if (session_is_refused(core->fsm, session)) {
         const struct blacklisting *entry = lockfsm_listed(core->fsm, session);
-        *ret_why = entry != NULL ? entry->reason
-                                 : BYTES_LITERAL("the user is disabled");
-        return WORD_BLACKLISTED;
-    }
-    return WORD_NONE;
-}
-
-/* With 'is_full' writes a map with all that a client of ours needs, else the
- * TTL alone. */
-static void put_answer(const struct session *session, bool is_full,
-                       struct resp_writer *writer)
-{
-    if (is_full) {
-        resp_map(writer, 4);
+        struct bytes reason = entry != NULL
+                                  ? entry->reason
+                                  : BYTES_LITERAL("the user is disabled");
+        resp_error(writer, "BLACKLISTED", "%.*s", (int)reason.size,
+                   (const char *)reason.data);
+    } else if (call_has(call, OPTION_FULL)) {
+        resp_map(writer, 5);
         lease_put_times(writer, session);
-        put_ended(session, writer);
+        put_ended(session, call_number(call, OPTION_AFTER, 0), writer);
     } else if (session->is_durable) {
         resp_null(writer);
     } else {
@@ -188,20 +189,8 @@ void session_keep_read(struct core *core, struct request *request)
         resp_array(writer, count);
     }
     for (uint32_t i = 0; i < count; i++) {
-        struct bytes why;
         struct beat beat = beat_at(core, request, call, i, proof);
-        enum core_word word = judge(core, &beat, &why);
-        if (word != WORD_NONE && count == 1) {
-            request_fail(core, request, word, why);
-            return;
-        }
-        if (word != WORD_NONE) {
-            word_put(writer, word, "%.*s", (int)why.size,
-                     (const char *)why.data);
-        } else {
-            put_answer(beat.session, call_has(call, OPTION_FULL), writer);
-            request_has_changed(request);
-        }
+        put_answer(core, &beat, call, writer);
     }
     request_done(core, request);
 }

@@ -138,8 +138,8 @@ void apply_object(struct lockfsm *fsm, const struct entry *command,
         !session_find_asking(fsm, &session, result)) {
         return;
     }
-    struct hold *hold = hold_find(fsm, lock_find(fsm, message->name),
-                                  session->id, fsm->origin.owner);
+    struct hold *hold = hold_find_meant(fsm, lock_find(fsm, message->name),
+                                        session, message->token);
     if (hold == NULL) {
         result->code = RESULT_NOT_HELD;
         return;

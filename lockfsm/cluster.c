@@ -182,6 +182,12 @@ static void begin_life(struct lockfsm *fsm, const struct begin_command *begin,
     memcpy(fsm->cluster_id, id.data, sizeof fsm->cluster_id);
     fsm->is_begun = true;
     fsm->token_base = base;
+    if (fsm->is_new_life) {
+        /* What was granted after the backup is lost. */
+        LIST_FOR (struct session, session, &fsm->durable, in_durable) {
+            session_drop_notices(fsm, session);
+        }
+    }
     if (!fsm->is_new_life) {
         raise_level(fsm, begin->feature_level);
         users_found(fsm, begin->is_access_required);

@@ -121,8 +121,8 @@ void apply_convert(struct lockfsm *fsm, const struct entry *command,
                         result)) {
         return;
     }
-    struct hold *hold = hold_find(fsm, lock_find(fsm, name), session->id,
-                                  fsm->origin.owner);
+    struct hold *hold = hold_find_meant(fsm, lock_find(fsm, name), session,
+                                        message->token);
     if (hold == NULL) {
         result->code = RESULT_NOT_HELD;
         return;

@@ -19,6 +19,18 @@ struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
     return place == NULL ? NULL : LIST_ENTRY(place, struct hold, place);
 }
 
+bool hold_is(const struct hold *hold, uint64_t token)
+{
+    return hold->first_token <= token && token <= hold->token;
+}
+
+struct hold *hold_find_meant(const struct lockfsm *fsm, const struct lock *lock,
+                             const struct session *session, uint64_t token)
+{
+    struct hold *hold = hold_find(fsm, lock, session->id, fsm->origin.owner);
+    return hold != NULL && (token == 0 || hold_is(hold, token)) ? hold : NULL;
+}
+
 struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
                       struct session *session, const struct hold_terms *terms)
 {
@@ -55,6 +67,8 @@ void hold_link(struct lockfsm *fsm, struct hold *hold)
     hold->lock->hold_count++;
     fsm->uses.holds++;
     list_push_back(&hold->session->holds, &hold->in_session);
+    ordered_add(&hold->session->hold_order, &hold->in_order, hold->lock->name,
+                hold->serial);
     hold->session->hold_count++;
     tally_up(&fsm->uses.places_of_session, session_places(hold->session));
 }
@@ -71,6 +85,7 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
     CHECK(fsm->uses.holds > 0);
     fsm->uses.holds--;
     list_remove(&hold->in_session);
+    ordered_remove(&hold->session->hold_order, &hold->in_order);
     hold->session->hold_count--;
     tally_down(&fsm->uses.places_of_session, session_places(hold->session));
     pool_drop(&fsm->pool, &hold->owner);
@@ -100,6 +115,7 @@ struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
     struct hold *hold = hold_new(fsm, lock, session, terms);
     hold->serial = ++fsm->next_serial;
     hold->token = new_token(fsm);
+    hold->first_token = hold->token;
     hold->granted_index = fsm->log_index;
     hold_link(fsm, hold);
     CHECK(lock->last_token <= hold->token);
@@ -132,6 +148,7 @@ void hold_replace(struct lockfsm *fsm, struct hold *hold, struct bytes value)
     effect->reason = "deleted";
     hold_edit(fsm, hold, value);
     hold->token = new_token(fsm);
+    hold->first_token = hold->token; /* Another hold, to whoever has a token. */
     hold->granted_index = fsm->log_index;
     hold->lock->last_token = hold->token;
     record_changed(fsm, &hold->lock->stored);

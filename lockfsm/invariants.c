@@ -60,6 +60,9 @@ static const char *check_holds(const struct lockfsm *fsm,
             hold->granted_index > fsm->applied_index) {
             return "a token out of its range";
         }
+        if (hold->first_token == 0 || hold->first_token > hold->token) {
+            return "a hold that begins with a later token";
+        }
         if (is_quarantined(fsm) && !may_be_of_former_life(hold->session)) {
             return "a hold in quarantine";
         }
@@ -383,6 +386,30 @@ static const char *check_refusal(const struct lockfsm *fsm,
     return NULL;
 }
 
+/* Notices come in the order of their numbers, behind those that are not kept.
+ */
+static const char *check_notices(const struct lockfsm *fsm,
+                                 const struct session *session)
+{
+    uint64_t number = session->dropped_number;
+    uint64_t last = fsm->token_base + fsm->applied_index;
+    uint32_t count = 0;
+    LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
+        if (ended->number < number || ended->first_token > ended->token ||
+            ended->token > ended->number) {
+            return "a notice out of its place";
+        }
+        number = ended->number;
+        count++;
+    }
+    if (count != session->ended_count || count > ENDED_COUNT_MAX) {
+        return "a wrong count of notices";
+    }
+    return number > last && !may_be_of_former_life(session)
+               ? "a notice of what is to come"
+               : NULL;
+}
+
 static const char *check_session(const struct lockfsm *fsm,
                                  const struct session *session)
 {
@@ -391,7 +418,8 @@ static const char *check_session(const struct lockfsm *fsm,
     uint32_t asker_count = 0;
     uint32_t result_count = 0;
     LIST_FOR (struct hold, hold, &session->holds, in_session) {
-        hold_count += hold->session == session;
+        hold_count += hold->session == session &&
+                      ordered_has(&session->hold_order, &hold->in_order);
     }
     LIST_FOR (struct wait, wait, &session->waits, in_session) {
         wait_count += wait->session == session;
@@ -412,6 +440,7 @@ static const char *check_session(const struct lockfsm *fsm,
         result_count += session->numbers->answered_count;
     }
     if (hold_count != session->hold_count ||
+        session->hold_order.count != hold_count ||
         wait_count != session->wait_count ||
         asker_count != session->asker_count ||
         result_count != session->result_count) {
@@ -432,7 +461,10 @@ static const char *check_session(const struct lockfsm *fsm,
     if (lockfsm_user(fsm, session->user_number) != session->user) {
         return "a session of no user";
     }
-    const char *wrong = check_mark(fsm, session);
+    const char *wrong = check_notices(fsm, session);
+    if (wrong == NULL) {
+        wrong = check_mark(fsm, session);
+    }
     if (wrong != NULL) {
         return wrong;
     }

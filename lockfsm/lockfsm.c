@@ -260,6 +260,17 @@ struct ordered *lockfsm_session_order_of(struct lockfsm *fsm, uint64_t user)
     return &found->sessions;
 }
 
+struct ordered *lockfsm_hold_order(struct lockfsm *fsm, uint64_t session)
+{
+    struct session *found = session_find(fsm, session);
+    return found != NULL ? &found->hold_order : NULL;
+}
+
+uint64_t lockfsm_newest_token(const struct lockfsm *fsm)
+{
+    return fsm->token_base + fsm->applied_index;
+}
+
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,
                                   struct bytes resource)
 {

@@ -188,6 +188,8 @@ struct effect {
     uint64_t count;
     const char *reason; /* Static text or NULL. */
     struct bytes text;
+    const struct bytes *names; /* WAIT_RESULT of a grant: the locks. */
+    uint32_t name_count;
 };
 
 /* A growing array of effects with an arena for their bytes. Zeroed memory is an
@@ -347,6 +349,14 @@ struct ordered *lockfsm_fence_order(struct lockfsm *fsm);
 struct ordered *lockfsm_lock_order(struct lockfsm *fsm);
 struct ordered *lockfsm_session_order(struct lockfsm *fsm);
 struct ordered *lockfsm_session_order_of(struct lockfsm *fsm, uint64_t user);
+/* The holds of a session, by lock name and serial: hold.in_order. NULL: there
+ * is no such session. */
+struct ordered *lockfsm_hold_order(struct lockfsm *fsm, uint64_t session);
+/* The token that a hold granted by the newest entry would have: all that were
+ * granted so far have none above it. */
+uint64_t lockfsm_newest_token(const struct lockfsm *fsm);
+/* True if the token is, or was before an upgrade, that of the hold. */
+bool hold_is(const struct hold *hold, uint64_t token);
 /* Heads for iteration with HASH_ITER (no order) and LIST_EACH. */
 const struct session *lockfsm_sessions(const struct lockfsm *fsm);
 const struct lock *lockfsm_locks(const struct lockfsm *fsm);

@@ -80,14 +80,16 @@ struct asker;
  * lockfsm/results.c. */
 struct numbers;
 
-/* A hold that was taken away while its session lived on: KEEP tells of it until
- * the client has sent a RELEASE of that lock. */
+/* A notice: a hold was taken away while its session lived on. A session keeps
+ * the newest ENDED_COUNT_MAX of them. */
 enum hold_loss { LOSS_RELEASE_IF, LOSS_MAX_HOLD, LOSS_BREAK }; /* Stored. */
 struct ended_hold {
     struct list in_session;
     struct bytes lock;  /* Owned. */
     struct bytes owner; /* Owned. */
     uint64_t token;
+    uint64_t first_token;
+    uint64_t number; /* token_base + index of the entry that ended the hold. */
     enum hold_loss loss;
 };
 
@@ -231,8 +233,10 @@ struct session {
     uint64_t px_ms;    /* The PX that was asked for such a one. */
     struct list ended; /* Nodes: ended_hold.in_session; the newest. */
     uint32_t ended_count;
-    struct list in_durable; /* If it has no end. */
-    uint32_t result_count;  /* Results kept for exactly-once. */
+    uint64_t dropped_number;   /* Of the newest notice that is not kept; 0. */
+    struct ordered hold_order; /* Its holds by lock name and serial. */
+    struct list in_durable;    /* If it has no end. */
+    uint32_t result_count;     /* Results kept for exactly-once. */
     uint64_t end_serial;    /* Counter in the state: who ended first; or 0. */
     struct list in_swept;   /* Private: of what SWEEP takes away. */
     struct list in_recheck; /* Private: of those. */
@@ -273,12 +277,15 @@ struct hold {
     struct place place; /* By (lock, session, owner). */
     struct list in_lock;
     struct list in_session;
+    struct ordered_node in_order; /* Of the session's holds. */
     struct lock *lock;
     struct session *session;
     struct bytes owner; /* Owned. */
     struct bytes value; /* Owned. */
     enum lock_mode mode;
     uint64_t token;
+    uint64_t first_token; /* Less than 'token' after an upgrade: the tokens from
+                             here to there name this hold. */
     uint64_t granted_index; /* Log index of the granting entry. */
     uint64_t serial;        /* Counter in the state: the order in both lists. */
     uint32_t count;         /* Reentrancy, at least 1. */

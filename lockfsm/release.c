@@ -7,13 +7,12 @@
 #include "lockfsm/state.h"
 
 /* Counts a hold down; true if there was one, with the count that is left. */
-static bool release_one(struct lockfsm *fsm, struct session *session,
+static bool release_one(struct lockfsm *fsm, const struct session *session,
                         struct bytes name, uint64_t token, uint64_t *ret_left)
 {
-    struct hold *hold = hold_find(fsm, lock_find(fsm, name), session->id,
-                                  fsm->origin.owner);
-    session_forget_ended(fsm, session, name, fsm->origin.owner);
-    if (hold == NULL || (token != 0 && token != hold->token)) {
+    struct hold *hold = hold_find_meant(fsm, lock_find(fsm, name), session,
+                                        token);
+    if (hold == NULL) {
         return false;
     }
     *ret_left = hold->count - 1;
@@ -34,6 +33,11 @@ void apply_release(struct lockfsm *fsm, const struct entry *command,
         refuse(result, RESULT_BAD_ARGUMENT, "number of names");
         return;
     }
+    if (message->token_count != 0 &&
+        message->token_count != message->name_count) {
+        refuse(result, RESULT_BAD_ARGUMENT, "number of tokens");
+        return;
+    }
     for (size_t i = 0; i < message->name_count; i++) {
         if (!name_is_valid(message->names[i])) {
             refuse(result, RESULT_BAD_ARGUMENT, "name");
@@ -47,8 +51,8 @@ void apply_release(struct lockfsm *fsm, const struct entry *command,
     uint64_t left = 0;
     uint64_t released = 0;
     for (size_t i = 0; i < message->name_count; i++) {
-        released += release_one(fsm, session, message->names[i], message->token,
-                                &left);
+        uint64_t token = message->token_count > 0 ? message->tokens[i] : 0;
+        released += release_one(fsm, session, message->names[i], token, &left);
     }
     if (message->name_count > 1 || message->is_counting) {
         result->count = released;
@@ -156,8 +160,8 @@ void apply_note(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     struct lock *lock = lock_find(fsm, message->name);
-    struct hold *hold = hold_find(fsm, lock, session->id, fsm->origin.owner);
-    if (hold == NULL || hold->token != message->token) {
+    struct hold *hold = hold_find_meant(fsm, lock, session, message->token);
+    if (hold == NULL || message->token == 0) {
         result->code = RESULT_NOT_HELD;
         return;
     }

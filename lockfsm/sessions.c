@@ -257,26 +257,29 @@ void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
     ended->lock = pool_copy(&fsm->pool, hold->lock->name);
     ended->owner = pool_copy(&fsm->pool, hold->owner);
     ended->token = hold->token;
+    ended->first_token = hold->first_token;
+    ended->number = new_token(fsm);
     ended->loss = loss;
     user_takes(session->user, QUOTA_BYTES,
                ended->lock.size + ended->owner.size);
     if (session->ended_count > ENDED_COUNT_MAX) {
+        /* A client that has not been told of this one asks what it holds. */
+        session->dropped_number = LIST_FIRST(&session->ended, struct ended_hold,
+                                             in_session)
+                                      ->number;
         free_first_ended(fsm, session);
     }
     CHECK(session->ended_count <= ENDED_COUNT_MAX);
     record_changed(fsm, &session->stored);
 }
 
-void session_forget_ended(struct lockfsm *fsm, struct session *session,
-                          struct bytes lock, struct bytes owner)
+void session_drop_notices(struct lockfsm *fsm, struct session *session)
 {
-    LIST_FOR_SAFE (struct ended_hold, ended, &session->ended, in_session) {
-        if (bytes_equal(ended->lock, lock) &&
-            bytes_equal(ended->owner, owner)) {
-            free_ended(fsm, session, ended);
-            record_changed(fsm, &session->stored);
-        }
+    while (!list_is_empty(&session->ended)) {
+        free_first_ended(fsm, session);
     }
+    session->dropped_number = new_token(fsm);
+    record_changed(fsm, &session->stored);
 }
 
 void session_tell_changed(struct lockfsm *fsm, const struct session *session,

@@ -530,8 +530,9 @@ void session_tell_changed(struct lockfsm *fsm, const struct session *session,
 /* Notes a hold that ends under a living session, for KEEP to tell. */
 void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
                         enum hold_loss loss);
-void session_forget_ended(struct lockfsm *fsm, struct session *session,
-                          struct bytes lock, struct bytes owner);
+/* Nobody knows which of its holds have ended: whoever believes in one has to
+ * ask. */
+void session_drop_notices(struct lockfsm *fsm, struct session *session);
 
 /* True with the refusal if the session is a Redis value: it has that one
  * exclusive hold and gets nothing else. */
@@ -592,6 +593,10 @@ void lock_delay_drop(struct lockfsm *fsm, struct lock *lock);
 
 /* --- holds.c -------------------------------------------------------------- */
 
+/* The hold that a request means: that of its owner, if it names no token, or
+ * one of the hold; else NULL. */
+struct hold *hold_find_meant(const struct lockfsm *fsm, const struct lock *lock,
+                             const struct session *session, uint64_t token);
 struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
                        uint64_t session, struct bytes owner);
 /* True if the owner's own hold covers a further request of this mode. */

@@ -190,6 +190,19 @@ struct wait *request_first(struct wait *wait)
     return first;
 }
 
+/* Copies the names of the locks that the request was granted, in its order. */
+static void copy_names(struct lockfsm *fsm, struct effect *effect,
+                       const struct wait *first)
+{
+    uint32_t count = request_count(first);
+    struct bytes *names = effect_take(fsm, count * sizeof *names);
+    effect->names = names;
+    REQUEST_EACH (const struct wait, member, first) {
+        CHECK(effect->name_count < count);
+        names[effect->name_count++] = effect_copy(fsm, member->lock->name);
+    }
+}
+
 void wait_answer(struct lockfsm *fsm, const struct wait *wait,
                  const struct result *result)
 {
@@ -201,6 +214,9 @@ void wait_answer(struct lockfsm *fsm, const struct wait *wait,
     effect->result = copy;
     effect->asked_index = wait->asked_index;
     effect->wait_index = wait->wait_index;
+    if (result->code == RESULT_OK) {
+        copy_names(fsm, effect, wait);
+    }
     kept_finish(fsm, wait->asker, wait->wait_index, result);
 }
 

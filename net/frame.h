@@ -176,9 +176,7 @@ struct frame_answer {
     uint32_t sending; /* Of the FORWARD that it answers; 0 in a push. */
     enum frame_answer_kind kind;
     uint64_t session;
-    uint8_t word;       /* The verdict, as core numbers it; 0: no error. */
-    bool has_changed;   /* It changed something (core/outcome.h). */
-    struct bytes reply; /* Encoded RESP; nobody reads it between. */
+    struct bytes reply; /* Encoded RESP. */
 };
 void frame_put_answer(struct buffer *out, const struct frame_answer *answer);
 MUST_CHECK int frame_get_answer(struct bytes body, struct frame_answer *ret);

@@ -122,8 +122,11 @@ enum option {
     OPTION_PROOF,
     OPTION_PUSH,
     OPTION_AFTER,
+    OPTION_TOKENS,
     OPTION_COUNT_ALL
 };
+/* They are bits of 'given'. */
+_Static_assert(OPTION_COUNT_ALL <= 32, "too many options");
 #define WAIT_FOREVER UINT64_MAX
 #define TTL_NONE UINT64_MAX
 /* Of ACKED, beside the number up to which all are answered. */
@@ -133,7 +136,6 @@ enum option {
  * that was kept, from its body. */
 struct call {
     const struct command *command; /* NULL: not understood yet. */
-    enum core_word word;           /* Why it cannot be understood. */
     struct bytes *own;             /* Room for the arguments; kept for reuse. */
     uint32_t own_capacity;
     struct call *next; /* While it is free. */
@@ -146,6 +148,7 @@ struct call {
     uint64_t id; /* Session or member. */
     bool has_id;
     uint64_t token;
+    uint64_t tokens[MULTI_COUNT_MAX]; /* With TOKENS: one per name. */
     enum limit_key limit;
     uint64_t value;            /* Of the limit. */
     uint8_t proof[PROOF_SIZE]; /* Of the secret; of OPEN the PROOF. */
@@ -250,25 +253,18 @@ void commands_result(struct core *core, struct request *request,
                      const struct result *result);
 
 /* The word of a refusal. */
-enum core_word result_word(enum result_code code);
-/* Likewise as a text, "nil" for what was not to be had. */
-const char *result_name(enum result_code code);
+const char *result_word(enum result_code code);
 /* What is said beside the word: 'own' is the result's. */
 struct bytes result_text(enum result_code code, struct bytes own);
 
-/* Understands the arguments. WORD_NONE, or the word of the error that has been
- * written. */
-MUST_CHECK enum core_word call_parse(struct call *call,
-                                     const struct command *command,
-                                     const struct bytes *argument,
-                                     uint32_t count,
-                                     struct resp_writer *writer);
+/* Looks at the arguments; on false the error has been written. */
+MUST_CHECK bool call_parse(struct call *call, const struct command *command,
+                           const struct bytes *argument, uint32_t count,
+                           struct resp_writer *writer);
 
-/* The call cannot be understood. Writes "BADARG command: text", or "WORD text";
- * returns false. */
-bool call_fail(struct call *call, struct resp_writer *writer, const char *text);
-bool call_fail_as(struct call *call, struct resp_writer *writer,
-                  enum core_word word, const char *text);
+/* Writes "BADARG command: text"; returns false. */
+bool call_fail(const struct call *call, struct resp_writer *writer,
+               const char *text);
 /* The command's name in lower case. */
 void command_name(const struct command *command, char *name, size_t size);
 /* The proof of a secret of 32 hex digits; false for anything else. */
@@ -280,6 +276,26 @@ static inline uint64_t call_req(const struct request *request,
 {
     return request->session != 0 ? call_number(call, OPTION_REQ, 0) : 0;
 }
+
+/* --- What was granted (grants.c) ------------------------------------------ */
+
+/* Which grant. */
+struct grant_of {
+    uint64_t session;
+    struct bytes owner;
+    struct bytes lock;
+    uint64_t token;
+    /* Not an answer of the leader: what is left of a limit is told as 0, since
+     * nobody knows from when a client would count it. */
+    bool is_pushed;
+};
+/* Writes the map of the hold that the token names; if it is over, with 0 for
+ * its count. */
+void grant_put(struct core *core, const struct grant_of *grant,
+               struct resp_writer *writer);
+/* Answers what the request, which has FULL, was granted. */
+void grants_answer(struct core *core, struct request *request,
+                   const struct result *result);
 
 /* --- Handlers ------------------------------------------------------------- */
 

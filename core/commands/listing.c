@@ -56,8 +56,9 @@ static bool find_first(struct core *core, struct request *request,
         return true;
     }
     if (!cursor_parse(text, is_numbered, &cursor)) {
-        request_refuse(core, request, WORD_BADARG,
-                       "CURSOR must be one that LIST returned");
+        struct resp_writer *writer = request_reply(core, request);
+        call_fail(call, writer, "CURSOR must be one that LIST returned");
+        request_done(core, request);
         return false;
     }
     *ret_first = bytes_compare(cursor.key, prefix) < 0
@@ -103,13 +104,19 @@ bool listing_begin(struct core *core, struct request *request,
 void listing_put_head(struct resp_writer *writer, const struct listing *listing,
                       uint32_t count)
 {
+    resp_array(writer, 2);
+    listing_put_cursor(writer, listing, count);
+    resp_array(writer, count);
+}
+
+void listing_put_cursor(struct resp_writer *writer,
+                        const struct listing *listing, uint32_t count)
+{
     uint8_t text[LOCK_NAME_SIZE_MAX + 32] = {'='};
     size_t size = 1;
     CHECK(count <= listing->count);
-    resp_array(writer, 2);
     if (count == listing->count && !listing->is_cut) {
         resp_text(writer, "0");
-        resp_array(writer, count);
         return;
     }
     CHECK(count > 0);
@@ -123,7 +130,6 @@ void listing_put_head(struct resp_writer *writer, const struct listing *listing,
         memcpy(text + size, last->key.data, last->key.size);
     }
     resp_bulk(writer, bytes_of(text, size + last->key.size));
-    resp_array(writer, count);
 }
 
 void listing_done(struct listing *listing)

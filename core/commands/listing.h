@@ -32,6 +32,9 @@ bool listing_begin(struct core *core, struct request *request,
  * the caller writes. */
 void listing_put_head(struct resp_writer *writer, const struct listing *listing,
                       uint32_t count);
+/* Writes the cursor alone. */
+void listing_put_cursor(struct resp_writer *writer,
+                        const struct listing *listing, uint32_t count);
 void listing_done(struct listing *listing);
 
 /* Takes of the turn's budget what so many records cost, which listing_begin()

@@ -65,11 +65,17 @@ void lock_release_encode(struct core *core, struct request *request,
         .origin = call_origin(request, call),
         .names = call->names,
         .name_count = call->name_count,
-        .token = call_number(call, OPTION_TOKEN, 0),
         .is_counting = call->command->reply_kind == REPLY_RELEASED,
     };
     (void)core;
     CHECK(call->name_count > 0);
+    if (call_has(call, OPTION_TOKENS)) {
+        release.tokens = call->tokens;
+        release.token_count = call->name_count;
+    } else if (call_has(call, OPTION_TOKEN)) {
+        release.tokens = &call->number[OPTION_TOKEN];
+        release.token_count = 1;
+    }
     encode_release(out, &release);
 }
 
@@ -117,6 +123,7 @@ void lock_convert_encode(struct core *core, struct request *request,
         .origin = call_origin(request, call),
         .name = call->name,
         .to = call_has(call, OPTION_SHARED) ? LOCK_SHARED : LOCK_EXCLUSIVE,
+        .token = call_number(call, OPTION_TOKEN, 0),
     };
     (void)core;
     CHECK(!call_has(call, OPTION_SHARED) || !call_has(call, OPTION_EXCLUSIVE));

@@ -28,7 +28,14 @@
 #include "core/request.h"
 #include "core/state.h"
 
-enum option_kind { KIND_FLAG, KIND_NUMBER, KIND_TEXT, KIND_LABEL, KIND_RANGES };
+enum option_kind {
+    KIND_FLAG,
+    KIND_NUMBER,
+    KIND_TEXT,
+    KIND_LABEL,
+    KIND_RANGES,
+    KIND_TOKENS
+};
 
 #define WORD(text) (text), sizeof(text) - 1
 
@@ -70,6 +77,7 @@ static const struct {
     [OPTION_PROOF] = {WORD("PROOF"), KIND_TEXT, 2 * PROOF_SIZE, 2 * PROOF_SIZE},
     [OPTION_PUSH] = {WORD("PUSH"), KIND_FLAG, 0, 0},
     [OPTION_AFTER] = {WORD("AFTER"), KIND_NUMBER, 1, TIME_MS_MAX},
+    [OPTION_TOKENS] = {WORD("TOKENS"), KIND_TOKENS, 1, TOKEN_MAX},
 };
 
 bool option_range(const char *word, uint64_t *ret_min, uint64_t *ret_max)
@@ -347,6 +355,22 @@ static bool parse_ranges(struct parse *parse)
                        "answered, too, as 7,9,12-40");
 }
 
+/* Parses one token per name. */
+static bool parse_tokens(struct parse *parse)
+{
+    struct call *call = parse->call;
+    for (uint32_t i = 0; i < call->name_count; i++) {
+        if (parse->at >= call->count) {
+            return fail(parse, "%u tokens expected, one per name",
+                        call->name_count);
+        }
+        if (!parse_number(parse, "a token", 1, TOKEN_MAX, &call->tokens[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool parse_option(struct parse *parse, enum option option)
 {
     struct call *call = parse->call;
@@ -377,6 +401,8 @@ static bool parse_option(struct parse *parse, enum option option)
         return parse_label(parse);
     case KIND_RANGES:
         return parse_ranges(parse);
+    case KIND_TOKENS:
+        return parse_tokens(parse);
     default:
         call->text[option] = argument;
         parse->at++;
@@ -447,10 +473,22 @@ static bool check_req(struct parse *parse)
     return true;
 }
 
-static bool parse_all(struct call *call, struct resp_writer *writer)
+bool call_parse(struct call *call, const struct command *command,
+                const struct bytes *argument, uint32_t count,
+                struct resp_writer *writer)
 {
-    const struct command *command = call->command;
     struct parse parse = {call, writer, 1};
+    CHECK(count > 0);
+    call->command = command;
+    call->argument = argument;
+    call->count = count;
+    call->given = 0;
+    call->name = (struct bytes){NULL, 0};
+    call->name_count = 0;
+    call->has_id = false;
+    call->pair_count = 0;
+    call->label_count = 0;
+    call->also_acked_count = 0;
     if (command->operands == NULL) {
         return command->parse == NULL || command->parse(call, writer);
     }
@@ -462,45 +500,16 @@ static bool parse_all(struct call *call, struct resp_writer *writer)
     if (!parse_options(&parse) || !check_req(&parse)) {
         return false;
     }
-    CHECK(parse.at == call->count); /* Each argument has been read. */
+    CHECK(parse.at == count); /* Each argument has been read. */
     return command->parse == NULL || command->parse(call, writer);
 }
 
-enum core_word call_parse(struct call *call, const struct command *command,
-                          const struct bytes *argument, uint32_t count,
-                          struct resp_writer *writer)
-{
-    CHECK(count > 0);
-    call->command = command;
-    call->word = WORD_NONE;
-    call->argument = argument;
-    call->count = count;
-    call->given = 0;
-    call->name = (struct bytes){NULL, 0};
-    call->name_count = 0;
-    call->has_id = false;
-    call->pair_count = 0;
-    call->label_count = 0;
-    call->also_acked_count = 0;
-    bool is_good = parse_all(call, writer);
-    CHECK(is_good == (call->word == WORD_NONE)); /* call_fail() has set it. */
-    return call->word;
-}
-
-bool call_fail(struct call *call, struct resp_writer *writer, const char *text)
+bool call_fail(const struct call *call, struct resp_writer *writer,
+               const char *text)
 {
     char name[64];
     command_name(call->command, name, sizeof name);
-    call->word = WORD_BADARG;
-    word_put(writer, call->word, "%s: %s", name, text);
-    return false;
-}
-
-bool call_fail_as(struct call *call, struct resp_writer *writer,
-                  enum core_word word, const char *text)
-{
-    call->word = word;
-    word_put(writer, word, "%s", text);
+    resp_error(writer, "BADARG", "%s: %s", name, text);
     return false;
 }
 

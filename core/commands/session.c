@@ -75,7 +75,7 @@ void session_open_reply(struct core *core, struct request *request,
 {
     const struct session *session = lockfsm_session(core->fsm, result->token);
     if (session == NULL) {
-        request_fail(core, request, WORD_NOSESSION,
+        request_fail(core, request, "NOSESSION",
                      BYTES_LITERAL("the session that this number opened has "
                                    "ended"));
         return;
@@ -97,7 +97,7 @@ void session_attach_read(struct core *core, struct request *request)
     const struct session *session = lockfsm_session(core->fsm, call->id);
     if (session == NULL || session->user_number != request->user ||
         !lease_proof_is(session, call->proof)) {
-        request_refuse(core, request, WORD_NOSESSION,
+        request_refuse(core, request, "NOSESSION",
                        "no such session, or a wrong secret");
         return;
     }
@@ -108,7 +108,6 @@ void session_attach_read(struct core *core, struct request *request)
     } else {
         resp_simple(writer, "OK");
     }
-    request_has_changed(request);
     request_done_as(core, request, ANSWER_ATTACHED, session->id);
 }
 
@@ -120,12 +119,33 @@ void session_detach_run(struct core *core, struct request *request)
     request_answer_ok(core, request);
 }
 
+/* Takes FULL and AFTER from the end of the arguments. */
+static bool keep_options(struct call *call, uint32_t *rest,
+                         struct resp_writer *writer)
+{
+    for (;;) {
+        const struct bytes *last = &call->argument[*rest];
+        if (*rest > 0 && bytes_is_word(last[0], "FULL")) {
+            call->given |= UINT32_C(1) << OPTION_FULL;
+            *rest -= 1;
+        } else if (*rest > 1 && bytes_is_word(last[-1], "AFTER")) {
+            if (!bytes_to_u64(last[0], &call->number[OPTION_AFTER])) {
+                return call_fail(call, writer,
+                                 "AFTER must be a decimal integer");
+            }
+            call->given |= UINT32_C(1) << OPTION_AFTER;
+            *rest -= 2;
+        } else {
+            return true;
+        }
+    }
+}
+
 bool session_keep_parse(struct call *call, struct resp_writer *writer)
 {
     uint32_t rest = call->count - 1;
-    if (rest > 0 && bytes_is_word(call->argument[rest], "FULL")) {
-        call->given |= UINT32_C(1) << OPTION_FULL;
-        rest--;
+    if (!keep_options(call, &rest, writer)) {
+        return false;
     }
     if (rest == 2 && bytes_is_word(call->argument[1], "SESSION")) {
         uint64_t id;
@@ -189,7 +209,7 @@ void session_show_read(struct core *core, struct request *request)
     const struct session *session = lockfsm_session(core->fsm,
                                                     request->call->id);
     if (session == NULL || !gate_sees(core, request, session->user_number)) {
-        request_refuse(core, request, WORD_NOSESSION, "no such session");
+        request_refuse(core, request, "NOSESSION", "no such session");
         return;
     }
     put_session(core, session, request_reply(core, request));

@@ -215,8 +215,9 @@ static void put_session(const struct session *s)
     put(s->address);
     printf(" %" PRIu32 " %" PRIu64 " %d %" PRIu64, s->label_count,
            s->blacklist_index, s->is_redis, s->px_ms);
-    printf(" %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\n", s->hold_count,
-           s->wait_count, s->asker_count, s->result_count);
+    printf(" %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu64 "\n",
+           s->hold_count, s->wait_count, s->asker_count, s->result_count,
+           s->dropped_number);
     LIST_EACH (node, &s->ended) {
         const struct ended_hold *e = LIST_ENTRY(node, struct ended_hold,
                                                 in_session);
@@ -224,7 +225,8 @@ static void put_session(const struct session *s)
         put(e->lock);
         putchar(' ');
         put(e->owner);
-        printf(" %" PRIu64 " %s\n", e->token, loss_of(e->loss));
+        printf(" %" PRIu64 " %" PRIu64 " %s %" PRIu64 "\n", e->first_token,
+               e->token, loss_of(e->loss), e->number);
     }
 }
 
@@ -234,10 +236,10 @@ static void put_hold(const struct hold *h)
     put(h->owner);
     putchar(' ');
     put(h->value);
-    printf(" %d %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu64 " %" PRIu64
-           " %" PRIu64,
-           (int)h->mode, h->token, h->granted_index, h->count, h->delay_ms,
-           h->hold_ms, h->hold_clock_ms);
+    printf(" %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu64
+           " %" PRIu64 " %" PRIu64,
+           (int)h->mode, h->token, h->first_token, h->granted_index, h->count,
+           h->delay_ms, h->hold_ms, h->hold_clock_ms);
     if (h->break_count > 0) {
         printf(" %" PRIu64 " %" PRIu64 " %" PRIu64 " ", h->breaks->since_index,
                h->breaks->after_ms, h->breaks->clock_ms);

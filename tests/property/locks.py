@@ -154,15 +154,15 @@ class LockOperations:
     # --- RELEASE, CONVERT, CANCEL, PLEASE ---------------------------------
 
     def op_rel(self, *words):
-        token, counts, names = int(words[4]), words[5] == '1', words[6:]
+        tokens, counts, names = \
+            [int(t) for t in words[4].split(',')], words[5] == '1', words[6:]
+        tokens = tokens if tokens != [0] else []
 
         def do(s, owner, _req):
             released = 0
-            for name in names:
-                s.ended = [e for e in s.ended if e[:2] != (name, owner)]
-                lock = self.locks.get(name)
-                hold = lock and hold_at(lock, s.id, owner)
-                if not hold or token not in (0, hold.token):
+            for i, name in enumerate(names):
+                hold = self.meant(s, owner, name, tokens[i] if tokens else 0)
+                if not hold:
                     continue
                 released += 1
                 hold.count -= 1
@@ -178,7 +178,16 @@ class LockOperations:
                 return ok(released)
             return ok(left) if released else NOT_HELD
         return self.numbered(words, ('rel', words[4:]), do,
-                             not self.names_are_good(names))
+                             not self.names_are_good(names) or
+                             len(tokens) not in (0, len(names)))
+
+    def meant(self, s, owner, name, token):
+        """The owner's hold, if the token (0: any) is one that it has had."""
+        lock = self.locks.get(name)
+        hold = lock and hold_at(lock, s.id, owner)
+        if hold and (not token or hold.first <= token <= hold.token):
+            return hold
+        return None
 
     def op_relif(self, *words):
         name, session, howner, token = \
@@ -203,24 +212,25 @@ class LockOperations:
         return self.numbered(words, ('relif', words[4:]), do, is_bad, True)
 
     def op_conv(self, *words):
-        name, mode, is_waiting, ms = \
-            words[4], int(words[5]), words[6] == '1', int(words[7])
+        name, mode, is_waiting, ms, token = \
+            words[4], int(words[5]), words[6] == '1', *map(int, words[7:])
 
         def do(s, owner, req):
             if mode == EXCLUSIVE and s.listed:
                 return self.refusal(s)
             if s.redis or s.durable and is_waiting and not ms:
                 return BAD
-            return self.convert(s, owner, req, name, mode, is_waiting, ms)
+            hold = self.meant(s, owner, name, token)
+            if not hold:
+                return NOT_HELD
+            return self.convert(s, owner, req, hold, mode, is_waiting, ms)
         is_bad = not self.names_are_good([name]) or mode > SHARED or \
             ms > TIME_MAX
-        return self.numbered(words, ('conv', words[4:6]), do, is_bad)
+        return self.numbered(words, ('conv', words[4:6] + words[8:]), do,
+                             is_bad)
 
-    def convert(self, s, owner, req, name, mode, is_waiting, ms):
-        lock = self.locks.get(name)
-        hold = lock and hold_at(lock, s.id, owner)
-        if not hold:
-            return NOT_HELD
+    def convert(self, s, owner, req, hold, mode, is_waiting, ms):
+        lock, name = hold.lock, hold.lock.name
         if hold.mode == SLOTS:
             return BAD
         self.object(hold, '-')
@@ -286,10 +296,10 @@ class LockOperations:
         name, token, text = words[4:]
 
         def do(s, owner, _req):
-            lock = self.locks.get(name)
-            hold = lock and hold_at(lock, s.id, owner)
-            if not hold or hold.token != int(token):
+            hold = self.meant(s, owner, name, int(token))
+            if not hold or token == '0':
                 return NOT_HELD
+            lock = hold.lock
             is_own = lock.note_user == self.user
             if size(text) > (size(lock.note) if is_own else 0) and \
                     self.is_over_quota(bytes=1):
@@ -335,16 +345,15 @@ class LockOperations:
         return True
 
     def op_object(self, *words):
-        name, message = words[4:]
+        name, message, token = words[4:]
 
         def do(s, owner, _req):
-            lock = self.locks.get(name)
-            hold = lock and hold_at(lock, s.id, owner)
+            hold = self.meant(s, owner, name, int(token))
             if not hold:
                 return NOT_HELD
             return ok(int(self.object(hold, message)))
         is_bad = not self.names_are_good([name]) or size(message) > 4096
-        return self.numbered(words, ('object', name, message), do, is_bad)
+        return self.numbered(words, ('object', words[4:]), do, is_bad)
 
     def op_breakover(self, name, session, owner, since):
         lock = self.locks.get(name)

@@ -115,14 +115,15 @@ class Model(SessionOperations, LockOperations, Clock, Users, Rules):
                 f'S {s.id} {s.user} {s.durable} {s.opened} {s.ttl} {s.linger} '
                 f'{self.quiet(s)} {s.name} {s.address} '
                 f'{s.labels} {s.listed} {s.redis} {s.px} {len(s.holds)} '
-                f'{len(s.waits)} {len(s.askers())} {len(s.results)}')
+                f'{len(s.waits)} {len(s.askers())} {len(s.results)} '
+                f'{s.dropped}')
             out += [f'E {" ".join(map(str, e))}' for e in s.ended]
         for lock in sorted(self.locks.values(), key=lambda l: l.name):
             out.append(f'L {lock.name} {lock.slots} {lock.delay} '
                        f'{lock.delay_index} {lock.delay_slots} '
                        f'{lock.last_token} {lock.delay_clock} {lock.note}')
             out += [f'H {h.session.id} {h.owner} {h.value} {h.mode} {h.token} '
-                    f'{h.granted} {h.count} {h.delay} {h.hold} '
+                    f'{h.first} {h.granted} {h.count} {h.delay} {h.hold} '
                     f'{h.clock if h.hold else 0}' +
                     ''.join(f' {word}' for word in h.broken or ())
                     for h in lock.holds]

@@ -160,12 +160,27 @@ static void run_acquire(void)
                                        .name_count = names_from(14, names)});
 }
 
+/* "7,9"; none: "0". */
+static uint32_t word_tokens(uint32_t at, uint64_t *ret_tokens)
+{
+    uint32_t count = 0;
+    const char *text = word_text(at);
+    while (text != NULL && count < WORD_MAX) {
+        ret_tokens[count++] = strtoull(text, NULL, 10);
+        text = strchr(text, ',');
+        text = text != NULL ? text + 1 : NULL;
+    }
+    return count == 1 && ret_tokens[0] == 0 ? 0 : count;
+}
+
 static void run_release(void)
 {
     struct bytes names[WORD_MAX];
+    uint64_t tokens[WORD_MAX];
     encode_release(
         out, &(struct release_command){.origin = origin(),
-                                       .token = word_number(6),
+                                       .tokens = tokens,
+                                       .token_count = word_tokens(6, tokens),
                                        .is_counting = word_number(7) != 0,
                                        .names = names,
                                        .name_count = names_from(8, names)});
@@ -188,7 +203,8 @@ static void run_convert(void)
                                        .name = word_bytes(6),
                                        .to = (enum lock_mode)word_number(7),
                                        .is_waiting = word_number(8) != 0,
-                                       .wait_ms = word_number(9)});
+                                       .wait_ms = word_number(9),
+                                       .token = word_number(10)});
 }
 
 static void run_cancel(void)
@@ -254,8 +270,10 @@ static void run_break(void)
 
 static void run_object(void)
 {
-    struct object_command c = {
-        .origin = origin(), .name = word_bytes(6), .message = word_bytes(7)};
+    struct object_command c = {.origin = origin(),
+                               .name = word_bytes(6),
+                               .message = word_bytes(7),
+                               .token = word_number(8)};
     encode_object(out, &c);
 }
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Who asks, who may have a lock, who waits for whom."""
 
-from state import BAD, EXCLUSIVE, FORGOTTEN, LIMIT, LIMIT_COUNT, NIL, NOT_HELD, \
-    SHARED, SLOTS, TTL_LIMIT, WAITING_MAX, Cycle, Hold, Lock, Result, Wait, \
-    asker_text, covers, hold_at, is_free, ok, ranges_of, short, size, wait_at
+from state import BAD, ENDED_MAX, EXCLUSIVE, FORGOTTEN, LIMIT, LIMIT_COUNT, \
+    NIL, NOT_HELD, SHARED, SLOTS, TTL_LIMIT, WAITING_MAX, Cycle, Hold, Lock, \
+    Result, Wait, asker_text, covers, hold_at, is_free, ok, ranges_of, short, \
+    size, wait_at
 from users import ONLY_FREE
 
 
@@ -124,6 +125,7 @@ class Rules:
         hold.lock, hold.session, hold.owner, hold.mode = lock, s, owner, mode
         hold.value, hold.delay, hold.hold = terms
         hold.token = lock.last_token = self.base + self.index
+        hold.first = hold.token
         hold.granted = self.index
         hold.broken = None  # (since, after, clock, by, reason)
         hold.count, hold.clock = 1, self.clock
@@ -160,8 +162,10 @@ class Rules:
         if wait and wait.upgrade:
             self.end_wait(wait, 'released', NOT_HELD)
         if reason in ('releaseif', 'max-hold', 'broken'):
-            s.ended.append((lock.name, hold.owner, hold.token, reason))
-            del s.ended[:-64]
+            s.ended.append((lock.name, hold.owner, hold.first, hold.token,
+                            reason, self.base + self.index))
+            if len(s.ended) > ENDED_MAX:
+                s.dropped = s.ended.pop(0)[5]
         if s.redis and not s.holds and not is_session_end:
             self.end_session(s, 'released', is_clean)
 

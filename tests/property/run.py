@@ -392,30 +392,38 @@ class Generator:
                           self.pick((0, 1)), self.name())
             return
         hold = self.pick(holds)
-        token = 0 if self.chance(.8) else \
-            self.pick((hold.token, hold.token, hold.token - 1))
         names = [hold.lock.name]
+        tokens = [self.token_of(hold)]
         if self.chance(.15):
-            names += [self.name() for _ in range(self.pick((1, 2, 3)))]
+            more = [self.pick(holds) for _ in range(self.pick((1, 2, 3)))]
+            names += [h.lock.name for h in more]
+            tokens += [self.token_of(h) for h in more]
+        token = 0 if self.chance(.5) else ','.join(map(str, tokens))
         if self.bad and self.chance(self.bad):
             names = self.pick(([], names + ['zz'] * (64 - len(names)),
                                names + ['zz'] * (65 - len(names))))
         self.numbered('rel', self.whose(hold), token, self.pick((0, 1)),
                       *names)
 
+    def token_of(self, hold):
+        """Mostly one that names the hold."""
+        return max(1, self.pick((hold.token, hold.token, hold.first,
+                                 hold.first - 1, hold.token + 1)))
+
     def convert(self):
         holds = self.holds()
         if holds and self.chance(.95):
             hold = self.pick(holds)
             who, name = self.whose(hold), hold.lock.name
+            token = self.token_of(hold) if self.chance(.4) else 0
         else:
-            who, name = self.who(), self.name()
+            who, name, token = self.who(), self.name(), 0
         waits = int(self.chance(self.wait))
         mode = self.pick((EXCLUSIVE, EXCLUSIVE, SHARED))
         if self.bad and self.chance(self.bad):
             mode = self.pick((SLOTS, 7))
         self.numbered('conv', who, name, mode, waits,
-                      self.ms() if waits else 0)
+                      self.ms() if waits else 0, token)
 
     def cancel(self):
         waits = self.waits()
@@ -428,7 +436,8 @@ class Generator:
     def note(self):
         holds = self.holds()
         hold = self.pick(holds) if holds and self.chance(.9) else None
-        token = hold.token if hold and self.chance(.8) else self.pick((0, 9))
+        token = self.token_of(hold) if hold and self.chance(.8) else \
+            self.pick((0, 9))
         self.numbered('note', self.whose(hold) if hold else self.who(),
                       hold.lock.name if hold else self.name(), token,
                       self.pick(('-', '-', 'n1', '*40', '*4096', '*4097')))
@@ -525,10 +534,11 @@ class Generator:
         if holds and self.chance(.9):
             hold = self.pick(holds)
             who, name = self.whose(hold), hold.lock.name
+            token = self.token_of(hold) if self.chance(.5) else 0
         else:
-            who, name = self.who(), self.name()
+            who, name, token = self.who(), self.name(), 0
         self.numbered('object', who, name,
-                      self.pick(('-', 'here', *self.edge(4096))))
+                      self.pick(('-', 'here', *self.edge(4096))), token)
 
     def target(self):
         if self.chance(.5):

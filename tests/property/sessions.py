@@ -20,6 +20,8 @@ class SessionOperations:
             if self.new_life:
                 self.base = max(self.base, int(base)) + LIFE
                 self.new_life = False
+                for s in self.sessions.values():
+                    s.ended, s.dropped = [], self.base + self.index
                 self.quarantine = self.index
                 self.quarantine_clock = self.clock
             else:
@@ -320,6 +322,7 @@ class SessionOperations:
                                 f'{hold.token} deleted')
                 hold.value, hold.granted = key.new, self.index
                 hold.token = hold.lock.last_token = self.base + self.index
+                hold.first = hold.token
                 self.out.append(f'G {hold.session.id} {hold.owner} {key.name} '
                                 f'{hold.token} 0 0 -')
             if key.ttl or key.durable:

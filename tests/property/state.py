@@ -17,6 +17,7 @@ LIMIT_MAX = 100000000
 ANSWERED_MAX = 1024
 SPENT_MAX = 64
 WAITING_MAX = 64
+ENDED_MAX = 64
 TTL_LIMIT = 9
 
 
@@ -63,7 +64,8 @@ class Session:
         self.px = 0
         self.holds = []
         self.waits = []
-        self.ended = []
+        self.ended = []   # (lock, owner, first, token, why, number)
+        self.dropped = 0
         self.results = {}  # number -> [command, place, result, owner]
         self.spent = []    # [from, to], ascending, with gaps between
 

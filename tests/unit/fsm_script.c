@@ -116,3 +116,17 @@ void put_text(struct buffer *out, const char *before, struct bytes text)
                       (const char *)text.data);
     }
 }
+
+uint32_t tokens_in(const struct script *script,
+                   uint64_t tokens[MULTI_COUNT_MAX])
+{
+    uint32_t count = 0;
+    const char *text = option(script, "token");
+    while (text != NULL) {
+        CHECK(count < MULTI_COUNT_MAX);
+        tokens[count++] = strtoull(text, NULL, 10);
+        text = strchr(text, ',');
+        text = text != NULL ? text + 1 : NULL;
+    }
+    return count;
+}

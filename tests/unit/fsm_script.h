@@ -81,5 +81,8 @@ void put_number(struct buffer *out, const char *name, uint64_t value);
 void put_text(struct buffer *out, const char *before, struct bytes text);
 
 typedef void run_fn(struct script *script, struct buffer *out);
+/* The tokens of "token=7,9", one per name; returns how many. */
+uint32_t tokens_in(const struct script *script,
+                   uint64_t tokens[MULTI_COUNT_MAX]);
 
 #endif /* HASP_TESTS_UNIT_FSM_SCRIPT_H */

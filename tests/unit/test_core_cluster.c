@@ -34,9 +34,10 @@ static uint64_t depose(void)
     return 0;
 }
 
-#define KEEP_TIMES(ttl, linger, trust)                              \
-    "*8\r\n$6\r\nttl_ms\r\n:" ttl "\r\n$9\r\nlinger_ms\r\n:" linger \
-    "\r\n$8\r\ntrust_ms\r\n:" trust "\r\n$5\r\nended\r\n*0\r\n"
+#define KEEP_TIMES(ttl, linger, trust)                               \
+    "*10\r\n$6\r\nttl_ms\r\n:" ttl "\r\n$9\r\nlinger_ms\r\n:" linger \
+    "\r\n$8\r\ntrust_ms\r\n:" trust "\r\n$5\r\nended\r\n*0\r\n"      \
+    "$7\r\ndropped\r\n:0\r\n"
 #define ID(session) ((unsigned long long)(session).id)
 
 static void a_follower_forwards_and_answers(void **state)
@@ -362,8 +363,7 @@ static void a_value_whose_session_is_doomed_is_not_renewed(void **state)
     assert_true(core_is_serving(world->node[leader].core));
     stick_disks(false);
     world_run(world, 20);
-    assert_string_equal(client_text(world, leader, 1),
-                        "-UNKNOWN done, but its lease ends\r\n");
+    assert_string_equal(client_text(world, leader, 1), "$-1\r\n");
     assert_answer(world, leader, 1, "$-1\r\n", "GET k");
 }
 

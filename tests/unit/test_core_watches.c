@@ -259,7 +259,7 @@ static void a_wait_with_push_holds_back_nothing(void **state)
     client_ask(world, 1, WORKER, "LOCK.RELEASE a");
     world_run(world, 10);
     snprintf(told, sizeof told,
-             ">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%%5\r\n"
+             ">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%%6\r\n"
              "$7\r\nsession\r\n:%llu\r\n$5\r\nowner\r\n$1\r\no\r\n"
              "$5\r\nindex\r\n:",
              (unsigned long long)waiter.id);

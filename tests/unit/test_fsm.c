@@ -168,11 +168,13 @@ static void run_acquire(struct script *script, struct buffer *out)
 static void run_release(struct script *script, struct buffer *out)
 {
     struct bytes names[MULTI_COUNT_MAX];
+    uint64_t tokens[MULTI_COUNT_MAX];
     char *list = memory_text(word(script, 2));
     struct release_command c = {.origin = origin_in(script),
                                 .names = names,
                                 .name_count = split_names(list, names),
-                                .token = number(script, "token"),
+                                .tokens = tokens,
+                                .token_count = tokens_in(script, tokens),
                                 .is_counting = flag(script, "count")};
     encode_release(out, &c);
     free(list);
@@ -195,7 +197,8 @@ static void run_convert(struct script *script, struct buffer *out)
         .name = bytes_of_text(word(script, 2)),
         .to = flag(script, "shared") ? LOCK_SHARED : LOCK_EXCLUSIVE,
         .is_waiting = flag(script, "wait") || option(script, "wait") != NULL,
-        .wait_ms = number(script, "wait")};
+        .wait_ms = number(script, "wait"),
+        .token = number(script, "token")};
     encode_convert(out, &c);
 }
 

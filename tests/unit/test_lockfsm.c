@@ -333,10 +333,11 @@ static void effects_outlive_what_they_tell_of(void **state)
 
 /* --- Bounds --------------------------------------------------------------- */
 
-static void the_newest_ended_holds_are_told(void **state)
+static void what_is_not_told_is_seen_to_be_missing(void **state)
 {
     struct world *world = *state;
     uint64_t session = open_session(world);
+    uint64_t numbers[ENDED_COUNT_MAX + 3];
     for (uint32_t i = 0; i < ENDED_COUNT_MAX + 3; i++) {
         char name[16];
         snprintf(name, sizeof name, "lock%" PRIu32, i);
@@ -347,12 +348,15 @@ static void the_newest_ended_holds_are_told(void **state)
                                        .token = token};
         encode_release_if(&world->command, &c);
         assert_int_equal(apply(world)->count, 1);
+        numbers[i] = lockfsm_newest_token(world->fsm);
     }
     const struct session *found = lockfsm_session(world->fsm, session);
     assert_int_equal(found->ended_count, ENDED_COUNT_MAX);
     const struct ended_hold *first = LIST_FIRST(&found->ended,
                                                 struct ended_hold, in_session);
     assert_true(bytes_equal(first->lock, BYTES_LITERAL("lock3")));
+    assert_int_equal(first->number, numbers[3]);
+    assert_int_equal(found->dropped_number, numbers[2]);
 }
 
 static void several_locks_at_once_have_a_bound(void **state)
@@ -974,7 +978,7 @@ int main(void)
         TEST(sessions_with_wrong_parts_are_refused),
         TEST(empty_commands_are_answered),
         TEST(effects_outlive_what_they_tell_of),
-        TEST(the_newest_ended_holds_are_told),
+        TEST(what_is_not_told_is_seen_to_be_missing),
         TEST(several_locks_at_once_have_a_bound),
         TEST(a_release_names_a_lock_and_not_too_many),
         TEST(a_long_cycle_is_told_from_its_beginning),
