@@ -484,6 +484,7 @@ bool access_recheck(struct lockfsm *fsm, struct session *session,
     if (is_left) {
         session_recheck_from(fsm, session, wait);
     }
+    fsm->steps += *ret_looks / LOOKS_PER_PLACE;
     return wait == NULL;
 }
 

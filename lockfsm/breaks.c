@@ -94,6 +94,7 @@ void apply_break_holds(struct lockfsm *fsm, const struct entry *command,
     }
     uint64_t count = 0;
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
+        fsm->steps++;
         count += is_meant(hold, message);
     }
     if (count == 0) {

@@ -27,8 +27,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 
-#define REDUCTION_STEP_MAX (8 * DEADLOCK_STEP_MAX)
 /* Longer names are cut in the text of a cycle. */
 #define NAME_SHOWN_MAX 40
 
@@ -47,6 +47,7 @@ struct deadlock_search {
     uint32_t step_count;
     uint32_t step_max;
     bool has_slots;
+    bool is_reducing; /* The steps are those of the reduction. */
 };
 
 /* Is called for each edge; false ends the walk, which then returns false, too.
@@ -246,12 +247,20 @@ static bool node_can_end(struct lockfsm *fsm, struct deadlock_search *search,
     return true;
 }
 
+/* Takes the steps from what all searches of the entry may take together. */
+static void spend(uint64_t *left, const struct deadlock_search *search)
+{
+    *left -= u64_min(search->step_count, *left);
+}
+
 /* True if the newcomer is left over, and so can never end. */
 static bool is_left_over(struct lockfsm *fsm, struct deadlock_search *search)
 {
     bool has_changed = true;
+    spend(&fsm->edges_left, search);
+    search->is_reducing = true;
     search->step_count = 0;
-    search->step_max = REDUCTION_STEP_MAX;
+    search->step_max = (uint32_t)fsm->reductions_left;
     while (has_changed) {
         has_changed = false;
         for (uint32_t slot = 0; slot < search->count; slot++) {
@@ -392,8 +401,9 @@ static struct deadlock_search *search_begin(struct lockfsm *fsm)
     if (fsm->search == NULL) {
         fsm->search = memory_new(sizeof *fsm->search);
     }
+    fsm->search->is_reducing = false;
     fsm->search->step_count = 0;
-    fsm->search->step_max = DEADLOCK_STEP_MAX;
+    fsm->search->step_max = (uint32_t)fsm->edges_left;
     return fsm->search;
 }
 
@@ -427,10 +437,12 @@ bool deadlock_found(struct lockfsm *fsm, struct asker *asker,
     struct reaching reaching = {.search = search};
     bool is_found = search_all(fsm, &reaching) && reaching.is_cycle &&
                     (!search->has_slots || is_left_over(fsm, search));
+    if (!is_found && search->step_count > search->step_max) {
+        tell_given_up(fsm, asker);
+    }
+    spend(search->is_reducing ? &fsm->reductions_left : &fsm->edges_left,
+          search);
     if (!is_found) {
-        if (search->step_count > search->step_max) {
-            tell_given_up(fsm, asker);
-        }
         return false;
     }
     *ret_cycle = describe(fsm, &reaching);

@@ -44,6 +44,7 @@ struct effect *effect_add(struct lockfsm *fsm, enum effect_type type)
     CHECK(effects != NULL); /* Effects exist only while an entry is applied. */
     ROOM(effects->effect, effects->capacity, effects->count + 1);
     struct effect *effect = &effects->effect[effects->count++];
+    fsm->steps++;
     *effect = (struct effect){.type = type, .log_index = fsm->log_index};
     return effect;
 }
@@ -61,6 +62,7 @@ struct effect *effect_add_at(struct lockfsm *fsm, enum effect_type type,
 
 struct bytes effect_copy(struct lockfsm *fsm, struct bytes bytes)
 {
+    fsm->steps += bytes.size / BYTES_PER_STEP;
     return arena_copy(arena_of(fsm->effects), bytes);
 }
 

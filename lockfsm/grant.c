@@ -14,11 +14,8 @@
 
 #include "lockfsm/state.h"
 
-/* How many slots are taken: held, or closed by a delay. */
-static uint64_t used_slots(const struct lock *lock)
-{
-    return (uint64_t)lock->hold_count + lock->delay_slots;
-}
+/* In longer queues no wait is compared with a count of those ahead of it. */
+#define COMPARED_MAX 64
 
 bool holders_allow(const struct lock *lock, enum lock_mode mode, uint32_t slots)
 {
@@ -95,15 +92,17 @@ bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
     if (lock->cut_serial != 0) {
         return false; /* The lock is being handed to those who wait. */
     }
-    LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
-        if (mode == LOCK_SHARED && wait->mode == LOCK_SHARED) {
+    for (int of = LOCK_EXCLUSIVE; of <= LOCK_SLOTS; of++) {
+        if (mode == LOCK_SHARED && of == LOCK_SHARED) {
             continue;
         }
-        if (oldest_in_the_way(fsm, wait) > wait->wait_index) {
-            return false;
-        }
-        if (!wait->is_upgrade) {
-            return true; /* All waits behind have come later. */
+        LIST_FOR (const struct wait, wait, &lock->waits_of[of], in_mode) {
+            if (oldest_in_the_way(fsm, wait) > wait->wait_index) {
+                return false;
+            }
+            if (!wait->is_upgrade) {
+                break; /* All waits behind have come later. */
+            }
         }
     }
     return true;
@@ -115,25 +114,62 @@ bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
     return !is_quarantined(fsm) && lock->delay_ms == 0 && lock->hold_count == 1;
 }
 
-/* True if the waits ahead of 'wait' allow it; stops counting as soon as it is
- * clear that they do not. */
+/* True if a wait of this mode stands ahead of 'wait': an upgrade stands ahead
+ * of all, the others in the order of their serials. */
+static bool has_ahead(const struct wait *wait, enum lock_mode mode)
+{
+    const struct list *list = &wait->lock->waits_of[mode];
+    const struct wait *head = list_is_empty(list)
+                                  ? wait
+                                  : LIST_FIRST(list, struct wait, in_mode);
+    return head != wait && !wait->is_upgrade &&
+           (head->is_upgrade || head->serial < wait->serial);
+}
+
+/* True if so few wait for a slot ahead of 'wait' that one would be left. */
+static bool has_slot_left(const struct wait *wait)
+{
+    lock_move_edge(wait->lock);
+    const struct wait *edge = wait->lock->slot_edge;
+    return edge == NULL || wait->serial < edge->serial;
+}
+
+/* True if those who wait ahead of 'wait' allow a request of this mode there. */
+static bool place_allows(const struct wait *wait, enum lock_mode mode)
+{
+    if (has_ahead(wait, LOCK_EXCLUSIVE)) {
+        return false;
+    }
+    switch (mode) {
+    case LOCK_EXCLUSIVE:
+        return !has_ahead(wait, LOCK_SHARED) && !has_ahead(wait, LOCK_SLOTS);
+    case LOCK_SHARED:
+        return !has_ahead(wait, LOCK_SLOTS);
+    case LOCK_SLOTS:
+        return !has_ahead(wait, LOCK_SHARED) && has_slot_left(wait);
+    }
+    UNREACHABLE();
+}
+
+#ifdef HASP_CHECK_SLOW
+/* The same of the mode of 'wait', by counting them. */
+static bool waits_counted_allow(const struct wait *wait)
+{
+    uint32_t ahead[3] = {0};
+    for (const struct list *node = wait->in_lock.prev;
+         node != &wait->lock->queue; node = node->prev) {
+        ahead[LIST_ENTRY(node, const struct wait, in_lock)->mode]++;
+    }
+    return waits_allow(wait->lock, wait->mode, wait->slots, ahead);
+}
+#endif
+
 static bool waits_ahead_allow(const struct wait *wait)
 {
-    const struct lock *lock = wait->lock;
-    uint32_t ahead[3] = {0};
-    if (wait->mode == LOCK_SHARED && lock->waits_by_mode[LOCK_EXCLUSIVE] == 0 &&
-        lock->waits_by_mode[LOCK_SLOTS] == 0) {
-        return true;
-    }
-    const struct list *node = wait->in_lock.prev;
-    while (node != &lock->queue) {
-        ahead[LIST_ENTRY(node, const struct wait, in_lock)->mode]++;
-        if (!waits_allow(lock, wait->mode, wait->slots, ahead)) {
-            return false;
-        }
-        node = node->prev;
-    }
-    return true;
+    bool is_allowed = place_allows(wait, wait->mode);
+    CHECK_SLOW(wait->lock->wait_count > COMPARED_MAX ||
+               is_allowed == waits_counted_allow(wait));
+    return is_allowed;
 }
 
 /* True if the wait's own lock is free for it; other locks of its request may
@@ -173,12 +209,15 @@ bool request_is_going(const struct lockfsm *fsm, const struct wait *wait)
     return false;
 }
 
-bool request_is_free(const struct lockfsm *fsm, const struct wait *wait)
+bool request_is_free(const struct lockfsm *fsm, const struct wait *wait,
+                     uint64_t *ret_looks)
 {
+    *ret_looks = 1;
     if (request_is_going(fsm, wait)) {
         return false;
     }
     REQUEST_EACH (const struct wait, member, wait) {
+        ++*ret_looks;
         if (!wait_is_free(fsm, member)) {
             return false;
         }
@@ -186,11 +225,12 @@ bool request_is_free(const struct lockfsm *fsm, const struct wait *wait)
     return true;
 }
 
-bool lock_can_go_on(const struct lock *lock, const uint32_t ahead[3])
+bool lock_can_go_on(const struct wait *wait)
 {
     for (int mode = LOCK_EXCLUSIVE; mode <= LOCK_SLOTS; mode++) {
-        if (holders_allow(lock, (enum lock_mode)mode, lock->slots) &&
-            waits_allow(lock, (enum lock_mode)mode, lock->slots, ahead)) {
+        if (holders_allow(wait->lock, (enum lock_mode)mode,
+                          wait->lock->slots) &&
+            place_allows(wait, (enum lock_mode)mode)) {
             return true;
         }
     }

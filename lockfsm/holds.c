@@ -65,6 +65,7 @@ void hold_link(struct lockfsm *fsm, struct hold *hold)
                                    hold->session->id, hold->owner});
     list_push_back(&hold->lock->holds, &hold->in_lock);
     hold->lock->hold_count++;
+    lock_move_edge(hold->lock);
     fsm->uses.holds++;
     list_push_back(&hold->session->holds, &hold->in_session);
     ordered_add(&hold->session->hold_order, &hold->in_order, hold->lock->name,
@@ -82,6 +83,7 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
     list_remove(&hold->in_lock);
     CHECK(hold->lock->hold_count > 0 && hold->session->hold_count > 0);
     hold->lock->hold_count--;
+    lock_move_edge(hold->lock);
     CHECK(fsm->uses.holds > 0);
     fsm->uses.holds--;
     list_remove(&hold->in_session);

@@ -131,14 +131,59 @@ static const char *check_wait(const struct lockfsm *fsm,
     return NULL;
 }
 
-/* True if SWEEP has yet to grant the request. */
+/* True if SWEEP has yet to come to the request, at one of its locks. */
 static bool has_cut(const struct wait *wait)
 {
-    bool is_cut = false;
     REQUEST_EACH (const struct wait, member, wait) {
-        is_cut |= member->lock->cut_serial != 0;
+        const struct lock *lock = member->lock;
+        if (lock->cut_serial != 0 &&
+            (lock->cut_again || lock->cut_at == 0 ||
+             (!member->is_upgrade && member->serial >= lock->cut_at))) {
+            return true;
+        }
     }
-    return is_cut;
+    return false;
+}
+
+/* True if SWEEP goes on at the wait that the lock's record says. */
+static bool cut_is_right(const struct lock *lock)
+{
+    if (lock->cut_serial == 0 || lock->cut_at == 0) {
+        return lock->cut_at == 0 && !lock->cut_again && lock->cut_wait == NULL;
+    }
+    LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
+        if (!wait->is_upgrade && wait->serial >= lock->cut_at) {
+            return lock->cut_wait == wait;
+        }
+    }
+    return false;
+}
+
+/* True if the waits of each mode stand in its list in the order of the queue,
+ * and those for a slot have the right edge. */
+static bool modes_are_right(const struct lock *lock)
+{
+    const struct list *at[3];
+    uint32_t rank = 0;
+    for (int mode = LOCK_EXCLUSIVE; mode <= LOCK_SLOTS; mode++) {
+        at[mode] = lock->waits_of[mode].next;
+    }
+    LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
+        if (at[wait->mode] != &wait->in_mode) {
+            return false;
+        }
+        at[wait->mode] = at[wait->mode]->next;
+        if (wait == lock->slot_edge && rank != lock->slot_rank) {
+            return false;
+        }
+        rank += wait->mode == LOCK_SLOTS;
+    }
+    for (int mode = LOCK_EXCLUSIVE; mode <= LOCK_SLOTS; mode++) {
+        if (at[mode] != &lock->waits_of[mode]) {
+            return false;
+        }
+    }
+    return lock->slot_edge != NULL || lock->slot_rank == rank;
 }
 
 /* True if the session is up to date with who is refused, and what. */
@@ -169,7 +214,8 @@ static const char *check_queue(const struct lockfsm *fsm,
             return "a queue out of order";
         }
         last_index = wait->is_upgrade ? 0 : wait->wait_index;
-        if (request_is_free(fsm, wait) && !has_cut(wait) &&
+        uint64_t looks;
+        if (request_is_free(fsm, wait, &looks) && !has_cut(wait) &&
             is_listed_right(fsm, wait->session) &&
             wait->session->recheck_serial == 0) {
             return "a wait for what is free";
@@ -179,7 +225,8 @@ static const char *check_queue(const struct lockfsm *fsm,
         memcmp(waits_by_mode, lock->waits_by_mode, sizeof waits_by_mode) != 0) {
         return "a wrong count of waits";
     }
-    return NULL;
+    return modes_are_right(lock) ? NULL
+                                 : "a wait that is not in its mode's list";
 }
 
 static const char *check_lock(const struct lockfsm *fsm,
@@ -200,6 +247,9 @@ static const char *check_lock(const struct lockfsm *fsm,
     }
     if (list_is_empty(&lock->in_cut) != (lock->cut_serial == 0)) {
         return "a hand-over that was cut off, and nobody goes on with it";
+    }
+    if (!cut_is_right(lock)) {
+        return "a hand-over that goes on at another place";
     }
     if ((lock->delay_ms == 0) != (lock->delay_index == 0) ||
         (lock->delay_ms == 0 && lock->delay_slots != 0)) {

@@ -37,7 +37,7 @@ static void open_again(struct lockfsm *fsm, struct lock *lock)
 {
     list_remove(&lock->in_touched);
     lock->is_touched = false;
-    lock_set_cut(fsm, lock, false);
+    lock_end_cut(fsm, lock);
     lock_delay_drop(fsm, lock);
 }
 

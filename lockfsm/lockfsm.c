@@ -125,6 +125,11 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
     fsm->queued_index = 0;
     fsm->slice_left = fsm->slice;
     fsm->grants_left = fsm->slice;
+    fsm->looks_left = (uint64_t)fsm->slice * LOOKS_PER_PLACE;
+    fsm->goes_on = false;
+    fsm->edges_left = DEADLOCK_STEP_MAX;
+    fsm->reductions_left = REDUCTION_STEP_MAX;
+    fsm->steps = 0;
     trail_note(fsm, &decoded);
     uint32_t slot = effects->count;
     effect_add(fsm, EFFECT_RESULT);
@@ -136,6 +141,7 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
         refuse(&result, RESULT_LEVEL, needed.what);
     }
     settle(fsm);
+    CHECK_SLOW(fsm->steps <= lockfsm_step_max(fsm));
     CHECK(IMPLIES(result.code == RESULT_QUEUED, fsm->queued_index != 0));
     audit_note(fsm, &decoded, &result);
 
@@ -185,6 +191,16 @@ void lockfsm_cluster_id(const struct lockfsm *fsm,
                         uint8_t ret_id[CLUSTER_ID_SIZE])
 {
     memcpy(ret_id, fsm->cluster_id, sizeof fsm->cluster_id);
+}
+
+uint64_t lockfsm_steps(const struct lockfsm *fsm)
+{
+    return fsm->steps;
+}
+
+uint64_t lockfsm_step_max(const struct lockfsm *fsm)
+{
+    return STEPS_PER_ENTRY + fsm->slice * STEPS_PER_PLACE;
 }
 
 void lockfsm_set_node_level(struct lockfsm *fsm, uint32_t level)

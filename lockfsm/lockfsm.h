@@ -217,8 +217,16 @@ void lockfsm_set_node_level(struct lockfsm *fsm, uint32_t level);
  * one entry takes away or makes at most: about a millisecond's work. What is
  * left over is for SWEEP. It decides what the states are, so it has to be the
  * same on all nodes: SLICE_DEFAULT unless a test says otherwise. */
-#define SLICE_DEFAULT 1000
+#define SLICE_DEFAULT 400
 void lockfsm_set_slice(struct lockfsm *fsm, uint32_t slice);
+
+/* What the newest entry has cost, in steps: the places, waits, sessions and
+ * effects that it has looked at, made or taken away, and cache lines of text
+ * that it has copied; the edges of a search for deadlocks have a bound of their
+ * own (DEADLOCK_STEP_MAX). Part of no state: nothing follows from it. */
+uint64_t lockfsm_steps(const struct lockfsm *fsm);
+/* No entry costs more. */
+uint64_t lockfsm_step_max(const struct lockfsm *fsm);
 
 /* Loads the state from a table (at start, and after a snapshot was decoded into
  * it); what was in 'fsm' is dropped. HASP_ECORRUPT with a message, HASP_ETOOOLD

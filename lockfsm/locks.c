@@ -22,6 +22,9 @@ struct lock *lock_new(struct lockfsm *fsm, struct bytes name)
     lock->name = pool_copy(&fsm->pool, name);
     list_init(&lock->holds);
     list_init(&lock->queue);
+    for (int mode = LOCK_EXCLUSIVE; mode <= LOCK_SLOTS; mode++) {
+        list_init(&lock->waits_of[mode]);
+    }
     list_init(&lock->in_touched);
     list_init(&lock->in_cut);
     stored_init(&lock->stored, RECORD_LOCK);
@@ -56,28 +59,73 @@ void lock_free(struct lockfsm *fsm, struct lock *lock)
     structure_free(fsm, &lock->stored);
 }
 
-void lock_touch(struct lockfsm *fsm, struct lock *lock)
+void lock_list_touched(struct lockfsm *fsm, struct lock *lock)
 {
     if (!lock->is_touched) {
         lock->is_touched = true;
+        fsm->steps++;
         list_push_back(&fsm->touched, &lock->in_touched);
     }
 }
 
-void lock_set_cut(struct lockfsm *fsm, struct lock *lock, bool is_cut)
+void lock_touch(struct lockfsm *fsm, struct lock *lock)
 {
-    if (is_cut == (lock->cut_serial != 0)) {
-        return;
+    /* What a hand-over takes out of its own queue concerns only those behind,
+     * to whom it has yet to come. */
+    bool is_settled_now = lock->is_touched && list_is_empty(&lock->in_touched);
+    if (lock->cut_at != 0 && !lock->cut_again && !is_settled_now) {
+        lock->cut_again = true;
+        record_changed(fsm, &lock->stored);
     }
-    /* Who was to be granted next still waits. */
-    CHECK(!is_cut || lock->wait_count > 0);
-    lock->cut_serial = is_cut ? ++fsm->next_serial : 0;
-    if (is_cut) {
-        list_push_back(&fsm->cut, &lock->in_cut);
-    } else {
+    lock_list_touched(fsm, lock);
+}
+
+void lock_set_cut(struct lockfsm *fsm, struct lock *lock, struct wait *wait,
+                  bool is_new_round)
+{
+    bool is_first = wait->in_lock.prev == &lock->queue;
+    CHECK(wait->lock == lock);
+    lock->cut_wait = is_first ? NULL : wait;
+    lock->cut_at = is_first ? 0 : wait->serial;
+    if (is_first) {
+        lock->cut_again = false; /* It begins at the head as it is. */
+    }
+    if (lock->cut_serial == 0 || is_new_round) {
         list_remove(&lock->in_cut);
+        lock->cut_serial = ++fsm->next_serial;
+        list_push_back(&fsm->cut, &lock->in_cut);
     }
     record_changed(fsm, &lock->stored);
+}
+
+void lock_end_cut(struct lockfsm *fsm, struct lock *lock)
+{
+    if (lock->cut_serial != 0) {
+        list_remove(&lock->in_cut);
+        lock->cut_serial = lock->cut_at = 0;
+        lock->cut_again = false;
+        lock->cut_wait = NULL;
+        record_changed(fsm, &lock->stored);
+    }
+}
+
+void lock_move_edge(struct lock *lock)
+{
+    uint64_t used = used_slots(lock);
+    uint64_t left = lock->slots > used ? lock->slots - used : 0;
+    struct list *end = &lock->waits_of[LOCK_SLOTS];
+    struct list *node = lock->slot_edge != NULL ? &lock->slot_edge->in_mode
+                                                : end;
+    while (lock->slot_rank < left && node != end) {
+        lock->slot_rank++;
+        node = node->next;
+    }
+    while (lock->slot_rank > left) {
+        lock->slot_rank--;
+        node = node->prev;
+    }
+    lock->slot_edge = node == end ? NULL
+                                  : LIST_ENTRY(node, struct wait, in_mode);
 }
 
 void lock_delay_drop(struct lockfsm *fsm, struct lock *lock)

@@ -257,6 +257,10 @@ struct lock {
     struct list queue; /* Nodes: wait.in_lock; upgrades first. */
     uint32_t wait_count;
     uint32_t waits_by_mode[3]; /* Parts of wait_count, by enum lock_mode. */
+    struct list waits_of[3];   /* The queue by mode. Nodes: wait.in_mode. */
+    struct wait *slot_edge; /* Private: the first wait for a slot that must wait
+                               for others of those, or NULL; ... */
+    uint32_t slot_rank;     /* ... so many stand ahead of it. */
     uint64_t delay_ms;    /* Kept closed this long since ...; 0: not delayed. */
     uint64_t delay_index; /* ... this entry. */
     uint64_t delay_clock_ms; /* The log's clock then. */
@@ -270,6 +274,11 @@ struct lock {
     uint64_t cut_serial; /* Its hand-over was cut off: the order in which SWEEP
                             goes on; 0: it was not. */
     struct list in_cut;  /* Private: of those. */
+    uint64_t cut_at;     /* SWEEP goes on with the first wait of this serial or
+                            a higher one; 0: with the head. */
+    bool cut_again;      /* The lock was touched behind SWEEP's back: it begins
+                            at the head once more when it is through. */
+    struct wait *cut_wait; /* Private: the wait of cut_at; NULL: the head. */
     struct stored stored;
 };
 
@@ -304,6 +313,7 @@ struct wait {
     struct place place;      /* By (lock, session, owner). */
     struct place by_request; /* By (wait_index, session, owner): the first. */
     struct list in_lock;
+    struct list in_mode;
     struct list in_session;
     struct list in_asker;
     struct list in_group;    /* Circular over the waits of one request. */

@@ -113,6 +113,8 @@ static void leave_to_sweep(struct lockfsm *fsm)
 void relist_end(struct lockfsm *fsm, struct relisting *relisting)
 {
     struct session_array *found = &relisting->found;
+    fsm->steps += (uint64_t)fsm->slice * LOOKS_PER_PLACE -
+                  relisting->looks_left;
     if (relisting->is_cut) {
         leave_to_sweep(fsm);
     } else {
@@ -153,6 +155,7 @@ uint64_t relist_sweep(struct lockfsm *fsm, uint64_t places)
     uint64_t looks = places * LOOKS_PER_PLACE;
     while (fsm->relist_at != 0 && places > 0 && looks > 0) {
         places -= u64_min(relist_one(fsm), places);
+        fsm->steps++;
         looks--;
     }
     return places;

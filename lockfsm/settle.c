@@ -10,10 +10,13 @@
  *
  * Nothing is granted to anybody who waits before step 4, so whatever an entry
  * takes away is gone before, and each lock is handed over once. A hand-over to
- * more than an entry may grant is cut off, and SWEEP goes on with it: until
- * then those who are left stand in the queue as they did, and who comes later
- * stands behind them. */
+ * more than an entry may grant, or behind more requests than it may look at, is
+ * cut off, and SWEEP goes on with it: until then those who are left stand in
+ * the queue as they did, and who comes later stands behind them. Where it is
+ * cut off follows from the records alone, so a node that has just loaded them
+ * does the same as one that made them. */
 
+#include "base/number.h"
 #include "lockfsm/state.h"
 
 static uint64_t grant_wait(struct lockfsm *fsm, struct wait *wait)
@@ -41,14 +44,14 @@ static uint64_t grant_wait(struct lockfsm *fsm, struct wait *wait)
 static void grant_request(struct lockfsm *fsm, struct wait *wait)
 {
     struct wait *first = request_first(wait);
-    CHECK(fsm->grants_left > 0);
-    fsm->grants_left--;
     uint64_t tokens[MULTI_COUNT_MAX];
     uint32_t count = 0;
     REQUEST_EACH (struct wait, member, first) {
         CHECK(count < MULTI_COUNT_MAX);
         tokens[count++] = grant_wait(fsm, member);
     }
+    CHECK(fsm->grants_left > 0);
+    fsm->grants_left -= u64_min(count, fsm->grants_left);
     struct result result = {.code = RESULT_OK,
                             .token = tokens[0],
                             .tokens = tokens,
@@ -57,29 +60,79 @@ static void grant_request(struct lockfsm *fsm, struct wait *wait)
     request_free(fsm, first);
 }
 
-/* Grants from the head as far as it goes. Steps: those granted, and the
- * requests for several locks that block nobody behind them. (An upgrade at the
- * head goes through since its lock is held shared, and blocks all behind it if
- * it is not free.) False if it has to stop before that. */
-static bool grant_queue(struct lockfsm *fsm, struct lock *lock)
+static struct wait *head_of(const struct lock *lock)
 {
-    uint32_t ahead[3] = {0};
-    if (is_quarantined(fsm)) {
-        return true;
-    }
-    LIST_FOR_SAFE (struct wait, wait, &lock->queue, in_lock) {
-        if (!lock_can_go_on(lock, ahead)) {
-            return true;
-        }
-        if (!request_is_free(fsm, wait)) {
-            ahead[wait->mode]++;
-        } else if (fsm->grants_left > 0) {
-            grant_request(fsm, wait);
-        } else {
+    return list_is_empty(&lock->queue)
+               ? NULL
+               : LIST_FIRST(&lock->queue, struct wait, in_lock);
+}
+
+/* The wait behind this one, or NULL. */
+static struct wait *behind(const struct lock *lock, const struct wait *wait)
+{
+    struct list *next = wait->in_lock.next;
+    return next == &lock->queue ? NULL : LIST_ENTRY(next, struct wait, in_lock);
+}
+
+/* A place in the queue of a lock that is handed over. */
+struct handing {
+    struct wait *at;   /* The next one to look at; NULL: all were. */
+    bool is_new_round; /* It has begun at the head once more. */
+};
+
+/* Goes on from 'at' until nothing behind can be granted. (An upgrade at the
+ * head is looked at since its lock is held shared, and blocks all behind it if
+ * it is not free.) False if the entry must not do so much. */
+static bool grant_from(struct lockfsm *fsm, struct lock *lock,
+                       struct handing *handing)
+{
+    /* A hand-over that was cut off is left to SWEEP, so that no other entry
+     * pays for it. */
+    bool may_look = lock->cut_serial == 0 || fsm->goes_on;
+    while (handing->at != NULL && lock_can_go_on(handing->at)) {
+        struct wait *wait = handing->at;
+        uint64_t looks;
+        if (!may_look || fsm->looks_left == 0) {
             return false;
+        }
+        bool is_free = request_is_free(fsm, wait, &looks);
+        if (is_free && fsm->grants_left == 0) {
+            return false;
+        }
+        fsm->looks_left -= u64_min(looks, fsm->looks_left);
+        fsm->steps += looks;
+        handing->at = behind(lock, wait);
+        if (is_free) {
+            grant_request(fsm, wait);
         }
     }
     return true;
+}
+
+/* Hands the lock over as far as the entry may, from where it was cut off or
+ * from the head. Steps: those granted, and the requests for several locks that
+ * block nobody behind them. What was touched meanwhile may concern those who
+ * were looked at before: then it begins at the head once more, but only when it
+ * has come to the end, since else those at the end might never have their turn.
+ */
+static void hand_over(struct lockfsm *fsm, struct lock *lock)
+{
+    struct handing handing = {
+        lock->cut_at != 0 ? lock->cut_wait : head_of(lock), false};
+    if (is_quarantined(fsm)) {
+        lock_end_cut(fsm, lock);
+        return;
+    }
+    bool is_through = grant_from(fsm, lock, &handing);
+    if (is_through && lock->cut_again) {
+        handing = (struct handing){head_of(lock), true};
+        is_through = grant_from(fsm, lock, &handing);
+    }
+    if (is_through) {
+        lock_end_cut(fsm, lock);
+    } else {
+        lock_set_cut(fsm, lock, handing.at, handing.is_new_round);
+    }
 }
 
 static bool is_wanted(const struct lock *lock)
@@ -128,7 +181,7 @@ void settle(struct lockfsm *fsm)
         list_remove(&lock->in_touched);
         /* The lock is still marked as touched, so that a grant does not list it
          * again. */
-        lock_set_cut(fsm, lock, !grant_queue(fsm, lock));
+        hand_over(fsm, lock);
         lock->is_touched = false;
         if (!is_wanted(lock) && !has_payer(&lock->stored)) {
             lock_free(fsm, lock);

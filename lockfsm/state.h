@@ -190,6 +190,16 @@ struct ledger {
  * away (lockfsm.slice). */
 #define LOOKS_PER_PLACE 8
 
+/* What an entry may cost (lockfsm_steps()): of those without places, all that
+ * one message names; for each place, what taking it away tells. */
+#define STEPS_PER_ENTRY 16384
+#define STEPS_PER_PLACE 64
+/* How many edges are looked at, of all searches of an entry, once one of them
+ * suspects a deadlock (deadlock.c). */
+#define REDUCTION_STEP_MAX (8 * DEADLOCK_STEP_MAX)
+/* A cache line. */
+#define BYTES_PER_STEP 64
+
 struct deadlock_search;
 
 struct lockfsm {
@@ -272,7 +282,12 @@ struct lockfsm {
     struct origin origin;  /* Zero where the command has none. */
     uint64_t queued_index; /* The place it took or kept in a queue, or 0. */
     uint64_t slice_left;   /* So much more may be taken away by it, ... */
-    uint64_t grants_left;  /* ... and so many requests be granted. */
+    uint64_t grants_left;  /* ... and so many requests be granted, ... */
+    uint64_t looks_left;   /* ... and so many looks be taken at waits. */
+    bool goes_on;          /* It is a SWEEP: goes on with what was cut off. */
+    uint64_t edges_left;   /* Of its searches for deadlocks, ... */
+    uint64_t reductions_left; /* ... and of what follows a suspicion. */
+    uint64_t steps;           /* See lockfsm_steps(). */
     struct arena decoded;
     struct buffer identity; /* The request, for its hash. */
     struct buffer refusal;  /* The text of one, see access.h. */
@@ -289,6 +304,12 @@ static inline uint64_t new_token(const struct lockfsm *fsm)
 static inline bool is_quarantined(const struct lockfsm *fsm)
 {
     return fsm->is_new_life || fsm->quarantine_index != 0;
+}
+
+/* How many slots are taken: held, or closed by a delay. */
+static inline uint64_t used_slots(const struct lock *lock)
+{
+    return (uint64_t)lock->hold_count + lock->delay_slots;
 }
 
 /* What counts for LIMIT_HOLDS_PER_SESSION. */
@@ -586,8 +607,17 @@ void lock_free(struct lockfsm *fsm, struct lock *lock);
 /* Notes that something was taken from the lock or its queue. */
 void lock_touch(struct lockfsm *fsm, struct lock *lock);
 void lock_touch_all(struct lockfsm *fsm);
-/* Its hand-over was cut off, or has come to its end. */
-void lock_set_cut(struct lockfsm *fsm, struct lock *lock, bool is_cut);
+/* Has it settled, though nothing was taken from it: SWEEP goes on there. */
+void lock_list_touched(struct lockfsm *fsm, struct lock *lock);
+/* Its hand-over was cut off, and goes on with 'wait'; where that is another
+ * round, behind the hand-overs of other locks. */
+void lock_set_cut(struct lockfsm *fsm, struct lock *lock, struct wait *wait,
+                  bool is_new_round);
+/* Its hand-over, if it was cut off, has come to its end. */
+void lock_end_cut(struct lockfsm *fsm, struct lock *lock);
+/* Brings the first wait that must wait for a slot (lock.slot_edge) up to date
+ * with how many slots are taken. Called at each change, it moves by one. */
+void lock_move_edge(struct lock *lock);
 /* No delay keeps the lock closed any more; nobody is told. */
 void lock_delay_drop(struct lockfsm *fsm, struct lock *lock);
 
@@ -720,8 +750,8 @@ bool holders_allow(const struct lock *lock, enum lock_mode mode,
 /* True if a new request can be granted at once; 'lock' may be NULL. */
 bool lock_is_free(const struct lockfsm *fsm, const struct lock *lock,
                   enum lock_mode mode, uint32_t slots);
-/* True if anything behind waits of these counts, by mode, could be granted. */
-bool lock_can_go_on(const struct lock *lock, const uint32_t ahead[3]);
+/* True if anything from 'wait' on could be granted. */
+bool lock_can_go_on(const struct wait *wait);
 /* True if a request that ignores the queue (BARGE) may pass all in it: each is
  * passed by one generation at most, as long as it waits for a hold that is
  * older than its wait. */
@@ -733,8 +763,12 @@ bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
  * ended, or it may not stand any more, and SWEEP has yet to come to it. It is
  * granted nothing, and waits for nobody. */
 bool request_is_going(const struct lockfsm *fsm, const struct wait *wait);
-/* True if a request that waits can be granted, in all its locks at once. */
-bool request_is_free(const struct lockfsm *fsm, const struct wait *wait);
+/* True if a request that waits can be granted, in all its locks at once.
+ * '*ret_looks' is what it took to see that: a look at the request, and one for
+ * each of its locks up to the first that is not free. So much follows from the
+ * records alone, and is the same on each node. */
+bool request_is_free(const struct lockfsm *fsm, const struct wait *wait,
+                     uint64_t *ret_looks);
 
 /* --- settle.c ------------------------------------------------------------- */
 

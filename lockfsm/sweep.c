@@ -33,7 +33,7 @@ static void touch_cut(struct lockfsm *fsm)
         if (left-- == 0) {
             return;
         }
-        lock_touch(fsm, lock);
+        lock_list_touched(fsm, lock);
     }
 }
 
@@ -63,6 +63,8 @@ void apply_sweep(struct lockfsm *fsm, const struct entry *command,
 {
     uint64_t left = command->sweep->places;
     fsm->grants_left = left;
+    fsm->looks_left = left * LOOKS_PER_PLACE;
+    fsm->goes_on = true;
     touch_cut(fsm);
     left = relist_sweep(fsm, left);
     left = recheck(fsm, left, &result->count);

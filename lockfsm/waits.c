@@ -43,6 +43,7 @@ struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
     wait->delay_ms = terms->hold.delay_ms;
     wait->hold_ms = terms->hold.hold_ms;
     wait->is_upgrade = terms->is_upgrade;
+    list_init(&wait->in_mode);
     list_init(&wait->in_group);
     list_init(&wait->in_unbacked);
     list_init(&wait->in_state);
@@ -69,6 +70,53 @@ static void link_request(struct lockfsm *fsm, struct wait *wait)
                                    wait->session->id, wait->owner});
 }
 
+static void link_queue(struct lock *lock, struct wait *wait)
+{
+    if (wait->is_upgrade) {
+        list_push_front(&lock->queue, &wait->in_lock);
+        list_push_front(&lock->waits_of[wait->mode], &wait->in_mode);
+        return;
+    }
+    list_push_back(&lock->queue, &wait->in_lock);
+    list_push_back(&lock->waits_of[wait->mode], &wait->in_mode);
+    if (lock->cut_at != 0 && lock->cut_wait == NULL &&
+        wait->serial >= lock->cut_at) {
+        lock->cut_wait = wait;
+    }
+    if (wait->mode == LOCK_SLOTS && lock->slot_edge == NULL &&
+        lock->slot_rank == lock->waits_by_mode[LOCK_SLOTS]) {
+        lock->slot_edge = wait;
+    }
+}
+
+/* The one behind it in a queue, or NULL. */
+static struct wait *next_in_queue(const struct wait *wait)
+{
+    struct list *next = wait->in_lock.next;
+    return next == &wait->lock->queue ? NULL
+                                      : LIST_ENTRY(next, struct wait, in_lock);
+}
+
+static void unlink_queue(struct wait *wait)
+{
+    struct lock *lock = wait->lock;
+    if (lock->cut_wait == wait) {
+        lock->cut_wait = next_in_queue(wait);
+    }
+    if (lock->slot_edge == wait) {
+        struct list *next = wait->in_mode.next;
+        lock->slot_edge = next == &lock->waits_of[LOCK_SLOTS]
+                              ? NULL
+                              : LIST_ENTRY(next, struct wait, in_mode);
+    } else if (wait->mode == LOCK_SLOTS &&
+               (lock->slot_edge == NULL ||
+                wait->serial < lock->slot_edge->serial)) {
+        lock->slot_rank--;
+    }
+    list_remove(&wait->in_lock);
+    list_remove(&wait->in_mode);
+}
+
 void wait_link(struct lockfsm *fsm, struct wait *wait)
 {
     struct lock *lock = wait->lock;
@@ -78,11 +126,7 @@ void wait_link(struct lockfsm *fsm, struct wait *wait)
                &(struct place_key){PLACE_WAIT, lock->id, wait->session->id,
                                    wait->owner});
     link_request(fsm, wait);
-    if (wait->is_upgrade) {
-        list_push_front(&lock->queue, &wait->in_lock);
-    } else {
-        list_push_back(&lock->queue, &wait->in_lock);
-    }
+    link_queue(lock, wait);
     lock->wait_count++;
     fsm->uses.waits++;
     list_push_back(&fsm->waits, &wait->in_state);
@@ -137,7 +181,7 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
     }
     list_remove(&wait->in_group);
     list_remove(&wait->in_unbacked);
-    list_remove(&wait->in_lock);
+    unlink_queue(wait);
     list_remove(&wait->in_state);
     CHECK(wait->lock->wait_count > 0 && wait->session->wait_count > 0);
     CHECK(wait->lock->waits_by_mode[wait->mode] > 0);

@@ -77,7 +77,8 @@ static enum result_code apply_as(struct bench *bench, uint64_t user)
 static void apply(struct bench *bench)
 {
     enum result_code code = apply_as(bench, bench->user);
-    CHECK(code == RESULT_OK || code == RESULT_QUEUED);
+    CHECK(code == RESULT_OK || code == RESULT_QUEUED ||
+          code == RESULT_NOT_HELD);
 }
 
 static void sweep_all(struct bench *bench)
@@ -420,6 +421,67 @@ static void let_in(struct bench *bench, uint64_t i)
     }
 }
 
+static void acquire_two(struct bench *bench, uint64_t session, uint64_t owner,
+                        enum lock_mode mode)
+{
+    struct bytes names[] = {BYTES_LITERAL("first"), BYTES_LITERAL("busy")};
+    encode_acquire(&bench->command,
+                   &(struct acquire_command){
+                       .origin = {.session = session,
+                                  .owner = numbered(bench, "owner", owner)},
+                       .names = names,
+                       .name_count = 2,
+                       .mode = mode,
+                       .slots = mode == LOCK_SLOTS ? UINT32_MAX : 0,
+                       .is_waiting = true,
+                       .wait_ms = 60000});
+    apply(bench);
+}
+
+/* All of them wait for two locks, of which one is free. */
+static void fill_crowd_of(struct bench *bench, enum lock_mode mode)
+{
+    acquire(bench, bench->session, BYTES_LITERAL("busy"), LOCK_EXCLUSIVE,
+            false);
+    fill_sessions(bench, false);
+    for (uint64_t i = 0; i < bench->size; i++) {
+        acquire_two(bench, bench->sessions[i], i, mode);
+    }
+}
+
+static void fill_crowd(struct bench *bench)
+{
+    fill_crowd_of(bench, LOCK_SHARED);
+}
+
+static void fill_crowd_for_slots(struct bench *bench)
+{
+    fill_crowd_of(bench, LOCK_SLOTS);
+}
+
+/* Comes and goes at the one that is free, and has what is cut off done. */
+static void pass_crowd(struct bench *bench, uint64_t i)
+{
+    (void)i;
+    uint64_t session = bench->sessions[0];
+    acquire(bench, session, BYTES_LITERAL("first"), LOCK_SHARED, true);
+    cancel(bench, session, BYTES_LITERAL("first"));
+    release(bench, session, BYTES_LITERAL("first"));
+    sweep_all(bench);
+}
+
+static void pass_slots(struct bench *bench, uint64_t i)
+{
+    acquire_two(bench, bench->session, i, LOCK_SLOTS);
+    struct bytes owner = numbered(bench, "owner", i);
+    encode_cancel(&bench->command,
+                  &(struct cancel_command){
+                      .origin = {.session = bench->session, .owner = owner},
+                      .name = BYTES_LITERAL("first")});
+    apply(bench);
+    sweep_all(bench);
+}
+
 /* Makes the user, and 'session_count' sessions of his; returns his number. */
 static uint64_t fill_user(struct bench *bench, uint64_t session_count)
 {
@@ -655,6 +717,9 @@ static const struct kind {
     {"close, holds of the session", fill_holds, close_all, true, 0},
     {"close, waits of the session", fill_waits_of_one, close_all, true, 0},
     {"release, readers who wait", fill_readers_behind, let_in, true, 0},
+    {"come and go, waits for it and another", fill_crowd, pass_crowd, false, 0},
+    {"come and go, waits for a slot of it and another", fill_crowd_for_slots,
+     pass_slots, false, 0},
     {"disable a user, his waits", fill_disabled, disable, true, 0},
     {"disable a user, his sessions, each waits", fill_disabled_sessions,
      disable, true, 0},
