@@ -292,6 +292,14 @@ static void say_surplus(const struct core *core, const struct conn *conn,
              (const char *)why.data);
 }
 
+void identity_find_again(struct core *core, struct conn *conn)
+{
+    if (conn->user == USER_ANYONE && conn->certified != NULL &&
+        !conn->is_surplus) {
+        (void)find_certified(core, conn);
+    }
+}
+
 bool identity_is_pending(const struct core *core, const struct conn *conn)
 {
     bool is_certified = conn->certified != NULL;

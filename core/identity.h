@@ -97,6 +97,9 @@ void identity_reset(struct core *core, struct conn *conn);
  * could not tell it. */
 bool identity_is_void(const struct core *core, const struct conn *conn,
                       char ret_why[HASP_WHY_SIZE]);
+/* Before a request of it: finds the user of its certificate if nobody was
+ * identified when it opened. */
+void identity_find_again(struct core *core, struct conn *conn);
 /* True of a connection whose user, or the right of an anonymous one, depends on
  * changes that this node has yet to apply (core/pending_access.h). */
 bool identity_is_pending(const struct core *core, const struct conn *conn);

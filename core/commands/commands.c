@@ -117,12 +117,12 @@ static bool is_known(struct core *core, struct request *request)
     struct conn *conn = request->conn;
     uint64_t slot = request->slot;
     char why[HASP_WHY_SIZE];
-    if (request->command->needs != NEEDS_NOTHING &&
+    bool is_certified = conn->certified != NULL;
+    if ((is_certified || request->command->needs != NEEDS_NOTHING) &&
         identity_is_pending(core, conn)) {
-        bool is_certified = conn->certified != NULL;
         request_refuse(core, request, "NOLEADER", PENDING_ACCESS_WHY);
         if (is_certified) {
-            conn_quit(core, conn, slot); /* Who it is is not asked again. */
+            conn_quit(core, conn, slot);
         }
         return false;
     }
@@ -351,6 +351,7 @@ void commands_received(struct core *core, struct conn *conn,
                        const struct bytes *argument, uint32_t count)
 {
     CHECK(count > 0); /* The parser gives no empty request. */
+    identity_find_again(core, conn);
     struct request *request = request_new_local(core, conn);
     core->measures.counts.commands++;
     request->command = commands_find(core, argument[0]);

@@ -577,6 +577,10 @@ static bool is_denied(struct sim_watcher *watcher, struct bytes text)
     if (bytes_has_prefix(text, BYTES_LITERAL("NOLEADER this node has heard"))) {
         return true; /* It does not know whose rights have gone. */
     }
+    if (bytes_has_prefix(text,
+                         BYTES_LITERAL("NOLEADER this node has not applied"))) {
+        return true; /* Likewise, since it has started with an older state. */
+    }
     if (!sim_users_is_refusal(word)) {
         return false;
     }

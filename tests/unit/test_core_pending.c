@@ -178,8 +178,29 @@ a_user_that_the_log_changes_shows_a_certificate_in_vain(void **state)
     lose_state_of(node);
     assert_true(is_pending(ask_as(node, &app, "RAFT.STATUS")));
     assert_true(was_cut(node, APP));
+    assert_true(is_pending(ask_as(node, &app, "HELLO 3")));
     start_others(node);
     assert_memory_equal(ask_as(node, &app, "RAFT.STATUS"), "-NOAUTH ", 8);
+}
+
+/* It was opened before the node knew whose it is. */
+static void a_connection_is_identified_when_the_log_is_applied(void **state)
+{
+    (void)state;
+    static const uint8_t own[FINGERPRINT_SIZE] = {1, 2, 3};
+    struct identity app = {.way = IDENTITY_CERTIFICATE,
+                           .user = "app",
+                           .fingerprint = own,
+                           .is_private = true};
+    uint64_t node = leader;
+    make_user("app", "audit");
+    take_snapshot();
+    make_user("other", "audit");
+    lose_state_of(node);
+    open_as(node, APP, &app);
+    world_run(world, 1000);
+    start_others(node);
+    assert_int_equal(client_ask(world, node, APP, "RAFT.STATUS")[0], '*');
 }
 
 #define pending(test) \
@@ -194,6 +215,7 @@ int main(void)
         pending(a_secret_that_the_log_removes_identifies_nobody),
         pending(a_certificate_that_the_log_revokes_is_revoked),
         pending(a_user_that_the_log_changes_shows_a_certificate_in_vain),
+        pending(a_connection_is_identified_when_the_log_is_applied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
