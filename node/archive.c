@@ -50,7 +50,9 @@ void archive_done(struct archive *archive)
 
 bool archive_is_busy(const struct archive *archive)
 {
-    return archive->is_taking || archive->is_adopting || archive->is_installing;
+    return archive->is_taking || archive->is_adopting ||
+           archive->install_state == INSTALL_FILLING ||
+           archive->install_state == INSTALL_UNMARKING;
 }
 
 /* A file without a name takes room on the disk as long as it is open. */
@@ -267,6 +269,23 @@ void archive_port_write(void *data, uint64_t offset, struct bytes chunk)
     archive->received_size += chunk.size;
 }
 
+/* From here on a start finds a snapshot that is newer than the log, and the
+ * mark by which it knows why. */
+static int give_name(struct archive *archive,
+                     const struct snapshot_header *header)
+{
+    struct datadir *datadir = archive->node->datadir;
+    int rv = datadir_install_begin(datadir, header->last_index,
+                                   header->last_term);
+    if (rv != 0) {
+        snprintf(archive->adopt_why, sizeof archive->adopt_why,
+                 "cannot mark its installation: %s", hasp_strerror(rv));
+        return rv;
+    }
+    return snapshot_file_adopt(datadir_snapshot_path(datadir),
+                               archive->adopting_path, archive->adopt_why);
+}
+
 /* Runs on a worker's thread. The file is mapped before it gets its name: the
  * mapping stays valid, and what was checked is what will be loaded. */
 static void adopt_run(uv_work_t *work)
@@ -281,8 +300,7 @@ static void adopt_run(uv_work_t *work)
     int rv = snapshot_file_map(archive->adopting_path, &file,
                                archive->adopt_why);
     if (rv == 0) {
-        rv = snapshot_file_adopt(datadir_snapshot_path(archive->node->datadir),
-                                 archive->adopting_path, archive->adopt_why);
+        rv = give_name(archive, &file.header);
         if (rv == 0) {
             archive->adopted = file;
         } else {
@@ -374,9 +392,9 @@ static void install_ended(uv_work_t *work, int status)
 {
     struct archive *archive = work->data;
     struct hasp_node *node = archive->node;
-    CHECK(status == 0 && archive->is_installing);
-    archive->is_installing = false;
-    archive->is_installed = true;
+    CHECK(status == 0 && archive->install_state == INSTALL_FILLING);
+    archive->install_state = archive->install_error == 0 ? INSTALL_FILLED
+                                                         : INSTALL_NONE;
     snapshot_file_unmap(&archive->adopted);
     archive->adopted = (struct snapshot_file){0};
     if (archive->install_error != 0) {
@@ -390,18 +408,45 @@ static void install_ended(uv_work_t *work, int status)
 void archive_install(struct archive *archive)
 {
     CHECK(archive->adopted.stream.data != NULL);
-    CHECK(!archive->is_installing && !archive->is_installed);
+    CHECK(archive->install_state == INSTALL_NONE);
     archive->install_work.data = archive;
-    archive->is_installing = true;
+    archive->install_state = INSTALL_FILLING;
     CHECK(uv_queue_work(&archive->node->uv, &archive->install_work, install_run,
                         install_ended) == 0);
+}
+
+/* Runs on a worker's thread. */
+static void unmark_run(uv_work_t *work)
+{
+    struct archive *archive = work->data;
+    archive->install_error = datadir_install_end(archive->node->datadir);
+}
+
+static void unmark_ended(uv_work_t *work, int status)
+{
+    struct archive *archive = work->data;
+    struct hasp_node *node = archive->node;
+    CHECK(status == 0 && archive->install_state == INSTALL_UNMARKING);
+    archive->install_state = archive->install_error == 0 ? INSTALL_DONE
+                                                         : INSTALL_NONE;
+    if (archive->install_error != 0) {
+        turn_fail(&node->turn, HASP_NODE_STORAGE,
+                  "cannot remove the mark of an installation: %s",
+                  hasp_strerror(archive->install_error));
+    }
+    turn_wake(&node->turn);
 }
 
 void archive_report(struct archive *archive)
 {
     struct hasp_node *node = archive->node;
-    if (archive->is_installed && !node->journal.durable.is_resetting) {
-        archive->is_installed = false;
+    if (archive->install_state == INSTALL_FILLED &&
+        !node->journal.durable.is_resetting) {
+        archive->install_state = INSTALL_UNMARKING;
+        CHECK(uv_queue_work(&node->uv, &archive->install_work, unmark_run,
+                            unmark_ended) == 0);
+    } else if (archive->install_state == INSTALL_DONE) {
+        archive->install_state = INSTALL_NONE;
         core_snapshot_installed(node->core, turn_now());
     }
 }

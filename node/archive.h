@@ -69,8 +69,13 @@ struct archive {
     char adopting_path[4096];
     struct snapshot_file adopted; /* Mapped; empty stream: none. */
     uv_work_t install_work;
-    bool is_installing; /* A worker writes the table ... */
-    bool is_installed;  /* ... and has; the log may not be empty yet. */
+    enum install_state {
+        INSTALL_NONE,
+        INSTALL_FILLING,   /* A worker fills the table. */
+        INSTALL_FILLED,    /* The log may not be empty yet. */
+        INSTALL_UNMARKING, /* Both are done; a worker removes the mark. */
+        INSTALL_DONE       /* The core is to be told. */
+    } install_state;
     int install_error;
     int adopt_error;
     char adopt_why[HASP_WHY_SIZE];

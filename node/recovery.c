@@ -95,6 +95,17 @@ static int find_snapshot(struct recovery *recovery, struct recovery_disk *disk,
     return 0;
 }
 
+static int not_whole(const struct recovery_disk *disk, const char *what,
+                     char why[HASP_WHY_SIZE])
+{
+    snprintf(why, HASP_WHY_SIZE,
+             "the data directory '%.200s' is not whole: %s; remove this "
+             "member from the cluster and add it again with an empty "
+             "directory",
+             datadir_path(disk->datadir), what);
+    return HASP_ECORRUPT;
+}
+
 /* Refuses a directory with a part missing, since promises went with that. */
 static int look_for_gaps(const struct recovery *recovery,
                          struct recovery_disk *disk, char why[HASP_WHY_SIZE])
@@ -115,15 +126,7 @@ static int look_for_gaps(const struct recovery *recovery,
     } else if (wal_first(wal) > reached + 1) {
         what = "the log begins after the newest good snapshot ends";
     }
-    if (what != NULL) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "the data directory '%.200s' is not whole: %s; remove this "
-                 "member from the cluster and add it again with an empty "
-                 "directory",
-                 datadir_path(disk->datadir), what);
-        return HASP_ECORRUPT;
-    }
-    return 0;
+    return what != NULL ? not_whole(disk, what, why) : 0;
 }
 
 static void forget_entries(struct recovery *recovery)
@@ -141,39 +144,63 @@ static void forget_entries(struct recovery *recovery)
     recovery->entry_capacity = 0;
 }
 
-/* Finishes an installation that was interrupted after the snapshot had got its
- * name. */
-static int fit_log_to_snapshot(struct recovery *recovery,
+/* True if the log does not have what the snapshot ends with, nor goes on after
+ * it. */
+static bool is_log_behind(const struct recovery *recovery,
+                          const struct wal *wal)
+{
+    const struct snapshot_header *header = &recovery->snapshot.header;
+    uint64_t at = header->last_index;
+    if (!recovery->has_snapshot || at + 1 == wal_first(wal)) {
+        return false;
+    }
+    if (at > wal_last(wal) || at < wal_first(wal)) {
+        return at > wal_last(wal);
+    }
+    uint64_t position = at - wal_first(wal);
+    CHECK(position < recovery->entry_count &&
+          recovery->entries[position].log_index == at);
+    return recovery->entries[position].term != header->last_term;
+}
+
+/* Empties the log if an installation of the snapshot was interrupted, as its
+ * mark says. Without that the log is another one than the snapshot was taken
+ * beside: an older copy, which lacks what this node has acknowledged. */
+static int finish_installation(struct recovery *recovery,
                                struct recovery_disk *disk,
                                char why[HASP_WHY_SIZE])
 {
-    struct wal *wal = disk->wal;
-    if (!recovery->has_snapshot) {
-        return 0;
-    }
     const struct snapshot_header *header = &recovery->snapshot.header;
+    struct wal *wal = disk->wal;
     uint64_t at = header->last_index;
-    if (at + 1 == wal_first(wal)) {
-        return 0;
-    }
-    bool is_ahead = at > wal_last(wal);
-    if (!is_ahead && at >= wal_first(wal)) {
-        uint64_t position = at - wal_first(wal);
-        CHECK(position < recovery->entry_count &&
-              recovery->entries[position].log_index == at);
-        is_ahead = recovery->entries[position].term != header->last_term;
-    }
-    if (!is_ahead) {
-        return 0;
+    char what[128];
+    if (!datadir_is_installing(disk->datadir, at, header->last_term)) {
+        snprintf(what, sizeof what,
+                 "its log, up to entry %" PRIu64 ", is older than its snapshot "
+                 "of entry %" PRIu64,
+                 wal_last(wal), at);
+        return not_whole(disk, what, why);
     }
     LOG_WARN("log emptied after an interrupted installation",
              "snapshot=%" PRIu64 " last=%" PRIu64, at, wal_last(wal));
     forget_entries(recovery);
     int rv = wal_reset(wal, at + 1);
+    return rv != 0 ? fail(disk, rv, "empty the log", why) : 0;
+}
+
+static int fit_log_to_snapshot(struct recovery *recovery,
+                               struct recovery_disk *disk,
+                               char why[HASP_WHY_SIZE])
+{
+    int rv = is_log_behind(recovery, disk->wal)
+                 ? finish_installation(recovery, disk, why)
+                 : 0;
     if (rv != 0) {
-        return fail(disk, rv, "empty the log", why);
+        return rv;
     }
-    return rv;
+    rv = datadir_install_end(disk->datadir);
+    return rv != 0 ? fail(disk, rv, "remove the mark of an installation", why)
+                   : 0;
 }
 
 /* 0 if nothing has been applied yet. */

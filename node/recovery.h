@@ -14,10 +14,11 @@
  * is damaged: the table is derived from the two others.
  *
  * A log that ends before the snapshot, or has another entry at its index, is
- * what an interrupted installation leaves behind: it is emptied and goes on
- * after the snapshot. A directory in which parts are missing (a log without its
- * beginning, a vote without a log) has lost what this node told others: it must
- * not start. */
+ * what an interrupted installation leaves: it is emptied and goes on after the
+ * snapshot, if the mark of that very installation is there. A directory in
+ * which parts are missing (a log without its beginning, a vote without a log),
+ * or older than others (a log without that mark), has lost what this node told
+ * others: it must not start. */
 
 #ifndef HASP_NODE_RECOVERY_H
 #define HASP_NODE_RECOVERY_H

@@ -27,6 +27,7 @@
 #define TABLE_NAME "table"
 #define DAMAGED_NAME TABLE_NAME ".damaged-"
 #define TRUST_SIZE_MAX 128u
+#define INSTALLING_NAME "installing"
 
 struct datadir {
     char *path;
@@ -234,18 +235,25 @@ int datadir_save_vote(struct datadir *datadir, uint64_t term,
     return error == 0 ? 0 : disk_error(error);
 }
 
+/* Reads a short file; false if that fails. */
+static bool read_text(const struct datadir *datadir, const char *name,
+                      char ret_text[TRUST_SIZE_MAX + 1])
+{
+    size_t size = 0;
+    int fd = storage_port->openat(datadir->folder_fd, name, O_RDONLY);
+    if (fd < 0) {
+        return false;
+    }
+    int error = disk_read(fd, ret_text, TRUST_SIZE_MAX, 0, &size);
+    storage_port->close(fd);
+    return error == 0;
+}
+
 bool datadir_table_is_trusted(const struct datadir *datadir)
 {
     char text[TRUST_SIZE_MAX + 1] = "";
     char here[TRUST_SIZE_MAX];
-    size_t size = 0;
-    int fd = storage_port->openat(datadir->folder_fd, TRUST_NAME, O_RDONLY);
-    if (fd < 0) {
-        return false;
-    }
-    int error = disk_read(fd, text, TRUST_SIZE_MAX, 0, &size);
-    storage_port->close(fd);
-    if (error != 0) {
+    if (!read_text(datadir, TRUST_NAME, text)) {
         return false;
     }
     snprintf(here, sizeof here, "boot %s\n", datadir->boot_id);
@@ -320,6 +328,41 @@ int datadir_table_restoring(struct datadir *datadir, bool is_restoring)
 int datadir_table_closed(struct datadir *datadir)
 {
     return write_trust(datadir, "clean\n");
+}
+
+static void put_installation(uint64_t log_index, uint64_t term,
+                             char out[TRUST_SIZE_MAX])
+{
+    snprintf(out, TRUST_SIZE_MAX, "index %" PRIu64 " term %" PRIu64 "\n",
+             log_index, term);
+}
+
+int datadir_install_begin(struct datadir *datadir, uint64_t log_index,
+                          uint64_t term)
+{
+    char text[TRUST_SIZE_MAX];
+    put_installation(log_index, term, text);
+    int error = disk_replace(datadir->folder_fd, INSTALLING_NAME,
+                             bytes_of_text(text));
+    return error == 0 ? 0 : disk_error(error);
+}
+
+int datadir_install_end(struct datadir *datadir)
+{
+    if (storage_port->unlinkat(datadir->folder_fd, INSTALLING_NAME) != 0) {
+        return errno == ENOENT ? 0 : disk_error(errno);
+    }
+    return storage_port->fsync(datadir->folder_fd) == 0 ? 0 : disk_error(errno);
+}
+
+bool datadir_is_installing(const struct datadir *datadir, uint64_t log_index,
+                           uint64_t term)
+{
+    char text[TRUST_SIZE_MAX + 1] = "";
+    char expected[TRUST_SIZE_MAX];
+    put_installation(log_index, term, expected);
+    return read_text(datadir, INSTALLING_NAME, text) &&
+           strcmp(text, expected) == 0;
 }
 
 int datadir_space(const struct datadir *datadir, uint64_t *ret_free)

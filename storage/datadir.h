@@ -104,6 +104,18 @@ MUST_CHECK int datadir_table_restoring(struct datadir *datadir,
 /* After the table was flushed to disk and closed: any boot may trust it. */
 MUST_CHECK int datadir_table_closed(struct datadir *datadir);
 
+/* Marks the installation of a received snapshot: from before that gets its name
+ * until the log has been emptied. A start that finds a log older than the
+ * snapshot empties it only under its mark: else the log is not the one that
+ * belongs here, and what it had acknowledged is gone. Each is durable on
+ * return. */
+MUST_CHECK int datadir_install_begin(struct datadir *datadir,
+                                     uint64_t log_index, uint64_t term);
+MUST_CHECK int datadir_install_end(struct datadir *datadir);
+/* True if this very snapshot was being installed. */
+bool datadir_is_installing(const struct datadir *datadir, uint64_t log_index,
+                           uint64_t term);
+
 /* Bytes free for this user on the file system of the directory. */
 MUST_CHECK int datadir_space(const struct datadir *datadir, uint64_t *ret_free);
 

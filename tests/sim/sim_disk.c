@@ -212,6 +212,17 @@ static int collect_log(struct sim_disk *disk, struct core *core,
     return 0;
 }
 
+static void unmark(struct sim *sim, struct sim_event *event)
+{
+    struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, installing);
+    int error = datadir_install_end(disk->datadir);
+    (void)sim;
+    if (!has_died(disk)) {
+        disk->is_unmarked = error == 0;
+        tell(disk, NEWS_DISK)->error = error;
+    }
+}
+
 int sim_disk_collect(struct sim_disk *disk, struct core *core, uint64_t now_ns)
 {
     disk->has_news = false;
@@ -221,6 +232,11 @@ int sim_disk_collect(struct sim_disk *disk, struct core *core, uint64_t now_ns)
     }
     if (error == 0 && disk->is_installed && !disk->durable.is_resetting) {
         disk->is_installed = false;
+        disk->installing.run = unmark;
+        sim_at(disk->sim, &disk->installing, disk->sim->now_ns + latency(disk));
+    }
+    if (error == 0 && disk->is_unmarked) {
+        disk->is_unmarked = false;
         sim_note(disk->sim, host_of(disk), "has installed",
                  disk->newest.log_index, 0, 0);
         core_snapshot_installed(core, now_ns);
@@ -396,6 +412,11 @@ static void adopt(struct sim *sim, struct sim_event *event)
     receiving_path(disk, path);
     if (error == 0) {
         error = snapshot_file_map(path, &disk->adopted, why);
+    }
+    if (error == 0) {
+        const struct snapshot_header *header = &disk->adopted.header;
+        error = datadir_install_begin(disk->datadir, header->last_index,
+                                      header->last_term);
     }
     if (error == 0) {
         error = snapshot_file_adopt(datadir_snapshot_path(disk->datadir), path,
@@ -713,7 +734,7 @@ static void cancel_all(struct sim_disk *disk)
         sim_cancel(disk->sim, events[i]);
     }
     disk->has_news = false;
-    disk->is_installed = false;
+    disk->is_installed = disk->is_unmarked = false;
     disk->durable_index = 0;
     disk->durable_term = 0;
 }

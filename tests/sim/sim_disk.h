@@ -67,6 +67,7 @@ struct sim_disk {
     struct snapshot_file adopted; /* Mapped; empty stream: none. */
     struct sim_event installing;
     bool is_installed;
+    bool is_unmarked;        /* The mark of that has been removed. */
     struct sim_event naming; /* The cluster's id is written. */
     /* How it behaves. */
     uint64_t latency_ns;

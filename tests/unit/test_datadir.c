@@ -471,6 +471,23 @@ static void a_half_restored_table_is_not_trusted(void **state)
     assert_true(datadir_table_is_trusted(f->datadir));
 }
 
+static void an_installation_is_marked_until_it_ends(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(datadir_install_end(f->datadir), 0);
+    assert_int_equal(datadir_install_begin(f->datadir, 70, 3), 0);
+    assert_int_equal(datadir_install_begin(f->datadir, 90, 4), 0);
+    open_again(f);
+    assert_true(datadir_is_installing(f->datadir, 90, 4));
+    assert_false(datadir_is_installing(f->datadir, 70, 3));
+    assert_false(datadir_is_installing(f->datadir, 90, 3));
+    assert_false(datadir_is_installing(f->datadir, 9, 4));
+    assert_int_equal(datadir_install_end(f->datadir), 0);
+    open_again(f);
+    assert_false(datadir_is_installing(f->datadir, 90, 4));
+    assert_false(exists(f, "installing"));
+}
+
 static void a_removed_table_is_gone_and_not_trusted(void **state)
 {
     struct fixture *f = *state;
@@ -514,6 +531,7 @@ int main(void)
         TEST(a_save_cut_at_any_byte_gives_the_old_or_the_new_vote),
         TEST(one_rotten_vote_record_does_not_bring_an_old_vote_back),
         TEST(a_lost_vote_is_refused),
+        TEST(an_installation_is_marked_until_it_ends),
         TEST(a_table_is_trusted_on_the_same_boot_or_after_a_clean_close),
         TEST(a_half_restored_table_is_not_trusted),
         TEST(a_removed_table_is_gone_and_not_trusted),
