@@ -117,6 +117,10 @@ class Core:
     def _changed(self) -> None:
         """Is called when the state may have changed; subclasses look at it."""
 
+    def _log(self, text: str, *arguments: Any) -> None:
+        """At DEBUG."""
+        LOG.debug(text, *arguments)
+
     def _refusal(self, reply: resp.ReplyError,
                  is_doubtful: bool = False) -> HaspError:
         error = judge(reply, is_doubtful)
@@ -222,10 +226,10 @@ class Core:
             reply = await self._until(limit, line.ask(
                 *words, *(wait.words() if wait else ())))
         except OSError as error:
-            LOG.debug('%s: %s: %r', show_endpoint(endpoint), words, error)
+            self._log('%s: %s: %r', show_endpoint(endpoint), words, error)
             trouble.note(endpoint, error, is_sent)
             return ''
-        LOG.debug('%s: %s: %s', show_endpoint(endpoint), words, reply)
+        self._log('%s: %s: %s', show_endpoint(endpoint), words, reply)
         if wait and wait.is_queued(reply):
             trouble.is_doubtful = True
             if line is link.line:

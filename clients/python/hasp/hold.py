@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import time
-from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Optional,
+from collections import deque
+from typing import (TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Optional,
                     TypedDict)
 
-from .connection import within
+from .connection import settle
 from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, TimedOut,
                      Unknown, Unreachable)
 from .keeper import Keeper
 from .lease import MS, SECOND, Clock, hold_remaining, read_clock, to_seconds, trusted
-from .request import CONNECT_TIMEOUT, Forgotten, Owner, Wait, is_number
+from .request import (CONNECT_TIMEOUT, TIMER_MAX, Forgotten, Owner, Wait,
+                      is_number)
 from .resp import Argument
 
 if TYPE_CHECKING:
@@ -42,6 +43,45 @@ class Options(TypedDict, total=False):
     timeout: float  # For acquire() and `with`, where they say none.
 
 
+class Gate:
+    """Those who share an object enter in turn, one at a time."""
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: Deque[asyncio.Future[bool]] = deque()
+
+    async def enter(self, until: Optional[float]) -> bool:
+        """False: not by then; None: at once."""
+        if not self._is_taken:
+            self._is_taken = True
+            return True
+        if until is None:
+            return False
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[bool] = loop.create_future()
+        self._waiting.append(turn)
+        timer = loop.call_later(
+            min(max(until - time.monotonic(), 0.0), TIMER_MAX),
+            settle, turn, False)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.result():
+                self.open()  # Its turn had just come.
+            raise
+        finally:
+            timer.cancel()
+
+    def open(self) -> None:
+        """For the next one."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(True)
+                return
+        self._is_taken = False
+
+
 class Hold:
     """Acquired 'count' times; what it says of time needs no request."""
 
@@ -63,6 +103,8 @@ class Hold:
         self.shared = bool(options.get('shared'))  # convert() changes it.
         self.tokens: Dict[str, int] = {}
         self._count = 0
+        self._grants: List[int] = []  # Numbers of its acquisitions.
+        self._newest = 0
         self._owner: Optional[Owner] = None  # While there is one to own it.
         self._limit = 0  # Milliseconds of a limited hold, counted ...
         self._since: Optional[Clock] = None  # ... from here on.
@@ -74,7 +116,7 @@ class Hold:
         self._wait: Optional[Wait] = None  # Of the newest change.
         self._mutex = asyncio.Lock()  # One change at a time.
         # From acquire() to release(): who shares the object waits in turn.
-        self._gate = asyncio.Lock()
+        self._gate = Gate()
 
     def __repr__(self) -> str:
         state = 'not held'
@@ -159,27 +201,32 @@ class Hold:
 
     # --- acquire, release, convert ----------------------------------------
 
-    async def _acquire(self, until: Optional[float]) -> bool:
+    async def _acquire(self, until: Optional[float]) -> int:
+        """Gives the number of the acquisition, 0: it is not held."""
         if not await self._enter(until):
-            return False
+            return 0
+        grant = 0
         try:
             async with self._mutex:
                 await self._settle()
                 if await self._change('ACQUIRE', self._words(), until) is None:
-                    return False
+                    return 0
+                grant = self._newest
                 if self._since is not None:
                     if until is not None:
                         await self._ask_limit()
                     self.session._changed()
-                try:
-                    self.session._check()
-                except LeaseLost:
-                    self._forget()
-                    raise
-                return True
+                self.session._check()
+                return grant
+        except BaseException:
+            if grant:  # Nobody is told of it.
+                self._forget(grant)
+                self._owe()
+                grant = 0
+            raise
         finally:
-            if self._count == 0 or self.options.get('owner'):
-                self._gate.release()
+            if not grant or self.options.get('owner'):
+                self._gate.open()
 
     def _entered(self, is_held: bool) -> None:
         if not is_held:
@@ -189,14 +236,7 @@ class Hold:
     async def _enter(self, until: Optional[float]) -> bool:
         """Waits for the turn among those that share this object."""
         self.session._check()
-        if self._gate.locked() and until is None:
-            return False
-        try:
-            return await within((until or 0.0) - time.monotonic(),
-                                self._gate.acquire()) \
-                if self._gate.locked() else await self._gate.acquire()
-        except socket.timeout:
-            return False
+        return await self._gate.enter(until)
 
     async def _release(self) -> None:
         """Releases the lock; trust in it ends before the request is sent."""
@@ -211,16 +251,29 @@ class Hold:
                 released = await self._change('RELEASE', [])
         finally:
             if not is_begun:
-                self._owed += 1
-                self.session._doubts.add(self)
-                self.session._settle_soon()
+                self._owe()
             if is_last and not self.options.get('owner'):
-                self._gate.release()
+                self._gate.open()
         if len(self.names) > 1 and released < len(self.names):
             raise NotHeld(f'only {released} of {self.name} were held')
 
-    def _forget(self) -> bool:
+    def _owe(self) -> None:
+        """A release is to be made as soon as that is possible."""
+        self._owed += 1
+        self.session._doubt(self)
+
+    def _give_back(self, grant: int) -> None:
+        """Gives an acquisition back that nobody was told of, unless it has been
+        released; 0: there is none."""
+        if grant in self._grants:
+            is_last = self._forget(grant)
+            self._owe()
+            if is_last and not self.options.get('owner'):
+                self._gate.open()
+
+    def _forget(self, grant: int = 0) -> bool:
         """Ends the trust in one acquisition; true if it was the last one."""
+        self._grants.remove(grant or self._grants[-1])
         self._count -= 1
         if self._count == 0:
             self.tokens = {}
@@ -238,6 +291,14 @@ class Hold:
             self.shared = self.shared or shared  # Belief ends first.
             mode = 'SHARED' if shared else 'EXCLUSIVE'
             return await self._change('CONVERT', [mode], until) is not None
+
+    async def _convert_back(self) -> None:
+        """After an upgrade that nobody was told of."""
+        if self._count and not self.shared:
+            try:
+                await self._convert(True, None)
+            except HaspError:
+                pass
 
     async def _place(self) -> Optional[int]:
         """The place in the queue: 1 is the next; None if it is not in the
@@ -280,7 +341,7 @@ class Hold:
             else:
                 self.session._doubts.add(self)
                 if not isinstance(error, HaspError):
-                    self.session._settle_soon()
+                    self.session._doubt(self)
             raise
         finally:
             self.session._acquiring.discard(self)
@@ -371,6 +432,8 @@ class Hold:
         self.tokens = dict(zip(self.names, reply if isinstance(reply, list)
                                else [reply]))
         self._count += 1
+        self._newest += 1
+        self._grants.append(self._newest)
         if self._count == 1:
             self._has_ended = False
             self._limit = _to_ms(self.options.get('hold', 0.0))

@@ -12,7 +12,7 @@ from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
 
 from . import resp
 from .connection import Connection, within
-from .core import LOG, STRANGE, Core
+from .core import STRANGE, Core
 from .errors import HaspError, LeaseLost
 from .lease import SECOND, Clock, State, read_clock, to_seconds
 from .request import (LEAVES, TIMER_MAX, Endpoint, check_durations, is_lease,
@@ -57,6 +57,7 @@ class Keeper(Core):
         self._change = asyncio.Event()
         self._timers: Dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._resolver: Optional[asyncio.Task[None]] = None
+        self._tried: Set[Any] = set()  # Doubts that it has tried to settle.
         self._begin()
 
     def _begin(self) -> None:
@@ -146,7 +147,7 @@ class Keeper(Core):
 
     def _emit(self, events: Sequence[Event]) -> None:
         for event in events:
-            LOG.debug('%s: %s', self.id, event)
+            self._log('%s: %s', self.id, event)
             self._tell(event)
 
     def _tell(self, event: Event) -> None:
@@ -217,16 +218,24 @@ class Keeper(Core):
             self._later(max(0.0, self._interval() -
                             sent.age(read_clock()) / SECOND), self._beat)
 
+    def _doubt(self, hold: Any) -> None:
+        """Has what is in doubt about it settled, now and after each heartbeat.
+        """
+        self._doubts.add(hold)
+        self._tried.discard(hold)
+        self._settle_soon()
+
     def _settle_soon(self) -> None:
         """Settles what is in doubt in the background, unless that is under way."""
-        if not self._resolver or self._resolver.done():
+        if (not self._resolver or self._resolver.done()) and \
+                not self._is_closed:
             self._resolver = asyncio.ensure_future(self._settle_doubts())
 
     async def _settle_doubts(self) -> None:
-        tried: Set[Any] = set()
-        while self._doubts - tried:
-            hold = next(iter(self._doubts - tried))
-            tried.add(hold)
+        self._tried.clear()
+        while self._doubts - self._tried:
+            hold = next(iter(self._doubts - self._tried))
+            self._tried.add(hold)
             await hold._resolve()
 
     def _answered(self, reply: Dict[str, Any], sent: Clock) -> List[Event]:

@@ -5,15 +5,17 @@ which keeps them alive and does what the program's threads wait for."""
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
 import queue
 import threading
-from typing import (TYPE_CHECKING, Any, Callable, ClassVar, Coroutine, Dict,
-                    Iterator, Optional, Set, TypeVar)
+from functools import partial
+from typing import (TYPE_CHECKING, Any, Callable, Coroutine, Dict, Iterator,
+                    Optional, Set, TypeVar)
 
+from .bridge import (Block, Call, Cancelled, Exit, Loop, Over, When, block_of,
+                     cancel, start, surely)
 from .core import LOG
-from .errors import HaspError
+from .errors import HaspError, LeaseLost
 from .hold import Hold
 from .keeper import Event, Keeper
 from .request import wait_until
@@ -26,113 +28,6 @@ if TYPE_CHECKING:
     from .hold import Options
 
 Result = TypeVar('Result')
-STOP = 2.0  # Seconds for the loop to end.
-
-
-class Loop:
-    """An event loop on a thread of its own, for the sessions of a process. The
-    last one that leaves ends it."""
-
-    _shared: ClassVar[Optional[Loop]] = None
-    _mutex = threading.Lock()
-
-    def __init__(self) -> None:
-        self._pid, self._count = os.getpid(), 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever,
-                                        daemon=True, name='hasp')
-        self._thread.start()
-
-    @classmethod
-    def join(cls) -> Loop:
-        with cls._mutex:
-            if cls._shared is None or cls._shared._pid != os.getpid():
-                cls._shared = cls()
-            cls._shared._count += 1
-            return cls._shared
-
-    def leave(self) -> None:
-        with self._mutex:
-            self._count -= 1
-            if self._count:
-                return
-            Loop._shared = None
-        self._stop()
-
-    @classmethod
-    def _forked(cls) -> None:
-        cls._mutex = threading.Lock()  # It may have been taken.
-
-    def run(self, coroutine: Coroutine[Any, Any, Result],
-            undo: Optional[Callable[[Result], Any]] = None,
-            waits: Optional[Dict[Any, Any]] = None,
-            calls: Optional[Set[asyncio.Task[Any]]] = None) -> Result:
-        """Its result. An exception that comes from outside meanwhile (Ctrl-C)
-        cancels it; had it been done by then, 'undo' runs in the loop. While it
-        runs, its key in 'waits' has what cancels it, and 'calls' has it."""
-        done: concurrent.futures.Future[Result] = concurrent.futures.Future()
-        task: Any = None
-
-        def start() -> None:
-            nonlocal task
-            task = self._loop.create_task(coroutine)
-            task.add_done_callback(finish)
-            if calls is not None:
-                calls.add(task)
-
-        def finish(task: asyncio.Task[Result]) -> None:
-            if calls is not None:
-                calls.discard(task)
-            if task.cancelled():
-                done.set_exception(concurrent.futures.CancelledError())
-            elif task.exception():
-                done.set_exception(task.exception())
-            else:
-                done.set_result(task.result())
-
-        def abandon() -> None:
-            if task is None:
-                coroutine.close()
-            elif not task.done():
-                task.cancel()
-            elif undo and not task.cancelled() and not task.exception():
-                undo(task.result())
-
-        if waits is not None:
-            waits[done] = lambda: self._loop.call_soon_threadsafe(
-                lambda: task.cancel())
-        try:
-            self._loop.call_soon_threadsafe(start)
-            concurrent.futures.wait([done])
-        except BaseException:
-            self._loop.call_soon_threadsafe(abandon)
-            raise
-        finally:
-            if waits is not None:
-                del waits[done]
-        return done.result()
-
-    def _stop(self) -> None:
-        """What still runs is cancelled."""
-        async def finish() -> None:
-            await cancel(asyncio.all_tasks() - {asyncio.current_task()})
-            self._loop.stop()
-
-        asyncio.run_coroutine_threadsafe(finish(), self._loop)
-        self._thread.join(2 * STOP)
-        if not self._thread.is_alive():
-            self._loop.close()
-
-
-if hasattr(os, 'register_at_fork'):
-    os.register_at_fork(after_in_child=Loop._forked)
-
-
-async def cancel(tasks: Set[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait({asyncio.ensure_future(asyncio.sleep(0)), *tasks},
-                       timeout=STOP)
 
 
 class Session(Keeper):
@@ -164,37 +59,66 @@ class Session(Keeper):
     def _begin(self) -> None:
         self._events: queue.SimpleQueue[Optional[Event]] = queue.SimpleQueue()
         self._teller: Optional[threading.Thread] = None
-        self._calls: Set[asyncio.Task[Any]] = set()
-        self._closing = threading.Lock()  # Is taken once.
-        self._loop = Loop.join()
+        self._calls: Set[Call[Any]] = set()
+        self._ending: Optional[asyncio.Task[None]] = None
+        self._blocks: Dict[int, Block] = {}  # By thread: those being entered.
+        while True:
+            self._loop = Loop.join()
+            self._left = self._loop.left.put
+            if type(self).close is Session.close:
+                self.close = surely(  # type: ignore[method-assign]
+                    self._loop, self._closing, self._close)
+            try:
+                return self._loop.run(Call(
+                    self._open_all, when_left=When.FINISHED,
+                    undo=lambda _: self._end_all()))
+            except Over:
+                pass  # The last session of that loop has just been closed.
+
+    async def _open_all(self) -> None:
+        self._loop.sessions += 1
         try:
-            self._loop.run(self._start())
+            await self._start()
         except BaseException:
             self._loop.leave()
             raise
         if self.on_event:
-            self._teller = threading.Thread(target=self._tell_all, daemon=True,
-                                            name='hasp-events')
-            self._teller.start()
+            self._teller = start('hasp-events', self._tell_all)
 
     def close(self) -> None:
         """Ends the session; its locks go to the next in line. Takes up to
-        'timeout' if no node can be reached: then its lease must run out."""
+        'timeout' if no node can be reached: then its lease must run out. If it
+        is interrupted, that goes on in the background."""
+        self._close(partial(self._loop.run, self._closing()))
+
+    def _closing(self) -> Call[None]:
+        return Call(self._end_all, when_left=When.CARRIED_OUT)
+
+    def _close(self, wait: Callable[[], None]) -> None:
         if self._pid != os.getpid():
             self._abandon()
-        elif self._closing.acquire(blocking=False):
-            try:
-                self._loop.run(self._end_all())
-            finally:
-                self._loop.leave()
-                self._events.put(None)
-                if self._teller and self._teller is not \
-                        threading.current_thread():
-                    self._teller.join(self.timeout)
+            return
+        try:
+            wait()
+        except (Over, Cancelled):
+            pass  # It has been closed.
+        self._loop.wait_for_end()
+        if self._teller and self._teller is not threading.current_thread():
+            self._teller.join(self.timeout)
 
-    async def _end_all(self) -> None:
-        await self._end()
-        await cancel(set(self._calls))
+    def _end_all(self) -> asyncio.Task[None]:
+        """Begins the end, once."""
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end_calls())
+        return self._ending
+
+    async def _end_calls(self) -> None:
+        try:
+            await self._end()
+            await cancel({call.task for call in self._calls})
+        finally:
+            self._events.put(None)
+            self._loop.leave()
 
     def lock(self, *names: str, **options: Unpack[Options]) -> Lock:
         """A lock, or several at once, by name: see Lock for the options."""
@@ -208,25 +132,43 @@ class Session(Keeper):
         """The answer to any command of docs/protocol.md that may be repeated,
         as it is where a connection fails: session.ask('LOCK.SHOW', 'orders'),
         'LOCK.PLEASE', 'LOCK.CHECK', 'LOCK.RELEASEIF', 'FENCE.ADMIT' ..."""
-        return self._run(self._ask(*words))
+        return self._run(partial(self._ask, *words))
 
     def __enter__(self) -> Session:
+        block = block_of(self)
+        if block:
+            block.call = self._closing()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def _leave(self, _: Optional[Block], *__: Any) -> None:
         self.close()
 
-    def _run(self, coroutine: Coroutine[Any, Any, Result],
+    if TYPE_CHECKING:
+        def __exit__(self, *_: Any) -> None: ...
+    else:
+        __exit__ = Exit(_leave)
+
+    def _run(self, begin: Callable[[], Coroutine[Any, Any, Result]],
              undo: Optional[Callable[[Result], Any]] = None,
-             waits: Optional[Dict[Any, Any]] = None) -> Result:
+             when_left: When = When.GIVEN_UP) -> Result:
+        call = Call(begin, undo, when_left, [self._calls])
+        return self._wait(partial(self._loop.run, call))
+
+    def _wait(self, wait: Callable[[], Result]) -> Result:
+        self._check_process()
         try:
-            self._check_process()
-            if not self._loop._thread.is_alive():
-                self._check()
-        except HaspError:
-            coroutine.close()
-            raise
-        return self._loop.run(coroutine, undo, waits, self._calls)
+            return wait()
+        except (Over, Cancelled):
+            self._check()
+            raise LeaseLost('the session is lost, open another one: it has '
+                            'been closed') from None
+
+    def _background(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Is called by the loop, for what nobody waits for."""
+        Call(begin, among=[self._calls]).start()
+
+    def _log(self, text: str, *arguments: Any) -> None:
+        self._loop.log(text, *arguments)
 
     def _tell(self, event: Event) -> None:
         self._events.put(event)
@@ -258,67 +200,101 @@ class Lock(Hold):
         """Waits in line for up to 'timeout' seconds, -1: for ever; unless
         'blocking' it only tries. False: it is not held, and nobody waits.
         LeaseLost: the session is lost. Unreachable, Unknown: no cluster."""
+        return self._acquire_in(None, blocking, timeout)
+
+    def _acquire_in(self, block: Optional[Block], blocking: bool = True,
+                    timeout: Optional[float] = -1) -> bool:
         until = wait_until(blocking, timeout, self.options.get('timeout'))
+        session = self.session
+        call = Call(partial(self._acquire, until), self._give_back,
+                    among=[session._calls, self._waits])
+        if block:
+            block.call = call
+        session._check_process()
         try:
-            return self.session._run(
-                self._acquire(until), waits=self._waits, undo=lambda held:
-                held and asyncio.ensure_future(self._give_back()))
-        except concurrent.futures.CancelledError:
-            self.session._check()
+            return session._loop.run(call) > 0
+        except Cancelled:
+            session._check()
             return False
+        except Over:
+            session._check()
+            raise LeaseLost('the session has been closed') from None
+        except HaspError:
+            raise
+        except BaseException:
+            self._left(call)
+            call.wait_until_left()  # Then nobody believes in it.
+            raise
 
     def cancel(self) -> bool:
         """Makes acquire() in other threads return False; was there one?"""
-        waits = list(self._waits.values())
-        for cancel in waits:
-            cancel()
+        waits = list(self._waits)
+        for call in waits:
+            self.session._loop.post(call.cancel)
         return bool(waits)
 
     def release(self) -> None:
         """Gives it back, whatever it raises: the session goes on trying.
         NotHeld: the cluster had ended the hold before, so what was done last
         may have been done without the lock."""
-        self.session._run(self._release())
+        self.session._run(self._release, when_left=When.CARRIED_OUT)
+
+    def _releasing(self) -> Call[None]:
+        return Call(self._release, when_left=When.CARRIED_OUT,
+                    among=[self.session._calls])
 
     def convert(self, shared: bool, blocking: bool = True,
                 timeout: Optional[float] = -1) -> bool:
         """To shared: at once. To exclusive: when the other readers have gone,
         ahead of the queue, with a new token. False: still shared. Refused
-        (DEADLOCK): somebody else waits to convert."""
-        return self.session._run(self._convert(shared, wait_until(
-            blocking and not shared, timeout, None)))
+        (DEADLOCK): somebody else waits to convert. If it is interrupted, the
+        lock is shared."""
+        until = wait_until(blocking and not shared, timeout, None)
+        return self.session._run(
+            partial(self._convert, shared, until),
+            lambda done: done and not shared and self.session._background(
+                self._convert_back))
 
     def place(self) -> Optional[int]:
         """Of an acquire() that waits in another thread: 1 is the next. None: in
         no queue. Asks the cluster."""
-        return self.session._run(self._place())
+        return self.session._run(self._place)
 
     def note(self, text: str) -> None:
         """Leaves up to 4096 bytes at the lock for whoever comes next, who finds
         them as 'note' of LOCK.SHOW. NotHeld: only a holder may."""
-        self.session._run(self._note(text))
+        self.session._run(partial(self._note, text))
 
     def __init__(self, session: Session, *names: str,
                  **options: Unpack[Options]) -> None:
         super().__init__(session, *names, **options)
-        self._waits: Dict[Any, Callable[[], Any]] = {}
-
-    async def _give_back(self) -> None:
-        try:
-            await self._release()
-        except HaspError:
-            pass
+        self._left = session._left
+        if type(self).release is Lock.release:
+            self.release = surely(  # type: ignore[method-assign]
+                session._loop, self._releasing, session._wait)
+        self._waits: Set[Call[int]] = set()
+        self._blocks: Dict[int, Block] = {}  # By thread: those being entered.
 
     def __enter__(self) -> Lock:
-        self._entered(self.acquire())
+        self._entered(self._acquire_in(block_of(self)))
         return self
 
-    def __exit__(self, kind: Any, *_: Any) -> None:
+    def _leave(self, block: Optional[Block], kind: Any, *_: Any) -> None:
+        async def leave() -> None:
+            if block:
+                block.ticket = block.call = None
+            await self._release()
+
         try:
-            self.release()
+            self.session._run(leave, when_left=When.CARRIED_OUT)
         except HaspError:
             if kind is None:
                 raise  # Else what went wrong inside is the news.
+
+    if TYPE_CHECKING:
+        def __exit__(self, kind: Any, *_: Any) -> None: ...
+    else:
+        __exit__ = Exit(_leave)
 
 
 class Election(Lock):
@@ -327,16 +303,17 @@ class Election(Lock):
 
     def leader(self) -> Optional[Leader]:
         """Who leads now; None: nobody. Old when it comes."""
-        return self.session._run(leader_of(self.session, self.names[0]))
+        return self.session._run(partial(leader_of, self.session,
+                                         self.names[0]))
 
     def observe(self) -> Iterator[Optional[Leader]]:
         """Who leads, now and whenever it is another one."""
         leaders = Leaders(self.session, self.names[0])
         try:
             while True:
-                yield self.session._run(leaders._next_leader())
+                yield self.session._run(leaders._next_leader, leaders._again)
         finally:
-            self.session._loop._loop.call_soon_threadsafe(leaders._stop)
+            self.session._loop.post(leaders._stop)
 
 
 class Watch(Changes):
@@ -345,15 +322,14 @@ class Watch(Changes):
 
     def close(self) -> None:
         """Ends the iteration."""
-        session = self._session
-        session._loop._loop.call_soon_threadsafe(  # type: ignore
-            self._stop)
+        self._session._loop.post(self._stop)  # type: ignore
 
     def __iter__(self) -> Watch:
         return self
 
     def __next__(self) -> Change:
-        change = self._session._run(self._next())  # type: ignore
+        change = self._session._run(  # type: ignore
+            self._next, self._again)
         if change is None:
             raise StopIteration
         return change

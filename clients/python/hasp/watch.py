@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Deque, NamedTuple, Optional
+from typing import Any, Deque, NamedTuple, Optional
 
 from . import resp
 from .connection import Connection, within
@@ -45,6 +45,7 @@ class Changes:
         attempt = 0
         while not self._found and not self._is_closed:
             self._news.clear()
+            self._session._check()
             if self._line and not self._line.error:
                 await self._news.wait()
                 continue
@@ -54,6 +55,11 @@ class Changes:
                 attempt += 1
                 await asyncio.sleep(retry_pause(attempt))
         return None if self._is_closed else self._found.popleft()
+
+    def _again(self, change: Optional[Change]) -> None:
+        """Takes back a change that nobody received."""
+        if change:
+            self._found.appendleft(change)
 
     async def _begin(self) -> None:
         session, is_again = self._session, self._line is not None
@@ -106,6 +112,9 @@ class Leaders(Changes):
 
     _last: Optional[Leader] = None
     _is_told = False
+
+    def _again(self, _: Any) -> None:
+        self._is_told = False
 
     async def _next_leader(self) -> Optional[Leader]:
         """Nobody in between, too. None: nobody leads, or it is closed."""

@@ -161,25 +161,10 @@ def test_an_interruption_at_the_grant_gives_it_back(session, other):
     lock = session.lock('late')
     run = session._loop.run
 
-    def interrupted(coroutine, undo, waits, calls):
-        done = threading.Event()
-
-        async def told():
-            try:
-                return await coroutine
-            finally:
-                asyncio.get_running_loop().call_later(0.1, done.set)
-
-        def wait(_):
-            done.wait()
-            raise KeyboardInterrupt
-
-        before = hasp.threads.concurrent.futures.wait
-        hasp.threads.concurrent.futures.wait = wait
-        try:
-            return run(told(), undo, waits, calls)
-        finally:
-            hasp.threads.concurrent.futures.wait = before
+    def interrupted(call):
+        run(call)
+        session._left(call)
+        raise KeyboardInterrupt
 
     session._loop.run = interrupted
     try:
