@@ -382,10 +382,12 @@ goals: all $(B)/bench $(B)/null_server ## what docs/performance.md promises, mea
 
 FORMATTED = $(shell git ls-files '*.c' '*.h')
 FORMATTER := 14
-.PHONY: format lint lint-format lint-layers lint-circles lint-tidy lint-mutants
+.PHONY: format lint lint-format lint-layers lint-outcomes lint-circles \
+    lint-tidy lint-mutants
 format: ## clang-format in place
 	clang-format -i $(FORMATTED)
-lint: lint-format lint-layers lint-circles lint-tidy lint-mutants ## format, layering, lengths
+lint: lint-format lint-layers lint-outcomes lint-circles lint-tidy \
+    lint-mutants ## format, layering, lengths
 lint-format:
 	@if clang-format --version | grep -q 'version $(FORMATTER)\.'; then \
 	    clang-format --dry-run -Werror $(FORMATTED); \
@@ -396,6 +398,8 @@ lint-format:
 BUILT = $(firstword $(wildcard build/check build/release))
 lint-layers:
 	tools/layers.py $(BUILT)
+lint-outcomes:
+	tools/outcomes.py
 lint-circles:
 	tools/circles.py $(BUILT)
 lint-tidy:

@@ -96,6 +96,7 @@ static void answer_queued(struct core *core, struct request *request,
     CHECK(wait_index != 0);
     snprintf(text, sizeof text, "QUEUED %" PRIu64, wait_index);
     resp_simple(request_reply(core, request), text);
+    request_has_changed(request);
     request_done(core, request);
 }
 

@@ -3,10 +3,12 @@
 /* RAFT.BACKUP: a snapshot in parts, to the client that asks for them. */
 
 #include "core/backup.h"
-#include "base/check.h"
-#include "base/number.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/number.h"
 
 #include "core/commands/commands.h"
 #include "core/state.h"
@@ -65,18 +67,18 @@ void raft_part_run(struct core *core, struct request *request)
     }
     /* The leader was asked for permission once, when the backup began. */
     if (request->user != USER_LOCAL && !request->conn->may_back_up) {
-        request_refuse(core, request, "GONE",
+        request_refuse(core, request, WORD_GONE,
                        "on this connection nothing was begun: RAFT.BACKUP");
         return;
     }
     /* A reply that waits behind another one is kept in memory. */
     if (request->conn->first_slot != request->slot) {
-        request_refuse(core, request, "BUSY",
+        request_refuse(core, request, WORD_BUSY,
                        "one part at a time: wait for the answers before it");
         return;
     }
     if (!may_read(core, request->conn->id)) {
-        request_refuse(core, request, "BUSY",
+        request_refuse(core, request, WORD_BUSY,
                        "too many read backups of this node");
         return;
     }
@@ -85,7 +87,7 @@ void raft_part_run(struct core *core, struct request *request)
                             CHUNK_SIZE_MAX);
     if (!core->port.snapshot_read(core->port.data, number[0], number[1],
                                   number[2], size, &chunk)) {
-        request_refuse(core, request, "GONE",
+        request_refuse(core, request, WORD_GONE,
                        "that snapshot is kept no more; begin anew");
     } else {
         resp_bulk(request_reply(core, request), buffer_bytes(&chunk));
@@ -111,7 +113,7 @@ void raft_backup_read(struct core *core, struct request *request)
     }
     request->conn->may_back_up = true;
     if (lockfsm_applied_index(core->fsm) == 0) {
-        request_refuse(core, request, "GONE", "there is nothing here yet");
+        request_refuse(core, request, WORD_GONE, "there is nothing here yet");
     } else {
         trail_log(request);
         snapshots_enqueue(core, request);
@@ -122,13 +124,14 @@ void backup_answer(struct core *core, struct request *request, int error)
 {
     uint64_t index, term, size;
     if (error != 0) {
-        resp_error(request_reply(core, request), "GONE",
-                   "no snapshot could be taken: %s", hasp_strerror(error));
-        request_done(core, request);
+        char why[HASP_WHY_SIZE];
+        snprintf(why, sizeof why, "no snapshot could be taken: %s",
+                 hasp_strerror(error));
+        request_refuse(core, request, WORD_GONE, why);
         return;
     }
     if (!core->port.snapshot_stat(core->port.data, &index, &term, &size)) {
-        request_refuse(core, request, "GONE", "there is no snapshot");
+        request_refuse(core, request, WORD_GONE, "there is no snapshot");
         return;
     }
     struct resp_writer *writer = request_reply(core, request);

@@ -201,7 +201,7 @@ void server_cluster(struct core *core, struct request *request)
     } else if (bytes_is_word(what, "KEYSLOT") && call->count == 3) {
         request_answer_integer(core, request, key_slot(call->argument[2]));
     } else {
-        request_refuse(core, request, "ERR",
+        request_refuse(core, request, WORD_ERR,
                        "unknown subcommand of CLUSTER: try SLOTS, SHARDS, "
                        "NODES, INFO, MYID or KEYSLOT");
     }

@@ -410,7 +410,46 @@ uint64_t core_agreed_index(const struct core *core);
  * way. */
 const char *core_check(const struct core *core);
 
-#define CORE_WORD_COUNT 24
+/* The error words of docs/protocol.md. */
+#define CORE_WORDS(X) \
+    X(NOSESSION)      \
+    X(EXPIRED)        \
+    X(BLACKLISTED)    \
+    X(NOTHELD)        \
+    X(DEADLOCK)       \
+    X(LIMIT)          \
+    X(LEVEL)          \
+    X(BUSY)           \
+    X(NOLEADER)       \
+    X(MOVED)          \
+    X(UNKNOWN)        \
+    X(UNFINISHED)     \
+    X(BADARG)         \
+    X(GONE)           \
+    X(FORGOTTEN)      \
+    X(NOAUTH)         \
+    X(NOPERM)         \
+    X(WRONGPASS)      \
+    X(NOTLS)          \
+    X(ERR)            \
+    X(NOPROTO)        \
+    X(NOSCRIPT)       \
+    X(WRONGTYPE)      \
+    X(EXECABORT)
+
+/* The verdict on a request, set by the code that decides it and never read
+ * from the reply (core/outcome.h). */
+enum core_word {
+    WORD_NONE, /* No error: data, nil or OK. */
+#define CORE_WORD_OF(word) WORD_##word,
+    CORE_WORDS(CORE_WORD_OF)
+#undef CORE_WORD_OF
+        WORD_OTHER, /* A newer node's word. */
+    CORE_WORD_COUNT,
+    /* ERR, because hasp does not run that script; it is counted apart, too. */
+    WORD_UNSUPPORTED = CORE_WORD_COUNT,
+    CORE_WORD_END
+};
 
 /* What has happened at this node since its start, for INFO and the metrics. */
 struct core_counts {
@@ -420,7 +459,7 @@ struct core_counts {
     uint64_t searches_given_up; /* For deadlocks, at DEADLOCK_STEP_MAX. */
     uint64_t unclean_ends; /* Holds that expired or outlasted their limit. */
     uint64_t refusals;     /* Error answers to clients of this node, ... */
-    uint64_t by_word[CORE_WORD_COUNT]; /* ... by their word. */
+    uint64_t by_word[CORE_WORD_COUNT]; /* ... by enum core_word. */
     uint64_t scrubbed;  /* Records that were compared with the table. */
     uint64_t elected;   /* Times that this node has become the leader. */
     uint64_t leaders;   /* Leaders that it has seen, one after the other. */
@@ -458,8 +497,8 @@ struct core_denial {
  * is no room, and has an empty why while there are none. NULL: there are no
  * more. */
 struct core_denial *core_denial(struct core *core, uint32_t place);
-/* By the place in core_counts.by_word; the last one is "other". */
-extern const char *const core_words[CORE_WORD_COUNT];
+/* The text of each word; WORD_NONE has "", WORD_OTHER "other". */
+extern const char *const core_words[CORE_WORD_END];
 /* How long requests of this node's clients took, waits included: by the
  * command's place. NULL: there is no such place. */
 const struct histogram *core_request_times(const struct core *core,

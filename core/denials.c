@@ -21,9 +21,6 @@
 /* The place of denials for which there is no key of their own. */
 #define OTHERS DENIAL_MAX
 
-static const char *const words[] = {"NOPERM ", "NOAUTH ", "WRONGPASS ",
-                                    "NOTLS "};
-
 void denials_init(struct core *core)
 {
     core->measures.denials = (struct denials){0};
@@ -145,23 +142,27 @@ gather(struct core *core, const struct request *request, struct bytes error)
     return denial;
 }
 
-static bool is_denial(struct bytes error)
+static bool is_denial(enum core_word word)
 {
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (bytes_has_prefix(error, bytes_of_text(words[i]))) {
-            return true;
-        }
-    }
-    return false;
+    return word == WORD_NOPERM || word == WORD_NOAUTH ||
+           word == WORD_WRONGPASS || word == WORD_NOTLS;
+}
+
+/* What is said of the denial: the reply without its first byte. */
+static struct bytes text_of(struct bytes reply)
+{
+    return reply.size > 0 ? bytes_of(reply.data + 1, reply.size - 1) : reply;
 }
 
 void denials_note(struct core *core, const struct request *request,
-                  struct bytes error)
+                  struct bytes reply)
 {
     struct denials *denials = &core->measures.denials;
-    if (!is_denial(error)) {
+    struct bytes error = text_of(reply);
+    if (!is_denial(request->outcome.word)) {
         return;
     }
+    /* Nobody is denied a command that does not exist. */
     CHECK(request->conn != NULL && request->command != NULL);
     if (denials->denial == NULL) {
         denials->denial = memory_new((DENIAL_MAX + 1) *

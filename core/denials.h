@@ -48,10 +48,10 @@ struct denials {
 
 void denials_init(struct core *core);
 void denials_done(struct core *core);
-/* 'request' of a client of this node is answered with that error, "WORD text".
- */
+/* 'request' of a client of this node is answered. Its outcome says whether that
+ * is a denial; 'reply', "-WORD text", is copied for people. */
 void denials_note(struct core *core, const struct request *request,
-                  struct bytes error);
+                  struct bytes reply);
 /* Tells those that are due. */
 void denials_turn(struct core *core);
 /* The node stops: tells all. */

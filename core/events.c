@@ -396,14 +396,14 @@ void lock_watch_run(struct core *core, struct request *request)
     struct bytes prefix = call->name;
     CHECK(conn != NULL); /* A COMMAND_LOCAL comes from no peer. */
     if (conn->version == 2) {
-        request_refuse(core, request, "BADARG",
+        request_refuse(core, request, WORD_BADARG,
                        "needs RESP3 (HELLO 3); with RESP2 use "
                        "PSUBSCRIBE lock:prefix*");
         return;
     }
     const char *limit = watch_add(core, conn, WATCH_PREFIX, prefix);
     if (limit != NULL) {
-        request_refuse(core, request, "LIMIT", limit);
+        request_refuse(core, request, WORD_LIMIT, limit);
         return;
     }
     const struct watch *watch = watch_find(core, conn, WATCH_PREFIX, prefix);
@@ -497,8 +497,8 @@ static void subscribe(struct core *core, struct request *request,
         if (limit == NULL) {
             confirm(core, request, word, call->argument[i], true);
         } else {
-            measures_refused(core, BYTES_LITERAL("LIMIT"));
-            resp_error(&core->requests.writer, "LIMIT", "%s", limit);
+            measures_refused(core, WORD_LIMIT);
+            word_put(&core->requests.writer, WORD_LIMIT, "%s", limit);
         }
     }
     request_done(core, request);

@@ -95,7 +95,7 @@ void feature_refuse(struct core *core, struct request *request,
              "%s needs a higher feature level than the cluster's, %" PRIu32
              "; upgrade all nodes, then: hasp cluster finalize",
              what, lockfsm_feature_level(core->fsm));
-    request_refuse(core, request, "LEVEL", text);
+    request_refuse(core, request, WORD_LEVEL, text);
 }
 
 void raft_finalize_run(struct core *core, struct request *request)
@@ -104,7 +104,7 @@ void raft_finalize_run(struct core *core, struct request *request)
     uint32_t level = feature_possible(core, why);
     CHECK(is_serving(core)); /* Only a leader that serves proposes (rule 12). */
     if (core->reign.change.state != CHANGE_NONE) {
-        request_refuse(core, request, "BUSY",
+        request_refuse(core, request, WORD_BUSY,
                        "a change of the members is under way");
     } else if (level != 0) {
         encode_set_feature(propose_begin(core),
@@ -114,7 +114,7 @@ void raft_finalize_run(struct core *core, struct request *request)
         /* The command was repeated, or all nodes already have the level. */
         request_answer_integer(core, request, lockfsm_feature_level(core->fsm));
     } else {
-        request_refuse(core, request, "LEVEL", why);
+        request_refuse(core, request, WORD_LEVEL, why);
     }
 }
 

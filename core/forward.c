@@ -30,10 +30,10 @@ static void park(struct core *core, struct request *request)
  * been done already waits for a better link. */
 static bool refuse_plain(struct core *core, struct request *request)
 {
-    if (request->effect == MAY_BE_DONE) {
+    if (request_may_be_done(request)) {
         return false;
     }
-    request_refuse(core, request, "NOTLS",
+    request_refuse(core, request, WORD_NOTLS,
                    "access is required, and this node has reached the leader "
                    "without TLS: set tls.peer = require on all nodes, or "
                    "security.insecure = yes");
@@ -53,17 +53,17 @@ static bool send(struct core *core, struct request *request)
     if (core->options.redirect == REDIRECT_MOVED &&
         (request->conn->id & CORE_CONN_BRIEF) == 0 &&
         (request->command->flags & COMMAND_ASKED) == 0 &&
-        request->effect == NOTHING_DONE) {
-        char address[MEMBER_ADDRESS_SIZE];
+        !request_may_be_done(request)) {
+        char address[MEMBER_ADDRESS_SIZE], where[MEMBER_ADDRESS_SIZE + 16];
         forward_client_address(core, core->leader.id, address);
         if (address[0] == '\0') {
             return false;
         }
         bool is_good = request_understand(core, request);
         CHECK(is_good); /* The request was understood when it came. */
-        resp_error(request_reply(core, request), "MOVED", "%u %s",
-                   cluster_slot(request->call), address);
-        request_done(core, request);
+        snprintf(where, sizeof where, "%u %s", cluster_slot(request->call),
+                 address);
+        request_refuse(core, request, WORD_MOVED, where);
         return true;
     }
     struct buffer *out = peer_output(core, core->leader.id, FRAME_FORWARD);
@@ -76,12 +76,12 @@ static bool send(struct core *core, struct request *request)
     size_t start = out->size;
     buffer_put_bytes(out, buffer_bytes(&request->body));
     frame_stamp_forward(out->data + start, core->leader.term,
-                        request->effect == MAY_BE_DONE, request->session,
+                        request_may_be_done(request), request->session,
                         ++request->sending);
     CHECK(request->conn != NULL && request->body.size > 0);
     request->sent_to = core->leader.id;
     request->sent_term = core->leader.term;
-    request_mark(request);
+    request_mark_sent(request);
     request_release_call(core, request);
     request_move(core, request, REQUEST_FORWARDED);
     return true;
@@ -91,7 +91,6 @@ static bool send(struct core *core, struct request *request)
  * have it, or when there is no leader and the asker came by the local door. */
 static void answer_myself(struct core *core, struct request *request)
 {
-    request->effect = NOTHING_DONE;
     bool is_good = request_understand(core, request);
     CHECK(is_good); /* The request was understood when it came. */
     request->command->read(core, request);
@@ -168,12 +167,12 @@ static void refuse_late(struct core *core, struct request *request)
         answer_myself(core, request);
         return;
     }
-    request_refuse(core, request, "NOLEADER", "no leader was found");
+    request_refuse(core, request, WORD_NOLEADER, "no leader was found");
 }
 
 static bool is_retried_transfer(const struct request *request)
 {
-    return request->effect == MAY_BE_DONE && request->conn != NULL &&
+    return request_may_be_done(request) && request->conn != NULL &&
            (request->command->flags & COMMAND_TRANSFERS) != 0;
 }
 
@@ -259,7 +258,7 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
     core->measures.counts.commands++;
     if (request->command == NULL ||
         (request->command->flags & COMMAND_LOCAL) != 0) {
-        request_refuse(core, request, "LEVEL",
+        request_refuse(core, request, WORD_LEVEL,
                        "the leader is of another version and does not know "
                        "this command; upgrade all nodes, then: hasp cluster "
                        "finalize");
@@ -270,7 +269,7 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
         request_return(core, request);
     } else if (core->requests.in_flight >
                core->options.limits.requests_in_flight) {
-        request_refuse(core, request, "BUSY", "too much is in flight");
+        request_refuse(core, request, WORD_BUSY, "too much is in flight");
     } else if (!is_serving(core)) {
         request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
         park(core, request);
@@ -301,7 +300,8 @@ static void answered(struct core *core, uint64_t peer, struct request *request,
             return;
         }
         if (answer->kind == ANSWER_NOT_LEADER) {
-            request->effect = NOTHING_DONE;
+            /* Of this very sending: forward_answered() has compared. */
+            request->effect.earlier = false;
         }
         /* The wait for a leader goes on; it does not begin again. */
         request->not_before_ns = core->now_ns + FORWARD_RETRY_NS;
@@ -322,8 +322,9 @@ static void answered(struct core *core, uint64_t peer, struct request *request,
     struct resp_writer *writer = request_reply(core, request);
     buffer_put_bytes(writer->out, answer->reply);
     /* The leader that has answered knew when it was asked what may have been
-     * done before. */
-    request->effect = NOTHING_DONE;
+     * done before, and has judged it. */
+    request->outcome = (struct outcome){word_of_peer(answer->word),
+                                        answer->has_changed};
     request_done_as(core, request, answer->kind, answer->session);
 }
 

@@ -86,14 +86,14 @@ static void succeed_as_default(struct core *core, struct request *request,
         succeed(core, request, hello_version);
         return;
     }
-    request_refuse(core, request, "ERR",
+    request_refuse(core, request, WORD_ERR,
                    "AUTH <password> called without any password configured "
                    "for the default user. Are you sure your configuration "
                    "is correct?");
 }
 
-static void fail(struct core *core, struct request *request, const char *word,
-                 const char *why)
+static void fail(struct core *core, struct request *request,
+                 enum core_word word, const char *why)
 {
     struct conn *conn = request->conn;
     uint64_t slot = request->slot;
@@ -141,14 +141,14 @@ static void accept_secret(struct core *core, struct request *request,
     if (conn->user != USER_ANYONE && conn->user != secret->user->number) {
         snprintf(why, sizeof why, "this connection is '%.*s'; open another",
                  (int)name.size, (const char *)name.data);
-        request_refuse(core, request, "ERR", why);
+        request_refuse(core, request, WORD_ERR, why);
         return;
     }
     AUTO(buffer_done) struct buffer too_many = {0};
     if (conn->user == USER_ANYONE &&
         is_one_too_many(core, secret->user, &too_many)) {
         buffer_put_u8(&too_many, 0);
-        fail(core, request, "LIMIT", (const char *)too_many.data);
+        fail(core, request, WORD_LIMIT, (const char *)too_many.data);
         return;
     }
     if (conn->way == IDENTITY_NONE) {
@@ -168,19 +168,19 @@ static bool look_again(struct core *core, struct request *request)
         return true;
     }
     if (is_serving(core)) {
-        fail(core, request, "WRONGPASS", WRONG_PAIR);
+        fail(core, request, WORD_WRONGPASS, WRONG_PAIR);
         return true;
     }
     if (core->now_ns < given->deadline_ns) {
         return false;
     }
     if (pending_access_takes(core)) {
-        fail(core, request, "NOLEADER", PENDING_ACCESS_WHY);
+        fail(core, request, WORD_NOLEADER, PENDING_ACCESS_WHY);
     } else if (core->leader.id == 0) {
-        fail(core, request, "NOLEADER",
+        fail(core, request, WORD_NOLEADER,
              "whether this secret is known is not known here");
     } else {
-        fail(core, request, "WRONGPASS", WRONG_PAIR);
+        fail(core, request, WORD_WRONGPASS, WRONG_PAIR);
     }
     return true;
 }
@@ -196,14 +196,14 @@ void identity_authenticate(struct core *core, struct request *request,
         return;
     }
     if (!conn->is_private && !core->options.takes_secrets_in_clear) {
-        fail(core, request, "NOTLS",
+        fail(core, request, WORD_NOTLS,
              "this secret has crossed the network in clear: replace it, and "
              "use TLS");
         return;
     }
     if (!name_in_secret(secret, &name) ||
         (is_given(user) && !bytes_equal(user, name))) {
-        fail(core, request, "WRONGPASS", WRONG_PAIR);
+        fail(core, request, WORD_WRONGPASS, WRONG_PAIR);
         return;
     }
     struct authentication *given = memory_new(sizeof *given);

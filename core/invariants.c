@@ -71,7 +71,7 @@ static const char *check_request(const struct core *core,
     if (request->command == NULL) {
         return "a request without a command";
     }
-    if (station == REQUEST_FORWARDED && request->effect == NOTHING_DONE &&
+    if (station == REQUEST_FORWARDED && !request->effect.earlier &&
         (request->command->flags & COMMAND_CHANGE) != 0) {
         return "a change was sent to a leader and is not marked";
     }
@@ -191,8 +191,8 @@ static const char *check_propose(const struct core *core)
         waiting += count_chain(expected->requests);
         for (const struct request *r = expected->requests; r != NULL;
              r = r->next) {
-            if (r->index != i || ((r->command->flags & COMMAND_CHANGE) != 0 &&
-                                  r->effect == NOTHING_DONE)) {
+            if (r->index != i ||
+                ((r->command->flags & COMMAND_CHANGE) != 0 && !r->effect.own)) {
                 return "a change was logged and is not marked";
             }
         }

@@ -148,24 +148,35 @@ static void put_ended(const struct session *session, uint64_t after,
     resp_key_number(writer, "dropped", session->dropped_number);
 }
 
-/* With FULL writes a map with all that a client of ours needs, else the TTL
- * alone. */
-static void put_answer(struct core *core, const struct beat *beat,
-                       const struct call *call, struct resp_writer *writer)
+/* The word with which the heartbeat is refused, and why; WORD_NONE: it is not.
+ */
+static enum core_word judge(struct core *core, const struct beat *beat,
+                            struct bytes *ret_why)
 {
     const struct session *session = beat->session;
     if (session == NULL && beat->proof == NULL) {
-        resp_error(writer, "EXPIRED", "the session has ended");
-    } else if (session == NULL) {
-        resp_error(writer, "NOSESSION", "no such session, or a wrong secret");
-    } else if (session_is_refused(core->fsm, session)) {
+        *ret_why = BYTES_LITERAL("the session has ended");
+        return WORD_EXPIRED;
+    }
+    if (session == NULL) {
+        *ret_why = BYTES_LITERAL("no such session, or a wrong secret");
+        return WORD_NOSESSION;
+    }
+    if (session_is_refused(core->fsm, session)) {
         const struct blacklisting *entry = lockfsm_listed(core->fsm, session);
-        struct bytes reason = entry != NULL
-                                  ? entry->reason
-                                  : BYTES_LITERAL("the user is disabled");
-        resp_error(writer, "BLACKLISTED", "%.*s", (int)reason.size,
-                   (const char *)reason.data);
-    } else if (call_has(call, OPTION_FULL)) {
+        *ret_why = entry != NULL ? entry->reason
+                                 : BYTES_LITERAL("the user is disabled");
+        return WORD_BLACKLISTED;
+    }
+    return WORD_NONE;
+}
+
+/* With FULL writes a map with all that a client of ours needs, else the TTL
+ * alone. */
+static void put_answer(const struct session *session, const struct call *call,
+                       struct resp_writer *writer)
+{
+    if (call_has(call, OPTION_FULL)) {
         resp_map(writer, 5);
         lease_put_times(writer, session);
         put_ended(session, call_number(call, OPTION_AFTER, 0), writer);
@@ -189,8 +200,20 @@ void session_keep_read(struct core *core, struct request *request)
         resp_array(writer, count);
     }
     for (uint32_t i = 0; i < count; i++) {
+        struct bytes why;
         struct beat beat = beat_at(core, request, call, i, proof);
-        put_answer(core, &beat, call, writer);
+        enum core_word word = judge(core, &beat, &why);
+        if (word != WORD_NONE && count == 1) {
+            request_fail(core, request, word, why);
+            return;
+        }
+        if (word != WORD_NONE) {
+            word_put(writer, word, "%.*s", (int)why.size,
+                     (const char *)why.data);
+        } else {
+            put_answer(beat.session, call, writer);
+            request_has_changed(request);
+        }
     }
     request_done(core, request);
 }

@@ -15,14 +15,6 @@
 #include "core/commands/commands.h"
 #include "core/state.h"
 
-/* The error words of docs/protocol.md. */
-const char *const core_words[CORE_WORD_COUNT] = {
-    "NOSESSION", "EXPIRED",    "BLACKLISTED", "NOTHELD",  "DEADLOCK",
-    "LIMIT",     "LEVEL",      "BUSY",        "NOLEADER", "MOVED",
-    "UNKNOWN",   "UNFINISHED", "BADARG",      "GONE",     "FORGOTTEN",
-    "NOAUTH",    "NOPERM",     "WRONGPASS",   "NOTLS",    "ERR",
-    "NOPROTO",   "NOSCRIPT",   "WRONGTYPE",   "other"};
-
 void measures_init(struct core *core)
 {
     core->measures.request = memory_new(commands_count() *
@@ -34,16 +26,15 @@ void measures_done(struct core *core)
     free(core->measures.request);
 }
 
-void measures_refused(struct core *core, struct bytes word)
+void measures_refused(struct core *core, enum core_word word)
 {
-    uint32_t place = 0;
-    CHECK(word.size > 0);
-    while (place < CORE_WORD_COUNT - 1 &&
-           !bytes_equal(word, bytes_of_text(core_words[place]))) {
-        place++;
+    CHECK(word > WORD_NONE && word < CORE_WORD_END);
+    if (word == WORD_UNSUPPORTED) {
+        core->measures.counts.unknown_scripts++;
+        word = WORD_ERR;
     }
     core->measures.counts.refusals++;
-    core->measures.counts.by_word[place]++;
+    core->measures.counts.by_word[word]++;
 }
 
 void measures_answered(struct core *core, const struct request *request,
@@ -55,15 +46,9 @@ void measures_answered(struct core *core, const struct request *request,
         uint32_t place = command_place(request->command);
         histogram_note(&core->measures.request[place], took_ns);
     }
-    if (reply.size > 0 && reply.data[0] == '-') {
-        size_t size = 1;
-        while (size < reply.size && reply.data[size] > ' ') {
-            size++;
-        }
-        measures_refused(core, bytes_of(reply.data + 1, size - 1));
-        denials_note(core, request, bytes_of(reply.data + 1, reply.size - 1));
-        core->measures.counts.unknown_scripts += bytes_has_prefix(
-            reply, BYTES_LITERAL("-ERR hasp does not run this script"));
+    if (request->outcome.word != WORD_NONE) {
+        measures_refused(core, request->outcome.word);
+        denials_note(core, request, reply);
     }
 }
 

@@ -26,11 +26,12 @@ struct measures {
 
 void measures_init(struct core *core);
 void measures_done(struct core *core);
-/* A request of a client of this node has been answered with 'reply'. */
+/* A request of a client of this node has been answered; 'reply' is copied for
+ * people, and decides nothing. */
 void measures_answered(struct core *core, const struct request *request,
                        struct bytes reply);
-/* An error with this word stands in an answer that is none. */
-void measures_refused(struct core *core, struct bytes word);
+/* An error with this word is part of an answer. */
+void measures_refused(struct core *core, enum core_word word);
 /* An effect of an entry; those from before the start are left out. */
 void measures_effect(struct core *core, const struct effect *effect);
 

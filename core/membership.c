@@ -88,18 +88,20 @@ static void change_done(struct core *core)
     struct request *request = change_end(core);
     LOG_INFO("membership changed", "command=%s member=%" PRIu64,
              request->command->name, core->reign.change.member);
+    request_has_changed(request);
     request_answer_ok(core, request);
 }
 
-static void change_refuse(struct core *core, const char *code, const char *text)
+static void change_refuse(struct core *core, enum core_word word,
+                          const char *text)
 {
-    request_refuse(core, change_end(core), code, text);
+    request_refuse(core, change_end(core), word, text);
 }
 
 /* Tells the client that only a part of the change is done. */
 static void change_unfinished(struct core *core, const char *why)
 {
-    request_fail(core, change_end(core), "UNFINISHED", bytes_of_text(why));
+    request_fail(core, change_end(core), WORD_UNFINISHED, bytes_of_text(why));
 }
 
 /* Tells the client why the replica has refused the change. */
@@ -107,23 +109,24 @@ static void change_failed(struct core *core, int error)
 {
     static const struct {
         int error;
-        const char *code;
+        enum core_word word;
         const char *text;
     } refusals[] = {
-        {HASP_ENOTLEADER, "NOLEADER", "this node leads no longer"},
-        {HASP_EBUSY, "BUSY", "another change or a transfer is under way"},
-        {HASP_EEXIST, "BADARG", "the id or the address is a member's already"},
-        {HASP_ENOENT, "BADARG", "no member has that id"},
-        {HASP_EFULL, "LIMIT", "members"},
-        {HASP_EINVALID, "BADARG", "that would leave fewer than two voters"},
+        {HASP_ENOTLEADER, WORD_NOLEADER, "this node leads no longer"},
+        {HASP_EBUSY, WORD_BUSY, "another change or a transfer is under way"},
+        {HASP_EEXIST, WORD_BADARG,
+         "the id or the address is a member's already"},
+        {HASP_ENOENT, WORD_BADARG, "no member has that id"},
+        {HASP_EFULL, WORD_LIMIT, "members"},
+        {HASP_EINVALID, WORD_BADARG, "that would leave fewer than two voters"},
     };
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         if (refusals[i].error == error) {
-            change_refuse(core, refusals[i].code, refusals[i].text);
+            change_refuse(core, refusals[i].word, refusals[i].text);
             return;
         }
     }
-    change_refuse(core, "BADARG", hasp_strerror(error));
+    change_refuse(core, WORD_BADARG, hasp_strerror(error));
 }
 
 /* The change's entry is in the log; records the act, with who wanted it, as
@@ -146,7 +149,7 @@ static void change_logged(struct core *core, enum change_state state,
                   state == CHANGE_ADDING ? change->address : "",
                   buffer_bytes(&change->asker));
     }
-    request_mark(change->request);
+    request_mark_logged(change->request);
     update_carry_out(core, update);
 }
 
@@ -187,7 +190,7 @@ static void not_promoted(struct core *core)
                  id);
     }
     if ((change->request->command->flags & COMMAND_PROMOTES) != 0) {
-        change_refuse(core, "BUSY", why);
+        change_refuse(core, WORD_BUSY, why);
     } else {
         change_unfinished(core, why);
     }
@@ -230,7 +233,7 @@ static bool refuse_misplaced(struct core *core, const char *address)
     if (announced_fits(core, core->reign.change.member, address, why)) {
         return false;
     }
-    change_refuse(core, "BADARG", why);
+    change_refuse(core, WORD_BADARG, why);
     return true;
 }
 
@@ -266,7 +269,7 @@ static bool refuse_if_changing(struct core *core, struct request *request)
     if (core->reign.change.state == CHANGE_NONE) {
         return false;
     }
-    request_refuse(core, request, "BUSY", "another change is under way");
+    request_refuse(core, request, WORD_BUSY, "another change is under way");
     return true;
 }
 
@@ -341,7 +344,7 @@ static void probed(struct core *core)
              "member %" PRIu64 " is not there, seen from member %" PRIu64
              ": %s; start it first and look at its addresses, or force it",
              change->member, core->options.id, change->probe_why);
-    change_refuse(core, "BADARG", why);
+    change_refuse(core, WORD_BADARG, why);
 }
 
 void raft_promote_run(struct core *core, struct request *request)
@@ -393,7 +396,7 @@ void raft_take_away_run(struct core *core, struct request *request)
     const struct replica_member *member = replica_members_find(&members,
                                                                call->id);
     if (call->id == core->options.id) {
-        request_refuse(core, request, "BADARG",
+        request_refuse(core, request, WORD_BADARG,
                        "this member leads: hand over with RAFT.TRANSFER first");
         return;
     }
@@ -431,7 +434,7 @@ static void try_to_take_away(struct core *core)
     bool is_voter = member != NULL && member->role == MEMBER_VOTER;
     if (is_voter && !change->is_forced && silence_needs(core, id, why)) {
         if (core->now_ns >= change->deadline_ns) {
-            change_refuse(core, "BADARG", why);
+            change_refuse(core, WORD_BADARG, why);
         } else {
             change->retry_ns = core->now_ns + RETRY_NS;
         }

@@ -85,7 +85,7 @@ void propose_end(struct core *core, struct request *request)
         /* Every node would stop at such an entry, now and after each restart.
          */
         propose->batch.size = propose->item_start;
-        request_refuse(core, request, "BADARG",
+        request_refuse(core, request, WORD_BADARG,
                        "no node could read the entry that this would make");
         return;
     }
@@ -228,7 +228,7 @@ static void enter(struct propose *propose, uint64_t first, uint64_t now_ns)
             chain, chain == NULL, now_ns};
         for (struct request *r = chain; r != NULL; r = r->next) {
             r->index = propose->ring_end;
-            request_mark(r);
+            request_mark_logged(r);
         }
     }
 }
@@ -256,7 +256,7 @@ static void refused(struct core *core, int error)
             if (error == HASP_ENOTLEADER) {
                 request_return(core, r);
             } else {
-                request_refuse(core, r, "BUSY", "too much is in flight");
+                request_refuse(core, r, WORD_BUSY, "too much is in flight");
             }
         }
     }

@@ -128,7 +128,7 @@ int request_new_remote(struct core *core, uint64_t peer, struct bytes body,
     request->secret_number = forward.secret;
     request->version = forward.version;
     request->count = forward.count;
-    request->effect = forward.may_be_done ? MAY_BE_DONE : NOTHING_DONE;
+    request->effect.earlier = forward.may_be_done;
     size_t start = frame_begin(&request->body, FRAME_FORWARD);
     buffer_put_bytes(&request->body, body);
     frame_end(&request->body, start);
@@ -202,8 +202,10 @@ bool request_understand_borrowed(struct core *core, struct request *request,
     if (request->call == NULL) {
         request->call = new_call(core, 0);
     }
-    if (!call_parse(request->call, request->command, argument, count,
-                    request_reply(core, request))) {
+    enum core_word word = call_parse(request->call, request->command, argument,
+                                     count, request_reply(core, request));
+    if (word != WORD_NONE) {
+        request->outcome.word = word;
         request_release_call(core, request);
         return false;
     }
@@ -332,36 +334,6 @@ static struct bytes reply_at_hand(const struct core *core)
                     out->size - core->requests.reply_start);
 }
 
-/* True if the reply at hand promises that nothing was done. */
-static bool promises_nothing(const struct core *core)
-{
-    static const char *const words[] = {"-BUSY ",  "-NOLEADER ", "-MOVED ",
-                                        "-LEVEL ", "-BADARG ",   "-NOPERM ",
-                                        "-NOAUTH "};
-    struct bytes reply = reply_at_hand(core);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (bytes_has_prefix(reply, bytes_of_text(words[i]))) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* True if the reply at hand is no error and answers a change, or proves that a
- * session is the client's. */
-static bool has_done_something(const struct core *core,
-                               const struct request *request)
-{
-    static const uint32_t acts = COMMAND_CHANGE | COMMAND_ATTACHES |
-                                 COMMAND_SESSION;
-    const struct buffer *out = core->requests.writer.out;
-    /* A command of an open transaction is only queued. */
-    return request->command != NULL && (request->command->flags & acts) != 0 &&
-           !transaction_is_open(request->conn) &&
-           out->size > core->requests.reply_start &&
-           out->data[core->requests.reply_start] != '-';
-}
-
 static void answer_remote(struct core *core, struct request *request,
                           enum frame_answer_kind kind, uint64_t session)
 {
@@ -375,6 +347,8 @@ static void answer_remote(struct core *core, struct request *request,
         .sending = request->sending,
         .kind = kind,
         .session = session,
+        .word = (uint8_t)request->outcome.word,
+        .has_changed = request->outcome.has_changed,
         .reply = buffer_bytes(&core->requests.reply),
     };
     frame_put_answer(out, &answer);
@@ -383,7 +357,6 @@ static void answer_remote(struct core *core, struct request *request,
 void request_done_as(struct core *core, struct request *request,
                      enum frame_answer_kind kind, uint64_t session)
 {
-    CHECK(request->effect == NOTHING_DONE || !promises_nothing(core));
     CHECK(core->requests.writer.out->size >= core->requests.reply_start);
     request_leave(core, request);
     struct conn *conn = request->conn;
@@ -400,8 +373,8 @@ void request_done_as(struct core *core, struct request *request,
     if (conn != NULL) {
         measures_answered(core, request, reply_at_hand(core));
     }
-    if (conn != NULL && !conn->is_known) {
-        conn->is_known = has_done_something(core, request);
+    if (conn != NULL) {
+        conn->is_known |= request->outcome.has_changed;
     }
     if (kind == ANSWER_ATTACHED) {
         attach_answered(core, request, session);
@@ -427,62 +400,87 @@ void request_answer_integer(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-void request_mark(struct request *request)
+static bool is_change(const struct request *request)
 {
-    if ((request->command->flags & COMMAND_CHANGE) != 0) {
-        request->effect = MAY_BE_DONE;
-    }
+    return (request->command->flags & COMMAND_CHANGE) != 0;
+}
+
+void request_mark_sent(struct request *request)
+{
+    request->effect.earlier |= is_change(request);
+}
+
+void request_mark_logged(struct request *request)
+{
+    request->effect.own |= is_change(request);
+}
+
+bool request_may_be_done(const struct request *request)
+{
+    return request->effect.earlier || request->effect.own;
+}
+
+void request_has_changed(struct request *request)
+{
+    request->outcome.has_changed = true;
 }
 
 bool request_may_go_on(const struct request *request)
 {
     uint32_t flags = request->command->flags;
     /* A transfer asks for a new leader, so it goes on with that one. */
-    return request->effect == NOTHING_DONE || request->req != 0 ||
+    return !request_may_be_done(request) || request->req != 0 ||
            (flags & (COMMAND_REPEATABLE | COMMAND_TRANSFERS)) != 0;
 }
 
-/* An error about the arguments names the command. */
+#define NOT_KNOWN "; whether this took effect is not known"
+
+/* The one place that refuses. An error about the arguments names the command.
+ */
 static void refuse_with(struct core *core, struct request *request,
-                        const char *code, struct bytes why, const char *promise)
+                        enum core_word word, struct bytes why,
+                        const char *promise)
 {
     char name[64] = "";
-    bool is_named = strcmp(code, "BADARG") == 0;
+    bool is_named = word == WORD_BADARG;
     if (is_named) {
         command_name(request->command, name, sizeof name);
     }
-    resp_error(request_reply(core, request), code, "%s%s%.*s%s", name,
-               is_named ? ": " : "", (int)why.size, (const char *)why.data,
-               promise);
+    request->outcome = (struct outcome){.word = word};
+    word_put(request_reply(core, request), word, "%s%s%.*s%s", name,
+             is_named ? ": " : "", (int)why.size, (const char *)why.data,
+             promise);
     request_done(core, request);
 }
 
 bool request_refuse(struct core *core, struct request *request,
-                    const char *code, const char *why)
+                    enum core_word word, const char *why)
 {
     const char *promise = "";
-    if (request->effect == MAY_BE_DONE) {
-        code = "UNKNOWN";
-        promise = "; whether this took effect is not known";
-    } else if (strcmp(code, "BUSY") == 0) {
+    if (request_may_be_done(request)) {
+        word = WORD_UNKNOWN;
+        promise = NOT_KNOWN;
+    } else if (word == WORD_BUSY) {
         promise = "; nothing was done, try later";
-    } else if (strcmp(code, "NOLEADER") == 0 || strcmp(code, "LEVEL") == 0) {
+    } else if (word == WORD_NOLEADER || word == WORD_LEVEL) {
         promise = "; nothing was done";
     }
-    refuse_with(core, request, code, bytes_of_text(why), promise);
+    refuse_with(core, request, word, bytes_of_text(why), promise);
     return false;
 }
 
-void request_fail(struct core *core, struct request *request, const char *code,
-                  struct bytes text)
+void request_fail(struct core *core, struct request *request,
+                  enum core_word word, struct bytes text)
 {
-    refuse_with(core, request, code, text, "");
+    bool is_unknown = request_may_be_done(request) && word_denies_effect(word);
+    refuse_with(core, request, is_unknown ? WORD_UNKNOWN : word, text,
+                is_unknown ? NOT_KNOWN : "");
 }
 
 void request_misunderstood(struct core *core, struct request *request)
 {
-    if (request->effect == MAY_BE_DONE) {
-        request_refuse(core, request, "BADARG",
+    if (request_may_be_done(request)) {
+        request_refuse(core, request, WORD_BADARG,
                        "this leader does not understand it");
     } else {
         request_done(core, request);
@@ -491,6 +489,9 @@ void request_misunderstood(struct core *core, struct request *request)
 
 void request_return(struct core *core, struct request *request)
 {
+    /* What this leader has logged is an earlier leader's from now on. */
+    request->effect.earlier |= request->effect.own;
+    request->effect.own = false;
     if (request->conn != NULL && request_may_go_on(request)) {
         request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
         request->not_before_ns = 0;
@@ -498,15 +499,15 @@ void request_return(struct core *core, struct request *request)
         return;
     }
     if (request->conn != NULL) {
-        request_refuse(core, request, "NOLEADER", "the leader changed");
+        request_refuse(core, request, WORD_NOLEADER, "the leader changed");
         return;
     }
     request_leave(core, request);
     buffer_clear(&core->requests.reply);
     if (request->peer != 0) {
         answer_remote(core, request,
-                      request->effect == MAY_BE_DONE ? ANSWER_UNKNOWN
-                                                     : ANSWER_NOT_LEADER,
+                      request_may_be_done(request) ? ANSWER_UNKNOWN
+                                                   : ANSWER_NOT_LEADER,
                       0);
     }
     free_request(core, request);

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/units.h"
+#include "core/outcome.h"
 #include "net/frame.h"
 #include "net/resp.h"
 
@@ -47,11 +48,18 @@ enum request_state {
     REQUEST_STATE_COUNT
 };
 
-/* What may have come of a request by now. Every refusal takes its word from it:
- * request_refuse(). Of what only reads it says NOTHING_DONE for ever. */
-enum request_effect {
-    NOTHING_DONE, /* No leader has logged it, nor can one still do so. */
-    MAY_BE_DONE   /* It was logged here, or sent to a leader. */
+/* What may have come of a request by now: two facts, since a leader that knows
+ * what became of its own entry knows nothing of an earlier leader's. What only
+ * reads sets neither. While one is set, no answer says that nothing was done.
+ */
+struct request_effect {
+    /* It was sent to another leader, or logged by one before this reign.
+     * Cleared by the log, for a number that the log knows, and by that leader's
+     * ANSWER_NOT_LEADER. */
+    bool earlier;
+    /* This leader has logged it, and the entry is not applied. Cleared when it
+     * is applied and has done nothing. */
+    bool own;
 };
 
 /* What tells the requests of all sessions apart. */
@@ -66,11 +74,12 @@ struct request {
     const struct command *command;
     struct call *call; /* As understood, while it is needed; or NULL. */
     enum request_state state;
-    enum request_effect effect;
-    uint64_t req;      /* Its number; 0: none. */
-    bool is_pushed;    /* Its wait is not waited for: a push tells. */
-    bool is_full;      /* All of what was granted is told. */
-    bool is_heard;     /* KEEP: all its sessions' deadlines were moved. */
+    struct request_effect effect;
+    struct outcome outcome; /* Once it is decided. */
+    uint64_t req;           /* Its number; 0: none. */
+    bool is_pushed;         /* Its wait is not waited for: a push tells. */
+    bool is_full;           /* All of what was granted is told. */
+    bool is_heard;          /* KEEP: all its sessions' deadlines were moved. */
     bool is_unwelcome; /* A change that is to be refused: no room on the disk,
                           or a feature level that is too low. */
     bool is_confirmed; /* While it is decided on: this node leads for sure. */
@@ -96,6 +105,7 @@ struct request {
     /* Of Redis: the answer, if its entry is applied as it was proposed; the
      * sessions that it renews, as u64s; and how many entries were not. */
     struct buffer answer;
+    bool answer_is_error; /* A script's own: data all the same. */
     struct buffer renewed;
     uint32_t tries;
     struct authentication *authentication; /* Of AUTH; owned. */
@@ -139,7 +149,8 @@ void requests_free(struct core *core);
 void request_keep(struct core *core, struct request *request,
                   const struct bytes *argument, uint32_t count);
 /* Sees to it that request->call is there: what was kept is understood, unless
- * it has been. False: it is not; then the error is the reply at hand. */
+ * it has been. False: it is not; then the error is the reply at hand, and its
+ * word the outcome. */
 MUST_CHECK bool request_understand(struct core *core, struct request *request);
 /* Likewise, of arguments that are borrowed: they are not kept. */
 MUST_CHECK bool request_understand_borrowed(struct core *core,
@@ -174,19 +185,26 @@ void request_done_as(struct core *core, struct request *request,
 void request_answer_ok(struct core *core, struct request *request);
 void request_answer_integer(struct core *core, struct request *request,
                             int64_t value);
-/* From now on it may have been done, whoever is asked: its entry is logged, or
- * it is on its way to a leader. Nothing for what only reads. */
-void request_mark(struct request *request);
+/* From now on it may have been done: it is on its way to a leader. Nothing for
+ * what only reads. */
+void request_mark_sent(struct request *request);
+/* Likewise: its entry is logged here. */
+void request_mark_logged(struct request *request);
+bool request_may_be_done(const struct request *request);
+/* It changed something; request_done() follows. */
+void request_has_changed(struct request *request);
 /* True if it may be carried to the next leader: nothing was done, or doing it
  * twice does no harm. */
 bool request_may_go_on(const struct request *request);
-/* False: answers with an error, 'code' and why, if nothing was done. If it may
- * have been, the word is UNKNOWN, whatever 'code' is, and the text says so. */
+/* False: answers with an error, 'word' and why, if nothing was done. If it may
+ * have been, the word is UNKNOWN, whatever 'word' is, and the text says so. */
 bool request_refuse(struct core *core, struct request *request,
-                    const char *code, const char *why);
-/* Answers with an error that is the result of its entry. */
-void request_fail(struct core *core, struct request *request, const char *code,
-                  struct bytes text);
+                    enum core_word word, const char *why);
+/* Answers with an error that is the result of its entry, or what was found
+ * without one. It is UNKNOWN if 'word' says that nothing was done, and an
+ * earlier leader may have done it. */
+void request_fail(struct core *core, struct request *request,
+                  enum core_word word, struct bytes text);
 /* A peer's request whose arguments are not understood here: the error that says
  * so is the reply at hand. */
 void request_misunderstood(struct core *core, struct request *request);

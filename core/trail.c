@@ -200,7 +200,7 @@ static void put_result(struct buffer *line, const struct result *result,
         }
         return;
     }
-    put_text(line, "refused", bytes_of_text(result_word(result->code)));
+    put_text(line, "refused", bytes_of_text(result_name(result->code)));
     put_text(line, "why", result->text);
 }
 

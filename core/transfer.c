@@ -48,11 +48,11 @@ static struct request *end(struct core *core)
     return request;
 }
 
-static void refuse(struct core *core, const char *code, const char *why)
+static void refuse(struct core *core, enum core_word word, const char *why)
 {
     struct request *request = end(core);
     if (request != NULL) {
-        request_refuse(core, request, code, why);
+        request_refuse(core, request, word, why);
     }
 }
 
@@ -67,12 +67,12 @@ void raft_transfer_run(struct core *core, struct request *request)
         request_answer_ok(core, request);
     } else if (call->has_id &&
                (member == NULL || member->role != MEMBER_VOTER)) {
-        request_refuse(core, request, "BADARG", "no voter has that id");
+        request_refuse(core, request, WORD_BADARG, "no voter has that id");
     } else if (silence_heir(core) == 0) {
-        request_refuse(core, request, "BUSY",
+        request_refuse(core, request, WORD_BUSY,
                        "no other voter is connected to take over");
     } else if (core->reign.transfer.state != TRANSFER_NONE) {
-        request_refuse(core, request, "BUSY", "a transfer is under way");
+        request_refuse(core, request, WORD_BUSY, "a transfer is under way");
     } else {
         trail_log(request);
         begin(core, request, call->has_id ? call->id : 0);
@@ -94,7 +94,7 @@ static bool may_go(struct core *core)
             silence_text(core, transfer->to, text, sizeof text);
             snprintf(why, sizeof why, "%s: hand over to another voter", text);
             /* This node goes on leading, without a pause. */
-            refuse(core, "BADARG", why);
+            refuse(core, WORD_BADARG, why);
         }
         return false;
     }
@@ -119,13 +119,13 @@ static void go(struct core *core)
     int error = replica_transfer(core->replica, to, core->now_ns / NS_PER_MS,
                                  &update);
     if (error != 0) {
-        refuse(core, "BUSY", "leadership cannot be handed over now");
+        refuse(core, WORD_BUSY, "leadership cannot be handed over now");
         return;
     }
     transfer->state = TRANSFER_UNDER_WAY;
     core->measures.counts.transfers++;
     if (transfer->request != NULL) {
-        request_mark(transfer->request);
+        request_mark_logged(transfer->request);
     }
     update_carry_out(core, &update);
 }
@@ -159,7 +159,7 @@ void transfer_turn(struct core *core)
     if (transfer->state == TRANSFER_UNDER_WAY &&
         !replica_is_transferring(core->replica)) {
         core->measures.counts.transfers_failed++;
-        refuse(core, "BUSY", "the other member did not take over in time");
+        refuse(core, WORD_BUSY, "the other member did not take over in time");
     }
     begin_unasked(core);
     if (transfer->state == TRANSFER_WAITING && may_go(core)) {
@@ -188,7 +188,8 @@ void transfer_stepped_down(struct core *core)
     if (core->reign.transfer.state != TRANSFER_NONE) {
         struct request *request = end(core);
         if (request != NULL) {
-            request_mark(request); /* Leadership has moved, or may have. */
+            request_mark_logged(
+                request); /* Leadership has moved, or may have. */
             request_abandon(core, request);
         }
     }
@@ -223,7 +224,7 @@ void transfer_answer(struct core *core, struct request *request)
     if (wanted != 0 ? core->leader.id == wanted : core->leader.id != old) {
         request_answer_ok(core, request);
     } else {
-        request_refuse(core, request, "BUSY",
+        request_refuse(core, request, WORD_BUSY,
                        "leadership did not go where it was asked to go");
     }
 }

@@ -249,7 +249,7 @@ static uint64_t close_watcher(struct core *core, struct conn *conn,
     struct buffer *out = core->port.client_output(core->port.data, conn->id);
     if (out != NULL) {
         struct resp_writer writer = {out, conn->version};
-        resp_error(&writer, "LIMIT", CORE_TOO_COSTLY);
+        word_put(&writer, WORD_LIMIT, CORE_TOO_COSTLY);
     }
     conn->is_closing = true;
     core->port.client_close(core->port.data, conn->id, CORE_TOO_COSTLY);

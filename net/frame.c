@@ -251,6 +251,8 @@ void frame_put_answer(struct buffer *out, const struct frame_answer *answer)
     buffer_put_u32(out, answer->sending);
     buffer_put_u8(out, (uint8_t)answer->kind);
     buffer_put_u64(out, answer->session);
+    buffer_put_u8(out, answer->word);
+    buffer_put_u8(out, answer->has_changed);
     buffer_put_run(out, answer->reply);
     frame_end(out, start);
 }
@@ -264,10 +266,13 @@ int frame_get_answer(struct bytes body, struct frame_answer *ret)
     answer.sending = reader_u32(&reader);
     uint8_t kind = reader_u8(&reader);
     answer.session = reader_u64(&reader);
+    answer.word = reader_u8(&reader);
+    uint8_t has_changed = reader_u8(&reader);
     answer.reply = reader_run(&reader);
-    if (!reader_ok(&reader, true) || kind > ANSWER_ALLOWED) {
+    if (!reader_ok(&reader, true) || kind > ANSWER_ALLOWED || has_changed > 1) {
         return HASP_EPROTO;
     }
+    answer.has_changed = has_changed == 1;
     answer.kind = (enum frame_answer_kind)kind;
     *ret = answer;
     return 0;

@@ -176,7 +176,9 @@ struct frame_answer {
     uint32_t sending; /* Of the FORWARD that it answers; 0 in a push. */
     enum frame_answer_kind kind;
     uint64_t session;
-    struct bytes reply; /* Encoded RESP. */
+    uint8_t word;       /* The verdict, as core numbers it; 0: no error. */
+    bool has_changed;   /* It changed something (core/outcome.h). */
+    struct bytes reply; /* Encoded RESP; nobody reads it between. */
 };
 void frame_put_answer(struct buffer *out, const struct frame_answer *answer);
 MUST_CHECK int frame_get_answer(struct bytes body, struct frame_answer *ret);

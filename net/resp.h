@@ -13,6 +13,7 @@
 #ifndef HASP_NET_RESP_H
 #define HASP_NET_RESP_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -79,6 +80,9 @@ struct resp_writer {
 void resp_simple(struct resp_writer *writer, const char *text);
 void resp_error(struct resp_writer *writer, const char *code,
                 const char *format, ...) __attribute__((format(printf, 3, 4)));
+void resp_verror(struct resp_writer *writer, const char *code,
+                 const char *format, va_list arguments)
+    __attribute__((format(printf, 3, 0)));
 void resp_integer(struct resp_writer *writer, int64_t value);
 void resp_bulk(struct resp_writer *writer, struct bytes bytes);
 void resp_text(struct resp_writer *writer, const char *text);

@@ -88,8 +88,8 @@ void resp_simple(struct resp_writer *writer, const char *text)
     end_line(writer->out, start);
 }
 
-void resp_error(struct resp_writer *writer, const char *code,
-                const char *format, ...)
+void resp_verror(struct resp_writer *writer, const char *code,
+                 const char *format, va_list arguments)
 {
     struct buffer *out = writer->out;
     size_t start = out->size;
@@ -100,14 +100,14 @@ void resp_error(struct resp_writer *writer, const char *code,
 
     size_t room = ERROR_FIRST_GUESS;
     char *text = (char *)buffer_reserve(out, room);
-    va_start(args, format);
+    va_copy(args, arguments);
     int size = vsnprintf(text, room, format, args);
     va_end(args);
     CHECK(size >= 0);
     if ((size_t)size >= room) {
         room = (size_t)size + 1;
         text = (char *)buffer_reserve(out, room);
-        va_start(args, format);
+        va_copy(args, arguments);
         vsnprintf(text, room, format, args);
         va_end(args);
     }
@@ -116,6 +116,15 @@ void resp_error(struct resp_writer *writer, const char *code,
         out->size--; /* A code without a text has no blank behind it. */
     }
     end_line(out, start);
+}
+
+void resp_error(struct resp_writer *writer, const char *code,
+                const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    resp_verror(writer, code, format, arguments);
+    va_end(arguments);
 }
 
 void resp_integer(struct resp_writer *writer, int64_t value)

@@ -59,7 +59,7 @@ static void put_counts(const struct core_counts *counts, struct buffer *out)
             counts->transfers_failed);
     head(out, "hasp_errors_total", "counter",
          "Error answers to clients of this node, by their word.");
-    for (uint32_t i = 0; i < CORE_WORD_COUNT; i++) {
+    for (uint32_t i = WORD_NONE + 1; i < CORE_WORD_COUNT; i++) {
         buffer_printf(out, "hasp_errors_total{word=\"%s\"} %" PRIu64 "\n",
                       core_words[i], counts->by_word[i]);
     }

@@ -188,7 +188,7 @@ static void put_keys(struct core *core, struct request *request,
                                         ? commands_find(core, call->argument[2])
                                         : NULL;
     if (command == NULL || first_key(command) == 0) {
-        request_refuse(core, request, "ERR",
+        request_refuse(core, request, WORD_ERR,
                        "The command has no key arguments");
         return;
     }
@@ -196,7 +196,7 @@ static void put_keys(struct core *core, struct request *request,
     struct resp_writer nowhere = {&error, 2};
     bool has_names = command->operands != NULL && command->operands[0] == 'n' &&
                      call_parse(&inner, command, call->argument + 2,
-                                call->count - 2, &nowhere);
+                                call->count - 2, &nowhere) == WORD_NONE;
     buffer_done(&error);
     if (has_names) {
         struct resp_writer *writer = request_reply(core, request);
@@ -208,7 +208,7 @@ static void put_keys(struct core *core, struct request *request,
         return;
     }
     if (call->count <= 2 + first_key(command)) {
-        request_refuse(core, request, "ERR",
+        request_refuse(core, request, WORD_ERR,
                        "Invalid number of arguments specified for command");
         return;
     }
@@ -234,7 +234,7 @@ void server_command(struct core *core, struct request *request)
     } else if (bytes_is_word(what, "GETKEYS")) {
         put_keys(core, request, call);
     } else {
-        request_refuse(core, request, "ERR",
+        request_refuse(core, request, WORD_ERR,
                        "unknown subcommand of COMMAND: try COUNT, DOCS, INFO, "
                        "LIST or GETKEYS");
     }

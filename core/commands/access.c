@@ -13,7 +13,7 @@
 
 /* --- Arguments ------------------------------------------------------------ */
 
-static bool is_name(const struct call *call, struct resp_writer *writer,
+static bool is_name(struct call *call, struct resp_writer *writer,
                     struct bytes name)
 {
     return user_name_is_valid(name) ||
@@ -281,7 +281,7 @@ void user_show_read(struct core *core, struct request *request)
     const struct user *user = lockfsm_user_named(core->fsm,
                                                  request->call->name);
     if (user == NULL) {
-        request_refuse(core, request, "BADARG", "there is no such user");
+        request_refuse(core, request, WORD_BADARG, "there is no such user");
         return;
     }
     put_user(user, request_reply(core, request));
@@ -292,7 +292,7 @@ void role_show_read(struct core *core, struct request *request)
 {
     const struct role *role = lockfsm_role(core->fsm, request->call->name);
     if (role == NULL) {
-        request_refuse(core, request, "BADARG", "there is no such role");
+        request_refuse(core, request, WORD_BADARG, "there is no such role");
         return;
     }
     put_role(role, request_reply(core, request));
@@ -365,7 +365,7 @@ void user_can_read(struct core *core, struct request *request)
     const struct user *user = lockfsm_user_named(core->fsm, call->argument[1]);
     struct permission permission;
     if (user == NULL || user->number == 0) {
-        request_refuse(core, request, "BADARG", "there is no such user");
+        request_refuse(core, request, WORD_BADARG, "there is no such user");
         return;
     }
     bool may = lockfsm_may(core->fsm, user, call->verb, call->name, EXTENT_NAME,

@@ -32,7 +32,7 @@ void core_act_outcome(const struct act *act, struct buffer *out)
         buffer_put_text(out, "OK");
         return;
     }
-    buffer_printf(out, "%s %.*s", result_word(act->code), (int)act->why.size,
+    buffer_printf(out, "%s %.*s", result_name(act->code), (int)act->why.size,
                   (const char *)act->why.data);
 }
 

@@ -89,26 +89,26 @@ static bool understand(struct core *core, struct request *request,
 static bool refuse_arity(struct core *core, struct request *request)
 {
     bool is_ours = (request->command->flags & COMMAND_REDIS) == 0;
-    char name[64];
+    char name[64], why[128];
+    if (is_ours) {
+        return request_refuse(core, request, WORD_BADARG,
+                              "wrong number of arguments");
+    }
     command_name(request->command, name, sizeof name);
-    resp_error(request_reply(core, request), is_ours ? "BADARG" : "ERR",
-               is_ours ? "%s: wrong number of arguments"
-                       : "wrong number of arguments for '%s' command",
-               name);
-    request_done(core, request);
-    return false;
+    snprintf(why, sizeof why, "wrong number of arguments for '%s' command",
+             name);
+    return request_refuse(core, request, WORD_ERR, why);
 }
 
 static bool refuse_subscriber(struct core *core, struct request *request)
 {
-    char name[64];
+    char name[64], why[192];
     command_name(request->command, name, sizeof name);
-    resp_error(request_reply(core, request), "ERR",
-               "Can't execute '%s': only (P)SUBSCRIBE / (P)UNSUBSCRIBE / "
-               "PING / QUIT / RESET are allowed in this context",
-               name);
-    request_done(core, request);
-    return false;
+    snprintf(why, sizeof why,
+             "Can't execute '%s': only (P)SUBSCRIBE / (P)UNSUBSCRIBE / PING / "
+             "QUIT / RESET are allowed in this context",
+             name);
+    return request_refuse(core, request, WORD_ERR, why);
 }
 
 /* True if it is known who asks, or need not be. */
@@ -120,22 +120,22 @@ static bool is_known(struct core *core, struct request *request)
     bool is_certified = conn->certified != NULL;
     if ((is_certified || request->command->needs != NEEDS_NOTHING) &&
         identity_is_pending(core, conn)) {
-        request_refuse(core, request, "NOLEADER", PENDING_ACCESS_WHY);
+        request_refuse(core, request, WORD_NOLEADER, PENDING_ACCESS_WHY);
         if (is_certified) {
             conn_quit(core, conn, slot);
         }
         return false;
     }
     if (identity_is_void(core, conn, why)) {
-        request_refuse(core, request, conn->is_surplus ? "LIMIT" : "NOAUTH",
-                       why);
+        request_refuse(core, request,
+                       conn->is_surplus ? WORD_LIMIT : WORD_NOAUTH, why);
         conn_quit(core, conn, slot);
         return false;
     }
     if (request->command->needs != NEEDS_NOTHING && conn->user == USER_ANYONE &&
         lockfsm_access_is_required(core->fsm)) {
         return request_refuse(
-            core, request, "NOAUTH",
+            core, request, WORD_NOAUTH,
             "who you are is not known: give a certificate, or a "
             "secret with AUTH");
     }
@@ -164,14 +164,15 @@ static bool may_begin(struct core *core, struct request *request,
         return true;
     }
     if (core->run.is_stopping) {
-        return request_refuse(core, request, "NOLEADER",
+        return request_refuse(core, request, WORD_NOLEADER,
                               "this node is stopping");
     }
     if (core->requests.in_flight > core->options.limits.requests_in_flight) {
-        return request_refuse(core, request, "BUSY", "too much is in flight");
+        return request_refuse(core, request, WORD_BUSY,
+                              "too much is in flight");
     }
     if (conn_is_over(core, conn)) {
-        return request_refuse(core, request, "BUSY",
+        return request_refuse(core, request, WORD_BUSY,
                               "too many bytes are in flight");
     }
     return true;
@@ -199,10 +200,10 @@ static bool has_good_sizes(struct core *core, struct request *request,
         }
     }
     if (limits->name_size != 0 && name_size > limits->name_size) {
-        return request_refuse(core, request, "LIMIT", "size of a name");
+        return request_refuse(core, request, WORD_LIMIT, "size of a name");
     }
     if (limits->value_size != 0 && value_size > limits->value_size) {
-        return request_refuse(core, request, "LIMIT", "size of a value");
+        return request_refuse(core, request, WORD_LIMIT, "size of a value");
     }
     return true;
 }
@@ -218,7 +219,7 @@ static bool choose_session(struct core *core, struct request *request,
     if ((flags & COMMAND_ATTACHES) != 0 &&
         !attach_has_room(core, request->conn) &&
         (!call->has_id || attach_find(core, request->conn, call->id) == NULL)) {
-        return request_refuse(core, request, "LIMIT",
+        return request_refuse(core, request, WORD_LIMIT,
                               "sessions of a connection");
     }
     if ((flags & (COMMAND_SESSION | COMMAND_ORIGIN)) == 0) {
@@ -232,14 +233,14 @@ static bool choose_session(struct core *core, struct request *request,
         request->session = call->number[OPTION_SESSION];
         if (attach_find(core, request->conn, request->session) == NULL) {
             return request_refuse(
-                core, request, "NOSESSION",
+                core, request, WORD_NOSESSION,
                 "that session is not attached to this connection");
         }
     }
     if (request->session == 0 && call->pair_count == 0 &&
         ((flags & COMMAND_SESSION) != 0 ||
          (call_has(call, OPTION_REQ) && (flags & COMMAND_ATTACHES) == 0))) {
-        return request_refuse(core, request, "NOSESSION",
+        return request_refuse(core, request, WORD_NOSESSION,
                               "no session is attached to this connection");
     }
     return true;
@@ -311,15 +312,14 @@ static const char *why_not(struct bytes name)
 static void unknown_command(struct core *core, struct request *request,
                             struct bytes name)
 {
-    char shown[128];
+    char shown[128], why[256];
     size_t size = name.size < sizeof shown - 1 ? name.size : sizeof shown - 1;
     for (size_t i = 0; i < size; i++) {
         shown[i] = isprint(name.data[i]) ? (char)name.data[i] : '?';
     }
     shown[size] = '\0';
-    resp_error(request_reply(core, request), "ERR", "unknown command '%s'%s",
-               shown, why_not(name));
-    request_done(core, request);
+    snprintf(why, sizeof why, "unknown command '%s'%s", shown, why_not(name));
+    request_refuse(core, request, WORD_ERR, why);
 }
 
 /* Queues a command behind MULTI, or refuses it, and with it the whole
@@ -336,7 +336,7 @@ static void queue(struct core *core, struct request *request,
                  "can",
                  name);
         transaction_break(conn);
-        request_refuse(core, request, "ERR", why);
+        request_refuse(core, request, WORD_ERR, why);
     } else if (!request_understand_borrowed(core, request, argument, count)) {
         transaction_break(conn);
         request_done(core, request);
@@ -436,11 +436,12 @@ void commands_refuse_for_disk(struct core *core, struct request *request)
 {
     CHECK(core->run.disk != CORE_DISK_OK);
     if (core->run.disk == CORE_DISK_FULL) {
-        request_refuse(core, request, "LIMIT",
+        request_refuse(core, request, WORD_LIMIT,
                        "disk: the leader's disk is nearly full");
     } else {
         /* It recovers, or another node leads soon: clients ask again. */
-        request_refuse(core, request, "BUSY", "the leader's disk is too slow");
+        request_refuse(core, request, WORD_BUSY,
+                       "the leader's disk is too slow");
     }
 }
 
@@ -453,16 +454,17 @@ static bool is_vain(struct core *core, const struct request *request,
     return (call->command->flags & COMMAND_ACQUIRES) != 0 &&
            call_number(call, OPTION_WAIT, 0) == 0 &&
            lockfsm_quarantine(core->fsm, NULL) != 0 &&
-           request->effect == NOTHING_DONE && !is_repeated(core, request, call);
+           !request_may_be_done(request) && !is_repeated(core, request, call);
 }
 
 static void refuse_vain(struct core *core, struct request *request)
 {
-    resp_error(request_reply(core, request), "BUSY",
-               "quarantine after a restore: nothing is granted for another "
-               "%" PRIu64 " ms",
-               core_quarantine_ms(core));
-    request_done(core, request);
+    char why[128];
+    int size = snprintf(why, sizeof why,
+                        "quarantine after a restore: nothing is granted for "
+                        "another %" PRIu64 " ms",
+                        core_quarantine_ms(core));
+    request_fail(core, request, WORD_BUSY, bytes_of(why, (size_t)size));
 }
 
 void commands_decide(struct core *core, struct request *request)
@@ -563,9 +565,10 @@ void commands_read(struct core *core, struct request *request)
         return;
     }
     if (has_no_disk(core, request, call)) {
-        /* Leadership is confirmed, and no entry has the request's number. */
+        /* Leadership is confirmed, and no entry has the request's number: no
+         * earlier leader has logged it, nor can one still do so. */
         if (request->req != 0) {
-            request->effect = NOTHING_DONE;
+            request->effect = (struct request_effect){false, false};
         }
         commands_refuse_for_disk(core, request);
     } else {
@@ -584,6 +587,15 @@ void commands_result(struct core *core, struct request *request,
         code = RESULT_EXPIRED; /* The session acts, so it once existed. */
     }
     bool is_redis = (command->flags & COMMAND_REDIS) != 0;
+    if (request->req != 0) {
+        /* The log did it once at most, and this is what came of it, whichever
+         * leader had logged it first. */
+        request->effect.earlier = false;
+    }
+    if (code != RESULT_OK) {
+        request->effect.own = false; /* The entry has changed nothing. */
+    }
+    request->outcome.has_changed = code == RESULT_OK;
     if (command->reply_kind == REPLY_OWN &&
         (code == RESULT_OK || (is_redis && (code == RESULT_NOT_ACQUIRED ||
                                             code == RESULT_NOT_HELD)))) {
@@ -599,7 +611,6 @@ void commands_result(struct core *core, struct request *request,
         }
     } else if (code != RESULT_OK) {
         CHECK(code != RESULT_QUEUED);
-        request->effect = NOTHING_DONE; /* The entry has changed nothing. */
         struct bytes text = result_text(code, result->text);
         request_fail(core, request, result_word(code), text);
         return;

@@ -136,6 +136,7 @@ _Static_assert(OPTION_COUNT_ALL <= 32, "too many options");
  * that was kept, from its body. */
 struct call {
     const struct command *command; /* NULL: not understood yet. */
+    enum core_word word;           /* Why it cannot be understood. */
     struct bytes *own;             /* Room for the arguments; kept for reuse. */
     uint32_t own_capacity;
     struct call *next; /* While it is free. */
@@ -253,18 +254,25 @@ void commands_result(struct core *core, struct request *request,
                      const struct result *result);
 
 /* The word of a refusal. */
-const char *result_word(enum result_code code);
+enum core_word result_word(enum result_code code);
+/* Likewise as a text, "nil" for what was not to be had. */
+const char *result_name(enum result_code code);
 /* What is said beside the word: 'own' is the result's. */
 struct bytes result_text(enum result_code code, struct bytes own);
 
-/* Looks at the arguments; on false the error has been written. */
-MUST_CHECK bool call_parse(struct call *call, const struct command *command,
-                           const struct bytes *argument, uint32_t count,
-                           struct resp_writer *writer);
+/* Understands the arguments. WORD_NONE, or the word of the error that has been
+ * written. */
+MUST_CHECK enum core_word call_parse(struct call *call,
+                                     const struct command *command,
+                                     const struct bytes *argument,
+                                     uint32_t count,
+                                     struct resp_writer *writer);
 
-/* Writes "BADARG command: text"; returns false. */
-bool call_fail(const struct call *call, struct resp_writer *writer,
-               const char *text);
+/* The call cannot be understood. Writes "BADARG command: text", or "WORD text";
+ * returns false. */
+bool call_fail(struct call *call, struct resp_writer *writer, const char *text);
+bool call_fail_as(struct call *call, struct resp_writer *writer,
+                  enum core_word word, const char *text);
 /* The command's name in lower case. */
 void command_name(const struct command *command, char *name, size_t size);
 /* The proof of a secret of 32 hex digits; false for anything else. */

@@ -23,8 +23,8 @@ static bool is_free(const struct core *core, const struct request *request)
 
 /* Refuses the request, or puts that off until it is known that no other node
  * leads. */
-static bool refuse(struct core *core, struct request *request, const char *word,
-                   struct bytes why, bool is_final)
+static bool refuse(struct core *core, struct request *request,
+                   enum core_word word, struct bytes why, bool is_final)
 {
     char text[WHY_SIZE];
     size_t size = why.size < sizeof text - 1 ? why.size : sizeof text - 1;
@@ -42,7 +42,7 @@ static bool refuse(struct core *core, struct request *request, const char *word,
 static bool refuse_verb(struct core *core, struct request *request,
                         enum verb verb, struct bytes name, bool is_final)
 {
-    return refuse(core, request, "NOPERM",
+    return refuse(core, request, WORD_NOPERM,
                   lockfsm_refusal(core->fsm,
                                   lockfsm_user(core->fsm, request->user), verb,
                                   name),
@@ -63,7 +63,7 @@ static bool passes_who(struct core *core, struct request *request,
     const char *why;
     return identity_is_good(core, request->user, request->secret_number,
                             &why) ||
-           refuse(core, request, "NOAUTH", bytes_of_text(why), is_final);
+           refuse(core, request, WORD_NOAUTH, bytes_of_text(why), is_final);
 }
 
 static bool passes_names(struct core *core, struct request *request,
@@ -164,7 +164,7 @@ bool gate_passes(struct core *core, struct request *request,
     if (is_watch(request->command) && request->user != USER_LOCAL &&
         identity_is_blind(core)) {
         return refuse(
-            core, request, "NOLEADER",
+            core, request, WORD_NOLEADER,
             BYTES_LITERAL("this node has heard no leader for 10 s, so "
                           "it does not know who may watch"),
             true);

@@ -86,7 +86,7 @@ void session_holds_read(struct core *core, struct request *request)
     uint64_t session = request->session;
     struct ordered *set = lockfsm_hold_order(core->fsm, session);
     if (set == NULL) {
-        request_refuse(core, request, "EXPIRED", "the session has ended");
+        request_refuse(core, request, WORD_EXPIRED, "the session has ended");
         return;
     }
     if (!listing_begin(core, request, call, set, true, &listing)) {

@@ -56,9 +56,8 @@ static bool find_first(struct core *core, struct request *request,
         return true;
     }
     if (!cursor_parse(text, is_numbered, &cursor)) {
-        struct resp_writer *writer = request_reply(core, request);
-        call_fail(call, writer, "CURSOR must be one that LIST returned");
-        request_done(core, request);
+        request_refuse(core, request, WORD_BADARG,
+                       "CURSOR must be one that LIST returned");
         return false;
     }
     *ret_first = bytes_compare(cursor.key, prefix) < 0

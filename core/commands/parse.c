@@ -473,22 +473,10 @@ static bool check_req(struct parse *parse)
     return true;
 }
 
-bool call_parse(struct call *call, const struct command *command,
-                const struct bytes *argument, uint32_t count,
-                struct resp_writer *writer)
+static bool parse_all(struct call *call, struct resp_writer *writer)
 {
+    const struct command *command = call->command;
     struct parse parse = {call, writer, 1};
-    CHECK(count > 0);
-    call->command = command;
-    call->argument = argument;
-    call->count = count;
-    call->given = 0;
-    call->name = (struct bytes){NULL, 0};
-    call->name_count = 0;
-    call->has_id = false;
-    call->pair_count = 0;
-    call->label_count = 0;
-    call->also_acked_count = 0;
     if (command->operands == NULL) {
         return command->parse == NULL || command->parse(call, writer);
     }
@@ -500,16 +488,45 @@ bool call_parse(struct call *call, const struct command *command,
     if (!parse_options(&parse) || !check_req(&parse)) {
         return false;
     }
-    CHECK(parse.at == count); /* Each argument has been read. */
+    CHECK(parse.at == call->count); /* Each argument has been read. */
     return command->parse == NULL || command->parse(call, writer);
 }
 
-bool call_fail(const struct call *call, struct resp_writer *writer,
-               const char *text)
+enum core_word call_parse(struct call *call, const struct command *command,
+                          const struct bytes *argument, uint32_t count,
+                          struct resp_writer *writer)
+{
+    CHECK(count > 0);
+    call->command = command;
+    call->word = WORD_NONE;
+    call->argument = argument;
+    call->count = count;
+    call->given = 0;
+    call->name = (struct bytes){NULL, 0};
+    call->name_count = 0;
+    call->has_id = false;
+    call->pair_count = 0;
+    call->label_count = 0;
+    call->also_acked_count = 0;
+    bool is_good = parse_all(call, writer);
+    CHECK(is_good == (call->word == WORD_NONE)); /* call_fail() has set it. */
+    return call->word;
+}
+
+bool call_fail(struct call *call, struct resp_writer *writer, const char *text)
 {
     char name[64];
     command_name(call->command, name, sizeof name);
-    resp_error(writer, "BADARG", "%s: %s", name, text);
+    call->word = WORD_BADARG;
+    word_put(writer, call->word, "%s: %s", name, text);
+    return false;
+}
+
+bool call_fail_as(struct call *call, struct resp_writer *writer,
+                  enum core_word word, const char *text)
+{
+    call->word = word;
+    word_put(writer, word, "%s", text);
     return false;
 }
 

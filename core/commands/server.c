@@ -59,7 +59,7 @@ static bool hello_options(struct core *core, struct request *request,
         } else if (bytes_is_word(word, "SETNAME") && i + 1 < call->count) {
             if (!is_name(call->argument[i + 1])) {
                 return request_refuse(
-                    core, request, "ERR",
+                    core, request, WORD_ERR,
                     "Client names cannot contain spaces, newlines "
                     "or special characters.");
             }
@@ -67,7 +67,7 @@ static bool hello_options(struct core *core, struct request *request,
             hello->name = call->argument[i + 1];
             i += 2;
         } else {
-            return request_refuse(core, request, "ERR",
+            return request_refuse(core, request, WORD_ERR,
                                   "Syntax error in HELLO option");
         }
     }
@@ -112,7 +112,7 @@ void server_hello(struct core *core, struct request *request)
     uint64_t version = (uint64_t)conn->version;
     if (call->count > 1 && (!bytes_to_u64(call->argument[1], &version) ||
                             version < 2 || version > 3)) {
-        request_refuse(core, request, "NOPROTO",
+        request_refuse(core, request, WORD_NOPROTO,
                        "unsupported protocol version");
         return;
     }
@@ -135,7 +135,7 @@ void server_auth(struct core *core, struct request *request)
     const struct call *call = request->call;
     static const struct bytes none = {NULL, 0};
     if (call->count > 3) {
-        request_refuse(core, request, "ERR", "syntax error");
+        request_refuse(core, request, WORD_ERR, "syntax error");
         return;
     }
     CHECK(call->count >= 2); /* The table of commands sets the arity. */
@@ -148,11 +148,13 @@ void server_ping(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
     struct conn *conn = request->conn;
-    struct resp_writer *writer = request_reply(core, request);
     if (call->count > 2) {
-        resp_error(writer, "ERR",
-                   "wrong number of arguments for 'ping' command");
-    } else if (conn->version == 2 && conn->channel_count > 0) {
+        request_refuse(core, request, WORD_ERR,
+                       "wrong number of arguments for 'ping' command");
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    if (conn->version == 2 && conn->channel_count > 0) {
         resp_array(writer, 2);
         resp_text(writer, "pong");
         resp_bulk(writer,
@@ -200,7 +202,7 @@ void server_select(struct core *core, struct request *request)
     if (bytes_to_u64(request->call->argument[1], &index) && index == 0) {
         request_answer_ok(core, request);
     } else {
-        request_refuse(core, request, "ERR", "DB index is out of range");
+        request_refuse(core, request, WORD_ERR, "DB index is out of range");
     }
 }
 
@@ -237,7 +239,7 @@ void server_config(struct core *core, struct request *request)
     const uint32_t count = sizeof parameters / sizeof *parameters;
     uint32_t found = 0;
     if (!bytes_is_word(call->argument[1], "GET") || call->count < 3) {
-        request_refuse(core, request, "ERR",
+        request_refuse(core, request, WORD_ERR,
                        "only CONFIG GET is known: the configuration is the "
                        "daemon's file");
         return;
@@ -325,7 +327,7 @@ void server_client(struct core *core, struct request *request)
         request_done(core, request);
     } else if (bytes_is_word(what, "SETNAME") && call->count == 3) {
         if (!is_name(call->argument[2])) {
-            request_refuse(core, request, "ERR",
+            request_refuse(core, request, WORD_ERR,
                            "Client names cannot contain spaces, newlines or "
                            "special characters.");
             return;
@@ -345,7 +347,7 @@ void server_client(struct core *core, struct request *request)
                bytes_is_word(what, "NO-TOUCH")) {
         request_answer_ok(core, request);
     } else {
-        request_refuse(core, request, "ERR",
+        request_refuse(core, request, WORD_ERR,
                        "unknown subcommand of CLIENT: try ID, GETNAME, "
                        "SETNAME, SETINFO, INFO or LIST");
     }

@@ -75,7 +75,7 @@ void session_open_reply(struct core *core, struct request *request,
 {
     const struct session *session = lockfsm_session(core->fsm, result->token);
     if (session == NULL) {
-        request_fail(core, request, "NOSESSION",
+        request_fail(core, request, WORD_NOSESSION,
                      BYTES_LITERAL("the session that this number opened has "
                                    "ended"));
         return;
@@ -97,7 +97,7 @@ void session_attach_read(struct core *core, struct request *request)
     const struct session *session = lockfsm_session(core->fsm, call->id);
     if (session == NULL || session->user_number != request->user ||
         !lease_proof_is(session, call->proof)) {
-        request_refuse(core, request, "NOSESSION",
+        request_refuse(core, request, WORD_NOSESSION,
                        "no such session, or a wrong secret");
         return;
     }
@@ -108,6 +108,7 @@ void session_attach_read(struct core *core, struct request *request)
     } else {
         resp_simple(writer, "OK");
     }
+    request_has_changed(request);
     request_done_as(core, request, ANSWER_ATTACHED, session->id);
 }
 
@@ -209,7 +210,7 @@ void session_show_read(struct core *core, struct request *request)
     const struct session *session = lockfsm_session(core->fsm,
                                                     request->call->id);
     if (session == NULL || !gate_sees(core, request, session->user_number)) {
-        request_refuse(core, request, "NOSESSION", "no such session");
+        request_refuse(core, request, WORD_NOSESSION, "no such session");
         return;
     }
     put_session(core, session, request_reply(core, request));

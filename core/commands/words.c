@@ -6,29 +6,34 @@
 #include "core/commands/commands.h"
 
 static const struct {
-    const char *word;
+    enum core_word word;
     const char *text; /* NULL: the result brings its own text. */
 } refusals[] = {
-    [RESULT_NOT_ACQUIRED] = {"nil", ""},
-    [RESULT_NOT_HELD] = {"NOTHELD", "not held by this session and owner, or "
-                                    "not with this token"},
-    [RESULT_NO_SESSION] = {"NOSESSION", "no such session"},
-    [RESULT_EXPIRED] = {"EXPIRED", "the session has ended"},
-    [RESULT_BLACKLISTED] = {"BLACKLISTED", NULL},
-    [RESULT_DEADLOCK] = {"DEADLOCK", NULL},
-    [RESULT_LIMIT] = {"LIMIT", NULL},
-    [RESULT_BAD_ARGUMENT] = {"BADARG", NULL},
-    [RESULT_LEVEL] = {"LEVEL", NULL},
-    [RESULT_FORGOTTEN] = {"FORGOTTEN", NULL},
-    [RESULT_NO_AUTH] = {"NOAUTH", NULL},
-    [RESULT_NO_PERMISSION] = {"NOPERM", NULL},
+    [RESULT_NOT_ACQUIRED] = {WORD_NONE, ""},
+    [RESULT_NOT_HELD] = {WORD_NOTHELD, "not held by this session and owner, "
+                                       "or not with this token"},
+    [RESULT_NO_SESSION] = {WORD_NOSESSION, "no such session"},
+    [RESULT_EXPIRED] = {WORD_EXPIRED, "the session has ended"},
+    [RESULT_BLACKLISTED] = {WORD_BLACKLISTED, NULL},
+    [RESULT_DEADLOCK] = {WORD_DEADLOCK, NULL},
+    [RESULT_LIMIT] = {WORD_LIMIT, NULL},
+    [RESULT_BAD_ARGUMENT] = {WORD_BADARG, NULL},
+    [RESULT_LEVEL] = {WORD_LEVEL, NULL},
+    [RESULT_FORGOTTEN] = {WORD_FORGOTTEN, NULL},
+    [RESULT_NO_AUTH] = {WORD_NOAUTH, NULL},
+    [RESULT_NO_PERMISSION] = {WORD_NOPERM, NULL},
 };
 
-const char *result_word(enum result_code code)
+enum core_word result_word(enum result_code code)
 {
     CHECK(code < sizeof refusals / sizeof refusals[0] &&
-          refusals[code].word != NULL);
+          refusals[code].word != WORD_NONE);
     return refusals[code].word;
+}
+
+const char *result_name(enum result_code code)
+{
+    return code == RESULT_NOT_ACQUIRED ? "nil" : core_words[result_word(code)];
 }
 
 struct bytes result_text(enum result_code code, struct bytes own)

@@ -41,11 +41,11 @@
 #define TRIES_MAX 32
 
 /* What carrying out a request has led to. */
-struct outcome {
+struct finding {
     struct redis_keys keys;
     struct value answer;
-    bool is_missed;   /* A watched key has changed, so EXEC does nothing. */
-    const char *word; /* The error's code; NULL if there is no error. */
+    bool is_missed;      /* A watched key has changed, so EXEC does nothing. */
+    enum core_word word; /* WORD_NONE: it can be done; else why not: */
     char error[SCRIPT_WHY_SIZE];
 };
 
@@ -92,8 +92,8 @@ bool redis_eval_parse(struct call *call, struct resp_writer *writer)
 {
     uint64_t count;
     if (bytes_is_word(call->argument[0], "EVALSHA")) {
-        resp_error(writer, "NOSCRIPT", "No matching script. Please use EVAL.");
-        return false;
+        return call_fail_as(call, writer, WORD_NOSCRIPT,
+                            "No matching script. Please use EVAL.");
     }
     if (!bytes_to_u64(call->argument[2], &count) || count > call->count - 3) {
         return call_fail(call, writer,
@@ -103,7 +103,7 @@ bool redis_eval_parse(struct call *call, struct resp_writer *writer)
     return take_keys(call, writer, 3, (uint32_t)count);
 }
 
-static bool fail_exec(const struct call *call, struct resp_writer *writer)
+static bool fail_exec(struct call *call, struct resp_writer *writer)
 {
     return call_fail(call, writer, "not as a node sends it");
 }
@@ -129,26 +129,30 @@ bool redis_exec_parse(struct call *call, struct resp_writer *writer)
 
 /* --- Carrying out --------------------------------------------------------- */
 
-static void fail(struct outcome *outcome, const char *word, const char *what,
+/* Refuses; an error about the arguments is told with the command's name by
+ * request_refuse(). */
+static void fail(struct finding *finding, enum core_word word, const char *what,
                  const char *why)
 {
-    outcome->word = word;
-    snprintf(outcome->error, sizeof outcome->error, "%s: %s", what, why);
+    bool is_named = word == WORD_BADARG;
+    finding->word = word;
+    snprintf(finding->error, sizeof finding->error, "%s%s%s",
+             is_named ? "" : what, is_named ? "" : ": ", why);
 }
 
 /* Fails a single command. An error about the type of a key keeps Redis' own
  * code and words. */
-static void fail_command(struct outcome *outcome, const char *what,
+static void fail_command(struct finding *finding, const char *what,
                          const char *why)
 {
     static const char code[] = "WRONGTYPE";
     if (strncmp(why, code, sizeof code - 1) != 0) {
-        fail(outcome, "BADARG", what, why);
+        fail(finding, WORD_BADARG, what, why);
         return;
     }
-    outcome->word = code;
-    snprintf(outcome->error, sizeof outcome->error, "%.*s",
-             (int)sizeof outcome->error - 1, why + sizeof code);
+    finding->word = WORD_WRONGTYPE;
+    snprintf(finding->error, sizeof finding->error, "%.*s",
+             (int)sizeof finding->error - 1, why + sizeof code);
 }
 
 /* The beginning of a text, in one line, for people. */
@@ -164,7 +168,7 @@ static const char *shown(struct bytes text, char *out, size_t size)
 }
 
 static void run_script(struct core *core, const struct call *call,
-                       struct outcome *outcome)
+                       struct finding *finding)
 {
     struct script script;
     struct script_error error;
@@ -176,20 +180,21 @@ static void run_script(struct core *core, const struct call *call,
         .argument = &call->argument[3 + call->name_count],
         .argument_count = call->count - 3 - call->name_count,
         .call = redis_keys_call,
-        .data = &outcome->keys,
-        .call_steps = &outcome->keys.steps,
+        .data = &finding->keys,
+        .call_steps = &finding->keys.steps,
     };
     /* redis_eval_parse() has made sure. */
     CHECK(call->count >= 3 + call->name_count);
-    outcome->keys.is_script = true;
-    outcome->keys.declared = call->names;
-    outcome->keys.declared_count = call->name_count;
+    finding->keys.is_script = true;
+    finding->keys.declared = call->names;
+    finding->keys.declared_count = call->name_count;
     questions_spend(core, call->argument[1].size);
     if (!script_parse(call->argument[1], arena, redis_keys_know, &script,
                       &error)) {
-        fail(outcome, "ERR", "hasp does not run this script", error.text);
-    } else if (!script_run(&script, &run, &outcome->answer, &error)) {
-        fail(outcome, "ERR", "script", error.text);
+        fail(finding, WORD_UNSUPPORTED, "hasp does not run this script",
+             error.text);
+    } else if (!script_run(&script, &run, &finding->answer, &error)) {
+        fail(finding, WORD_ERR, "script", error.text);
     }
     questions_spend(core, run.steps);
 }
@@ -219,7 +224,7 @@ static void begin(struct core *core, const struct request *request,
 
 /* Compares the watched versions; false if one has changed, or there is an
  * error. */
-static bool are_as_watched(const struct call *call, struct outcome *outcome)
+static bool are_as_watched(const struct call *call, struct finding *finding)
 {
     const struct bytes *version = call->names + call->name_count;
     /* redis_exec_parse() has made sure. */
@@ -229,13 +234,13 @@ static bool are_as_watched(const struct call *call, struct outcome *outcome)
         if (version[i].size == 0) {
             continue;
         }
-        if (!redis_keys_watch(&outcome->keys, call->names[i], &now)) {
-            fail(outcome, "EXECABORT", "Transaction discarded because of",
-                 outcome->keys.error);
+        if (!redis_keys_watch(&finding->keys, call->names[i], &now)) {
+            fail(finding, WORD_EXECABORT, "Transaction discarded because of",
+                 finding->keys.error);
             return false;
         }
         if (!bytes_to_u64(version[i], &then) || then != now) {
-            outcome->is_missed = true;
+            finding->is_missed = true;
             return false;
         }
     }
@@ -244,16 +249,16 @@ static bool are_as_watched(const struct call *call, struct outcome *outcome)
 
 /* Runs the commands that MULTI queued, one after the other. If one of them
  * cannot be done, none is done, unlike in Redis. */
-static void run_transaction(const struct call *call, struct outcome *outcome)
+static void run_transaction(const struct call *call, struct finding *finding)
 {
-    struct redis_keys *keys = &outcome->keys;
+    struct redis_keys *keys = &finding->keys;
     uint32_t words;
     keys->declared = call->names;
     keys->declared_count = call->name_count;
-    if (!are_as_watched(call, outcome)) {
+    if (!are_as_watched(call, finding)) {
         return;
     }
-    outcome->answer = value_new_table(keys->arena);
+    finding->answer = value_new_table(keys->arena);
     for (uint32_t at = 2 + 2 * call->name_count; at < call->count;
          at += 1 + words) {
         const struct bytes *argument = &call->argument[at + 1];
@@ -266,10 +271,10 @@ static void run_transaction(const struct call *call, struct outcome *outcome)
         if (!redis_keys_call(keys, argument, words, &answer)) {
             snprintf(what, sizeof what, "Transaction discarded because of: %s",
                      shown(argument[0], name, sizeof name));
-            fail(outcome, "EXECABORT", what, keys->error);
+            fail(finding, WORD_EXECABORT, what, keys->error);
             return;
         }
-        value_append(keys->arena, outcome->answer.table, &answer);
+        value_append(keys->arena, finding->answer.table, &answer);
     }
 }
 
@@ -309,42 +314,43 @@ static bool take_size(const struct value *value, uint32_t depth,
 }
 
 static void carry_out(struct core *core, const struct request *request,
-                      struct outcome *outcome)
+                      struct finding *finding)
 {
     const struct call *call = request->call;
-    const char *word = "BADARG";
+    enum core_word word = WORD_BADARG;
     char name[64];
-    begin(core, request, &outcome->keys);
-    outcome->word = NULL;
-    outcome->is_missed = false;
-    outcome->answer = (struct value){.type = VALUE_NIL};
+    begin(core, request, &finding->keys);
+    finding->word = WORD_NONE;
+    finding->is_missed = false;
+    finding->answer = (struct value){.type = VALUE_NIL};
     command_name(call->command, name, sizeof name);
     if (bytes_is_word(call->argument[0], "EVAL")) {
-        run_script(core, call, outcome);
+        run_script(core, call, finding);
     } else if (bytes_is_word(call->argument[0], "EXEC")) {
-        word = "EXECABORT";
-        run_transaction(call, outcome);
-    } else if (!redis_keys_call(&outcome->keys, call->argument, call->count,
-                                &outcome->answer)) {
-        fail_command(outcome, name, outcome->keys.error);
+        word = WORD_EXECABORT;
+        run_transaction(call, finding);
+    } else if (!redis_keys_call(&finding->keys, call->argument, call->count,
+                                &finding->answer)) {
+        fail_command(finding, name, finding->keys.error);
     }
-    if (!outcome->keys.is_script) {
-        questions_spend(core, outcome->keys.steps);
+    if (!finding->keys.is_script) {
+        questions_spend(core, finding->keys.steps);
     }
     struct answer_size left = {ANSWER_VALUES_MAX, ANSWER_BYTES_MAX};
-    if (outcome->word == NULL && !take_size(&outcome->answer, 0, &left)) {
-        bool is_script = outcome->keys.is_script;
-        fail(outcome, is_script ? "ERR" : word, is_script ? "script" : name,
+    if (finding->word == WORD_NONE && !take_size(&finding->answer, 0, &left)) {
+        bool is_script = finding->keys.is_script;
+        fail(finding, is_script ? WORD_ERR : word, is_script ? "script" : name,
              "an answer has at most 16384 values, 4 MiB, and 8 lists in each "
              "other");
-    } else if (outcome->word == NULL && !redis_keys_finish(&outcome->keys)) {
-        fail(outcome, word, name, outcome->keys.error);
+    } else if (finding->word == WORD_NONE &&
+               !redis_keys_finish(&finding->keys)) {
+        fail(finding, word, name, finding->keys.error);
     }
 }
 
-static bool changes(const struct outcome *outcome)
+static bool changes(const struct finding *finding)
 {
-    return outcome->word == NULL && redis_keys_change(&outcome->keys);
+    return finding->word == WORD_NONE && redis_keys_change(&finding->keys);
 }
 
 /* An error of several words begins with its code. */
@@ -409,15 +415,23 @@ static void put_value(struct resp_writer *writer, const struct value *value,
     }
 }
 
-static void put_answer(struct resp_writer *writer,
-                       const struct outcome *outcome)
+/* True for what a script returns as an error: it is data. */
+static bool is_error(const struct value *value)
 {
-    if (outcome->word != NULL) {
-        resp_error(writer, outcome->word, "%s", outcome->error);
-    } else if (outcome->is_missed) {
+    const struct value *text = value->type == VALUE_TABLE
+                                   ? value_field(value->table, "err")
+                                   : NULL;
+    return text != NULL && text->type == VALUE_TEXT;
+}
+
+static void put_answer(struct resp_writer *writer,
+                       const struct finding *finding)
+{
+    CHECK(finding->word == WORD_NONE);
+    if (finding->is_missed) {
         resp_null_array(writer);
     } else {
-        put_value(writer, &outcome->answer, 0);
+        put_value(writer, &finding->answer, 0);
     }
 }
 
@@ -448,35 +462,36 @@ static void renew(struct core *core, struct request *request,
 }
 
 static void propose(struct core *core, struct request *request,
-                    const struct outcome *outcome)
+                    const struct finding *finding)
 {
     struct redis_key key[MULTI_COUNT_MAX];
     struct redis_command redis = {.keys = key,
-                                  .key_count = outcome->keys.count,
-                                  .messages = outcome->keys.message,
-                                  .message_count = outcome->keys.message_count,
+                                  .key_count = finding->keys.count,
+                                  .messages = finding->keys.message,
+                                  .message_count = finding->keys.message_count,
                                   .client = request_client(request),
                                   .address = request_address(request)};
-    CHECK(outcome->word == NULL && !outcome->is_missed);
-    CHECK(outcome->keys.count <= MULTI_COUNT_MAX);
-    redis.time_ms = outcome->keys.asked_time ? outcome->keys.time_ms : 0;
-    for (uint32_t i = 0; i < outcome->keys.count; i++) {
-        key[i] = outcome->keys.view[i].key;
+    CHECK(finding->word == WORD_NONE && !finding->is_missed);
+    CHECK(finding->keys.count <= MULTI_COUNT_MAX);
+    redis.time_ms = finding->keys.asked_time ? finding->keys.time_ms : 0;
+    for (uint32_t i = 0; i < finding->keys.count; i++) {
+        key[i] = finding->keys.view[i].key;
         if (key[i].is_durable) {
             redis.wall_ms = core->port.wall_ms(core->port.data);
         }
     }
     struct resp_writer writer = {&request->answer, request->version};
     buffer_clear(&request->answer);
-    put_answer(&writer, outcome);
-    renew(core, request, &outcome->keys);
+    put_answer(&writer, finding);
+    request->answer_is_error = is_error(&finding->answer);
+    renew(core, request, &finding->keys);
     encode_redis(propose_begin(core), &redis);
     propose_end(core, request);
 }
 
 /* Logs that a script was refused or failed, once for each text. */
 static void note_refused(struct core *core, const struct request *request,
-                         const struct outcome *outcome)
+                         const struct finding *finding)
 {
     struct bytes text = request->call->argument[1];
     struct bytes key = request->call->name_count > 0 ? request->call->names[0]
@@ -484,16 +499,16 @@ static void note_refused(struct core *core, const struct request *request,
     char sha[SHA1_TEXT_SIZE], begin[64], name[64];
     for (uint32_t i = 0; i < request->call->name_count; i++) {
         const struct hold *hold;
-        if (lockfsm_redis(core->fsm, outcome->keys.user,
+        if (lockfsm_redis(core->fsm, finding->keys.user,
                           request->call->names[i], &hold) == REDIS_VALUE) {
-            scripts_note_vain(&core->scripts, hold->token, outcome->error);
+            scripts_note_vain(&core->scripts, hold->token, finding->error);
         }
     }
     sha1_text(text, sha);
     if (scripts_note_refused(&core->scripts, sha)) {
         LOG_WARN("script of a Redis client refused",
                  "sha=%s key=\"%s\" reason=\"%s\" script=\"%s\"", sha,
-                 shown(key, name, sizeof name), outcome->error,
+                 shown(key, name, sizeof name), finding->error,
                  shown(text, begin, sizeof begin));
     }
 }
@@ -502,30 +517,34 @@ static void note_refused(struct core *core, const struct request *request,
  * for sure. */
 static void decide(struct core *core, struct request *request, bool is_current)
 {
-    struct outcome outcome;
+    struct finding finding;
     /* The right is checked first: whether there is a change tells what the keys
      * hold. */
     if (!gate_passes_keys(core, request, request->call, is_current)) {
         return;
     }
-    carry_out(core, request, &outcome);
-    if (!changes(&outcome)) {
+    carry_out(core, request, &finding);
+    if (!changes(&finding)) {
         if (!is_current) {
             questions_enqueue(core, request);
             return;
         }
-        if (outcome.word != NULL && outcome.keys.is_script) {
-            note_refused(core, request, &outcome);
+        if (finding.word != WORD_NONE && finding.keys.is_script) {
+            note_refused(core, request, &finding);
         }
-        put_answer(request_reply(core, request), &outcome);
+        if (finding.word != WORD_NONE) {
+            request_refuse(core, request, finding.word, finding.error);
+            return;
+        }
+        put_answer(request_reply(core, request), &finding);
         request_done(core, request);
     } else if (!propose_is_open(core)) {
-        request_refuse(core, request, "NOLEADER", "the leader changed");
+        request_refuse(core, request, WORD_NOLEADER, "the leader changed");
     } else if (core->run.disk != CORE_DISK_OK &&
-               redis_keys_take(&outcome.keys)) {
+               redis_keys_take(&finding.keys)) {
         commands_refuse_for_disk(core, request);
     } else {
-        propose(core, request, &outcome);
+        propose(core, request, &finding);
     }
 }
 
@@ -561,7 +580,7 @@ void redis_watch_read(struct core *core, struct request *request)
     begin(core, request, &keys);
     for (uint32_t i = 0; i < call->name_count; i++) {
         if (!redis_keys_watch(&keys, call->names[i], &version)) {
-            request_refuse(core, request, "BADARG", keys.error);
+            request_refuse(core, request, WORD_BADARG, keys.error);
             return;
         }
     }
@@ -597,14 +616,28 @@ void redis_reply(struct core *core, struct request *request,
 {
     /* propose_end() does not release the call of such a command. */
     CHECK(request->call != NULL);
-    if (result->count > 0 && !is_doomed(core, request)) {
+    request->outcome.has_changed = result->count > 0 &&
+                                   !request->answer_is_error;
+    if (result->count > 0 && is_doomed(core, request)) {
+        /* Its client would take success for a lease, and a second try would do
+         * it twice. */
+        request_fail(core, request, WORD_UNKNOWN,
+                     BYTES_LITERAL("done, but its lease ends"));
+        return;
+    }
+    if (result->count > 0) {
         struct resp_writer *writer = request_reply(core, request);
         buffer_put_bytes(writer->out, buffer_bytes(&request->answer));
         request_done(core, request);
-    } else if (++request->tries < TRIES_MAX) {
+        return;
+    }
+    /* The entry found other keys than were expected, and did nothing. An
+     * earlier leader's entry may be why, so what that did stays open. */
+    request->effect.own = false;
+    if (++request->tries < TRIES_MAX) {
         decide(core, request, true);
     } else {
-        request_refuse(core, request, "BUSY",
+        request_refuse(core, request, WORD_BUSY,
                        "others change these keys all the time: ask again");
     }
 }
@@ -621,7 +654,7 @@ static void load(struct core *core, struct request *request, struct bytes text)
                       &error)) {
         snprintf(why, sizeof why, "hasp does not run this script: %s",
                  error.text);
-        request_refuse(core, request, "ERR", why);
+        request_refuse(core, request, WORD_UNSUPPORTED, why);
         return;
     }
     scripts_load(&core->scripts, text, sha);
@@ -647,7 +680,7 @@ void redis_script_run(struct core *core, struct request *request)
         scripts_clear(&core->scripts);
         request_answer_ok(core, request);
     } else {
-        request_refuse(core, request, "ERR",
+        request_refuse(core, request, WORD_ERR,
                        "unknown subcommand of SCRIPT: try LOAD, EXISTS or "
                        "FLUSH");
     }

@@ -120,12 +120,12 @@ void transaction_queue(struct core *core, struct request *request,
     if (transaction->word_count + call->count > TRANSACTION_WORDS_MAX ||
         transaction->queue.size + size > TRANSACTION_SIZE_MAX) {
         transaction->is_broken = true;
-        request_refuse(core, request, "LIMIT", "size of a transaction");
+        request_refuse(core, request, WORD_LIMIT, "size of a transaction");
         return;
     }
     if (!add_keys(transaction, call)) {
         transaction->is_broken = true;
-        request_refuse(core, request, "LIMIT", "keys of a transaction");
+        request_refuse(core, request, WORD_LIMIT, "keys of a transaction");
         return;
     }
     buffer_put_u32(&transaction->queue, call->count);
@@ -217,12 +217,12 @@ struct bytes *transaction_end(struct core *core, struct request *request,
                                   "number of arguments for 'exec' command"
                                 : NULL;
     if (why == NULL && !transaction_is_open(conn)) {
-        request_refuse(core, request, "ERR", "EXEC without MULTI");
+        request_refuse(core, request, WORD_ERR, "EXEC without MULTI");
         return NULL; /* What is watched stays so. */
     }
     why = why == NULL ? why_not(conn->transaction) : why;
     if (why != NULL) {
-        request_refuse(core, request, "EXECABORT", why);
+        request_refuse(core, request, WORD_EXECABORT, why);
     } else if (conn->transaction->key_count == 0) {
         CHECK(conn->transaction->command_count == 0); /* Each has a key. */
         resp_array(request_reply(core, request), 0);
@@ -241,12 +241,13 @@ bool transaction_watch(struct core *core, struct request *request,
 {
     struct transaction *transaction = of(request->conn);
     if (transaction->is_open) {
-        return request_refuse(core, request, "ERR",
+        return request_refuse(core, request, WORD_ERR,
                               "WATCH inside MULTI is not allowed");
     }
     if (!add_keys(transaction, call)) {
         transaction->has_lost_watch = true;
-        return request_refuse(core, request, "LIMIT", "keys of a transaction");
+        return request_refuse(core, request, WORD_LIMIT,
+                              "keys of a transaction");
     }
     for (uint32_t i = 0; i < call->name_count; i++) {
         struct transaction_key *key = find(transaction, call->names[i]);
@@ -276,7 +277,8 @@ void transaction_watched(struct conn *conn, struct bytes versions)
 void redis_multi_run(struct core *core, struct request *request)
 {
     if (transaction_is_open(request->conn)) {
-        request_refuse(core, request, "ERR", "MULTI calls can not be nested");
+        request_refuse(core, request, WORD_ERR,
+                       "MULTI calls can not be nested");
         return;
     }
     of(request->conn)->is_open = true;
@@ -286,7 +288,7 @@ void redis_multi_run(struct core *core, struct request *request)
 void redis_discard_run(struct core *core, struct request *request)
 {
     if (!transaction_is_open(request->conn)) {
-        request_refuse(core, request, "ERR", "DISCARD without MULTI");
+        request_refuse(core, request, WORD_ERR, "DISCARD without MULTI");
         return;
     }
     transaction_forget(core, request->conn);

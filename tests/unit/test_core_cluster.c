@@ -363,7 +363,8 @@ static void a_value_whose_session_is_doomed_is_not_renewed(void **state)
     assert_true(core_is_serving(world->node[leader].core));
     stick_disks(false);
     world_run(world, 20);
-    assert_string_equal(client_text(world, leader, 1), "$-1\r\n");
+    assert_string_equal(client_text(world, leader, 1),
+                        "-UNKNOWN done, but its lease ends\r\n");
     assert_answer(world, leader, 1, "$-1\r\n", "GET k");
 }
 
