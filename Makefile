@@ -211,7 +211,8 @@ $(B)/unit/%: $(B)/tests/unit/%.o $$(call worlds,$$*) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
-FUZZ_WORLDS := $(patsubst %,$(B)/tests/unit/%.o,lockfsm_delta core_world)
+FUZZ_WORLDS := $(patsubst %,$(B)/tests/unit/%.o,lockfsm_delta core_world \
+    drawn_cluster drawn_requests)
 $(B)/fuzz/%: $(B)/tests/fuzz/%.o $(FUZZ_WORLDS) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(HASP_LDFLAGS) -fsanitize=fuzzer $(CFLAGS) $(LDFLAGS) -o $@ $^ \

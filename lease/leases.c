@@ -226,7 +226,11 @@ void leases_marked(struct leases *leases, uint64_t session)
 {
     struct timed_session *timed = find(leases, session);
     if (timed != NULL) {
-        CHECK(timed->is_mark_in_flight && !timed->is_durable);
+        CHECK(!timed->is_durable); /* The state marks none. */
+        /* A Redis value that lost its end and got another while the mark was
+         * under way is timed anew (change_kind()), so it need not have one in
+         * flight. The mark is right all the same: it counts the silence since
+         * the receipt of what gave the end. */
         timed->is_mark_in_flight = false;
         set_bound(leases, timed, true);
     }

@@ -12,4 +12,7 @@
  * option. Both are 0 of a flag. The cluster's limits may allow less. */
 bool option_range(const char *word, uint64_t *ret_min, uint64_t *ret_max);
 
+/* The word of an option, by its place in enum option; NULL: there is none. */
+const char *option_word(uint32_t place);
+
 #endif /* HASP_CORE_COMMANDS_OPTIONS_H */

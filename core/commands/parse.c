@@ -92,6 +92,11 @@ bool option_range(const char *word, uint64_t *ret_min, uint64_t *ret_max)
     return false;
 }
 
+const char *option_word(uint32_t place)
+{
+    return place < OPTION_COUNT_ALL ? options[place].word : NULL;
+}
+
 /* The command being parsed, and where an error goes; each message begins with
  * the command's name. */
 struct parse {

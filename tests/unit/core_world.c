@@ -183,8 +183,12 @@ static struct buffer *port_peer_output(void *data, uint64_t id,
 static void port_peers_changed(void *data,
                                const struct replica_members *members)
 {
-    (void)data;
-    (void)members;
+    struct world_node *node = data;
+    for (uint64_t id = 1; id <= NODE_MAX; id++) {
+        node->is_unnamed[id] = node->world->drops_unnamed &&
+                               members->count > 0 &&
+                               replica_members_find(members, id) == NULL;
+    }
 }
 
 static uint64_t port_peer_silence_ms(void *data, uint64_t id)
@@ -551,7 +555,8 @@ void links_update(struct world *world)
             struct world_node *node = &world->node[a];
             struct world_node *other = &world->node[b];
             bool is_up = a != b && node->core != NULL && other->core != NULL &&
-                         !world->cut[a][b] && !world->cut[b][a];
+                         !world->cut[a][b] && !world->cut[b][a] &&
+                         !node->is_unnamed[b] && !other->is_unnamed[a];
             if (node->link_up[b] == is_up) {
                 continue;
             }
@@ -822,6 +827,9 @@ static void node_probe(struct world_node *node)
 
 void world_step(struct world *world)
 {
+    if (world->drops_unnamed) {
+        links_update(world);
+    }
     world_deliver(world);
     for (uint64_t id = 1; id <= NODE_MAX; id++) {
         struct world_node *node = &world->node[id];

@@ -58,6 +58,7 @@ struct world_node {
     uint64_t durable_due_ms; /* 0: nothing is being written. */
     struct buffer out[NODE_MAX + 1];
     bool link_up[NODE_MAX + 1];
+    bool is_unnamed[NODE_MAX + 1];   /* No member, if it drops those. */
     uint64_t heard_ms[NODE_MAX + 1]; /* 0: never. */
     uint64_t probe_number;           /* Under way; 0: none. */
     uint64_t probe_id;
@@ -112,6 +113,7 @@ struct world {
     uint64_t trusted; /* Of each node that is started. */
     bool finalizes_itself;
     bool allows_no_ttl;
+    bool drops_unnamed;      /* Links to no members end, as the daemon's do. */
     uint32_t founders_level; /* Of each node that is started. */
 };
 

@@ -249,6 +249,34 @@ static void what_is_done_is_never_decided_again(void **state)
     assert_answer(world, leader, 1, "$-1\r\n", "GET k");
 }
 
+/* A mark of its silence is under way while a key loses its end and is given
+ * another: the mark is of the session that was timed before. */
+static void a_mark_of_a_key_that_lost_its_end_meanwhile(void **state)
+{
+    (void)state;
+    tear_down(NULL);
+    world = world_new(1);
+    world->allows_no_ttl = true;
+    world_found(world);
+    leader = world_elect(world);
+    client_open(world, leader, 1);
+    client_open(world, leader, 2);
+    assert_answer(world, leader, 1, "+OK\r\n", "SET k v NX PX 4000");
+    world_run(world, 1000);
+    client_clear(world, leader, 1);
+    world->node[leader].is_disk_stuck = true;
+    client_send(world, leader, 1, "PERSIST k");
+    client_send(world, leader, 2, "PEXPIRE k 4000");
+    world_run(world, 1500); /* TIME is logged behind both. */
+    world->node[leader].is_disk_stuck = false;
+    world_run(world, 50);
+    assert_string_equal(client_text(world, leader, 1), ":1\r\n");
+    assert_string_equal(client_text(world, leader, 2), ":1\r\n");
+    assert_answer(world, leader, 1, "$1\r\nv\r\n", "GET k");
+    world_run(world, 6000); /* Nobody renews it: it ends. */
+    assert_answer(world, leader, 1, "$-1\r\n", "GET k");
+}
+
 /* --- Transactions ----------------------------------------------------------
  */
 
@@ -314,6 +342,7 @@ int main(void)
         TEST(a_repeatable_that_the_next_leader_refuses),
         TEST(a_miss_says_nothing_of_an_earlier_leader),
         TEST(what_is_done_is_never_decided_again),
+        TEST(a_mark_of_a_key_that_lost_its_end_meanwhile),
         TEST(a_queued_command_has_changed_nothing),
         TEST(a_heartbeat_counts_if_any_part_succeeds),
     };

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Requests drawn from the tables of commands: every command, every option, any
+ * of the forms that COMMAND DOCS shows, with values from small pools that all
+ * clients share, so that requests collide. Nothing here lists the commands, so
+ * a new one is drawn as soon as its row is there; test_drawn_requests fails for
+ * an argument or an option of a kind that has no pool. */
+
+#ifndef HASP_TESTS_UNIT_DRAWN_REQUESTS_H
+#define HASP_TESTS_UNIT_DRAWN_REQUESTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+struct command;
+
+#define DRAWN_WORD_COUNT_MAX 96
+#define DRAWN_WORD_SIZE_MAX 640
+#define DRAWN_HEARD_COUNT 8
+
+/* Where choices come from: a seed, or the input of a fuzzer. */
+struct choice {
+    uint32_t (*below)(void *data, uint32_t bound); /* Below 'bound', not 0. */
+    void *data;
+};
+
+struct drawn_request {
+    const char *missing; /* A kind that has no pool; NULL: none. */
+    struct bytes word[DRAWN_WORD_COUNT_MAX];
+    uint32_t count;
+    char room[DRAWN_WORD_COUNT_MAX][DRAWN_WORD_SIZE_MAX];
+};
+
+/* Numbers that were answered: ids of sessions, tokens. */
+struct drawn_heard {
+    uint64_t number[DRAWN_HEARD_COUNT];
+    uint32_t next;
+};
+
+/* Any command. */
+void drawn_request(const struct choice *choice, const struct drawn_heard *heard,
+                   struct drawn_request *ret);
+/* This command, with good arguments as a rule. */
+void drawn_request_of(const struct choice *choice,
+                      const struct drawn_heard *heard,
+                      const struct command *command, struct drawn_request *ret);
+/* Keeps the large numbers of a reply. */
+void drawn_hear(struct drawn_heard *heard, struct bytes reply);
+
+#endif /* HASP_TESTS_UNIT_DRAWN_REQUESTS_H */
