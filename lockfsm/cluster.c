@@ -182,6 +182,7 @@ static void begin_life(struct lockfsm *fsm, const struct begin_command *begin,
     memcpy(fsm->cluster_id, id.data, sizeof fsm->cluster_id);
     fsm->is_begun = true;
     fsm->token_base = base;
+    former_recount(fsm);
     if (fsm->is_new_life) {
         /* What was granted after the backup is lost. */
         LIST_FOR (struct session, session, &fsm->durable, in_durable) {

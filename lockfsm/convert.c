@@ -22,6 +22,7 @@ static void convert_down(struct lockfsm *fsm, struct hold *hold,
     }
     hold->mode = LOCK_SHARED;
     hold->lock->mode = LOCK_SHARED;
+    claims_add(fsm, hold);
     record_changed(fsm, &hold->stored);
     record_changed(fsm, &hold->lock->stored);
     hold_tell(fsm, hold, 0, "downgraded");

@@ -46,26 +46,94 @@ bool fence_may_have(uint64_t token, uint64_t newest)
     return !is_token(token) || token <= newest;
 }
 
-/* True if a hold has this token: a restore keeps the holds of durable sessions,
- * with older tokens. */
-static bool is_held(const struct lockfsm *fsm, uint64_t token)
+/* A token of a former life that holds of durable sessions have. */
+struct former_token {
+    UT_hash_handle by_token;
+    uint64_t token;
+    uint64_t count; /* Of those holds. */
+};
+
+static struct former_token *former_find(const struct lockfsm *fsm,
+                                        uint64_t token)
 {
-    LIST_FOR (const struct session, session, &fsm->durable, in_durable) {
-        LIST_FOR (const struct hold, hold, &session->holds, in_session) {
-            if (hold->token == token) {
-                return true;
-            }
-        }
-    }
-    return false;
+    struct former_token *former = NULL;
+    HASH_FIND(by_token, fsm->former, &token, sizeof token, former);
+    return former;
 }
 
-/* Such tokens lie below token_base. Unless their hold still stands they are
- * never admitted again, though the restored fence may not remember their
- * successors. */
+bool hold_is_former(const struct lockfsm *fsm, const struct hold *hold)
+{
+    return hold->session->is_durable && is_token(hold->token) &&
+           hold->token < fsm->token_base;
+}
+
+void former_takes(struct lockfsm *fsm, const struct hold *hold)
+{
+    if (!hold_is_former(fsm, hold)) {
+        return;
+    }
+    struct former_token *former = former_find(fsm, hold->token);
+    if (former == NULL) {
+        former = pool_take(&fsm->pool, sizeof *former);
+        former->token = hold->token;
+        HASH_ADD(by_token, fsm->former, token, sizeof former->token, former);
+    }
+    former->count++;
+}
+
+void former_gives(struct lockfsm *fsm, const struct hold *hold)
+{
+    if (!hold_is_former(fsm, hold)) {
+        return;
+    }
+    struct former_token *former = former_find(fsm, hold->token);
+    CHECK(former != NULL && former->count > 0);
+    if (--former->count == 0) {
+        HASH_DELETE(by_token, fsm->former, former);
+        pool_give(&fsm->pool, former, sizeof *former);
+    }
+}
+
+void former_recount(struct lockfsm *fsm)
+{
+    HASH_FOR_SAFE (struct former_token, former, fsm->former, by_token) {
+        HASH_DELETE(by_token, fsm->former, former);
+        pool_give(&fsm->pool, former, sizeof *former);
+    }
+    HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
+        LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
+            former_takes(fsm, hold);
+        }
+    }
+}
+
+void former_done(struct lockfsm *fsm)
+{
+    HASH_CLEAR(by_token, fsm->former);
+}
+
+uint64_t former_count(const struct lockfsm *fsm, uint64_t token)
+{
+    const struct former_token *former = former_find(fsm, token);
+    return former != NULL ? former->count : 0;
+}
+
+uint64_t former_sum(const struct lockfsm *fsm)
+{
+    uint64_t sum = 0;
+    HASH_FOR (const struct former_token, former, fsm->former, by_token) {
+        sum += former->count;
+    }
+    return sum;
+}
+
+/* Such tokens lie below token_base. Unless their hold still stands, as a
+ * restore keeps those of durable sessions, they are never admitted again,
+ * though the restored fence may not remember their successors. */
 static bool is_of_former_life(const struct lockfsm *fsm, uint64_t token)
 {
-    return is_token(token) && token < fsm->token_base && !is_held(fsm, token);
+    return is_token(token) && token < fsm->token_base &&
+           former_count(fsm, token) == 0;
 }
 
 void apply_fence_admit(struct lockfsm *fsm, const struct entry *command,

@@ -63,6 +63,10 @@ void hold_link(struct lockfsm *fsm, struct hold *hold)
     places_add(&fsm->places, &hold->place,
                &(struct place_key){PLACE_HOLD, hold->lock->id,
                                    hold->session->id, hold->owner});
+    former_takes(fsm, hold);
+    if (hold->mode != LOCK_EXCLUSIVE) {
+        claims_add(fsm, hold);
+    }
     list_push_back(&hold->lock->holds, &hold->in_lock);
     hold->lock->hold_count++;
     lock_move_edge(hold->lock);
@@ -80,6 +84,8 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
     user_gives(hold->session->user, QUOTA_HOLDS, 1);
     user_gives(hold->session->user, QUOTA_BYTES, bytes_of_hold(hold));
     places_remove(&fsm->places, &hold->place);
+    former_gives(fsm, hold);
+    claims_remove(fsm, hold);
     list_remove(&hold->in_lock);
     CHECK(hold->lock->hold_count > 0 && hold->session->hold_count > 0);
     hold->lock->hold_count--;
@@ -149,6 +155,7 @@ void hold_replace(struct lockfsm *fsm, struct hold *hold, struct bytes value)
     effect->token = hold->token;
     effect->reason = "deleted";
     hold_edit(fsm, hold, value);
+    former_gives(fsm, hold);
     hold->token = new_token(fsm);
     hold->first_token = hold->token; /* Another hold, to whoever has a token. */
     hold->granted_index = fsm->log_index;
@@ -169,7 +176,9 @@ void hold_enter_again(struct lockfsm *fsm, struct hold *hold)
 void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index)
 {
     CHECK(hold->mode == LOCK_SHARED && hold->lock->hold_count == 1);
+    claims_remove(fsm, hold);
     hold->mode = LOCK_EXCLUSIVE;
+    former_gives(fsm, hold);
     hold->token = new_token(fsm);
     hold->granted_index = fsm->log_index;
     hold->has_barged = false;

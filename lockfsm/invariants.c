@@ -47,6 +47,9 @@ static const char *check_holds(const struct lockfsm *fsm,
         if (hold_find(fsm, lock, hold->session->id, hold->owner) != hold) {
             return "a hold that the index does not know";
         }
+        if (!claims_are_right(fsm, hold)) {
+            return "a hold that its owner's others do not know";
+        }
         if (hold->mode != lock->mode) {
             return "a hold in another mode than its lock";
         }
@@ -636,6 +639,22 @@ static const char *check_uses(const struct lockfsm *fsm)
     return NULL;
 }
 
+/* True if the tokens of former lives that are still held are known. */
+static bool former_tokens_are_right(const struct lockfsm *fsm)
+{
+    uint64_t known = 0;
+    HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
+        LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
+            bool is_former = hold_is_former(fsm, hold);
+            if (is_former && former_count(fsm, hold->token) == 0) {
+                return false;
+            }
+            known += is_former;
+        }
+    }
+    return known == former_sum(fsm);
+}
+
 static const char *check_clock(const struct lockfsm *fsm)
 {
     if (fsm->clock_index > fsm->applied_index ||
@@ -794,6 +813,9 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
     if (!list_is_empty(&fsm->touched) || !list_is_empty(&fsm->unbacked) ||
         fsm->emptied != NULL) {
         return "something was not settled";
+    }
+    if (!former_tokens_are_right(fsm)) {
+        return "a token of a former life that is held, and nobody knows";
     }
     const char *wrong = check_swept(fsm);
     wrong = wrong != NULL ? wrong : check_clock(fsm);

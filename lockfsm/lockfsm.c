@@ -62,6 +62,7 @@ static void done(struct lockfsm *fsm)
     HASH_CLEAR(by_resource, fsm->fences);
     users_done(fsm);
     HASH_CLEAR(by_fingerprint, fsm->revocations);
+    former_done(fsm);
     places_done(&fsm->places);
     pool_done(&fsm->pool);
     arena_done(&fsm->decoded);

@@ -74,6 +74,19 @@ struct place {
     uint8_t kind;
 };
 
+/* Where a hold that may have others beside it stands among those of the same
+ * lock and owner (lockfsm/claims.c, private): those of all users, and those of
+ * its own. */
+struct claim {
+    struct place place; /* The first of them. */
+    struct list ring;   /* Circular over them, in the order of their serials. */
+};
+enum { CLAIM_OF_ALL, CLAIM_OF_USER, CLAIM_COUNT };
+struct claims {
+    struct claim of[CLAIM_COUNT];
+    struct hold *hold;
+};
+
 /* One (session, owner) that waits; private to lockfsm/askers.c. */
 struct asker;
 /* What the numbered requests of a session have left; private to
@@ -302,6 +315,7 @@ struct hold {
     uint64_t hold_ms;       /* Max hold; 0: none. */
     bool has_barged;        /* It came past some who wait. */
     uint64_t hold_clock_ms; /* If limited: the log's clock at the grant. */
+    struct claims *claims;  /* Owned; NULL: exclusive. */
     struct hold_break *breaks; /* Owned; the one that was announced, ... */
     uint32_t break_count;      /* ... 1, or 0. */
     struct stored stored;

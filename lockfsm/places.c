@@ -25,7 +25,7 @@ static uint64_t mix(uint64_t value)
 
 static uint64_t hash_of(const struct place_key *key)
 {
-    uint64_t hash = mix(key->number * 4 + (uint64_t)key->kind);
+    uint64_t hash = mix(key->number * 8 + (uint64_t)key->kind);
     hash = mix(hash ^ key->session);
     if (key->owner.size > 0) {
         hash ^= hash_bytes(key->owner.data, key->owner.size);

@@ -63,34 +63,19 @@ void apply_release(struct lockfsm *fsm, const struct entry *command,
     }
 }
 
-/* True if the user may release the hold: his own, or any with the right to take
- * locks from others. */
-static bool sees(const struct lockfsm *fsm, const struct hold *hold)
+/* Whose holds the user may release: his own, or, with the right to take locks
+ * from others, those of all (NULL). */
+static const struct user *whose(const struct lockfsm *fsm,
+                                const struct lock *lock)
 {
-    return hold->session->user == fsm->user ||
-           lockfsm_may(fsm, fsm->user, VERB_KICK, hold->lock->name, EXTENT_NAME,
-                       NULL);
+    return lockfsm_may(fsm, fsm->user, VERB_KICK, lock->name, EXTENT_NAME, NULL)
+               ? NULL
+               : fsm->user;
 }
 
-/* The only hold of 'owner' at the lock, with 'token' unless that is 0. NULL if
- * there is none, or, with '*ret_many', if there are several. */
-static struct hold *find_only(const struct lockfsm *fsm,
-                              const struct lock *lock, struct bytes owner,
-                              uint64_t token, bool *ret_many)
+static bool sees(const struct lockfsm *fsm, const struct hold *hold)
 {
-    struct hold *found = NULL;
-    *ret_many = false;
-    LIST_FOR (struct hold, hold, &lock->holds, in_lock) {
-        if (bytes_equal(hold->owner, owner) &&
-            (token == 0 || token == hold->token) && sees(fsm, hold)) {
-            *ret_many = found != NULL;
-            if (*ret_many) {
-                return NULL;
-            }
-            found = hold;
-        }
-    }
-    return found;
+    return hold->session->user == fsm->user || whose(fsm, hold->lock) == NULL;
 }
 
 void apply_release_if(struct lockfsm *fsm, const struct entry *command,
@@ -113,8 +98,8 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
     bool has_many = false;
     struct hold *hold = message->session != 0
                             ? hold_find(fsm, lock, message->session, owner)
-                            : find_only(fsm, lock, owner, message->token,
-                                        &has_many);
+                            : claim_find(fsm, lock, whose(fsm, lock), owner,
+                                         message->token, &has_many);
     if (has_many) {
         refuse(result, RESULT_BAD_ARGUMENT,
                "several holds have this owner: name the session");

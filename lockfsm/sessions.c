@@ -170,7 +170,13 @@ void session_set_durable(struct lockfsm *fsm, struct session *session,
     if (session->is_durable == is_durable) {
         return;
     }
+    LIST_FOR (const struct hold, hold, &session->holds, in_session) {
+        former_gives(fsm, hold);
+    }
     session->is_durable = is_durable;
+    LIST_FOR (const struct hold, hold, &session->holds, in_session) {
+        former_takes(fsm, hold);
+    }
     session->opened_ms = is_durable ? wall_ms : 0;
     if (is_durable) {
         list_push_back(&fsm->durable, &session->in_durable);

@@ -14,8 +14,8 @@
  *     settle.c     at the end of the entry: hands over every touched lock
  *     grant.c deadlock.c listed.c
  *                  who may have a lock; who waits for whom; who is refused
- *     locks.c sessions.c holds.c waits.c askers.c numbers.c kept.c places.c
- *                  make and unmake the structures, keep their indexes, tell
+ *     locks.c sessions.c holds.c claims.c waits.c askers.c numbers.c kept.c
+ *     places.c     make and unmake the structures, keep their indexes, tell
  *     dirty.c      notes what the next flush must write
  *
  * No file calls one above it. A command that takes something away notes what is
@@ -45,7 +45,8 @@ enum place_kind {
     PLACE_WAIT,    /* number: lock id. */
     PLACE_REQUEST, /* number: wait index. The first wait of the request. */
     PLACE_ASKER,   /* number: 0. */
-    PLACE_RESULT   /* number: that of the request; owner: none. */
+    PLACE_RESULT,  /* number: that of the request; owner: none. */
+    PLACE_CLAIM    /* number: lock id; session: 0, or that of a user. */
 };
 
 struct place_key {
@@ -201,6 +202,7 @@ struct ledger {
 #define BYTES_PER_STEP 64
 
 struct deadlock_search;
+struct former_token;
 
 struct lockfsm {
     uint32_t node_level; /* Not the cluster's: what this node understands. */
@@ -266,6 +268,7 @@ struct lockfsm {
     struct list waits; /* Nodes: wait.in_state; by age, the oldest first. */
     struct uses uses;
     struct places places;
+    struct former_token *former; /* Private to lockfsm/fences.c. */
     struct pool pool;
     struct list touched;     /* Locks to settle; */
     struct list unbacked;    /* waits whose owner's hold there has gone; */
@@ -668,6 +671,21 @@ void hold_free(struct lockfsm *fsm, struct hold *hold);
 void hold_tell(struct lockfsm *fsm, const struct hold *hold,
                uint64_t wait_index, const char *reason);
 
+/* --- claims.c --- What (lock, owner) holds, in all sessions ----------------
+ */
+
+/* The hold is shared or a slot from now on, or no longer. */
+void claims_add(struct lockfsm *fsm, struct hold *hold);
+void claims_remove(struct lockfsm *fsm, struct hold *hold);
+/* The only hold of 'owner' at the lock, with 'token' unless that is 0, that is
+ * 'user's, or of NULL anybody's. NULL if there is none, or, with '*ret_many',
+ * if there are several, or more than CLAIM_LOOK_MAX to look at. */
+#define CLAIM_LOOK_MAX 64
+struct hold *claim_find(struct lockfsm *fsm, const struct lock *lock,
+                        const struct user *user, struct bytes owner,
+                        uint64_t token, bool *ret_many);
+bool claims_are_right(const struct lockfsm *fsm, const struct hold *hold);
+
 /* --- breaks.c ------------------------------------------------------------- */
 
 /* The holder of 'hold' is there: no break of it stands any more. False if none
@@ -857,6 +875,19 @@ struct fence *fence_new(struct lockfsm *fsm, struct bytes resource);
 /* False of a token that is still to be granted, 'newest' being the newest that
  * may have been. */
 bool fence_may_have(uint64_t token, uint64_t newest);
+
+/* The holds that a restore has kept, by their tokens: for these alone a fence
+ * admits a token of a former life. Whoever changes a hold's token, or whether
+ * its session is durable, gives it before and takes it after. */
+bool hold_is_former(const struct lockfsm *fsm, const struct hold *hold);
+void former_takes(struct lockfsm *fsm, const struct hold *hold);
+void former_gives(struct lockfsm *fsm, const struct hold *hold);
+/* So many of them have this token; or there are of all. */
+uint64_t former_count(const struct lockfsm *fsm, uint64_t token);
+uint64_t former_sum(const struct lockfsm *fsm);
+/* A new life has begun: all tokens so far are of a former one. */
+void former_recount(struct lockfsm *fsm);
+void former_done(struct lockfsm *fsm);
 
 /* --- limits.c ------------------------------------------------------------- */
 

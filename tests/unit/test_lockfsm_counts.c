@@ -295,6 +295,67 @@ static void please_tells_so_many_at_most(void **state)
     }
 }
 
+static uint64_t share(struct world *world, uint32_t owner)
+{
+    struct bytes name = BYTES_LITERAL("busy");
+    encode_open(&world->command, &(struct open_command){.ttl_ms = 10000});
+    uint64_t session = apply(world)->token;
+    struct acquire_command acquire = {
+        .origin = {.session = session, .owner = name_of(owner)},
+        .names = &name,
+        .name_count = 1,
+        .mode = LOCK_SHARED};
+    encode_acquire(&world->command, &acquire);
+    return apply(world)->token;
+}
+
+static const struct result *release_if(struct world *world, uint32_t owner,
+                                       uint64_t token)
+{
+    encode_release_if(&world->command, &(struct release_if_command){
+                                           .name = BYTES_LITERAL("busy"),
+                                           .owner = name_of(owner),
+                                           .token = token});
+    return apply(world);
+}
+
+/* However many readers there are. Of more than it looks at, none is said not to
+ * hold the lock. */
+static void a_release_by_owner_looks_at_so_many(void **state)
+{
+    struct world *world = *state;
+    uint64_t tokens[70];
+    for (uint32_t i = 0; i < 5000; i++) {
+        share(world, 100 + i);
+    }
+    for (uint32_t i = 0; i < 70; i++) {
+        tokens[i] = share(world, 7);
+    }
+    assert_int_equal(release_if(world, 8, 0)->count, 0);
+    assert_true(lockfsm_steps(world->fsm) < 10);
+    assert_int_equal(release_if(world, 4000, 0)->count, 1);
+    assert_int_equal(release_if(world, 7, 0)->code, RESULT_BAD_ARGUMENT);
+    assert_true(lockfsm_steps(world->fsm) < 10);
+    assert_int_equal(release_if(world, 7, tokens[5])->code,
+                     RESULT_BAD_ARGUMENT);
+    assert_int_equal(release_if(world, 7, tokens[69])->code,
+                     RESULT_BAD_ARGUMENT);
+    assert_true(lockfsm_steps(world->fsm) < 100);
+    const struct lock *lock = lockfsm_lock(world->fsm, BYTES_LITERAL("busy"));
+    for (uint32_t i = 10; i < 16; i++) {
+        struct hold *hold = LIST_ENTRY(lock->holds.prev, struct hold, in_lock);
+        encode_close(
+            &world->command,
+            &(struct close_command){.origin = {.session = hold->session->id}});
+        apply(world);
+    }
+    assert_int_equal(release_if(world, 7, tokens[69])->count, 0);
+    assert_int_equal(release_if(world, 7, tokens[63])->count, 1);
+    assert_int_equal(release_if(world, 7, tokens[0])->count, 1);
+    assert_int_equal(release_if(world, 7, tokens[0])->count, 0);
+    assert_int_equal(lock->hold_count, 4999 + 62);
+}
+
 int main(void)
 {
 #define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -306,6 +367,7 @@ int main(void)
         one(a_role_counts_who_have_it),
         one(a_role_that_nobody_has_concerns_nobody),
         one(please_tells_so_many_at_most),
+        one(a_release_by_owner_looks_at_so_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
