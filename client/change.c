@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Changes of locks: how each is written, the same again under the same number
- * after a lost answer, what the answer means, and what becomes of those that
+/* Changes of locks: what is asked, the same again under the same number after a
+ * lost answer, what the answer means, and what becomes of those that
  * nobody waits for any more. machine.h has the drawing. */
 
 #include <stdio.h>
@@ -11,15 +11,9 @@
 #include "base/check.h"
 #include "base/number.h"
 #include "base/units.h"
-#include "client/machine.h"
+#include "client/change.h"
 #include "client/reply.h"
 
-/* How often, at least, a wait is asked for again, keeping its place: its push
- * may be lost if its node skips to a snapshot. */
-#define LOOK_MS 15000
-/* How long a wait of a session without end lasts, counted anew each time it is
- * asked for: otherwise nobody would end the wait of a client that has died. */
-#define ENDLESS_WAIT_MS (UINT64_C(4) * LOOK_MS)
 /* How long to wait for the push beyond the wait itself. */
 #define PUSH_MS 1000
 /* How long an interrupted call may take to clear up what it began; after that
@@ -27,150 +21,9 @@
 #define WITHDRAW_MS 500
 /* How often it is looked whether the last request of an owner is settled. */
 #define BEHIND_MS 50
-/* How long the question takes at most of how much of a limited hold is left. */
-#define SHOW_MS 2000
-
-enum change_kind {
-    CHANGE_ACQUIRE,
-    CHANGE_CONVERT,
-    CHANGE_RELEASE,
-    CHANGE_RESUME,
-    CHANGE_QUERY
-};
-
-enum change_step {
-    STEP_ASK,
-    STEP_PARKED,
-    STEP_WITHDRAW,
-    STEP_SHOW,
-    STEP_SETTLE
-};
-
-struct change {
-    struct list in_machine;
-    struct machine *machine;
-    struct client_call *call; /* NULL if nobody waits for it. */
-    enum change_kind kind;
-    enum change_step step;
-    struct asking ask;
-    struct owner *owner; /* NULL if it has no number, or the hold has it. */
-    uint64_t number;
-    char **names;
-    size_t count;
-    uint64_t token; /* The token of a release; 0 for any. */
-    struct hasp_acquire_options options;
-    char *value;
-    struct hasp_hold *hold; /* ACQUIRE fills it; CONVERT has the caller's. */
-    uint64_t *tokens;
-    uint64_t end_ns;  /* When the wait is over; UINT64_MAX for never. */
-    uint64_t look_ns; /* How long it stays PARKED. */
-    bool is_placed;   /* It has been queued, ... */
-    uint64_t place;   /* ... at this place: the entry in the log. */
-    uint64_t hint; /* The place whose end was pushed before the answer came. */
-    bool is_interrupted;
-    struct lease_clock first_sent;
-};
 
 static asking_done_fn answered;
-
-/* --- Words ---------------------------------------------------------------- */
-
-/* How long the wait still lasts; 0 once it is over, which asks for the outcome
- * and gives the place up. */
-static uint64_t wait_left_ms(const struct change *change, uint64_t now_ns)
-{
-    if (change->step == STEP_WITHDRAW || change->step == STEP_SETTLE) {
-        return 0;
-    }
-    if (change->end_ns == UINT64_MAX) {
-        return change->machine->lease.is_endless ? ENDLESS_WAIT_MS
-                                                 : HASP_FOREVER;
-    }
-    return now_ns < change->end_ns
-               ? (change->end_ns - now_ns - 1) / NS_PER_MS + 1
-               : 0;
-}
-
-static void write_names(struct change *change, const char *one,
-                        const char *many)
-{
-    query_begin(&change->ask.query, change->count == 1 ? one : many);
-    if (change->count > 1) {
-        query_number(&change->ask.query, change->count);
-    }
-    for (size_t i = 0; i < change->count; i++) {
-        query_text(&change->ask.query, change->names[i]);
-    }
-}
-
-static void write_acquire(struct change *change)
-{
-    const struct hasp_acquire_options *options = &change->options;
-    struct query *query = &change->ask.query;
-    write_names(change, "LOCK.ACQUIRE", "LOCK.MACQUIRE");
-    if (options->mode == HASP_SHARED) {
-        query_text(query, "SHARED");
-    }
-    query_option(query, "SLOTS", options->slots);
-    if (change->value != NULL) {
-        query_text(query, "VALUE");
-        query_text(query, change->value);
-    }
-    query_option(query, "DELAY", options->delay_ms);
-    query_option(query, "HOLD", options->hold_ms);
-    if (options->is_barging) {
-        query_text(query, "BARGE");
-    }
-}
-
-static void write_wait(struct query *query, uint64_t wait_ms)
-{
-    if (wait_ms == 0) {
-        return;
-    }
-    query_text(query, "WAIT");
-    if (wait_ms == HASP_FOREVER) {
-        query_text(query, "FOREVER");
-    } else {
-        query_number(query, wait_ms);
-    }
-    query_text(query, "PUSH");
-}
-
-/* Writes whose request it is, and its number. */
-static void write_number(const struct change *change, struct query *query)
-{
-    struct machine *machine = change->machine;
-    query_option(query, "SESSION", machine->credentials.session);
-    numbers_write(&machine->numbers, change->owner, change->number, query);
-}
-
-static void write_change(struct asking *ask, struct lease_clock now)
-{
-    struct change *change = ask->data;
-    switch (change->kind) {
-    case CHANGE_ACQUIRE:
-        write_acquire(change);
-        write_wait(&ask->query, wait_left_ms(change, now.monotonic_ns));
-        break;
-    case CHANGE_CONVERT:
-        query_begin(&ask->query, "LOCK.CONVERT");
-        query_text(&ask->query, change->names[0]);
-        query_text(&ask->query, change->options.mode == HASP_SHARED
-                                    ? "SHARED"
-                                    : "EXCLUSIVE");
-        write_wait(&ask->query, wait_left_ms(change, now.monotonic_ns));
-        break;
-    case CHANGE_RELEASE:
-        write_names(change, "LOCK.RELEASE", "LOCK.MRELEASE");
-        query_option(&ask->query, "TOKEN", change->token);
-        break;
-    case CHANGE_RESUME:
-    case CHANGE_QUERY:
-        return; /* It was written before. */
-    }
-    write_number(change, &ask->query);
-}
+static const char lost_before[] = "some of these locks were not held any more";
 
 /* --- Beginning and ending ------------------------------------------------- */
 
@@ -192,7 +45,7 @@ static void change_free(struct change *change)
         free(change->names[i]);
     }
     free(change->names);
-    free(change->tokens);
+    free(change->grants);
     free(change->value);
     free(change);
 }
@@ -200,7 +53,7 @@ static void change_free(struct change *change)
 static void free_room(struct change *room)
 {
     free(room->names);
-    free(room->tokens);
+    free(room->grants);
     free(room);
 }
 
@@ -211,8 +64,8 @@ static struct change *make_room(size_t count)
         return NULL;
     }
     room->names = calloc(count + 1, sizeof *room->names);
-    room->tokens = calloc(count + 1, sizeof *room->tokens);
-    if (room->names == NULL || room->tokens == NULL) {
+    room->grants = calloc(count + 1, sizeof *room->grants);
+    if (room->names == NULL || room->grants == NULL) {
         free_room(room);
         return NULL;
     }
@@ -235,6 +88,31 @@ void change_room_free(struct machine *machine, struct change *room)
     free_room(room);
 }
 
+/* Tells the caller the result; nobody waits from now on. 'why' may be the
+ * call's own. */
+static void tell(struct change *change, int error, const char *why)
+{
+    struct client_call *call = change->call;
+    if (call == NULL) {
+        return;
+    }
+    change->call = NULL;
+    call->change = NULL;
+    call->error = error;
+    if (why != call->why) {
+        size_t size = strnlen(why, sizeof call->why - 1);
+        memcpy(call->why, why, size);
+        call->why[size] = '\0';
+    }
+    call->done(call);
+}
+
+static void end_change(struct change *change, int error, const char *why)
+{
+    tell(change, error, why);
+    change_free(change);
+}
+
 /* Begins a change for which there is room. */
 static void enter(struct change *change, struct machine *machine,
                   enum change_kind kind, size_t count, struct client_call *call)
@@ -244,7 +122,6 @@ static void enter(struct change *change, struct machine *machine,
     change->count = count;
     change->call = call;
     change->end_ns = machine->asker->now.monotonic_ns;
-    change->first_sent = machine->asker->now;
     change->ask.member = &machine->member;
     change->ask.data = change;
     change->ask.done = answered;
@@ -343,8 +220,8 @@ static int begin(struct change *change, uint64_t deadline_ns)
         change_free(change);
         return error;
     }
-    write_change(&change->ask, change->machine->asker->now);
-    change->ask.again = write_change;
+    change_write(&change->ask, change->machine->asker->now);
+    change->ask.again = change_write;
     change->ask.deadline_ns = deadline_ns;
     change->call->change = change;
     if (change->kind != CHANGE_RELEASE && is_behind(change)) {
@@ -364,7 +241,7 @@ static void ask_anew(struct change *change, enum change_step step,
     change->step = step;
     change->hint = 0;
     asking_cancel(machine->asker, &change->ask);
-    write_change(&change->ask, machine->asker->now);
+    change_write(&change->ask, machine->asker->now);
     change->ask.deadline_ns = deadline_ns;
     asker_ask(machine->asker, &change->ask, machine->asker->now);
 }
@@ -426,6 +303,7 @@ int machine_convert(struct machine *machine, struct hasp_hold *hold,
     change->options = *options;
     change->options.value = NULL;
     change->hold = hold;
+    change->token = hold->held[0].token;
     change->owner = hold->owner;
     change->owner->use_count++;
     if (has_rival(change)) {
@@ -441,18 +319,26 @@ int machine_release(struct machine *machine, struct hasp_hold *hold,
     struct change *change = hold->release;
     machine_enter(machine, now);
     hold->release = NULL;
-    enter(change, machine, CHANGE_RELEASE, hold->count, call);
+    enter(change, machine, CHANGE_RELEASE, 0, call);
     change->owner = hold->owner;
     for (size_t i = 0; i < hold->count; i++) {
-        change->names[i] = hold->held[i].name;
-        hold->held[i].name = NULL;
-    }
-    if (hold->count == 1 && hold->held[0].is_token_sure) {
-        change->token = hold->held[0].token;
+        struct held *held = &hold->held[i];
+        if (held->is_over) {
+            change->was_lost = true;
+            continue;
+        }
+        change->names[change->count] = held->name;
+        change->grants[change->count++].token = held->token;
+        held->name = NULL;
     }
     client_hold_free(hold);
     /* The number of the release takes the place of this one. */
     numbers_give_back(&machine->numbers);
+    if (change->count == 0) {
+        /* The cluster has told that it is over: there is nothing to ask. */
+        end_change(change, HASP_ENOTHELD, lost_before);
+        return 0;
+    }
     int error = begin(change, limit_ns(change));
     CHECK(error == 0);
     return error;
@@ -473,7 +359,7 @@ int machine_query(struct machine *machine, struct query *query, bool is_change,
             change_free(change);
             return HASP_ENOMEM;
         }
-        write_number(change, query);
+        change_write_number(change, query);
     }
     change->ask.query = *query;
     *query = (struct query){0};
@@ -484,15 +370,21 @@ int machine_query(struct machine *machine, struct query *query, bool is_change,
     return 0;
 }
 
-static void show(struct change *change)
+/* Asks which holds there are, from 'cursor' on, to find one among them. */
+static void look_for(struct change *change, struct bytes cursor)
 {
     struct machine *machine = change->machine;
-    change->step = STEP_SHOW;
-    query_begin(&change->ask.query, "LOCK.SHOW");
-    query_text(&change->ask.query, change->names[0]);
-    change->ask.again = NULL;
+    struct query *query = &change->ask.query;
+    query_begin(query, "SESSION.HOLDS");
+    query_text(query, "PREFIX");
+    query_text(query, change->names[0]);
+    if (cursor.size > 0) {
+        query_text(query, "CURSOR");
+        query_bytes(query, cursor);
+    }
+    query_option(query, "SESSION", machine->credentials.session);
     change->ask.is_read = true;
-    change->ask.deadline_ns = after_ms(machine, SHOW_MS);
+    change->ask.deadline_ns = limit_ns(change);
     asker_ask(machine->asker, &change->ask, machine->asker->now);
 }
 
@@ -511,36 +403,11 @@ int machine_resume(struct machine *machine, const char *name, const char *owner,
         return HASP_ENOMEM;
     }
     call->change = change;
-    show(change);
+    look_for(change, bytes_of(NULL, 0));
     return 0;
 }
 
 /* --- Answers -------------------------------------------------------------- */
-
-/* Tells the caller the result; nobody waits from now on. 'why' may be the
- * call's own. */
-static void tell(struct change *change, int error, const char *why)
-{
-    struct client_call *call = change->call;
-    if (call == NULL) {
-        return;
-    }
-    change->call = NULL;
-    call->change = NULL;
-    call->error = error;
-    if (why != call->why) {
-        size_t size = strnlen(why, sizeof call->why - 1);
-        memcpy(call->why, why, size);
-        call->why[size] = '\0';
-    }
-    call->done(call);
-}
-
-static void end_change(struct change *change, int error, const char *why)
-{
-    tell(change, error, why);
-    change_free(change);
-}
 
 /* True if 'error' leaves open whether it was, or will be, done. After the last
  * four nothing was done by the attempts that count here, but an earlier one
@@ -558,7 +425,6 @@ static void settle(struct change *change, int error, const char *why)
 {
     if (change->kind == CHANGE_CONVERT) {
         change->hold = NULL; /* The hold is the caller's, who may release it. */
-        holds_converted(change->machine, change->owner, change->names[0], 0);
     }
     tell(change, error, why);
     change->ask.was_sent = true;
@@ -572,7 +438,6 @@ static void turn_into_release(struct change *change)
     client_hold_free(change->hold);
     change->hold = NULL;
     change->kind = CHANGE_RELEASE;
-    change->token = change->count == 1 ? change->tokens[0] : 0;
     numbers_end(numbers, change->number);
     /* The number that has just ended leaves room for this one. */
     int error = numbers_begin(numbers, &change->number);
@@ -580,7 +445,7 @@ static void turn_into_release(struct change *change)
     ask_anew(change, STEP_SETTLE, UINT64_MAX);
 }
 
-/* Reads "token", "[token, ...]" or nil. */
+/* Reads a number, what was granted, or nil. */
 static int read_result(struct change *change, const struct resp_reply *reply,
                        bool *ret_is_granted)
 {
@@ -595,23 +460,15 @@ static int read_result(struct change *change, const struct resp_reply *reply,
         }
         /* For one lock the number says what is left of the hold; for several,
          * how many were released. */
-        return change->count > 1 && (uint64_t)value->integer < change->count
-                   ? HASP_ENOTHELD
-                   : 0;
+        bool is_short = change->count > 1 &&
+                        (uint64_t)value->integer < change->count;
+        return is_short || change->was_lost ? HASP_ENOTHELD : 0;
     }
     if (value->type == RESP_NULL) {
         return 0;
     }
-    bool is_list = value->type == RESP_ARRAY;
-    if ((is_list ? value->count : 1) != change->count) {
+    if (!grants_read(reply, change->count, change->grants)) {
         return HASP_EPROTO;
-    }
-    for (size_t i = 0; i < change->count; i++) {
-        const struct resp_value *token = is_list ? &value[i + 1] : value;
-        if (token->type != RESP_INTEGER || token->integer <= 0) {
-            return HASP_EPROTO;
-        }
-        change->tokens[i] = (uint64_t)token->integer;
     }
     *ret_is_granted = true;
     return 0;
@@ -654,66 +511,109 @@ static void hand_over(struct change *change)
         return;
     }
     hold->owner = change->owner;
+    hold->limit_ms = change->options.hold_ms;
     for (size_t i = 0; i < change->count; i++) {
         hold->held[i].name = change->names[i];
-        hold->held[i].token = change->tokens[i];
         change->names[i] = NULL;
     }
     change->owner = NULL;
     change->hold = NULL;
     change->call->hold = hold;
-    client_hold_begin(hold);
+    client_hold_begin(hold, change->grants, change->ask.sent);
     end_change(change, 0, "");
 }
 
-/* The limit of a hold is counted from before its request was sent, which is
- * safe. Where it was waited for, that may be long ago; then the cluster is
- * asked how much is left. With several locks the first stands for all: one
- * entry of the log granted them. */
-static void granted(struct change *change)
+/* True if belief cannot be made of what was granted: it is older than a notice
+ * that was heard meanwhile, perhaps of this very hold; or it has a limit, and
+ * nothing is left of that since the request was sent, as in a push. */
+static bool is_stale(struct change *change, bool is_pushed)
 {
-    struct hasp_hold *hold = change->hold;
-    if (change->kind == CHANGE_CONVERT) {
-        holds_converted(change->machine, change->owner, change->names[0],
-                        change->tokens[0]);
-        end_change(change, 0, "");
-        return;
+    const struct machine *machine = change->machine;
+    bool has_no_time = false;
+    for (size_t i = 0; i < change->count; i++) {
+        const struct granted *grant = &change->grants[i];
+        if (grant->as_of < machine->heard) {
+            return true;
+        }
+        has_no_time |= grant->count > 0 && grant->has_limit &&
+                       (is_pushed ||
+                        lease_hold_remaining(change->ask.sent, grant->left_ms,
+                                             machine->asker->now) == 0);
     }
-    hold->limit_ms = hold->left_ms = change->options.hold_ms;
-    hold->limit_sent = change->first_sent;
-    if (hold->limit_ms == 0 || change->options.wait_ms == 0) {
-        hand_over(change);
-        return;
-    }
-    show(change);
+    bool asks = has_no_time && (is_pushed || !change->is_asked_anew);
+    change->is_asked_anew |= asks;
+    return asks;
 }
 
-/* Finds this session's hold in the answer to LOCK.SHOW, and how much of its
- * limit is left. */
-static bool shown(struct change *change, const struct resp_reply *reply)
+static void converted(struct change *change)
 {
-    struct hasp_hold *hold = change->hold;
+    struct machine *machine = change->machine;
+    const struct granted *grant = &change->grants[0];
+    struct ended ended = {.lock = bytes_of_text(change->names[0]),
+                          .owner = bytes_of_text(change->owner->tag),
+                          .reason = BYTES_LITERAL("ended"),
+                          .first = u64_min(change->token, grant->first),
+                          .token = grant->token};
+    if (grant->count == 0) {
+        holds_ended(machine, &ended);
+    } else {
+        holds_converted(machine, change->owner, change->names[0], grant);
+        client_hold_limit(change->hold, grant, change->ask.sent);
+    }
+    end_change(change, 0, "");
+}
+
+static void granted(struct change *change, bool is_pushed)
+{
+    struct machine *machine = change->machine;
+    if (is_stale(change, is_pushed)) {
+        bool is_withdrawn = change->step == STEP_WITHDRAW;
+        uint64_t timeout_ns = after_ms(machine, machine->timeout_ms);
+        change->ask.was_sent = true;
+        ask_anew(change, is_withdrawn ? STEP_WITHDRAW : STEP_ASK,
+                 is_withdrawn ? after_ms(machine, WITHDRAW_MS)
+                              : u64_max(limit_ns(change), timeout_ns));
+    } else if (change->kind == CHANGE_CONVERT) {
+        converted(change);
+    } else {
+        hand_over(change);
+    }
+}
+
+/* Finds a hold of the owner in a page of this session's holds. */
+static bool is_found(struct change *change, const struct resp_reply *reply)
+{
     uint32_t at = 0;
-    uint32_t count = reply_array(reply, 0, "holders", &at);
+    uint32_t count = reply_array(reply, 0, "holds", &at);
     for (uint32_t i = 0; i < count; i++) {
-        if (reply_number(reply, at, "session") ==
-                change->machine->credentials.session &&
+        if (bytes_equal(reply_text(reply, at, "lock"),
+                        bytes_of_text(change->names[0])) &&
             bytes_equal(reply_text(reply, at, "owner"),
-                        bytes_of_text(change->owner->tag))) {
-            uint64_t left_ms = reply_number(reply, at, "hold_left_ms");
-            if (change->kind == CHANGE_RESUME) {
-                change->tokens[0] = reply_number(reply, at, "token");
-                hold->limit_ms = left_ms;
-            }
-            if (left_ms > 0) {
-                hold->left_ms = u64_min(left_ms, hold->limit_ms);
-                hold->limit_sent = change->ask.sent;
-            }
+                        bytes_of_text(change->owner->tag)) &&
+            grant_read(reply, at, &change->grants[0])) {
             return true;
         }
         at += reply->value[at].span;
     }
     return false;
+}
+
+static void looked_for(struct change *change, const struct asking_end *end)
+{
+    char why[HASP_WHY_SIZE] = "";
+    if (end->error != 0) {
+        int error = machine_error(change->machine, end, why);
+        end_change(change, error, why);
+        return;
+    }
+    struct bytes cursor = reply_text(end->reply, 0, "cursor");
+    if (is_found(change, end->reply)) {
+        hand_over(change);
+    } else if (cursor.size > 0 && !bytes_is_word(cursor, "0")) {
+        look_for(change, cursor);
+    } else {
+        end_change(change, HASP_NOT_ACQUIRED, "");
+    }
 }
 
 /* Asks for the outcome, and gives the place in the queue up. */
@@ -761,11 +661,26 @@ static void withdrawn(struct change *change, int error, bool is_granted,
         tell(change, HASP_EINTR, "interrupted");
         turn_into_release(change);
     } else if (is_granted) {
-        granted(change);
+        granted(change, false);
     } else if (change->is_interrupted) {
         end_change(change, HASP_EINTR, "interrupted");
     } else {
         end_change(change, HASP_NOT_ACQUIRED, "");
+    }
+}
+
+/* What the owner has acquired again with the same hold is over with it. */
+static void not_held(struct change *change, int error)
+{
+    uint64_t token = change->grants[0].token;
+    if (error == HASP_ENOTHELD && change->count == 1 && token != 0 &&
+        !change->was_lost) {
+        holds_ended(change->machine,
+                    &(struct ended){.lock = bytes_of_text(change->names[0]),
+                                    .owner = bytes_of_text(change->owner->tag),
+                                    .reason = BYTES_LITERAL("ended"),
+                                    .first = token,
+                                    .token = token});
     }
 }
 
@@ -786,6 +701,7 @@ static void asked(struct change *change, int error, bool is_granted,
         if (is_open(error) || error == HASP_EREFUSED) {
             settle(change, error, why);
         } else {
+            not_held(change, error);
             end_change(change, error, why);
         }
         break;
@@ -794,7 +710,7 @@ static void asked(struct change *change, int error, bool is_granted,
         if (may_be_done) {
             withdraw(change);
         } else if (error == 0 && is_granted) {
-            granted(change);
+            granted(change, false);
         } else {
             end_change(change, error != 0 ? error : HASP_NOT_ACQUIRED, why);
         }
@@ -807,16 +723,8 @@ static void answered(struct asking *ask, const struct asking_end *end)
     struct change *change = ask->data;
     char why[HASP_WHY_SIZE] = "";
     bool is_granted = false;
-    if (change->step == STEP_SHOW) {
-        bool is_there = end->error == 0 && shown(change, end->reply);
-        if (is_there || change->kind == CHANGE_ACQUIRE) {
-            hand_over(change);
-        } else {
-            int code = end->error == 0
-                           ? HASP_NOT_ACQUIRED
-                           : machine_error(change->machine, end, why);
-            end_change(change, code, why);
-        }
+    if (change->kind == CHANGE_RESUME) {
+        looked_for(change, end);
         return;
     }
     if (end->error == 0 && change->step == STEP_ASK &&
@@ -829,7 +737,7 @@ static void answered(struct asking *ask, const struct asking_end *end)
     if (error != 0 && end->error == 0) {
         snprintf(why, sizeof why, "%s",
                  error == HASP_ENOTHELD
-                     ? "some of these locks were not held any more"
+                     ? lost_before
                      : "the answer is not what was asked for");
     }
     if (change->step == STEP_SETTLE) {
@@ -867,18 +775,14 @@ void machine_interrupt(struct machine *machine, struct client_call *call,
 static bool take_push(struct change *change, const struct resp_reply *reply)
 {
     uint32_t at = 0;
-    uint32_t count = reply_array(reply, 3, "tokens", &at);
-    if (count != change->count) {
-        return false;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        if (reply->value[at + i].type != RESP_INTEGER ||
-            reply->value[at + i].integer <= 0) {
+    uint32_t count = reply_array(reply, 3, "grants", &at);
+    for (uint32_t i = 0; i < count && i < change->count; i++) {
+        if (!grant_read(reply, at, &change->grants[i])) {
             return false;
         }
-        change->tokens[i] = (uint64_t)reply->value[at + i].integer;
+        at += reply->value[at].span;
     }
-    return true;
+    return count == change->count;
 }
 
 void changes_pushed(struct machine *machine, const struct resp_reply *reply)
@@ -895,7 +799,7 @@ void changes_pushed(struct machine *machine, const struct resp_reply *reply)
         } else if (change->step != STEP_PARKED || change->place != place) {
             continue; /* The push belongs to an earlier wait, or came twice. */
         } else if (take_push(change, reply)) {
-            granted(change);
+            granted(change, true);
         } else {
             ask_anew(change, STEP_ASK, limit_ns(change));
         }

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Holds: for how long each may be trusted, and what ends it. */
+/* Holds: what was granted, for how long each may be trusted, and what ends it.
+ *
+ * A hold of the cluster is known by its lock, owner and tokens, those from its
+ * first one to that of its last upgrade; several of ours may stand for it, if
+ * an owner has acquired the lock again. Heartbeats tell which have ended, by
+ * numbered notices. If some are missing, it is asked which holds there are, and
+ * belief ends in each that is older than the missing notices and not among
+ * them. What was granted later needs no such confirmation, since an answer that
+ * is older than a notice is not believed (change.c). */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +17,11 @@
 #include "base/number.h"
 #include "base/units.h"
 #include "client/machine.h"
+#include "client/reply.h"
 #include "lease/rules.h"
+
+/* Of a page of the list of holds. */
+#define HOLDS_PAGE 500
 
 struct hasp_hold *client_hold_new(struct machine *machine, size_t count)
 {
@@ -29,9 +41,6 @@ struct hasp_hold *client_hold_new(struct machine *machine, size_t count)
     }
     hold->machine = machine;
     hold->count = count;
-    for (size_t i = 0; i < count; i++) {
-        hold->held[i].is_token_sure = true;
-    }
     list_init(&hold->in_machine);
     return hold;
 }
@@ -64,20 +73,176 @@ static uint64_t limit_left_ns(const struct hasp_hold *hold,
     if (hold->has_ended) {
         return 0;
     }
-    return hold->limit_ms == 0
-               ? UINT64_MAX
-               : lease_hold_remaining(hold->limit_sent, hold->left_ms, now);
+    return hold->has_limit
+               ? lease_hold_remaining(hold->limit_sent, hold->left_ms, now)
+               : UINT64_MAX;
 }
 
-/* A re-entry has the token of the hold that it counts up. */
-static bool is_entered_again(const struct hasp_hold *outer,
-                             const struct hasp_hold *hold)
+/* --- What was granted ----------------------------------------------------- */
+
+bool grant_read(const struct resp_reply *reply, uint32_t at,
+                struct granted *ret_grant)
 {
-    for (size_t i = 0; i < outer->count; i++) {
-        for (size_t j = 0; j < hold->count; j++) {
-            if (strcmp(outer->held[i].name, hold->held[j].name) == 0 &&
-                (outer->held[i].token == hold->held[j].token ||
-                 !outer->held[i].is_token_sure)) {
+    const struct resp_value *left = resp_find(reply, at, "hold_left_ms");
+    struct granted grant = {.token = reply_number(reply, at, "token"),
+                            .first = reply_number(reply, at, "first"),
+                            .count = reply_number(reply, at, "count"),
+                            .as_of = reply_number(reply, at, "as_of")};
+    if (left == NULL || grant.token == 0 || grant.first == 0 ||
+        grant.as_of == 0 ||
+        (left->type != RESP_NULL && left->type != RESP_INTEGER)) {
+        return false;
+    }
+    grant.has_limit = left->type == RESP_INTEGER;
+    grant.left_ms = grant.has_limit && left->integer > 0
+                        ? (uint64_t)left->integer
+                        : 0;
+    *ret_grant = grant;
+    return true;
+}
+
+bool grants_read(const struct resp_reply *reply, size_t count,
+                 struct granted *ret_grants)
+{
+    const struct resp_value *value = reply->value;
+    if (value->type != RESP_ARRAY) {
+        return count == 1 && grant_read(reply, 0, ret_grants);
+    }
+    uint32_t at = 1;
+    if (value->count != count) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!grant_read(reply, at, &ret_grants[i])) {
+            return false;
+        }
+        at += reply->value[at].span;
+    }
+    return true;
+}
+
+/* Of several locks the one with the shortest limit counts. */
+void client_hold_limit(struct hasp_hold *hold, const struct granted *grants,
+                       struct lease_clock sent)
+{
+    hold->has_limit = false;
+    for (size_t i = 0; i < hold->count; i++) {
+        const struct granted *grant = &grants[i];
+        if (grant->has_limit &&
+            (!hold->has_limit || grant->left_ms < hold->left_ms)) {
+            hold->has_limit = true;
+            hold->left_ms = grant->left_ms;
+            /* What a re-entry was granted is not what it has asked for. */
+            hold->limit_ms = grant->count == 1
+                                 ? u64_max(grant->left_ms, hold->limit_ms)
+                                 : grant->left_ms;
+        }
+    }
+    hold->limit_sent = sent;
+}
+
+/* --- Ends ----------------------------------------------------------------- */
+
+/* Ends belief in the hold, since that in one of its locks has ended. */
+static void end_held(struct hasp_hold *hold, struct held *held,
+                     struct bytes reason)
+{
+    held->is_over = true;
+    hold->has_ended = true;
+    if (!hold->is_told) {
+        hold->is_told = true;
+        machine_add_event(hold->machine, HASP_EVENT_LOST, held->token,
+                          bytes_of_text(held->name), reason);
+    }
+}
+
+static bool is_held(const struct held *held, const struct ended *ended)
+{
+    return !held->is_over &&
+           bytes_equal(ended->lock, bytes_of_text(held->name)) &&
+           ended->first <= held->token && held->token <= ended->token;
+}
+
+void holds_ended(struct machine *machine, const struct ended *ended)
+{
+    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
+        if (!bytes_equal(ended->owner, bytes_of_text(hold->owner->tag))) {
+            continue;
+        }
+        for (size_t i = 0; i < hold->count; i++) {
+            if (is_held(&hold->held[i], ended)) {
+                end_held(hold, &hold->held[i], ended->reason);
+            }
+        }
+    }
+}
+
+/* Of two holds that one owner was granted of a lock, one after the other, the
+ * earlier one is over. */
+static void end_earlier(struct hasp_hold *hold, struct held *held)
+{
+    static const struct bytes reason = BYTES_LITERAL("ended");
+    LIST_FOR (struct hasp_hold, other, &hold->machine->holds, in_machine) {
+        for (size_t i = 0; other->owner == hold->owner && i < other->count;
+             i++) {
+            struct held *one = &other->held[i];
+            if (one->is_over || held->is_over ||
+                strcmp(one->name, held->name) != 0) {
+                continue;
+            }
+            if (one->token < held->first) {
+                end_held(other, one, reason);
+            } else if (held->token < one->first) {
+                end_held(hold, held, reason);
+            }
+        }
+    }
+}
+
+void client_hold_begin(struct hasp_hold *hold, const struct granted *grants,
+                       struct lease_clock sent)
+{
+    client_hold_limit(hold, grants, sent);
+    for (size_t i = 0; i < hold->count; i++) {
+        struct held *held = &hold->held[i];
+        held->token = grants[i].token;
+        held->first = grants[i].first;
+        held->as_of = grants[i].as_of;
+        if (grants[i].count == 0) {
+            end_held(hold, held, BYTES_LITERAL("ended"));
+        } else {
+            end_earlier(hold, held);
+        }
+    }
+    list_push_back(&hold->machine->holds, &hold->in_machine);
+}
+
+void holds_converted(struct machine *machine, const struct owner *owner,
+                     const char *name, const struct granted *grant)
+{
+    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
+        for (size_t i = 0; hold->owner == owner && i < hold->count; i++) {
+            struct held *held = &hold->held[i];
+            if (strcmp(held->name, name) == 0 && grant->first <= held->token &&
+                held->token <= grant->token) {
+                held->token = grant->token;
+                held->first = grant->first;
+                held->as_of = u64_max(held->as_of, grant->as_of);
+            }
+        }
+    }
+}
+
+/* --- What heartbeats tell ------------------------------------------------- */
+
+/* True if what is believed of some lock is older than the notices that are
+ * missing: then nobody knows whether one of them was about it. */
+static bool needs_list(const struct machine *machine)
+{
+    LIST_FOR (const struct hasp_hold, hold, &machine->holds, in_machine) {
+        for (size_t i = 0; i < hold->count; i++) {
+            if (!hold->held[i].is_over &&
+                hold->held[i].as_of < machine->list_dropped) {
                 return true;
             }
         }
@@ -85,35 +250,126 @@ static bool is_entered_again(const struct hasp_hold *outer,
     return false;
 }
 
-void client_hold_begin(struct hasp_hold *hold)
-{
-    struct machine *machine = hold->machine;
-    struct lease_clock now = machine->asker->now;
-    LIST_FOR (const struct hasp_hold, outer, &machine->holds, in_machine) {
-        if (outer->owner == hold->owner && outer->limit_ms != 0 &&
-            !outer->has_ended && is_entered_again(outer, hold) &&
-            limit_left_ns(outer, now) < limit_left_ns(hold, now)) {
-            hold->limit_ms = outer->limit_ms;
-            hold->left_ms = outer->left_ms;
-            hold->limit_sent = outer->limit_sent;
-        }
-    }
-    list_push_back(&machine->holds, &hold->in_machine);
-}
-
-void holds_converted(struct machine *machine, const struct owner *owner,
-                     const char *name, uint64_t token)
+static void list_done(struct machine *machine)
 {
     LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
-        for (size_t i = 0; hold->owner == owner && i < hold->count; i++) {
+        for (size_t i = 0; i < hold->count; i++) {
             struct held *held = &hold->held[i];
-            if (strcmp(held->name, name) == 0) {
-                held->token = token != 0 ? token : held->token;
-                held->is_token_sure = token != 0;
+            if (!held->is_over && held->as_of < machine->list_dropped) {
+                end_held(hold, held, BYTES_LITERAL("ended"));
+            }
+        }
+    }
+    machine->seen = u64_max(machine->seen, machine->list_dropped);
+}
+
+static void confirm(struct machine *machine, const struct ended *listed,
+                    uint64_t as_of)
+{
+    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
+        if (!bytes_equal(listed->owner, bytes_of_text(hold->owner->tag))) {
+            continue;
+        }
+        for (size_t i = 0; i < hold->count; i++) {
+            struct held *held = &hold->held[i];
+            if (is_held(held, listed)) {
+                held->as_of = u64_max(held->as_of, as_of);
             }
         }
     }
 }
+
+static void ask_list(struct machine *machine, struct bytes cursor)
+{
+    struct asking *list = &machine->list;
+    query_begin(&list->query, "SESSION.HOLDS");
+    query_option(&list->query, "COUNT", HOLDS_PAGE);
+    if (cursor.size > 0) {
+        query_text(&list->query, "CURSOR");
+        query_bytes(&list->query, cursor);
+    }
+    query_option(&list->query, "SESSION", machine->credentials.session);
+    list->deadline_ns = machine->asker->now.monotonic_ns +
+                        machine->timeout_ms * NS_PER_MS;
+    asker_ask(machine->asker, list, machine->asker->now);
+}
+
+/* Takes a page. Without an answer the next heartbeat, which tells again that
+ * notices are missing, asks anew. */
+static void listed(struct asking *ask, const struct asking_end *end)
+{
+    struct machine *machine = ask->data;
+    uint32_t at = 0;
+    if (end->error != 0) {
+        char why[HASP_WHY_SIZE];
+        (void)machine_error(machine, end, why);
+        return;
+    }
+    uint64_t as_of = reply_number(end->reply, 0, "as_of");
+    struct bytes cursor = reply_text(end->reply, 0, "cursor");
+    uint32_t count = reply_array(end->reply, 0, "holds", &at);
+    if (as_of < machine->list_dropped || cursor.size == 0) {
+        return; /* It is no such page, or older than what is missing. */
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct ended hold = {.lock = reply_text(end->reply, at, "lock"),
+                             .owner = reply_text(end->reply, at, "owner"),
+                             .first = reply_number(end->reply, at, "first"),
+                             .token = reply_number(end->reply, at, "token")};
+        confirm(machine, &hold, as_of);
+        at += end->reply->value[at].span;
+    }
+    if (bytes_equal(cursor, BYTES_LITERAL("0"))) {
+        list_done(machine);
+    } else if (needs_list(machine)) {
+        ask_list(machine, cursor);
+    } else {
+        machine->seen = u64_max(machine->seen, machine->list_dropped);
+    }
+}
+
+void holds_listing(struct machine *machine)
+{
+    machine->list.member = &machine->member;
+    machine->list.data = machine;
+    machine->list.done = listed;
+    machine->list.is_read = machine->list.is_urgent = true;
+}
+
+void holds_notices(struct machine *machine, const struct resp_reply *reply)
+{
+    uint32_t at = 0;
+    uint32_t count = reply_array(reply, 0, "ended", &at);
+    uint64_t dropped = reply_number(reply, 0, "dropped");
+    uint64_t newest = machine->seen;
+    for (uint32_t i = 0; i < count; i++) {
+        struct ended ended = {.lock = reply_text(reply, at, "lock"),
+                              .owner = reply_text(reply, at, "owner"),
+                              .reason = reply_text(reply, at, "reason"),
+                              .first = reply_number(reply, at, "first"),
+                              .token = reply_number(reply, at, "token")};
+        holds_ended(machine, &ended);
+        newest = u64_max(newest, reply_number(reply, at, "number"));
+        at += reply->value[at].span;
+    }
+    machine->heard = u64_max(machine->heard, u64_max(newest, dropped));
+    if (dropped <= machine->seen) {
+        machine->seen = newest;
+        return;
+    }
+    /* 'seen' stays until the list has been read, so that it is asked for again
+     * if it cannot be had. */
+    if (!machine->list.is_asked) {
+        machine->list_dropped = dropped;
+        if (needs_list(machine)) {
+            ask_list(machine, bytes_of(NULL, 0));
+        } else {
+            machine->seen = u64_max(newest, dropped);
+        }
+    }
+}
+
+/* --- What is known -------------------------------------------------------- */
 
 void machine_look(struct machine *machine, const struct hasp_hold *hold,
                   struct lease_clock now, struct hasp_lease *ret_lease)
@@ -124,7 +380,7 @@ void machine_look(struct machine *machine, const struct hasp_hold *hold,
     struct lease sure = *lease;
     sure.linger_ns = 0;
     uint64_t most_ns = lease_promised_ns(lease);
-    if (hold != NULL && hold->limit_ms != 0) {
+    if (hold != NULL && hold->has_limit) {
         most_ns = u64_min(most_ns, hold->limit_ms * NS_PER_MS);
     }
     *ret_lease = (struct hasp_lease){
@@ -134,27 +390,6 @@ void machine_look(struct machine *machine, const struct hasp_hold *hold,
         .is_refused = machine->is_refused};
     snprintf(ret_lease->why, sizeof ret_lease->why, "%s",
              !is_lost && limit_ns == 0 ? "the hold has ended" : machine->why);
-}
-
-void holds_ended(struct machine *machine, struct bytes lock, struct bytes owner,
-                 struct bytes reason, uint64_t token)
-{
-    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
-        if (hold->has_ended ||
-            !bytes_equal(owner, bytes_of_text(hold->owner->tag))) {
-            continue;
-        }
-        for (size_t i = 0; i < hold->count && !hold->has_ended; i++) {
-            hold->has_ended = bytes_equal(lock,
-                                          bytes_of_text(hold->held[i].name)) &&
-                              (token == hold->held[i].token ||
-                               !hold->held[i].is_token_sure);
-        }
-        if (hold->has_ended && !hold->is_told) {
-            hold->is_told = true;
-            machine_add_event(machine, HASP_EVENT_LOST, token, lock, reason);
-        }
-    }
 }
 
 void holds_turn(struct machine *machine)

@@ -236,12 +236,12 @@ static void write_keep(struct machine *machine)
     query_number(query, machine->credentials.session);
     query_text(query, machine->credentials.secret);
     query_text(query, "FULL");
+    query_option(query, "AFTER", machine->seen);
 }
 
 /* Begins to keep the session. */
 static void begin(struct machine *machine)
 {
-    write_keep(machine);
     machine->is_open = true;
     machine->member.is_wanted = true;
     machine->member.open_ms = lease_period_ns(&machine->lease) / NS_PER_MS;
@@ -358,6 +358,7 @@ static int finish(struct machine *machine, struct act *act,
     machine->is_open = false;
     changes_end(machine, false);
     asking_cancel(machine->asker, &machine->keep);
+    asking_cancel(machine->asker, &machine->list);
     if (error != 0) {
         end_act(act, error);
     } else {
@@ -394,19 +395,6 @@ int machine_close(struct machine *machine, struct client_call *call,
 
 /* --- Heartbeats ----------------------------------------------------------- */
 
-static void tell_ended(struct machine *machine, const struct resp_reply *reply)
-{
-    uint32_t at = 0;
-    uint32_t count = reply_array(reply, 0, "ended", &at);
-    for (uint32_t i = 0; i < count; i++) {
-        holds_ended(machine, reply_text(reply, at, "lock"),
-                    reply_text(reply, at, "owner"),
-                    reply_text(reply, at, "reason"),
-                    reply_number(reply, at, "token"));
-        at += reply->value[at].span;
-    }
-}
-
 /* Takes the answer to a heartbeat. EXPIRED and NOSESSION lose the lease at
  * once. BLACKLISTED does not: the session may finish what it does, but its
  * lease is renewed no more. */
@@ -415,7 +403,7 @@ static void kept(struct asking *ask, const struct asking_end *end)
     struct machine *machine = ask->data;
     if (end->error == 0 && renew(machine, ask, end->reply)) {
         machine->why[0] = '\0';
-        tell_ended(machine, end->reply);
+        holds_notices(machine, end->reply);
         return;
     }
     if (end->error == 0) { /* A lease is what each node answers. */
@@ -452,6 +440,7 @@ static void beat(struct machine *machine)
      * connection accuses no node. */
     bool is_behind = asker_is_awaiting(machine->asker);
     uint64_t patience_ns = lease_period_ns(lease) * (is_behind ? 2 : 1);
+    write_keep(machine);
     machine->keep.attempt_ms = patience_ns / NS_PER_MS;
     machine->keep.deadline_ns = now.monotonic_ns + 2 * patience_ns;
     asker_ask(machine->asker, &machine->keep, now);
@@ -548,6 +537,7 @@ void machine_init(struct machine *machine, struct asker *asker)
     machine->keep.done = kept;
     machine->keep.is_read = machine->keep.is_urgent = true;
     machine->keep.is_apart = true;
+    holds_listing(machine);
     numbers_init(&machine->numbers);
     list_init(&machine->acts);
     list_init(&machine->changes);
@@ -559,6 +549,7 @@ void machine_init(struct machine *machine, struct asker *asker)
 void machine_leave(struct machine *machine, struct lease_clock now)
 {
     asking_cancel(machine->asker, &machine->keep);
+    asking_cancel(machine->asker, &machine->list);
     changes_end(machine, false);
     asker_leave(&machine->member, now);
 }
@@ -577,7 +568,9 @@ void machine_done(struct machine *machine)
         free(event);
     }
     asking_cancel(machine->asker, &machine->keep);
+    asking_cancel(machine->asker, &machine->list);
     query_done(&machine->keep.query);
+    query_done(&machine->list.query);
     numbers_done(&machine->numbers);
     asker_part(&machine->member);
 }

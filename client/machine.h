@@ -26,13 +26,17 @@
  *        |  '-> WITHDRAW <---'     asked again without WAIT, for 500 ms
  *        |        |     \ no answer
  *        v        v      '-> SETTLE  the caller is told EINTR or EUNKNOWN; it
- *     [SHOW]    the caller          is asked until there is an answer, and
- *        |      is told             what was granted is released
- *        v
- *     the caller is told      SHOW: how much of a limited hold is left
+ *        the caller is told        is asked until there is an answer, and
+ *                                  what was granted is released
  *
  * each time under the same number, so that nothing is done twice. A push that
- * tells of this wait's grant, with its tokens, is the answer.
+ * tells of this wait's grant is the answer, unless what was granted has a limit
+ * (a push does not say what is left of it) or the answer is older than what a
+ * heartbeat has told: then it is asked again.
+ *
+ * A hold is known by its tokens (hold.c): what gives it back or converts it
+ * names one. Heartbeats tell of holds that have ended; if they have more to
+ * tell than the cluster keeps, the machine asks which holds there are.
  *
  * Driver: does for the asker what its contract says. The machine's turns are
  * those of a member. `done` of a call, and 'news', run inside asker_...(); they
@@ -67,11 +71,29 @@ struct client_call {
     struct change *change;  /* The machine's, until `done`. */
 };
 
-/* The instances of one lock in a hold. */
+/* What an answer or a push says that was granted of one lock. */
+struct granted {
+    uint64_t token;
+    uint64_t first; /* The token with which the hold began. */
+    uint64_t count; /* 0: it is over by now. */
+    uint64_t as_of; /* The state that this tells of. */
+    bool has_limit;
+    uint64_t left_ms; /* Of the limit, when it was answered. */
+};
+/* Reads the map value[at]; false if it is none. */
+bool grant_read(const struct resp_reply *reply, uint32_t at,
+                struct granted *ret_grant);
+/* Reads an array of 'count' of them, or (the reply itself) one. */
+bool grants_read(const struct resp_reply *reply, size_t count,
+                 struct granted *ret_grants);
+
+/* One lock of a hold. */
 struct held {
     char *name;
-    uint64_t token;
-    bool is_token_sure; /* False: an upgrade may have changed it. */
+    uint64_t token; /* The tokens from 'first' to this one name the hold. */
+    uint64_t first;
+    uint64_t as_of; /* In this state it was held. */
+    bool is_over;   /* The cluster says so. */
 };
 
 struct hasp_hold {
@@ -82,10 +104,11 @@ struct hasp_hold {
     struct change *release; /* Ready, so that giving back needs no memory. */
     struct held *held;
     size_t count;
-    bool has_ended;    /* The cluster says so. */
-    bool is_told;      /* LOST has been told. */
-    uint64_t limit_ms; /* Max hold; 0: none. */
-    uint64_t left_ms;  /* Of it, when 'limit_sent' was read. */
+    bool has_ended; /* One of its locks is over. */
+    bool is_told;   /* LOST has been told. */
+    bool has_limit;
+    uint64_t limit_ms; /* Of max hold, as far as is known ... */
+    uint64_t left_ms;  /* ... what was left when 'limit_sent' was read. */
     struct lease_clock limit_sent;
 };
 
@@ -111,6 +134,10 @@ struct machine {
     bool is_over;            /* It was lost, and all calls have been told. */
     char why[HASP_WHY_SIZE]; /* Of the last heartbeat that failed, or "". */
     struct asking keep;
+    uint64_t seen;         /* The newest notice that was dealt with. */
+    uint64_t heard;        /* The newest that was told of. */
+    struct asking list;    /* Which holds there are, ... */
+    uint64_t list_dropped; /* ... since notices up to this one are missing. */
     struct list acts; /* Calls under way: the session's, and those of locks, */
     struct list changes; /* with what is cleared up. */
     struct list holds;
@@ -229,16 +256,31 @@ void change_room_free(struct machine *machine, struct change *room);
 /* Room for 'count' locks; NULL: no memory. */
 struct hasp_hold *client_hold_new(struct machine *machine, size_t count);
 void client_hold_free(struct hasp_hold *hold);
-/* It is held from now on. Where its owner held a lock of it already, the
- * cluster has counted up that hold, whose limit goes on. */
-void client_hold_begin(struct hasp_hold *hold);
-/* The owner's hold of a lock was converted, in whichever of its holds it is: it
- * has 'token' now; 0: it is not known which. */
+/* It is held from now on, as was granted ('grants': one per name) in answer to
+ * what was sent at 'sent'. Of its owner's earlier holds of these locks, belief
+ * ends. */
+void client_hold_begin(struct hasp_hold *hold, const struct granted *grants,
+                       struct lease_clock sent);
+/* Takes the limit of the hold from what was granted. */
+void client_hold_limit(struct hasp_hold *hold, const struct granted *grants,
+                       struct lease_clock sent);
+/* The owner's hold of a lock was converted, in whichever of its holds it is. */
 void holds_converted(struct machine *machine, const struct owner *owner,
-                     const char *name, uint64_t token);
-/* The cluster says that a hold has ended without being given back. */
-void holds_ended(struct machine *machine, struct bytes lock, struct bytes owner,
-                 struct bytes reason, uint64_t token);
+                     const char *name, const struct granted *grant);
+/* The cluster says that the hold which these tokens name has ended without
+ * being given back. */
+struct ended {
+    struct bytes lock;
+    struct bytes owner;
+    struct bytes reason;
+    uint64_t first;
+    uint64_t token;
+};
+void holds_ended(struct machine *machine, const struct ended *ended);
+/* Prepares machine->list. */
+void holds_listing(struct machine *machine);
+/* Deals with what a heartbeat tells: notices, or that some are missing. */
+void holds_notices(struct machine *machine, const struct resp_reply *reply);
 /* Tells of holds whose limit is over. */
 void holds_turn(struct machine *machine);
 /* Until the next one; UINT64_MAX. */

@@ -66,8 +66,8 @@ ROOMS = [
     ('examples', r'examples/', '', 'uv', False),
     # What a client decides, without I/O; the drivers stand on it.
     ('client/machine',
-     r'client/(machine|change|hold|asker|asker_member|asking|credentials'
-     r'|numbers|query|reply|endpoints)\.[ch]$',
+     r'client/(machine|change|change_words|hold|asker|asker_member|asking'
+     r'|credentials|numbers|query|reply|endpoints)\.[ch]$',
      'base base/sha net/resp lease/lease lease/rules include', '', True),
     ('client', r'client/',
      'base base/sha net/resp net/tls lease/lease lease/rules include '

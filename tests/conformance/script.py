@@ -20,7 +20,9 @@ from fake_node import Raw, encode, push  # noqa: E402
 from driver import PATIENCE_S, Refused  # noqa: E402
 
 BYTE_S = 0.02
-FOR_A_SESSION = ('SESSION.KEEP', 'SESSION.CLOSE', 'LOCK.ACQUIRE',
+LATEST = 1 << 52  # No state is newer than that of a grant.
+FOR_A_SESSION = ('SESSION.KEEP', 'SESSION.CLOSE', 'SESSION.HOLDS',
+                 'LOCK.ACQUIRE',
                  'LOCK.RELEASE', 'LOCK.CONVERT', 'LOCK.MACQUIRE')
 BY_ITSELF = ('SESSION.OPEN', 'SESSION.ATTACH', 'SESSION.CLOSE')
 
@@ -35,8 +37,9 @@ class Wire:
         self.is_silent = self.is_known = False
 
     def send(self, value, pause_s=0):
+        step = 1 + len(value) // 60  # Of what is slow.
         parts = [value] if not pause_s else \
-            [value[i:i + 1] for i in range(len(value))]
+            [value[i:i + step] for i in range(0, len(value), step)]
         try:
             for part in parts:
                 self.connection.sendall(part)
@@ -69,6 +72,7 @@ class Request:
         self.owner = self.words[upper.index('OWNER') + 1] \
             if 'OWNER' in upper else ''
         self.may_push = 'PUSH' in upper
+        self.upper = upper
         self.is_queued = False
         wire.open.append(self)
 
@@ -85,14 +89,53 @@ class Request:
         if how in ('lose', 'never'):
             return
         value = Raw(rest.encode() + b'\r\n') if rest.startswith('-') else \
-            encode(json.loads(rest))
+            encode(self.granted(json.loads(rest)))
         if self.is_queued:
+            told = json.loads(rest)
+            granted = told if isinstance(told, list) else [told]
+            grants = [self.grant(name, token, True) for name, token
+                      in zip(self.names(), granted)]
             self.wire.send(push('lock', 'answer', {
                 'session': 7, 'owner': self.owner, 'index': 9, 'wait': 8,
-                'tokens': [json.loads(rest)]}))
+                'tokens': [grant['token'] for grant in grants],
+                'grants': grants}))
         else:
             self.value = (value, BYTE_S if how == 'slow' else 0)
             self.wire.answered()
+
+    # --- What was granted: a script may say the token alone ---------------
+
+    def names(self):
+        count = 1 if self.upper[0] != 'LOCK.MACQUIRE' else int(self.words[1])
+        first = 1 if self.upper[0] != 'LOCK.MACQUIRE' else 2
+        return self.words[first:first + count]
+
+    def option(self, word, default):
+        return int(self.words[self.upper.index(word) + 1]) \
+            if word in self.upper else default
+
+    def grant(self, name, told, is_push=False):
+        """The map of a grant. A script that gives a map says what differs
+        from what was asked for."""
+        told = told if isinstance(told, dict) else {'token': told}
+        left = self.option('HOLD', None)
+        first = told['token']
+        if self.upper[0] == 'LOCK.CONVERT':
+            first = self.option('TOKEN', first)
+        return {'lock': name, 'owner': self.owner, 'token': told['token'],
+                'first': first, 'mode': 'shared' if 'SHARED' in self.upper
+                else 'slots' if 'SLOTS' in self.upper else 'exclusive',
+                'count': 1, 'hold_left_ms': 0 if left and is_push else left,
+                'delay_ms': self.option('DELAY', 0), 'as_of': LATEST, **told}
+
+    def granted(self, told):
+        """An answer as it goes over the wire."""
+        if 'FULL' not in self.upper or told is None or not self.upper[0] in (
+                'LOCK.ACQUIRE', 'LOCK.MACQUIRE', 'LOCK.CONVERT'):
+            return told
+        if self.upper[0] != 'LOCK.MACQUIRE':
+            return self.grant(self.names()[0], told)
+        return [self.grant(*each) for each in zip(self.names(), told)]
 
     def answer_later(self):
         """A wait with PUSH holds back nothing that comes after it."""
@@ -181,8 +224,8 @@ class Nodes:
                 not (verb == 'SESSION.KEEP' and len(request.words) > 2):
             request.answer('-NOSESSION no session is attached')
         elif verb == 'SESSION.KEEP':
-            request.answer(self.keep or json.dumps(
-                dict(self.opened, trust_ms=0, ended=[])))
+            request.answer(kept(self.keep) if self.keep else json.dumps(
+                dict(self.opened, trust_ms=0, ended=[], dropped=0)))
             self.kept.release()
         elif verb in self.always:
             request.answer(self.always[verb])
@@ -200,6 +243,16 @@ class Nodes:
                 self.opened[key.lower() + '_ms'] = \
                     int(words[upper.index(key) + 1])
         return json.dumps({'id': 7, **self.opened, 'trust_ms': 0})
+
+
+def kept(text):
+    """The answer to a heartbeat, with what the script leaves out."""
+    if not text.startswith('{'):
+        return text
+    told = {'dropped': 0, **json.loads(text)}
+    told['ended'] = [{'first': one['token'], 'number': one['token'] + 1, **one}
+                     for one in told.get('ended', ())]
+    return json.dumps(told)
 
 
 def values(text):

@@ -63,15 +63,16 @@ PLANTED = [
                  "verb !== 'RELEASE'")}),
     ('4 the newest token', 'convert', {
         'c': ('client/hold.c',
-              'held->token = token != 0 ? token : held->token;', ''),
+              'held->token = grant->token;', ''),
         'go': ('lock.go', 'l.tokens[i], l.shared = token, false',
                'l.shared = false'),
         'java': (JAVA + 'HaspLock.java', 'tokens.set(i, token);', ''),
         'python': ('hasp/hold.py', 'lock.tokens[self.name] = reply', 'pass'),
         'node': ('lib/lock.js', 'lock.tokens[this.name] = reply;', '')}),
     ('5 one number', 'lost_answer', {
-        'c': ('client/change.c', 'write_number(change, &ask->query);',
-              'write_number(change, &ask->query); change->number++;'),
+        'c': ('client/change_words.c',
+              'change_write_number(change, &ask->query);',
+              'change_write_number(change, &ask->query); change->number++;'),
         'go': ('lock.go', 'append(append(words, more...), c.tail...)',
                'append(append(words, more...), "OWNER", c.lock.owner, '
                '"REQ", strconv.FormatInt(time.Now().UnixMicro(), 10))'),

@@ -319,7 +319,7 @@ static void keep(struct sim_caller *caller)
         .hold = hold,
         .count = caller->count,
         .mode = {caller->options.mode, caller->options.mode},
-        .has_limit = hold->limit_ms != 0};
+        .has_limit = hold->has_limit};
     snprintf(free->tag, sizeof free->tag, "%s", hold->owner->tag);
     for (uint32_t i = 0; i < caller->count; i++) {
         free->lock[i] = caller->lock[i];

@@ -81,9 +81,7 @@ static void beliefs_of_hold(struct sim_caller *caller,
             .tag = hold->tag,
             .lock = hold->lock[i],
             .mode = modes[hold->mode[i]],
-            .token = hold->hold->held[i].is_token_sure
-                         ? hold->hold->held[i].token
-                         : 0,
+            .token = hold->hold->held[i].token,
         };
         each(data, &belief);
     }

@@ -83,11 +83,53 @@ void give(const char *text)
     }
 }
 
+/* Writes the map of a grant. */
+static void put_grant(char *text, size_t size, long long token, long long first,
+                      const char *left)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, size - used,
+             "%%5\r\n$5\r\ntoken\r\n:%lld\r\n$5\r\nfirst\r\n:%lld\r\n"
+             "$5\r\ncount\r\n:1\r\n$12\r\nhold_left_ms\r\n%s\r\n"
+             "$5\r\nas_of\r\n:1000000\r\n",
+             token, first != 0 ? first : token, left);
+}
+
+/* A rule tells the tokens alone; the node tells what was granted with them. */
+static const char *with_grants(const char *line, const char *answer)
+{
+    static char text[2048];
+    char left[32] = "_";
+    const char *hold = strstr(line, " HOLD ");
+    bool is_list = answer[0] == '*' && strstr(answer, "\r\n:") != NULL &&
+                   strchr(answer, '%') == NULL;
+    if (strstr(line, " FULL") == NULL || (answer[0] != ':' && !is_list) ||
+        strncmp(line, "LOCK.", 5) != 0 || strncmp(answer, "*-1", 3) == 0) {
+        return answer;
+    }
+    if (hold != NULL) {
+        snprintf(left, sizeof left, ":%ld", strtol(hold + 6, NULL, 10));
+    }
+    text[0] = '\0';
+    if (is_list) {
+        snprintf(text, sizeof text, "%.*s\r\n", (int)strcspn(answer, "\r"),
+                 answer);
+    }
+    for (const char *at = strchr(answer, ':'); at != NULL;
+         at = strchr(at + 1, ':')) {
+        const char *of = strstr(line, " TOKEN ");
+        put_grant(text, sizeof text, strtoll(at + 1, NULL, 10),
+                  of != NULL ? strtoll(of + 7, NULL, 10) : 0, left);
+    }
+    return text;
+}
+
 /* Each change and each end names its session, and each heartbeat its secret,
  * too. Of the first session that is not told again. */
 static void take_name(char *line)
 {
     static const char beat[] = "SESSION.KEEP 17 " SECRET " FULL";
+    static const char full[] = " FULL";
     static const char name[] = " SESSION 17";
     char *at = strstr(line, name);
     bool is_named = strstr(line, " REQ ") != NULL ||
@@ -95,10 +137,21 @@ static void take_name(char *line)
     if (is_named) {
         assert_contains(line, " SESSION 1");
     }
-    if (strcmp(line, beat) == 0) {
-        memcpy(line, "SESSION.KEEP FULL", sizeof "SESSION.KEEP FULL");
+    if (strncmp(line, beat, sizeof beat - 1) == 0) {
+        memmove(line + sizeof "SESSION.KEEP FULL" - 1, line + sizeof beat - 1,
+                strlen(line + sizeof beat - 1) + 1);
+        memcpy(line, "SESSION.KEEP FULL", sizeof "SESSION.KEEP FULL" - 1);
     } else if (is_named && at != NULL) {
         memmove(at, at + sizeof name - 1, strlen(at + sizeof name - 1) + 1);
+    }
+    at = strstr(line, full);
+    if (at != NULL && strncmp(line, "LOCK.", 5) == 0) {
+        memmove(at, at + sizeof full - 1, strlen(at + sizeof full - 1) + 1);
+    } else {
+        /* Each of these asks for all that it is granted. */
+        assert_true(strncmp(line, "LOCK.ACQUIRE", 12) != 0 &&
+                    strncmp(line, "LOCK.MACQUIRE", 13) != 0 &&
+                    strncmp(line, "LOCK.CONVERT", 12) != 0);
     }
 }
 
@@ -112,6 +165,8 @@ static void answer_one(const struct resp_request *request)
                  (int)request->argument[i].size,
                  (const char *)request->argument[i].data);
     }
+    char asked[512];
+    memcpy(asked, line, sizeof asked);
     take_name(line);
     if (strncmp(line, "HELLO", 5) != 0) {
         size_t used = strlen(world.seen);
@@ -121,7 +176,7 @@ static void answer_one(const struct resp_request *request)
     if (world.is_silent[world.at]) {
         return;
     }
-    const char *answer = answer_of(line);
+    const char *answer = with_grants(asked, answer_of(line));
     if (strcmp(answer, HANG_UP) == 0) {
         asker_failed(&world.asker, "closed the connection", now());
     } else if (strcmp(answer, SILENCE) != 0 && number == world.asker.number) {

@@ -63,6 +63,18 @@ struct told {
     "$7\r\nsession\r\n:17\r\n$5\r\nowner\r\n$2\r\n" owner "\r\n"     \
     "$5\r\nindex\r\n:9\r\n"
 
+/* What a node says of a grant: texts of numbers, of 'left' "_" without a limit.
+ */
+#define GRANT(token, first, count, left, as_of)                     \
+    "%5\r\n$5\r\ntoken\r\n:" token "\r\n$5\r\nfirst\r\n:" first     \
+    "\r\n$5\r\ncount\r\n:" count "\r\n$12\r\nhold_left_ms\r\n" left \
+    "\r\n$5\r\nas_of\r\n:" as_of "\r\n"
+/* A push of it to who waits at place 8. */
+#define GRANT_PUSH(owner, grant)                                    \
+    ">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%4\r\n$7\r\nsession\r\n"   \
+    ":17\r\n$5\r\nowner\r\n$2\r\n" owner "\r\n$4\r\nwait\r\n:8\r\n" \
+    "$6\r\ngrants\r\n*1\r\n" grant
+
 /* What the clocks show. */
 struct lease_clock read_clock(void);
 /* The same, for a call that tells the machine the time: whoever forgets to keep

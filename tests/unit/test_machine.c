@@ -402,9 +402,7 @@ static void a_push_that_tells_of_the_grant_is_the_answer(void **state)
     once("LOCK.ACQUIRE w", QUEUED);
     acquire(&waiting, "w", HASP_FOREVER);
     world.seen[0] = '\0';
-    give(">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%4\r\n$7\r\nsession\r\n:17\r\n"
-         "$5\r\nowner\r\n$2\r\n#1\r\n$4\r\nwait\r\n:8\r\n"
-         "$6\r\ntokens\r\n*1\r\n:70\r\n");
+    give(GRANT_PUSH("#1", GRANT("70", "70", "1", "_", "70")));
     turn();
     assert_told(&waiting, 0);
     assert_int_equal(waiting.call.hold->held[0].token, 70);
@@ -413,9 +411,7 @@ static void a_push_that_tells_of_the_grant_is_the_answer(void **state)
     once("LOCK.ACQUIRE v", "+QUEUED 9\r\n");
     acquire_for(&waiting, "v", HASP_FOREVER, "me", 0);
     once("LOCK.ACQUIRE v", "+QUEUED 9\r\n");
-    give(">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%4\r\n$7\r\nsession\r\n:17\r\n"
-         "$5\r\nowner\r\n$2\r\nme\r\n$4\r\nwait\r\n:8\r\n"
-         "$6\r\ntokens\r\n*1\r\n:70\r\n");
+    give(GRANT_PUSH("me", GRANT("70", "70", "1", "_", "70")));
     turn();
     assert_int_equal(waiting.count, 0);
 }
@@ -535,8 +531,8 @@ static void a_conversion_changes_the_token_or_leaves_the_hold(void **state)
         machine_convert(&world.machine, hold, &options, call_of(&told), now()),
         0);
     turn();
-    assert_seen("0:LOCK.CONVERT c EXCLUSIVE WAIT 500 PUSH OWNER #1 REQ 2 "
-                "ACKED 1|");
+    assert_seen("0:LOCK.CONVERT c EXCLUSIVE TOKEN 1 WAIT 500 PUSH OWNER #1 "
+                "REQ 2 ACKED 1|");
     once("LOCK.CONVERT", ":99\r\n");
     give(ANSWER_PUSH("#1"));
     turn();
@@ -623,9 +619,7 @@ static void an_owner_asks_for_a_lock_once_at_a_time(void **state)
     acquire_for(&told, "b", 0, "me", 0);
     assert_told(&told, 0);
     acquire_for(&told, "a", 0, "you", 0);
-    give(">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%4\r\n$7\r\nsession\r\n:17\r\n"
-         "$5\r\nowner\r\n$2\r\nme\r\n$4\r\nwait\r\n:8\r\n$6\r\ntokens\r\n*1\r\n"
-         ":7\r\n");
+    give(GRANT_PUSH("me", GRANT("7", "7", "1", "_", "7")));
     turn();
     assert_told(&waiting, 0);
     struct hasp_acquire_options options = {.size = sizeof options,
@@ -641,7 +635,7 @@ static void an_owner_asks_for_a_lock_once_at_a_time(void **state)
                                      &options, call_of(&second), now()),
                      HASP_EINVALID);
     acquire_refused(&names[1], 1);
-    give(":8\r\n");
+    give(GRANT("8", "7", "1", "_", "8"));
     turn();
     assert_told(&told, 0);
     acquire_for(&told, "b", 0, "me", 0);
@@ -696,10 +690,8 @@ static void a_limit_that_was_waited_for_counts_from_the_grant(void **state)
     once("LOCK.ACQUIRE", QUEUED);
     acquire_for(&told, "l", HASP_FOREVER, NULL, 500);
     pass(1000);
-    once("LOCK.SHOW l",
-         "%1\r\n$7\r\nholders\r\n*1\r\n%3\r\n$7\r\nsession\r\n:17\r\n"
-         "$5\r\nowner\r\n$2\r\n#1\r\n$12\r\nhold_left_ms\r\n:450\r\n");
-    give(ANSWER_PUSH("#1"));
+    once("LOCK.ACQUIRE l", GRANT("9", "9", "1", ":450", "9"));
+    give(GRANT_PUSH("#1", GRANT("9", "9", "1", ":0", "9")));
     turn();
     assert_told(&told, 0);
     assert_int_equal(left_ms(told.call.hold), 360);
@@ -713,9 +705,9 @@ static void a_heartbeat_tells_of_holds_that_ended(void **state)
     acquire(&told, "a", 0);
     once("SESSION.KEEP",
          "%3\r\n$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n"
-         "$5\r\nended\r\n*1\r\n%4\r\n$4\r\nlock\r\n$1\r\na\r\n"
+         "$5\r\nended\r\n*1\r\n%5\r\n$4\r\nlock\r\n$1\r\na\r\n"
          "$5\r\nowner\r\n$2\r\n#1\r\n$5\r\ntoken\r\n:9\r\n"
-         "$6\r\nreason\r\n$8\r\nmax hold\r\n");
+         "$5\r\nfirst\r\n:9\r\n$6\r\nreason\r\n$8\r\nmax hold\r\n");
     pass(200);
     assert_int_equal(next_event(), HASP_EVENT_LOST);
     assert_int_equal(left_ms(told.call.hold), 0);

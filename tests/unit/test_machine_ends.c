@@ -140,18 +140,24 @@ static void who_is_refused_at_the_door_is_told_at_once(void **state)
 
 /* --- Resuming ------------------------------------------------------------- */
 
-#define SHOWN                                                 \
-    "%2\r\n$4\r\nname\r\n$1\r\na\r\n$7\r\nholders\r\n*2\r\n"  \
-    "%3\r\n$7\r\nsession\r\n:18\r\n$5\r\nowner\r\n$0\r\n\r\n" \
-    "$5\r\ntoken\r\n:33\r\n"                                  \
-    "%4\r\n$7\r\nsession\r\n:17\r\n$5\r\nowner\r\n$0\r\n\r\n" \
-    "$5\r\ntoken\r\n:34\r\n$12\r\nhold_left_ms\r\n:500\r\n"
+#define HELD(lock, owner, size, token, left)                              \
+    "%7\r\n$4\r\nlock\r\n$" #size "\r\n" lock "\r\n$5\r\nowner\r\n" owner \
+    "\r\n$5\r\ntoken\r\n:" token "\r\n$5\r\nfirst\r\n:" token             \
+    "\r\n$5\r\ncount\r\n:1\r\n$12\r\nhold_left_ms\r\n" left               \
+    "\r\n$5\r\nas_of\r\n:99\r\n"
+#define PAGE(cursor, count)                                      \
+    "%3\r\n$6\r\ncursor\r\n" cursor "\r\n$5\r\nas_of\r\n:99\r\n" \
+    "$5\r\nholds\r\n*" count "\r\n"
 
 static void a_resumed_hold_has_its_token_and_its_limit(void **state)
 {
     struct told told;
     (void)state;
-    once("LOCK.SHOW a", SHOWN);
+    once("SESSION.HOLDS PREFIX a CURSOR =7/a SESSION 17",
+         PAGE("$1\r\n0", "2") HELD("a", "$0\r\n", 1, "34", ":500")
+             HELD("ab", "$0\r\n", 2, "35", "_"));
+    once("SESSION.HOLDS PREFIX a",
+         PAGE("$4\r\n=7/a", "1") HELD("a", "$2\r\nme", 1, "33", "_"));
     assert_int_equal(
         machine_resume(&world.machine, "a", "", call_of(&told), now()), 0);
     turn();
@@ -159,6 +165,21 @@ static void a_resumed_hold_has_its_token_and_its_limit(void **state)
     assert_int_equal(told.call.hold->held[0].token, 34);
     assert_int_equal(left_ms(told.call.hold), 400);
     pass(401);
+    assert_int_equal(left_ms(told.call.hold), 0);
+    machine_forget(&world.machine, told.call.hold);
+}
+
+/* A limit of which nothing is left is no hold without a limit. */
+static void a_resumed_hold_may_have_no_time_left(void **state)
+{
+    struct told told;
+    (void)state;
+    once("SESSION.HOLDS",
+         PAGE("$1\r\n0", "1") HELD("a", "$0\r\n", 1, "34", ":0"));
+    assert_int_equal(
+        machine_resume(&world.machine, "a", "", call_of(&told), now()), 0);
+    turn();
+    assert_told(&told, 0);
     assert_int_equal(left_ms(told.call.hold), 0);
     machine_forget(&world.machine, told.call.hold);
 }
@@ -238,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup(a_machine_may_end_while_it_opens_its_session,
                                set_up_closed),
         one(a_resumed_hold_has_its_token_and_its_limit),
+        one(a_resumed_hold_may_have_no_time_left),
         one(what_is_asked_once_ends_with_the_first_refusal),
         cmocka_unit_test(a_forked_child_may_not_use_the_session),
     };

@@ -183,7 +183,7 @@ static void a_hasty_call_disturbs_nobody(void **state)
     assert_int_equal(told.count, 0); /* It is being cleared up, ... */
     assert_int_equal(world.at, 0);
     world.is_silent[0] = false;
-    give(":1\r\n:1\r\n");
+    give(GRANT("1", "1", "1", "_", "1") GRANT("1", "1", "1", "_", "1"));
     pass(100);
     assert_told(&told, 0); /* ... and its last answer was welcome. */
     assert_int_equal(world.at, 0);
