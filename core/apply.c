@@ -203,7 +203,7 @@ int apply_to_state(struct lockfsm *fsm, const struct replica_entry *entry,
                    struct effects *effects)
 {
     struct replica_members members;
-    uint64_t nodes[MEMBER_COUNT_MAX];
+    struct lockfsm_member named[MEMBER_COUNT_MAX];
     int error;
     switch (entry->type) {
     case ENTRY_COMMAND:
@@ -215,9 +215,10 @@ int apply_to_state(struct lockfsm *fsm, const struct replica_entry *entry,
             return error;
         }
         for (uint32_t i = 0; i < members.count; i++) {
-            nodes[i] = members.member[i].id;
+            named[i] = (struct lockfsm_member){members.member[i].id,
+                                               members.member[i].incarnation};
         }
-        lockfsm_change(fsm, entry->log_index, entry->term, nodes,
+        lockfsm_change(fsm, entry->log_index, entry->term, named,
                        members.count);
         return 0;
     default:

@@ -94,6 +94,7 @@ struct core *core_new(const struct core_options *options,
                              8;
     struct replica_options replica = {
         .id = options->id,
+        .incarnation = options->incarnation,
         .seed = options->seed,
         .election_ms = options->election_ms,
         .heartbeat_ms = options->heartbeat_ms,
@@ -310,11 +311,14 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
         peer->is_clock_known = false;
         peer->incarnation = hello->incarnation;
         peer->acked_term = peer->acked_index = 0;
+        peer->named = (struct frame_members){.count = 0};
     }
+    peer->members_index = hello->members_index;
+    peer->last_term = hello->last_term;
+    peer->last_index = hello->last_index;
     peer->feature_level = hello->feature_level;
     peer->is_up = true;
     peer->says_removed = false;
-    peer->registering_term = 0;
     if (loss_seen(core, peer, hello)) {
         return;
     }
@@ -363,7 +367,9 @@ static int take_forward(struct core *core, uint64_t id, struct bytes body)
 static int take_message(struct core *core, uint64_t id, struct bytes body)
 {
     struct replica_update update;
-    int error = replica_receive(core->replica, id, body,
+    const struct peer *peer = peer_find(core, id);
+    CHECK(peer != NULL); /* heed_frame() has found it. */
+    int error = replica_receive(core->replica, id, peer->incarnation, body,
                                 core->now_ns / NS_PER_MS, &update);
     if (error == 0) {
         loss_update(core, id);

@@ -115,12 +115,16 @@ struct core_port {
     struct buffer *(*peer_output)(void *data, uint64_t id,
                                   enum frame_type type);
     void (*peers_changed)(void *data, const struct replica_members *members);
+    /* The link with 'id' must not be used any more: its directory has no
+     * standing. core_peer_down() is not expected. The next HELLO is checked. */
+    void (*peer_drop)(void *data, uint64_t id);
     uint64_t (*peer_silence_ms)(void *data, uint64_t id);
     /* The peer is up, and has shown a certificate of that node. */
     bool (*peer_is_proven)(void *data, uint64_t id);
     /* Dials "peer,client", as the other nodes and clients will, to see whether
-     * member 'id' is there. Ends in core_address_probed() with 'number', within
-     * a few seconds. 'address' is copied. */
+     * node 'id' is there, and with which data directory. Ends in
+     * core_address_probed() with 'number', within a few seconds. 'address' is
+     * copied. */
     void (*probe_address)(void *data, uint64_t number, uint64_t id,
                           const char *address);
 
@@ -277,41 +281,31 @@ bool core_client_is_nobody(struct core *core, uint64_t conn);
 
 /* Fills in what only the core knows: how far this node's log goes. */
 void core_fill_hello(const struct core *core, struct frame_hello *hello);
-/* 0 if who greets so may connect, else an error with its reason.
- *
- * Members only: it shows this cluster's id. One that has yet to learn it shows
- * none; then the log has to name it, with no data directory or with this one.
- *
- * Amnesia guard: its data directory has to be the registered one. Only where no
- * leader is heard, one that has applied more than this node may know of its own
- * removal and addition what this node has yet to learn, if only from it, the
- * leader; an empty one has applied nothing, and nobody who knows better lets it
- * in.
- *
- * Guests: a node that this one does not want ('is_wanted': by its log, or by
- * its configuration file) comes in if a member has named it in a newer
- * configuration, or the operator has (core/vouch.h). Who was removed is in
- * none. */
-MUST_CHECK int core_check_peer(const struct core *core,
-                               const struct frame_hello *hello, bool is_wanted,
+/* 0 if a node that greets so may connect, else an error with its reason
+ * (HASP_ENOENT: it is not a member). It must show this cluster's id, or none
+ * yet; and its data directory must have a standing (core/standing.h): the
+ * newest configuration in the log names that directory, or it may be a guest.
+ */
+MUST_CHECK int core_check_peer(struct core *core,
+                               const struct frame_hello *hello,
                                char why[HASP_WHY_SIZE]);
+/* True if the newest configuration in the log names node 'id' with this data
+ * directory. */
+bool core_names(const struct core *core, uint64_t id, uint64_t incarnation);
 /* True if nobody who shows the certificate with this SHA-256 may connect. */
 bool core_certificate_is_revoked(const struct core *core,
                                  const uint8_t fingerprint[FINGERPRINT_SIZE]);
 #define CORE_REVOKED "certificate was revoked"
 
-/* HASP_ENOENT: who greets so is no member. True if it was one, with this
- * directory: 'why' tells by whom it was removed, and when. */
+/* After HASP_ENOENT: true if it was a member with this directory; 'why' says
+ * who removed it, and when. No directory that was removed is added again, so
+ * that stays true. */
 bool core_was_removed(const struct core *core, const struct frame_hello *hello,
                       char why[HASP_WHY_SIZE]);
 /* Member 'id' says, at its own address, that this node was removed. Once all
  * whose word it takes for that to be true have said so, the node must stop. */
 void core_removed_by(struct core *core, uint64_t id, const char *why,
                      uint64_t now_ns);
-/* False if this node has come to know as much as whoever has named the guest:
- * if it is not wanted by now its connection is to be closed. */
-bool core_keeps_guest(const struct core *core, uint64_t id,
-                      uint64_t its_members_index);
 /* A HELLO that shows a loss (core/loss.h) is answered with FRAME_LOST, and
  * nothing that comes later counts. */
 void core_peer_up(struct core *core, const struct frame_hello *hello,
@@ -324,10 +318,12 @@ MUST_CHECK int core_peer_frame(struct core *core, uint64_t id,
                                enum frame_type type, struct bytes body,
                                uint64_t now_ns, char why[HASP_WHY_SIZE]);
 
-/* 0: both addresses are that member's. HASP_ECONNECT: nobody answers there,
- * which may come; another error: somebody else does. */
+/* 0: both addresses are that node's, and its data directory is 'incarnation'.
+ * HASP_ECONNECT: nobody answers there, which may come; another error: somebody
+ * else does, or does not say which directory it has. */
 void core_address_probed(struct core *core, uint64_t number, int error,
-                         const char *why, uint64_t now_ns);
+                         uint64_t incarnation, const char *why,
+                         uint64_t now_ns);
 
 /* See replica_persisted() and replica_vote_saved(). */
 void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
@@ -378,6 +374,9 @@ void core_act_outcome(const struct act *act, struct buffer *out);
 const struct replica *core_replica(const struct core *core);
 /* True while it may not count, see port.bar. */
 bool core_is_barred(const struct core *core);
+/* Data directories that were refused within the last minute, because another
+ * one has their number by now, or none has (core/standing.h). */
+uint32_t core_replaced_count(const struct core *core, uint64_t now_ns);
 /* By how many millionths the clock of a member is faster than that of this
  * node, as measured over the last 10 to 60 s; false if that is not known. */
 bool core_clock_ppm(const struct core *core, uint64_t id, int32_t *ret_ppm);

@@ -37,8 +37,7 @@ uint32_t feature_possible(const struct core *core, char why[HASP_WHY_SIZE])
     for (uint32_t i = 0; i < members.count; i++) {
         uint64_t id = members.member[i].id;
         uint32_t level = feature_of_member(core, id);
-        if (id != core->options.id &&
-            !core->port.peer_is_up(core->port.data, id)) {
+        if (id != core->options.id && !peer_is_up(core, id)) {
             snprintf(why, HASP_WHY_SIZE,
                      "member %" PRIu64
                      " is not connected, so its version is not known: start "

@@ -45,7 +45,7 @@ static bool refuse_plain(struct core *core, struct request *request)
 static bool send(struct core *core, struct request *request)
 {
     if (core->leader.id == 0 || core->leader.id == core->options.id ||
-        heed_is_guest(core, core->leader.id)) {
+        standing_of(core, core->leader.id) == STANDING_GUEST) {
         return false;
     }
     /* This node goes on with a request that may have been done: MOVED would say

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/check.h"
+#include "core/standing.h"
 #include "core/state.h"
 #include "core/vouch.h"
 
@@ -18,15 +19,17 @@ void core_fill_hello(const struct core *core, struct frame_hello *hello)
     hello->feature_level = core->options.feature_level;
     hello->cluster_level = lockfsm_feature_level(core->fsm);
     hello->applied_index = lockfsm_applied_index(core->fsm);
-    bool is_member = replica_members_find(&members, core->options.id) != NULL;
+    bool is_member = replica_members_name(&members, core->options.id,
+                                          core->options.incarnation);
     hello->members_index = is_member ? index : 0;
     hello->term = replica_term(core->replica);
     hello->last_index = replica_last_index(core->replica);
+    hello->last_term = replica_last_term(core->replica);
 }
 
-static void refuse_stranger(const struct core *core,
-                            const struct frame_hello *hello,
-                            char why[HASP_WHY_SIZE])
+static int refuse_stranger(const struct core *core,
+                           const struct frame_hello *hello,
+                           char why[HASP_WHY_SIZE])
 {
     struct replica_members members;
     int size = snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
@@ -39,55 +42,72 @@ static void refuse_stranger(const struct core *core,
                  "node again",
                  hello->from);
     }
+    return HASP_ENOENT;
 }
 
-/* Its data directory has to be the registered one. Where no leader is heard,
- * one that has applied more than this node may know of its own removal and
- * addition what this node has yet to learn, if only from it, the leader; where
- * one is heard, that one's log decides. */
-static int check_directory(const struct core *core,
-                           const struct frame_hello *hello,
+static void refuse_directory(const struct replica_member *member,
+                             const struct frame_hello *hello,
+                             char why[HASP_WHY_SIZE])
+{
+    snprintf(why, HASP_WHY_SIZE,
+             "node %" PRIu64
+             " shows another data directory (incarnation %016" PRIx64
+             ") than member %" PRIu64 " has (%016" PRIx64
+             "): if the member was replaced, stop this node for good; if its "
+             "directory is new, remove the member and add it again",
+             hello->from, hello->incarnation, member->id, member->incarnation);
+}
+
+static int check_directory(struct core *core, const struct frame_hello *hello,
                            char why[HASP_WHY_SIZE])
 {
-    uint64_t known = lockfsm_incarnation(core->fsm, hello->from);
-    bool may_know_more = hello->applied_index >
-                             lockfsm_applied_index(core->fsm) &&
-                         !replica_has_leader(core->replica,
-                                             core->now_ns / NS_PER_MS);
-    if (known == 0 || known == hello->incarnation || may_know_more) {
+    char removed_why[HASP_WHY_SIZE];
+    if (standing_of_hello(core, hello) != STANDING_NONE) {
         return 0;
     }
-    snprintf(why, HASP_WHY_SIZE,
-             "member %" PRIu64 " comes with another data directory "
-             "(incarnation %016" PRIx64 ") than the registered one: remove the "
-             "member and add it again",
-             hello->from, hello->incarnation);
-    return HASP_EREFUSED;
+    const struct replica_member *member = replica_members_find(
+        replica_configuration(core->replica), hello->from);
+    bool was_removed = core_was_removed(core, hello, removed_why);
+    if (member != NULL || was_removed) {
+        standing_note_replaced(core, hello);
+    }
+    if (member == NULL) {
+        return refuse_stranger(core, hello, why);
+    }
+    refuse_directory(member, hello, why);
+    /* Who was removed is told so. */
+    return was_removed ? HASP_ENOENT : HASP_EREFUSED;
 }
 
-/* A node without a cluster id must be a member that was added, and must not
- * have been registered with another directory. */
-static int check_cluster(const struct core *core,
-                         const struct frame_hello *hello,
-                         char why[HASP_WHY_SIZE])
+/* All zero while it is not known. */
+static void own_cluster(const struct core *core,
+                        uint8_t ret_id[CLUSTER_ID_SIZE])
 {
-    struct replica_members members;
+    lockfsm_cluster_id(core->fsm, ret_id);
+    if (!cluster_id_is_known(ret_id)) {
+        memcpy(ret_id, core->options.cluster_id, CLUSTER_ID_SIZE);
+    }
+}
+
+static bool is_of_another_cluster(const struct core *core,
+                                  const struct frame_hello *hello)
+{
     uint8_t own[CLUSTER_ID_SIZE];
-    lockfsm_cluster_id(core->fsm, own);
-    if (!cluster_id_is_known(own)) {
-        memcpy(own, core->options.cluster_id, sizeof own);
-    }
-    if (!cluster_id_is_known(own) || cluster_id_equal(own, hello->cluster_id)) {
-        return 0;
-    }
-    if (cluster_id_is_known(hello->cluster_id)) {
-        snprintf(why, HASP_WHY_SIZE, "it belongs to another cluster");
-        return HASP_EREFUSED;
-    }
-    uint64_t known = lockfsm_incarnation(core->fsm, hello->from);
-    replica_members(core->replica, &members);
-    if (replica_members_find(&members, hello->from) != NULL &&
-        (known == 0 || known == hello->incarnation)) {
+    own_cluster(core, own);
+    return cluster_id_is_known(own) && cluster_id_is_known(hello->cluster_id) &&
+           !cluster_id_equal(own, hello->cluster_id);
+}
+
+/* A node without a cluster id must be a member that was added, with this very
+ * directory. */
+static int check_nameless(const struct core *core,
+                          const struct frame_hello *hello,
+                          char why[HASP_WHY_SIZE])
+{
+    uint8_t own[CLUSTER_ID_SIZE];
+    own_cluster(core, own);
+    if (!cluster_id_is_known(own) || cluster_id_is_known(hello->cluster_id) ||
+        core_names(core, hello->from, hello->incarnation)) {
         return 0;
     }
     snprintf(why, HASP_WHY_SIZE,
@@ -97,15 +117,21 @@ static int check_cluster(const struct core *core,
     return HASP_EREFUSED;
 }
 
-int core_check_peer(const struct core *core, const struct frame_hello *hello,
-                    bool is_wanted, char why[HASP_WHY_SIZE])
+int core_check_peer(struct core *core, const struct frame_hello *hello,
+                    char why[HASP_WHY_SIZE])
 {
-    if (!is_wanted && !vouch_admits(core, hello->from, hello->members_index)) {
-        refuse_stranger(core, hello, why);
-        return HASP_ENOENT;
+    if (is_of_another_cluster(core, hello)) {
+        snprintf(why, HASP_WHY_SIZE, "it belongs to another cluster");
+        return HASP_EREFUSED;
     }
     int error = check_directory(core, hello, why);
-    return error != 0 ? error : check_cluster(core, hello, why);
+    return error != 0 ? error : check_nameless(core, hello, why);
+}
+
+bool core_names(const struct core *core, uint64_t id, uint64_t incarnation)
+{
+    return replica_members_name(replica_configuration(core->replica), id,
+                                incarnation);
 }
 
 /* "2026-11-22T02:10:12Z" */
@@ -174,10 +200,4 @@ void core_removed_by(struct core *core, uint64_t id, const char *why,
                  why);
         core_fatal(core, CORE_EXIT_REMOVED, text);
     }
-}
-
-bool core_keeps_guest(const struct core *core, uint64_t id,
-                      uint64_t its_members_index)
-{
-    return vouch_admits(core, id, its_members_index);
 }

@@ -8,9 +8,8 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "core/standing.h"
 #include "core/state.h"
-
-enum standing { MEMBER = 1, LEAVING = 2, GUEST = 4 };
 
 /* The standings of peers from which a frame of this type is heeded. */
 static unsigned heeded_of(enum frame_type type)
@@ -18,11 +17,11 @@ static unsigned heeded_of(enum frame_type type)
     switch (type) {
     case FRAME_RAFT:
     case FRAME_SNAPSHOT:
-        return MEMBER | LEAVING | GUEST;
+        return STANDING_MEMBER | STANDING_LEAVING | STANDING_GUEST;
     case FRAME_FORWARD:
     case FRAME_CLOSED:
     case FRAME_MEMBERS:
-        return MEMBER;
+        return STANDING_MEMBER;
     case FRAME_ANSWER:
     case FRAME_SNAPSHOT_ACK:
     case FRAME_LOST:
@@ -34,7 +33,7 @@ static unsigned heeded_of(enum frame_type type)
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     case FRAME_TRIAL:
 #endif
-        return MEMBER | LEAVING;
+        return STANDING_MEMBER | STANDING_LEAVING;
     case FRAME_HELLO:
     case FRAME_PING:
     case FRAME_PONG:
@@ -43,18 +42,6 @@ static unsigned heeded_of(enum frame_type type)
         break; /* The connection handles these itself. */
     }
     return 0;
-}
-
-static enum standing standing_of(const struct core *core, uint64_t id)
-{
-    struct replica_members members;
-    CHECK(id != core->options.id);
-    replica_members(core->replica, &members);
-    if (members.count == 0 || replica_members_find(&members, id) != NULL) {
-        return MEMBER;
-    }
-    return replica_members_find(&core->members.applied, id) != NULL ? LEAVING
-                                                                    : GUEST;
 }
 
 bool heed_speaks_for_users(const struct core *core, uint64_t id)
@@ -68,11 +55,6 @@ static bool is_of_users(enum frame_type type)
 {
     return type == FRAME_FORWARD || type == FRAME_CLOSED ||
            type == FRAME_ANSWER;
-}
-
-bool heed_is_guest(const struct core *core, uint64_t id)
-{
-    return standing_of(core, id) == GUEST;
 }
 
 static void log_ignored(struct core *core, uint64_t id, enum frame_type type,
@@ -99,8 +81,8 @@ bool heed_frame(struct core *core, uint64_t id, enum frame_type type)
         return true;
     }
     if ((heeded_of(type) & standing) == 0) {
-        if (standing == GUEST) {
-            log_ignored(core, id, type, "it is no member");
+        if (standing == STANDING_GUEST) {
+            log_ignored(core, id, type, "the log does not name it");
         }
         return false;
     }
@@ -110,6 +92,6 @@ bool heed_frame(struct core *core, uint64_t id, enum frame_type type)
                     "tls.peer = require");
         return false;
     }
-    return standing != GUEST || replica_leader(core->replica) == id ||
+    return standing != STANDING_GUEST || replica_leader(core->replica) == id ||
            !replica_has_leader(core->replica, core->now_ns / NS_PER_MS);
 }

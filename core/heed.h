@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Whose frames are heeded. By what a peer is to this node:
- *
- *     member   the newest configuration in the log names it (as yet empty, it
- *              names all): everything
- *     leaving  removed by an entry that is not applied here yet: everything but
- *              requests and closes of its clients, and whom it names a member
- *     guest    neither: Raft's messages and snapshots, since it may lead by a
- *              configuration that this node has yet to learn; and those only
- *              while no leader is heard here. Of others it wants nothing,
- *              neither their votes nor that they adopt its term or stop; if it
- *              does lead, those who lead them now soon will not
+/* Whose frames are heeded, by what the sender is to this node
+ * (core/standing.h).
  *
  * Who has lost what it had acknowledged (core/loss.h) may only ask about
  * that.
@@ -30,8 +21,6 @@ struct core;
  * unless the operator has said so (core_options.believes_plain_peers). */
 bool heed_speaks_for_users(const struct core *core, uint64_t id);
 
-/* Nothing is asked of it either. */
-bool heed_is_guest(const struct core *core, uint64_t id);
 bool heed_frame(struct core *core, uint64_t id, enum frame_type type);
 
 #endif /* HASP_CORE_HEED_H */

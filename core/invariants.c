@@ -256,8 +256,8 @@ static const char *check_reign(const struct core *core)
         is_attached |= core->peers[i].id != 0 &&
                        !list_is_empty(&core->peers[i].attachments);
     }
-    return reign->term != 0 || reign->must_register ||
-                   reign->must_compare_levels || is_sending || is_attached
+    return reign->term != 0 || reign->must_compare_levels || is_sending ||
+                   is_attached
                ? "a node that does not lead has kept what was a leader's"
                : NULL;
 }

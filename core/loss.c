@@ -20,7 +20,8 @@ void loss_begin(struct core *core, const struct core_accusation *accused)
 void loss_update(struct core *core, uint64_t id)
 {
     struct peer *peer = peer_find(core, id);
-    if (peer == NULL || replica_role(core->replica) != REPLICA_LEADER) {
+    if (peer == NULL || replica_role(core->replica) != REPLICA_LEADER ||
+        standing_of(core, id) != STANDING_MEMBER) {
         return;
     }
     uint64_t match = replica_match(core->replica, id);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* RAFT.ADD, PROMOTE, DEMOTE and REMOVE: the states of a change, and the
- * registering of members' data directories. */
+/* RAFT.ADD, PROMOTE, DEMOTE and REMOVE: the states of a change. */
 
 #include "core/membership.h"
 
@@ -13,6 +12,7 @@
 #include "base/log.h"
 #include "core/announced.h"
 #include "core/commands/commands.h"
+#include "core/questions.h"
 #include "core/silence.h"
 #include "core/state.h"
 #include "core/trail.h"
@@ -115,7 +115,8 @@ static void change_failed(struct core *core, int error)
         {HASP_ENOTLEADER, WORD_NOLEADER, "this node leads no longer"},
         {HASP_EBUSY, WORD_BUSY, "another change or a transfer is under way"},
         {HASP_EEXIST, WORD_BADARG,
-         "the id or the address is a member's already"},
+         "the id, the address or the data directory is a member's already: to "
+         "replace it, remove that member first"},
         {HASP_ENOENT, WORD_BADARG, "no member has that id"},
         {HASP_EFULL, WORD_LIMIT, "members"},
         {HASP_EINVALID, WORD_BADARG, "that would leave fewer than two voters"},
@@ -155,12 +156,36 @@ static void change_logged(struct core *core, enum change_state state,
 
 /* --- Adding and promoting --------------------------------------------------*/
 
+/* True if the directory was a member's before: the others tell it that it was
+ * removed, and it may have stopped for good. */
+static bool refuse_removed(struct core *core)
+{
+    const struct change *change = &core->reign.change;
+    struct removal removal;
+    char why[HASP_WHY_SIZE];
+    if (!lockfsm_removal(core->fsm, change->member, &removal) ||
+        removal.incarnation != change->incarnation) {
+        return false;
+    }
+    snprintf(why, sizeof why,
+             "the data directory of node %" PRIu64 " (incarnation %016" PRIx64
+             ") was removed from this cluster: give the node an empty one, "
+             "start it, and add it again",
+             change->member, change->incarnation);
+    change_refuse(core, WORD_BADARG, why);
+    return true;
+}
+
 static void add(struct core *core)
 {
     struct change *change = &core->reign.change;
     struct replica_update update;
-    int error = replica_add(core->replica, change->member, change->address,
-                            core->now_ns / NS_PER_MS, &change->index, &update);
+    if (refuse_removed(core)) {
+        return;
+    }
+    int error = replica_add(core->replica, change->member, change->incarnation,
+                            change->address, core->now_ns / NS_PER_MS,
+                            &change->index, &update);
     if (error != 0) {
         change_failed(core, error);
         return;
@@ -176,7 +201,7 @@ static void not_promoted(struct core *core)
     const struct change *change = &core->reign.change;
     uint64_t id = change->member;
     char why[HASP_WHY_SIZE];
-    if (core->port.peer_is_up(core->port.data, id)) {
+    if (peer_is_up(core, id)) {
         snprintf(why, sizeof why,
                  "member %" PRIu64 " is connected and a standby, and catches "
                  "up by itself (it has entry %" PRIu64 " of %" PRIu64
@@ -273,12 +298,30 @@ static bool refuse_if_changing(struct core *core, struct request *request)
     return true;
 }
 
+static bool read_incarnation(struct bytes text, uint64_t *ret_incarnation)
+{
+    uint8_t bytes[8];
+    if (text.size != 2 * sizeof bytes || !hex_get(text, bytes, sizeof bytes)) {
+        return false;
+    }
+    *ret_incarnation = load_u64_be(bytes);
+    return *ret_incarnation != 0;
+}
+
 void raft_add_run(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
     struct change *change = &core->reign.change;
     struct replica_members members;
+    uint64_t incarnation = 0;
     if (refuse_if_changing(core, request)) {
+        return;
+    }
+    if (call_has(call, OPTION_INCARNATION) &&
+        !read_incarnation(call->text[OPTION_INCARNATION], &incarnation)) {
+        request_refuse(core, request, WORD_BADARG,
+                       "INCARNATION must be 16 hex digits and not 0: the node "
+                       "logs it at its start, and shows it in RAFT.STATUS");
         return;
     }
     change_begin(core, request, call->id);
@@ -287,14 +330,16 @@ void raft_add_run(struct core *core, struct request *request)
     memcpy(change->address, call->name.data, call->name.size);
     change->address[call->name.size] = '\0';
     change->is_standby = call_has(call, OPTION_STANDBY);
+    change->incarnation = incarnation;
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members,
                                                                call->id);
-    if (member != NULL && strcmp(member->address, change->address) == 0) {
+    if (member != NULL && strcmp(member->address, change->address) == 0 &&
+        (incarnation == 0 || incarnation == member->incarnation)) {
         add_again(core, member);
     } else if (!change->is_standby && refuse_misplaced(core, change->address)) {
         return;
-    } else if (member != NULL || call_has(call, OPTION_FORCE)) {
+    } else if (member != NULL || change->incarnation != 0) {
         add(core);
     } else {
         enter(change, CHANGE_PROBE_DUE);
@@ -303,7 +348,7 @@ void raft_add_run(struct core *core, struct request *request)
 }
 
 void core_address_probed(struct core *core, uint64_t number, int error,
-                         const char *why, uint64_t now_ns)
+                         uint64_t incarnation, const char *why, uint64_t now_ns)
 {
     struct change *change = &core->reign.change;
     set_now(core, now_ns);
@@ -317,6 +362,8 @@ void core_address_probed(struct core *core, uint64_t number, int error,
         return;
     }
     enter(change, CHANGE_PROBED);
+    CHECK(error != 0 || incarnation != 0);
+    change->incarnation = incarnation;
     change->probe_error = error;
     snprintf(change->probe_why, sizeof change->probe_why, "%s", why);
 }
@@ -342,7 +389,8 @@ static void probed(struct core *core)
     }
     snprintf(why, sizeof why,
              "member %" PRIu64 " is not there, seen from member %" PRIu64
-             ": %s; start it first and look at its addresses, or force it",
+             ": %s; start it first and check its addresses, or name its data "
+             "directory with INCARNATION",
              change->member, core->options.id, change->probe_why);
     change_refuse(core, WORD_BADARG, why);
 }
@@ -401,11 +449,15 @@ void raft_take_away_run(struct core *core, struct request *request)
         return;
     }
     if (is_removal && member == NULL) {
-        /* A repeated REMOVE proposes an entry that changes nothing: once that
-         * is applied the member is gone for sure. */
-        encode_register_node(propose_begin(core),
-                             &(struct register_node_command){.node = call->id});
-        propose_end(core, request);
+        /* A repeated REMOVE. A leader serves once all that its predecessors
+         * logged is committed, and no change of its own is under way: the
+         * member is gone for sure if this node still leads. */
+        if (request->is_confirmed) {
+            request_answer_ok(core, request);
+        } else {
+            request->is_unwelcome = true;
+            questions_enqueue(core, request);
+        }
         return;
     }
     change_begin(core, request, call->id);
@@ -454,43 +506,6 @@ static void try_to_take_away(struct core *core)
     }
 }
 
-/* --- Registering -----------------------------------------------------------*/
-
-/* Members whose data directory is not registered yet (amnesia guard). The one
- * at the other end of a connection is that of the member only if it has
- * acknowledged the entry that added it: the connection may be a dead one's, and
- * the member have been removed and added again since. */
-static void register_members(struct core *core)
-{
-    struct replica_members members;
-    replica_members(core->replica, &members);
-    core->reign.must_register = false;
-    for (uint32_t i = 0; i < members.count; i++) {
-        uint64_t id = members.member[i].id;
-        uint64_t added_index = lockfsm_added_index(core->fsm, id);
-        struct peer *peer = peer_find(core, id);
-        if (peer == NULL || !peer->is_up || added_index == 0 ||
-            lockfsm_incarnation(core->fsm, id) != 0) {
-            continue;
-        }
-        core->reign.must_register = true;
-        if (peer->registering_term == core->reign.term ||
-            peer->acked_term != core->reign.term ||
-            peer->acked_index < added_index) {
-            continue;
-        }
-        struct buffer entry = {0};
-        encode_register_node(&entry, &(struct register_node_command){
-                                         .node = id,
-                                         .incarnation = peer->incarnation,
-                                         .added_index = added_index});
-        if (propose_own(core, buffer_bytes(&entry))) {
-            peer->registering_term = core->reign.term;
-        }
-        buffer_done(&entry);
-    }
-}
-
 /* --- Events ----------------------------------------------------------------*/
 
 void membership_turn(struct core *core)
@@ -499,9 +514,6 @@ void membership_turn(struct core *core)
     bool is_due = core->now_ns >= change->retry_ns;
     if (!is_serving(core)) {
         return;
-    }
-    if (core->reign.must_register && propose_is_open(core)) {
-        register_members(core);
     }
     if (change->state == CHANGE_PROBE_DUE && is_due) {
         probe(core);

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Members: adding, promoting, demoting, removing, one change at a time; and
- * registering their data directories (amnesia guard).
+/* Members: adding, promoting, demoting, removing, one change at a time.
+ *
+ * A member is added with its data directory (its incarnation), which the probe
+ * learns from the node itself, or which the operator tells. So there is no
+ * moment at which any directory could pass for the member's. A directory that
+ * was removed is never added again.
  *
  * RAFT.ADD adds a standby and, unless told STANDBY, promotes it when it has
  * caught up; if it has not within CATCH_UP_NS it stays a standby and the answer
@@ -62,6 +66,7 @@ struct change {
     struct buffer asker;     /* Who asked, see trail_append(). */
     uint64_t member;
     char address[MEMBER_ADDRESS_SIZE]; /* ADD: as announced. */
+    uint64_t incarnation;              /* ADD: its directory; 0: to be asked. */
     bool is_standby;                   /* ADD: it is to stay one. */
     bool is_forced;                    /* LISTENING: whoever is silent. */
     int probe_error;                   /* PROBED: 0, or why it is not there. */

@@ -4,9 +4,10 @@
 
 #include "core/peer.h"
 #include "base/check.h"
+#include "core/standing.h"
 #include "core/state.h"
 
-struct peer *peer_find(struct core *core, uint64_t id)
+const struct peer *peer_look(const struct core *core, uint64_t id)
 {
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         if (core->peers[i].id == id) {
@@ -14,6 +15,11 @@ struct peer *peer_find(struct core *core, uint64_t id)
         }
     }
     return NULL;
+}
+
+struct peer *peer_find(struct core *core, uint64_t id)
+{
+    return (struct peer *)(uintptr_t)peer_look(core, id);
 }
 
 struct peer *peer_get(struct core *core, uint64_t id)
@@ -38,12 +44,15 @@ struct peer *peer_get(struct core *core, uint64_t id)
     return free_place;
 }
 
-bool peer_is_up(struct core *core, uint64_t id)
+bool peer_is_up(const struct core *core, uint64_t id)
 {
-    return id != 0 && core->port.peer_is_up(core->port.data, id);
+    return id != 0 && core->port.peer_is_up(core->port.data, id) &&
+           standing_of(core, id) == STANDING_MEMBER;
 }
 
 struct buffer *peer_output(struct core *core, uint64_t id, enum frame_type type)
 {
-    return id != 0 ? core->port.peer_output(core->port.data, id, type) : NULL;
+    return id != 0 && standing_of(core, id) != STANDING_NONE
+               ? core->port.peer_output(core->port.data, id, type)
+               : NULL;
 }

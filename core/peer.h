@@ -18,7 +18,10 @@ struct peer {
     uint64_t id;                  /* 0: free. */
     struct digest_points digests; /* Of that directory. */
     bool is_up;
-    uint64_t incarnation;
+    uint64_t incarnation; /* The rest of its greeting is for standing.h. */
+    uint64_t members_index;
+    uint64_t last_term;
+    uint64_t last_index;
     uint32_t feature_level; /* As it last announced. */
     struct clock_rate clock;
     bool is_clock_known;
@@ -32,19 +35,20 @@ struct peer {
     struct frame_lost asked;
     uint64_t question; /* ... to be answered after this confirmed question. */
     bool is_removed;   /* Its connection counts no more, as of the next look. */
-    uint64_t registering_term;  /* In which this connection's directory was
-                                   proposed for registration. */
     struct frame_members named; /* By it; index 0: it has not said. */
     struct list attachments;
 };
 
 /* NULL if nothing is known of it. */
 struct peer *peer_find(struct core *core, uint64_t id);
+const struct peer *peer_look(const struct core *core, uint64_t id);
 /* Likewise, but makes room; NULL only if PEER_COUNT_MAX are known. */
 struct peer *peer_get(struct core *core, uint64_t id);
-bool peer_is_up(struct core *core, uint64_t id);
-/* Where a frame of this type for it goes; NULL if it is not up, or does not
- * know such frames. */
+/* True if there is a link with the directory that the configuration names: what
+ * another one under that number says is not the member's word. */
+bool peer_is_up(const struct core *core, uint64_t id);
+/* Where a frame of this type for it goes; NULL if it is not up, does not know
+ * such frames, or has no standing (core/standing.h). */
 struct buffer *peer_output(struct core *core, uint64_t id,
                            enum frame_type type);
 

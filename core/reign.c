@@ -108,7 +108,6 @@ void reign_begin(struct core *core)
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     struct begin_command begin = {
         .node = core->options.id,
-        .incarnation = core->options.incarnation,
         .base_index = timers_base(core->timers),
         .elapsed_ms = timers_elapsed_ms(core->timers, core->now_ns),
     };
@@ -173,6 +172,6 @@ void reign_turn(struct core *core)
 void reign_member_changed(struct core *core)
 {
     if (is_leader(core)) {
-        core->reign.must_register = core->reign.must_compare_levels = true;
+        core->reign.must_compare_levels = true;
     }
 }

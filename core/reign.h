@@ -45,7 +45,6 @@ struct reign {
     struct transfer transfer;
     struct sweep sweep;
     struct snapshot_sender senders[PEER_COUNT_MAX]; /* As core.peers. */
-    bool must_register; /* Look for members without an incarnation. */
     bool must_compare_levels;
     uint64_t clock_heir; /* To hand over to, for this node's clock; 0. */
 };
@@ -69,8 +68,8 @@ void reign_begun(struct core *core);
 /* Goes on with what it began: starts deadlines, a slice of them in each turn,
  * and serves once all stand. */
 void reign_turn(struct core *core);
-/* There is a new member, or an old one with a new connection: is its directory
- * registered, and what level does it announce? */
+/* There is a new member, or an old one with a new connection: what level does
+ * it announce? */
 void reign_member_changed(struct core *core);
 
 #endif /* HASP_CORE_REIGN_H */

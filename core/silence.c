@@ -14,8 +14,7 @@
 bool silence_is_heard(const struct core *core, uint64_t id)
 {
     return id == core->options.id ||
-           (core->port.peer_is_up(core->port.data, id) &&
-            !silence_is_silent(core, id));
+           (peer_is_up(core, id) && !silence_is_silent(core, id));
 }
 
 bool silence_is_silent(const struct core *core, uint64_t id)
@@ -51,7 +50,7 @@ uint64_t silence_heir(const struct core *core)
         const struct replica_member *member = &members.member[i];
         uint64_t id = member->id;
         if (member->role != MEMBER_VOTER || id == core->options.id ||
-            !core->port.peer_is_up(core->port.data, id)) {
+            !peer_is_up(core, id)) {
             continue;
         }
         bool is_heard = silence_is_heard(core, id);

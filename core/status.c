@@ -3,6 +3,7 @@
 /* What a node says of itself: RAFT.STATUS and INFO. */
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "core/commands/commands.h"
 #include "core/feature.h"
@@ -38,12 +39,32 @@ void core_member(const struct core *core, uint64_t id, uint64_t *ret_match,
                               : core->port.peer_silence_ms(core->port.data, id);
 }
 
+static void put_incarnation(struct resp_writer *writer, const char *key,
+                            uint64_t incarnation)
+{
+    char text[17] = "";
+    if (incarnation != 0) {
+        snprintf(text, sizeof text, "%016" PRIx64, incarnation);
+    }
+    resp_key_text(writer, key, text);
+}
+
+/* Which directory is at the other end of the link; 0: none is up. */
+static uint64_t link_incarnation(const struct core *core, uint64_t id)
+{
+    const struct peer *peer = peer_look(core, id);
+    if (id == core->options.id) {
+        return core->options.incarnation;
+    }
+    return peer != NULL && peer->is_up ? peer->incarnation : 0;
+}
+
 static void put_member(struct core *core, const struct replica_member *member,
                        struct resp_writer *writer)
 {
     uint64_t match, silence_ms;
     core_member(core, member->id, &match, &silence_ms);
-    resp_map(writer, 6);
+    resp_map(writer, 8);
     resp_key_number(writer, "id", member->id);
     resp_key_text(writer, "address", member->address);
     resp_key_text(writer, "role", member_role_name(member->role));
@@ -51,6 +72,30 @@ static void put_member(struct core *core, const struct replica_member *member,
     resp_key_integer(writer, "last_contact_ms",
                      silence_ms == UINT64_MAX ? -1 : (int64_t)silence_ms);
     resp_key_integer(writer, "level", feature_of_member(core, member->id));
+    put_incarnation(writer, "incarnation", member->incarnation);
+    put_incarnation(writer, "link", link_incarnation(core, member->id));
+}
+
+/* Directories whose number is another one's by now, or nobody's, and that still
+ * try to connect. */
+static void put_replaced(struct core *core, struct resp_writer *writer)
+{
+    uint32_t count = 0;
+    for (int i = 0; i < REPLACED_MAX; i++) {
+        count += core->members.replaced[i].id != 0;
+    }
+    resp_key_array(writer, "replaced", count);
+    for (int i = 0; i < REPLACED_MAX; i++) {
+        const struct replaced *one = &core->members.replaced[i];
+        if (one->id == 0) {
+            continue;
+        }
+        resp_map(writer, 3);
+        resp_key_number(writer, "id", one->id);
+        put_incarnation(writer, "incarnation", one->incarnation);
+        resp_key_number(writer, "seen_ms",
+                        (core->now_ns - one->seen_ns) / NS_PER_MS);
+    }
 }
 
 void raft_status_run(struct core *core, struct request *request)
@@ -66,8 +111,9 @@ void raft_status_run(struct core *core, struct request *request)
     struct resp_writer *writer = request_reply(core, request);
     replica_members(core->replica, &members);
     forward_client_address(core, leader, leader_address);
-    resp_map(writer, 16);
+    resp_map(writer, 18);
     resp_key_number(writer, "node", core->options.id);
+    put_incarnation(writer, "incarnation", core->options.incarnation);
     lockfsm_cluster_id(core->fsm, cluster);
     /* A founder knows the id before BEGIN tells the others. */
     cluster_id_format(cluster_id_is_known(cluster) ? cluster
@@ -92,6 +138,7 @@ void raft_status_run(struct core *core, struct request *request)
     resp_key_integer(writer, "cluster_level", lockfsm_feature_level(core->fsm));
     resp_key_integer(writer, "finalize_level", feature_possible(core, why));
     resp_key_text(writer, "users", users[core_users(core)]);
+    put_replaced(core, writer);
     request_done(core, request);
 }
 

@@ -126,6 +126,7 @@ void update_peers(struct core *core)
     core->port.peers_changed(core->port.data, &wanted);
     mark_removed(core, &wanted);
     core->members.wanted = wanted;
+    standing_follow(core);
 }
 
 void update_cluster_id(struct core *core)

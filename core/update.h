@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/standing.h"
 #include "raft/replica.h"
 
 struct core;
@@ -18,6 +19,7 @@ struct core;
 struct members {
     struct replica_members applied;
     struct replica_members wanted; /* As the port was told. */
+    struct replaced replaced[REPLACED_MAX];
     uint64_t snapshot_to;  /* The replica wants this one to have one; 0. */
     uint64_t probe_number; /* The newest one's, see port.probe_address. */
     bool is_cluster_known; /* The port has been told which it is. */

@@ -23,18 +23,19 @@ uint64_t vouch_own_index(const struct core *core,
     return index;
 }
 
-static bool names(const struct frame_members *members, uint64_t id)
+static bool names(const struct frame_members *members, uint64_t id,
+                  uint64_t incarnation)
 {
     CHECK(members->count <= FRAME_MEMBER_MAX);
     for (uint32_t i = 0; i < members->count; i++) {
-        if (members->id[i] == id) {
+        if (members->id[i] == id && members->incarnation[i] == incarnation) {
             return true;
         }
     }
     return false;
 }
 
-bool vouch_admits(const struct core *core, uint64_t id,
+bool vouch_admits(const struct core *core, uint64_t id, uint64_t incarnation,
                   uint64_t its_members_index)
 {
     struct replica_members members;
@@ -46,10 +47,11 @@ bool vouch_admits(const struct core *core, uint64_t id,
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         const struct peer *peer = &core->peers[i];
         bool is_believed = members.count == 0 ||
-                           replica_members_find(&members, peer->id) != NULL ||
+                           replica_members_name(&members, peer->id,
+                                                peer->incarnation) ||
                            peer->id == core->options.trusted;
         if (peer->id != 0 && is_believed && peer->named.log_index > own_index &&
-            names(&peer->named, id)) {
+            names(&peer->named, id, incarnation)) {
             return true;
         }
     }
@@ -74,9 +76,10 @@ static bool own_members(const struct core *core, struct frame_members *ret_own)
     *ret_own = (struct frame_members){
         .log_index = vouch_own_index(core, &members)};
     MEMBER_EACH (one, &members) {
-        ret_own->id[ret_own->count++] = one->id;
+        ret_own->id[ret_own->count] = one->id;
+        ret_own->incarnation[ret_own->count++] = one->incarnation;
     }
-    return names(ret_own, core->options.id);
+    return names(ret_own, core->options.id, core->options.incarnation);
 }
 
 void vouch_greeted(struct core *core, uint64_t id, uint64_t its_members_index)

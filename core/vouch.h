@@ -23,9 +23,9 @@ struct core;
 /* Of the newest configuration in the log; 0 if there is none. */
 uint64_t vouch_own_index(const struct core *core,
                          struct replica_members *ret_members);
-/* True if 'id', which shows a configuration of that index, may come in though
- * the log does not name it. */
-bool vouch_admits(const struct core *core, uint64_t id,
+/* True if this directory of 'id', which shows a configuration of that index,
+ * may come in though the log does not name it. */
+bool vouch_admits(const struct core *core, uint64_t id, uint64_t incarnation,
                   uint64_t its_members_index);
 
 /* A peer has greeted with a configuration of that index. */

@@ -201,8 +201,8 @@ static const struct field add_fields[] = {
     {"address", FIELD_TEXT, NULL, 1, 127, FIELD_REQUIRED,
      "peer-host:port,client-host:port."},
     OPTION("standby", FIELD_FLAG, "STANDBY", "It only copies."),
-    OPTION("force", FIELD_FLAG, "FORCE",
-           "Without looking whether it is there."),
+    {"incarnation", FIELD_TEXT, "INCARNATION", 16, 16, 0,
+     "Its data directory, in hex; else the node is asked."},
     BY,
     END};
 static const struct field member_fields[] = {ID("The member."), BY, END};

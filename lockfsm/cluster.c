@@ -36,7 +36,7 @@ struct member *member_obtain(struct lockfsm *fsm, uint64_t node)
 
 void member_count_in(struct lockfsm *fsm, const struct member *member)
 {
-    if (member->removed_index == 0) {
+    if (member->incarnation != 0) {
         fsm->member_count++;
     } else {
         fsm->removed_count++;
@@ -45,7 +45,7 @@ void member_count_in(struct lockfsm *fsm, const struct member *member)
 
 static void count_out(struct lockfsm *fsm, const struct member *member)
 {
-    if (member->removed_index == 0) {
+    if (member->incarnation != 0) {
         CHECK(fsm->member_count > 0);
         fsm->member_count--;
     } else {
@@ -62,74 +62,55 @@ void member_free(struct lockfsm *fsm, struct member *member)
     structure_free(fsm, &member->stored);
 }
 
-/* A member that the newest configuration names, or NULL. */
-static struct member *current_member(const struct lockfsm *fsm, uint64_t node)
+static void add_member(struct lockfsm *fsm, const struct lockfsm_member *named)
 {
-    struct member *member = member_find(fsm, node);
-    return member != NULL && member->removed_index == 0 ? member : NULL;
-}
-
-/* Registers the member's first data directory, which it keeps until the member
- * is removed. */
-static void register_member(struct lockfsm *fsm, struct member *member,
-                            uint64_t incarnation)
-{
-    CHECK(member->removed_index == 0 && member->added_index != 0);
-    if (member->incarnation != 0 || incarnation == 0) {
-        return;
+    struct member *member = member_obtain(fsm, named->node);
+    if (member->incarnation != 0) {
+        return; /* The same as before: another one was removed just now. */
     }
-    member->incarnation = incarnation;
-    record_changed(fsm, &member->stored);
-    struct effect *effect = effect_add(fsm, EFFECT_REGISTERED);
-    effect->count = member->node;
-    effect->token = incarnation;
-}
-
-static struct member *add_member(struct lockfsm *fsm, uint64_t node,
-                                 uint64_t log_index)
-{
-    struct member *member = member_obtain(fsm, node);
-    if (member->removed_index != 0) {
+    if (member->removed_incarnation != 0) {
         count_out(fsm, member);
-        pool_drop(&fsm->pool, &member->removed_by);
-        member->removed_index = member->removed_ms = 0;
-        member->added_index = member->incarnation = 0;
     }
-    if (member->added_index == 0) {
-        member->added_index = log_index;
-        member_count_in(fsm, member);
-        record_changed(fsm, &member->stored);
-    }
-    return member;
+    member->incarnation = named->incarnation;
+    member_count_in(fsm, member);
+    record_changed(fsm, &member->stored);
 }
 
-/* Keeps a trace of a removed member, in the place of the one that was removed
- * longest ago. */
+/* Keeps a trace of a removed member. */
 static void remove_member(struct lockfsm *fsm, struct member *member,
                           uint64_t log_index)
 {
-    CHECK(member->removed_index == 0 && member->added_index < log_index);
+    CHECK(member->incarnation != 0 && member->removed_index < log_index);
     count_out(fsm, member);
+    pool_drop(&fsm->pool, &member->removed_by);
+    member->removed_incarnation = member->incarnation;
     member->removed_index = log_index;
+    member->removed_ms = 0;
+    member->incarnation = 0;
     member_count_in(fsm, member);
     record_changed(fsm, &member->stored);
-    if (fsm->removed_count <= REMOVED_COUNT_MAX) {
-        return;
-    }
-    struct member *oldest = member;
-    LIST_FOR (struct member, other, &fsm->members, in_order) {
-        if (other->removed_index != 0 &&
-            other->removed_index < oldest->removed_index) {
-            oldest = other;
+}
+
+/* Forgets the trace of the member that was removed longest ago. */
+static void forget_oldest(struct lockfsm *fsm)
+{
+    struct member *oldest = NULL;
+    LIST_FOR (struct member, member, &fsm->members, in_order) {
+        if (member->incarnation == 0 &&
+            (oldest == NULL || member->removed_index < oldest->removed_index)) {
+            oldest = member;
         }
     }
+    CHECK(oldest != NULL);
     member_free(fsm, oldest);
 }
 
-static bool is_named(const uint64_t *nodes, uint32_t count, uint64_t node)
+static bool is_named(const struct lockfsm_member *members, uint32_t count,
+                     const struct member *member)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (nodes[i] == node) {
+        if (members[i].node == member->node &&
+            members[i].incarnation == member->incarnation) {
             return true;
         }
     }
@@ -137,17 +118,19 @@ static bool is_named(const uint64_t *nodes, uint32_t count, uint64_t node)
 }
 
 void lockfsm_change(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
-                    const uint64_t *nodes, uint32_t count)
+                    const struct lockfsm_member *members, uint32_t count)
 {
     lockfsm_skip(fsm, log_index, term);
-    LIST_FOR_SAFE (struct member, member, &fsm->members, in_order) {
-        if (member->removed_index == 0 &&
-            !is_named(nodes, count, member->node)) {
+    LIST_FOR (struct member, member, &fsm->members, in_order) {
+        if (member->incarnation != 0 && !is_named(members, count, member)) {
             remove_member(fsm, member, log_index);
         }
     }
     for (uint32_t i = 0; i < count; i++) {
-        (void)add_member(fsm, nodes[i], log_index);
+        add_member(fsm, &members[i]);
+    }
+    while (fsm->removed_count > REMOVED_COUNT_MAX) {
+        forget_oldest(fsm);
     }
 }
 
@@ -234,30 +217,8 @@ void apply_begin(struct lockfsm *fsm, const struct entry *command,
         fsm->limits = limits;
         fsm->limit_count = LIMIT_COUNT;
     }
-    /* A restore drops all members, and the first leader adds itself. */
-    struct member *member = fsm->member_count == 0
-                                ? add_member(fsm, begin->node, fsm->log_index)
-                                : current_member(fsm, begin->node);
-    if (member != NULL) {
-        /* The leader has the whole log, so its directory belongs to the member
-         * that was added last under this id. */
-        register_member(fsm, member, begin->incarnation);
-    }
     result->count = begin->node;
     effect_add(fsm, EFFECT_BEGUN)->count = begin->node;
-}
-
-void apply_register_node(struct lockfsm *fsm, const struct entry *command,
-                         struct result *result)
-{
-    const struct register_node_command *message = command->register_node;
-    struct member *member = current_member(fsm, message->node);
-    result->count = member != NULL &&
-                    member->added_index == message->added_index &&
-                    member->incarnation == 0;
-    if (result->count == 1) {
-        register_member(fsm, member, message->incarnation);
-    }
 }
 
 void apply_set_feature(struct lockfsm *fsm, const struct entry *command,
@@ -310,24 +271,18 @@ void apply_quarantine_over(struct lockfsm *fsm, const struct entry *command,
 
 uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node)
 {
-    const struct member *member = current_member(fsm, node);
+    const struct member *member = member_find(fsm, node);
     return member != NULL ? member->incarnation : 0;
-}
-
-uint64_t lockfsm_added_index(const struct lockfsm *fsm, uint64_t node)
-{
-    const struct member *member = current_member(fsm, node);
-    return member != NULL ? member->added_index : 0;
 }
 
 bool lockfsm_removal(const struct lockfsm *fsm, uint64_t node,
                      struct removal *ret_removal)
 {
     const struct member *member = member_find(fsm, node);
-    if (member == NULL || member->removed_index == 0) {
+    if (member == NULL || member->removed_incarnation == 0) {
         return false;
     }
-    *ret_removal = (struct removal){.incarnation = member->incarnation,
+    *ret_removal = (struct removal){.incarnation = member->removed_incarnation,
                                     .log_index = member->removed_index,
                                     .wall_ms = member->removed_ms,
                                     .by = member->removed_by};

@@ -781,8 +781,8 @@ static const char *check_members(const struct lockfsm *fsm)
 {
     uint32_t count = 0, removed = 0;
     LIST_FOR (const struct member, member, &fsm->members, in_order) {
-        count += member->removed_index == 0;
-        removed += member->removed_index != 0;
+        count += member->incarnation != 0;
+        removed += member->incarnation == 0;
     }
     return count == fsm->member_count && removed == fsm->removed_count &&
                    removed <= REMOVED_COUNT_MAX

@@ -335,7 +335,9 @@ static const char *check_member(struct loading *loading, void *structure)
 {
     const struct member *member = structure;
     member_count_in(loading->fsm, member);
-    return member->added_index != 0 ? NULL : "member record";
+    return member->incarnation != 0 || member->removed_incarnation != 0
+               ? NULL
+               : "member record";
 }
 
 static struct stored *new_user(struct loading *loading, struct reader *key)

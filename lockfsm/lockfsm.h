@@ -161,7 +161,6 @@ enum effect_type {
                            time_ms: FOR; since_index is this entry. */
     EFFECT_SWEPT,       /* A SWEEP. */
     EFFECT_BEGUN,       /* A leader's BEGIN: count is the node. */
-    EFFECT_REGISTERED,  /* count: the node; token: its incarnation. */
     EFFECT_TIME,        /* A TIME or BEGIN; time_ms: moved the clock so far. */
     EFFECT_ACCESS_CHANGED, /* Users, secrets, roles, access, certificates that
                               are refused. */
@@ -241,11 +240,14 @@ MUST_CHECK int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index,
                              struct effects *effects);
 /* An entry without a command (barrier): only the applied index moves. */
 void lockfsm_skip(struct lockfsm *fsm, uint64_t log_index, uint64_t term);
-/* An entry that makes these 'nodes' the members: those that it does not name
- * are forgotten with their data directories, so that who is added again later
- * registers a new one. */
+/* An entry that makes these the members; of those that it does not name a trace
+ * is kept, lockfsm_removal(). */
+struct lockfsm_member {
+    uint64_t node;
+    uint64_t incarnation; /* Of its data directory; not 0. */
+};
 void lockfsm_change(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
-                    const uint64_t *nodes, uint32_t count);
+                    const struct lockfsm_member *members, uint32_t count);
 
 /* Writes all that changed since the last flush in one transaction. Errors are
  * fatal, but HASP_EFULL: the table has no room, nothing was written, and after
@@ -271,15 +273,14 @@ uint64_t lockfsm_token_base(const struct lockfsm *fsm);
 /* All zero before the first BEGIN, which brings it and token_base. */
 void lockfsm_cluster_id(const struct lockfsm *fsm,
                         uint8_t ret_id[CLUSTER_ID_SIZE]);
-/* The incarnation registered for member 'node'; 0 if none is. */
+/* The data directory of member 'node'; 0 if it is not a member. */
 uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node);
-/* The entry that has made 'node' a member; 0 if it is none. */
-uint64_t lockfsm_added_index(const struct lockfsm *fsm, uint64_t node);
-/* How 'node', which was a member, was removed; false if it was not, or longer
- * ago than the newest REMOVED_COUNT_MAX. */
+/* How 'node' was removed last, be it a member again or not; false if it was
+ * not, or longer ago than the newest REMOVED_COUNT_MAX of those that are not.
+ */
 #define REMOVED_COUNT_MAX 64
 struct removal {
-    uint64_t incarnation; /* 0: it had not registered one. */
+    uint64_t incarnation; /* The directory that was removed. */
     uint64_t log_index;
     uint64_t wall_ms; /* For people; 0: not known (yet). */
     struct bytes by;  /* Borrowed; may be empty. */

@@ -111,14 +111,17 @@ struct asker {
     uint64_t search_slot;   /* Its place in that search. */
 };
 
+/* A node that is a member or was one. Its last removal is remembered when it is
+ * a member again: the directory of then may still run, and is told why nobody
+ * talks to it. */
 struct member {
     struct list in_order; /* By node. */
     uint64_t node;
-    uint64_t added_index;    /* The entry that made it a member. */
-    uint64_t incarnation;    /* 0: not registered yet. */
-    uint64_t removed_index;  /* The entry that removed it; 0: a member. */
-    uint64_t removed_ms;     /* When, by a wall clock, for people; or 0. */
-    struct bytes removed_by; /* Owned; may be empty. */
+    uint64_t incarnation;         /* Of the member; 0: it is not one now. */
+    uint64_t removed_incarnation; /* Of the one removed last; 0: none was. */
+    uint64_t removed_index;       /* The entry that removed it. */
+    uint64_t removed_ms;          /* When, by a wall clock, for people; or 0. */
+    struct bytes removed_by;      /* Owned; may be empty. */
     struct stored stored;
 };
 
@@ -864,7 +867,7 @@ uint64_t relist_sweep(struct lockfsm *fsm, uint64_t places);
 /* --- cluster.c ------------------------------------------------------------ */
 
 struct member *member_obtain(struct lockfsm *fsm, uint64_t node);
-/* Once removed_index is set, or found to be 0. */
+/* Once its incarnation is set, or found to be 0. */
 void member_count_in(struct lockfsm *fsm, const struct member *member);
 void member_free(struct lockfsm *fsm, struct member *member);
 

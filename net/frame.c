@@ -129,6 +129,7 @@ void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
     buffer_put_u64(out, hello->members_index);
     buffer_put_u64(out, hello->term);
     buffer_put_u64(out, hello->last_index);
+    buffer_put_u64(out, hello->last_term);
     put_terms(out, &hello->terms);
     /* The frame may be longer than is read. The first byte, of its size, must
      * not look like TLS. */
@@ -160,6 +161,7 @@ int frame_get_hello(struct bytes body, struct frame_hello *ret)
     hello.members_index = reader_u64(&reader);
     hello.term = reader_u64(&reader);
     hello.last_index = reader_u64(&reader);
+    hello.last_term = reader_u64(&reader);
     if (!get_terms(&reader, &hello.terms)) {
         return HASP_EPROTO;
     }
@@ -454,6 +456,7 @@ void frame_put_members(struct buffer *out, const struct frame_members *members)
     buffer_put_u32(out, members->count);
     for (uint32_t i = 0; i < members->count; i++) {
         buffer_put_u64(out, members->id[i]);
+        buffer_put_u64(out, members->incarnation[i]);
     }
     frame_end(out, start);
 }
@@ -468,6 +471,7 @@ int frame_get_members(struct bytes body, struct frame_members *ret_members)
     }
     for (uint32_t i = 0; i < members.count; i++) {
         members.id[i] = reader_u64(&reader);
+        members.incarnation[i] = reader_u64(&reader);
     }
     if (!reader_ok(&reader, true)) {
         return HASP_EPROTO;

@@ -121,7 +121,8 @@ struct frame_hello {
     uint64_t members_index; /* Of the newest configuration in its log, if that
                                names this node, else 0. */
     uint64_t term;          /* Raft's; and where its log ends, 0 if it is ... */
-    uint64_t last_index;    /* ... empty. */
+    uint64_t last_index;    /* ... empty; and the term of that entry. */
+    uint64_t last_term;
     struct frame_terms terms; /* Of a founder that has not founded yet. */
 };
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello);
@@ -242,11 +243,13 @@ void frame_put_digest(struct buffer *out, enum frame_type type,
 MUST_CHECK int frame_get_digest(struct bytes body,
                                 struct frame_digest *ret_digest);
 
-/* The ids in the configuration at 'log_index' of the sender's log. */
+/* The members in the configuration at 'log_index' of the sender's log, with
+ * their data directories. */
 #define FRAME_MEMBER_MAX 15
 struct frame_members {
     uint64_t log_index;
     uint64_t id[FRAME_MEMBER_MAX];
+    uint64_t incarnation[FRAME_MEMBER_MAX];
     uint32_t count;
 };
 void frame_put_members(struct buffer *out, const struct frame_members *members);

@@ -359,6 +359,14 @@ bool peer_link_is_revoked(const struct peer_link *link)
            events->is_revoked(events->data, who->fingerprint);
 }
 
+/* The member's own directory takes the place of another one's link. */
+static bool is_named(const struct peers *peers, const struct frame_hello *hello)
+{
+    return peers->events.is_named != NULL &&
+           peers->events.is_named(peers->events.data, hello->from,
+                                  hello->incarnation);
+}
+
 static int check_hello(struct peer_link *link, const struct frame_hello *hello,
                        char why[HASP_WHY_SIZE])
 {
@@ -389,7 +397,8 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
         return HASP_EREFUSED;
     }
     if (peer != NULL && peer->link != NULL && peer->link->is_up &&
-        peer->link != link && peer->link->incarnation != hello->incarnation) {
+        peer->link != link && peer->link->incarnation != hello->incarnation &&
+        !is_named(peers, hello)) {
         snprintf(why, HASP_WHY_SIZE,
                  "node %" PRIu64 " is connected with another data directory",
                  hello->from);

@@ -266,6 +266,17 @@ void peers_remove(struct peers *peers, uint64_t id)
     forget(peers, peer);
 }
 
+void peers_drop(struct peers *peers, uint64_t id)
+{
+    struct peer *peer = peers_find(peers, id);
+    if (peer != NULL && peer->link != NULL) {
+        peer_link_close(peer->link, "another data directory than the member's");
+    }
+    if (peer != NULL) {
+        peer->heard_ms = 0;
+    }
+}
+
 struct peer *peers_let_in(struct peers *peers, uint64_t id)
 {
     CHECK(peers->guest_count < PEERS_GUEST_MAX);

@@ -13,7 +13,8 @@
  * only a good one. A bad HELLO is answered with the reason and logged (at most
  * a few lines in ten seconds), and the connection is closed. A second
  * connection from a member replaces the first only if it has the same
- * incarnation.
+ * incarnation, or if it alone is the one that the owner knows for the member
+ * (events.is_named).
  *
  * A node that is too old for the other's cluster learns it from a HELLO that
  * says nothing but the levels. It believes this only if it has dialled; a node
@@ -75,6 +76,8 @@ struct peers_events {
      * reason. If it is not wanted, it would be a guest. */
     int (*check)(void *data, const struct frame_hello *hello, bool is_wanted,
                  char why[HASP_WHY_SIZE]);
+    /* True if node 'id' is a member with this data directory. May be NULL. */
+    bool (*is_named)(void *data, uint64_t id, uint64_t incarnation);
     /* True if a certificate with this SHA-256 is refused. May be NULL. */
     bool (*is_revoked)(void *data,
                        const uint8_t fingerprint[TLS_FINGERPRINT_SIZE]);
@@ -131,6 +134,10 @@ void peers_set_cluster(struct peers *peers,
  * cannot be dialled is logged; the member may still dial this node. */
 void peers_add(struct peers *peers, uint64_t id, const char *address);
 void peers_remove(struct peers *peers, uint64_t id);
+/* Closes the connection with 'id': another data directory than that member's is
+ * at the other end. A wanted member is dialled again, and counts as never
+ * heard. */
+void peers_drop(struct peers *peers, uint64_t id);
 bool peers_is_up(const struct peers *peers, uint64_t id);
 /* It is, and has shown by a certificate that it is that node. */
 bool peers_is_secure(const struct peers *peers, uint64_t id);

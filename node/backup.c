@@ -409,6 +409,7 @@ static int write_directory(struct backup *backup,
                  options->directory, hasp_strerror(error));
     } else {
         AUTO(buffer_done) struct buffer members = {0};
+        backup->members.member[0].incarnation = chance->incarnation;
         replica_members_encode(&backup->members, &members);
         header.configuration = buffer_bytes(&members);
         CHECK(table_begin_read(backup->table, &txn) == 0);

@@ -195,6 +195,7 @@ static int start_core(struct hasp_node *node, const struct replica_start *start,
         .peer_is_up = members_port_is_up,
         .peer_output = members_port_output,
         .peers_changed = members_port_changed,
+        .peer_drop = members_port_drop,
         .peer_silence_ms = members_port_silence_ms,
         .peer_is_proven = members_port_is_proven,
         .probe_address = probe_port_address,
@@ -355,11 +356,12 @@ static void found_cluster(struct hasp_node *node)
 {
     struct founding *founding = &node->founding;
     char why[HASP_WHY_SIZE];
-    struct replica_entry first = {
-        .term = 1,
-        .log_index = 1,
-        .type = ENTRY_CHANGE,
-        .body = buffer_bytes(&founding->configuration)};
+    AUTO(buffer_done) struct buffer configuration = {0};
+    founding_first_entry(founding, &configuration);
+    struct replica_entry first = {.term = 1,
+                                  .log_index = 1,
+                                  .type = ENTRY_CHANGE,
+                                  .body = buffer_bytes(&configuration)};
     struct replica_start start = {.entries = &first, .entry_count = 1};
     founding_found(founding);
     if (write_beginning(node, &first, &start.term, why) != 0) {

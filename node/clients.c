@@ -21,6 +21,7 @@
 #include "net/resp.h"
 #include "net/stream.h"
 #include "node/node.h"
+#include "node/probe.h"
 
 /* A client with more than this unsent is read again when it has read. */
 #define UNSENT_MAX (256u << 10)
@@ -88,10 +89,12 @@ static void answer_too_early(struct client *client)
     struct resp_writer writer = {clients_port_output(node, client->conn), 2};
     char missing[128];
     founding_missing(&node->founding, missing, sizeof missing);
+    /* A leader that is to add this node reads the end (node/probe.c). */
     resp_error(&writer, "NOLEADER",
                "the cluster has not begun: waiting for the first greeting of "
-               "%s",
-               missing);
+               "%s; " PROBE_IDENTITY,
+               missing, node->options.id,
+               datadir_identity(node->datadir)->incarnation);
 }
 
 static void note_unfinished(struct client *client, uint64_t now_ns)

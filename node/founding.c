@@ -36,20 +36,7 @@ void founding_init(struct founding *founding, uint64_t own_id,
         founding->founder[founding->count++] = (struct founder){
             .id = id, .incarnation = id == own_id ? own_incarnation : 0};
     }
-    replica_members_encode(members, &founding->configuration);
-}
-
-void founding_copy(const struct founding *founding, struct founding *ret_copy)
-{
-    *ret_copy = *founding;
-    ret_copy->configuration = (struct buffer){0};
-    buffer_put_bytes(&ret_copy->configuration,
-                     buffer_bytes(&founding->configuration));
-}
-
-void founding_done(struct founding *founding)
-{
-    buffer_done(&founding->configuration);
+    founding->members = *members;
 }
 
 static struct founder *find(struct founding *founding, uint64_t id)
@@ -62,13 +49,24 @@ static struct founder *find(struct founding *founding, uint64_t id)
     return NULL;
 }
 
+/* The members as the file has them. */
+static void put_members(const struct founding *founding, struct buffer *out)
+{
+    MEMBER_EACH (member, &founding->members) {
+        buffer_put_u64(out, member->id);
+        buffer_put_run(out, bytes_of_text(member->address));
+    }
+}
+
 void founding_show(const struct founding *founding,
                    struct frame_terms *ret_terms)
 {
     _Static_assert(LIMIT_COUNT <= FRAME_LIMIT_MAX, "a HELLO has all limits");
     *ret_terms = (struct frame_terms){.limit_count = LIMIT_COUNT};
     memcpy(ret_terms->limit, founding->limits.of, sizeof founding->limits.of);
-    digest_of(buffer_bytes(&founding->configuration), ret_terms->members);
+    AUTO(buffer_done) struct buffer members = {0};
+    put_members(founding, &members);
+    digest_of(buffer_bytes(&members), ret_terms->members);
     snprintf(ret_terms->name, sizeof ret_terms->name, "%s", founding->name);
     ret_terms->is_access_required = founding->is_access_required;
 }
@@ -183,12 +181,22 @@ void founding_cluster_id(const struct founding *founding,
     CHECK(all_are_heard(founding));
     _Static_assert(CLUSTER_ID_SIZE == DIGEST_SIZE, "a digest is an id");
     buffer_put_run(&text, bytes_of_text(founding->name));
-    buffer_put_run(&text, buffer_bytes(&founding->configuration));
-    for (uint32_t i = 0; i < founding->count; i++) {
-        buffer_put_u64(&text, founding->founder[i].id);
-        buffer_put_u64(&text, founding->founder[i].incarnation);
-    }
+    founding_first_entry(founding, &text);
     digest_of(buffer_bytes(&text), ret_id);
+}
+
+void founding_first_entry(const struct founding *founding, struct buffer *out)
+{
+    struct replica_members members = founding->members;
+    for (uint32_t i = 0; i < members.count; i++) {
+        for (uint32_t j = 0; j < founding->count; j++) {
+            if (founding->founder[j].id == members.member[i].id) {
+                members.member[i].incarnation = founding->founder[j]
+                                                    .incarnation;
+            }
+        }
+    }
+    replica_members_encode(&members, out);
 }
 
 void founding_found(struct founding *founding)
@@ -208,27 +216,6 @@ void founding_missing(const struct founding *founding, char *out, size_t size)
                                    founding->founder[i].id);
         }
     }
-}
-
-bool founding_contradicts(const struct founding *founding, uint64_t id,
-                          uint64_t incarnation)
-{
-    for (uint32_t i = 0; founding->is_over && i < founding->count; i++) {
-        if (founding->founder[i].id == id) {
-            return founding->founder[i].incarnation != incarnation;
-        }
-    }
-    return false;
-}
-
-bool founding_forget(struct founding *founding, uint64_t id)
-{
-    struct founder *founder = find(founding, id);
-    if (founder == NULL || !founding->is_over) {
-        return false;
-    }
-    *founder = founding->founder[--founding->count];
-    return true;
 }
 
 static void put_hex(struct buffer *text, const uint8_t digest[DIGEST_SIZE])

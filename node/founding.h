@@ -12,8 +12,9 @@
  *      heard the greeting (HELLO) of every one. A greeting names the sender's
  *      incarnation (a random number made with its directory) and its cluster id
  *      (zero while it has none).
- *   2. The cluster id is the digest of the cluster's name, the first entry of
- *      the log (all members as voters) and all founders' incarnations. So
+ *   2. The first entry of the log names all members as voters, each with its
+ *      incarnation. The cluster id is the digest of the cluster's name and of
+ *      that. So
  *      founders compute the same id without talking about it, and a directory
  *      made later computes one that nobody has. The greetings of founders show
  *      the terms as well, that is name, members and the limits of the state:
@@ -26,9 +27,8 @@
  *      cluster's log tells it that it is a voter, and the members refuse it if
  *      its id is registered with another incarnation.
  *
- * The founders' incarnations stay on disk, so that a founder which comes back
- * empty is refused by the others even before the replicated state has
- * registered anybody.
+ * The record of the founders serves a founding that is interrupted: the next
+ * start goes on with the same founders, or not at all.
  *
  * All founders must be up once, at the first start. That is the price: with a
  * majority alone, a wiped founder and a late one could not be told from a new
@@ -64,7 +64,7 @@ struct founding {
     uint64_t own_id;
     struct founder founder[MEMBER_COUNT_MAX];
     uint32_t count;
-    struct buffer configuration; /* Body of the first entry. */
+    struct replica_members members; /* As configured: without incarnations. */
     struct lockfsm_limits limits;
     char name[FRAME_NAME_SIZE];
     bool is_access_required; /* From the beginning; set by the owner. */
@@ -82,9 +82,6 @@ void founding_init(struct founding *founding, uint64_t own_id,
                    uint64_t own_incarnation, const char *name,
                    const struct replica_members *members,
                    const struct lockfsm_limits *limits);
-void founding_done(struct founding *founding);
-/* A copy that another thread may save. */
-void founding_copy(const struct founding *founding, struct founding *ret_copy);
 
 /* What a greeting shows of it. */
 void founding_show(const struct founding *founding,
@@ -104,17 +101,13 @@ enum founding_verdict founding_decide(const struct founding *founding,
 /* The id that these founders give their cluster; all must have been heard. */
 void founding_cluster_id(const struct founding *founding,
                          uint8_t ret_id[CLUSTER_ID_SIZE]);
+/* The body of the first entry; all must have been heard. */
+void founding_first_entry(const struct founding *founding, struct buffer *out);
 /* This node founds: from now on 'founder' is the record and 'seen_id' the
  * id. */
 void founding_found(struct founding *founding);
 /* Writes the ids of those not heard yet: "2, 3". */
 void founding_missing(const struct founding *founding, char *out, size_t size);
-
-/* True if 'id' is a founder and had another incarnation when it founded. */
-bool founding_contradicts(const struct founding *founding, uint64_t id,
-                          uint64_t incarnation);
-/* Forgets a founder that is no member any more; true if it was one. */
-bool founding_forget(struct founding *founding, uint64_t id);
 
 /* The record of the founders, 'folder'/founding; durable on return. */
 MUST_CHECK int founding_save(const struct founding *founding,

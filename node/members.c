@@ -129,38 +129,15 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
                  node->has_begun ? "" : ", nor named in the [cluster] section");
         return HASP_ENOENT;
     }
-    if (node->has_begun) {
-        int rv = core_check_peer(node->core, hello, is_wanted, why);
-        if (rv != 0) {
-            return rv;
-        }
-        /* The state knows better than the record of the founders: an
-         * incarnation, or that this is a member which was added since the
-         * founding (entry 1). Who greets from a newer configuration may have
-         * been replaced, too. */
-        const struct lockfsm *state = core_state(node->core);
-        if (lockfsm_incarnation(state, hello->from) != 0 ||
-            lockfsm_added_index(state, hello->from) > 1 ||
-            core_keeps_guest(node->core, hello->from, hello->members_index)) {
-            return 0;
-        }
-    } else {
-        int rv = founding_compare(&node->founding, hello->from, &hello->terms,
-                                  why);
-        if (rv != 0) {
-            return rv;
-        }
-    }
-    if (founding_contradicts(&node->founding, hello->from,
-                             hello->incarnation)) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "member %" PRIu64 " comes with another data directory than "
-                 "the one with which it founded the cluster: remove it from "
-                 "the cluster and add it again",
-                 hello->from);
-        return HASP_EREFUSED;
-    }
-    return 0;
+    return node->has_begun ? core_check_peer(node->core, hello, why)
+                           : founding_compare(&node->founding, hello->from,
+                                              &hello->terms, why);
+}
+
+static bool is_member(void *data, uint64_t id, uint64_t incarnation)
+{
+    const struct hasp_node *node = ((const struct members *)data)->node;
+    return node->has_begun && core_names(node->core, id, incarnation);
 }
 
 /* A node that has not begun knows of no revoked certificate. */
@@ -292,6 +269,7 @@ int members_open(struct members *members, struct hasp_node *node,
                                   .on_down = on_down,
                                   .on_frame = on_frame,
                                   .check = check,
+                                  .is_named = is_member,
                                   .is_revoked = is_revoked,
                                   .was_removed = was_removed,
                                   .on_refused = on_refused,
@@ -387,20 +365,6 @@ static bool is_named(const struct replica_members *named, uint64_t id)
     return false;
 }
 
-/* The founders that still are members. */
-struct founders_note {
-    const char *folder;
-    struct founding founding;
-};
-
-static int save_founders(void *data, char why[HASP_WHY_SIZE])
-{
-    struct founders_note *note = data;
-    int error = founding_save(&note->founding, note->folder, why);
-    founding_done(&note->founding);
-    return error;
-}
-
 void members_port_changed(void *data, const struct replica_members *named)
 {
     struct hasp_node *node = data;
@@ -414,27 +378,14 @@ void members_port_changed(void *data, const struct replica_members *named)
     for (uint32_t i = 0; i < members->count;) {
         struct member_link *link = &members->link[i];
         uint64_t id = link->id;
-        if (is_named(named, id) ||
-            (members->is_joining && !link->was_named && !link->is_guest)) {
-            i++;
-            continue;
-        }
-        if (link->is_guest) {
-            if (!core_keeps_guest(node->core, id, link->hello.members_index)) {
-                peers_remove(members->peers, id); /* on_down() does the rest. */
-            }
+        if (is_named(named, id) || link->is_guest ||
+            (members->is_joining && !link->was_named)) {
             i++;
             continue;
         }
         LOG_INFO("member removed", "member=%" PRIu64, id);
         peers_remove(members->peers, id);
         *link = members->link[--members->count];
-        if (founding_forget(&node->founding, id)) {
-            struct founders_note *note = memory_new(sizeof *note);
-            note->folder = node->options.directory;
-            founding_copy(&node->founding, &note->founding);
-            errands_add(&node->errands, save_founders, note);
-        }
     }
     for (uint32_t i = 0; i < named->count; i++) {
         want(members, &named->member[i]);
@@ -442,6 +393,22 @@ void members_port_changed(void *data, const struct replica_members *named)
         if (link != NULL) {
             link->was_named = true;
         }
+    }
+}
+
+void members_port_drop(void *data, uint64_t id)
+{
+    struct hasp_node *node = data;
+    struct members *members = &node->members;
+    struct member_link *link = find(members, id);
+    if (members->peers == NULL || link == NULL) {
+        return;
+    }
+    link->is_told = false; /* The core knows: it has dropped the link. */
+    if (link->is_guest) {
+        peers_remove(members->peers, id); /* on_down() does the rest. */
+    } else {
+        peers_drop(members->peers, id);
     }
 }
 

@@ -173,6 +173,10 @@ static void put_members(const struct hasp_node *node, struct buffer *out)
                 id, ppm);
         }
     }
+    gauge(out, "hasp_replaced_directories",
+          "Data directories that tried to connect within the last minute and "
+          "are not, or no longer, a member's: stop them.",
+          node->has_begun ? core_replaced_count(node->core, turn_now()) : 0);
     head(out, "hasp_member_match_index", "gauge",
          "Up to where the member's log is this node's; 0: this one leads not.");
     for (uint32_t i = 0; node->has_begun && i < node->members.count; i++) {

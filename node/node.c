@@ -213,7 +213,6 @@ void hasp_node_close(struct hasp_node *node)
     if (node->datadir != NULL) {
         datadir_close(node->datadir);
     }
-    founding_done(&node->founding);
     if (node->options.log != NULL) {
         log_set_sink(NULL, NULL);
     }

@@ -28,8 +28,9 @@ struct probe {
     uint64_t id;
     char peer[MEMBER_ADDRESS_SIZE];
     char client[MEMBER_ADDRESS_SIZE]; /* "" if none was announced. */
-    bool is_client; /* 'client' is being dialled, not 'peer'. */
-    bool is_there;  /* The node answers at the present address. */
+    bool is_client;       /* 'client' is being dialled, not 'peer'. */
+    bool is_there;        /* The node answers at the present address. */
+    uint64_t incarnation; /* Of its data directory; 0: not told yet. */
     /* What else answers there; "" if nothing does. */
     char other[HASP_WHY_SIZE / 4];
     struct stream stream;
@@ -56,6 +57,43 @@ static bool is_of_ours(const struct probe *probe, struct bytes cluster)
     return bytes_equal(cluster, bytes_of_text(own));
 }
 
+/* The node understands the command, but cannot answer it now: while it has not
+ * begun it says at the end who it is. */
+static void read_refusal(struct probe *probe, struct bytes text)
+{
+    char line[512];
+    uint64_t id;
+    size_t size = text.size < sizeof line ? text.size : sizeof line - 1;
+    memcpy(line, text.data, size);
+    line[size] = '\0';
+    const char *end = strstr(line, "; node=");
+    if (end != NULL &&
+        sscanf(end, "; node=%" SCNu64 " incarnation=%" SCNx64, &id,
+               &probe->incarnation) == 2 &&
+        id == probe->id && probe->incarnation != 0) {
+        probe->is_there = true;
+    } else if (strncmp(line, "ERR ", 4) == 0) {
+        snprintf(probe->other, sizeof probe->other, "no node of hasp answers");
+    } else {
+        probe->incarnation = 0;
+        snprintf(probe->other, sizeof probe->other,
+                 "it does not say which data directory it has: %.70s", line);
+    }
+}
+
+static bool read_incarnation(const struct resp_reply *reply,
+                             uint64_t *ret_incarnation)
+{
+    const struct resp_value *value = resp_find(reply, 0, "incarnation");
+    uint8_t bytes[8];
+    if (value == NULL || value->bytes.size != 2 * sizeof bytes ||
+        !hex_get(value->bytes, bytes, sizeof bytes)) {
+        return false;
+    }
+    *ret_incarnation = load_u64_be(bytes);
+    return *ret_incarnation != 0;
+}
+
 static void bytes_cb(struct stream *stream)
 {
     struct probe *probe = stream->owner;
@@ -72,10 +110,8 @@ static void bytes_cb(struct stream *stream)
     const struct resp_value *cluster = error == 0
                                            ? resp_find(&reply, 0, "cluster")
                                            : NULL;
-    if (error == 0 && reply.value[0].type == RESP_ERROR &&
-        !bytes_has_prefix(reply.value[0].bytes, BYTES_LITERAL("ERR "))) {
-        /* The node understands the command, but cannot answer it now. */
-        probe->is_there = true;
+    if (error == 0 && reply.value[0].type == RESP_ERROR) {
+        read_refusal(probe, reply.value[0].bytes);
     } else if (node == NULL || node->type != RESP_INTEGER) {
         snprintf(probe->other, sizeof probe->other, "no node of hasp answers");
     } else if ((uint64_t)node->integer != probe->id) {
@@ -86,6 +122,9 @@ static void bytes_cb(struct stream *stream)
         snprintf(probe->other, sizeof probe->other,
                  "that node belongs to another cluster; give it an empty "
                  "directory, and this cluster's members in its configuration");
+    } else if (!read_incarnation(&reply, &probe->incarnation)) {
+        snprintf(probe->other, sizeof probe->other,
+                 "it does not say which data directory it has");
     } else {
         probe->is_there = true;
     }
@@ -104,7 +143,8 @@ static void end(struct probe *probe, int error, const char *why)
 {
     struct hasp_node *node = probe->owner;
     if (!turn_is_over(&node->turn)) {
-        core_address_probed(node->core, probe->number, error, why, turn_now());
+        core_address_probed(node->core, probe->number, error,
+                            probe->incarnation, why, turn_now());
         turn_wake(&node->turn);
     }
     uv_close((uv_handle_t *)&probe->timer, timer_closed_cb);
@@ -121,11 +161,16 @@ static void closed_cb(struct stream *stream, const char *reason)
         dial(probe);
         return;
     }
+    if (probe->is_there && probe->incarnation == 0) {
+        snprintf(probe->other, sizeof probe->other,
+                 "without a client address it cannot be asked which data "
+                 "directory it has");
+    }
     snprintf(why, sizeof why, "%s: %s",
              probe->is_client ? probe->client : probe->peer,
              probe->other[0] != '\0' ? probe->other : reason);
     end(probe,
-        probe->is_there           ? 0
+        probe->incarnation != 0   ? 0
         : probe->other[0] == '\0' ? HASP_ECONNECT
                                   : HASP_EREFUSED,
         why);

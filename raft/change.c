@@ -73,30 +73,36 @@ static uint64_t propose(struct replica *replica,
 }
 
 static int check_added(const struct replica_members *members, uint64_t id,
-                       const char *address)
+                       uint64_t incarnation, const char *address)
 {
-    if (id == 0 || address[0] == '\0' ||
+    if (id == 0 || id > REPLICA_ID_MAX || address[0] == '\0' ||
         strlen(address) >= MEMBER_ADDRESS_SIZE) {
         return HASP_EINVALID;
     }
     MEMBER_EACH (member, members) {
-        if (member->id == id || strcmp(member->address, address) == 0) {
+        if (member->id == id || member->incarnation == incarnation ||
+            strcmp(member->address, address) == 0) {
             return HASP_EEXIST;
         }
+    }
+    if (incarnation == 0) {
+        return HASP_EINVALID;
     }
     return members->count == MEMBER_COUNT_MAX ? HASP_EFULL : 0;
 }
 
-int replica_add(struct replica *replica, uint64_t id, const char *address,
-                uint64_t now_ms, uint64_t *ret_index,
+int replica_add(struct replica *replica, uint64_t id, uint64_t incarnation,
+                const char *address, uint64_t now_ms, uint64_t *ret_index,
                 struct replica_update *update)
 {
     struct replica_members next = *newest_members(replica);
     step_begin(replica, now_ms);
-    int error = check_change(replica, id) ?: check_added(&next, id, address);
+    int error = check_change(replica, id);
+    error = error ?: check_added(&next, id, incarnation, address);
     if (error == 0) {
         struct replica_member *member = &next.member[next.count++];
-        *member = (struct replica_member){.id = id, .role = MEMBER_STANDBY};
+        *member = (struct replica_member){
+            .id = id, .incarnation = incarnation, .role = MEMBER_STANDBY};
         snprintf(member->address, sizeof member->address, "%s", address);
         *ret_index = propose(replica, &next);
     }

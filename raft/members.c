@@ -25,13 +25,17 @@ void replica_members_encode(const struct replica_members *members,
     buffer_put_u8(out, FORMAT);
     buffer_put_u64(out, members->count);
     MEMBER_EACH (member, members) {
-        CHECK(member->id > 0);
+        /* 0 would name any directory. */
+        CHECK(member->id > 0 && member->incarnation > 0);
         buffer_put_u64(out, member->id);
         buffer_put(out, member->address, strlen(member->address) + 1);
         buffer_put_u8(out, (uint8_t)member->role);
     }
     while ((out->size - start) % 8 != 0) {
         buffer_put_u8(out, 0);
+    }
+    MEMBER_EACH (member, members) {
+        buffer_put_u64(out, member->incarnation);
     }
 }
 
@@ -42,7 +46,8 @@ static bool read_member(struct reader *reader,
     const uint8_t *start = reader->at;
     size_t left = reader_left(reader);
     const uint8_t *end = left == 0 ? NULL : memchr(start, 0, left);
-    if (reader->is_bad || ret_member->id == 0 || end == NULL ||
+    if (reader->is_bad || ret_member->id == 0 ||
+        ret_member->id > REPLICA_ID_MAX || end == NULL ||
         (size_t)(end - start) >= MEMBER_ADDRESS_SIZE) {
         return false;
     }
@@ -67,15 +72,33 @@ static bool member_is_new(const struct replica_members *members,
     return true;
 }
 
-static bool padding_is_sound(struct bytes encoded, const uint8_t *end)
+static bool skip_padding(struct reader *reader, struct bytes encoded)
 {
-    const uint8_t *at = end;
-    for (; at < encoded.data + encoded.size; at++) {
-        if (*at != 0) {
+    while (!reader->is_bad && (reader->at - encoded.data) % 8 != 0) {
+        if (reader_u8(reader) != 0) {
             return false;
         }
     }
-    return encoded.size % 8 == 0 && (size_t)(at - end) < 8;
+    return !reader->is_bad;
+}
+
+/* False if one is missing, is 0, or two members have the same. */
+static bool read_incarnations(struct reader *reader,
+                              struct replica_members *members)
+{
+    for (uint32_t i = 0; i < members->count; i++) {
+        uint64_t incarnation = reader_u64(reader);
+        if (reader->is_bad || incarnation == 0) {
+            return false;
+        }
+        for (uint32_t j = 0; j < i; j++) {
+            if (members->member[j].incarnation == incarnation) {
+                return false;
+            }
+        }
+        members->member[i].incarnation = incarnation;
+    }
+    return reader_ok(reader, true);
 }
 
 int replica_members_decode(struct bytes encoded,
@@ -96,7 +119,8 @@ int replica_members_decode(struct bytes encoded,
         }
         members.count++;
     }
-    if (!padding_is_sound(encoded, reader.at) ||
+    if (!skip_padding(&reader, encoded) ||
+        !read_incarnations(&reader, &members) ||
         members_voter_count(&members) == 0) {
         return HASP_EPROTO;
     }
@@ -115,6 +139,13 @@ replica_members_find(const struct replica_members *members, uint64_t id)
     return NULL;
 }
 
+bool replica_members_name(const struct replica_members *members, uint64_t id,
+                          uint64_t incarnation)
+{
+    const struct replica_member *member = replica_members_find(members, id);
+    return member != NULL && member->incarnation == incarnation;
+}
+
 uint32_t members_voter_count(const struct replica_members *members)
 {
     uint32_t count = 0;
@@ -124,21 +155,25 @@ uint32_t members_voter_count(const struct replica_members *members)
     return count;
 }
 
-bool members_is_sole_voter(const struct replica_members *members, uint64_t id)
+void members_core_view(const struct replica_members *members, uint64_t id,
+                       uint64_t incarnation, struct replica_members *ret_view)
 {
-    const struct replica_member *member = replica_members_find(members, id);
-    return member != NULL && member->role == MEMBER_VOTER &&
-           members_voter_count(members) == 1;
+    *ret_view = *members;
+    for (uint32_t i = 0; i < ret_view->count; i++) {
+        struct replica_member *member = &ret_view->member[i];
+        if (member->id == id && member->incarnation != incarnation) {
+            member->id = MEMBERS_FORMER_SELF;
+        }
+    }
 }
 
-void members_to_core(const struct replica_members *members,
+void members_to_core(const struct replica_members *view,
                      struct raft_configuration *ret_configuration)
 {
     raft_configuration_init(ret_configuration);
-    for (uint32_t i = 0; i < members->count; i++) {
-        int rv = raft_configuration_add(
-            ret_configuration, members->member[i].id,
-            members->member[i].address, (int)members->member[i].role);
+    MEMBER_EACH (member, view) {
+        int rv = raft_configuration_add(ret_configuration, member->id,
+                                        member->address, (int)member->role);
         CHECK(rv == 0);
     }
 }

@@ -2,10 +2,11 @@
 
 /* Configurations: who is a member, and since which entry of the log.
  *
- * Encoded as libraft encodes them (so that the core can decode the entry):
+ * Encoded as libraft encodes them (so that the core can decode the entry),
+ * followed by what the core does not read:
  *
  *     u8 1, u64 count, count x (u64 id, address with its NUL, u8 role),
- *     zeros up to a multiple of 8
+ *     zeros up to a multiple of 8, count x u64 incarnation
  *
  * The history holds each configuration that is in the log, and the newest one
  * before it: for snapshots (the core's own copy is not reliable for that, see
@@ -23,11 +24,18 @@
 struct raft_configuration;
 
 uint32_t members_voter_count(const struct replica_members *members);
-/* True if 'id' is the only voter. */
-bool members_is_sole_voter(const struct replica_members *members, uint64_t id);
 
-/* A copy for the core, which takes it over. */
-void members_to_core(const struct replica_members *members,
+/* The core knows members by their ids alone. A new data directory that catches
+ * up reads configurations which name its id with the former directory: the core
+ * must not take that one for itself, or it would stand for election with the
+ * former one's vote. So it is shown such a member under this id, which no node
+ * has. */
+#define MEMBERS_FORMER_SELF UINT64_MAX
+/* What the core of node 'id' with the directory 'incarnation' is shown. */
+void members_core_view(const struct replica_members *members, uint64_t id,
+                       uint64_t incarnation, struct replica_members *ret_view);
+/* A copy of such a view for the core, which takes it over. */
+void members_to_core(const struct replica_members *view,
                      struct raft_configuration *ret_configuration);
 
 struct members_record {

@@ -226,8 +226,7 @@ void patience_vote_saved(struct replica *replica)
 void patience_attempt(struct replica *replica)
 {
     struct patience *patience = &replica->patience;
-    const struct replica_member *self = replica_members_find(
-        newest_members(replica), replica->id);
+    const struct replica_member *self = own_member(replica);
     CHECK(!is_leader(replica));
     if (self == NULL || self->role != MEMBER_VOTER) {
         return;

@@ -118,11 +118,12 @@ static void feed_part(struct replica *replica, uint64_t from,
     CHECK(part->count == 0 || block != NULL);
     for (uint32_t i = 0; i < part->count; i++) {
         const struct replica_entry *entry = &part->entries[i];
+        /* Only the first can be a configuration (T1). */
+        struct bytes body = core_body(replica, entry);
         replica->core_entries[i] = (struct raft_entry){
             .term = entry->term,
             .type = (enum raft_entry_type)entry->type,
-            .buf = {.base = (void *)(uintptr_t)entry->body.data,
-                    .len = entry->body.size},
+            .buf = {.base = (void *)(uintptr_t)body.data, .len = body.size},
             .batch = block,
         };
     }
@@ -261,8 +262,7 @@ static bool may_lend_vote(const struct replica *replica, uint64_t from,
 {
     const struct raft *core = &replica->core;
     const struct replica_members *members = newest_members(replica);
-    const struct replica_member *self = replica_members_find(members,
-                                                             replica->id);
+    const struct replica_member *self = own_member(replica);
     uint64_t last = log_last(&replica->log);
     uint64_t last_term = known_term(replica, last);
     if (members->count == 0 || (self != NULL && self->role == MEMBER_VOTER) ||
@@ -358,7 +358,7 @@ static void receive_timeout_now(struct replica *replica, uint64_t from,
                                 const struct message *message)
 {
     struct raft_message m = {.type = RAFT_TIMEOUT_NOW};
-    if (members_is_sole_voter(newest_members(replica), replica->id)) {
+    if (is_sole_voter(replica)) {
         return; /* T2: the core would lead without a new term. */
     }
     m.timeout_now.term = message->term;
@@ -379,8 +379,16 @@ static void receive_confirm(struct replica *replica, uint64_t from,
     }
 }
 
+/* True of what counts for this node: an answer. */
+static bool is_answer(const struct message *message)
+{
+    return message->kind == MESSAGE_APPEND_RESULT ||
+           message->kind == MESSAGE_VOTE_RESULT ||
+           message->kind == MESSAGE_CONFIRMED;
+}
+
 int replica_receive(struct replica *replica, uint64_t from,
-                    struct bytes encoded, uint64_t now_ms,
+                    uint64_t incarnation, struct bytes encoded, uint64_t now_ms,
                     struct replica_update *update)
 {
     struct message message;
@@ -391,7 +399,11 @@ int replica_receive(struct replica *replica, uint64_t from,
         error = HASP_ETOOBIG;
     }
     step_begin(replica, now_ms);
-    if (error == 0) {
+    /* The answer of a directory that the configuration does not name, or not
+     * any more, promises nothing for the one that it names: it must make no
+     * majority. */
+    if (error == 0 &&
+        (!is_answer(&message) || is_named(replica, from, incarnation))) {
         switch (message.kind) {
         case MESSAGE_APPEND:
             error = receive_append(replica, from, &message);

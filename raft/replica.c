@@ -29,12 +29,14 @@ const char *replica_role_name(enum replica_role role)
 
 struct replica *replica_new(const struct replica_options *options)
 {
-    CHECK(options->id > 0);
+    CHECK(options->id > 0 && options->id <= REPLICA_ID_MAX);
+    CHECK(options->incarnation > 0);
     CHECK(options->heartbeat_ms > 0);
     CHECK(options->election_ms > options->heartbeat_ms);
     struct replica *replica = memory_new(sizeof *replica);
     struct raft *core = &replica->core;
     replica->id = options->id;
+    replica->incarnation = options->incarnation;
     replica->election_ms = options->election_ms;
     replica->heartbeat_ms = options->heartbeat_ms;
     replica->in_flight_max = options->in_flight_max > 0 ? options->in_flight_max
@@ -68,6 +70,7 @@ void replica_free(struct replica *replica)
     log_done(&replica->log);
     written_done(&replica->written);
     members_history_done(&replica->history);
+    buffer_done(&replica->view);
     buffer_done(&replica->out.bytes);
     free(replica->out.outgoing);
     free(replica->out.messages);
@@ -123,7 +126,7 @@ static bool is_alone(const struct replica *replica)
 {
     return replica->core.state == RAFT_FOLLOWER && !replica->is_installing &&
            replica->core.last_stored == log_last(&replica->log) &&
-           members_is_sole_voter(newest_members(replica), replica->id);
+           is_sole_voter(replica);
 }
 
 /* T2, at run time: a single voter that has stepped down would lead again in the
@@ -282,8 +285,8 @@ uint64_t replica_snapshot_taken(struct replica *replica, uint64_t log_index,
         event.snapshot.metadata.index = log_index;
         event.snapshot.metadata.term = log_term(&replica->log, log_index);
         event.snapshot.metadata.configuration_index = record->log_index;
-        members_to_core(&record->members,
-                        &event.snapshot.metadata.configuration);
+        core_configuration(replica, &record->members,
+                           &event.snapshot.metadata.configuration);
         event.snapshot.trailing = replica->in_flight_max; /* T9 */
         step_core(replica, &event);
         trimmed = trail->offset;
@@ -320,7 +323,7 @@ bool replica_install(struct replica *replica, uint64_t from,
         m.install_snapshot.last_index = log_index;
         m.install_snapshot.last_term = term;
         m.install_snapshot.conf_index = members_index;
-        members_to_core(&members, &m.install_snapshot.conf);
+        core_configuration(replica, &members, &m.install_snapshot.conf);
         event.receive.message = &m;
         replica->is_answering_stale = leader_term < current;
         step_core(replica, &event);
@@ -333,6 +336,7 @@ bool replica_install(struct replica *replica, uint64_t from,
     if (is_accepted) {
         log_reset(&replica->log, log_index);
         written_clear(&replica->written);
+        replica->installing = members;
     }
     step_end(replica, update);
     return is_accepted;
@@ -341,24 +345,13 @@ bool replica_install(struct replica *replica, uint64_t from,
 void replica_installed(struct replica *replica, uint64_t now_ms,
                        struct replica_update *update)
 {
-    struct replica_members members = {0};
     struct raft_event event = {.type = RAFT_PERSISTED_SNAPSHOT};
     CHECK(replica->is_installing);
     step_begin(replica, now_ms);
-    const struct raft_configuration *conf = &replica->metadata.configuration;
-    CHECK(conf->n <= MEMBER_COUNT_MAX);
-    for (unsigned i = 0; i < conf->n; i++) {
-        struct replica_member *member = &members.member[members.count++];
-        member->id = conf->servers[i].id;
-        member->role = (enum member_role)conf->servers[i].role;
-        for (size_t j = 0; conf->servers[i].address[j] != '\0'; j++) {
-            CHECK(j + 1 < sizeof member->address);
-            member->address[j] = conf->servers[i].address[j];
-        }
-    }
     members_history_clear(&replica->history);
     members_history_put(&replica->history,
-                        replica->metadata.configuration_index, &members);
+                        replica->metadata.configuration_index,
+                        &replica->installing);
     replica->out.members_changed = true;
     replica->applied_index = replica->metadata.index;
     replica->is_installing = false;
@@ -416,7 +409,7 @@ uint64_t replica_leader(const struct replica *replica)
 bool replica_has_leader(const struct replica *replica, uint64_t now_ms)
 {
     uint64_t clock_ms = now_ms + replica->ahead_ms;
-    if (members_is_sole_voter(newest_members(replica), replica->id)) {
+    if (is_sole_voter(replica)) {
         return false;
     }
     return is_leader(replica) ||
@@ -432,6 +425,11 @@ bool replica_is_transferring(const struct replica *replica)
 uint64_t replica_last_index(const struct replica *replica)
 {
     return log_last(&replica->log);
+}
+
+uint64_t replica_last_term(const struct replica *replica)
+{
+    return known_term(replica, log_last(&replica->log));
 }
 
 uint64_t replica_commit_index(const struct replica *replica)
@@ -470,6 +468,28 @@ void replica_members(const struct replica *replica,
                      struct replica_members *ret_members)
 {
     *ret_members = *newest_members(replica);
+}
+
+const struct replica_members *
+replica_configuration(const struct replica *replica)
+{
+    return newest_members(replica);
+}
+
+void replica_members_before(const struct replica *replica,
+                            struct replica_members *ret_members)
+{
+    const struct members_history *history = &replica->history;
+    const struct members_record *newest = members_history_at(history,
+                                                             UINT64_MAX);
+    const struct members_record *before = NULL;
+    uint64_t committed = u64_max(replica->core.commit_index,
+                                 replica->applied_index);
+    if (newest != NULL && newest->log_index > committed) {
+        before = members_history_at(history, newest->log_index - 1);
+    }
+    *ret_members = before != NULL ? before->members
+                                  : (struct replica_members){0};
 }
 
 void replica_members_at(const struct replica *replica, uint64_t log_index,

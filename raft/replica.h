@@ -84,10 +84,17 @@ enum member_role {
 };
 
 #define MEMBER_COUNT_MAX 15
+#define REPLICA_ID_MAX (UINT64_MAX - 1)
 #define MEMBER_ADDRESS_SIZE 256
 
+/* Raft's server is the data directory, not the node: a member whose directory
+ * was wiped has forgotten its votes and acknowledgements, so it must not count
+ * as the server that gave them. The configuration therefore names the directory
+ * (its incarnation, a random number made with it), and a removed number can be
+ * added again only with another one. */
 struct replica_member {
-    uint64_t id; /* From 1. */
+    uint64_t id;          /* From 1 to REPLICA_ID_MAX. */
+    uint64_t incarnation; /* Not 0. */
     enum member_role role;
     char address[MEMBER_ADDRESS_SIZE]; /* "peer-host:port,client-host:port" */
 };
@@ -106,6 +113,10 @@ struct replica_members {
 const struct replica_member *
 replica_members_find(const struct replica_members *members, uint64_t id);
 
+/* True if member 'id' is there with this data directory. */
+bool replica_members_name(const struct replica_members *members, uint64_t id,
+                          uint64_t incarnation);
+
 /* The body of an ENTRY_CHANGE and of a snapshot's configuration. */
 void replica_members_encode(const struct replica_members *members,
                             struct buffer *out);
@@ -118,6 +129,7 @@ const char *replica_role_name(enum replica_role role); /* "leader" ... */
 
 struct replica_options {
     uint64_t id;
+    uint64_t incarnation; /* Of the own data directory. */
     uint64_t seed;        /* Different for each node; randomizes elections. */
     uint32_t election_ms; /* Election timeout, randomized to 1..2 times. */
     uint32_t heartbeat_ms;
@@ -193,13 +205,17 @@ MUST_CHECK int replica_begin(struct replica *replica,
  * were adopted, would exhaust the numbers. */
 #define REPLICA_TERM_STEP_MAX (UINT64_C(1) << 32)
 
-/* A message from member 'from'. HASP_EPROTO: it cannot be decoded, or no
- * correct member sends it; HASP_ETOOBIG: its term is more than
- * REPLICA_TERM_STEP_MAX above ours. Then nothing has changed, and the caller
- * closes the connection. */
+/* A message from node 'from' with the data directory 'incarnation'. A vote, an
+ * acknowledgement or a confirmation counts only if the newest configuration in
+ * this log, be it committed or not, names that node with that directory; from
+ * others it is dropped. Requests are answered whoever asks: what an answer
+ * counts is the asker's to decide (thesis, 4.1 and 4.2.2). HASP_EPROTO: the
+ * message cannot be decoded, or no correct member sends it; HASP_ETOOBIG: its
+ * term is more than REPLICA_TERM_STEP_MAX above ours. Then nothing has changed,
+ * and the caller closes the connection. */
 MUST_CHECK int replica_receive(struct replica *replica, uint64_t from,
-                               struct bytes message, uint64_t now_ms,
-                               struct replica_update *update);
+                               uint64_t incarnation, struct bytes message,
+                               uint64_t now_ms, struct replica_update *update);
 
 /* The log is durable up to the entry (term, log_index); the write took
  * 'flush_ms'. Completions of entries that were replaced meanwhile are
@@ -278,14 +294,17 @@ void replica_installed(struct replica *replica, uint64_t now_ms,
  * is committed yet, the member promoted last does not have that change yet, or
  * the one to be promoted has not caught up; HASP_EEXIST: the member (or its
  * address), or that role of it, is there already; HASP_ENOENT; HASP_EFULL;
- * HASP_EINVALID: a bad id or address, or it would leave fewer than two voters.
- * The caller sees to it that its own entry of this term has been applied first.
+ * HASP_EINVALID: a bad id, incarnation or address, or it would leave fewer than
+ * two voters. The caller sees to it that its own entry of this term has been
+ * applied first.
  *
- * A new member is a standby. A removed or demoted leader steps down when the
- * change is committed. */
+ * A new member is a standby. Its data directory never changes: another one is
+ * another server, so the member is removed and added again. A removed or
+ * demoted leader steps down when the change is committed. */
 MUST_CHECK int replica_add(struct replica *replica, uint64_t id,
-                           const char *address, uint64_t now_ms,
-                           uint64_t *ret_index, struct replica_update *update);
+                           uint64_t incarnation, const char *address,
+                           uint64_t now_ms, uint64_t *ret_index,
+                           struct replica_update *update);
 MUST_CHECK int replica_set_role(struct replica *replica, uint64_t id,
                                 enum member_role role, uint64_t now_ms,
                                 uint64_t *ret_index,
@@ -312,6 +331,8 @@ uint64_t replica_leader(const struct replica *replica); /* 0: unknown. */
 bool replica_has_leader(const struct replica *replica, uint64_t now_ms);
 bool replica_is_transferring(const struct replica *replica);
 uint64_t replica_last_index(const struct replica *replica);
+/* The term of the last entry; 0: the log is empty. */
+uint64_t replica_last_term(const struct replica *replica);
 uint64_t replica_commit_index(const struct replica *replica);
 /* The newest commit index that is known. What a leader has told may lie far
  * beyond this replica's own log. 0: no leader has told one yet, and this
@@ -329,6 +350,13 @@ void replica_applied(struct replica *replica, uint64_t log_index);
 /* The newest configuration in the log. */
 void replica_members(const struct replica *replica,
                      struct replica_members *ret_members);
+/* The same without a copy: borrowed, until the next event. */
+const struct replica_members *
+replica_configuration(const struct replica *replica);
+/* The one that holds again if the newest, which is not known to be committed,
+ * is rolled back; empty if the newest is committed or the only one. */
+void replica_members_before(const struct replica *replica,
+                            struct replica_members *ret_members);
 /* The newest configuration at or below 'log_index' (for its snapshot),
  * encoded. */
 void replica_members_at(const struct replica *replica, uint64_t log_index,

@@ -82,6 +82,7 @@ struct follower {
 struct replica {
     struct raft core;
     uint64_t id;
+    uint64_t incarnation;
     uint32_t election_ms;
     uint32_t heartbeat_ms;
     uint32_t in_flight_max;
@@ -115,7 +116,10 @@ struct replica {
     bool is_installing;
     bool is_answering_stale; /* B5: the reply's last index is not set. */
     bool is_lending_vote;    /* T14: the reply is to say yes. */
-    struct raft_snapshot_metadata metadata; /* While installing. */
+    struct raft_snapshot_metadata metadata; /* While installing ... */
+    struct replica_members installing;      /* ... these members. */
+    struct buffer view;                     /* What the core decodes ... */
+    struct bytes view_body; /* ... instead of this configuration. */
 
     uint64_t snapshot_to[MEMBER_COUNT_MAX]; /* Not yet told to the caller. */
     uint32_t snapshot_to_count;
@@ -159,6 +163,19 @@ const struct replica_members *newest_members(const struct replica *replica);
 /* The term of an entry in the cache or of the snapshot's last one, else 0. */
 uint64_t known_term(const struct replica *replica, uint64_t log_index);
 bool is_leader(const struct replica *replica);
+/* This directory in its newest configuration; NULL if that does not name it. */
+const struct replica_member *own_member(const struct replica *replica);
+bool is_sole_voter(const struct replica *replica);
+/* The newest configuration in the log names that node with that directory. */
+bool is_named(const struct replica *replica, uint64_t id, uint64_t incarnation);
+/* What the core is to decode as the body of this entry. Valid until the next
+ * call. */
+struct bytes core_body(struct replica *replica,
+                       const struct replica_entry *entry);
+/* A copy of these members for the core, which takes it over. */
+void core_configuration(const struct replica *replica,
+                        const struct replica_members *members,
+                        struct raft_configuration *ret_configuration);
 /* The core's term and vote are on disk. */
 bool vote_is_saved(const struct replica *replica);
 /* It leads, or has heard from a leader a short while ago. */

@@ -205,6 +205,21 @@ static int learn_members(struct replica *replica,
     return 0;
 }
 
+/* What the core decodes of the configurations in the log, one after the other.
+ * Each is as long as the body that it stands for. */
+static void view_configurations(struct replica *replica,
+                                const struct plan *plan, struct buffer *out)
+{
+    for (uint32_t i = 0; i < plan->entry_count; i++) {
+        const struct replica_entry *entry = &plan->entries[i];
+        if (entry->type == ENTRY_CHANGE) {
+            struct bytes view = core_body(replica, entry);
+            CHECK(view.size == entry->body.size);
+            buffer_put_bytes(out, view);
+        }
+    }
+}
+
 static void start_core(struct replica *replica,
                        const struct replica_start *start,
                        const struct plan *plan)
@@ -219,20 +234,26 @@ static void start_core(struct replica *replica,
         metadata.index = start->snapshot_index;
         metadata.term = start->snapshot_term;
         metadata.configuration_index = start->snapshot_members_index;
-        members_to_core(&replica->history.records[0].members,
-                        &metadata.configuration);
+        core_configuration(replica, &replica->history.records[0].members,
+                           &metadata.configuration);
         /* The core takes over the configuration's memory. */
         event.start.metadata = &metadata;
     }
     ROOM(replica->core_entries, replica->core_entries_capacity,
          plan->entry_count);
-    for (uint32_t i = 0; i < plan->entry_count; i++) {
+    struct buffer views = {0};
+    view_configurations(replica, plan, &views);
+    for (uint32_t i = 0, at = 0; i < plan->entry_count; i++) {
         const struct replica_entry *entry = &plan->entries[i];
+        struct bytes body = entry->body;
+        if (entry->type == ENTRY_CHANGE) {
+            body.data = views.data + at;
+            at += (uint32_t)body.size;
+        }
         replica->core_entries[i] = (struct raft_entry){
             .term = entry->term,
             .type = (enum raft_entry_type)entry->type,
-            .buf = {.base = (void *)(uintptr_t)entry->body.data,
-                    .len = entry->body.size},
+            .buf = {.base = (void *)(uintptr_t)body.data, .len = body.size},
             /* The core frees a batch only if the start fails. */
             .batch = replica,
         };
@@ -242,6 +263,7 @@ static void start_core(struct replica *replica,
     log_reset(&replica->log, event.start.start_index - 1);
     log_append(&replica->log, plan->entries, plan->entry_count);
     step_core(replica, &event);
+    buffer_done(&views);
 }
 
 int replica_begin(struct replica *replica, const struct replica_start *start,
@@ -261,7 +283,7 @@ int replica_begin(struct replica *replica, const struct replica_start *start,
     replica->is_begun = true;
     replica->applied_index = start->applied_index;
     step_begin(replica, now_ms);
-    if (members_is_sole_voter(newest_members(replica), replica->id)) {
+    if (is_sole_voter(replica)) {
         /* T2: the core makes a single voter the leader without a new term; an
          * entry that the last life had not yet made durable would then share
          * its index and term with another one. */

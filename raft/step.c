@@ -72,6 +72,9 @@ static void take_entries(struct replica *replica,
             .type = (enum replica_entry_type)batch[i].type,
             .body = bytes_of(batch[i].buf.base, batch[i].buf.len),
         };
+        if (entry.body.data == replica->view.data && entry.body.size > 0) {
+            entry.body = replica->view_body;
+        }
         out->entries[i] = entry;
         written_queue(&replica->written, entry.term, entry.log_index);
         if (entry.type == ENTRY_CHANGE) {
@@ -480,6 +483,18 @@ static void end_news(struct replica *replica, struct replica_update *update)
     }
 }
 
+/* A number that is added again later is another server. */
+static void forget_followers(struct replica *replica)
+{
+    for (uint32_t i = 0; i < MEMBER_COUNT_MAX; i++) {
+        struct follower *follower = &replica->followers[i];
+        if (replica_members_find(newest_members(replica), follower->id) ==
+            NULL) {
+            *follower = (struct follower){0};
+        }
+    }
+}
+
 void step_end(struct replica *replica, struct replica_update *update)
 {
     *update = (struct replica_update){
@@ -493,6 +508,7 @@ void step_end(struct replica *replica, struct replica_update *update)
     replica->asked_vote = update->voted_for;
     if (replica->out.members_changed) {
         confirm_keep(&replica->confirm, newest_members(replica));
+        forget_followers(replica);
     }
     patience_follow(replica);
     if (is_leader(replica) && replica->out.append_first > 0) {
@@ -550,6 +566,51 @@ const struct replica_members *newest_members(const struct replica *replica)
     return record == NULL ? &none : &record->members;
 }
 
+const struct replica_member *own_member(const struct replica *replica)
+{
+    const struct replica_member *self = replica_members_find(
+        newest_members(replica), replica->id);
+    return self != NULL && self->incarnation == replica->incarnation ? self
+                                                                     : NULL;
+}
+
+bool is_sole_voter(const struct replica *replica)
+{
+    const struct replica_member *self = own_member(replica);
+    return self != NULL && self->role == MEMBER_VOTER &&
+           members_voter_count(newest_members(replica)) == 1;
+}
+
+bool is_named(const struct replica *replica, uint64_t id, uint64_t incarnation)
+{
+    return replica_members_name(newest_members(replica), id, incarnation);
+}
+
+struct bytes core_body(struct replica *replica,
+                       const struct replica_entry *entry)
+{
+    struct replica_members members, view;
+    if (entry->type != ENTRY_CHANGE) {
+        return entry->body;
+    }
+    int error = replica_members_decode(entry->body, &members);
+    CHECK(error == 0); /* Messages and the log on disk have been checked. */
+    members_core_view(&members, replica->id, replica->incarnation, &view);
+    buffer_clear(&replica->view);
+    replica_members_encode(&view, &replica->view);
+    replica->view_body = entry->body;
+    return buffer_bytes(&replica->view);
+}
+
+void core_configuration(const struct replica *replica,
+                        const struct replica_members *members,
+                        struct raft_configuration *ret_configuration)
+{
+    struct replica_members view;
+    members_core_view(members, replica->id, replica->incarnation, &view);
+    members_to_core(&view, ret_configuration);
+}
+
 uint64_t known_term(const struct replica *replica, uint64_t log_index)
 {
     uint64_t term = log_term(&replica->log, log_index);
@@ -602,7 +663,7 @@ void feed_configuration(struct replica *replica, uint64_t log_index)
     CHECK(replica->core.configuration_uncommitted_index == log_index);
     struct raft_event event = {.type = RAFT_CONFIGURATION};
     event.configuration.index = log_index;
-    members_to_core(&record->members, &event.configuration.conf);
+    core_configuration(replica, &record->members, &event.configuration.conf);
     step_core(replica, &event); /* The core takes over the configuration. */
     CHECK(replica->core.configuration_committed_index == log_index);
 }
@@ -627,20 +688,21 @@ static void follow_commit(struct replica *replica)
 __attribute__((unused)) static bool is_consistent(struct replica *replica)
 {
     const struct raft *core = &replica->core;
-    const struct replica_members *members = newest_members(replica);
+    struct replica_members view;
+    members_core_view(newest_members(replica), replica->id,
+                      replica->incarnation, &view);
     if (log_last(&replica->log) != raft_last_index(&replica->core)) {
         return false;
     }
     if (replica->is_installing) {
         return true;
     }
-    if (core->configuration.n != members->count) {
+    if (core->configuration.n != view.count) {
         return false;
     }
-    for (uint32_t i = 0; i < members->count; i++) {
-        if (core->configuration.servers[i].id != members->member[i].id ||
-            core->configuration.servers[i].role !=
-                (int)members->member[i].role) {
+    for (uint32_t i = 0; i < view.count; i++) {
+        if (core->configuration.servers[i].id != view.member[i].id ||
+            core->configuration.servers[i].role != (int)view.member[i].role) {
             return false;
         }
     }

@@ -21,6 +21,7 @@ static const struct field member_fields[] = {
     {"match", "MATCH", FIELD_NUMBER},
     {"last_contact_ms", "LAST CONTACT", FIELD_DURATION},
     {"level", "LEVEL", FIELD_NUMBER},
+    {"incarnation", "DIRECTORY", FIELD_TEXT},
     {0},
 };
 
@@ -57,6 +58,20 @@ static json_t *status_of_best(struct tool *tool)
     return json_incref(best);
 }
 
+/* Names the directories that are no member's, though they still dial. */
+static void tell_replaced(struct tool *tool, json_t *status)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach (value_at(status, "replaced"), i, one) {
+        tool_say(tool,
+                 "a node with the number %" PRIu64
+                 " and the data directory %s, which is not a member's, tries "
+                 "to connect: stop it, and delete that directory",
+                 value_number(one, "id"), value_text(one, "incarnation"));
+    }
+}
+
 /* Lists the members as the leader sees them, since only it knows how far the
  * others are. */
 int run_member_list(struct tool *tool, char **argv)
@@ -80,6 +95,7 @@ int run_member_list(struct tool *tool, char **argv)
     }
     json_auto_t *rows = nodes_sorted(json_incref(members), "id");
     output_rows(tool->format, member_fields, rows);
+    tell_replaced(tool, status);
     if (!nodes_is_leader(status)) {
         tool_fail(0,
                   "no leader answers: this is what node %" PRIu64
@@ -216,10 +232,11 @@ int run_member_change(struct tool *tool, char **argv)
 
 int run_member_add(struct tool *tool, char **argv)
 {
-    bool is_standby = false, is_forced = false;
+    bool is_standby = false;
+    const char *incarnation = NULL;
     const struct option_row rows[] = {
         {"standby", OPTION_FLAG, .value = &is_standby},
-        {"force", OPTION_FLAG, .value = &is_forced},
+        {"incarnation", OPTION_TEXT, .value = &incarnation},
         {0},
     };
     uint64_t id;
@@ -243,12 +260,17 @@ int run_member_add(struct tool *tool, char **argv)
                  "is: hasp member list",
                  id);
     }
-    const char *force = is_forced ? "FORCE" : NULL;
-    exit_code = change(tool,
-                       WORDS("RAFT.ADD", argv[1], argv[2], "BY", USER,
-                             is_standby ? "STANDBY" : force,
-                             is_standby ? force : NULL),
-                       0);
+    const char *words[] = {"RAFT.ADD", argv[1], argv[2], "BY", USER,
+                           NULL,       NULL,    NULL,    NULL};
+    size_t count = 5;
+    if (incarnation != NULL) {
+        words[count++] = "INCARNATION";
+        words[count++] = incarnation;
+    }
+    if (is_standby) {
+        words[count++] = "STANDBY";
+    }
+    exit_code = change(tool, words, 0);
     if (exit_code == EX_UNAVAILABLE) {
         tool_say(tool,
                  "member %" PRIu64 " has to run and to reach the others; "

@@ -240,10 +240,11 @@ const struct subcommand subcommands[] = {
     {CLUSTER, "member list", "",
      "the members, and for how long they are silent", .run = run_member_list},
     {CLUSTER, "member add",
-     "ID PEER-ADDRESS,CLIENT-ADDRESS [--standby] [--force]",
+     "ID PEER-ADDRESS,CLIENT-ADDRESS [--standby] [--incarnation HEX]",
      "add a node to the cluster",
-     "    --standby   it gets the log and has no vote\n"
-     "    --force     without looking whether it is there\n",
+     "    --standby          it gets the log and has no vote\n"
+     "    --incarnation HEX  its data directory, which else the node is asked "
+     "for\n",
      .run = run_member_add},
     {CLUSTER, "member promote", "ID", "make a standby a voter",
      .run = run_member_change, .command = "RAFT.PROMOTE"},

@@ -141,7 +141,7 @@ bool access_set_parse(struct call *call, struct resp_writer *writer)
     if (call->count == 2) {
         return true;
     }
-    call->given |= UINT32_C(1) << OPTION_FORCE;
+    call->given |= UINT64_C(1) << OPTION_FORCE;
     return (call->count == 3 && bytes_is_word(call->argument[2], "FORCE")) ||
            call_fail(call, writer, "only FORCE may follow");
 }

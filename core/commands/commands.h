@@ -123,10 +123,11 @@ enum option {
     OPTION_PUSH,
     OPTION_AFTER,
     OPTION_TOKENS,
+    OPTION_INCARNATION,
     OPTION_COUNT_ALL
 };
 /* They are bits of 'given'. */
-_Static_assert(OPTION_COUNT_ALL <= 32, "too many options");
+_Static_assert(OPTION_COUNT_ALL <= 64, "too many options");
 #define WAIT_FOREVER UINT64_MAX
 #define TTL_NONE UINT64_MAX
 /* Of ACKED, beside the number up to which all are answered. */
@@ -142,7 +143,7 @@ struct call {
     struct call *next; /* While it is free. */
     const struct bytes *argument;
     uint32_t count;
-    uint32_t given;    /* 1 << enum option. */
+    uint64_t given;    /* 1 << enum option. */
     struct bytes name; /* Lock, resource, prefix or address. */
     const struct bytes *names;
     uint32_t name_count;
@@ -169,7 +170,7 @@ struct call {
 
 static inline bool call_has(const struct call *call, enum option option)
 {
-    return (call->given & (UINT32_C(1) << option)) != 0;
+    return (call->given & (UINT64_C(1) << option)) != 0;
 }
 static inline uint64_t call_number(const struct call *call, enum option option,
                                    uint64_t otherwise)
@@ -215,7 +216,7 @@ struct command {
     const char *name; /* Upper case. */
     enum command_needs needs;
     const char *operands; /* See parse.c; NULL: 'parse' does it all. */
-    uint32_t options;     /* Those allowed. */
+    uint64_t options;     /* Those allowed. */
     uint32_t flags;
     int arity;       /* With the name; negative: at least. */
     uint32_t key_at; /* Of a command without operands; 0: no key. */

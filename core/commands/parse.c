@@ -78,6 +78,7 @@ static const struct {
     [OPTION_PUSH] = {WORD("PUSH"), KIND_FLAG, 0, 0},
     [OPTION_AFTER] = {WORD("AFTER"), KIND_NUMBER, 1, TIME_MS_MAX},
     [OPTION_TOKENS] = {WORD("TOKENS"), KIND_TOKENS, 1, TOKEN_MAX},
+    [OPTION_INCARNATION] = {WORD("INCARNATION"), KIND_TEXT, 16, 16},
 };
 
 bool option_range(const char *word, uint64_t *ret_min, uint64_t *ret_max)
@@ -299,7 +300,7 @@ static bool parse_operand(struct parse *parse, char letter)
     case 't':
         return parse_number(parse, "the token", 0, TOKEN_MAX, &call->token);
     case 'x':
-        call->given |= UINT32_C(1) << OPTION_VALUE;
+        call->given |= UINT64_C(1) << OPTION_VALUE;
         call->text[OPTION_VALUE] = argument;
         parse->at++;
         return check_size(parse, "a note", argument.size, 0, VALUE_SIZE_MAX);
@@ -426,9 +427,9 @@ static bool parse_options(struct parse *parse)
          * alone. */
         bool is_forever = (call->command->options >> OPTION_WAIT & 1) != 0 &&
                           bytes_is_word(word, "FOREVER");
-        for (uint32_t left = call->command->options; left != 0 && found < 0;
+        for (uint64_t left = call->command->options; left != 0 && found < 0;
              left &= left - 1) {
-            int i = __builtin_ctz(left);
+            int i = __builtin_ctzll(left);
             if (word.size == options[i].size &&
                 bytes_is_word(word, options[i].word)) {
                 found = i;
@@ -451,7 +452,7 @@ static bool parse_options(struct parse *parse)
             return false;
         }
         CHECK(parse->at <= call->count);
-        call->given |= UINT32_C(1) << found;
+        call->given |= UINT64_C(1) << found;
     }
     return true;
 }

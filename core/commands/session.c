@@ -127,14 +127,14 @@ static bool keep_options(struct call *call, uint32_t *rest,
     for (;;) {
         const struct bytes *last = &call->argument[*rest];
         if (*rest > 0 && bytes_is_word(last[0], "FULL")) {
-            call->given |= UINT32_C(1) << OPTION_FULL;
+            call->given |= UINT64_C(1) << OPTION_FULL;
             *rest -= 1;
         } else if (*rest > 1 && bytes_is_word(last[-1], "AFTER")) {
             if (!bytes_to_u64(last[0], &call->number[OPTION_AFTER])) {
                 return call_fail(call, writer,
                                  "AFTER must be a decimal integer");
             }
-            call->given |= UINT32_C(1) << OPTION_AFTER;
+            call->given |= UINT64_C(1) << OPTION_AFTER;
             *rest -= 2;
         } else {
             return true;
@@ -154,7 +154,7 @@ bool session_keep_parse(struct call *call, struct resp_writer *writer)
             return call_fail(call, writer, "SESSION must be a decimal integer");
         }
         call->number[OPTION_SESSION] = id;
-        call->given |= UINT32_C(1) << OPTION_SESSION;
+        call->given |= UINT64_C(1) << OPTION_SESSION;
         return true;
     }
     if (rest % 2 != 0) {

@@ -7,7 +7,7 @@
 
 /* --- What the rows are written with --------------------------------------- */
 
-#define O(name) (UINT32_C(1) << OPTION_##name)
+#define O(name) (UINT64_C(1) << OPTION_##name)
 #define REQ_OPTIONS (O(REQ) | O(ACKED))
 #define ACTS (O(SESSION) | O(OWNER) | REQ_OPTIONS)
 #define ACQUIRE_OPTIONS                                                      \

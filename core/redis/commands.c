@@ -81,7 +81,7 @@ bool redis_keys_parse(struct call *call, struct resp_writer *writer)
 bool redis_set_parse(struct call *call, struct resp_writer *writer)
 {
     /* The bounds on the sizes of new values look at this option. */
-    call->given |= UINT32_C(1) << OPTION_VALUE;
+    call->given |= UINT64_C(1) << OPTION_VALUE;
     call->text[OPTION_VALUE] = call->argument[2];
     return take_keys(call, writer, 1, 1);
 }

@@ -53,6 +53,7 @@ class FakePeer:
         members=0,
         term=0,
         last=0,
+        last_term=0,
         level=1,
     ):
         self.send(
@@ -62,12 +63,13 @@ class FakePeer:
             )
             + cluster
             + struct.pack(
-                "<5Q",
+                "<6Q",
                 incarnation,
                 applied,
                 members,
                 term,
                 last,
+                last_term,
             )
             + bytes(4 + 16 + 4 + 1),
         )

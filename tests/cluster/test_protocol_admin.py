@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """BLACKLIST.*, FENCE.* and RAFT.* to the letter."""
 
+import secrets
 import time
 
 import pytest
@@ -234,10 +235,13 @@ def test_fences_are_listed_in_pages(connect, name):
 # Raft.
 
 STATUS_KEYS = (
-    "node cluster role term leader leader_address commit applied members version "
-    "quarantine_ms disk level cluster_level finalize_level users"
+    "node incarnation cluster role term leader leader_address commit applied "
+    "members version quarantine_ms disk level cluster_level finalize_level "
+    "users replaced"
 ).split()
-MEMBER_KEYS = "id address role match last_contact_ms level".split()
+MEMBER_KEYS = (
+    "id address role match last_contact_ms level incarnation link"
+).split()
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -312,9 +316,13 @@ def test_members_come_and_go(connect, world):
     assert wire.do("RAFT.PROMOTE", gone.id) == OK
     eventually(lambda: role(gone.id) == b"voter")
     assert wire.do("RAFT.PROMOTE", gone.id) == OK
-    assert wire.do("RAFT.ADD", 8, "[::1]:1,[::1]:2", "STANDBY", "FORCE") == OK
+    assert wire.do("RAFT.ADD", 8, "[::1]:1,[::1]:2", "STANDBY",
+                   "INCARNATION", secrets.token_hex(8).upper()) == OK
     assert wire.do("RAFT.REMOVE", 8) == OK
-    assert wire.do("RAFT.ADD", 9, "127.0.0.1:1", "FORCE", "STANDBY") == OK
+    assert wire.error("RAFT.ADD", 9, "127.0.0.1:1",
+                      "INCARNATION", "0" * 16)[0] == "BADARG"
+    assert wire.do("RAFT.ADD", 9, "127.0.0.1:1",
+                   "INCARNATION", secrets.token_hex(8), "STANDBY") == OK
     eventually(lambda: role(9) == b"standby")
     assert wire.do("RAFT.ADD", 9, "127.0.0.1:1", "standby") == OK
     assert wire.error("RAFT.ADD", 9, "127.0.0.1:2")[0] == "BADARG"

@@ -47,14 +47,18 @@ static void round_trip_members(struct bytes input)
 /* A follower of three, with a log of three entries, two of them committed. */
 static struct replica *make_replica(void)
 {
-    struct replica_options options = {
-        .id = 1, .seed = 1, .election_ms = 300, .heartbeat_ms = 50};
+    struct replica_options options = {.id = 1,
+                                      .incarnation = 1,
+                                      .seed = 1,
+                                      .election_ms = 300,
+                                      .heartbeat_ms = 50};
     struct replica_members members = {.count = 3};
     struct buffer encoded = {0};
     struct replica_update update;
     char why[HASP_WHY_SIZE];
     for (uint32_t i = 0; i < 3; i++) {
         members.member[i].id = i + 1;
+        members.member[i].incarnation = i + 1;
         members.member[i].role = MEMBER_VOTER;
         members.member[i].address[0] = (char)('a' + i);
     }
@@ -83,7 +87,8 @@ static void receive_all(struct bytes input)
     while (reader_ok(&reader, false) && reader_left(&reader) > 0) {
         uint64_t from = reader_u8(&reader) % 5;
         struct bytes message = reader_bytes(&reader, reader_u8(&reader));
-        int error = replica_receive(replica, from, message, now_ms, &update);
+        int error = replica_receive(replica, from, from, message, now_ms,
+                                    &update);
         CHECK(error == 0 || error == HASP_EPROTO || error == HASP_ETOOBIG);
         if (update.entry_count > 0) {
             const struct replica_entry

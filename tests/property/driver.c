@@ -172,9 +172,6 @@ static void put_effect(const struct effect *e)
     case EFFECT_BEGUN:
         printf("b %" PRIu64, e->count);
         break;
-    case EFFECT_REGISTERED:
-        printf("g %" PRIu64 " %" PRIu64, e->count, e->token);
-        break;
     case EFFECT_ACCESS_CHANGED:
         putchar('a');
         break;
@@ -425,10 +422,9 @@ static void ask_dump(void)
            lockfsm_clock(fsm), lockfsm_clock_index(fsm),
            lockfsm_quarantine_clock(fsm));
     for (uint64_t node = 0; node < MEMBER_MAX; node++) {
-        uint64_t added_index = lockfsm_added_index(fsm, node);
-        if (added_index != 0) {
-            printf("M %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", node, added_index,
-                   lockfsm_incarnation(fsm, node));
+        uint64_t incarnation = lockfsm_incarnation(fsm, node);
+        if (incarnation != 0) {
+            printf("M %" PRIu64 " %" PRIu64 "\n", node, incarnation);
         }
     }
     for (uint64_t node = 0; node < MEMBER_MAX; node++) {
@@ -623,13 +619,14 @@ static void apply(uint64_t index)
         return;
     }
     if (strcmp(word_text(1), "change") == 0) {
-        uint64_t nodes[MEMBER_MAX];
+        struct lockfsm_member named[MEMBER_MAX];
         uint32_t count = 0;
-        while (count + 2 < word_count && count < MEMBER_MAX) {
-            nodes[count] = word_number(count + 2);
+        while (2 * count + 3 < word_count && count < MEMBER_MAX) {
+            named[count] = (struct lockfsm_member){word_number(2 * count + 2),
+                                                   word_number(2 * count + 3)};
             count++;
         }
-        lockfsm_change(fsm, index, 1, nodes, count);
+        lockfsm_change(fsm, index, 1, named, count);
         check_state();
         return;
     }

@@ -39,7 +39,8 @@ class Model(SessionOperations, LockOperations, Clock, Users, Rules):
         if words[1] == 'skip':
             return [f'@{self.index}']
         if words[1] == 'change':
-            self.change([int(node) for node in words[2:]])
+            numbers = [int(word) for word in words[2:]]
+            self.change(dict(zip(numbers[::2], numbers[1::2])))
             return [f'@{self.index}']
         operation, _, user = words[1].partition(':')
         self.user = int(user) if user else DEFAULT_USERS.get(operation, ANYONE)
@@ -105,7 +106,7 @@ class Model(SessionOperations, LockOperations, Clock, Users, Rules):
         out = [f'I {self.index} {self.base} {int(self.is_begun)} '
                f'{self.quarantine} {self.quarantine_ms} {self.feature} '
                f'{self.clock} {self.clock_index} {self.quarantine_clock}']
-        out += [f'M {n} {added} {incarnation}' for n, (added, incarnation)
+        out += [f'M {n} {incarnation}' for n, incarnation
                 in sorted(self.members.items())]
         out += [f'X {n} {index} {incarnation} {wall} {who}'
                 for n, (incarnation, index, wall, who)

@@ -49,20 +49,11 @@ static void run_begin(void)
     uint8_t id[16] = {1};
     encode_begin(out, &(struct begin_command){
                           .node = word_number(2),
-                          .incarnation = word_number(3),
                           .cluster_id = bytes_of(
-                              id, word_number(4) != 0 ? sizeof id : 0),
-                          .token_base = word_number(5),
-                          .base_index = word_number(6),
-                          .elapsed_ms = (uint32_t)word_number(7)});
-}
-
-static void run_register(void)
-{
-    encode_register_node(
-        out, &(struct register_node_command){.node = word_number(2),
-                                             .incarnation = word_number(3),
-                                             .added_index = word_number(4)});
+                              id, word_number(3) != 0 ? sizeof id : 0),
+                          .token_base = word_number(4),
+                          .base_index = word_number(5),
+                          .elapsed_ms = (uint32_t)word_number(6)});
 }
 
 static void run_act(void)
@@ -471,7 +462,6 @@ static const struct {
     {"unfence", run_unfence},
     {"redis", run_redis},
     {"begin", run_begin},
-    {"register", run_register},
     {"act", run_act},
     {"feature", run_feature},
     {"quarover", run_quarantine_over},

@@ -39,7 +39,7 @@ WEIGHTS = {
     'blacklist_add': 1.2,
     'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2, 'unfence': .3,
     'redis': 5,
-    'begin': 0.6, 'quarantine_over': 0.3, 'register': 0.2, 'act': 0.2, 'feature': 0.1,
+    'begin': 0.6, 'quarantine_over': 0.3, 'act': 0.2, 'feature': 0.1,
     'limit': 0.3, 'kept': 2, 'administer': 4,
 }
 # The operations that say whose session it is that asks.
@@ -160,7 +160,7 @@ class Generator:
             if value:
                 self.entry('limit', '0 - 0 0', key, value)
         if self.chance(.9):
-            self.entry('begin', 1, 11, 1,
+            self.entry('begin', 1, 1,
                        self.rng.choice([0, 1000, 1 << 41, 1 << 50]), 0, 0)
         for _ in range(self.people):
             self.set_role()
@@ -192,11 +192,18 @@ class Generator:
         elif at < .55:
             self.entry('skip')
         elif at < .58:
-            self.entry('change', *sorted(self.rng.sample(range(1, 5),
-                                                         self.rng.randint(1, 4))))
+            nodes = self.rng.sample(range(1, 5), self.rng.randint(1, 4))
+            self.entry('change', *(f'{node} {self.directory(node)}'
+                                   for node in sorted(nodes)))
         elif at < .6 and self.model.is_begun:
             self.new_life()
         self.dump()
+
+    def directory(self, node):
+        """That of the member, mostly; else a new one."""
+        known = self.model.members.get(node)
+        return known if known and self.chance(.8) else \
+            self.rng.randint(1, 1 << 20)
 
     def new_life(self):
         if self.chance(.5):
@@ -205,7 +212,7 @@ class Generator:
                  ' suspend' * self.chance(.2))
         if self.chance(.5):
             self.say('restore')
-        self.entry('begin', self.rng.randint(1, 3), 7, 1,
+        self.entry('begin', self.rng.randint(1, 3), 1,
                    self.rng.choice([0, 5, self.model.base + (1 << 41)])
                    if self.model.base < 1 << 51 else 0, *self.measured())
 
@@ -616,7 +623,7 @@ class Generator:
     def begin(self):
         if self.model.is_begun:
             self.entry('begin', self.rng.randint(1, 3),
-                       self.pick((0, 11, 12)), int(self.chance(.3)), 7777,
+                       int(self.chance(.3)), 7777,
                        *self.measured())
 
     def quarantine_over(self):
@@ -627,12 +634,6 @@ class Generator:
         self.entry('act', self.pick((0, 3, 3)), self.rng.randint(1, 4),
                    self.rng.randint(0, 9), self.pick(('-', 'ops')),
                    self.pick(('-', '10.0.0.1:1')))
-
-    def register(self):
-        node = self.rng.randint(1, 4)
-        added = self.model.members.get(node, (0, 0))[0]
-        self.entry('register', node, self.pick((0, 5, 6)),
-                   added if self.chance(.8) else self.rng.randint(0, 99))
 
     def feature(self):
         self.entry('feature', self.rng.randint(0, 5))

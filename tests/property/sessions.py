@@ -11,8 +11,8 @@ class SessionOperations:
 
     # --- Sessions ---------------------------------------------------------
 
-    def op_begin(self, node, incarnation, is_new, base, since, elapsed):
-        node, incarnation = int(node), int(incarnation)
+    def op_begin(self, node, is_new, base, since, elapsed):
+        node = int(node)
         self.move(since, elapsed)
         self.note_begin()
         if is_new == '1' and not self.is_begun:
@@ -27,33 +27,14 @@ class SessionOperations:
             else:
                 self.base = int(base)
                 self.found()
-        if not self.members:
-            self.members[node] = (self.index, 0)
-            self.removed.pop(node, None)
-        if incarnation and self.members.get(node, (0, 1))[1] == 0:
-            self.register(node, incarnation)
         self.out.append(f'b {node}')
         return ok(node)
 
-    def op_register(self, node, incarnation, added):
-        node, incarnation, added = int(node), int(incarnation), int(added)
-        if self.members.get(node) != (added, 0):
-            return ok()
-        if incarnation:
-            self.register(node, incarnation)
-        return ok(1)
-
-    def register(self, node, incarnation):
-        self.members[node] = (self.members[node][0], incarnation)
-        self.out.append(f'g {node} {incarnation}')
-
-    def change(self, nodes):
-        for node in self.members.keys() - set(nodes):
-            self.removed[node] = (self.members[node][1], self.index, 0, '-')
-        self.members = {node: self.members.get(node, (self.index, 0))
-                        for node in nodes}
-        for node in nodes:
-            self.removed.pop(node, None)
+    def change(self, members):
+        for node, incarnation in self.members.items():
+            if members.get(node) != incarnation:
+                self.removed[node] = (incarnation, self.index, 0, '-')
+        self.members = members
 
     def op_act(self, kind, node, wall, who, address):
         node = int(node)

@@ -255,6 +255,25 @@ static void put_blacklisting(struct sim_channel *channel, const struct op *op)
     sim_channel_number(channel, op->wait_ms);
 }
 
+/* Forced: the leader is told of the directory, and does not dial. */
+static void put_addition(struct sim_channel *channel, const struct op *op,
+                         const char *address)
+{
+    uint64_t incarnation = op->is_forced ? sim_node_incarnation(
+                                               channel->sim->node[op->host])
+                                         : 0;
+    char hex[17];
+    sim_channel_begin(channel, incarnation != 0 ? 5 : 3);
+    sim_channel_word(channel, "RAFT.ADD");
+    sim_channel_number(channel, op->id);
+    sim_channel_word(channel, address);
+    if (incarnation != 0) {
+        snprintf(hex, sizeof hex, "%016" PRIx64, incarnation);
+        sim_channel_word(channel, "INCARNATION");
+        sim_channel_word(channel, hex);
+    }
+}
+
 static void put_about_lock(struct sim_channel *channel, const struct op *op)
 {
     bool is_please = op->admin == ADMIN_PLEASE;
@@ -320,13 +339,7 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op)
         break;
     case ADMIN_ADD:
         sim_node_address(channel->sim->node[op->host], address);
-        sim_channel_begin(channel, op->is_forced ? 4 : 3);
-        sim_channel_word(channel, "RAFT.ADD");
-        sim_channel_number(channel, op->id);
-        sim_channel_word(channel, address);
-        if (op->is_forced) {
-            sim_channel_word(channel, "FORCE");
-        }
+        put_addition(channel, op, address);
         channel->sim->stats.changes++;
         break;
     case ADMIN_REMOVE:

@@ -611,8 +611,8 @@ static int open_directory(struct sim_disk *disk, char why[HASP_WHY_SIZE])
     struct sim *sim = disk->sim;
     bool is_new = false;
     int error = datadir_open(disk->path, sim_node_id(disk->node),
-                             prng_next(&sim->prng) | 1, &disk->datadir, &is_new,
-                             why);
+                             sim_node_new_incarnation(disk->node),
+                             &disk->datadir, &is_new, why);
     if (error != 0) {
         return error;
     }

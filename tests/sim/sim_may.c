@@ -341,7 +341,6 @@ bool rights_is_own(const struct entry *command)
 {
     switch (command->op) {
     case OP_BEGIN:
-    case OP_REGISTER_NODE:
     case OP_EXPIRE:
     case OP_SWEEP:
     case OP_TIME:

@@ -55,11 +55,12 @@ struct sim_news {
     struct list in_inbox;
     enum news_kind kind;
     struct sim_wire *wire;
-    int side;           /* Which end the host is. */
-    bool is_by_peer;    /* CLOSED: the other end closed or reset it. */
-    uint64_t log_index; /* SNAPSHOT_TAKEN; PROBED: which one. */
-    int error;          /* DISK, SNAPSHOT_..., PROBED. */
-    struct bytes bytes; /* DATA; owned. */
+    int side;             /* Which end the host is. */
+    bool is_by_peer;      /* CLOSED: the other end closed or reset it. */
+    uint64_t log_index;   /* SNAPSHOT_TAKEN; PROBED: which one. */
+    int error;            /* DISK, SNAPSHOT_..., PROBED. */
+    uint64_t incarnation; /* PROBED: of the directory there. */
+    struct bytes bytes;   /* DATA; owned. */
 };
 
 struct sim_net *sim_net_new(struct sim *sim);

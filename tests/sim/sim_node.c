@@ -85,11 +85,30 @@ bool sim_node_is_named(const struct sim_node *node,
     return member != NULL && sim_node_of(node->sim, member) == node;
 }
 
+/* True if its first directory is one of those that found the cluster. */
+static bool founds(const struct sim_node *node)
+{
+    return node->host.number < node->sim->member_count && !node->was_wiped;
+}
+
+/* Founders have told each other before the run begins. */
+static uint64_t founders_incarnation(uint32_t number)
+{
+    return 5000 + number;
+}
+
+uint64_t sim_node_new_incarnation(const struct sim_node *node)
+{
+    uint64_t drawn = prng_next(&node->sim->prng) | 1;
+    return founds(node) ? founders_incarnation(node->host.number) : drawn;
+}
+
 static void founders(const struct sim *sim, struct replica_members *members)
 {
     members->count = sim->member_count;
     for (uint32_t i = 0; i < members->count; i++) {
         members->member[i].id = i + 1;
+        members->member[i].incarnation = founders_incarnation(i);
         members->member[i].role = MEMBER_VOTER;
         put_address(i, members->member[i].address);
     }
@@ -99,7 +118,7 @@ static void founders(const struct sim *sim, struct replica_members *members)
 static void first_entry(struct sim_node *node, struct buffer *ret_entry)
 {
     struct replica_members members = {.count = 0};
-    if (node->host.number < node->sim->member_count && !node->was_wiped) {
+    if (founds(node)) {
         founders(node->sim, &members);
         replica_members_encode(&members, ret_entry);
     }

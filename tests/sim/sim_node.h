@@ -84,6 +84,8 @@ uint32_t sim_node_level(const struct sim_node *node);
 /* A member has told it that this is not enough for the cluster. */
 void sim_node_too_old(struct sim_node *node);
 uint64_t sim_node_incarnation(const struct sim_node *node);
+/* For a directory that is made now. */
+uint64_t sim_node_new_incarnation(const struct sim_node *node);
 /* The id that its data directory remembers, all zero if none. */
 const uint8_t *sim_node_cluster(const struct sim_node *node);
 bool sim_node_leads(struct sim_node *node);

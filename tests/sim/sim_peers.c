@@ -24,6 +24,7 @@ struct sim_link {
     bool is_connected;
     bool is_up; /* Its HELLO was fine. */
     uint64_t incarnation;
+    bool is_dropped;  /* By the core, to be closed. */
     uint32_t version; /* Of the frames, while it is up. */
     struct buffer input;
     struct buffer output;
@@ -38,8 +39,7 @@ struct sim_peer {
     uint32_t host;         /* Where it is dialled. */
     struct sim_link *link; /* That is up, or is to be; NULL: none. */
     bool is_guest;         /* Up, though not wanted, for what its HELLO said: */
-    bool is_leaving;       /* A guest no longer. */
-    uint64_t members_index;
+    bool is_leaving;       /* The core has dropped the link. */
     uint64_t heard_ns;
     uint64_t dial_ns; /* Not before. */
 };
@@ -126,6 +126,7 @@ static void drop(struct sim_peers *peers, struct sim_link *link)
     link->wire = NULL;
     link->is_connected = false;
     link->is_up = false;
+    link->is_dropped = false;
     buffer_clear(&link->input);
     buffer_clear(&link->output);
 }
@@ -153,7 +154,6 @@ static void want(struct sim_peers *peers, const struct replica_member *member)
     peer->is_wanted = true;
     peer->was_named = true;
     peer->is_guest = false;
-    peer->is_leaving = false;
     if (has_moved && peer->link != NULL && !peer->link->is_up) {
         drop(peers, peer->link);
         peer->link = NULL;
@@ -174,10 +174,7 @@ void sim_peers_want(struct sim_peers *peers,
         const struct replica_member *member = replica_members_find(members, id);
         if (member != NULL && id != own_id(peers)) {
             want(peers, member);
-        } else if (peer->is_guest) {
-            peer->is_leaving = !core_keeps_guest(sim_node_core(peers->node), id,
-                                                 peer->members_index);
-        } else if (peer->was_named || !peers->is_joining) {
+        } else if (!peer->is_guest && (peer->was_named || !peers->is_joining)) {
             /* The core knows: it is what has removed it. */
             peer->is_wanted = false;
             peer->was_named = false;
@@ -185,6 +182,19 @@ void sim_peers_want(struct sim_peers *peers,
                 forget(peers, id);
             }
         }
+    }
+}
+
+void sim_peers_drop(struct sim_peers *peers, uint64_t id)
+{
+    struct sim_peer *peer = &peers->peer[id];
+    struct sim_link *link = peer->link;
+    if (link != NULL && link->is_up) {
+        link->is_up = false; /* The core is not told: it has dropped it. */
+        link->is_dropped = true;
+        buffer_clear(&link->output);
+        peer->is_leaving = true;
+        peer->heard_ns = 0;
     }
 }
 
@@ -330,7 +340,9 @@ static int check_hello(struct sim_peers *peers, struct sim_link *link,
     CHECK(link->version != 0);
     int error = check_levels(peers, link, hello);
     if (error == 0 && peer->link != link && peer->link != NULL &&
-        peer->link->is_up && peer->link->incarnation != hello->incarnation) {
+        peer->link->is_up && peer->link->incarnation != hello->incarnation &&
+        !core_names(sim_node_core(peers->node), hello->from,
+                    hello->incarnation)) {
         sim_say(peers->sim, sim_node_host(peers->node),
                 "n%llu is connected with another data directory",
                 (unsigned long long)link->id);
@@ -341,10 +353,15 @@ static int check_hello(struct sim_peers *peers, struct sim_link *link,
 
 /* It takes the place of one that was dialled meanwhile, or that has yet to
  * greet. */
-static void take_place(struct sim_peers *peers, struct sim_link *link)
+static void take_place(struct sim_peers *peers, struct sim_link *link,
+                       uint64_t now_ns)
 {
     struct sim_peer *peer = &peers->peer[link->id];
     struct sim_link *old = peer->link;
+    if (old != NULL && old != link && old->is_up) {
+        go_down(peers, old, false, now_ns); /* Of another directory. */
+        old = NULL;
+    }
     peer->link = link;
     peer->heard_ns = link->heard_ns;
     if (old != NULL && old != link && old->side == 0) {
@@ -364,7 +381,7 @@ static int take_hello(struct sim_peers *peers, struct sim_link *link,
     if (error != 0) {
         return error;
     }
-    error = core_check_peer(core, &hello, peer->is_wanted, why);
+    error = core_check_peer(core, &hello, why);
     if (error != 0) {
         sim_say(peers->sim, sim_node_host(peers->node), "refuses n%llu: %s",
                 (unsigned long long)link->id, why);
@@ -373,14 +390,13 @@ static int take_hello(struct sim_peers *peers, struct sim_link *link,
         }
         return error;
     }
-    take_place(peers, link);
+    take_place(peers, link, now_ns);
     if (link->side == 1) {
         put_hello(peers, link);
     }
     link->is_up = true;
     link->incarnation = hello.incarnation;
     peer->is_guest = !peer->is_wanted;
-    peer->members_index = hello.members_index;
     sim_note(peers->sim, sim_node_host(peers->node), "peer up", link->id, 0, 0);
     core_peer_up(core, &hello, now_ns);
     return 0;
@@ -416,7 +432,7 @@ static void take_bytes(struct sim_peers *peers, struct sim_link *link,
     hear(peers, link);
     buffer_put_bytes(&link->input, bytes);
     size_t at = 0;
-    while (link->wire == wire) {
+    while (link->wire == wire && !link->is_dropped) {
         enum frame_type type;
         struct bytes body;
         size_t used = 0;
@@ -521,7 +537,7 @@ static void work(struct sim_peers *peers, uint64_t id, uint64_t now_ns)
         return;
     }
     if (peer->is_leaving) {
-        sim_note(sim, sim_node_host(peers->node), "guest leaves", id, 0, 0);
+        sim_note(sim, sim_node_host(peers->node), "link dropped", id, 0, 0);
         go_down(peers, link, false, now_ns);
     } else if (is_silent(peers, link)) {
         go_down(peers, link, false, now_ns);

@@ -28,6 +28,8 @@ void sim_peers_configure(struct sim_peers *peers,
                          const struct replica_members *members);
 void sim_peers_want(struct sim_peers *peers,
                     const struct replica_members *members);
+/* As peers_drop(): its directory is not that of the member. */
+void sim_peers_drop(struct sim_peers *peers, uint64_t id);
 /* Where to append frames; NULL if not up. */
 struct buffer *sim_peers_output(struct sim_peers *peers, uint64_t id,
                                 enum frame_type type);

@@ -35,6 +35,14 @@ static void port_peers_changed(void *data,
     }
 }
 
+static void port_peer_drop(void *data, uint64_t id)
+{
+    struct sim_node *node = data;
+    if (sim_node_acts(node)) {
+        sim_peers_drop(node->peers, id);
+    }
+}
+
 static uint64_t port_peer_silence_ms(void *data, uint64_t id)
 {
     struct sim_node *node = data;
@@ -77,6 +85,7 @@ void sim_port_probed(struct sim *sim, struct sim_event *event)
                           there->id == node->probe_id
                       ? 0
                       : HASP_ECONNECT;
+    news->incarnation = sim_node_incarnation(there);
     sim_note(sim, &node->host, "probed", node->probe_id, news->error == 0, 0);
     list_push_back(&node->host.inbox, &news->in_inbox);
     sim_host_poke(sim, &node->host);
@@ -205,6 +214,7 @@ struct core_port sim_port_of(struct sim_node *node)
         .peer_is_up = port_peer_is_up,
         .peer_output = port_peer_output,
         .peers_changed = port_peers_changed,
+        .peer_drop = port_peer_drop,
         .peer_silence_ms = port_peer_silence_ms,
         .peer_is_proven = port_peer_is_proven,
         .probe_address = port_probe_address,

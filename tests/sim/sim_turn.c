@@ -96,7 +96,8 @@ static void feed(struct sim_node *node, const struct sim_news *news,
         break;
     case NEWS_PROBED:
         core_address_probed(node->core, news->log_index, news->error,
-                            hasp_strerror(news->error), now_ns);
+                            news->incarnation, hasp_strerror(news->error),
+                            now_ns);
         break;
     default:
         if (news->wire->kind == WIRE_PEER) {

@@ -191,6 +191,13 @@ static void port_peers_changed(void *data,
     }
 }
 
+static void port_peer_drop(void *data, uint64_t id)
+{
+    struct world_node *node = data;
+    CHECK(id <= NODE_MAX);
+    node->has_dropped[id] = true;
+}
+
 static uint64_t port_peer_silence_ms(void *data, uint64_t id)
 {
     const struct world_node *node = data;
@@ -340,6 +347,7 @@ static struct core_port port_of(struct world_node *node)
         .peer_is_up = port_peer_is_up,
         .peer_output = port_peer_output,
         .peers_changed = port_peers_changed,
+        .peer_drop = port_peer_drop,
         .peer_silence_ms = port_peer_silence_ms,
         .peer_is_proven = port_peer_is_proven,
         .probe_address = port_probe_address,
@@ -379,6 +387,9 @@ static uint64_t world_ms_at(const struct world_node *node, uint64_t local_ns)
     return (local_ns - node->clock_offset_ns + per_ms - 1) / per_ms;
 }
 
+/* How often nodes that are not connected try again. */
+#define REDIAL_MS 20
+
 const char *world_network;
 
 static struct replica_members world_members(uint64_t count)
@@ -387,6 +398,7 @@ static struct replica_members world_members(uint64_t count)
     for (uint64_t i = 1; i <= count; i++) {
         struct replica_member *member = &members.member[i - 1];
         member->id = i;
+        member->incarnation = WORLD_DIRECTORY(i);
         member->role = MEMBER_VOTER;
         char host[32] = "127.0.0.1";
         if (world_network != NULL) {
@@ -405,7 +417,7 @@ void node_start(struct world *world, uint64_t id)
     struct core_options options = {
         .id = id,
         .seed = 1000 + id,
-        .incarnation = 77000 + id,
+        .incarnation = node->incarnation,
         .token_base = 0,
         .election_ms = 200,
         .heartbeat_ms = 40,
@@ -459,6 +471,7 @@ struct world *world_new(uint64_t count)
         node->table = table_new_memory();
         node->log.first = 1;
         node->prng.state = id;
+        node->incarnation = WORLD_DIRECTORY(id);
     }
     return world;
 }
@@ -513,6 +526,21 @@ void node_kill(struct world *world, uint64_t id)
     links_update(world);
 }
 
+void node_wipe(struct world *world, uint64_t id)
+{
+    struct world_node *node = &world->node[id];
+    node_kill(world, id);
+    port_log_truncate(node, node->log.first);
+    node->log.first = 1;
+    table_close(node->table);
+    node->table = table_new_memory();
+    buffer_clear(&node->snapshot);
+    node->snapshot_index = node->snapshot_term = 0;
+    node->snapshot_members_index = 0;
+    node->term = node->voted_for = node->asked_term = node->asked_vote = 0;
+    node->incarnation += 1000;
+}
+
 void world_free(struct world *world)
 {
     for (uint64_t id = 1; id <= NODE_MAX; id++) {
@@ -542,10 +570,32 @@ void world_free(struct world *world)
 struct frame_hello hello_of(const struct world *world, uint64_t id)
 {
     const struct world_node *node = &world->node[id];
-    struct frame_hello hello = {.from = id, .incarnation = 77000 + id};
+    struct frame_hello hello = {.from = id, .incarnation = node->incarnation};
     memcpy(hello.cluster_id, node->cluster_id, sizeof hello.cluster_id);
     core_fill_hello(node->core, &hello);
     return hello;
+}
+
+/* True if node 'a' lets in node 'b', as it greets now. */
+static bool lets_in(struct world *world, uint64_t a, uint64_t b)
+{
+    char why[HASP_WHY_SIZE];
+    struct frame_hello hello = hello_of(world, b);
+    return core_check_peer(world->node[a].core, &hello, why) == 0;
+}
+
+/* Both ends see the same: a link that one has dropped is none, and is made anew
+ * if both greet each other again. */
+static bool is_linked(struct world *world, uint64_t a, uint64_t b)
+{
+    struct world_node *one = &world->node[a], *other = &world->node[b];
+    if (a == b || one->core == NULL || other->core == NULL ||
+        world->cut[a][b] || world->cut[b][a] || one->has_dropped[b] ||
+        other->has_dropped[a]) {
+        return false;
+    }
+    return (one->link_up[b] && other->link_up[a]) ||
+           (lets_in(world, a, b) && lets_in(world, b, a));
 }
 
 void links_update(struct world *world)
@@ -554,9 +604,8 @@ void links_update(struct world *world)
         for (uint64_t b = 1; b <= NODE_MAX; b++) {
             struct world_node *node = &world->node[a];
             struct world_node *other = &world->node[b];
-            bool is_up = a != b && node->core != NULL && other->core != NULL &&
-                         !world->cut[a][b] && !world->cut[b][a] &&
-                         !node->is_unnamed[b] && !other->is_unnamed[a];
+            bool is_up = is_linked(world, a, b) && !node->is_unnamed[b] &&
+                         !other->is_unnamed[a];
             if (node->link_up[b] == is_up) {
                 continue;
             }
@@ -584,6 +633,10 @@ void links_update(struct world *world)
             }
             node->next_turn_ms = world->now_ms;
         }
+    }
+    for (uint64_t a = 1; a <= NODE_MAX; a++) {
+        memset(world->node[a].has_dropped, 0,
+               sizeof world->node[a].has_dropped);
     }
 }
 
@@ -821,6 +874,7 @@ static void node_probe(struct world_node *node)
                     !world->cut[node->id][id] && !world->cut[id][node->id];
     node->probe_number = 0;
     core_address_probed(node->core, number, is_there ? 0 : HASP_ECONNECT,
+                        is_there ? world->node[id].incarnation : 0,
                         "connection refused", node_now(node));
     node->next_turn_ms = world->now_ms;
 }
@@ -831,6 +885,9 @@ void world_step(struct world *world)
         links_update(world);
     }
     world_deliver(world);
+    if (world->now_ms % REDIAL_MS == 0) {
+        links_update(world);
+    }
     for (uint64_t id = 1; id <= NODE_MAX; id++) {
         struct world_node *node = &world->node[id];
         if (node->core == NULL || node->is_paused) {

@@ -41,6 +41,8 @@ struct world_log {
     uint64_t first; /* Index of entry[0]. */
 };
 
+#define WORLD_DIRECTORY(id) (77000 + (uint64_t)(id))
+
 /* How far a node is, as seen from outside. */
 struct world_progress {
     uint64_t applied, flushed, log_bytes;
@@ -49,6 +51,7 @@ struct world_progress {
 struct world_node {
     struct world *world;
     uint64_t id;
+    uint64_t incarnation; /* Of its directory; WORLD_DIRECTORY(id) at first. */
     struct core *core;
     struct table *table;
     struct world_log log;
@@ -60,6 +63,7 @@ struct world_node {
     bool link_up[NODE_MAX + 1];
     bool is_unnamed[NODE_MAX + 1];   /* No member, if it drops those. */
     uint64_t heard_ms[NODE_MAX + 1]; /* 0: never. */
+    bool has_dropped[NODE_MAX + 1];  /* The core has, that link. */
     uint64_t probe_number;           /* Under way; 0: none. */
     uint64_t probe_id;
     char probe_address[MEMBER_ADDRESS_SIZE];
@@ -139,6 +143,8 @@ void world_found(struct world *world);
 /* The process dies; what its disk and table hold stays. What had not become
  * durable is lost. */
 void node_kill(struct world *world, uint64_t id);
+/* Kills it, and gives it an empty directory. */
+void node_wipe(struct world *world, uint64_t id);
 
 void world_free(struct world *world);
 struct frame_hello hello_of(const struct world *world, uint64_t id);

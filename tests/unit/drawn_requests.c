@@ -158,6 +158,16 @@ static void put_sha256(struct draw *draw)
     put_room(draw, (size_t)2 * PROOF_SIZE);
 }
 
+/* A member's data directory, another one, or none that there can be. */
+static void put_directory(struct draw *draw)
+{
+    static const char *const directories[] = {
+        "0000000000012cc9", "0000000000012CCC", "00000000000000ff",
+        "0000000000000000", "000000000000000g",
+    };
+    put_text(draw, PICK(draw, directories));
+}
+
 static void put_user(struct draw *draw)
 {
     static const char *const users[] = {"u", "u", "w", "admin", "default"};
@@ -338,6 +348,7 @@ static const struct {
     {"secret", put_secret},
     {"password", put_secret},
     {"sha256", put_sha256},
+    {"hex", put_directory},
     {"user", put_user},
     {"role", put_role},
     {"verb", put_verb},
@@ -510,7 +521,7 @@ static const struct {
     {"REASON", "text"},     {"BY", "text"},         {"FOR", "ms"},
     {"CLIENT", "pattern"},  {"STANDBY", ""},        {"FULL", ""},
     {"FORCE", ""},          {"PROOF", "sha256"},    {"PUSH", ""},
-    {"AFTER", "ms"},        {"TOKENS", "token..."},
+    {"AFTER", "ms"},        {"TOKENS", "token..."}, {"INCARNATION", "hex"},
 };
 
 static bool has_word(const struct drawn_request *request, const char *word)

@@ -8,6 +8,7 @@ void make_members(struct replica_members *members, uint32_t voters,
     *members = (struct replica_members){.count = voters + standbys};
     for (uint32_t i = 0; i < members->count; i++) {
         members->member[i].id = i + 1;
+        members->member[i].incarnation = DIRECTORY(i + 1);
         members->member[i].role = i < voters ? MEMBER_VOTER : MEMBER_STANDBY;
         snprintf(members->member[i].address, MEMBER_ADDRESS_SIZE, "n%u", i + 1);
     }
@@ -64,6 +65,9 @@ void save_vote(struct lone *lone)
 void begin(struct lone *lone, uint64_t term, uint64_t voted_for)
 {
     struct replica_options options = {.id = 1,
+                                      .incarnation = lone->incarnation != 0
+                                                         ? lone->incarnation
+                                                         : DIRECTORY(1),
                                       .seed = 7,
                                       .election_ms = 300,
                                       .heartbeat_ms = 50,
@@ -100,10 +104,17 @@ void done(struct lone *lone)
 
 int receive(struct lone *lone, uint64_t from, const struct message *message)
 {
+    return receive_from(lone, from, DIRECTORY(from), message);
+}
+
+int receive_from(struct lone *lone, uint64_t from, uint64_t incarnation,
+                 const struct message *message)
+{
     struct buffer encoded = {0};
     message_encode(message, &encoded);
-    int error = replica_receive(lone->replica, from, buffer_bytes(&encoded),
-                                lone->now_ms, &lone->update);
+    int error = replica_receive(lone->replica, from, incarnation,
+                                buffer_bytes(&encoded), lone->now_ms,
+                                &lone->update);
     buffer_done(&encoded);
     save_vote(lone);
     return error;

@@ -20,6 +20,9 @@
 
 #define ENTRIES_MAX 64
 
+/* The data directory of member 'id', unless a test says otherwise. */
+#define DIRECTORY(id) (500 + (uint64_t)(id))
+
 /* The replica under test is member 1; what its log on disk holds is kept. */
 struct lone {
     struct replica *replica;
@@ -28,8 +31,9 @@ struct lone {
     struct buffer bodies[ENTRIES_MAX];
     uint32_t count;
     uint64_t now_ms;
-    bool saves_no_vote; /* The test does. */
-    uint64_t flush_ms;  /* What it takes. */
+    uint64_t incarnation; /* 0: DIRECTORY(1). */
+    bool saves_no_vote;   /* The test does. */
+    uint64_t flush_ms;    /* What it takes. */
 };
 
 void make_members(struct replica_members *members, uint32_t voters,
@@ -50,6 +54,9 @@ void begin(struct lone *lone, uint64_t term, uint64_t voted_for);
 void found(struct lone *lone, uint32_t voters, uint32_t standbys);
 void done(struct lone *lone);
 int receive(struct lone *lone, uint64_t from, const struct message *message);
+/* From that directory of it. */
+int receive_from(struct lone *lone, uint64_t from, uint64_t incarnation,
+                 const struct message *message);
 
 /* An AppendEntries from member 2 with 'count' of our entries after 'prev'. */
 int append(struct lone *lone, uint64_t term, uint64_t prev, uint32_t count,

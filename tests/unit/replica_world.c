@@ -315,9 +315,9 @@ static inline void world_deliver(struct world *world,
             world_install(world, node, &message);
         } else {
             struct replica_update update;
-            int error = replica_receive(node->replica, message.from,
-                                        buffer_bytes(&message.bytes),
-                                        world->now_ms, &update);
+            int error = replica_receive(
+                node->replica, message.from, DIRECTORY(message.from),
+                buffer_bytes(&message.bytes), world->now_ms, &update);
             WORLD_CHECK(world, error == 0);
             world_carry_out(world, node, &update);
         }
@@ -487,6 +487,7 @@ void world_start_node(struct world *world, struct world_node *node)
 {
     struct replica_options options = {
         .id = node->id,
+        .incarnation = DIRECTORY(node->id),
         .seed = prng_next(&world->prng),
         .election_ms = 300,
         .heartbeat_ms = 50,
@@ -753,6 +754,7 @@ void world_init(struct world *world, uint64_t seed, uint32_t count)
     };
     for (uint32_t i = 0; i < count; i++) {
         members.member[i].id = i + 1;
+        members.member[i].incarnation = DIRECTORY(i + 1);
         members.member[i].role = MEMBER_VOTER;
         snprintf(members.member[i].address, MEMBER_ADDRESS_SIZE, "n%u", i + 1);
     }

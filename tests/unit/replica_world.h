@@ -35,6 +35,9 @@
 #include "raft/message.h"
 #include "raft/replica.h"
 
+/* The data directory of node 'id'. */
+#define DIRECTORY(id) (500 + (uint64_t)(id))
+
 /* What a disk holds, and what is on its way there. */
 
 struct world_entry {

@@ -224,7 +224,7 @@ static void an_untrue_accusation_is_ignored(void **state)
     (void)state;
     struct core *core = world->node[third].core;
     struct frame_lost lost = {
-        .incarnation = 77000 + third,
+        .incarnation = WORLD_DIRECTORY(third),
         .term = replica_term(core_replica(core)),
         .last_index = replica_last_index(core_replica(core)),
     };
@@ -258,7 +258,7 @@ static void a_bar_by_an_untrue_accusation_is_lifted(void **state)
     for (uint64_t later = 0; later <= 1000; later += 1000) {
         struct core *core = world->node[third].core;
         struct frame_lost lost = {
-            .incarnation = 77000 + third,
+            .incarnation = WORLD_DIRECTORY(third),
             .term = replica_term(core_replica(core)) + later,
             .last_index = replica_last_index(core_replica(core)) + 1};
         struct buffer out = {0};

@@ -262,6 +262,8 @@ who_is_on_loopback_does_not_vote_with_those_who_are_not(void **state)
         "-BADARG raft.add: member 4 is at 10.0.0.4:7104 and member 1 at 127");
     assert_int_equal(role_of(4), MEMBER_STANDBY);
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE 4");
+    node_wipe(world, 4);
+    node_start(world, 4);
     assert_answer(world, leader, 1, "+OK\r\n",
                   "RAFT.ADD 4 localhost:7104,[::1]:7204");
     world_run(world, 100);
@@ -337,7 +339,7 @@ static void the_last_dial_ends_with_its_time(void **state)
         node->probe_number = 0; /* It takes long. */
         world_run(world, end_ms - early_ms - world->now_ms);
         assert_string_equal(client_text(world, leader, 1), "");
-        core_address_probed(node->core, number, HASP_ECONNECT,
+        core_address_probed(node->core, number, HASP_ECONNECT, 0,
                             "connection refused", node_now(node));
         node->next_turn_ms = world->now_ms;
         world_run(world, 50);
@@ -353,7 +355,8 @@ static void whoever_is_not_there_is_added_if_that_is_forced(void **state)
 {
     (void)state;
     assert_answer(world, leader, 1, "+OK\r\n",
-                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY FORCE");
+                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY "
+                  "INCARNATION 0000000000012ccc");
     assert_int_equal(role_of(4), MEMBER_STANDBY);
     /* Repeated: nobody is dialled for what is done. */
     assert_answer(world, leader, 1, "+OK\r\n",
@@ -396,7 +399,8 @@ static void another_leader_dials_again(void **state)
     leader = world_elect(world);
     assert_int_not_equal(leader, old);
     /* What the old one dialled for is over; its answer would come late. */
-    core_address_probed(world->node[old].core, 1, 0, "", world->now_ms * MS);
+    core_address_probed(world->node[old].core, 1, 0, WORLD_DIRECTORY(4), "",
+                        world->now_ms * MS);
     node_start(world, 4);
     links_update(world);
     world_run(world, 1000);
@@ -409,7 +413,8 @@ static void a_member_that_is_behind_is_told_so(void **state)
 {
     (void)state;
     client_send(world, leader, 1,
-                "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 FORCE");
+                "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 INCARNATION "
+                "0000000000012ccc");
     node_start(world, 4);
     world->node[4].is_disk_stuck = true;
     links_update(world);

@@ -153,7 +153,6 @@ static void begin_life(struct lockfsm *fsm, uint64_t index, uint64_t life)
 {
     uint8_t id[CLUSTER_ID_SIZE] = {(uint8_t)life};
     struct begin_command begin = {.node = 1,
-                                  .incarnation = 5,
                                   .cluster_id = bytes_of(id, sizeof id),
                                   .token_base = life << 20};
     struct buffer command = {0};

@@ -15,38 +15,50 @@ static int set_up(void **state)
     return 0;
 }
 
-static uint64_t registered(uint64_t id)
+/* A former directory of member 4 runs on, and is connected, while the member is
+ * removed and added again with another one. */
+static void a_former_directory_has_no_link(void **state)
 {
-    return lockfsm_incarnation(core_state(world->node[leader].core), id);
-}
-
-/* Its process has gone and its directory is empty now, but the connection has
- * not been closed yet; and meanwhile the member was removed and added again. */
-static void a_dead_connections_directory_is_not_registered(void **state)
-{
-    static const char
-        addition[] = "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY FORCE";
-    struct frame_hello hello = {.from = 4, .incarnation = 77004};
+    static const char addition[] = "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 "
+                                   "STANDBY";
+    char why[HASP_WHY_SIZE];
     (void)state;
+    world->node[4].may_fail = true;
     node_start(world, 4);
-    links_update(world);
     assert_answer(world, leader, 1, "+OK\r\n", "%s", addition);
     world_run(world, 200);
-    assert_int_equal(registered(4), 77004);
+    assert_true(world->node[leader].link_up[4]);
+    struct frame_hello former = hello_of(world, 4);
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE 4");
-    assert_int_equal(registered(4), 0);
-    node_kill(world, 4);
-    assert_answer(world, leader, 1, "+OK\r\n", "%s", addition);
-    core_peer_up(world->node[leader].core, &hello, world->now_ms * MS);
+    /* The directory that was removed is gone for good. */
+    assert_non_null(
+        strstr(client_ask(world, leader, 1, "%s", addition),
+               "-BADARG raft.add: the data directory of node 4 (incarnation "
+               "0000000000012ccc) was removed from this cluster: "));
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "%s INCARNATION 00000000000000ff", addition);
     world_run(world, 200);
-    assert_int_equal(registered(4), 0);
+    for (uint64_t id = 1; id <= 3; id++) {
+        struct core *core = world->node[id].core;
+        assert_true(core_names(core, 4, 0xff));
+        assert_false(world->node[id].link_up[4]);
+        assert_int_equal(core_check_peer(core, &former, why), HASP_ENOENT);
+        assert_true(core_was_removed(core, &former, why));
+        former.incarnation = 0xff;
+        assert_int_equal(core_check_peer(core, &former, why), 0);
+        former.incarnation = WORLD_DIRECTORY(4);
+    }
+    assert_non_null(
+        strstr(client_ask(world, leader, 1, "RAFT.STATUS"),
+               "$8\r\nreplaced\r\n*1\r\n*6\r\n$2\r\nid\r\n:4\r\n"
+               "$11\r\nincarnation\r\n$16\r\n0000000000012ccc\r\n"));
 }
 
 static void expect_greeting(uint64_t at, const struct frame_hello *hello,
                             const char *refusal)
 {
     char why[HASP_WHY_SIZE] = "";
-    int error = core_check_peer(world->node[at].core, hello, true, why);
+    int error = core_check_peer(world->node[at].core, hello, why);
     assert_int_equal(error, refusal != NULL ? HASP_EREFUSED : 0);
     if (refusal != NULL && strstr(why, refusal) == NULL) {
         fail_msg("refused with: %s", why);
@@ -54,7 +66,7 @@ static void expect_greeting(uint64_t at, const struct frame_hello *hello,
 }
 
 /* A member is down, and somebody who knows nothing calls himself by its id. */
-static void only_the_registered_directory_is_a_member(void **state)
+static void only_the_named_directory_is_a_member(void **state)
 {
     (void)state;
     struct frame_hello hello = hello_of(world, third);
@@ -71,16 +83,23 @@ static void only_the_registered_directory_is_a_member(void **state)
     expect_greeting(leader, &hello, "another data directory");
     expect_greeting(leader, &unknown, "another data directory");
     unknown.from = 6;
-    expect_greeting(leader, &unknown, "shows no cluster");
+    char why[HASP_WHY_SIZE];
+    assert_int_equal(core_check_peer(world->node[leader].core, &unknown, why),
+                     HASP_ENOENT);
+    assert_string_equal(why, "node 6 is not a member");
     /* What it says of itself opens nothing where there is a leader. */
-    hello.applied_index = UINT64_C(1) << 50;
+    hello.last_term = hello.last_index = UINT64_C(1) << 50;
     expect_greeting(leader, &hello, "another data directory");
     expect_greeting(follower, &hello, "another data directory");
     node_kill(world, leader);
     world_run(world, 3000);
+    /* Its log is newer, so it may know of a replacement. */
     expect_greeting(follower, &hello, NULL);
-    hello.applied_index = lockfsm_applied_index(
-        core_state(world->node[follower].core));
+    const struct replica *replica = core_replica(world->node[follower].core);
+    hello.last_term = replica_last_term(replica);
+    hello.last_index = replica_last_index(replica) + 1;
+    expect_greeting(follower, &hello, NULL);
+    hello.last_index--;
     expect_greeting(follower, &hello, "another data directory");
 }
 
@@ -98,8 +117,7 @@ static void who_was_removed_is_told_by_whom_and_stops(void **state)
     world_run(world, 100);
     for (uint64_t id = leader;; id = follower) {
         struct core *core = world->node[id].core;
-        assert_int_equal(core_check_peer(core, &hello, false, why),
-                         HASP_ENOENT);
+        assert_int_equal(core_check_peer(core, &hello, why), HASP_ENOENT);
         assert_true(core_was_removed(core, &hello, why));
         assert_non_null(
             strstr(why, "removed by 'ops' at 2027-01-15T08:00:00Z"));
@@ -134,9 +152,12 @@ static void who_was_added_comes_without_a_clusters_id(void **state)
     (void)state;
     struct frame_hello hello = {
         .from = 4, .incarnation = 44, .feature_level = FEATURE_LEVEL_FIRST};
-    expect_greeting(leader, &hello, "shows no cluster");
+    char why[HASP_WHY_SIZE];
+    assert_int_equal(core_check_peer(world->node[leader].core, &hello, why),
+                     HASP_ENOENT);
     assert_answer(world, leader, 1, "+OK\r\n",
-                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY FORCE");
+                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY "
+                  "INCARNATION 000000000000002c");
     expect_greeting(leader, &hello, NULL);
 }
 
@@ -280,7 +301,7 @@ static void a_term_that_no_election_leads_to_is_refused(void **state)
     assert_int_equal(send_as(follower, third, FRAME_SNAPSHOT, &out),
                      HASP_ETOOBIG);
     struct buffer lie = {0};
-    struct frame_lost lost = {.incarnation = 77000 + third,
+    struct frame_lost lost = {.incarnation = WORLD_DIRECTORY(third),
                               .term = UINT64_C(1) << 62,
                               .last_index = UINT64_C(1) << 40};
     frame_put_lost(&lie, FRAME_LOST, &lost);
@@ -370,8 +391,8 @@ static void a_detach_at_a_follower_lets_that_session_linger_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        PEER_TEST(a_dead_connections_directory_is_not_registered),
-        PEER_TEST(only_the_registered_directory_is_a_member),
+        PEER_TEST(a_former_directory_has_no_link),
+        PEER_TEST(only_the_named_directory_is_a_member),
         PEER_TEST(who_was_added_comes_without_a_clusters_id),
         PEER_TEST(who_was_removed_is_told_by_whom_and_stops),
         PEER_TEST(who_hears_a_leader_was_not_removed),

@@ -107,7 +107,7 @@ static void no_administration_is_forgotten(void **state)
                                : strstr(c->name, ".SET") != NULL;
         bool is_of_node = strcmp(c->name, "AUDIT.LOGIN") == 0;
         if ((c->flags & COMMAND_TRAIL) != 0 && !is_of_users && !is_of_node &&
-            (c->options & UINT32_C(1) << OPTION_BY) == 0) {
+            (c->options & UINT64_C(1) << OPTION_BY) == 0) {
             fail_msg("%s does not take BY", c->name);
         }
     }
@@ -210,7 +210,8 @@ static void limits_fences_and_levels_are_told(void **state)
 static void changes_of_members_are_told(void **state)
 {
     (void)state;
-    administer("RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY FORCE "
+    administer("RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY INCARNATION "
+               "0000000000012ccc "
                "BY ann");
     expect_lines(3, "command=RAFT.ADD");
     expect_lines(3, "by=\"ann\" member=4 "

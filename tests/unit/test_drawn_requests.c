@@ -60,7 +60,8 @@ static void every_option_of_every_command_is_drawn(void **state)
     struct call *call = memory_new(sizeof *call);
     for (uint32_t i = 0; i < commands_count(); i++) {
         const struct command *command = command_at(i);
-        uint32_t given = 0, good = 0;
+        uint64_t given = 0;
+        uint32_t good = 0;
         for (int n = 0; n < DRAW_COUNT; n++) {
             draw(command);
             if (is_understood(command, call)) {

@@ -103,7 +103,6 @@ static int begin(struct world *world, uint32_t level)
 {
     struct begin_command c = {
         .node = 1,
-        .incarnation = 11,
         .cluster_id = bytes_of(cluster_id, sizeof cluster_id),
         .token_base = 5000,
         .feature_level = level};

@@ -60,7 +60,6 @@ static void run_begin(struct script *script, struct buffer *out)
     bool has_limits = limits_in(script, &limits);
     struct begin_command c = {
         .node = number(script, "node"),
-        .incarnation = number(script, "incarnation"),
         .cluster_id = bytes_of(id, flag(script, "new") ? sizeof id : 0),
         .token_base = number(script, "base"),
         .base_index = number(script, "of"),
@@ -291,14 +290,6 @@ static void run_unfence(struct script *script, struct buffer *out)
                  .origin = origin, .resource = bytes_of_text(word(script, 1))});
 }
 
-static void run_register(struct script *script, struct buffer *out)
-{
-    encode_register_node(out, &(struct register_node_command){
-                                  .node = number(script, "node"),
-                                  .incarnation = number(script, "incarnation"),
-                                  .added_index = number(script, "added")});
-}
-
 static void run_feature(struct script *script, struct buffer *out)
 {
     encode_set_feature(out, &(struct set_feature_command){
@@ -413,7 +404,6 @@ static const char *const effect_names[] = {
     [EFFECT_PLEASE] = "please",
     [EFFECT_BLACKLISTED] = "blacklisting",
     [EFFECT_BEGUN] = "begun",
-    [EFFECT_REGISTERED] = "registered",
     [EFFECT_LIMIT_SET] = "limit set",
     [EFFECT_TIME] = "time",
     [EFFECT_ACCESS_CHANGED] = "access changed",
@@ -641,10 +631,17 @@ static void show_cluster(struct script *script, struct buffer *out)
     put_number(out, "feature", level > FEATURE_LEVEL_FIRST ? level : 0);
     put_number(out, "quarantine", since);
     put_number(out, "ms", ms);
-    put_number(out, "node1", lockfsm_incarnation(fsm, 1));
-    put_number(out, "added1", lockfsm_added_index(fsm, 1));
-    put_number(out, "node2", lockfsm_incarnation(fsm, 2));
-    put_number(out, "added2", lockfsm_added_index(fsm, 2));
+    for (uint64_t node = 1; node <= 2; node++) {
+        struct removal removal;
+        uint64_t incarnation = lockfsm_incarnation(fsm, node);
+        if (incarnation != 0) {
+            buffer_printf(out, " node%" PRIu64 "=%" PRIu64, node, incarnation);
+        }
+        if (lockfsm_removal(fsm, node, &removal)) {
+            buffer_printf(out, " removed%" PRIu64 "=%" PRIu64 "@%" PRIu64, node,
+                          removal.incarnation, removal.log_index);
+        }
+    }
     buffer_put_text(out, "\n");
 }
 
@@ -742,18 +739,20 @@ static void run_new_life(struct script *script, struct buffer *out)
     reload(script);
 }
 
-/* change NODE ... */
+/* change NODE:INCARNATION ... */
 static void run_change(struct script *script, struct buffer *out)
 {
-    uint64_t nodes[WORD_MAX];
+    struct lockfsm_member named[WORD_MAX];
     uint32_t count = (uint32_t)script->word_count - 1;
     (void)out;
     for (uint32_t i = 0; i < count; i++) {
-        nodes[i] = strtoull(script->word[i + 1], NULL, 10);
+        assert_int_equal(sscanf(script->word[i + 1], "%" SCNu64 ":%" SCNu64,
+                                &named[i].node, &named[i].incarnation),
+                         2);
     }
     script->index++;
-    lockfsm_change(script->plain.fsm, script->index, 1, nodes, count);
-    lockfsm_change(script->reloaded.fsm, script->index, 1, nodes, count);
+    lockfsm_change(script->plain.fsm, script->index, 1, named, count);
+    lockfsm_change(script->reloaded.fsm, script->index, 1, named, count);
     check_machine(&script->plain);
     check_machine(&script->reloaded);
     reload(script);
@@ -767,7 +766,6 @@ static const struct {
     enum run_kind kind;
 } runs[] = {
     {"begin", run_begin, RUN_ENTRY},
-    {"register", run_register, RUN_ENTRY},
     {"feature", run_feature, RUN_ENTRY},
     {"limit", run_limit, RUN_ADMIN},
     {"quarantineover", run_quarantine_over, RUN_ENTRY},

@@ -66,7 +66,7 @@ static void begin(struct machine *machine, uint32_t slice)
     lockfsm_set_slice(machine->fsm, slice);
     encode_begin(&command,
                  &(struct begin_command){.node = 1,
-                                         .incarnation = 1,
+
                                          .cluster_id = bytes_of(id, sizeof id),
                                          .token_base = TOKEN_BASE_MIN});
     apply(machine, &command);

@@ -167,6 +167,14 @@ static void what_is_new_is_refused_and_what_gives_back_is_not(void **state)
         assert_int_equal(apply(world)->code, RESULT_OK);
         long_one.size--;
     }
+    for (size_t size = 99; size_now(world) < GROWS_TO - 500; size--) {
+        encode_fence_admit(
+            &world->command,
+            &(struct fence_admit_command){.origin = (struct origin){0},
+                                          .resource = bytes_of(value, size),
+                                          .token = 1});
+        assert_int_equal(apply(world)->code, RESULT_OK);
+    }
     encode_fence_admit(
         &world->command,
         &(struct fence_admit_command){

@@ -50,8 +50,8 @@ static int change(struct world *world, enum change what, uint64_t id,
         struct replica *r = leader->replica;
         switch (what) {
         case ADD:
-            error = replica_add(r, id, address, world->now_ms, &log_index,
-                                &update);
+            error = replica_add(r, id, DIRECTORY(id), address, world->now_ms,
+                                &log_index, &update);
             break;
         case ROLE:
             error = replica_set_role(r, id, role, world->now_ms, &log_index,

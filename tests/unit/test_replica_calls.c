@@ -336,9 +336,9 @@ static void a_refused_call_swallows_no_snapshot_to_send(void **state)
     }
     assert_true(first == 4 || first == 5);
     assert_true(replica_deadline(lone.replica) <= lone.now_ms); /* One more. */
-    assert_int_equal(
-        replica_receive(lone.replica, 2, command, lone.now_ms, &lone.update),
-        HASP_EPROTO);
+    assert_int_equal(replica_receive(lone.replica, 2, DIRECTORY(2), command,
+                                     lone.now_ms, &lone.update),
+                     HASP_EPROTO);
     assert_int_equal(lone.update.snapshot_to, 0);
     for (uint32_t i = 0; i < 17; i++) {
         commands[i] = command;
@@ -364,8 +364,11 @@ static void a_refused_call_swallows_no_snapshot_to_send(void **state)
 static int try_begin(const struct replica_start *start,
                      struct replica_update *update)
 {
-    struct replica_options options = {
-        .id = 1, .seed = 7, .election_ms = 300, .heartbeat_ms = 50};
+    struct replica_options options = {.id = 1,
+                                      .incarnation = DIRECTORY(1),
+                                      .seed = 7,
+                                      .election_ms = 300,
+                                      .heartbeat_ms = 50};
     char why[HASP_WHY_SIZE] = "";
     struct replica *replica = replica_new(&options);
     int error = replica_begin(replica, start, 1000, update, why);
@@ -377,8 +380,11 @@ static int try_begin(const struct replica_start *start,
 /* It is refused, for that reason. */
 static void assert_corrupt(const struct replica_start *start, const char *text)
 {
-    struct replica_options options = {
-        .id = 1, .seed = 7, .election_ms = 300, .heartbeat_ms = 50};
+    struct replica_options options = {.id = 1,
+                                      .incarnation = DIRECTORY(1),
+                                      .seed = 7,
+                                      .election_ms = 300,
+                                      .heartbeat_ms = 50};
     struct replica_update update;
     char why[HASP_WHY_SIZE] = "";
     struct replica *replica = replica_new(&options);

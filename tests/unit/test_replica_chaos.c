@@ -73,8 +73,8 @@ static void change_something(struct world *world, struct world_node *leader)
     case 1:
         /* A member that was removed comes back as it was: it still has its
          * log and its vote. */
-        error = replica_add(leader->replica, node->id, address, now_ms,
-                            &log_index, &update);
+        error = replica_add(leader->replica, node->id, DIRECTORY(node->id),
+                            address, now_ms, &log_index, &update);
         break;
     case 2:
     case 3:

@@ -24,8 +24,8 @@ static struct fingerprint fingerprint_of(const struct lone *lone)
 static int feed_bytes(struct lone *lone, uint64_t from, struct bytes bytes)
 {
     struct fingerprint before = fingerprint_of(lone);
-    int error = replica_receive(lone->replica, from, bytes, lone->now_ms,
-                                &lone->update);
+    int error = replica_receive(lone->replica, from, DIRECTORY(from), bytes,
+                                lone->now_ms, &lone->update);
     if (error != 0) {
         struct fingerprint after = fingerprint_of(lone);
         assert_true(error == HASP_EPROTO || error == HASP_ETOOBIG);

@@ -221,15 +221,15 @@ static void a_group_of_the_largest_size_can_be_changed(void **state)
     (void)state;
     found(&lone, 3, MEMBER_COUNT_MAX - 4);
     serve(&lone);
-    assert_int_equal(replica_add(lone.replica, last, "last", lone.now_ms,
-                                 &log_index, &lone.update),
+    assert_int_equal(replica_add(lone.replica, last, DIRECTORY(last), "last",
+                                 lone.now_ms, &log_index, &lone.update),
                      0);
     persist(&lone, replica_term(lone.replica), log_index);
     accept_up_to(&lone, 2, log_index);
     accept_up_to(&lone, 3, log_index);
     assert_int_equal(replica_commit_index(lone.replica), log_index);
-    assert_int_equal(replica_add(lone.replica, last + 1, "more", lone.now_ms,
-                                 &log_index, &lone.update),
+    assert_int_equal(replica_add(lone.replica, last + 1, DIRECTORY(last + 1),
+                                 "more", lone.now_ms, &log_index, &lone.update),
                      HASP_EFULL);
     assert_int_equal(replica_remove(lone.replica, last, lone.now_ms, &log_index,
                                     &lone.update),
@@ -253,15 +253,21 @@ static void the_last_two_voters_stay(void **state)
     assert_int_equal(
         replica_remove(lone.replica, 9, lone.now_ms, &log_index, &lone.update),
         HASP_ENOENT);
-    assert_int_equal(replica_add(lone.replica, 3, "elsewhere", lone.now_ms,
+    assert_int_equal(replica_add(lone.replica, 3, 9, "elsewhere", lone.now_ms,
                                  &log_index, &lone.update),
                      HASP_EEXIST);
-    assert_int_equal(replica_add(lone.replica, 4, "n3", lone.now_ms, &log_index,
-                                 &lone.update),
+    assert_int_equal(replica_add(lone.replica, 4, 9, "n3", lone.now_ms,
+                                 &log_index, &lone.update),
                      HASP_EEXIST);
-    assert_int_equal(
-        replica_add(lone.replica, 4, "", lone.now_ms, &log_index, &lone.update),
-        HASP_EINVALID);
+    assert_int_equal(replica_add(lone.replica, 4, DIRECTORY(3), "n4",
+                                 lone.now_ms, &log_index, &lone.update),
+                     HASP_EEXIST);
+    assert_int_equal(replica_add(lone.replica, 4, 9, "", lone.now_ms,
+                                 &log_index, &lone.update),
+                     HASP_EINVALID);
+    assert_int_equal(replica_add(lone.replica, 4, 0, "n4", lone.now_ms,
+                                 &log_index, &lone.update),
+                     HASP_EINVALID);
     assert_int_equal(
         replica_transfer(lone.replica, 3, lone.now_ms, &lone.update),
         HASP_EINVALID);

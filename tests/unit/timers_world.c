@@ -61,7 +61,6 @@ int set_up(void **state)
     limits.of[LIMIT_TTL_MAX] = TTL_ASKED_MS_MAX;
     struct begin_command begin = {
         .node = 1,
-        .incarnation = 7,
         .cluster_id = bytes_of(cluster_id, CLUSTER_ID_SIZE),
         .token_base = 1000,
         .limits = limits.of,

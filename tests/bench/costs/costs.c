@@ -587,8 +587,7 @@ static void withdraw(struct bench *bench, uint64_t i)
 /* Marks the sessions, as each leader does. */
 static void begin_again(struct bench *bench)
 {
-    encode_begin(&bench->command,
-                 &(struct begin_command){.node = 1, .incarnation = 1});
+    encode_begin(&bench->command, &(struct begin_command){.node = 1});
     (void)apply_as(bench, 0);
 }
 
@@ -746,7 +745,6 @@ static void begin(struct bench *bench)
     bench->user = USER_ANYONE;
     encode_begin(&bench->command,
                  &(struct begin_command){.node = 1,
-                                         .incarnation = 1,
                                          .cluster_id = bytes_of(id, sizeof id),
                                          .token_base = TOKEN_BASE_MIN,
                                          .limits = limits.of,
