@@ -396,7 +396,7 @@ func limitedUnheard(t *testing.T, c *cluster) {
 	eventually(t, "it was never ended", func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.ended
+		return a.top().isOver
 	})
 	must(t, s.NewLock("other", LockOptions{}).Lock(ctx))
 	time.Sleep(time.Second) // Longer than one lease, which was renewed.

@@ -123,7 +123,7 @@ func TestAnUpgradeEndsWithItsContextAlthoughNoNodeAnswers(t *testing.T) {
 				}
 				return "-UNKNOWN it may have been done\r\n"
 			case words[0] == "LOCK.CONVERT" && words[2] == "EXCLUSIVE":
-				return ":9\r\n"
+				return holdOf(words, "a", 7, 9, "exclusive", 1, -1)
 			}
 			return "usual"
 		})

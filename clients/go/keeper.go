@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"math/rand"
+	"strconv"
 	"time"
 )
 
@@ -91,7 +92,8 @@ func (s *Session) beat() chan struct{} {
 	defer cancel()
 	// By its secret: it waits for no attachment.
 	a := &ask{session: s, patience: patience, isUrgent: true, isApart: true,
-		words: []string{"SESSION.KEEP", s.idText(), s.secret, "FULL"}, fits: isLease}
+		words: []string{"SESSION.KEEP", s.idText(), s.secret, "FULL",
+			"AFTER", strconv.FormatInt(s.seenNow(), 10)}, fits: isLease}
 	reply, err := s.link.do(ctx, a)
 	if refusal, ok := reply.(*replyError); ok {
 		err = s.judge(refusal)
@@ -106,10 +108,14 @@ func (s *Session) beat() chan struct{} {
 		return nil
 	}
 	s.answered(reply, a.sent)
-	for _, ended := range asList(asMap(reply)["ended"]) {
-		s.holdEnded(asMap(ended))
-	}
+	s.heard(asMap(reply))
 	return a.line.gone
+}
+
+func (s *Session) seenNow() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen
 }
 
 // lose: the cluster says that the session has ended.
@@ -189,7 +195,7 @@ func (s *Session) pushed(kind string, told map[string]any) {
 		defer s.mu.Unlock()
 		for c := range s.waits {
 			if c.lock.owner == asText(told["owner"]) {
-				c.tell(asInt(told["wait"]), asList(told["tokens"]))
+				c.tell(asInt(told["wait"]), asList(told["grants"]))
 			}
 		}
 	}

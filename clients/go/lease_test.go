@@ -81,7 +81,7 @@ func TestAContextAfterAJeopardyIsThatOfTheHold(t *testing.T) {
 	now := clockNow()
 	s.lease.answered(now, 60000, 1000)
 	lock := s.NewLock("a", LockOptions{})
-	lock.granted([]int64{7}, now, 0)
+	lock.granted([]told{{token: 7, first: 7, count: 1, left: -1}}, now, false)
 	first, stop := lock.Context(context.Background())
 	defer stop()
 	if s.tellNews(Jeopardy) != Held || first.Err() != nil {

@@ -76,10 +76,46 @@ func (f *fakeNode) usual(words []string) string {
 		return fmt.Sprintf("%%2\r\n+id\r\n:%d\r\n+ttl_ms\r\n:%s\r\n", f.sessions.Add(1), words[2])
 	case "SESSION.KEEP":
 		return "%1\r\n+ttl_ms\r\n:2000\r\n"
+	case "LOCK.ACQUIRE", "LOCK.CONVERT":
+		return grantOf(words, 7)
 	case "LOCK.MACQUIRE":
-		return "*2\r\n:7\r\n:8\r\n"
+		return "*2\r\n" + holdOf(words, words[2], 7, 7, "exclusive", 1, -1) +
+			holdOf(words, words[3], 8, 8, "exclusive", 1, -1)
 	}
 	return ":7\r\n"
+}
+
+// grantOf is what a request for one lock is answered that is granted, with what
+// it asks for.
+func grantOf(words []string, token int64) string {
+	mode, left := "exclusive", int64(-1)
+	for i, word := range words {
+		switch word {
+		case "SHARED":
+			mode = "shared"
+		case "HOLD":
+			left, _ = strconv.ParseInt(words[i+1], 10, 64)
+		}
+	}
+	return holdOf(words, words[1], token, token, mode, 1, left)
+}
+
+// holdOf is what is told of a hold of the owner who asks; left < 0: no limit.
+func holdOf(words []string, name string, first, token int64, mode string, count int,
+	left int64) string {
+	owner := ""
+	for i, word := range words {
+		if word == "OWNER" {
+			owner = words[i+1]
+		}
+	}
+	limit := "_"
+	if left >= 0 {
+		limit = fmt.Sprint(":", left)
+	}
+	return fmt.Sprintf("%%9\r\n+lock\r\n+%s\r\n+owner\r\n+%s\r\n+token\r\n:%d\r\n+first\r\n:%d\r\n"+
+		"+mode\r\n+%s\r\n+count\r\n:%d\r\n+hold_left_ms\r\n%s\r\n+delay_ms\r\n:0\r\n+as_of\r\n:%d\r\n",
+		name, owner, token, first, mode, count, limit, token+100)
 }
 
 func (f *fakeNode) open(t *testing.T, options Options) *Session {
@@ -174,7 +210,7 @@ func TestAnOwnerWaitsForWhatIsNotKnown(t *testing.T) {
 		case strings.Contains(text, " WAIT "):
 			return "+QUEUED 8\r\n"
 		case isKnown.Load():
-			return ":99\r\n"
+			return grantOf(words, 99)
 		}
 		return "-UNKNOWN it may have been done\r\n"
 	})
@@ -205,7 +241,7 @@ func TestAnOwnerWaitsForWhatIsNotKnown(t *testing.T) {
 	defer f.mu.Unlock()
 	newest := f.asked[len(f.asked)-1]
 	for i, asked := range f.asked {
-		if strings.Contains(asked, " LOCK.RELEASE a ") {
+		if strings.Contains(asked, " LOCK.RELEASE a TOKEN 99 ") {
 			newest = strings.Join(f.asked[i:], "; ")
 		}
 	}
@@ -249,7 +285,7 @@ func TestWhatIsPushedToNobodyIsNothingAndAnAnswerToNothingTheEnd(t *testing.T) {
 	f := newFakeNode(t, func(line int32, words []string) string {
 		switch {
 		case words[0] == "LOCK.ACQUIRE" && line == 1:
-			return strange + "+QUEUED 8\r\n" + strange + ":7\r\n"
+			return strange + "+QUEUED 8\r\n" + strange + grantOf(words, 7)
 		case words[0] == "LOCK.ACQUIRE" && line == 2:
 			return "HTTP/1.1 400 Bad Request\r\n"
 		}
@@ -265,9 +301,10 @@ func TestWhatIsPushedToNobodyIsNothingAndAnAnswerToNothingTheEnd(t *testing.T) {
 }
 
 func TestAPushEndsAWaitWhicheverComesFirst(t *testing.T) {
-	grant := func(token int) string {
+	grant := func(token int64) string {
 		return fmt.Sprintf(">3\r\n+lock\r\n+answer\r\n%%4\r\n+session\r\n:1\r\n+owner\r\n+me\r\n"+
-			"+wait\r\n:8\r\n+tokens\r\n*1\r\n:%d\r\n", token)
+			"+wait\r\n:8\r\n+grants\r\n*1\r\n%s",
+			holdOf([]string{"OWNER", "me"}, "a", token, token, "exclusive", 1, -1))
 	}
 	queued := "+QUEUED 8\r\n"
 	for _, text := range []string{queued + grant(5), grant(5) + queued,

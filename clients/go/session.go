@@ -105,16 +105,19 @@ type Session struct {
 	quitting  sync.Once
 	hasQuit   atomic.Bool // The link.
 
-	mu      sync.Mutex
-	holds   map[*Lock]bool
-	waits   map[*change]bool
-	claims  map[*change]bool // See Lock.claim; true: it is in the queue.
-	owners  int
-	aliveAt reading
-	pending []Event // Not yet taken by the events' goroutine.
-	reason  string  // Why the lease is not held; "": that of the link.
-	closed  bool
-	closing bool // The cluster is told, which leaves the link in the end.
+	mu        sync.Mutex
+	holds     map[*Lock]bool
+	waits     map[*change]bool
+	claims    map[*change]bool // See Lock.claim; true: it is in the queue.
+	owners    int
+	newest    int64 // Notice of an end that was told, or dropped.
+	seen      int64 // The newest notice of an end that was dealt with.
+	aliveAt   reading
+	pending   []Event // Not yet taken by the events' goroutine.
+	reason    string  // Why the lease is not held; "": that of the link.
+	closed    bool
+	isListing bool // The holds, since notices were missed.
+	closing   bool // The cluster is told, which leaves the link in the end.
 
 	claimNews chan struct{} // Closed when claims has changed.
 }

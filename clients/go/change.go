@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: MIT
+
+package hasp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A wait is asked again after so long: the push that ends it may have been lost.
+const waitSilence = 15 * time.Second
+
+// A change is numbered: however often it is asked, it is done once.
+type change struct {
+	lock   *Lock
+	verb   string
+	how    string   // Of CONVERT: "SHARED" or "EXCLUSIVE", ...
+	token  int64    // ... and of which hold.
+	words  []string // What stands before WAIT.
+	parts  []part   // That are released; nil: whatever its owner has.
+	number int64
+	tail   []string
+	sent   reading // When, what was answered.
+	asked  bool    // It may have been done by now.
+	isLate bool    // The newest asking was given up in the queue.
+	told   chan ending
+}
+
+// An ending is what a push tells of the end of a wait.
+type ending struct {
+	place int64
+	all   []any // Of what was granted; nil: nothing was.
+}
+
+func (l *Lock) newChange(verb string, more ...string) *change {
+	c := &change{lock: l, verb: verb, told: make(chan ending, 16)}
+	c.number, c.tail = l.session.numbers.begin()
+	if verb == "CONVERT" {
+		c.how = more[0]
+		c.token, _ = strconv.ParseInt(more[2], 10, 64)
+	}
+	if len(l.names) == 1 {
+		c.words = append([]string{"LOCK." + verb, l.names[0]}, more...)
+	} else {
+		c.words = append([]string{"LOCK.M" + verb, strconv.Itoa(len(l.names))},
+			append(append([]string(nil), l.names...), more...)...)
+	}
+	c.tail = append(l.session.acting("OWNER", l.owner), c.tail...)
+	return c
+}
+
+// newRelease gives back these parts of a grant, and nothing else.
+func (l *Lock) newRelease(parts []part) *change {
+	c := l.newChange("RELEASE")
+	c.parts = parts
+	if len(parts) == 1 {
+		c.words = []string{"LOCK.RELEASE", parts[0].name, "TOKEN",
+			strconv.FormatInt(parts[0].token, 10)}
+		return c
+	}
+	tokens := []string{"TOKENS"}
+	c.words = []string{"LOCK.MRELEASE", strconv.Itoa(len(parts))}
+	for _, one := range parts {
+		c.words = append(c.words, one.name)
+		tokens = append(tokens, strconv.FormatInt(one.token, 10))
+	}
+	c.words = append(c.words, tokens...)
+	return c
+}
+
+// notHeld: what the cluster does not have under a token is believed in by nobody.
+func (c *change) notHeld(err error) {
+	if !errors.Is(err, ErrNotHeld) || len(c.parts) > 1 {
+		return
+	}
+	name, token := c.lock.names[0], c.token
+	if len(c.parts) > 0 {
+		name, token = c.parts[0].name, c.parts[0].token
+	}
+	c.lock.session.eachHold(func(l *Lock) {
+		l.endWhere(c.lock.owner, func(p *part) bool {
+			return p.name == name && p.token == token
+		})
+	})
+}
+
+// claim is newChange of what asks for more. The cluster takes two waits of one
+// owner for one, with one grant. So an owner asks once at a time for a lock, and
+// not before it is known what came of what nobody waits for any more: that will
+// be given back. nil without an error: it only tries, and he waits for it.
+func (l *Lock) claim(ctx context.Context, wait bool, verb string,
+	more ...string) (*change, error) {
+	s := l.session
+	for {
+		s.mu.Lock()
+		isRivalled, isQueued := l.hasRival()
+		if !isRivalled {
+			c := l.newChange(verb, more...)
+			s.claims[c] = false
+			s.mu.Unlock()
+			return c, nil
+		}
+		news := s.claimNews
+		s.mu.Unlock()
+		if isQueued && !wait {
+			return nil, nil
+		}
+		select {
+		case <-news:
+			continue
+		case <-s.over.Done():
+			return nil, s.whyLost()
+		case <-ctx.Done():
+		}
+		if isQueued {
+			return nil, l.late(ctx.Err())
+		}
+		return nil, &outcome{ErrUnreachable, ctx.Err(), fmt.Errorf(
+			"it is not known what came of an earlier request of %q", l.owner)}
+	}
+}
+
+// hasRival: does the same owner ask for any of it by another Lock, or is one of
+// this Lock's conversions not over, and does he stand in the queue? The caller has
+// the session's mu.
+func (l *Lock) hasRival() (has, queues bool) {
+	for c, isQueued := range l.session.claims {
+		isOther := c.lock != l || c.verb == "CONVERT"
+		if isOther && c.lock.owner == l.owner && l.hasAnyOf(c.lock.names) {
+			has, queues = true, queues || isQueued
+		}
+	}
+	return has, queues
+}
+
+func (l *Lock) hasAnyOf(names []string) bool {
+	for _, name := range names {
+		for _, own := range l.names {
+			if name == own {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setClaim: others of the same owner wait for it until endClaim.
+func (c *change) setClaim(queues bool) {
+	s := c.lock.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claims[c] = queues
+	s.tellClaims()
+}
+
+func (c *change) endClaim() {
+	s := c.lock.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.claims, c)
+	s.tellClaims()
+}
+
+// tellClaims wakes who waits for one. The caller has mu.
+func (s *Session) tellClaims() {
+	close(s.claimNews)
+	s.claimNews = make(chan struct{})
+}
+
+func (l *Lock) words() []string {
+	var words []string
+	o := &l.options
+	if o.Shared {
+		words = append(words, "SHARED")
+	}
+	if o.Slots != 0 {
+		words = append(words, "SLOTS", strconv.Itoa(o.Slots))
+	}
+	if o.Value != "" {
+		words = append(words, "VALUE", o.Value)
+	}
+	if o.Delay != 0 {
+		words = append(words, "DELAY", milliseconds(o.Delay))
+	}
+	if o.Hold != 0 {
+		words = append(words, "HOLD", milliseconds(o.Hold))
+	}
+	if o.Barge {
+		words = append(words, "BARGE")
+	}
+	return append(words, "FULL")
+}
+
+// grant asks until take believes in what is answered, or does not: an answer that
+// is older than what is known is asked for again, under its number.
+func (c *change) grant(ctx context.Context, wait bool,
+	take func([]told, reading, bool) verdict) (verdict, error) {
+	for round := 0; ; round++ {
+		reply, err := c.ask(ctx, wait)
+		if err != nil || reply == nil {
+			return isNothing, err
+		}
+		all := toldAll(reply)
+		what := take(all, c.sent, round > 0)
+		if what != isStale {
+			return what, nil
+		}
+		if round > 0 {
+			pause(ctx, round)
+		}
+	}
+}
+
+// ask asks until it is answered. One that waits does so until ctx is done.
+func (c *change) ask(ctx context.Context, wait bool) (any, error) {
+	s := c.lock.session
+	c.isLate = false
+	s.setWaits(c, true)
+	defer s.setWaits(c, false)
+	for {
+		var a *ask
+		reply, err := s.requestOn(ctx, s.link, func() *ask {
+			a = &ask{words: c.with(c.waiting(ctx, wait)...), fits: c.fits}
+			return a
+		}, c.asked)
+		c.asked = true
+		if err == nil && reply == nil && wait {
+			err = c.lock.late(context.DeadlineExceeded)
+		}
+		if a != nil {
+			c.sent = a.sent
+		}
+		place, isQueued := placeOf(reply)
+		if !isQueued {
+			return reply, err
+		}
+		if all := c.park(ctx, a.line.gone, place); all != nil {
+			return all, nil
+		}
+		if err := ctx.Err(); err != nil && s.State() != Lost {
+			c.isLate = true
+			return nil, c.lock.late(err)
+		}
+	}
+}
+
+// waiting are the words of a wait: until ctx is done, and a push tells its end.
+func (c *change) waiting(ctx context.Context, wait bool) []string {
+	until, ok := ctx.Deadline()
+	if !wait {
+		return nil
+	} else if !ok {
+		return []string{"WAIT", c.lock.session.forever(), "PUSH"}
+	}
+	left := time.Until(until)
+	if left < 0 {
+		left = 0
+	}
+	return []string{"WAIT", milliseconds(left), "PUSH"}
+}
+
+// fits: is it what such a change is answered? Whatever else a node that is none
+// says is no grant.
+func (c *change) fits(reply any) bool {
+	if _, isQueued := placeOf(reply); isQueued || reply == nil {
+		return c.verb != "RELEASE"
+	}
+	if c.verb == "RELEASE" {
+		_, isNumber := reply.(int64)
+		return isNumber
+	}
+	return len(toldAll(reply)) == len(c.lock.names)
+}
+
+// placeOf reads "QUEUED place".
+func placeOf(reply any) (int64, bool) {
+	word, text, _ := strings.Cut(asText(reply), " ")
+	place, err := strconv.ParseInt(text, 10, 64)
+	return place, word == "QUEUED" && err == nil
+}
+
+// park waits for the push that tells what was granted at that place. nil: the
+// cluster is to be asked, as when the push may have been lost.
+func (c *change) park(ctx context.Context, gone chan struct{}, place int64) any {
+	c.setClaim(true)
+	defer c.setClaim(false)
+	silence := time.NewTimer(waitSilence)
+	defer silence.Stop()
+	for {
+		select {
+		case told := <-c.told:
+			if told.place != place {
+				continue // Of an earlier wait, or told twice.
+			}
+			if told.all != nil && c.isComplete(told.all) {
+				return told.all
+			}
+		case <-gone:
+		case <-silence.C:
+		case <-ctx.Done():
+		case <-c.lock.session.over.Done():
+		}
+		return nil
+	}
+}
+
+// isComplete: a push does not say from when a limit counts.
+func (c *change) isComplete(all []any) bool {
+	for _, one := range toldAll(all) {
+		if one.left >= 0 {
+			return false
+		}
+	}
+	return c.fits(all)
+}
+
+// tell never blocks: what finds no room is asked for in the end.
+func (c *change) tell(place int64, all []any) {
+	select {
+	case c.told <- ending{place, all}:
+	default:
+	}
+}
+
+func (s *Session) setWaits(c *change, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if is {
+		s.waits[c] = true
+	} else {
+		delete(s.waits, c)
+	}
+}
+
+// forever is a wait without end. A durable session may have none: nothing would
+// end that of a client that has died. A minute counts anew whenever it asks.
+func (s *Session) forever() string {
+	if s.options.Durable {
+		return "60000"
+	}
+	return "FOREVER"
+}
+
+func (c *change) with(more ...string) []string {
+	words := append([]string(nil), c.words...)
+	return append(append(words, more...), c.tail...)
+}
+
+// errLate: ctx was done while the lock was waited for, and others hold it.
+var errLate = errors.New("not granted in time")
+
+func (l *Lock) late(why error) error {
+	return &outcome{errLate, why, fmt.Errorf("others hold %q", l.names)}
+}
+
+func (c *change) end() { c.lock.session.numbers.end(c.number) }
+
+// settle clears up a change whose outcome is not known, for as long as the
+// session lives: asked again under its number, and not waiting, it tells what
+// became of it. What was granted meanwhile is taken back, since nobody waits for
+// it any more. Then others here may use the lock, if it had the turn.
+func (c *change) settle(hasTurn bool) {
+	l := c.lock
+	defer c.endClaim() // Of what is settled, whatever c is then.
+	for round := 1; ; round++ {
+		ctx, cancel := context.WithTimeout(l.session.over, l.session.options.Timeout)
+		reply, err := c.ask(ctx, false)
+		cancel()
+		if l.session.over.Err() != nil {
+			return // Everything has ended with the session.
+		}
+		if err != nil && !c.isOutcome(err) {
+			pause(l.session.over, round)
+			continue
+		}
+		c.end()
+		undo := c.undo(reply, err)
+		if undo == nil {
+			l.giveTurn(hasTurn)
+			return
+		}
+		c = undo
+	}
+}
+
+// undo is what takes back what came of a change; nil: nothing has to be.
+func (c *change) undo(reply any, err error) *change {
+	l := c.lock
+	all := toldAll(reply)
+	switch {
+	case c.verb == "RELEASE":
+		c.notHeld(err)
+	case c.verb == "ACQUIRE" && isForgotten(err) && l.options.Owner == "":
+		// Its owner has nothing else. A named one may have other holds of it.
+		return l.newChange("RELEASE")
+	case c.verb == "ACQUIRE" && err == nil && reply != nil:
+		var held []part
+		for i, one := range all {
+			if one.count > 0 {
+				held = append(held, part{name: l.names[i], token: one.token})
+			}
+		}
+		if len(held) > 0 {
+			return l.newRelease(held)
+		}
+	case c.how == "EXCLUSIVE" && err == nil && reply != nil && all[0].count > 0:
+		all[0].mode = "shared" // It will be, and has a new token.
+		l.session.eachHold(func(other *Lock) { other.convertedBy(&all[0]) })
+		return l.newChange("CONVERT", "SHARED", "TOKEN",
+			strconv.FormatInt(all[0].token, 10), "FULL")
+	}
+	return nil
+}
+
+// isOutcome: the error tells what became of the change. What gives something back
+// and could be done by no node is still to be done.
+func (c *change) isOutcome(err error) bool {
+	if isForgotten(err) {
+		return true
+	}
+	return !c.isLate && !errors.Is(err, ErrUnknown) &&
+		(c.verb != "RELEASE" && c.how != "SHARED" || !errors.Is(err, ErrUnreachable))
+}

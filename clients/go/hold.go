@@ -1,0 +1,653 @@
+// SPDX-License-Identifier: MIT
+
+package hasp
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A hold is its token: (session, lock, owner) may hold, lose and hold again. It
+// begins with one token, and each upgrade gives it a newer one; all tokens between
+// name it, and no other hold.
+
+// A part is what was granted of one lock.
+type part struct {
+	name         string
+	token, first int64
+	asOf         int64 // The newest state that is known to have it.
+	isOver       bool  // The cluster has ended it.
+}
+
+// A grant is what one acquisition was given. What is believed of it comes from
+// the answer that granted it, and from what was told since.
+type grant struct {
+	parts  []part
+	shared bool
+	since  reading // A limited hold counts from here.
+	limit  int64   // Milliseconds; 0: no limit.
+	isOver bool    // One of its parts is, or its limit is, by the clock.
+}
+
+// left are those that the cluster may still have.
+func (g *grant) left() []part {
+	var left []part
+	for _, one := range g.parts {
+		if !one.isOver {
+			left = append(left, one)
+		}
+	}
+	return left
+}
+
+// told is what the cluster tells of one hold.
+type told struct {
+	lock, owner, mode   string
+	token, first, count int64
+	left                int64 // Milliseconds; -1: it has no limit.
+	asOf                int64 // The state that this tells of.
+}
+
+func toldOf(value any) (told, bool) {
+	from := asMap(value)
+	t := told{lock: asText(from["lock"]), owner: asText(from["owner"]),
+		mode: asText(from["mode"]), token: asInt(from["token"]),
+		first: asInt(from["first"]), left: -1}
+	var isCounted, isDated bool
+	t.count, isCounted = from["count"].(int64)
+	t.asOf, isDated = from["as_of"].(int64)
+	if limit, isLimited := from["hold_left_ms"].(int64); isLimited {
+		t.left = limit
+	} else if from["hold_left_ms"] != nil {
+		return t, false
+	}
+	return t, isCounted && isDated && t.first > 0 && t.first <= t.token && t.count >= 0
+}
+
+// toldAll reads the answer to what asks for holds; nil: it is none.
+func toldAll(reply any) []told {
+	list, isList := reply.([]any)
+	if !isList {
+		list = []any{reply}
+	}
+	var all []told
+	for _, one := range list {
+		t, ok := toldOf(one)
+		if !ok {
+			return nil
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// is: that part is the hold that is told of.
+func (t *told) is(p *part) bool {
+	return p.name == t.lock && t.first <= p.token && p.token <= t.token
+}
+
+// A verdict says what came of the answer to what asks for a lock.
+type verdict int
+
+const (
+	isNothing verdict = iota // Nothing was granted.
+	isGranted
+	isOver  // It was granted, and is over by now.
+	isStale // It is to be asked again, under its number.
+)
+
+// limitOf is the smallest limit of several holds, 0: none. isStale: of one
+// nothing is left by that answer.
+func limitOf(all []told, sent reading) (limit int64, what verdict) {
+	what = isGranted
+	for _, one := range all {
+		switch {
+		case one.left < 0:
+			continue
+		case one.count > 0 && holdRemaining(sent, one.left, clockNow()) == 0:
+			what = isStale
+		case limit == 0 || one.left < limit:
+			limit = one.left
+		}
+	}
+	return limit, what
+}
+
+// granted begins the belief in what was granted by the answer to what was sent
+// then. What is over by that answer was held, and is lost. isAgain: another one
+// had told of a limit that is over, and so it is.
+func (l *Lock) granted(all []told, sent reading, isAgain bool) verdict {
+	limit, what := limitOf(all, sent)
+	if what == isStale && !isAgain {
+		return what
+	}
+	g := &grant{since: sent, limit: limit, isOver: what == isStale}
+	for i, one := range all {
+		g.parts = append(g.parts, part{name: l.names[i], token: one.token,
+			first: one.first, asOf: one.asOf, isOver: one.count == 0})
+		g.shared = g.shared || one.mode == "shared"
+		g.isOver = g.isOver || one.count == 0
+	}
+	s := l.session
+	l.mu.Lock()
+	l.grants = append(l.grants, g)
+	l.mu.Unlock()
+	// First it can be found by who is told of an end, then it is seen whether one
+	// had been told that this answer does not know of.
+	s.mu.Lock()
+	s.holds[l] = true
+	isOld := false
+	for _, one := range all {
+		isOld = isOld || one.asOf < s.newest
+	}
+	s.mu.Unlock()
+	if isOld {
+		l.forgetGrant(g)
+		return isStale
+	}
+	if !l.supersedes(g) || g.isOver {
+		l.lostAtOnce(g)
+	}
+	l.believe()
+	if l.Remaining() == 0 {
+		l.doubt()
+	}
+	return isGranted
+}
+
+// lostAtOnce: it was taken away before anybody here heard of it.
+func (l *Lock) lostAtOnce(g *grant) {
+	l.mu.Lock()
+	g.isOver = true
+	event := Event{EventLost, g.parts[0].name, g.parts[0].token, "ended"}
+	for _, p := range g.parts {
+		if p.isOver {
+			event.Lock, event.Token = p.name, p.token
+		}
+	}
+	l.mu.Unlock()
+	l.session.emit(event)
+}
+
+// supersedes ends what the same owner had under tokens that are over by this
+// grant. False: this one is over itself, by another that is known.
+func (l *Lock) supersedes(g *grant) bool {
+	isNewest := true
+	for i, own := range append([]part(nil), g.parts...) {
+		isOver := false
+		now := told{lock: own.name, owner: l.owner, token: own.token, first: own.first}
+		l.session.eachHold(func(other *Lock) {
+			for token := range other.endsBefore(&now) {
+				l.session.emit(Event{EventLost, own.name, token, "ended"})
+			}
+			isOver = isOver || other.hasNewer(&now)
+		})
+		if isOver {
+			l.mu.Lock()
+			g.parts[i].isOver = true
+			l.mu.Unlock()
+			isNewest = false
+		}
+	}
+	return isNewest
+}
+
+// endsBefore ends the parts of that lock and owner that have older tokens.
+func (l *Lock) endsBefore(t *told) map[int64]bool {
+	return l.endWhere(t.owner, func(p *part) bool {
+		return p.name == t.lock && p.token < t.first
+	})
+}
+
+func (l *Lock) hasNewer(t *told) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.grants {
+		for _, p := range g.parts {
+			if l.owner == t.owner && p.name == t.lock && p.first > t.token {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// endWhere ends the parts of that owner for which is holds; it gives the tokens
+// of those that were believed in.
+func (l *Lock) endWhere(owner string, is func(*part) bool) map[int64]bool {
+	if l.owner != owner {
+		return nil
+	}
+	tokens := map[int64]bool{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.grants {
+		for i := range g.parts {
+			if p := &g.parts[i]; !p.isOver && is(p) {
+				if !g.isOver {
+					tokens[p.token] = true
+				}
+				p.isOver, g.isOver = true, true
+			}
+		}
+	}
+	if g := l.top(); g != nil && g.isOver {
+		l.drop()
+	}
+	return tokens
+}
+
+// converted is granted, of a conversion: its owner has one hold, however many
+// grants and locks of his tell of it.
+func (l *Lock) converted(now told, sent reading, isAgain bool) verdict {
+	limit, what := limitOf([]told{now}, sent)
+	if what == isStale && isAgain {
+		what = isOver
+	}
+	if now.count == 0 {
+		what = isOver
+	}
+	s := l.session
+	s.mu.Lock()
+	if now.asOf < s.newest && what == isGranted {
+		what = isStale
+	}
+	s.mu.Unlock()
+	if what == isGranted {
+		s.eachHold(func(other *Lock) { other.convertedBy(&now) })
+		l.prolong(&now, limit, sent)
+	} else if what == isOver {
+		s.eachHold(func(other *Lock) {
+			other.endWhere(l.owner, func(p *part) bool { return now.is(p) })
+		})
+	}
+	return what
+}
+
+func (l *Lock) convertedBy(now *told) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.grants {
+		for i := range g.parts {
+			if p := &g.parts[i]; l.owner == now.owner && now.is(p) && !p.isOver {
+				p.token, p.asOf = now.token, maxOf(p.asOf, now.asOf)
+				g.shared = now.mode == "shared"
+			}
+		}
+	}
+}
+
+// prolong: an upgrade begins the limit anew.
+func (l *Lock) prolong(now *told, limit int64, sent reading) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if g := l.top(); g != nil && now.is(&g.parts[0]) {
+		g.limit, g.since = limit, sent
+		l.armLimit()
+	}
+}
+
+// top is the grant that is believed in. The caller has mu.
+func (l *Lock) top() *grant {
+	if len(l.grants) == 0 {
+		return nil
+	}
+	return l.grants[len(l.grants)-1]
+}
+
+// forget ends the belief in the newest grant, and gives it; nil: there was none.
+// Was it the last?
+func (l *Lock) forget() (was *grant, isLast bool) {
+	l.mu.Lock()
+	was = l.top()
+	if was != nil {
+		l.grants = l.grants[:len(l.grants)-1]
+	}
+	l.mu.Unlock()
+	if was == nil {
+		return nil, false
+	}
+	return was, l.forgetGrant(was)
+}
+
+// forgetGrant: was it the last?
+func (l *Lock) forgetGrant(g *grant) bool {
+	l.mu.Lock()
+	for i := range l.grants {
+		if l.grants[i] == g {
+			l.grants = append(l.grants[:i:i], l.grants[i+1:]...)
+			break
+		}
+	}
+	top := l.top()
+	if top == nil {
+		l.session.mu.Lock()
+		delete(l.session.holds, l)
+		l.session.mu.Unlock()
+	}
+	if l.over != nil {
+		l.over.Stop()
+	}
+	if top == nil || top.isOver {
+		l.drop()
+	}
+	l.mu.Unlock()
+	l.believe() // In what it was locked by before.
+	return top == nil
+}
+
+// --- belief ------------------------------------------------------------------
+
+// Token is the fencing token of the hold, 0 if nothing is held. It grows with
+// each grant of the lock: let what you write to refuse a smaller one.
+func (l *Lock) Token() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if g := l.top(); g != nil {
+		return g.parts[0].token
+	}
+	return 0
+}
+
+// Tokens are those of several locks, in the order of their names.
+func (l *Lock) Tokens() []int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var tokens []int64
+	if g := l.top(); g != nil {
+		for _, p := range g.parts {
+			tokens = append(tokens, p.token)
+		}
+	}
+	return tokens
+}
+
+// Names are those of the lock, or locks.
+func (l *Lock) Names() []string { return append([]string(nil), l.names...) }
+
+// IsShared says how the lock is held, after Upgrade and Downgrade too.
+func (l *Lock) IsShared() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.top()
+	return g != nil && g.shared
+}
+
+// Remaining is for how long the hold may still be trusted; 0 if it may not.
+func (l *Lock) Remaining() time.Duration {
+	now := clockNow()
+	left := l.session.lease.remaining(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.top()
+	if g == nil || g.isOver {
+		return 0
+	}
+	if g.limit != 0 {
+		if limited := holdRemaining(g.since, g.limit, now); limited < left {
+			left = limited
+		}
+	}
+	return time.Duration(left)
+}
+
+// Guard is an error unless a step of length need ends inside the lease: ErrShort
+// if it does not, or the session is in jeopardy; ErrLost if the lock is not
+// held, or not any more. Call it before each step that must not outlive it.
+func (l *Lock) Guard(need time.Duration) error {
+	left := l.Remaining()
+	switch {
+	case left > 0 && left >= need:
+		return nil
+	case left > 0 || l.mayRecover():
+		return fmt.Errorf("hasp: %w: %v left, %v needed%s", ErrShort, left, need,
+			l.never(need))
+	case l.session.State() == Lost:
+		return l.session.whyLost()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.grants) > 0 {
+		return fmt.Errorf("hasp: %w: %q has been taken away, or its Hold is over",
+			ErrLost, l.names)
+	}
+	return fmt.Errorf("hasp: %w: %q is not held", ErrLost, l.names)
+}
+
+// never says it if no guard of that need can pass.
+func (l *Lock) never(need time.Duration) string {
+	most := time.Duration(trusted(l.session.lease.promised()))
+	if hold := l.options.Hold * 4 / 5; hold > 0 && hold < most {
+		most = hold
+	}
+	if need <= most {
+		return ""
+	}
+	return fmt.Sprintf("; it is never more than %v, 0.8 of the smallest of TTL, "+
+		"Linger and Hold", most)
+}
+
+// mayRecover: what is not believed in now may be held again.
+func (l *Lock) mayRecover() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.top()
+	return g != nil && !g.isOver && g.limit == 0 && l.session.State() == Jeopardy
+}
+
+// Context ends when the hold does: by Unlock, by the end of the lease or of a
+// limited hold, or because it was taken away; also when the session is in
+// jeopardy, since others may hold the lock soon. Work that cannot be stopped
+// calls Guard as well: a paused process learns too late.
+func (l *Lock) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(parent)
+	l.mu.Lock()
+	held := l.held
+	l.mu.Unlock()
+	go func() {
+		select {
+		case <-held.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// believe begins what Context gives: at the grant, and after each jeopardy.
+func (l *Lock) believe() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.top()
+	if g == nil || g.isOver {
+		return
+	}
+	if l.held.Err() != nil && l.session.State() == Held {
+		l.held, l.drop = context.WithCancel(context.Background())
+	}
+	l.armLimit()
+}
+
+// armLimit has the end of a limited hold told in time. The caller has mu.
+func (l *Lock) armLimit() {
+	if l.over != nil {
+		l.over.Stop()
+	}
+	if g := l.top(); g != nil && g.limit != 0 && !g.isOver {
+		left := holdRemaining(g.since, g.limit, clockNow())
+		l.over = time.AfterFunc(time.Duration(left), l.limitOver)
+	}
+}
+
+// limitOver tells that the limit is over by the clock: nobody else says so in
+// time.
+func (l *Lock) limitOver() {
+	l.mu.Lock()
+	g := l.top()
+	if g == nil || g.isOver || g.limit == 0 {
+		l.mu.Unlock()
+		return
+	}
+	if holdRemaining(g.since, g.limit, clockNow()) > 0 { // Of another grant.
+		l.armLimit()
+		l.mu.Unlock()
+		return
+	}
+	g.isOver = true // The cluster may have it still: it will be released.
+	l.drop()
+	event := Event{EventLost, l.names[0], g.parts[0].token, "max hold"}
+	l.mu.Unlock()
+	if l.session.State() != Lost && !l.session.isClosed() {
+		l.session.emit(event)
+	}
+}
+
+// doubt ends what Context gave.
+func (l *Lock) doubt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop()
+}
+
+// eachHold calls do for each hold.
+func (s *Session) eachHold(do func(*Lock)) {
+	s.mu.Lock()
+	var holds []*Lock
+	for l := range s.holds {
+		holds = append(holds, l)
+	}
+	s.mu.Unlock()
+	for _, l := range holds {
+		do(l)
+	}
+}
+
+// holdEnded: the cluster has ended a hold.
+func (s *Session) holdEnded(notice map[string]any) {
+	now := told{lock: asText(notice["lock"]), owner: asText(notice["owner"]),
+		token: asInt(notice["token"]), first: asInt(notice["first"])}
+	ended := map[int64]bool{} // As they were granted.
+	s.eachHold(func(l *Lock) {
+		for token := range l.endWhere(now.owner, func(p *part) bool { return now.is(p) }) {
+			ended[token] = true
+		}
+	})
+	for token := range ended {
+		s.emit(Event{EventLost, now.lock, token, asText(notice["reason"])})
+	}
+}
+
+// --- notices -----------------------------------------------------------------
+
+// heard takes the notices of a heartbeat's answer. If some are kept no more that
+// were never told, all holds are listed, and those that the list does not have
+// have ended; until that is done the next heartbeats ask for the same.
+func (s *Session) heard(answer map[string]any) {
+	dropped := asInt(answer["dropped"])
+	newest := int64(0)
+	notices := asList(answer["ended"])
+	for _, one := range notices {
+		if number := asInt(asMap(one)["number"]); number > newest {
+			newest = number
+		}
+	}
+	s.mu.Lock()
+	s.newest = maxOf(s.newest, newest, dropped) // First: see granted.
+	isIncomplete := dropped > s.seen && len(s.holds) > 0
+	if !isIncomplete {
+		s.seen = s.newest
+	}
+	mayList := isIncomplete && !s.isListing
+	s.isListing = s.isListing || mayList
+	s.mu.Unlock()
+	for _, one := range notices {
+		s.holdEnded(asMap(one))
+	}
+	if mayList {
+		go s.confirm(dropped, maxOf(newest, dropped))
+	}
+}
+
+func maxOf(first int64, others ...int64) int64 {
+	for _, one := range others {
+		if one > first {
+			first = one
+		}
+	}
+	return first
+}
+
+// confirm ends what the list of the session's holds does not have, but what was
+// granted after all that was dropped. 'seen' is what was told before it was read.
+func (s *Session) confirm(dropped, seen int64) {
+	all, err := s.listHolds()
+	s.mu.Lock()
+	s.isListing = false
+	if err == nil {
+		s.seen = maxOf(s.seen, seen)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return // The next heartbeat begins it anew.
+	}
+	ended := map[part]bool{}
+	s.eachHold(func(l *Lock) {
+		for name, tokens := range l.endUnlisted(all, dropped) {
+			for token := range tokens {
+				ended[part{name: name, token: token}] = true
+			}
+		}
+	})
+	for one := range ended {
+		s.emit(Event{EventLost, one.name, one.token, "ended"})
+	}
+}
+
+// listHolds gives the session's holds by their locks.
+func (s *Session) listHolds() (map[string][]told, error) {
+	all := map[string][]told{}
+	words := []string{"SESSION.HOLDS", "COUNT", "1000"}
+	for cursor := "0"; ; {
+		page := append([]string(nil), words...)
+		if cursor != "0" {
+			page = append(page, "CURSOR", cursor)
+		}
+		reply, err := s.question(s.over, s.acting(page...)...)
+		if err != nil {
+			return nil, err
+		}
+		from := asMap(reply)
+		for _, one := range asList(from["holds"]) {
+			if t, ok := toldOf(one); ok {
+				all[t.lock] = append(all[t.lock], t)
+			}
+		}
+		if cursor = asText(from["cursor"]); cursor == "0" {
+			return all, nil
+		} else if cursor == "" {
+			return nil, errProtocol
+		}
+	}
+}
+
+// endUnlisted gives the tokens of what has ended by the names of the locks.
+func (l *Lock) endUnlisted(all map[string][]told, dropped int64) map[string]map[int64]bool {
+	ended := map[string]map[int64]bool{}
+	for _, name := range l.names {
+		tokens := l.endWhere(l.owner, func(p *part) bool {
+			if p.name != name || p.asOf >= dropped {
+				return false
+			}
+			for i := range all[name] {
+				if t := &all[name][i]; t.owner == l.owner && t.is(p) {
+					p.asOf = maxOf(p.asOf, t.asOf)
+					return false
+				}
+			}
+			return true
+		})
+		ended[name] = tokens
+	}
+	return ended
+}
