@@ -390,8 +390,14 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
         return error;
     }
     const struct peer *peer = peers_find(peers, hello->from);
-    if (peer != NULL && !peer->is_guest && !link->is_dialled &&
-        hello->from < peers->id) {
+    bool is_wanted = peer != NULL && !peer->is_guest;
+    /* The owner judges first: a directory that was replaced is to hear that,
+     * and to be noticed, whichever side has dialled and whoever is up. */
+    error = peers->events.check(peers->events.data, hello, is_wanted, why);
+    if (error != 0) {
+        return error;
+    }
+    if (is_wanted && !link->is_dialled && hello->from < peers->id) {
         snprintf(why, HASP_WHY_SIZE,
                  "node %" PRIu64 " is to be dialled by this node", hello->from);
         return HASP_EREFUSED;
@@ -404,8 +410,7 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
                  hello->from);
         return HASP_EREFUSED;
     }
-    return peers->events.check(peers->events.data, hello,
-                               peer != NULL && !peer->is_guest, why);
+    return 0;
 }
 
 /* Finds another link of member 'id' that the owner still takes for up. */

@@ -539,6 +539,35 @@ static void who_ought_to_be_dialled_must_not_dial(void **state)
     close(fd);
 }
 
+/* A directory that was replaced hears that, and is noticed, whichever side has
+ * dialled, and whoever is connected under its number. */
+static void the_owner_judges_before_all_else(void **state)
+{
+    (void)state;
+    open_node(2, cluster_a);
+    peers_add(fixture->node[2].peers, 1, "127.0.0.1:1");
+    fixture->node[2].check_refusal = "this directory was replaced";
+    int fd = dial_node(2);
+    struct frame_hello hello = hello_of(1, 2);
+    say_hello(fd, &hello);
+    RUN_UNTIL(is_hung_up(fd));
+    assert_true(was_logged("this directory was replaced"));
+    close(fd);
+
+    fixture->log.size = 0;
+    int first = connect_as_member_2();
+    fixture->node[1].check_refusal = "so was this one";
+    int second = dial_node(1);
+    hello = hello_of(2, 1);
+    hello.incarnation++;
+    say_hello(second, &hello);
+    RUN_UNTIL(is_hung_up(second));
+    assert_true(was_logged("so was this one"));
+    assert_true(is_up(1, 2));
+    close(first);
+    close(second);
+}
+
 static void a_silent_stranger_is_closed_after_two_seconds(void **state)
 {
     (void)state;
@@ -693,6 +722,7 @@ int main(void)
         PEERS_TEST(strangers_bytes_are_refused_with_a_reason),
         PEERS_TEST(wrong_hellos_are_refused_with_a_reason),
         PEERS_TEST(who_ought_to_be_dialled_must_not_dial),
+        PEERS_TEST(the_owner_judges_before_all_else),
         PEERS_TEST(a_silent_stranger_is_closed_after_two_seconds),
         PEERS_TEST(a_flood_of_strangers_does_not_keep_a_member_out),
         PEERS_TEST(strangers_do_not_fill_the_log),
