@@ -217,11 +217,11 @@ def wait_until(condition, timeout, what):
 
 
 class Node:
-    def __init__(self, cluster, number, ports):
+    def __init__(self, cluster, number, ports, folder=None):
         self.cluster = cluster
         self.id = number
         self.client_port, self.peer_port, self.http_port = ports
-        self.home = os.path.join(cluster.folder, "n%d" % number)
+        self.home = os.path.join(cluster.folder, folder or "n%d" % number)
         self.dir = os.path.join(self.home, "data")
         self.config = os.path.join(self.home, "haspd.conf")
         self.log_path = os.path.join(self.home, "log")
