@@ -38,6 +38,37 @@ def push(*values):
     return Raw(b">%d\r\n" % len(values) + b"".join(encode(v) for v in values))
 
 
+LATEST = 1 << 52  # No notice is newer than a grant of these nodes.
+
+
+def option(words, word, default=b""):
+    return words[words.index(word) + 1] if word in words else default
+
+
+def grant(words, name, token, **told):
+    """What a request with FULL is told of one lock."""
+    hold = option(words, b"HOLD", None)
+    mode = next((each for each in ("shared", "slots")
+                 if each.upper().encode() in words), "exclusive")
+    first = int(option(words, b"TOKEN", token))
+    return {"lock": name.decode(), "owner": option(words, b"OWNER").decode(),
+            "token": token, "first": first, "mode": mode, "count": 1,
+            "hold_left_ms": int(hold) if hold else None, "delay_ms": 0,
+            "as_of": LATEST, **told}
+
+
+def granted(words, value):
+    """A test may answer a request with the tokens alone."""
+    if b"FULL" not in words or not words[0].startswith(b"LOCK."):
+        return value
+    if isinstance(value, int) and words[0] != b"LOCK.MACQUIRE":
+        return grant(words, words[1], value)
+    if isinstance(value, list) and words[0] == b"LOCK.MACQUIRE":
+        return [grant(words, *one) if isinstance(one[1], int) else one[1]
+                for one in zip(words[2:], value)]
+    return value
+
+
 class FakeNode:
     """'answer' is called with the words of each request but HELLO and gives a
     value, or a list of Raw to be sent one after the other."""
@@ -79,7 +110,7 @@ class FakeNode:
                     reply = {"server": "haspd", "proto": 3}
                 else:
                     self.requests.append(words)
-                    reply = self.answer(words)
+                    reply = granted(words, self.answer(words))
                 try:
                     connection.sendall(encode(reply))
                 except OSError:

@@ -67,7 +67,8 @@ PLANTED = [
         'go': ('lock.go', 'l.tokens[i], l.shared = token, false',
                'l.shared = false'),
         'java': (JAVA + 'HaspLock.java', 'tokens.set(i, token);', ''),
-        'python': ('hasp/hold.py', 'lock.tokens[self.name] = reply', 'pass'),
+        'python': ('hasp/grant.py',
+                   'one.first, one.token = told.first, told.token', 'pass'),
         'node': ('lib/lock.js', 'lock.tokens[this.name] = reply;', '')}),
     ('5 one number', 'lost_answer', {
         'c': ('client/change_words.c',
@@ -104,8 +105,8 @@ PLANTED = [
                'defer l.forget()\n\twas, isLast := l.Token() != 0, true'),
         'java': (JAVA + 'HaspLock.java', '"RELEASE").turns(forget());',
                  '"RELEASE").turns(true);'),
-        'python': ('hasp/hold.py', '        is_last = self._forget()\n',
-                   '        is_last = self._count == 1\n'),
+        'python': ('hasp/hold.py', '        is_last = self._forget(grant)\n'
+                   '        tokens', '        is_last = True\n        tokens'),
         'node': ('lib/lock.js', 'const isLast = this.forget();',
                  'const isLast = this.count === 1;')}),
     ('8 gone is gone', 'expired', {

@@ -88,8 +88,8 @@ class Lock(Hold):
     async def acquire(self, blocking: bool = True,
                       timeout: Optional[float] = -1) -> bool:
         """As hasp.Lock.acquire()."""
-        return await self._acquire(wait_until(
-            blocking, timeout, self.options.get('timeout'))) > 0
+        return bool(await self._acquire(wait_until(
+            blocking, timeout, self.options.get('timeout'))))
 
     async def release(self) -> None:
         """As hasp.Lock.release()."""

@@ -22,6 +22,7 @@ from typing import (Any, Callable, Dict, NamedTuple, Optional, Sequence, Set,
 from . import resp
 from .connection import Connection, settle
 from .errors import HaspError, LeaseLost, Refused, Unknown, Unreachable
+from .grant import Beliefs
 from .lease import Clock, Lease, State, read_clock, to_seconds
 from .link import Link
 from .request import (ACTING, LEAVES, TIMER_MAX, Endpoint, Forgotten, Owners,
@@ -67,6 +68,7 @@ class Core:
         self._pid = os.getpid()
         self._lease = Lease()
         self._owners = Owners()
+        self._beliefs = Beliefs()
         self._held: Set[Any] = set()  # Of hasp.hold.Hold, as are ...
         self._doubts: Set[Any] = set()  # ... those of unknown outcome, and ...
         self._acquiring: Set[Any] = set()  # ... those that are being asked for.

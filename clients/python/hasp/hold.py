@@ -10,15 +10,16 @@ import os
 import time
 from collections import deque
 from typing import (TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Optional,
-                    TypedDict)
+                    Tuple, TypedDict)
 
 from .connection import settle
 from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, TimedOut,
                      Unknown, Unreachable)
+from .grant import Belief, Told, read_grants
 from .keeper import Keeper
-from .lease import MS, SECOND, Clock, hold_remaining, read_clock, to_seconds, trusted
-from .request import (CONNECT_TIMEOUT, TIMER_MAX, Forgotten, Owner, Wait,
-                      is_number)
+from .lease import (MS, SECOND, Clock, hold_remaining, read_clock, to_seconds,
+                    trusted)
+from .request import TIMER_MAX, Forgotten, Owner, Wait, is_number
 from .resp import Argument
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 BEHIND = 0.05  # Seconds between two looks at other requests of an owner.
 
 # What takes a change back whose outcome came when nobody waited for it.
-UNDO: Dict[str, List[Argument]] = {'ACQUIRE': ['RELEASE'],
-                                   'EXCLUSIVE': ['CONVERT', 'SHARED']}
+UNDO = {'ACQUIRE': 'RELEASE', 'EXCLUSIVE': 'CONVERT SHARED'}
 
 
 class Options(TypedDict, total=False):
@@ -83,7 +83,7 @@ class Gate:
 
 
 class Hold:
-    """Acquired 'count' times; what it says of time needs no request."""
+    """What it says of time needs no request."""
 
     def __init__(self, session: Keeper, *names: str,
                  **options: Unpack[Options]) -> None:
@@ -101,18 +101,16 @@ class Hold:
         self.names = names
         self.options = options
         self.shared = bool(options.get('shared'))  # convert() changes it.
-        self.tokens: Dict[str, int] = {}
-        self._count = 0
-        self._grants: List[int] = []  # Numbers of its acquisitions.
-        self._newest = 0
+        # Those that were not released yet: what each believes of its locks.
+        self._grants: List[List[Belief]] = []
         self._owner: Optional[Owner] = None  # While there is one to own it.
-        self._limit = 0  # Milliseconds of a limited hold, counted ...
-        self._since: Optional[Clock] = None  # ... from here on.
-        self._has_ended = False
         self._doubt: List[Argument] = []  # A change of unknown outcome, ...
         self._doubt_verb = ''  # ... what it is, and ...
-        self._doubt_number = 0  # ... its number.
-        self._owed = 0  # Releases that are still to be begun.
+        self._doubt_number = 0  # ... its number, ...
+        self._doubt_owner = ''  # ... who asks for it, and ...
+        self._was_granted = False  # ... whether one answer has granted it.
+        # Releases that are still to be begun: of locks, by their tokens.
+        self._owed: List[Dict[str, int]] = []
         self._wait: Optional[Wait] = None  # Of the newest change.
         self._mutex = asyncio.Lock()  # One change at a time.
         # From acquire() to release(): who shares the object waits in turn.
@@ -120,7 +118,7 @@ class Hold:
 
     def __repr__(self) -> str:
         state = 'not held'
-        if self._count and self.session._pid == os.getpid():
+        if self._grants and self.session._pid == os.getpid():
             left = self.remaining()
             state = f'token {self.token}, {left:.3f} s left' if left else 'lost'
         return f'<hasp lock {self.name!r}: {state}>'
@@ -128,6 +126,12 @@ class Hold:
     @property
     def name(self) -> str:
         return ', '.join(self.names)
+
+    @property
+    def tokens(self) -> Dict[str, int]:
+        """By the locks' names; larger at each grant."""
+        grants = self._grants[-1:]  # Another thread may release it now.
+        return {one.lock: one.token for one in grants[0]} if grants else {}
 
     @property
     def token(self) -> Optional[int]:
@@ -146,12 +150,12 @@ class Hold:
 
     def _remaining(self) -> int:
         left = self.session._remaining()
-        if self._count == 0 or self._has_ended:
+        grants = self._grants[-1:]
+        if not grants:
             return 0
-        if self._since is not None:
-            left = min(left, hold_remaining(self._since, self._limit,
-                                            read_clock()))
-        return left
+        now = read_clock()
+        limits = [one.left(now) for one in grants[0]]
+        return min([left, *(one for one in limits if one is not None)])
 
     def guard(self, need: float = 0.0) -> None:
         """Raises LeaseLost unless a step of 'need' seconds ends inside the
@@ -159,16 +163,16 @@ class Hold:
         left = self._remaining()
         if left > 0 and left >= need * SECOND:
             return
-        if self._count == 0:
+        grants = self._grants[-1:]
+        if not grants:
             raise LeaseLost(f'"{self.name}" is not held')
         self.session._check()
-        if self._has_ended:
+        if any(one.is_over or one.is_late for one in grants[0]):
             raise LeaseLost(f'"{self.name}" has been taken away, or its hold '
                             'is over')
-        most = self.session._lease.promised()
-        if self._since is not None:
-            most = min(most, _to_ms(self.options['hold']) * MS)
-        most_s = trusted(most) / SECOND
+        limits = [one.limit_ms() for one in grants[0]]
+        most_s = trusted(min([self.session._lease.promised(), *(
+            one * MS for one in limits if one is not None)])) / SECOND
         text = (f'"{self.name}": {left / SECOND:.3f} s left of the lease, '
                 f'{need:.3f} s needed')
         if need > most_s:
@@ -177,52 +181,43 @@ class Hold:
         raise LeaseShort(text)
 
     def _limit_left(self) -> Optional[int]:
-        """Nanoseconds until its own limit; None: it has none, or nothing is
-        held."""
-        if self._since is None or self._count == 0 or self._has_ended:
-            return None
-        return hold_remaining(self._since, self._limit, read_clock())
+        """Nanoseconds until the next limit; None: there is none."""
+        now = read_clock()
+        limits = [one.left(now) for grant in self._grants for one in grant
+                  if not one.is_over and not one.is_late]
+        return min((one for one in limits if one is not None), default=None)
 
-    def _is_over(self) -> bool:
-        """True, once, if its limit is over by the clock: nobody else says so in
+    def _late(self) -> List[Belief]:
+        """Those whose limit is over by the clock, once: nobody else says so in
         time."""
-        is_over = self._limit_left() == 0
-        self._has_ended |= is_over
-        return is_over
-
-    def _is_ended_by(self, ended: Dict[str, Any]) -> bool:
-        """True, once, if the cluster has ended this very hold."""
-        owner = self._owner
-        if self._has_ended or owner is None or ended['owner'] != owner.tag or \
-                ended['token'] != self.tokens.get(ended['lock'], 0):
-            return False
-        self._has_ended = True
-        return True
+        now = read_clock()
+        late = [one for grant in self._grants for one in grant
+                if not one.is_over and not one.is_late and one.left(now) == 0]
+        for one in late:
+            one.is_late = True
+        return late
 
     # --- acquire, release, convert ----------------------------------------
 
-    async def _acquire(self, until: Optional[float]) -> int:
-        """Gives the number of the acquisition, 0: it is not held."""
+    async def _acquire(self, until: Optional[float]) -> List[Belief]:
+        """Gives what was granted; empty: it is not held."""
         if not await self._enter(until):
-            return 0
-        grant = 0
+            return []
+        grant: List[Belief] = []
         try:
             async with self._mutex:
                 await self._settle()
-                if await self._change('ACQUIRE', self._words(), until) is None:
-                    return 0
-                grant = self._newest
-                if self._since is not None:
-                    if until is not None:
-                        await self._ask_limit()
-                    self.session._changed()
+                if not await self._change('ACQUIRE', self._words(), until):
+                    return []
+                grant = self._grants[-1]
+                self.session._changed()
                 self.session._check()
                 return grant
         except BaseException:
             if grant:  # Nobody is told of it.
                 self._forget(grant)
-                self._owe()
-                grant = 0
+                self._owe(grant)
+                grant = []
             raise
         finally:
             if not grant or self.options.get('owner'):
@@ -239,62 +234,78 @@ class Hold:
         return await self._gate.enter(until)
 
     async def _release(self) -> None:
-        """Releases the lock; trust in it ends before the request is sent."""
-        if self._count == 0:
+        """Releases the lock; trust in it ends before the request is sent. What
+        is known to have ended is not released: another hold may have begun."""
+        if not self._grants:
             raise NotHeld(f'"{self.name}" is not held')
-        is_last = self._forget()
-        is_begun = False
+        grant = self._grants[-1]
+        is_last = self._forget(grant)
+        tokens = live(grant)
+        is_begun, released = not tokens, 0
         try:
-            async with self._mutex:
-                await self._settle()
-                is_begun = True
-                released = await self._change('RELEASE', [])
+            self.session._check()
+            if tokens:
+                async with self._mutex:
+                    await self._settle()
+                    is_begun = True
+                    released = await self._change('RELEASE', [], of=tokens)
         finally:
             if not is_begun:
-                self._owe()
+                self._owe(grant)
             if is_last and not self.options.get('owner'):
                 self._gate.open()
-        if len(self.names) > 1 and released < len(self.names):
-            raise NotHeld(f'only {released} of {self.name} were held')
+        if not tokens:
+            raise NotHeld(f'the hold of "{self.name}" had ended before')
+        if len(tokens) < len(self.names) or (
+                len(tokens) > 1 and released < len(tokens)):
+            raise NotHeld(f'only {released if len(tokens) > 1 else 1} of '
+                          f'{self.name} were held')
 
-    def _owe(self) -> None:
+    def _owe(self, grant: List[Belief]) -> None:
         """A release is to be made as soon as that is possible."""
-        self._owed += 1
-        self.session._doubt(self)
+        tokens = live(grant)
+        if tokens:
+            self._owed.append(tokens)
+            self.session._doubt(self)
 
-    def _give_back(self, grant: int) -> None:
+    def _give_back(self, grant: List[Belief]) -> None:
         """Gives an acquisition back that nobody was told of, unless it has been
-        released; 0: there is none."""
-        if grant in self._grants:
+        released; empty: there is none."""
+        if any(one is grant for one in self._grants):
             is_last = self._forget(grant)
-            self._owe()
+            self._owe(grant)
             if is_last and not self.options.get('owner'):
                 self._gate.open()
 
-    def _forget(self, grant: int = 0) -> bool:
+    def _forget(self, grant: List[Belief]) -> bool:
         """Ends the trust in one acquisition; true if it was the last one."""
-        self._grants.remove(grant or self._grants[-1])
-        self._count -= 1
-        if self._count == 0:
-            self.tokens = {}
+        self._grants = [one for one in self._grants if one is not grant]
+        for belief in grant:
+            self.session._beliefs.remove(belief)
+        if not self._grants:
             self.shared = bool(self.options.get('shared'))
             self.session._held.discard(self)
             self.session._changed()
-        return self._count == 0
+        return not self._grants
 
     async def _convert(self, shared: bool, until: Optional[float]) -> bool:
-        if self._count == 0 or len(self.names) > 1:
+        if not self._grants or len(self.names) > 1:
             raise NotHeld('one lock that is held can be converted, not '
                           f'"{self.name}"')
         async with self._mutex:
             await self._settle()
+            tokens = live(self._grants[-1]) if self._grants else {}
+            if not tokens:
+                self.session._check()
+                raise NotHeld(f'the hold of "{self.name}" had ended before')
             self.shared = self.shared or shared  # Belief ends first.
             mode = 'SHARED' if shared else 'EXCLUSIVE'
-            return await self._change('CONVERT', [mode], until) is not None
+            return await self._change('CONVERT', [mode], until,
+                                      tokens) is not None
 
     async def _convert_back(self) -> None:
         """After an upgrade that nobody was told of."""
-        if self._count and not self.shared:
+        if self._grants and not self.shared:
             try:
                 await self._convert(True, None)
             except HaspError:
@@ -310,7 +321,8 @@ class Hold:
         return None
 
     async def _note(self, text: str) -> None:
-        if self._owner is None or self.token is None:
+        if self._owner is None or not self._grants or \
+                not live(self._grants[-1]):
             raise NotHeld(f'"{self.name}" is not held')
         await self.session._ask('LOCK.NOTE', self.names[0], self.token, text,
                                 'OWNER', self._owner.tag)
@@ -323,41 +335,74 @@ class Hold:
     # --- a change: numbered, and in doubt until its outcome is known ------
 
     async def _change(self, verb: str, more: List[Argument],
-                      until: Optional[float] = None) -> Any:
-        first = read_clock()
+                      until: Optional[float] = None,
+                      of: Optional[Dict[str, int]] = None) -> Any:
+        """Of the hold with these tokens, unless it is to begin. Gives how many
+        were released, or what was granted, None: nothing."""
         if (verb == 'ACQUIRE' or 'EXCLUSIVE' in more) and \
                 not await self._take_turn(until):
             return None
-        self._begin(verb, more)
+        self._begin(verb, more, of)
         assert self._owner is not None
         self._wait = None if until is None else Wait(
-            until, self._owner.tag, len(self.names), self.session.durable)
+            until, self._owner.tag, self.names, self.session.durable)
         try:
-            reply = (await self.session._request(
-                self._doubt, self._wait, fits=self._fits)).reply
+            reply, sent = await self._ask_change(self._wait)
         except BaseException as error:  # A cancellation, for one.
-            if _is_outcome(error, verb):
+            if _is_outcome(error, verb) and not self._was_granted:
                 self._end()
             else:
                 self.session._doubts.add(self)
                 if not isinstance(error, HaspError):
                     self.session._doubt(self)
+            if isinstance(error, NotHeld) and of:
+                for name, token in of.items():
+                    self._tell_ended(self.session._beliefs.end(
+                        name, self._doubt_owner, token, token))
             raise
         finally:
             self.session._acquiring.discard(self)
         if verb != 'RELEASE' and reply is not None:
-            self._granted(reply, first)
+            self._granted(reply, sent)
         self._end()
         return reply
+
+    async def _ask_change(self, wait: Optional[Wait] = None,
+                          is_doubtful: bool = False) -> Tuple[Any, Clock]:
+        """How many were released; what was granted, and the clock before the
+        sending that was answered; or None. It is asked again under its number
+        where the answer is older than what is known, or nothing is left of a
+        limit: it counts from the sending that is answered."""
+        session, until = self.session, time.monotonic() + self.session.timeout
+        was_late = False
+        while True:
+            answer = await session._request(
+                self._doubt, wait, is_doubtful=is_doubtful, fits=self._fits)
+            told = None
+            if self._doubt_verb != 'RELEASE':
+                told = read_grants(answer.reply, self.names)
+            if told is None:
+                return answer.reply, answer.sent
+            wait, is_doubtful, self._was_granted = None, True, True
+            late = [one for one in told if one.count and one.left_ms is not None
+                    and not hold_remaining(answer.sent, one.left_ms,
+                                           read_clock())]
+            is_old = any(one.as_of < session._beliefs.heard for one in told)
+            if not is_old and (not late or was_late):
+                return [one._replace(count=0) if one in late else one
+                        for one in told], answer.sent
+            if time.monotonic() >= until:
+                raise Unknown('what was granted may have ended: only answers '
+                              'came that are older than a notice')
+            was_late = not is_old
+            await asyncio.sleep(BEHIND if is_old else 0)
 
     def _fits(self, reply: Any) -> bool:
         """Is it what such a change is answered? Whatever else a node that is
         none says is no grant."""
         if self._doubt_verb == 'RELEASE':
             return is_number(reply)
-        tokens = reply if isinstance(reply, list) else [reply]
-        return reply is None or (len(tokens) == len(self.names) and all(
-            is_number(token) and token > 0 for token in tokens))
+        return reply is None or read_grants(reply, self.names) is not None
 
     async def _take_turn(self, until: Optional[float]) -> bool:
         """The cluster takes two waits of one owner for one, with one grant. So
@@ -397,15 +442,22 @@ class Hold:
                     words.append(value)  # type: ignore[arg-type]
         return words
 
-    def _begin(self, verb: str, more: List[Argument]) -> None:
+    def _begin(self, verb: str, more: List[Argument],
+               of: Optional[Dict[str, int]] = None) -> None:
         if self._owner is None:
             self._owner = self.session._owners.take(
                 self.options.get('owner', ''))
+        self._doubt_owner, self._was_granted = self._owner.tag, False
         self._doubt_number, words = self.session._owners.begin(self._owner)
         self._doubt_verb = 'EXCLUSIVE' if 'EXCLUSIVE' in more else verb
-        many: List[Argument] = [f'LOCK.M{verb}', len(self.names)]
-        self._doubt = [*(many if len(self.names) > 1 else [f'LOCK.{verb}']),
-                       *self.names, *more, *words]
+        names = list(of or self.names)
+        more = list(more) if verb == 'RELEASE' else [*more, 'FULL']
+        many: List[Argument] = [f'LOCK.{verb}']
+        if len(names) > 1:
+            many = [f'LOCK.M{verb}', len(names)]
+        if of:
+            more += ['TOKENS' if len(names) > 1 else 'TOKEN', *of.values()]
+        self._doubt = [*many, *names, *more, *words]
 
     def _end(self, is_over: bool = True) -> None:
         """Ends a change whose outcome is known. An object that holds nothing
@@ -414,44 +466,33 @@ class Hold:
         self.session._owners.end(self._doubt_number)
         self._doubt = []
         self.session._doubts.discard(self)
-        if is_over and self._count == 0 and not self._owed:
+        if is_over and not self._grants and not self._owed:
             self.session._owners.put(self._owner)
             self._owner = None
 
-    def _granted(self, reply: Any, first: Clock) -> None:
-        """A limited hold counts from before it was asked for the first time: an
-        attempt whose answer was lost may be the one that was granted."""
-        if self._doubt_verb != 'ACQUIRE':
-            # Its owner has one hold, however many locks of his tell of it.
-            for lock in self.session._held:
-                if lock._owner.tag == self._owner.tag and \
-                        self.name in lock.tokens:
-                    lock.tokens[self.name] = reply
-                    lock.shared = self._doubt_verb != 'EXCLUSIVE'
-            return
-        self.tokens = dict(zip(self.names, reply if isinstance(reply, list)
-                               else [reply]))
-        self._count += 1
-        self._newest += 1
-        self._grants.append(self._newest)
-        if self._count == 1:
-            self._has_ended = False
-            self._limit = _to_ms(self.options.get('hold', 0.0))
-            self._since = first if self._limit else None
+    def _granted(self, told: List[Told], sent: Clock) -> None:
+        """Belief is made of what the answer said, whatever was asked for."""
+        beliefs = self.session._beliefs
+        if self._doubt_verb == 'ACQUIRE':
+            grant = [Belief(self, one, sent) for one in told]
+            for belief, one in zip(grant, told):
+                self._tell_ended(beliefs.add(belief, one))
+            self._grants = [*self._grants, grant]
+            self.shared = told[0].mode == 'shared'
             self.session._held.add(self)
+            return
+        if told[0].count == 0:
+            self._tell_ended(beliefs.end(told[0].lock, told[0].owner,
+                                         told[0].first, told[0].token))
+        # Its owner has one hold, however many locks of his tell of it.
+        for belief in beliefs.converted(told[0]):
+            belief.hold.shared = told[0].mode == 'shared'
+            if belief.hold is self:
+                belief.renew(told[0], sent)
+        self.session._changed()
 
-    async def _ask_limit(self) -> None:
-        """How much of a limited hold is left: the wait may have taken longer
-        than that."""
-        try:
-            shown, sent, _ = await self.session._request(
-                ['LOCK.SHOW', self.names[0]], timeout=CONNECT_TIMEOUT)
-        except HaspError:
-            return  # It is counted from before the wait.
-        for holder in filter(self._is_mine, shown.get('holders', ())):
-            if holder.get('hold_left_ms'):
-                self._limit = min(self._limit, holder['hold_left_ms'])
-                self._since = sent
+    def _tell_ended(self, ended: List[Belief]) -> None:
+        self.session._tell_ended(ended, 'ended')
 
     async def _settle(self) -> None:
         """Clears up a change whose outcome is not known: asked again under its
@@ -459,27 +500,30 @@ class Hold:
         meanwhile is taken back: nobody waits for it any more."""
         while self._doubt or self._owed:
             if not self._doubt:
-                self._owed -= 1
-                self._begin('RELEASE', [])
+                self._begin('RELEASE', [], self._owed.pop(0))
                 self.session._doubts.add(self)
-            reply: Any = None
+            told: Any = None
+            undo, tokens = '', None
             try:
-                reply = (await self.session._request(
-                    self._doubt, is_doubtful=True, fits=self._fits)).reply
+                told, sent = await self._ask_change(is_doubtful=True)
             except Forgotten:
                 # A named owner may have other holds of it.
                 assert self._owner is not None
-                reply = 0 if self._owner.is_private else None
+                if self._owner.is_private:
+                    undo = UNDO.get(self._doubt_verb, '')
             except (Unknown, Unreachable):
                 raise
             except HaspError:
                 pass  # It has not been done, or there is nothing to undo.
-            undo = UNDO.get(self._doubt_verb) if reply is not None else None
-            if reply and self._count and self._doubt_verb == 'EXCLUSIVE':
-                self.tokens[self.names[0]] = reply
+            if told and self._doubt_verb != 'RELEASE':
+                tokens = {one.lock: one.token for one in told if one.count}
+                if self._doubt_verb != 'ACQUIRE':
+                    self._granted(told, sent)
+                undo = UNDO.get(self._doubt_verb, '') if tokens else ''
             self._end(is_over=not undo)
             if undo:
-                self._begin(str(undo[0]), undo[1:])
+                verb, *more = undo.split()
+                self._begin(verb, list(more), tokens)
                 self.session._doubts.add(self)
 
     async def _resolve(self) -> None:
@@ -491,6 +535,11 @@ class Hold:
                     await self._settle()
                 except HaspError:
                     pass  # Again after the next heartbeat.
+
+
+def live(grant: List[Belief]) -> Dict[str, int]:
+    """The tokens of what is not known to have ended, by name."""
+    return {one.lock: one.token for one in grant if not one.is_over}
 
 
 def _to_ms(seconds: float) -> int:

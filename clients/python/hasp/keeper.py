@@ -14,14 +14,17 @@ from . import resp
 from .connection import Connection, within
 from .core import STRANGE, Core
 from .errors import HaspError, LeaseLost
+from .grant import Belief, read_told
 from .lease import SECOND, Clock, State, read_clock, to_seconds
 from .request import (LEAVES, TIMER_MAX, Endpoint, check_durations, is_lease,
-                      show_endpoint)
+                      is_page, show_endpoint)
 from .secret import SecretFile
 from .tls import Tls
 
 PATIENCE_MIN = 0.05  # For an answer, however short the lease.
 LOOK_MIN = 0.02  # Between two looks at a lease that runs out.
+LIST_COUNT = 1000  # Holds of a page, ...
+PAGES_MAX = 10000  # ... and pages of a list: more than a session can hold.
 AGAIN = (0.02, 0.2)  # After a heartbeat that a node could not answer.
 
 
@@ -57,6 +60,7 @@ class Keeper(Core):
         self._change = asyncio.Event()
         self._timers: Dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._resolver: Optional[asyncio.Task[None]] = None
+        self._lister: Optional[asyncio.Task[None]] = None
         self._tried: Set[Any] = set()  # Doubts that it has tried to settle.
         self._begin()
 
@@ -98,8 +102,9 @@ class Keeper(Core):
     def _stop(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
-        if self._resolver:
-            self._resolver.cancel()
+        for task in (self._resolver, self._lister):
+            if task:
+                task.cancel()
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         """Sets the timer of the action anew."""
@@ -138,12 +143,19 @@ class Keeper(Core):
         """Looks what the clock, or an answer, has changed."""
         state = self.state()
         if state is not State.LOST and not self._is_closed:
-            self._emit([Event('lost', hold.names[0], hold.token, 'max hold')
-                        for hold in self._held if hold._is_over()])
+            self._tell_ended([one for hold in list(self._held)
+                              for one in hold._late()], 'max hold')
         if state is not self._told and not self._is_closed and self.id:
             self._told = state
             self._emit([Event('safe') if state is State.HELD else
                         Event(state.value, text=self._why)])
+
+    def _tell_ended(self, ended: Sequence[Belief], reason: str) -> None:
+        """Tells of holds that have ended, of each once."""
+        self._emit([Event('lost', lock, token, reason) for lock, token in
+                    dict.fromkeys((one.lock, one.token) for one in ended)])
+        if ended:
+            self._changed()
 
     def _emit(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -192,8 +204,8 @@ class Keeper(Core):
                 patience, line.fail, socket.timeout('no answer'))
             # By its secret: it waits for no attachment.
             line.post(partial(self._kept, line, silence, read_clock()),
-                      'SESSION.KEEP', self.id, self.secret, 'FULL',
-                      is_urgent=True)
+                      'SESSION.KEEP', self.id, self.secret, 'FULL', 'AFTER',
+                      self._beliefs.seen, is_urgent=True)
 
     def _kept(self, line: Connection, silence: asyncio.TimerHandle,
               sent: Clock, reply: Any) -> None:
@@ -212,7 +224,7 @@ class Keeper(Core):
             line.fail(OSError(STRANGE))
         else:
             self._link.worked()
-            self._emit(self._answered(reply, sent))
+            self._answered(reply, sent)
             if self._doubts:
                 self._settle_soon()
             self._later(max(0.0, self._interval() -
@@ -226,7 +238,8 @@ class Keeper(Core):
         self._settle_soon()
 
     def _settle_soon(self) -> None:
-        """Settles what is in doubt in the background, unless that is under way."""
+        """Settles what is in doubt in the background, unless that is under way.
+        """
         if (not self._resolver or self._resolver.done()) and \
                 not self._is_closed:
             self._resolver = asyncio.ensure_future(self._settle_doubts())
@@ -238,16 +251,46 @@ class Keeper(Core):
             self._tried.add(hold)
             await hold._resolve()
 
-    def _answered(self, reply: Dict[str, Any], sent: Clock) -> List[Event]:
-        """A heartbeat was answered; gives what it tells of single holds."""
+    def _answered(self, reply: Dict[str, Any], sent: Clock) -> None:
+        """A heartbeat was answered. It tells of holds that have ended, of the
+        newest ones by notices; where some were dropped that this client has not
+        seen, the list of all holds is read, and asked for again until then."""
         self._prolong(reply, sent)
-        ended = [Event('lost', end['lock'], end['token'],
-                       str(end.get('reason', '')))
-                 for end in reply.get('ended', ())
-                 for hold in list(self._held) if hold._is_ended_by(end)]
-        if ended:
-            self._changed()
-        return ended
+        notices, dropped = reply.get('ended') or (), reply.get('dropped') or 0
+        for notice in notices:
+            self._tell_ended(self._beliefs.noticed(notice),
+                             str(notice.get('reason', '')))
+        beliefs = self._beliefs
+        newest = max([dropped, *(notice.get('number') or 0
+                                 for notice in notices)])
+        beliefs.heard = max(beliefs.heard, newest)
+        if dropped <= beliefs.seen or not beliefs.are_older(dropped):
+            beliefs.seen = max(beliefs.seen, newest)
+        elif not self._lister or self._lister.done():
+            self._lister = asyncio.ensure_future(self._list(dropped))
+
+    async def _list(self, dropped: int) -> None:
+        """Reads the list of the session's holds, after which what is believed
+        of none is older than the notices that were dropped."""
+        beliefs, cursor = self._beliefs, ''
+        try:
+            for _ in range(PAGES_MAX):
+                page = (await self._request(
+                    ['SESSION.HOLDS', 'COUNT', LIST_COUNT,
+                     *(['CURSOR', cursor] if cursor else [])],
+                    fits=is_page)).reply
+                cursor = page['cursor']
+                if page['as_of'] < dropped:
+                    return  # Of a node that does not know it yet.
+                for one in page['holds']:
+                    beliefs.confirm(read_told(one), page['as_of'])
+                if cursor == '0':
+                    self._tell_ended(beliefs.end_older(dropped), 'ended')
+                if not beliefs.are_older(dropped):
+                    beliefs.seen = max(beliefs.seen, dropped)
+                    return
+        except HaspError:
+            pass  # The next heartbeat has it read again.
 
     def _pushed(self, push: resp.Push) -> None:
         super()._pushed(push)

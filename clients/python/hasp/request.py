@@ -106,7 +106,18 @@ def is_lease(reply: Any) -> bool:
     if not isinstance(reply, dict) or 'ttl_ms' not in reply:
         return False
     ttl, linger = reply['ttl_ms'], reply.get('linger_ms') or 0
-    return ttl is None or (is_number(ttl) and ttl > 0 and is_number(linger))
+    ended, dropped = reply.get('ended') or [], reply.get('dropped') or 0
+    return isinstance(ended, list) and is_number(dropped) and all(
+        isinstance(one, dict) and is_number(one.get('number') or 0)
+        for one in ended) and (
+        ttl is None or (is_number(ttl) and ttl > 0 and is_number(linger)))
+
+
+def is_page(reply: Any) -> bool:
+    """Is it what SESSION.HOLDS is answered?"""
+    return isinstance(reply, dict) and isinstance(reply.get('cursor'), str) \
+        and isinstance(reply.get('holds'), list) and \
+        is_number(reply.get('as_of')) and reply['as_of'] > 0
 
 
 def is_opened(reply: Any) -> bool:
@@ -136,10 +147,10 @@ class Wait:
     twice or never, so the wait is asked for again now and then, under the
     number of its request."""
 
-    def __init__(self, until: float, owner: str, count: int,
+    def __init__(self, until: float, owner: str, names: Sequence[str],
                  is_durable: bool) -> None:
         self.until = until
-        self._owner, self._count, self._is_durable = owner, count, is_durable
+        self._owner, self._names, self._is_durable = owner, names, is_durable
         self._place: Optional[int] = None
         self._told: Dict[str, Any] = {}
         self.wake: Callable[[], None] = bool  # Who is parked looks again.
@@ -179,13 +190,14 @@ class Wait:
                 self.wake()
 
     def granted(self) -> Any:
-        """The grant in the form of the answer; None if it must be asked for.
-        """
-        tokens = self._told.get('tokens') if self.is_over() else None
-        if not isinstance(tokens, list) or len(tokens) != self._count or \
-                not all(is_number(one) and one > 0 for one in tokens):
+        """The grant in the form of the answer; None if it must be asked for: of
+        a limit a push cannot say how much is left."""
+        grants = self._told.get('grants') if self.is_over() else None
+        if not isinstance(grants, list) or len(grants) != len(self._names) or \
+                not all(isinstance(one, dict) and
+                        one.get('hold_left_ms', 0) is None for one in grants):
             return None
-        return tokens if self._count > 1 else tokens[0]
+        return grants if len(self._names) > 1 else grants[0]
 
 
 # Commands that act for a session, or are numbered in it, and others that
@@ -193,7 +205,7 @@ class Wait:
 ACTING = frozenset((
     'SESSION.CLOSE', 'LOCK.ACQUIRE', 'LOCK.MACQUIRE', 'LOCK.CONVERT',
     'LOCK.RELEASE', 'LOCK.MRELEASE', 'LOCK.CANCEL', 'LOCK.NOTE', 'LOCK.OBJECT',
-    'LOCK.PLEASE', 'FENCE.ADMIT', 'FENCE.REMOVE'))
+    'LOCK.PLEASE', 'FENCE.ADMIT', 'FENCE.REMOVE', 'SESSION.HOLDS'))
 READING = frozenset((
     'SESSION.SHOW', 'SESSION.LIST', 'LOCK.SHOW', 'LOCK.LIST', 'LOCK.WHY',
     'LOCK.TOP', 'LOCK.GRAPH', 'LOCK.CHECK', 'LOCK.HISTORY', 'FENCE.SHOW',

@@ -10,12 +10,13 @@ import queue
 import threading
 from functools import partial
 from typing import (TYPE_CHECKING, Any, Callable, Coroutine, Dict, Iterator,
-                    Optional, Set, TypeVar)
+                    List, Optional, Set, TypeVar)
 
 from .bridge import (Block, Call, Cancelled, Exit, Loop, Over, When, block_of,
                      cancel, start, surely)
 from .core import LOG
 from .errors import HaspError, LeaseLost
+from .grant import Belief
 from .hold import Hold
 from .keeper import Event, Keeper
 from .request import wait_until
@@ -212,7 +213,7 @@ class Lock(Hold):
             block.call = call
         session._check_process()
         try:
-            return session._loop.run(call) > 0
+            return bool(session._loop.run(call))
         except Cancelled:
             session._check()
             return False
@@ -272,7 +273,7 @@ class Lock(Hold):
         if type(self).release is Lock.release:
             self.release = surely(  # type: ignore[method-assign]
                 session._loop, self._releasing, session._wait)
-        self._waits: Set[Call[int]] = set()
+        self._waits: Set[Call[List[Belief]]] = set()
         self._blocks: Dict[int, Block] = {}  # By thread: those being entered.
 
     def __enter__(self) -> Lock:

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(HERE, '..'))
 sys.path.insert(0, os.path.join(HERE, '..', '..', '..', 'tests', 'cluster'))
 
 from cluster import Cluster, wait_until  # noqa: E402
-from fake_node import FakeNode, Raw, encode, push  # noqa: E402
+from fake_node import FakeNode, Raw, encode, grant, push  # noqa: E402
 
 import hasp  # noqa: E402
 import hasp.aio  # noqa: E402
@@ -401,6 +401,10 @@ HOSTILE = [
         'session': 7, 'owner': [], 'wait': {}, 'tokens': 'x'})),
     ('a push with tokens that are none', push('lock', 'answer', {
         'session': 7, 'owner': 'me', 'wait': 8, 'tokens': ['x']})),
+    ('a push with grants that are none', push('lock', 'answer', {
+        'session': 7, 'owner': 'me', 'wait': 8, 'grants': [7]})),
+    ('a push with odd grants', push('lock', 'answer', {
+        'session': 7, 'owner': 'me', 'wait': 8, 'grants': {'lock': 'a'}})),
     ('a push with a token of 0', push('lock', 'answer', {
         'session': 7, 'owner': 'me', 'wait': 8, 'tokens': [0]})),
     ('an answer that nobody asked for', Raw(b'+OK\r\n')),
@@ -437,11 +441,12 @@ def test_a_hostile_node_is_survived(garbage):
 
 @pytest.mark.parametrize('order', ['push first', 'twice'])
 def test_a_push_may_come_early_and_twice(order):
-    told = push('lock', 'answer', {'session': 7, 'owner': 'me', 'wait': 8,
-                                   'tokens': [99]})
     queued = Raw(b'+QUEUED 8\r\n')
 
     def answer(words):
+        told = push('lock', 'answer', {
+            'session': 7, 'owner': 'me', 'wait': 8, 'tokens': [99],
+            'grants': [grant(words, b'a', 99)]})
         if words[0] == b'SESSION.OPEN':
             return {'id': 7, 'ttl_ms': 60000, 'linger_ms': 0}
         if words[0] == b'LOCK.ACQUIRE':
