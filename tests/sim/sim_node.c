@@ -478,6 +478,7 @@ void sim_node_wipe(struct sim_node *node, const struct replica_members *members)
     sim_disk_init(&node->disk, node->sim, node);
     node->life = node->sim->life;
     node->was_wiped = true;
+    node->incarnation = 0; /* Until it starts: an operator cannot know it. */
     node->was_clean = false;
     node->rots = false;
     node->was_removed = false;
