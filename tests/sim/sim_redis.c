@@ -244,6 +244,8 @@ static void take(struct sim_redis *redis)
         redis->is_uncertain = true;
     } else if (strcmp(word, "NOPERM") == 0) {
         take_denied(redis);
+    } else if (sim_users_is_refusal(word)) {
+        redis->is_uncertain = true; /* It may be the result of its entry. */
     } else if (strcmp(word, "LIMIT") == 0 && !is_disk_full(redis)) {
         if (!redis->is_uncertain) {
             redis->value = 0; /* Its entry was refused. */
