@@ -3,19 +3,27 @@
 package hasp;
 
 import hasp.Clocks.Reading;
+import hasp.Grant.Told;
+import hasp.Grant.Verdict;
 import hasp.HaspException.Reason;
 import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.Deque;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
+import java.util.function.Predicate;
+import java.util.stream.Stream;
 
 /**
  * A lock of the cluster, or several that are taken together. It excludes the
@@ -36,14 +44,19 @@ public final class HaspLock implements Lock {
      * lost. */
     private static final long SILENCE = 15_000 * Time.MS;
     private static final long GRACE = 1000 * Time.MS; // Beyond it, for the push.
-    private static final long SHOW = 1000 * Time.MS; // To ask for a limit.
 
     /** How a lock is taken; nothing said: exclusively. */
     public static final class Options {
         private final List<String> words = new ArrayList<>();
         private boolean isShared;
         private String owner = "";
-        private long holdMs;
+        private long holdMs; // For messages.
+
+        private List<String> all() {
+            List<String> found = new ArrayList<>(words);
+            found.add("FULL");
+            return found;
+        }
 
         private Options with(String... more) {
             words.addAll(List.of(more));
@@ -99,12 +112,8 @@ public final class HaspLock implements Lock {
     private final Semaphore turn = new Semaphore(1, true);
 
     // Of what follows 'this' is the monitor; nothing waits inside.
-    private int count; // Of acquisitions that are not released.
-    private List<Long> tokens = List.of();
-    private boolean isShared;
-    private boolean isEnded; // The cluster has taken it away.
-    private Reading limitFrom; // A limited hold counts from here ...
-    private long limitMs; // ... and so long; 0: it has no limit.
+    /** Not released; what is believed is the newest one. */
+    private final Deque<Grant> grants = new ArrayDeque<>();
     private CompletableFuture<Void> ended = CompletableFuture.completedFuture(null);
     private CompletableFuture<Void> alarm = ended; // For the end of the limit.
 
@@ -161,22 +170,40 @@ public final class HaspLock implements Lock {
         return acquire(until(wait), true);
     }
 
-    /** Gives it back. Belief in it ends before anything is sent. NOT_HELD: it was
-     * not held, or the cluster had ended the hold before. UNKNOWN: no node
+    /** Gives it back, and what was acquired again last first. Belief in it ends
+     * before anything is sent. NOT_HELD: it was not held, or the cluster had ended
+     * that hold; what its owner has under another token stays. UNKNOWN: no node
      * answered; the session goes on trying. */
     @Override
     public void unlock() {
-        boolean isLast = forget(); // First: it may throw.
-        Change change = new Change("RELEASE").turns(isLast);
-        try {
-            Object reply = change.make();
-            if (names.size() > 1 && reply instanceof Long n && n < names.size()) {
-                throw new HaspException(Reason.NOT_HELD, "only " + n + " of "
-                    + names + " were held");
+        Grant grant;
+        List<Grant.Part> kept;
+        synchronized (this) {
+            grant = grants.poll(); // First: belief ends before it is sent.
+            if (grant == null) {
+                throw new HaspException(Reason.NOT_HELD, names + " is not held");
             }
+            kept = grant.kept();
+        }
+        boolean isLast = forget(grant);
+        boolean isLost = session.state() == Session.State.LOST;
+        if (isLost || kept.isEmpty()) {
+            turn.release(isLast ? 1 : 0);
+            session.check();
+            throw new HaspException(Reason.NOT_HELD, names + " was taken away");
+        }
+        Change change = releasing(kept).turns(isLast);
+        Object reply;
+        try {
+            reply = change.make();
         } catch (HaspException e) {
             throw change.isOpen ? new HaspException(Reason.UNKNOWN, e.getMessage())
                 : e;
+        }
+        long released = kept.size() > 1 && reply instanceof Long n ? n : 1;
+        if (kept.size() < names.size() || released < kept.size()) {
+            throw new HaspException(Reason.NOT_HELD, "only " + released + " of "
+                + names + " were held");
         }
     }
 
@@ -198,46 +225,72 @@ public final class HaspLock implements Lock {
     public boolean upgrade(Duration wait) throws InterruptedException {
         mayConvert();
         long until = until(wait);
-        Change change = claim(until, true, "CONVERT", List.of("EXCLUSIVE"));
-        Object reply = change == null ? null : change.make(until, true);
-        if (reply != null) {
-            converted(reply, false);
+        Change change = claim(until, true, "CONVERT", converting("EXCLUSIVE"));
+        Verdict verdict = change == null ? null : change.grant(until, true,
+            (all, sent, isAgain) -> converted(all.get(0), sent, isAgain));
+        if (verdict == Verdict.OVER) {
+            throw new HaspException(Reason.LOST, names + " has been taken away");
         }
-        return reply != null;
+        return verdict != null;
+    }
+
+    /** Words that name the hold that is believed in. */
+    private List<String> converting(String how) {
+        return List.of(how, "TOKEN", Long.toString(token()), "FULL");
     }
 
     /** Makes an exclusive hold shared, at once; the token stays. */
     public void downgrade() {
         mayConvert();
+        List<String> words = converting("SHARED");
         synchronized (this) {
-            isShared = true; // Belief ends first.
+            if (!grants.isEmpty()) {
+                grants.peek().isShared = true; // Belief ends first.
+            }
         }
-        new Change("CONVERT", "SHARED").make();
+        Object reply = new Change("CONVERT", words).make();
+        Told.all(reply).forEach(now ->
+            session.holds.forEach(one -> one.convertedBy(now)));
     }
 
     private void mayConvert() {
         if (names.size() > 1) {
             throw new IllegalArgumentException("several locks are not converted");
         }
-        synchronized (this) {
-            if (count == 0) {
-                throw new HaspException(Reason.NOT_HELD, names + " is not held");
-            }
+        if (token() == 0) {
+            throw new HaspException(Reason.NOT_HELD, names + " is not held");
         }
         guard(Duration.ZERO);
     }
 
-    /** Its owner has one hold, however many locks of his tell of it. */
-    private void converted(Object reply, boolean shared) {
-        session.holds.forEach(one -> one.convertedBy(this, (Long) reply, shared));
+    /** As granted(), of a conversion: its owner has one hold, however many grants
+     * and locks of his tell of it. */
+    private Verdict converted(Told now, Reading sent, boolean isAgain) {
+        Verdict verdict = now.count() == 0 ? Verdict.OVER : session.judge(
+            List.of(now), Grant.judge(List.of(now), sent, isAgain));
+        if (verdict == Verdict.GRANTED) {
+            session.holds.forEach(one -> one.convertedBy(now));
+            synchronized (this) { // An upgrade begins the limit anew.
+                if (!grants.isEmpty() && now.is(grants.peek().parts.get(0))) {
+                    grants.peek().limit(List.of(now), sent);
+                    armLimit();
+                }
+            }
+        } else if (verdict == Verdict.OVER) {
+            session.holds.forEach(one -> one.endWhere(owner, now::is));
+        }
+        return verdict;
     }
 
-    private synchronized void convertedBy(HaspLock by, long token, boolean shared) {
-        int i = names.indexOf(by.names.get(0));
-        if (owner.equals(by.owner) && i >= 0 && i < tokens.size()) {
-            isShared = shared;
-            tokens = new ArrayList<>(tokens);
-            tokens.set(i, token);
+    private synchronized void convertedBy(Told now) {
+        for (Grant grant : grants) {
+            for (Grant.Part part : grant.parts) {
+                if (owner.equals(now.owner()) && now.is(part) && !part.isOver) {
+                    part.token = now.token();
+                    part.asOf = Math.max(part.asOf, now.asOf());
+                    grant.isShared = now.mode().equals("shared");
+                }
+            }
         }
     }
 
@@ -246,21 +299,21 @@ public final class HaspLock implements Lock {
     /** The fencing token, larger at each grant; 0: nothing is held. Let what you
      * write to refuse a smaller one. */
     public synchronized long token() {
-        return tokens.isEmpty() ? 0 : tokens.get(0);
+        return grants.isEmpty() ? 0 : grants.peek().parts.get(0).token;
     }
 
     /** Those of several locks, by their names; empty if nothing is held. */
     public synchronized Map<String, Long> tokens() {
         Map<String, Long> found = new LinkedHashMap<>();
-        for (int i = 0; i < tokens.size(); i++) {
-            found.put(names.get(i), tokens.get(i));
+        if (!grants.isEmpty()) {
+            grants.peek().parts.forEach(part -> found.put(part.name, part.token));
         }
         return found;
     }
 
     /** Is it held together with others? upgrade() and downgrade() change it. */
     public synchronized boolean isShared() {
-        return count > 0 && isShared;
+        return !grants.isEmpty() && grants.peek().isShared;
     }
 
     /** For how long the hold may still be trusted; zero if it may not. */
@@ -270,12 +323,10 @@ public final class HaspLock implements Lock {
 
     private synchronized long left() {
         Reading now = Clocks.now();
-        if (count == 0 || isEnded) {
+        if (grants.isEmpty() || grants.peek().isOver) {
             return 0;
         }
-        long left = session.lease.remaining(now);
-        return limitMs == 0 ? left
-            : Math.min(left, Lease.holdRemaining(limitFrom, limitMs, now));
+        return Math.min(session.lease.remaining(now), grants.peek().left(now));
     }
 
     /** Returns only if a step of that length ends inside the lease. SHORT: it may
@@ -288,9 +339,9 @@ public final class HaspLock implements Lock {
         }
         session.check();
         synchronized (this) {
-            if (count == 0 || isEnded) {
+            if (grants.isEmpty() || grants.peek().isOver) {
                 throw new HaspException(Reason.LOST, names
-                    + (count == 0 ? " is not held"
+                    + (grants.isEmpty() ? " is not held"
                         : " has been taken away, or its hold is over"));
             }
         }
@@ -351,39 +402,117 @@ public final class HaspLock implements Lock {
             && Resp.number(told, "session") == session.id();
     }
 
-    private synchronized void granted(Object reply, Reading from) {
-        tokens = tokensOf(reply);
-        if (++count == 1) {
-            isEnded = false;
-            isShared = options.isShared;
-            limitFrom = from;
-            limitMs = options.holdMs;
+    /** Begins the belief in what was granted by the answer to what was sent then. */
+    private Verdict granted(List<Told> all, Reading sent, boolean isAgain) {
+        Verdict verdict = Grant.judge(all, sent, isAgain);
+        if (verdict == Verdict.STALE) {
+            return verdict;
+        }
+        Grant grant = new Grant(names, all, sent);
+        grant.isOver |= verdict == Verdict.OVER;
+        synchronized (this) {
+            grants.push(grant);
+        }
+        // First it can be found by who is told of an end, then it is seen whether
+        // one had been told that this answer does not know of.
+        session.holds.add(this);
+        if (session.judge(all, Verdict.GRANTED) == Verdict.STALE) {
+            forget(grant);
+            return Verdict.STALE;
+        }
+        supersedes(grant);
+        lostAtOnce(grant);
+        return Verdict.GRANTED;
+    }
+
+    /** What is over by the answer that granted it was held, and is lost. */
+    private void lostAtOnce(Grant grant) {
+        Grant.Part lost;
+        synchronized (this) {
+            if (!grant.isOver) {
+                return;
+            }
+            lost = grant.parts.stream().filter(part -> part.isOver).findFirst()
+                .orElse(grant.parts.get(0));
+        }
+        session.emit(Session.Kind.LOST, lost.name, lost.token, "ended");
+    }
+
+    /** Ends what the same owner had under tokens that are over by this grant; and it
+     * itself, by another one that is known. */
+    private void supersedes(Grant grant) {
+        for (Grant.Part own : List.copyOf(grant.parts)) {
+            for (HaspLock one : session.holds) {
+                one.endWhere(owner, part -> part.name.equals(own.name)
+                    && part.token < own.first).forEach(token -> session.emit(
+                        Session.Kind.LOST, own.name, token, "ended"));
+                if (one.hasNewer(owner, own)) {
+                    synchronized (this) {
+                        own.isOver = grant.isOver = true;
+                    }
+                }
+            }
         }
     }
 
-    private static List<Long> tokensOf(Object reply) {
-        List<Long> found = new ArrayList<>();
-        for (Object one : reply instanceof List<?> list ? list : List.of(reply)) {
-            found.add((Long) one);
+    private synchronized boolean hasNewer(String tag, Grant.Part than) {
+        return owner.equals(tag) && grants.stream().flatMap(one ->
+            one.parts.stream()).anyMatch(part -> part.name.equals(than.name)
+                && part.first > than.token);
+    }
+
+    /** Ends those parts of that owner; gives the tokens that were believed in. */
+    Set<Long> endWhere(String tag, Predicate<Grant.Part> which) {
+        Set<Long> tokens = new TreeSet<>();
+        boolean isOver;
+        synchronized (this) {
+            if (owner.equals(tag)) {
+                grants.forEach(grant -> tokens.addAll(grant.end(which)));
+            }
+            isOver = !grants.isEmpty() && grants.peek().isOver;
         }
-        return found;
+        if (isOver) {
+            doubt();
+        }
+        return tokens;
+    }
+
+    private static boolean confirms(Told told, Grant.Part part) {
+        if (told.is(part)) {
+            part.asOf = Math.max(part.asOf, told.asOf());
+        }
+        return told.is(part);
+    }
+
+    /** Ends what that list does not have, but what was granted after all that was
+     * dropped; adds its names and tokens. */
+    void endUnlisted(Map<String, List<Told>> all, long dropped,
+            Set<List<Object>> ended) {
+        for (String name : names) {
+            endWhere(owner, part -> part.name.equals(name) && part.asOf < dropped
+                && all.getOrDefault(name, List.of()).stream().noneMatch(one ->
+                    one.owner().equals(owner) && confirms(one, part)))
+                .forEach(token -> ended.add(List.of(name, token)));
+        }
     }
 
     /** Ends the belief in one acquisition; was it the last one? */
-    private boolean forget() {
+    private boolean forget(Grant grant) {
+        boolean isLast;
         synchronized (this) {
-            if (count == 0) {
-                throw new HaspException(Reason.NOT_HELD, names + " is not held");
-            }
-            if (--count > 0) {
-                return false;
-            }
-            tokens = List.of();
+            grants.remove(grant);
+            isLast = grants.isEmpty();
             alarm.cancel(false);
         }
-        session.holds.remove(this);
-        doubt();
-        return true;
+        if (isLast) {
+            session.holds.remove(this);
+        }
+        if (left() == 0) {
+            doubt();
+        } else {
+            believe(); // In what was acquired before.
+        }
+        return isLast;
     }
 
     /** Begins what ended() gives: at the grant, and after each jeopardy. */
@@ -397,10 +526,10 @@ public final class HaspLock implements Lock {
     /** Has the end of a limited hold told in time. */
     private synchronized void armLimit() {
         alarm.cancel(false);
-        if (limitMs != 0 && count > 0 && !isEnded) {
+        Grant grant = grants.peek();
+        if (grant != null && grant.isLimited() && !grant.isOver) {
             alarm = new CompletableFuture<>();
-            alarm.completeOnTimeout(null,
-                Lease.holdRemaining(limitFrom, limitMs, Clocks.now()),
+            alarm.completeOnTimeout(null, grant.left(Clocks.now()),
                 TimeUnit.NANOSECONDS);
             alarm.thenRun(() -> session.later(this::limitOver));
         }
@@ -410,14 +539,15 @@ public final class HaspLock implements Lock {
     private void limitOver() {
         long token;
         synchronized (this) {
-            if (count == 0 || isEnded || limitMs == 0) {
+            Grant grant = grants.peek();
+            if (grant == null || grant.isOver || !grant.isLimited()) {
                 return;
             }
-            if (Lease.holdRemaining(limitFrom, limitMs, Clocks.now()) > 0) {
+            if (grant.left(Clocks.now()) > 0) {
                 armLimit(); // Of another grant.
                 return;
             }
-            isEnded = true;
+            grant.isOver = true; // The cluster may have it: it will be released.
             token = token();
         }
         doubt();
@@ -435,20 +565,6 @@ public final class HaspLock implements Lock {
         told.complete(null);
     }
 
-    /** Is it this hold that the cluster has ended? True once. */
-    boolean endsWith(String lock, String tag, long token) {
-        synchronized (this) {
-            int i = names.indexOf(lock);
-            if (isEnded || !tag.equals(owner) || i < 0 || i >= tokens.size()
-                    || tokens.get(i) != token) {
-                return false;
-            }
-            isEnded = true;
-        }
-        doubt();
-        return true;
-    }
-
     // --- acquiring -------------------------------------------------------------
 
     private static long until(Duration wait) {
@@ -464,58 +580,37 @@ public final class HaspLock implements Lock {
         }
         Change change = null;
         try {
-            change = claim(until, mayInterrupt, "ACQUIRE", options.words);
+            change = claim(until, mayInterrupt, "ACQUIRE", options.all());
         } finally {
             turn.release(change == null && isFirst ? 1 : 0);
         }
         if (change == null) {
             return false;
         }
-        Reading from = Clocks.now();
-        Object reply = change.turns(isFirst).make(until, mayInterrupt);
-        if (reply == null) {
+        Verdict verdict = change.turns(isFirst).grant(until, mayInterrupt,
+            this::granted);
+        if (verdict == null) {
             return false;
         }
-        granted(reply, from);
         if (session.state() == Session.State.LOST) { // Meanwhile.
-            turn.release(forget() ? 1 : 0);
+            Grant grant;
+            synchronized (this) {
+                grant = grants.poll();
+            }
+            turn.release(grant != null && forget(grant) ? 1 : 0);
             session.check();
         }
-        if (until != 0) {
-            askLimit();
-        }
-        session.holds.add(this);
         believe();
         return true;
     }
 
     private synchronized boolean isReentrant() {
-        return !options.owner.isEmpty() && count > 0;
+        return !options.owner.isEmpty() && !grants.isEmpty();
     }
 
-    /** How much of a limited hold is left: the wait for it may have taken
-     * longer. If nobody says, it counts from before the wait. */
-    private void askLimit() {
-        if (options.holdMs == 0) {
-            return;
-        }
-        try {
-            Session.Answer answer = session.request(
-                List.of("LOCK.SHOW", names.get(0)), Time.in(SHOW));
-            for (Object one : Resp.list(answer.reply(), "holders")) {
-                long left = Resp.number(one, "hold_left_ms");
-                if (isMine(one) && left > 0 && left < options.holdMs) {
-                    limit(left, answer.ask().sent);
-                }
-            }
-        } catch (HaspException e) {
-            // Nobody says.
-        }
-    }
-
-    private synchronized void limit(long ms, Reading from) {
-        limitMs = ms;
-        limitFrom = from;
+    /** Gives back these parts of a grant, and nothing else. */
+    private Change releasing(List<Grant.Part> parts) {
+        return new Change(parts);
     }
 
     private boolean takeTurn(long until, boolean mayInterrupt)
@@ -596,8 +691,10 @@ public final class HaspLock implements Lock {
         private boolean givesTurn;
         private boolean isOpen; // What became of it is not known yet.
         private boolean wasAsked;
+        private Reading sent; // What was answered.
+        private List<Grant.Part> parts = List.of(); // That are released.
         private volatile boolean isQueueing;
-        /** What pushes tell of the ends of waits, by their places. */
+        /** What pushes tell of the ends of waits, by their places: what was granted. */
         private final Map<Long, CompletableFuture<List<?>>> ends =
             new ConcurrentHashMap<>();
 
@@ -606,15 +703,27 @@ public final class HaspLock implements Lock {
         }
 
         Change(String verb, List<String> more) {
+            this(verb, names, more);
+        }
+
+        /** A release of these alone. */
+        Change(List<Grant.Part> parts) {
+            this("RELEASE", parts.stream().map(part -> part.name).toList(),
+                Stream.concat(Stream.of(parts.size() > 1 ? "TOKENS" : "TOKEN"),
+                    parts.stream().map(part -> Long.toString(part.token))).toList());
+            this.parts = parts;
+        }
+
+        private Change(String verb, List<String> which, List<String> more) {
             this.verb = verb;
             how = more.isEmpty() ? "" : more.get(0);
-            if (names.size() == 1) {
+            if (which.size() == 1) {
                 words.add("LOCK." + verb);
             } else {
                 words.add("LOCK.M" + verb);
-                words.add(Integer.toString(names.size()));
+                words.add(Integer.toString(which.size()));
             }
-            words.addAll(names);
+            words.addAll(which);
             words.addAll(more);
             words.addAll(session.acting("OWNER", owner, "REQ",
                 Long.toString(number), "ACKED", session.numbers.acked()));
@@ -635,16 +744,57 @@ public final class HaspLock implements Lock {
             }
         }
 
+        /** Asks until 'take' believes in what is answered, or does not: what is older
+         * than what is known is asked for again, under its number. Null: nothing was
+         * granted. */
+        Verdict grant(long until, boolean mayInterrupt, Take take)
+                throws InterruptedException {
+            var found = new Verdict[1];
+            make(() -> {
+                for (int round = 0;; round++) {
+                    Object reply = ask(until, mayInterrupt);
+                    if (reply == null) {
+                        return null;
+                    }
+                    List<Told> all = Told.all(reply);
+                    found[0] = take.take(all, sent, round > 0);
+                    if (found[0] != Verdict.STALE) {
+                        return found[0] == Verdict.GRANTED ? reply : null;
+                    }
+                    if (round > 0) {
+                        Time.pause(round);
+                    }
+                }
+            });
+            return found[0];
+        }
+
+        private List<Grant.Part> held(List<Told> all) {
+            List<Grant.Part> found = new ArrayList<>();
+            for (int i = 0; verb.equals("ACQUIRE") && i < all.size(); i++) {
+                Told told = all.get(i);
+                if (told.count() > 0) {
+                    found.add(new Grant.Part(names.get(i), told));
+                }
+            }
+            return found;
+        }
+
         /** Its answer. Where none comes, what became of it is cleared up later. */
         Object make(long until, boolean mayInterrupt) throws InterruptedException {
+            return make(() -> ask(until, mayInterrupt));
+        }
+
+        private Object make(Asking asking) throws InterruptedException {
             Object reply = null;
             isOpen = true;
             try {
-                reply = ask(until, mayInterrupt);
+                reply = asking.ask();
                 isOpen = false;
                 return reply;
             } catch (HaspException e) {
                 isOpen = isOpenAfter(e);
+                notHeld(e);
                 throw e;
             } finally {
                 if (isOpen) {
@@ -658,6 +808,16 @@ public final class HaspLock implements Lock {
                     session.tellClaims(claims -> claims.remove(this));
                 }
             }
+        }
+
+        /** What the cluster does not have under a token nobody believes in. */
+        private void notHeld(HaspException e) {
+            if (e.reason() != Reason.NOT_HELD || !words.contains("TOKEN")) {
+                return;
+            }
+            long token = Long.parseLong(words.get(words.indexOf("TOKEN") + 1));
+            session.holds.forEach(one -> one.endWhere(owner, part ->
+                part.name.equals(words.get(1)) && part.token == token));
         }
 
         private HaspLock lock() {
@@ -676,13 +836,16 @@ public final class HaspLock implements Lock {
                         () -> asking(until),
                         Time.plus(until == 0 ? Time.now() : until, session.timeout),
                         mayInterrupt, isAgain);
+                    sent = answer.ask().sent;
                     if (!(answer.reply() instanceof String queued)) {
                         return answer.reply();
                     }
                     List<?> found = park(Long.parseLong(queued.split(" ")[1]),
                         until, mayInterrupt, answer.ask().connection);
-                    if (isGrant(found)) {
-                        return found.size() == 1 ? found.get(0) : found;
+                    // A push does not say from when a limit counts.
+                    if (isGrant(found) && Told.all(found).stream().allMatch(
+                            told -> told.leftMs() < 0)) {
+                        return found;
                     }
                 }
             } finally {
@@ -708,9 +871,7 @@ public final class HaspLock implements Lock {
         }
 
         private boolean isGrant(Object reply) {
-            List<?> found = reply instanceof List<?> list ? list : List.of(reply);
-            return found.size() == names.size() && found.stream()
-                .allMatch(one -> one instanceof Long token && token > 0);
+            return Told.all(reply).size() == names.size();
         }
 
         /** Waits for the push that tells what was granted at that place. Empty: the
@@ -769,8 +930,9 @@ public final class HaspLock implements Lock {
                         Time.pause(round);
                         continue;
                     }
-                    // A named owner may have other holds of it.
-                    reply = e.isForgotten() && options.owner.isEmpty() ? 0L : null;
+                    notHeld(e);
+                    // A named owner may have other holds of it; this one has none.
+                    reply = e.isForgotten() && options.owner.isEmpty() ? "" : null;
                 }
                 Change undo = reply == null ? null : undo(reply);
                 end(undo == null);
@@ -784,14 +946,30 @@ public final class HaspLock implements Lock {
         /** What takes it back; null: nothing has to. */
         private Change undo(Object reply) {
             if (verb.equals("ACQUIRE")) {
-                return new Change("RELEASE");
-            } else if (!how.equals("EXCLUSIVE")) {
+                List<Grant.Part> held = held(Told.all(reply));
+                return reply.equals("") ? new Change("RELEASE")
+                    : held.isEmpty() ? null : releasing(held);
+            }
+            Told now = how.equals("EXCLUSIVE") ? Told.of(reply) : null;
+            if (now == null || now.count() == 0) {
                 return null;
             }
-            if (reply instanceof Long token && token > 0) {
-                converted(reply, true); // With a new token, still.
-            }
-            return new Change("CONVERT", "SHARED");
+            // With a new token, still shared.
+            Told shared = new Told(now.lock(), now.owner(), "shared", now.first(),
+                now.token(), now.count(), now.leftMs(), now.asOf());
+            session.holds.forEach(one -> one.convertedBy(shared));
+            return new Change("CONVERT", "SHARED", "TOKEN",
+                Long.toString(now.token()), "FULL");
         }
+    }
+
+    /** What is made of an answer to what was sent then; 'isAgain': it was asked for
+     * because another one was stale. */
+    private interface Take {
+        Verdict take(List<Told> all, Reading sent, boolean isAgain);
+    }
+
+    private interface Asking {
+        Object ask() throws InterruptedException;
     }
 }

@@ -92,7 +92,8 @@ final class Keeper {
         long patience = patience(session.lease);
         // By its secret: it waits for no attachment.
         var ask = new Link.Ask(session, List.of("SESSION.KEEP",
-            Long.toString(session.id()), session.secret(), "FULL"), patience);
+            Long.toString(session.id()), session.secret(), "FULL", "AFTER",
+            Long.toString(session.seen())), patience);
         ask.isUrgent = ask.isApart = true;
         ask.fits = Session::isLease;
         try {
@@ -101,7 +102,7 @@ final class Keeper {
                 throw session.judged(new HaspException(no));
             }
             session.answered(reply, ask.sent);
-            Resp.list(reply, "ended").forEach(this::ended);
+            session.heard(reply);
             if (kept != ask.connection) {
                 kept = ask.connection;
                 kept.gone.thenRun(this::wake);
@@ -152,17 +153,5 @@ final class Keeper {
 
     private synchronized State told() {
         return told;
-    }
-
-    private void ended(Object told) {
-        String lock = Resp.text(told, "lock");
-        long token = Resp.number(told, "token");
-        boolean isOurs = false;
-        for (HaspLock hold : session.holds) {
-            isOurs |= hold.endsWith(lock, Resp.text(told, "owner"), token);
-        }
-        if (isOurs) {
-            session.emit(Kind.LOST, lock, token, Resp.text(told, "reason"));
-        }
     }
 }

@@ -10,6 +10,7 @@ import java.security.NoSuchAlgorithmException;
 import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
@@ -230,6 +231,11 @@ public final class Session implements AutoCloseable {
     private final AtomicInteger owners = new AtomicInteger();
     private volatile long id;
     private volatile Reading aliveAt = Clocks.now();
+    // Of notices of ends the newest that was told, or dropped, and that was dealt
+    // with; 'this' guards them.
+    private long newest;
+    private long seen;
+    private boolean isListing; // The holds: notices were missed. Likewise.
     private volatile boolean isClosed;
     private final AtomicBoolean closing = new AtomicBoolean();
     volatile String why = "the lease has run out";
@@ -481,6 +487,103 @@ public final class Session implements AutoCloseable {
         }
     }
 
+    // --- notices ---------------------------------------------------------------
+
+    synchronized long seen() {
+        return seen;
+    }
+
+    /** An answer that is older than a notice may be about what has ended. */
+    synchronized Grant.Verdict judge(List<Grant.Told> all, Grant.Verdict so) {
+        return so == Grant.Verdict.GRANTED
+            && all.stream().anyMatch(told -> told.asOf() < newest)
+            ? Grant.Verdict.STALE : so;
+    }
+
+    /** Takes the notices of a heartbeat's answer. If some are kept no more that were
+     * never told, all holds are listed, and those that the list does not have have
+     * ended; until that is done the next heartbeats ask for the same. */
+    void heard(Object answer) {
+        List<?> notices = Resp.list(answer, "ended");
+        long dropped = Resp.number(answer, "dropped");
+        long told = dropped;
+        for (Object one : notices) {
+            told = Math.max(told, Resp.number(one, "number"));
+        }
+        boolean lists;
+        synchronized (this) {
+            newest = Math.max(newest, told); // First: see HaspLock.granted.
+            boolean isIncomplete = dropped > seen && !holds.isEmpty();
+            if (!isIncomplete) {
+                seen = newest;
+            }
+            lists = isIncomplete && !isListing;
+            isListing |= lists;
+        }
+        notices.forEach(this::ended);
+        long known = told;
+        if (lists) {
+            later(() -> confirm(dropped, known));
+        }
+    }
+
+    private void ended(Object notice) {
+        var now = new Grant.Told(Resp.text(notice, "lock"),
+            Resp.text(notice, "owner"), "", Resp.number(notice, "first"),
+            Resp.number(notice, "token"), 0, -1, 0);
+        var tokens = new HashSet<Long>(); // As they were granted.
+        holds.forEach(one -> tokens.addAll(one.endWhere(now.owner(), now::is)));
+        tokens.forEach(token -> emit(Kind.LOST, now.lock(), token,
+            Resp.text(notice, "reason")));
+    }
+
+    /** Ends what the list of the holds does not have; 'known' of ends is what was
+     * told before it was read. */
+    private void confirm(long dropped, long known) {
+        Map<String, List<Grant.Told>> all = new HashMap<>();
+        try {
+            list(all);
+        } catch (HaspException e) {
+            synchronized (this) {
+                isListing = false;
+            }
+            return; // The next heartbeat begins it anew.
+        }
+        synchronized (this) {
+            isListing = false;
+            seen = Math.max(seen, known);
+        }
+        var ended = new HashSet<List<Object>>();
+        holds.forEach(one -> one.endUnlisted(all, dropped, ended));
+        ended.forEach(one -> emit(Kind.LOST, (String) one.get(0),
+            (Long) one.get(1), "ended"));
+    }
+
+    /** Adds the session's holds, by their locks. */
+    private void list(Map<String, List<Grant.Told>> all) {
+        for (String cursor = "0";;) {
+            boolean isFirst = cursor.equals("0");
+            Object page = question(isFirst
+                ? acting("SESSION.HOLDS", "COUNT", "1000")
+                : acting("SESSION.HOLDS", "COUNT", "1000", "CURSOR", cursor));
+            for (Object one : Resp.list(page, "holds")) {
+                Grant.Told told = Grant.Told.of(one);
+                if (told != null) {
+                    all.computeIfAbsent(told.lock(), name -> new ArrayList<>())
+                        .add(told);
+                }
+            }
+            cursor = Resp.text(page, "cursor");
+            if (cursor.equals("0")) {
+                return;
+            } else if (cursor.isEmpty()) {
+                throw new HaspException(Reason.UNKNOWN, "no list of holds");
+            }
+        }
+    }
+
+    // --- who asks --------------------------------------------------------------
+
     /** Whoever waits for another claim looks again. */
     void tellClaims(Consumer<Set<HaspLock.Change>> change) {
         CompletableFuture<Void> told;
@@ -715,7 +818,7 @@ public final class Session implements AutoCloseable {
                 Resp.number(told, "token"), Resp.text(told, "message"));
             case "answer" -> waits.forEach(one -> one.pushed(
                 Resp.text(told, "owner"), Resp.number(told, "wait"),
-                Resp.list(told, "tokens")));
+                Resp.list(told, "grants")));
             default -> { }
         }
     }

@@ -3,6 +3,7 @@
 package hasp;
 
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
@@ -324,6 +325,102 @@ public final class ClusterTests {
         }
     }
 
+    private static HaspLock.Options mine() {
+        return new HaspLock.Options().owner("me");
+    }
+
+    /** Takes a lock away from that owner, as DEL of Redis does. */
+    private static void take(Session by, String name) {
+        by.ask("LOCK.RELEASEIF", name, "OWNER", "me");
+    }
+
+    private static void until(java.util.function.BooleanSupplier fact, Object what)
+            throws InterruptedException {
+        for (int i = 0; !fact.getAsBoolean(); i++) {
+            check(i < 1000, what);
+            Thread.sleep(20);
+        }
+    }
+
+    /** Of more holds than the cluster keeps notices of none is believed in for
+     * longer, whether the session ends by time or not. */
+    private static void manyTaken(Session other) throws Exception {
+        for (boolean isDurable : List.of(false, true)) {
+            var lost = new LinkedBlockingQueue<Session.Event>();
+            var how = new Session.Options().ttl(Duration.ofSeconds(4))
+                .onEvent(lost::add);
+            try (Session session = Session.open(isDurable ? how.durable("a test")
+                    : how)) {
+                List<HaspLock> all = new ArrayList<>();
+                for (int i = 0; i < 300; i++) {
+                    all.add(session.lock("many" + isDurable + i, mine()));
+                    all.get(i).lock();
+                }
+                for (int i = 0; i < 300; i++) {
+                    if (i % 10 != 0) {
+                        take(other, "many" + isDurable + i);
+                    }
+                }
+                until(() -> lost.stream().filter(event -> event.kind()
+                    == Session.Kind.LOST).count() >= 270, "believed in: " + lost);
+                for (int i = 0; i < 300; i++) {
+                    HaspLock one = all.get(i);
+                    if (i % 10 == 0) {
+                        one.guard(Duration.ZERO);
+                        one.unlock();
+                    } else {
+                        check(one.remaining().isZero(), one.tokens());
+                        refused(HaspException.Reason.NOT_HELD, one::unlock);
+                    }
+                }
+                check(lost.size() == 270, lost.size());
+            }
+        }
+    }
+
+    /** Who gives back what is over gives back nothing else, and belief in it ends
+     * whatever its owner does next. */
+    private static void takenAgain(Session one, Session other) {
+        for (List<String> names : List.of(List.of("again"),
+                List.of("again one", "again two"))) {
+            HaspLock first = one.lock(names, mine());
+            HaspLock second = one.lock(names, mine());
+            first.lock();
+            names.forEach(name -> take(other, name));
+            second.lock(); // Under other tokens.
+            check(first.remaining().isZero(), "two hold by one owner");
+            refused(HaspException.Reason.NOT_HELD, first::unlock);
+            second.guard(Duration.ZERO);
+            HaspLock theirs = other.lock(names, new HaspLock.Options());
+            check(!theirs.tryLock(), "the new hold was given back");
+            take(other, names.get(0));
+            second.lock(); // The same object, which had lost it.
+            second.unlock();
+            refused(HaspException.Reason.NOT_HELD, second::unlock);
+            theirs.lock();
+            theirs.unlock();
+        }
+    }
+
+    /** Belief is made from what was granted, not from what was asked for. */
+    private static void limitsOfOthers() throws Exception {
+        try (Session session = Session.open(
+                new Session.Options().ttl(Duration.ofMinutes(1)))) {
+            HaspLock first = session.lock("limit b",
+                mine().hold(Duration.ofSeconds(3)));
+            HaspLock again = session.lock("limit b", mine());
+            HaspLock both = session.lock(List.of("limit a", "limit b"),
+                mine().hold(Duration.ofSeconds(20)));
+            for (HaspLock lock : List.of(first, again, both)) {
+                lock.lock();
+                check(!lock.remaining().isZero() && lock.remaining().compareTo(
+                    Duration.ofMillis(2400)) <= 0, lock.remaining());
+            }
+            until(() -> again.remaining().isZero() && both.remaining().isZero(),
+                "believed in for longer than the cluster keeps it");
+        }
+    }
+
     /** A listener that throws hears the next change; a refusal is told. */
     private static void watched(Session one) throws Exception {
         var seen = new LinkedBlockingQueue<String>();
@@ -372,6 +469,10 @@ public final class ClusterTests {
             misused(one);
             watched(one);
             limited();
+            manyTaken(two);
+            takenAgain(one, two);
+            limitsOfOthers();
+            events.clear();
             check(one.state() == Session.State.HELD, one.state());
         }
         closed();

@@ -97,6 +97,7 @@ public final class LinkTests {
                 case "SESSION.OPEN" -> "%2\r\n+id\r\n:" + ids.incrementAndGet()
                     + "\r\n+ttl_ms\r\n:" + words.get(2) + "\r\n";
                 case "SESSION.KEEP" -> "%1\r\n+ttl_ms\r\n:2000\r\n";
+                case "LOCK.ACQUIRE", "LOCK.CONVERT" -> grant(words, 7);
                 default -> ":7\r\n";
             };
         }
@@ -130,6 +131,25 @@ public final class LinkTests {
             sessions.forEach(Session::close);
             listener.close();
         }
+    }
+
+    /** What a request for one lock is answered that is granted. */
+    private static String grant(List<String> words, long token) {
+        int owner = words.indexOf("OWNER");
+        int hold = words.indexOf("HOLD");
+        return hold(owner < 0 ? "" : words.get(owner + 1), words.get(1), token,
+            token, words.contains("SHARED") ? "shared" : "exclusive", 1,
+            hold < 0 ? -1 : Long.parseLong(words.get(hold + 1)), token + 100);
+    }
+
+    /** What is told of a hold; 'left' -1: it has no limit. */
+    private static String hold(String owner, String name, long first, long token,
+            String mode, int count, long left, long asOf) {
+        return "%9\r\n+lock\r\n+" + name + "\r\n+owner\r\n+" + owner
+            + "\r\n+token\r\n:" + token + "\r\n+first\r\n:" + first
+            + "\r\n+mode\r\n+" + mode + "\r\n+count\r\n:" + count
+            + "\r\n+hold_left_ms\r\n" + (left < 0 ? "_" : ":" + left)
+            + "\r\n+delay_ms\r\n:0\r\n+as_of\r\n:" + asOf + "\r\n";
     }
 
     private static void eventually(java.util.function.BooleanSupplier fact,
@@ -197,7 +217,8 @@ public final class LinkTests {
             + "+tokens\r\n:1\r\n";
         try (Fake fake = new Fake((line, words) ->
                 !words.get(0).equals("LOCK.ACQUIRE") ? USUAL
-                    : line == 1 ? strange + "+QUEUED 8\r\n" + strange + ":7\r\n"
+                    : line == 1 ? strange + "+QUEUED 8\r\n" + strange
+                        + grant(words, 7)
                     : line == 2 ? "HTTP/1.1 400 Bad Request\r\n" : USUAL)) {
             var events = new ConcurrentLinkedQueue<Session.Event>();
             Session one = fake.open(fake.options().onEvent(events::add));
@@ -212,7 +233,8 @@ public final class LinkTests {
 
     private static void pushes() throws Exception {
         String grant = ">3\r\n+lock\r\n+answer\r\n%4\r\n+session\r\n:1\r\n+owner\r\n"
-            + "+me\r\n+wait\r\n:8\r\n+tokens\r\n*1\r\n:5\r\n";
+            + "+me\r\n+wait\r\n:8\r\n+grants\r\n*1\r\n"
+            + hold("me", "a", 5, 5, "exclusive", 1, -1, 99);
         String queued = "+QUEUED 8\r\n";
         for (String text : List.of(queued + grant, grant + queued,
                 grant + grant + queued + grant)) {
@@ -390,7 +412,7 @@ public final class LinkTests {
                 return USUAL;
             }
             return text.contains(" WAIT ") ? "+QUEUED 8\r\n"
-                : isKnown.get() ? ":99\r\n" : "-UNKNOWN it may have been done\r\n";
+                : isKnown.get() ? grant(words, 99) : "-UNKNOWN it may have been done\r\n";
         })) {
             Session session = fake.open(fake.options()
                 .timeout(Duration.ofMillis(300)));
@@ -566,7 +588,7 @@ public final class LinkTests {
         try (Fake fake = new Fake((line, words) ->
                 words.get(0).equals("SESSION.KEEP") ? "%2\r\n+ttl_ms\r\n:2000\r\n"
                     + "+ended\r\n*1\r\n%4\r\n+lock\r\n+a\r\n+owner\r\n+me\r\n"
-                    + "+token\r\n:7\r\n+reason\r\n+broken\r\n" : USUAL)) {
+                    + "+token\r\n:7\r\n+first\r\n:7\r\n" : USUAL)) {
             Session session = fake.open();
             HaspLock lock = session.lock("a", new HaspLock.Options().owner("me"));
             lock.lock();
@@ -597,7 +619,128 @@ public final class LinkTests {
         }
     }
 
+    private static void refused(HaspException.Reason reason, Runnable call) {
+        try {
+            call.run();
+        } catch (HaspException e) {
+            check(e.reason() == reason, e);
+            return;
+        }
+        throw new AssertionError("not refused: " + reason);
+    }
+
+    /** An answer that is older than a notice is asked for again, under its number,
+     * and one that says that the hold is over is no grant. */
+    private static void olderAnswer() throws Exception {
+        for (int count : List.of(1, 0)) {
+            var asked = new AtomicInteger();
+            try (Fake fake = new Fake((line, words) -> switch (words.get(0)) {
+                case "SESSION.KEEP" -> "%3\r\n+ttl_ms\r\n:2000\r\n+ended\r\n*1\r\n"
+                    + "%4\r\n+lock\r\n+a\r\n+owner\r\n+me\r\n+token\r\n:5\r\n"
+                    + "+number\r\n:1000\r\n+dropped\r\n:0\r\n";
+                case "LOCK.ACQUIRE" -> asked.incrementAndGet() == 1
+                    ? grant(words, 7) // Of a state before that notice.
+                    : hold("me", "a", 7, 7, "exclusive", count, -1, 1000);
+                default -> USUAL;
+            })) {
+                Session session = fake.open();
+                eventually(() -> session.seen() == 1000, "no notice");
+                HaspLock lock = session.lock("a", new HaspLock.Options().owner("me"));
+                lock.lock();
+                check(asked.get() == 2 && lock.remaining().isZero() == (count == 0),
+                    fake.asked);
+                if (count == 0) {
+                    refused(HaspException.Reason.LOST,
+                        () -> lock.guard(Duration.ZERO));
+                    refused(HaspException.Reason.NOT_HELD, lock::unlock);
+                }
+                check(fake.asked.stream().filter(one -> one.contains(" REQ ")).allMatch(
+                    one -> one.contains(" REQ 1 ")), fake.asked);
+            }
+        }
+    }
+
+    /** Of several one has ended: the others are given back. */
+    private static void overInPart() throws Exception {
+        try (Fake fake = new Fake((line, words) ->
+                words.get(0).equals("LOCK.MACQUIRE") ? "*2\r\n"
+                    + hold("me", "a", 7, 7, "exclusive", 1, -1, 99)
+                    + hold("me", "b", 8, 8, "free", 0, -1, 99) : USUAL)) {
+            HaspLock lock = fake.open().lock(List.of("a", "b"),
+                new HaspLock.Options());
+            for (int i = 1; i < 3; i++) {
+                lock.lock();
+                refused(HaspException.Reason.LOST, () -> lock.guard(Duration.ZERO));
+                refused(HaspException.Reason.NOT_HELD, lock::unlock);
+                check(fake.times("1 LOCK.RELEASE a TOKEN 7 ") == i, fake.asked);
+            }
+        }
+    }
+
+    /** A list that lacks a hold ends it; what was granted while it was read stays.
+     * One that could not be read is asked for again. */
+    private static void listed() throws Exception {
+        var fails = new AtomicInteger(2);
+        var dropped = new AtomicInteger();
+        try (Fake fake = new Fake((line, words) -> switch (words.get(0)) {
+            case "LOCK.ACQUIRE" -> hold("me", words.get(1),
+                Long.parseLong(words.get(1)), Long.parseLong(words.get(1)),
+                "shared", 1, -1, words.get(1).equals("60") ? 60 : 54);
+            case "SESSION.KEEP" -> "%3\r\n+ttl_ms\r\n:1000\r\n+ended\r\n*0\r\n"
+                + "+dropped\r\n:" + dropped + "\r\n";
+            case "SESSION.HOLDS" -> {
+                boolean isLast = words.contains("CURSOR");
+                int name = isLast ? 30 : 10;
+                yield fails.decrementAndGet() >= 0 ? "-BADARG not now\r\n"
+                    : "%3\r\n+cursor\r\n+" + (isLast ? "0" : "x")
+                    + "\r\n+as_of\r\n:" + (40 + name) + "\r\n+holds\r\n*1\r\n"
+                    + hold("me", "" + name, name, name + 5, "shared", 1, -1, 0);
+            }
+            default -> USUAL;
+        })) {
+            var lost = new ConcurrentLinkedQueue<Session.Event>();
+            Session session = fake.open(fake.options().ttl(Duration.ofSeconds(1))
+                .onEvent(lost::add));
+            List<HaspLock> locks = new ArrayList<>();
+            for (int name : List.of(10, 20, 30, 60)) {
+                locks.add(session.lock("" + name,
+                    new HaspLock.Options().owner("me")));
+                locks.get(locks.size() - 1).lock();
+            }
+            dropped.set(55);
+            eventually(() -> locks.get(1).remaining().isZero(), "believed in");
+            eventually(() -> session.seen() == 55, "the newest is not known");
+            for (int i : List.of(0, 2, 3)) {
+                locks.get(i).guard(Duration.ZERO);
+            }
+            refused(HaspException.Reason.NOT_HELD, locks.get(1)::unlock);
+            eventually(() -> lost.size() == 1, "not told once");
+            check(fake.times("1 SESSION.HOLDS") == 4
+                && fake.times("1 LOCK.RELEASE") == 0, fake.asked);
+        }
+    }
+
+    /** The cluster does not have it: nor does anybody here. */
+    private static void notHeldThere() throws Exception {
+        try (Fake fake = new Fake((line, words) ->
+                words.get(0).equals("LOCK.RELEASE") ? "-NOTHELD no\r\n" : USUAL)) {
+            Session session = fake.open();
+            HaspLock one = session.lock("a", new HaspLock.Options().owner("me"));
+            HaspLock two = session.lock("a", new HaspLock.Options().owner("me"));
+            one.lock();
+            two.lock();
+            refused(HaspException.Reason.NOT_HELD, one::unlock);
+            refused(HaspException.Reason.LOST, () -> two.guard(Duration.ZERO));
+            refused(HaspException.Reason.NOT_HELD, two::unlock);
+            check(fake.times("1 LOCK.RELEASE a TOKEN 7 ") == 1, fake.asked);
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
+        olderAnswer();
+        overInPart();
+        listed();
+        notHeldThere();
         lostAndInterrupted();
         elected();
         leaders();
