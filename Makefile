@@ -303,7 +303,7 @@ property: $(B)/property ## the state machine against a model, for long (SEED=)
 property-short: $(B)/property ## the same with a few fixed seeds
 	tests/property/run.py --driver $< --seed 1 --count 400
 
-# docs/model: the rules of time, by spin.
+# docs/model: the rules of time and of membership, by spin.
 .PHONY: model model-short
 model: ready ## the models of docs/model, as far as their README says
 	@tools/model.sh full

@@ -18,6 +18,7 @@ memory=${MODEL_MEMORY_MB:-8000}
 seconds=${MODEL_SECONDS:-3600}
 tries=0
 jobs=$(nproc)
+is_long=0
 
 # try holds|fails MODEL SETTING...: explores all of it, beside those that run.
 try()
@@ -31,13 +32,16 @@ try()
 explore()
 {
     local dir=$1 expected=$2 model=$3 flags=() found states start=$SECONDS
+    local level=-O1
     shift 3
+    # Compiling it takes longer than the short runs do.
+    [ "$model" != members ] || [ "$is_long" = 1 ] || level=-O0
     for setting in "$@"; do
         flags+=("-D$setting")
     done
     mkdir "$dir"
     (cd "$dir" && spin "${flags[@]}" -a "$models/$model.pml" > spin.log &&
-        gcc -O1 -w -DCOLLAPSE -DSAFETY -DMEMLIM="$memory" -o pan pan.c &&
+        gcc $level -w -DCOLLAPSE -DSAFETY -DMEMLIM="$memory" -o pan pan.c &&
         timeout "$seconds" ./pan -m2000000) > "$dir/log" 2>&1
     states=$(awk '/states, stored/ { print $1 }' "$dir/log")
     if grep -q 'Search not completed' "$dir/log" &&
@@ -60,6 +64,28 @@ explore()
     return 0
 }
 
+# members.pml with each of its guards taken out. HARM: only what harms users is
+# asserted, not what the guards promise.
+without_guards()
+{
+    local former="APPLIED NAMES_NUMBERS NO_CLOSING LINKS HARM LOST LOG=6"
+    try fails members HARM LINKS GROWN LOG=4 NO_VOTE_CHECK
+    try fails members HARM LINKS GROWN STALE NO_ACK_CHECK
+    try fails members HARM LINKS GROWN STALE NO_CONFIRM_CHECK
+    try fails members HARM LINKS GROWN LOG=4 NO_OWN_CHECK
+    try fails members LINKS LOG=4 NO_HELLO_CHECK
+    try fails members LINKS LOG=4 NO_CLOSING
+    try fails members HARM ADD_NAMES_NOBODY
+    try fails members HARM NO_COMMIT_WAIT
+    try fails members HARM LOG=4 IN_ONE
+    try fails members HARM FOUR TERMS=3 LOG=3 NO_OWN_ENTRY
+    try fails members HARM RESTARTS=1 CONFIG_FROM_APPLIED
+    # shellcheck disable=SC2086 # They are several.
+    try fails members $former
+    # shellcheck disable=SC2086
+    try fails members $former RESTARTS=1 REGISTERED_AT_ONCE
+}
+
 quick()
 {
     try holds bound
@@ -80,6 +106,11 @@ quick()
     try fails silence LEASE=2 LOG=5 TERMS=2 MARK_BINDS_WHEN_APPLIED
     try fails silence LEASE=2 LINGER=1 LOG=4 TERMS=2 JEOPARDY_BY_LEASE
     try fails silence LEASE=2 LINGER=1 LOG=4 TERMS=2 HEARTBEAT_KEEPS_LINGER
+    try holds members LOG=5
+    try holds members LINKS WIPED LOG=6
+    try holds members LINKS GROWN LOG=4
+    try holds members LINKS GROWN STALE
+    without_guards
 }
 
 full()
@@ -91,6 +122,15 @@ full()
     try fails silence LEASE=2 LOG=5 NO_BASE_CHECK
     try holds silence SPANS LEASE=3 LOG=6 RESTARTS=1
     try holds silence SPANS HOLD LEASE=3 LOG=6 RESTARTS=1
+    is_long=1
+    try holds members TERMS=3 LOG=5
+    try holds members LATE
+    try holds members WIPED LOG=5
+    try holds members GROWN LOG=5
+    try holds members FOUR TERMS=3 LOG=3
+    try holds members TWO LOG=3
+    try holds members LINKS TERMS=3 LOG=6
+    try holds members LINKS WIPED LOG=8
 }
 
 case ${1:-full} in
