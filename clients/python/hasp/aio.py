@@ -31,16 +31,21 @@ class Session(Keeper):
     """As hasp.Session; open it with `async with` or `await session.open()`.
     'on_event' is called by the loop, and may be a coroutine function."""
 
+    _ending: Optional[asyncio.Task[None]] = None
+
     async def open(self) -> Session:
         await self._start()
         return self
 
     async def close(self) -> None:
-        """Ends the session; its locks go to the next in line."""
-        if self._pid == os.getpid():
-            await self._end()
-        else:
+        """Ends the session; its locks go to the next in line. If it is
+        cancelled, that goes on in the background."""
+        if self._pid != os.getpid():
             self._abandon()
+            return
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end())
+        await asyncio.shield(self._ending)
 
     def lock(self, *names: str, cancel_on_loss: bool = False,
              **options: Unpack[Options]) -> Lock:

@@ -271,10 +271,12 @@ class Loop:
     def _drain(self) -> None:
         while self._inbox:
             action, one = self._inbox.popleft()
-            if self._is_over:
-                one.fail(self._error)
-            else:
+            try:
+                if self._is_over:
+                    raise self._error
                 action()
+            except Exception as error:
+                one.fail(error)
 
     def leave(self) -> None:
         """A session has ended; in the loop."""

@@ -513,6 +513,29 @@ def test_at_each_await(nodes, node, name):
     asyncio.run(asyncio.wait_for(run(), 60 * max(TIMES, 1)))
 
 
+def test_a_session_is_closed_at_each_await(nodes, node):
+    async def run():
+        for late in (False, True):
+            for at in range(1000):
+                session = await hasp.aio.Session(nodes, ttl=60).open()
+                name = f'closing/{next(NUMBERS)}'
+                assert await session.lock(name).acquire(False)
+                cut = Cut(session.close(), at, late)
+                try:
+                    await asyncio.ensure_future(run_cut(cut))
+                except asyncio.CancelledError:
+                    pass
+                until = time.monotonic() + 5
+                while not is_free(node, name):
+                    assert time.monotonic() < until, (at, late)
+                    await asyncio.sleep(0.002)
+                if not cut.is_cut:
+                    break
+            assert at > 0
+
+    asyncio.run(run())
+
+
 # --- the end of a session ---------------------------------------------------
 
 
