@@ -34,8 +34,18 @@ class Session(Keeper):
     _ending: Optional[asyncio.Task[None]] = None
 
     async def open(self) -> Session:
-        await self._start()
+        """If it is cancelled, what was opened is closed in the background."""
+        opening = asyncio.ensure_future(self._start())
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(self._unwanted)
+            raise
         return self
+
+    def _unwanted(self, opening: asyncio.Future[None]) -> None:
+        if not opening.cancelled() and not opening.exception():
+            self._ending = asyncio.ensure_future(self._end())
 
     async def close(self) -> None:
         """Ends the session; its locks go to the next in line. If it is

@@ -536,6 +536,31 @@ def test_a_session_is_closed_at_each_await(nodes, node):
     asyncio.run(run())
 
 
+def test_a_session_is_opened_at_each_await(nodes, node):
+    """One without end, which no time would end."""
+    async def run():
+        for late in (False, True):
+            for at in range(1000):
+                name = f'opening/{next(NUMBERS)}'
+                session = hasp.aio.Session(nodes, name=name, durable=True)
+                cut = Cut(session.open(), at, late)
+                try:
+                    await asyncio.ensure_future(run_cut(cut))
+                    await session.close()
+                except asyncio.CancelledError:
+                    pass
+                await asyncio.sleep(0.02)
+                until = time.monotonic() + 5
+                while name in str(node.do('SESSION.LIST')):
+                    assert time.monotonic() < until, (at, late)
+                    await asyncio.sleep(0.002)
+                if not cut.is_cut:
+                    break
+            assert at > 0
+
+    asyncio.run(run())
+
+
 # --- the end of a session ---------------------------------------------------
 
 
