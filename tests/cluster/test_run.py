@@ -190,10 +190,11 @@ class Relay:
     then writes, too. 'orphan' starts the writer in a session of its own, or as
     it says."""
 
-    def __init__(self, cluster, tmp_path, how, *options, orphan=False):
+    def __init__(self, cluster, tmp_path, how, *options, orphan=False,
+                 writer=None):
         self.cluster, self.path = cluster, str(tmp_path / "out")
         self.name = "relay-%s" % os.path.basename(str(tmp_path))
-        script = [sys.executable, "-c", WRITER, self.path]
+        script = [sys.executable, "-c", writer or WRITER, self.path]
         if orphan:
             how_to = "setsid" if orphan is True else orphan
             script = [
@@ -373,6 +374,34 @@ def test_a_killed_run_ends_a_writer_that_left_all_behind(cluster, tmp_path):
         time.sleep(1)
         relay.first.kill()
         relay.check_handed_over()
+
+
+# The main thread ends, by its own system call, and another one writes on: the
+# process shows the state Z, no command line and no environment.
+LEADERLESS = """
+import ctypes, platform, signal, threading
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+threading.Thread(target=exec, args=(%r, {})).start()
+number = {"x86_64": 60}.get(platform.machine(), 93)
+ctypes.CDLL(None).syscall(number, 0)
+""" % WRITER.replace("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n", "")
+
+
+@pytest.mark.parametrize("orphan", [False, True])
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_writer_whose_main_thread_has_ended_is_not_taken_for_dead(
+    cluster, tmp_path, how, orphan
+):
+    with Relay(
+        cluster, tmp_path, "kill", orphan=orphan, writer=LEADERLESS
+    ) as relay:
+        time.sleep(1)
+        if how == "kill":
+            relay.first.kill()
+        else:
+            relay.first.send_signal(signal.SIGSTOP)
+        relay.check_handed_over()
+        relay.first.send_signal(signal.SIGCONT)
 
 
 def test_a_stopped_run_and_a_stopped_group_change_nothing(cluster, tmp_path):

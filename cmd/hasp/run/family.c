@@ -33,6 +33,7 @@ struct process {
     pid_t pid;
     pid_t parent;
     uint64_t start; /* Its start, in ticks since boot. */
+    long threads;   /* 1, too, of a zombie. */
     char state;
     char name[16];
     bool is_member;
@@ -62,14 +63,15 @@ static bool read_process(pid_t pid, struct process *ret_process)
     }
     text[size] = '\0';
     /* "pid (name) state parent ...", where the name may hold anything; the
-     * time of start is the 22nd field. */
+     * number of threads is the 20th field, the time of start the 22nd. */
     const char *name = strchr(text, '('), *end = strrchr(text, ')');
     long parent;
     if (name == NULL || end == NULL ||
         sscanf(end + 1,
                " %c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-               "%*s %*s %*s %*s %" SCNu64,
-               &process.state, &parent, &process.start) != 3) {
+               "%*s %*s %ld %*s %" SCNu64,
+               &process.state, &parent, &process.threads,
+               &process.start) != 4) {
         return false;
     }
     snprintf(process.name, sizeof process.name, "%.*s", (int)(end - name - 1),
@@ -177,17 +179,20 @@ static void take_census(struct census *census, const struct family *family)
     }
 }
 
-/* True if HASP_RUNS, as the process was started with it, names this run. */
-static bool has_run_id(struct census *census, pid_t pid, const char *run_id)
+/* True if HASP_RUNS, as the process of this thread was started with it, names
+ * this run. A thread that has ended shows no environment. */
+static bool thread_has_run_id(struct census *census, pid_t pid, pid_t thread,
+                              const char *run_id)
 {
-    char path[32];
+    char path[64];
     size_t size = 0;
     bool has = false;
     if (census->text == NULL) {
         census->text = memory_new(ENVIRONMENT_MAX);
     }
     char *text = census->text;
-    snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/environ", (long)pid,
+             (long)thread);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     while (fd >= 0 && size < ENVIRONMENT_MAX - 1) {
         ssize_t got = read(fd, text + size, ENVIRONMENT_MAX - 1 - size);
@@ -207,9 +212,33 @@ static bool has_run_id(struct census *census, pid_t pid, const char *run_id)
     return has;
 }
 
+static bool has_run_id(struct census *census, const struct process *process,
+                       const char *run_id)
+{
+    char path[32];
+    struct dirent *entry;
+    bool has = thread_has_run_id(census, process->pid, process->pid, run_id);
+    if (has || process->state != 'Z') {
+        return has;
+    }
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)process->pid);
+    DIR *folder = opendir(path);
+    while (folder != NULL && !has && (entry = readdir(folder)) != NULL) {
+        has = pid_of(entry) != 0 &&
+              thread_has_run_id(census, process->pid, pid_of(entry), run_id);
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    return has;
+}
+
+/* The state is that of the main thread: once that has ended it shows Z, while
+ * others may run and write for ever. */
 static bool is_alive(const struct process *process)
 {
-    return process->state != 'Z' && process->state != 'X';
+    return process->threads > 1 ||
+           (process->state != 'Z' && process->state != 'X');
 }
 
 static const struct process *find(const struct census *census, pid_t pid)
@@ -263,8 +292,7 @@ static void find_members(const struct family *family, struct census *census,
         struct process *process = &census->process[i];
         if (may_be_member(family, process) && is_alive(process)) {
             process->is_member = is_noted(family->roll, process) ||
-                                 has_run_id(census, process->pid,
-                                            family->run_id);
+                                 has_run_id(census, process, family->run_id);
         }
     }
     while (has_new) {
