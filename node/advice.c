@@ -59,9 +59,10 @@ static void compare_size(const struct advising *advising, enum limit_key key,
     }
 }
 
-void hasp_node_options_advise(const struct hasp_node_options *options,
-                              hasp_node_advice_fn *tell, void *data)
+int hasp_node_options_advise(const struct hasp_node_options *options,
+                             hasp_node_advice_fn *tell, void *data)
 {
+    int status = HASP_NODE_OK;
     const struct hasp_node_limits *limits = &options->limits;
     struct advising advising = {.tell = tell, .data = data};
     char text[HASP_NODE_WHY_SIZE], why[HASP_WHY_SIZE];
@@ -77,6 +78,7 @@ void hasp_node_options_advise(const struct hasp_node_options *options,
         snprintf(text, sizeof text,
                  "with these the node does not start: %.400s", why);
         tell(data, text);
+        status = HASP_NODE_CONFIG;
     }
     if (options_are_hidden(options)) {
         snprintf(text, sizeof text,
@@ -126,4 +128,5 @@ void hasp_node_options_advise(const struct hasp_node_options *options,
                  limits->request_size, limits->value_size, limits->name_size);
         tell(data, text);
     }
+    return status;
 }

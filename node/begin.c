@@ -459,13 +459,28 @@ void begin_from_disk(struct hasp_node *node, struct recovery *recovery)
     }
 }
 
+static void refuse_alone(struct hasp_node *node)
+{
+    turn_fail(&node->turn, HASP_NODE_CONFIG,
+              "node %" PRIu64 " has an empty directory and no member lines, so "
+              "it would found a cluster of its own, which other machines reach "
+              "at %.100s: write the 'member' lines of the cluster into "
+              "[cluster], or 'alone = yes' if it is to be the only node",
+              node->options.id, node->options.listen_client);
+}
+
 void begin_when_due(struct hasp_node *node, uint64_t now_ns)
 {
     char missing[128];
     CHECK(!node->has_begun);
     switch (founding_decide(&node->founding, now_ns)) {
     case FOUNDING_FOUND:
-        found_cluster(node);
+        if (node->founding.count == 1 &&
+            !options_may_found_alone(&node->options)) {
+            refuse_alone(node);
+        } else {
+            found_cluster(node);
+        }
         break;
     case FOUNDING_JOIN:
         join_cluster(node);

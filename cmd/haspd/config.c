@@ -87,6 +87,7 @@ static const struct setting settings[] = {
     {"cluster", "name", KIND_TEXT, AT(cluster_name), 1, 64},
     {"cluster", "member", KIND_MEMBER, 0, 0, 0},
     {"cluster", "trust", KIND_U64, AT(trusted), 0, INT64_MAX},
+    {"cluster", "alone", KIND_SWITCH, AT(founds_alone), 0, 0},
     {"raft", "election_ms", KIND_U32, AT(election_ms), 30, 60000},
     {"raft", "heartbeat_ms", KIND_U32, AT(heartbeat_ms), 10, 20000},
     LIMIT32(connections, 1, 1000000),

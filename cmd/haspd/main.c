@@ -384,9 +384,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "haspd: %s\n", why);
         status = EX_CONFIG;
     } else if (line.action == ACTION_CHECK) {
-        hasp_node_options_advise(&config.options, warn, NULL);
-        printf("configuration ok\n");
-        status = 0;
+        status = hasp_node_options_advise(&config.options, warn, NULL);
+        if (status == HASP_NODE_OK) {
+            printf("configuration ok\n");
+        }
     } else if (line.action == ACTION_PRINT) {
         status = 0;
     } else if (line.action == ACTION_UNCONDEMN) {

@@ -179,6 +179,12 @@ struct hasp_node_options {
      * names knows it: for one that was away while all others were replaced.
      * 0: none. */
     uint64_t trusted;
+    /* Without members the node founds a cluster of one. Where other machines
+     * can reach it that is most often a mistake, such as a file that was not
+     * read, and clients would take locks there that others hold elsewhere: so
+     * the start fails with HASP_NODE_CONFIG unless this is set, or all
+     * addresses are on loopback. */
+    bool founds_alone;
 
     uint32_t election_ms; /* Without word from a leader: 1 to 2 times this. */
     uint32_t heartbeat_ms;
@@ -241,9 +247,10 @@ hasp_node_options_check(const struct hasp_node_options *options,
 
 /* Tells what of the options is allowed and yet does not fit together, and
  * whether the certificates could be used as they are on the disk now, a line
- * each. */
+ * each. HASP_NODE_CONFIG: a node does not start with these; else HASP_NODE_OK.
+ */
 typedef void hasp_node_advice_fn(void *data, const char *text);
-HASP_NODE_API void
+HASP_NODE_API int
 hasp_node_options_advise(const struct hasp_node_options *options,
                          hasp_node_advice_fn *tell, void *data);
 

@@ -174,7 +174,10 @@ def test_a_network_address_needs_insecure(check, line):
 def test_a_network_address_is_fine_with_tls(check):
     text = GOOD + "[cluster]\nname = prod\n[listen]\nclient = 0.0.0.0:7420\n"
     tls = "[tls]\ndir = /etc/hasp/tls\nclient = %s\n"
-    assert check(text + tls % "require").returncode == 0
+    result = check(text + tls % "require")
+    assert result.stderr.splitlines()[-1] == (
+        "haspd: warning: with these the node does not start: cannot open the "
+        "CA '/etc/hasp/tls/ca.crt': No such file or directory")
     assert check(text + tls % "allow").returncode == 78
     result = check(text + "peer = 0.0.0.0:7421\n" + tls % "require")
     assert result.returncode == 78
@@ -326,13 +329,15 @@ def test_certificates_that_cannot_be_used_are_told_before_the_start(
             "[tls]\nclient = require\ndir = %s\n")
     told = "haspd: warning: with these the node does not start: "
     result = check(text % "/nowhere")
-    assert result.returncode == 0
+    assert (result.returncode, result.stdout) == (78, "")
     assert result.stderr.startswith(told + "cannot open the CA '/nowhere/ca.crt'")
     for words in (("ca", "--cluster", "prod"), ("node", "1=127.0.0.1", "2=127.0.0.1")):
         subprocess.run([HASP, "cert", *words], cwd=tmp_path, check=True,
                        capture_output=True, timeout=20)
-    assert check(text % (tmp_path / "certs/node-1")).stderr == ""
+    result = check(text % (tmp_path / "certs/node-1"))
+    assert (result.returncode, result.stderr) == (0, "")
     result = check(text % (tmp_path / "certs/node-2"))
+    assert result.returncode == 78
     assert "is of node 2, this is node 1" in result.stderr
 
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from cluster import Client, Cluster, ReplyError, Session, wait_until
+from cluster import HASPD, Client, Cluster, ReplyError, Session, wait_until
 
 
 def test_one_node_serves():
@@ -231,6 +231,46 @@ def test_a_node_of_another_cluster_is_not_let_in():
         assert not victim.is_serving()
         assert ours.leader().status()["term"] == term
         assert victim.status()["cluster"] == theirs_id != ours_id
+
+
+def lone_node(tmp_path, *flags):
+    """A node without member lines on a port that is free now."""
+    with socket.create_server(("0.0.0.0", 0)) as one:
+        client = one.getsockname()[1]
+    return subprocess.Popen(
+        [HASPD, "--id", "1", "--dir", str(tmp_path / "data"), "--insecure",
+         "--listen-client", "0.0.0.0:%d" % client,
+         "--listen-peer", "127.0.0.1:0", "--listen-http", "off", *flags],
+        stderr=subprocess.PIPE, text=True)
+
+
+def test_a_node_without_members_founds_nothing_that_others_reach(tmp_path):
+    """Two such nodes would be two clusters that grant the same lock."""
+    node = lone_node(tmp_path)
+    text = node.communicate(timeout=20)[1]
+    assert node.returncode == 78
+    assert "'alone = yes' if it is to be the only node" in text
+    node = lone_node(tmp_path, "--set", "cluster.alone=yes")
+    try:
+        for line in node.stderr:
+            if "cluster founded" in line:
+                break
+        else:
+            raise AssertionError("it does not found")
+    finally:
+        node.terminate()
+        node.communicate(timeout=20)
+    # The directory is a cluster's now: nobody is asked again.
+    node = lone_node(tmp_path)
+    try:
+        for line in node.stderr:
+            if "became leader" in line:
+                break
+        else:
+            raise AssertionError("it does not go on")
+    finally:
+        node.terminate()
+        node.communicate(timeout=20)
 
 
 def test_a_second_process_on_the_directory_is_refused():
