@@ -284,6 +284,25 @@ static bool take_texts(struct reading *reading, const json_t *json)
     return true;
 }
 
+static bool take_numbers(struct reading *reading, const json_t *json)
+{
+    char number[24];
+    for (size_t i = 0; i < json_array_size(json); i++) {
+        const json_t *one = json_array_get(json, i);
+        if (!json_is_integer(one)) {
+            break;
+        }
+        snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT,
+                 json_integer_value(one));
+        add_text(reading, bytes_of_text(number));
+        if (i + 1 == json_array_size(json)) {
+            return true;
+        }
+    }
+    return REFUSE(reading, "%s must be an array of numbers",
+                  reading->field->name);
+}
+
 static bool take_labels(struct reading *reading, json_t *json)
 {
     const char *key;
@@ -329,6 +348,8 @@ static bool take_json(struct reading *reading, json_t *json)
                       reading->field->name);
     case FIELD_TEXTS:
         return take_texts(reading, json);
+    case FIELD_NUMBERS:
+        return take_numbers(reading, json);
     case FIELD_LABELS:
         return take_labels(reading, json);
     case FIELD_ACKED:

@@ -134,6 +134,9 @@ static json_t *schema_of_field(const struct field *field)
         schema = schema_of_type("[text]");
         put_range(field, "minItems", "maxItems", schema);
         break;
+    case FIELD_NUMBERS:
+        schema = schema_of_type("[integer]");
+        break;
     case FIELD_LABELS:
         schema = schema_of_type("{text}");
         break;

@@ -70,6 +70,11 @@
 
 static const struct field no_fields[] = {END};
 static const struct field change_fields[] = {NUMBERED, END};
+static const struct field keep_fields[] = {
+    OPTION("after", FIELD_NUMBER, "AFTER",
+           "The number of the newest notice that is known: later ones alone."),
+    END};
+static const struct field holds_fields[] = {PAGE, END};
 static const struct field open_fields[] = {
     OPTION("ttl_ms", FIELD_NUMBER, "TTL", "Its lease; default: 10000."),
     OPTION("durable", FIELD_FLAG, "TTL NONE",
@@ -109,6 +114,8 @@ static const struct field release_fields[] = {
 static const struct field release_many_fields[] = {
     {"names", FIELD_TEXTS, NULL, 1, 64, FIELD_REQUIRED,
      "The locks, up to 64; those that are not held are passed over."},
+    OPTION("tokens", FIELD_NUMBERS, "TOKENS",
+           "Only the holds that have them, one per name."),
     OWNER,
     NUMBERED,
     END};
@@ -116,6 +123,7 @@ static const struct field convert_fields[] = {
     LOCK,
     {"to", FIELD_CHOICE, "SHARED|EXCLUSIVE", 0, 0, FIELD_REQUIRED,
      "The new mode."},
+    OPTION("token", FIELD_NUMBER, "TOKEN", "Only the hold that has it."),
     OPTION("wait_ms", FIELD_NUMBER, "WAIT",
            "How long to wait for other readers; needs req. Default: 0."),
     POLL,
@@ -143,8 +151,12 @@ static const struct field break_fields[] = {
     BY,
     END};
 static const struct field object_fields[] = {
-    LOCK, OPTION("message", FIELD_TEXT, "MESSAGE", "For who breaks it."), OWNER,
-    NUMBERED, END};
+    LOCK,
+    OPTION("token", FIELD_NUMBER, "TOKEN", "Only the hold that has it."),
+    OPTION("message", FIELD_TEXT, "MESSAGE", "For who breaks it."),
+    OWNER,
+    NUMBERED,
+    END};
 static const struct field release_if_fields[] = {
     LOCK,
     {"owner", FIELD_TEXT, "OWNER", 0, OWNER_MAX, FIELD_REQUIRED,
@@ -254,7 +266,10 @@ const struct route routes[] = {
     {"POST", "/v1/session/open", ROUTE_COMMAND, "SESSION.OPEN", NULL,
      open_fields, MAP("OpenedSession"), 0, "Opens a session."},
     {"POST", "/v1/session/keep", ROUTE_COMMAND, "SESSION.KEEP", "FULL",
-     no_fields, MAP("KeptSession"), ROUTE_KEEPS, "Renews a session's lease."},
+     keep_fields, MAP("KeptSession"), ROUTE_KEEPS, "Renews a session's lease."},
+    {"GET", "/v1/session/holds", ROUTE_COMMAND, "SESSION.HOLDS", NULL,
+     holds_fields, MAP("Holds"), SESSION,
+     "What a session holds, in the order of the locks' names."},
     {"POST", "/v1/session/close", ROUTE_COMMAND, "SESSION.CLOSE", NULL,
      change_fields, MEMBER("released", "integer"), SESSION,
      "Ends a session and gives back what it holds."},
@@ -267,10 +282,10 @@ const struct route routes[] = {
     {"GET", "/v1/sessions/{id}", ROUTE_COMMAND, "SESSION.SHOW", NULL, id_fields,
      MAP("Session"), 0, "Shows a session."},
 
-    {"POST", "/v1/lock/acquire", ROUTE_COMMAND, "LOCK.ACQUIRE", NULL,
-     acquire_fields, MEMBER("token", "integer"), ACQUIRES, "Acquires a lock."},
-    {"POST", "/v1/lock/acquire-many", ROUTE_COMMAND, "LOCK.MACQUIRE", NULL,
-     acquire_many_fields, MEMBER("tokens", "[integer]"), ACQUIRES,
+    {"POST", "/v1/lock/acquire", ROUTE_COMMAND, "LOCK.ACQUIRE", "FULL",
+     acquire_fields, MAP("Grant"), ACQUIRES, "Acquires a lock."},
+    {"POST", "/v1/lock/acquire-many", ROUTE_COMMAND, "LOCK.MACQUIRE", "FULL",
+     acquire_many_fields, LIST("grants", "Grant"), ACQUIRES,
      "Acquires several locks, all or none."},
     {"POST", "/v1/lock/release", ROUTE_COMMAND, "LOCK.RELEASE", NULL,
      release_fields, MEMBER("left", "integer"), SESSION,
@@ -278,8 +293,8 @@ const struct route routes[] = {
     {"POST", "/v1/lock/release-many", ROUTE_COMMAND, "LOCK.MRELEASE", NULL,
      release_many_fields, MEMBER("released", "integer"), SESSION,
      "Gives several locks back; tells how many."},
-    {"POST", "/v1/lock/convert", ROUTE_COMMAND, "LOCK.CONVERT", NULL,
-     convert_fields, MEMBER("token", "integer"), ACQUIRES,
+    {"POST", "/v1/lock/convert", ROUTE_COMMAND, "LOCK.CONVERT", "FULL",
+     convert_fields, MAP("Grant"), ACQUIRES,
      "Changes a hold between shared and exclusive."},
     {"POST", "/v1/lock/cancel", ROUTE_COMMAND, "LOCK.CANCEL", NULL,
      cancel_fields, MEMBER("cancelled", "integer"), SESSION,
@@ -399,8 +414,14 @@ const struct shape shapes[] = {
      "id:integer secret:text? ttl_ms:integer| linger_ms:integer "
      "trust_ms:integer|"},
     {"KeptSession",
-     "ttl_ms:integer| linger_ms:integer trust_ms:integer| ended:[EndedHold]"},
-    {"EndedHold", "lock:text owner:text token:integer reason:text"},
+     "ttl_ms:integer| linger_ms:integer trust_ms:integer| ended:[EndedHold] "
+     "dropped:integer"},
+    {"EndedHold", "lock:text owner:text token:integer reason:text "
+                  "first:integer number:integer"},
+    {"Grant", "lock:text owner:text token:integer first:integer mode:text "
+              "count:integer hold_left_ms:integer| delay_ms:integer "
+              "as_of:integer"},
+    {"Holds", "cursor:text as_of:integer holds:[Grant]"},
     {"Session",
      "id:integer name:text address:text ttl_ms:integer| linger_ms:integer "
      "left_ms:integer| opened_ms:integer? holds:integer waits:integer "

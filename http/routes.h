@@ -19,11 +19,12 @@ enum field_kind {
     FIELD_END, /* Behind the last one. */
     FIELD_TEXT,
     FIELD_NUMBER,
-    FIELD_FLAG,   /* true: the word. */
-    FIELD_CHOICE, /* Words, of which one is given, in lower case. */
-    FIELD_TEXTS,  /* Their count, and each. */
-    FIELD_LABELS, /* An object: the word, a key and a text for each member. */
-    FIELD_ACKED   /* A number, or a text as "4,6-9". */
+    FIELD_FLAG,    /* true: the word. */
+    FIELD_CHOICE,  /* Words, of which one is given, in lower case. */
+    FIELD_TEXTS,   /* Their count, and each. */
+    FIELD_NUMBERS, /* The word, and each. */
+    FIELD_LABELS,  /* An object: the word, a key and a text for each member. */
+    FIELD_ACKED    /* A number, or a text as "4,6-9". */
 };
 
 #define FIELD_REQUIRED 1u

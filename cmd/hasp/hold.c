@@ -284,7 +284,7 @@ int run_release(struct tool *tool, char **argv)
     while (argv[count + 1] != NULL) {
         count++;
     }
-    const char *words[OPTION_LIST_MAX + 8] = {"LOCK.RELEASE"};
+    const char *words[2 * OPTION_LIST_MAX + 8] = {"LOCK.RELEASE"};
     const char *number = NUMBER(count);
     size_t n = 1;
     if (count > 1) {
@@ -299,8 +299,11 @@ int run_release(struct tool *tool, char **argv)
         words[n++] = owner;
     }
     if (token != NULL) {
-        words[n++] = "TOKEN";
-        words[n++] = token;
+        /* Locks that were acquired at once have one token. */
+        words[n++] = count > 1 ? "TOKENS" : "TOKEN";
+        for (uint64_t i = 0; i < count; i++) {
+            words[n++] = token;
+        }
     }
     client_set_session(tool_client(tool), &source.credentials);
     exit_code = tool_change(tool, words, CANNOT("release", argv[1]), &left);

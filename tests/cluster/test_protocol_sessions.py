@@ -210,7 +210,7 @@ def test_full_attach_and_keep_tell_what_a_client_lives_by(connect, version):
     assert plain(reply) == times
     reply = wire.do("SESSION.KEEP", "FULL")
     assert isinstance(reply, Map) == (version == 3)
-    assert plain(reply) == {**times, "ended": []}
+    assert plain(reply) == {**times, "ended": [], "dropped": 0}
     assert wire.do("SESSION.KEEP", id, secret, "FULL") == reply
     both = wire.do("SESSION.KEEP", id, secret, id, secret, "FULL")
     assert [plain(one) for one in both] == [plain(reply)] * 2
@@ -525,7 +525,7 @@ def test_the_clients_name_is_the_sessions_unless_given(connect):
     assert wire.map("SESSION.SHOW", given)["name"] == b"own"
 
 
-def test_keep_tells_of_holds_that_ended_until_they_are_released(connect, name):
+def test_keep_tells_of_holds_that_ended_by_their_numbers(connect, name):
     wire, other = connect(), connect()
     id, _ = opens(wire)
     token = wire.do("LOCK.ACQUIRE", name, "OWNER", "o")
@@ -538,10 +538,45 @@ def test_keep_tells_of_holds_that_ended_until_they_are_released(connect, name):
                 "owner": b"o",
                 "token": token,
                 "reason": b"releaseif",
+                "first": token,
+                "number": ended[0]["number"],
             }
         ]
+    number = ended[0]["number"]
+    assert number > token
+    # A release of it, or of the owner's next hold, wipes no notice.
     assert wire.error("LOCK.RELEASE", name, "OWNER", "o")[0] == "NOTHELD"
-    assert wire.map("SESSION.KEEP", "FULL")["ended"] == []
+    later = wire.do("LOCK.ACQUIRE", name, "OWNER", "o")
+    assert later > token
+    assert (
+        wire.error("LOCK.RELEASE", name, "OWNER", "o", "TOKEN", token)[0] == "NOTHELD"
+    )
+    assert wire.do("LOCK.RELEASE", name, "OWNER", "o", "TOKEN", later) == 0
+    assert len(wire.map("SESSION.KEEP", "FULL", "AFTER", number - 1)["ended"]) == 1
+    assert wire.map("SESSION.KEEP", "FULL", "AFTER", number)["ended"] == []
+
+
+def test_a_notice_that_is_not_kept_is_seen_to_be_missing(connect, name):
+    wire, other = connect(), connect()
+    id, _ = opens(wire)
+    tokens = []
+    for i in range(70):
+        lock = "%s/%02d" % (name, i)
+        tokens.append(wire.do("LOCK.ACQUIRE", lock))
+        if i < 66:
+            taken = other.do("LOCK.RELEASEIF", lock, "OWNER", "", "TOKEN", tokens[-1])
+            assert taken == 1
+    kept = wire.map("SESSION.KEEP", "FULL")
+    ended = [plain(one) for one in kept["ended"]]
+    assert [one["token"] for one in ended] == tokens[2:66]
+    assert tokens[1] < kept["dropped"] < ended[0]["number"]
+    listed, cursor = [], "0"
+    while cursor != b"0":
+        page = wire.map("SESSION.HOLDS", "COUNT", 3, "CURSOR", cursor, "SESSION", id)
+        listed += [plain(one)["token"] for one in page["holds"]]
+        assert page["as_of"] > kept["dropped"]
+        cursor = page["cursor"]
+    assert listed == tokens[66:]
 
 
 def test_when_the_newest_session_ends_no_other_takes_its_place(connect, name):

@@ -17,7 +17,7 @@ import time
 import pytest
 
 from cluster import free_base
-from fake_node import FakeNode, Raw, encode, push
+from fake_node import FakeNode, Raw, encode, granted, push
 
 ROOT = os.path.dirname(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -143,7 +143,9 @@ def test_options_after_the_name_belong_to_acquire_but_not_to_run():
     def answer(words):
         if words[0] == b"SESSION.OPEN":
             return {"id": 5, "secret": SECRET, "ttl_ms": 60000, "linger_ms": 0}
-        return 9 if words[0] == b"LOCK.ACQUIRE" else {"ttl_ms": 60000}
+        if words[0] == b"LOCK.ACQUIRE":
+            return granted(words, 9)
+        return {"ttl_ms": 60000}
 
     with FakeNode(answer) as node:
         result = hasp(
@@ -439,6 +441,8 @@ class Orders:
             return {"ttl_ms": self.ttl_ms, "linger_ms": 0,
                     "trust_ms": self.ttl_ms * 4 // 5, "ended": self.ended}
         if command == b"LOCK.ACQUIRE":
+            if isinstance(self.token, int):
+                return granted(words, self.token)
             return self.token
         return Exception("ERR unknown command")
 
@@ -527,6 +531,7 @@ def test_a_signal_ends_the_wait_and_the_session():
 
     def answer(words):
         if words[0] == b"LOCK.ACQUIRE":
+            assert words[2] == b"FULL"
             waiting.append(words)
             time.sleep(30)
         return orders(words)
@@ -536,7 +541,7 @@ def test_a_signal_ends_the_wait_and_the_session():
         end = time.monotonic() + 10
         while not waiting and time.monotonic() < end:
             time.sleep(0.01)
-        assert waiting[0][2:4] == [b"WAIT", b"FOREVER"]
+        assert waiting[0][3:5] == [b"WAIT", b"FOREVER"]
         assert waiting[0][-2:] == [b"REQ", b"1"]
         run.send_signal(signal.SIGINT)
         assert run.wait(10) == 130
@@ -588,10 +593,12 @@ def test_a_hold_that_ended_alone_kills_the_child_too():
     with FakeNode(orders) as node:
         run = start_run(node, "a", *STUBBORN)
         assert int(run.stdout.readline()) > 0
-        orders.ended = [{"lock": "a", "owner": "", "token": 6, "reason": "old"}]
+        orders.ended = [
+            {"lock": "a", "owner": "", "token": 6, "first": 6, "reason": "old"}
+        ]
         time.sleep(0.5)
         assert run.poll() is None, "another hold's end is not ours"
-        orders.ended[0].update(token=7, reason="max hold")
+        orders.ended[0].update(token=7, first=7, reason="max hold")
         assert run.wait(10) == 79
         assert "max hold" in run.stderr.read()
 
