@@ -20,6 +20,7 @@
 #include "tests/sim/sim_loss.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_replace.h"
 #include "tests/sim/sim_restore.h"
 #include "tests/sim/sim_users.h"
 #include "tests/sim/sim_version.h"
@@ -178,13 +179,14 @@ static void build(struct sim *sim)
     if (options->seed % 4 == 1) {
         sim->id_count += 2; /* Membership will change. */
     }
-    sim->node_count = sim->id_count;
+    sim->node_count = sim->id_count + sim_replace_machines(sim);
     sim->client_count = (uint32_t)sim_between(sim, 2, 8);
     if (options->client_max != 0 && sim->client_count > options->client_max) {
         sim->client_count = options->client_max;
     }
     sim->host_count = sim->node_count + sim->client_count;
     sim->restore = sim_restore_new(sim);
+    sim->replace = sim_replace_new(sim);
     sim_users_init(sim);
     sim->net = sim_net_new(sim);
     sim->check = sim_check_new(sim);
@@ -341,6 +343,9 @@ void sim_run(struct sim *sim, const struct sim_options *options)
         sim_check_clocks(sim);
     }
     if (!sim->has_failed) {
+        sim_replace_finish(sim);
+    }
+    if (!sim->has_failed) {
         sim_election(sim);
     }
     if (!sim->has_failed) {
@@ -379,6 +384,7 @@ void sim_done(struct sim *sim)
     }
     sim_faults_free(sim->faults);
     sim_restore_free(sim->restore);
+    sim_replace_free(sim->replace);
     sim_check_free(sim->check);
     sim_net_free(sim->net);
     heap_done(&sim->events);

@@ -85,6 +85,7 @@ struct sim_stats {
     uint64_t installs;
     uint64_t transfers;
     uint64_t relays;       /* Legs of a relay: leadership is handed over. */
+    uint64_t replaced;     /* Members, by another machine. */
     uint64_t taken;        /* By RELEASEIF. */
     uint64_t changes;      /* Of the membership, asked for. */
     uint64_t raised;       /* Clusters, to a feature level. */
@@ -108,7 +109,7 @@ struct sim_stats {
     uint64_t simulated_ns;
 };
 
-#define SIM_FAULT_COUNT 27
+#define SIM_FAULT_COUNT 29
 #define SIM_STATE_COUNT 40
 
 /* What was reached, see sim_cover.h: of one run 1 or 0, of several in how many
@@ -176,6 +177,8 @@ struct sim {
     struct sim_check *check;
     struct sim_faults *faults;
     struct sim_restore *restore;
+    struct sim_replace *replace;
+    uint64_t settled;          /* Machines that were given a number, so far. */
     struct sim_event exchange; /* Of a node's version. */
     struct sim_users users;
     struct sim_stats stats;

@@ -11,24 +11,33 @@
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_majority.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_replace.h"
 #include "tests/sim/sim_restore.h"
 #include "tests/sim/sim_version.h"
 #include "tests/sim/sim_worker.h"
 
 /* A node that is to become a member is given an empty data directory and the
- * present members in its configuration. Never one that anybody still takes for
- * a member; one that never was a member may come while others are down. */
+ * present members in its configuration, on another machine if there is one.
+ * Never one that anybody still takes for a member; one that never was a member
+ * may come while others are down. */
 struct sim_node *sim_admin_prepare(struct sim *sim, uint64_t id,
                                    const struct replica_members *members)
 {
-    struct sim_node *node = sim->node[id - 1];
+    struct sim_node *unused = sim_replace_unused(sim);
+    if (unused != NULL && sim_chance(sim, 0.6)) {
+        sim_node_settle(unused, id, members);
+        return unused;
+    }
+    struct sim_node *node = sim_replace_newest(sim, id);
     if (sim_restore_has_forgotten(sim, node)) {
         return NULL;
     }
     for (uint32_t i = 0; i < sim->node_count; i++) {
         struct replica_members named;
         struct core *core = sim_node_core(sim->node[i]);
-        if (sim_node_is_former(sim->node[i])) {
+        if (sim_node_is_former(sim->node[i]) ||
+            sim_node_id(sim->node[i]) == 0 ||
+            (sim_node_is_old(sim->node[i]) && sim->node[i] != node)) {
             continue; /* What it says counts for nothing. */
         }
         if (core == NULL) {
@@ -91,7 +100,10 @@ static bool choose_member(struct sim *sim, struct op *op)
             op->admin = ADMIN_ADD;
             op->is_forced = sim_chance(sim, 0.3);
             op->id = id;
-            op->host = sim_node_host(node)->number;
+            op->host = sim_node_number(node);
+            if (op->is_forced) {
+                sim_node_start(node); /* It tells which directory it has. */
+            }
             return true;
         }
     }
@@ -104,8 +116,9 @@ static bool is_tempted(struct sim *sim)
 {
     bool is_one_down = false, is_one_fresh = false;
     for (uint32_t i = 0; i < sim->node_count; i++) {
-        is_one_down |= sim_node_core(sim->node[i]) == NULL;
-        is_one_fresh |= sim_node_is_fresh(sim->node[i]);
+        bool is_used = sim_node_id(sim->node[i]) != 0;
+        is_one_down |= is_used && sim_node_core(sim->node[i]) == NULL;
+        is_one_fresh |= is_used && sim_node_is_fresh(sim->node[i]);
     }
     return is_one_down && is_one_fresh;
 }

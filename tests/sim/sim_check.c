@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "lockfsm/access.h"
 #include "raft/replica.h"
+#include "tests/sim/sim_counted.h"
 #include "tests/sim/sim_cover.h"
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_events.h"
@@ -69,6 +70,7 @@ struct sim_check {
     struct sim_events *events;
     struct sim_lives *lives;
     struct sim_faces *faces;
+    struct sim_counted *counted;
     struct lockfsm_delta *delta[SIM_NODE_MAX];
     uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last look. */
     uint64_t started_ns[SIM_NODE_MAX];
@@ -87,6 +89,7 @@ struct sim_check *sim_check_new(struct sim *sim)
     check->events = sim_events_new(sim);
     check->lives = sim_lives_new();
     check->faces = sim_faces_new(sim);
+    check->counted = sim_counted_new();
     check->history = sim_history_new(sim, check->silence);
     return check;
 }
@@ -101,6 +104,7 @@ void sim_check_free(struct sim_check *check)
     sim_events_free(check->events);
     sim_lives_free(check->lives);
     sim_faces_free(check->faces);
+    sim_counted_free(check->counted);
     free(check->entries);
     free(check->changes);
     for (int i = 0; i < SIM_LIFE_MAX; i++) {
@@ -157,6 +161,11 @@ uint64_t sim_check_token_base(const struct sim *sim)
 struct sim_lives *sim_check_lives(const struct sim *sim)
 {
     return sim->check->lives;
+}
+
+struct sim_counted *sim_check_counted(const struct sim *sim)
+{
+    return sim->check->counted;
 }
 
 struct sim_faces *sim_check_faces(const struct sim *sim)
@@ -228,6 +237,7 @@ void sim_check_node_starts(struct sim *sim, struct sim_node *node)
     sim->check->stepped[number] = 0;
     sim->check->started_ns[number] = sim->now_ns;
     sim_faces_started(sim->check->faces, node);
+    sim_counted_started(sim->check->counted, node);
 }
 
 void sim_check_node_stops(struct sim *sim, struct sim_node *node)
@@ -665,6 +675,7 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
     struct sim_check *check = sim->check;
     sim_cover_look(sim);
     look_at_leadership(sim, node);
+    sim_counted_stepped(check->counted, node);
     const char *wrong = core_check(sim_node_core(node));
     if (wrong != NULL) {
         sim_fail(sim, ORACLE_SOUNDNESS, "the core's invariants hold: %s: %s",

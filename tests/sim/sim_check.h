@@ -18,6 +18,7 @@
 #include "tests/sim/sim.h"
 
 struct sim_node;
+struct sim_counted;
 struct sim_history;
 struct sim_silence;
 
@@ -81,6 +82,7 @@ bool sim_check_was_voter(const struct sim *sim, uint64_t id, bool is_voter,
 bool sim_check_state_at(const struct sim *sim, uint32_t life,
                         uint64_t log_index, uint64_t term, uint64_t *ret_hash);
 
+struct sim_counted *sim_check_counted(const struct sim *sim);
 struct sim_history *sim_check_history(const struct sim *sim);
 struct sim_lives *sim_check_lives(const struct sim *sim);
 struct sim_faces *sim_check_faces(const struct sim *sim);

@@ -114,6 +114,7 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     sim_watcher_init(&client->watcher, client);
     sim_lister_init(&client->lister, client);
     sim_saver_init(&client->saver, client);
+    sim_replacer_init(&client->replacer, client);
     sim_crowd_init(&client->crowd, client);
     sim_durable_init(&client->durable, client);
     sim_keeper_init(&client->keeper, client);
@@ -136,6 +137,7 @@ static void die(struct sim_client *client)
     sim_watcher_done(&client->watcher);
     sim_lister_done(&client->lister);
     sim_saver_done(&client->saver);
+    sim_replacer_done(&client->replacer);
     sim_crowd_done(&client->crowd);
     sim_durable_die(&client->durable);
     sim_keeper_done(&client->keeper);
@@ -193,6 +195,7 @@ void sim_client_kill(struct sim_client *client, bool is_os_down)
     sim_watcher_init(&client->watcher, client);
     sim_lister_init(&client->lister, client);
     sim_saver_init(&client->saver, client);
+    sim_replacer_init(&client->replacer, client);
     sim_crowd_init(&client->crowd, client);
     sim_keeper_init(&client->keeper, client);
 }
@@ -229,6 +232,7 @@ void sim_client_reconnect(struct sim_client *client)
     sim_channel_close(&client->watcher.channel);
     sim_channel_close(&client->lister.channel);
     sim_channel_close(&client->saver.channel);
+    sim_channel_close(&client->replacer.channel);
     sim_channel_close(&client->crowd.channel);
     sim_channel_close(&client->durable.channel);
     sim_channel_close(&client->keeper.channel);
@@ -299,6 +303,7 @@ static void feed(struct sim_client *client, const struct sim_news *news)
         !sim_channel_feed(&client->watcher.channel, news) &&
         !sim_channel_feed(&client->lister.channel, news) &&
         !sim_channel_feed(&client->saver.channel, news) &&
+        !sim_channel_feed(&client->replacer.channel, news) &&
         !sim_channel_feed(&client->crowd.channel, news) &&
         !sim_channel_feed(&client->durable.channel, news) &&
         !sim_channel_feed(&client->keeper.channel, news)) {
@@ -358,6 +363,9 @@ static void client_wake(struct sim *sim, struct sim_event *event)
     sim_saver_work(&client->saver);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_saver_next(&client->saver), soon_ns));
+    sim_replacer_work(&client->replacer);
+    sim_at_latest(sim, &host->wake,
+                  not_before(sim_replacer_next(&client->replacer), soon_ns));
     sim_crowd_work(&client->crowd);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_crowd_next(&client->crowd), soon_ns));

@@ -10,6 +10,7 @@
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_replace.h"
 #include "tests/sim/sim_rights.h"
 #include "tests/sim/sim_users.h"
 
@@ -43,7 +44,9 @@ static const char *const fault_names[SIM_FAULT_COUNT] = {"kill",
                                                          "client suspend",
                                                          "client reconnect",
                                                          "client cut off",
-                                                         "client late"};
+                                                         "client late",
+                                                         "replace",
+                                                         "old directory"};
 
 enum state {
     STATE_NO_LEADER,
@@ -76,6 +79,14 @@ enum state {
     STATE_REVOKED,
     STATE_QUOTA,
     STATE_WITHDRAWN,
+    STATE_OLD_RUNS,
+    STATE_OLD_LINKED,
+    STATE_OLD_NAMED,
+    STATE_OLD_STOPPED,
+    STATE_OLD_TWO,
+    STATE_OLD_TWICE,
+    STATE_OLD_VOTER,
+    STATE_LOST_DISK,
     STATE_COUNT
 };
 
@@ -109,6 +120,15 @@ static const char *const state_names[] = {
     [STATE_REMOVED] = "a user was removed",
     [STATE_REVOKED] = "a certificate was revoked",
     [STATE_QUOTA] = "a user has used up a quota",
+    [STATE_OLD_RUNS] = "an old directory runs beside its successor",
+    [STATE_OLD_LINKED] = "a member is connected with an old directory",
+    [STATE_OLD_NAMED] = "the newest configuration of a node names an old "
+                        "directory",
+    [STATE_OLD_STOPPED] = "an old directory has stopped as removed",
+    [STATE_OLD_TWO] = "old directories of two numbers run",
+    [STATE_OLD_TWICE] = "three directories of one number run",
+    [STATE_OLD_VOTER] = "an old directory's successor is a voter",
+    [STATE_LOST_DISK] = "a member has lost its disk",
     [STATE_WITHDRAWN] = "a lock is held by who may not lock it any more",
 };
 
@@ -144,6 +164,11 @@ static void reach(struct sim *sim, enum state state, bool is_so)
 void sim_cover_vote(struct sim *sim, bool is_taken)
 {
     reach(sim, is_taken ? STATE_VOTE_TAKEN : STATE_VOTE_REFUSED, true);
+}
+
+void sim_cover_lost_disk(struct sim *sim)
+{
+    reach(sim, STATE_LOST_DISK, true);
 }
 
 void sim_cover_leader_goes(struct sim *sim)
@@ -250,6 +275,50 @@ static void look_at_members(struct sim *sim)
     reach(sim, STATE_MINORITY, 2 * running <= voters);
 }
 
+/* Whom the leader's configuration has replaced. */
+static void look_at_old(struct sim *sim, const struct sim_node *old,
+                        const struct replica_members *members)
+{
+    uint64_t id = sim_node_id(old);
+    const struct replica_member *member = replica_members_find(members, id);
+    const struct sim_node *newest = sim_replace_newest(sim, id);
+    uint64_t incarnation = sim_node_incarnation(old);
+    bool is_replaced = member != NULL && sim_node_is_named(newest, members);
+    reach(sim, STATE_OLD_STOPPED, is_replaced && sim_node_was_removed(old));
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        struct sim_node *node = sim->node[i];
+        struct replica_members own;
+        if (sim_node_core(node) == NULL || !is_replaced || node == old) {
+            continue;
+        }
+        replica_members(core_replica(sim_node_core(node)), &own);
+        reach(sim, STATE_OLD_LINKED, sim_node_linked(node, id) == incarnation);
+        reach(sim, STATE_OLD_NAMED, sim_node_is_named(old, &own));
+    }
+    reach(sim, STATE_OLD_VOTER, is_replaced && member->role == MEMBER_VOTER);
+}
+
+static void look_at_replaced(struct sim *sim)
+{
+    struct replica_members members;
+    uint32_t running[SIM_ID_MAX + 1] = {0}, numbers = 0;
+    if (!sim_members(sim, &members)) {
+        return;
+    }
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        struct sim_node *node = sim->node[i];
+        if (sim_node_is_old(node)) {
+            look_at_old(sim, node, &members);
+        }
+        if (sim_node_is_old(node) && sim_node_core(node) != NULL) {
+            numbers += running[sim_node_id(node)]++ == 0;
+            reach(sim, STATE_OLD_TWICE, running[sim_node_id(node)] > 1);
+        }
+    }
+    reach(sim, STATE_OLD_RUNS, numbers > 0);
+    reach(sim, STATE_OLD_TWO, numbers > 1);
+}
+
 void sim_cover_look(struct sim *sim)
 {
     uint32_t leaders = 0, levels = 0;
@@ -275,6 +344,7 @@ void sim_cover_look(struct sim *sim)
     reach(sim, STATE_TWO_LEADERS, leaders > 1);
     reach(sim, STATE_LEVELS, (levels & (levels - 1)) != 0);
     look_at_members(sim);
+    look_at_replaced(sim);
     if (leader != NULL) {
         look_at_state(sim, core_state(sim_node_core(leader)));
     }

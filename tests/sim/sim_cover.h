@@ -22,6 +22,8 @@ void sim_cover_add(struct sim_cover *sum, const struct sim_cover *one);
 void sim_cover_print(const struct sim_cover *cover);
 /* A vote was taken, not by force; or was not, for want of a majority. */
 void sim_cover_vote(struct sim *sim, bool is_taken);
+/* A member has lost its disk. */
+void sim_cover_lost_disk(struct sim *sim);
 /* That of one that led when it was asked for. */
 void sim_cover_leader_goes(struct sim *sim);
 

@@ -27,7 +27,8 @@ static void set_flushes(struct sim *sim, uint64_t flush_ms, bool is_mixed)
     }
 }
 
-/* So many that the others are a majority, whoever dies. */
+/* So many that the others are a majority, whoever dies. One that has lost its
+ * disk runs, and is no voter. */
 static bool may_lose_one(struct sim *sim)
 {
     struct replica_members members;
@@ -39,8 +40,9 @@ static bool may_lose_one(struct sim *sim)
     for (uint32_t i = 0; i < members.count; i++) {
         if (members.member[i].role == MEMBER_VOTER) {
             voters++;
-            running += sim_node_core(sim_node_of(sim, &members.member[i])) !=
-                       NULL;
+            struct sim_node *node = sim_node_of(sim, &members.member[i]);
+            running += sim_node_core(node) != NULL &&
+                       sim_node_is_named(node, &members);
         }
     }
     return voters >= 3 && running == voters;

@@ -10,6 +10,8 @@
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_old.h"
+#include "tests/sim/sim_replace.h"
 
 enum fault {
     FAULT_KILL,
@@ -39,6 +41,9 @@ enum fault {
     FAULT_CLIENT_RECONNECT,
     FAULT_CLIENT_CUT_OFF,
     FAULT_CLIENT_LATE,
+    /* By a clock of their own. */
+    FAULT_REPLACE,
+    FAULT_OLD,
     FAULT_COUNT
 };
 
@@ -67,6 +72,7 @@ struct sim_faults {
     uint32_t usurped; /* The leader that hands over. */
     uint64_t usurped_term;
     uint64_t usurped_until_ns;
+    struct sim_event replacing;
     struct sim_event relay;
     struct sim_node *relay_from; /* Handing over; or NULL. */
     uint64_t relay_gap_ns;
@@ -85,7 +91,11 @@ static uint32_t any_node(struct sim *sim)
             }
         }
     }
-    return (uint32_t)prng_below(&sim->prng, sim->node_count);
+    uint32_t any;
+    do {
+        any = (uint32_t)prng_below(&sim->prng, sim->node_count);
+    } while (sim_node_id(sim->node[any]) == 0);
+    return any;
 }
 
 static struct sim_client *client_at(struct sim *sim, uint32_t host)
@@ -172,6 +182,16 @@ static void last(struct sim *sim, enum fault fault, uint32_t host,
         sim_at(sim, &ailment->end,
                sim->now_ns + sim_between(sim, 10, bound_ms) * SIM_MS);
     }
+}
+
+void sim_faults_open_later(struct sim *sim, uint32_t host, uint64_t high_ms)
+{
+    last(sim, FAULT_ISOLATE, host, high_ms);
+}
+
+void sim_faults_resume_later(struct sim *sim, uint32_t host, uint64_t high_ms)
+{
+    last(sim, FAULT_PAUSE, host, high_ms);
 }
 
 /* --- Faults of nodes ------------------------------------------------------ */
@@ -489,6 +509,10 @@ static void strike(struct sim *sim, enum fault fault)
         usurp(sim);
     } else if (fault == FAULT_RELAY) {
         relay(sim);
+    } else if (fault == FAULT_REPLACE) {
+        sim_replace_begin(sim);
+    } else if (fault == FAULT_OLD) {
+        sim_old_strike(sim);
     } else if (fault == FAULT_CUT) {
         struct sim_wire *wire = sim_net_any(sim);
         if (wire != NULL) {
@@ -509,7 +533,7 @@ static void strike(struct sim *sim, enum fault fault)
 static void revive(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->node_count; i++) {
-        if (!sim->host[i]->is_running) {
+        if (!sim->host[i]->is_running && sim_node_id(sim->node[i]) != 0) {
             last(sim, FAULT_KILL, i, 6000);
         }
     }
@@ -539,6 +563,14 @@ static void next_fault(struct sim *sim, struct sim_event *event)
            sim->now_ns + sim_between(sim, 1, 2 * faults->gap_ms) * SIM_MS);
 }
 
+static void next_replaced(struct sim *sim, struct sim_event *event)
+{
+    if (sim->phase == SIM_CHAOS) {
+        strike(sim, sim_chance(sim, 0.4) ? FAULT_REPLACE : FAULT_OLD);
+        sim_at(sim, event, sim->now_ns + sim_between(sim, 100, 2500) * SIM_MS);
+    }
+}
+
 /* What tries leases most: leaders that are none any more, answers that are
  * late, clients that are cut off after them. */
 static bool tries_leases(enum fault fault)
@@ -566,7 +598,7 @@ struct sim_faults *sim_faults_new(struct sim *sim)
     struct sim_faults *faults = memory_new(sizeof *faults);
     bool is_about_leases = sim_chance(sim, 0.25);
     faults->sim = sim;
-    for (int i = 0; i < FAULT_COUNT; i++) {
+    for (int i = 0; i < FAULT_REPLACE; i++) {
         /* About half of the kinds take no part in a run. */
         bool takes_part = is_about_leases ? tries_leases((enum fault)i)
                                           : sim_chance(sim, 0.5);
@@ -590,6 +622,10 @@ struct sim_faults *sim_faults_new(struct sim *sim)
     faults->usurpation.run = await_successor;
     faults->relay.run = next_leg;
     sim_at(sim, &faults->next, sim_between(sim, 500, 3000) * SIM_MS);
+    faults->replacing.run = next_replaced;
+    if (sim_replace_machines(sim) > 0) {
+        sim_at(sim, &faults->replacing, sim_between(sim, 2000, 4000) * SIM_MS);
+    }
     return faults;
 }
 

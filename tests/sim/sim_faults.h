@@ -14,4 +14,9 @@ void sim_faults_free(struct sim_faults *faults);
 /* Repairs everything; nothing goes wrong any more. */
 void sim_faults_heal(struct sim *sim);
 
+/* What is blocked between it and others opens within so long. */
+void sim_faults_open_later(struct sim *sim, uint32_t host, uint64_t high_ms);
+/* A node that is stopped goes on within so long. */
+void sim_faults_resume_later(struct sim *sim, uint32_t host, uint64_t high_ms);
+
 #endif /* HASP_TESTS_SIM_SIM_FAULTS_H */

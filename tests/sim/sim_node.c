@@ -80,9 +80,8 @@ struct sim_node *sim_node_of(const struct sim *sim,
 bool sim_node_is_named(const struct sim_node *node,
                        const struct replica_members *members)
 {
-    const struct replica_member *member = replica_members_find(members,
-                                                               node->id);
-    return member != NULL && sim_node_of(node->sim, member) == node;
+    return node->id != 0 &&
+           replica_members_name(members, node->id, node->incarnation);
 }
 
 /* True if its first directory is one of those that found the cluster. */
@@ -128,7 +127,7 @@ struct sim_node *sim_node_new(struct sim *sim, uint32_t number)
 {
     struct sim_node *node = memory_new(sizeof *node);
     node->sim = sim;
-    node->id = number + 1;
+    node->id = number < sim->id_count ? number + 1 : 0;
     sim_host_init(sim, &node->host, number, 'n');
     node->host.wake.run = sim_turn_wake;
     sim_disk_init(&node->disk, sim, node);
@@ -376,7 +375,7 @@ static bool open_disk(struct sim_node *node, struct bytes first,
 void sim_node_start(struct sim_node *node)
 {
     struct sim *sim = node->sim;
-    if (node->host.is_running || node->was_removed) {
+    if (node->host.is_running || node->was_removed || node->id == 0) {
         return;
     }
     if (!node->host.is_os_up) {
@@ -413,6 +412,7 @@ void sim_node_start(struct sim_node *node)
                            why);
     buffer_done(&first);
     if (error == 0) {
+        node->began_index = replica_last_index(core_replica(node->core));
         error = sim_disk_begun(&node->disk);
     }
     if (error == HASP_ETOOOLD) {
@@ -483,6 +483,64 @@ void sim_node_wipe(struct sim_node *node, const struct replica_members *members)
     node->rots = false;
     node->was_removed = false;
     sim_peers_configure(node->peers, members);
+}
+
+void sim_node_settle(struct sim_node *node, uint64_t id,
+                     const struct replica_members *members)
+{
+    CHECK(node->id == 0);
+    node->id = id;
+    node->settled = ++node->sim->settled;
+    sim_note(node->sim, &node->host, "is to be", id, 0, 0);
+    sim_node_wipe(node, members);
+}
+
+void sim_node_unsettle(struct sim_node *node)
+{
+    static const struct replica_members none;
+    sim_node_wipe(node, &none);
+    if (node->settled > 0) {
+        node->id = 0;
+    }
+}
+
+bool sim_node_is_old(const struct sim_node *node)
+{
+    const struct sim *sim = node->sim;
+    bool is_old = false;
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        is_old |= node->id != 0 && sim->node[i]->id == node->id &&
+                  sim->node[i]->settled > node->settled;
+    }
+    return is_old;
+}
+
+bool sim_node_is_before(const struct sim_node *node,
+                        const struct sim_node *other)
+{
+    return node->settled < other->settled;
+}
+
+uint64_t sim_node_linked(const struct sim_node *node, uint64_t id)
+{
+    return sim_peers_linked(node->peers, id);
+}
+
+bool sim_node_is_behind(const struct sim_node *node)
+{
+    return node->core != NULL &&
+           lockfsm_applied_index(core_state(node->core)) < node->began_index;
+}
+
+bool sim_node_was_removed(const struct sim_node *node)
+{
+    return node->was_removed;
+}
+
+void sim_node_start_again(struct sim_node *node)
+{
+    node->was_removed = false;
+    sim_node_start(node);
 }
 
 bool sim_node_is_fresh(const struct sim_node *node)

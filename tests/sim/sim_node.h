@@ -21,7 +21,7 @@ struct sim_node *sim_node_new(struct sim *sim, uint32_t number);
 void sim_node_free(struct sim_node *node);
 struct sim *sim_node_sim(struct sim_node *node);
 struct sim_host *sim_node_host(struct sim_node *node);
-/* Other machines may have the same number. */
+/* Other machines may have the same number; 0: its machine has none yet. */
 uint64_t sim_node_id(const struct sim_node *node);
 /* Of its machine. */
 uint32_t sim_node_number(const struct sim_node *node);
@@ -53,6 +53,24 @@ void sim_node_kill_within(struct sim_node *node, uint32_t calls);
  * configuration. */
 void sim_node_wipe(struct sim_node *node,
                    const struct replica_members *members);
+/* Gives its machine, which nobody has used yet, the number 'id' as well. */
+void sim_node_settle(struct sim_node *node, uint64_t id,
+                     const struct replica_members *members);
+/* Wipes it, and takes the number away that its machine was given. */
+void sim_node_unsettle(struct sim_node *node);
+/* The operator has put its number on another machine since. */
+bool sim_node_is_old(const struct sim_node *node);
+/* Its machine was given its number sooner than the other. */
+bool sim_node_is_before(const struct sim_node *node,
+                        const struct sim_node *other);
+/* The directory with which it is connected as 'id'; 0: none. */
+uint64_t sim_node_linked(const struct sim_node *node, uint64_t id);
+/* It has yet to apply what its log had when its process began. */
+bool sim_node_is_behind(const struct sim_node *node);
+/* It has stopped since it was removed, and nobody has started it since. */
+bool sim_node_was_removed(const struct sim_node *node);
+/* Starts it though it had stopped as removed. */
+void sim_node_start_again(struct sim_node *node);
 /* No founder, and never prepared for becoming a member. */
 bool sim_node_is_fresh(const struct sim_node *node);
 /* Asks it to stop cleanly. */
@@ -73,7 +91,7 @@ struct sim_node *sim_node_at(const struct sim *sim, const char *address);
 /* The one at the member's address: whoever dials that reaches it. */
 struct sim_node *sim_node_of(const struct sim *sim,
                              const struct replica_member *member);
-/* True if these name its number at its address. */
+/* True if these name its data directory. */
 bool sim_node_is_named(const struct sim_node *node,
                        const struct replica_members *members);
 uint32_t sim_node_election_ms(const struct sim_node *node);

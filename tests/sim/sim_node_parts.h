@@ -30,7 +30,8 @@ struct server_conn {
 struct sim_node {
     struct sim *sim;
     struct sim_host host;
-    uint64_t id;
+    uint64_t id;      /* 0: none yet. */
+    uint64_t settled; /* The later, the greater; 0: at the start. */
     uint32_t life;
     struct core *core;
     struct sim_disk disk;
@@ -38,6 +39,7 @@ struct sim_node {
     struct replica_members known; /* By the oracle, see sim_majority.h. */
     struct list conns;
     uint64_t conn_count;
+    uint64_t began_index; /* The last of its log when the process began. */
     uint64_t incarnation;
     uint8_t cluster_id[CLUSTER_ID_SIZE]; /* On its disk. */
     uint32_t election_ms;

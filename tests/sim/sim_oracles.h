@@ -137,6 +137,19 @@ enum sim_oracle {
      * NOAUTH and NOPERM are true when they are said (sim_users.h). */
     ORACLE_SECRECY,
 
+    /* 33. Who leads has the votes of more than half of the directories that its
+     * newest configuration names; none of another directory under the same
+     * number counts (sim_counted.h). */
+    ORACLE_ELECTORS,
+    /* 34. What a leader commits, and that it still leads, more than half of the
+     * directories that its newest configuration names have acknowledged; so no
+     * index is committed by two directories of one number (sim_counted.h). */
+    ORACLE_COMMITTERS,
+    /* 35. No member that hears a leader is connected with a directory in whose
+     * place the newest configuration in its log names a later one
+     * (sim_counted.h). */
+    ORACLE_LINKS,
+
     ORACLE_END
 };
 

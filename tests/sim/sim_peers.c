@@ -9,6 +9,8 @@
 #include "base/memory.h"
 #include "lockfsm/feature.h"
 #include "net/frame.h"
+#include "tests/sim/sim_check.h"
+#include "tests/sim/sim_counted.h"
 #include "tests/sim/sim_node.h"
 
 #define PING_NS (500 * SIM_MS)
@@ -206,6 +208,12 @@ struct buffer *sim_peers_output(struct sim_peers *peers, uint64_t id,
     return link != NULL && link->is_up && frame_since(type) <= link->version
                ? &link->output
                : NULL;
+}
+
+uint64_t sim_peers_linked(const struct sim_peers *peers, uint64_t id)
+{
+    const struct sim_link *link = peers->peer[id].link;
+    return link != NULL && link->is_up ? link->incarnation : 0;
 }
 
 uint64_t sim_peers_silence_ms(const struct sim_peers *peers, uint64_t id)
@@ -420,6 +428,10 @@ static int take_frame(struct sim_peers *peers, struct sim_link *link,
         return take_refusal(peers, link, body, now_ns);
     default:
         CHECK(link->is_up && frame_since(type) <= link->version);
+        if (type == FRAME_RAFT) {
+            sim_counted_heard(sim_check_counted(peers->sim), peers->node,
+                              other_end(peers, link), link->incarnation, body);
+        }
         return core_peer_frame(sim_node_core(peers->node), link->id, type, body,
                                now_ns, why);
     }

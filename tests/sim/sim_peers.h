@@ -33,6 +33,8 @@ void sim_peers_drop(struct sim_peers *peers, uint64_t id);
 /* Where to append frames; NULL if not up. */
 struct buffer *sim_peers_output(struct sim_peers *peers, uint64_t id,
                                 enum frame_type type);
+/* The directory with which it is connected; 0: none. */
+uint64_t sim_peers_linked(const struct sim_peers *peers, uint64_t id);
 uint64_t sim_peers_silence_ms(const struct sim_peers *peers, uint64_t id);
 void sim_peers_feed(struct sim_peers *peers, const struct sim_news *news,
                     uint64_t now_ns);

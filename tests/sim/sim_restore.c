@@ -482,8 +482,12 @@ static void begin_life(struct sim *sim, const struct plan *plan)
                          lockfsm_feature_level(before.fsm));
     sim_state_done(&before);
     for (uint32_t i = 0; i < sim->node_count; i++) {
-        if (sim->node[i] != plan->forgotten && sim->node[i] != plan->node) {
-            sim_node_wipe(sim->node[i], &members);
+        struct sim_node *node = sim->node[i];
+        if (node != plan->forgotten && node != plan->node &&
+            i >= sim->id_count) {
+            sim_node_unsettle(node);
+        } else if (node != plan->forgotten && node != plan->node) {
+            sim_node_wipe(node, &members);
         }
     }
     empty(plan, &members);
@@ -598,7 +602,8 @@ static bool make_plan(struct sim *sim, struct plan *plan)
     plan->forgotten = choose_forgotten(sim);
     do {
         plan->node = sim->node[prng_below(&sim->prng, sim->node_count)];
-    } while (plan->node == plan->forgotten);
+    } while (plan->node == plan->forgotten || sim_node_id(plan->node) == 0 ||
+             sim_node_is_old(plan->node));
     snprintf(plan->path, sizeof plan->path, "/%s/monday.snap",
              sim_node_host(plan->node)->name);
     return true;

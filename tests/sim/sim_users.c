@@ -337,14 +337,17 @@ void sim_users_kept(struct sim *sim, const char *name,
     }
 }
 
-/* Who has applied nothing knows nobody, in whichever life. */
+/* Who has applied nothing knows nobody, in whichever life; nor does who has yet
+ * to apply what its log had when it started (core/pending_access.h). */
 uint64_t sim_users_has_applied(const struct sim *sim, uint32_t number)
 {
     const struct sim_node *node = sim->node[number];
     struct core *core = sim_node_core(sim->node[number]);
     uint64_t applied = core != NULL ? lockfsm_applied_index(core_state(core))
                                     : 0;
-    return applied > 0 ? sim_check_place(sim, node, applied) : 0;
+    return applied > 0 && !sim_node_is_behind(node)
+               ? sim_check_place(sim, node, applied)
+               : 0;
 }
 
 struct identity sim_identity_shown(const struct sim_identity *who)

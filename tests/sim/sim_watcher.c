@@ -574,7 +574,7 @@ static bool is_denied(struct sim_watcher *watcher, struct bytes text)
     const struct sim_channel *channel = &watcher->channel;
     char word[16] = "";
     memcpy(word, text.data, text.size < 6 ? text.size : 6);
-    if (bytes_has_prefix(text, BYTES_LITERAL("NOLEADER this node has heard"))) {
+    if (bytes_has_prefix(text, BYTES_LITERAL("NOLEADER this node has"))) {
         return true; /* It does not know whose rights have gone. */
     }
     if (bytes_has_prefix(text,

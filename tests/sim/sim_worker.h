@@ -20,6 +20,7 @@
 #include "tests/sim/sim_line.h"
 #include "tests/sim/sim_lister.h"
 #include "tests/sim/sim_redis.h"
+#include "tests/sim/sim_replace.h"
 #include "tests/sim/sim_saver.h"
 #include "tests/sim/sim_watcher.h"
 
@@ -127,15 +128,16 @@ struct sim_client {
     struct sim_line line; /* Of those that share one. */
     bool is_rogue;
     bool is_draining;
-    bool is_done;               /* The rogue is. */
-    struct sim_redis redis;     /* Beside the session, on its own. */
-    struct sim_watcher watcher; /* Likewise. */
-    struct sim_lister lister;   /* Likewise. */
-    struct sim_saver saver;     /* Likewise. */
-    struct sim_crowd crowd;     /* Likewise. */
-    struct sim_durable durable; /* Likewise; it outlives the process. */
-    struct sim_keeper keeper;   /* Of the first client, if there are users. */
-    struct sim_identity who;    /* What its connections show. */
+    bool is_done;                 /* The rogue is. */
+    struct sim_redis redis;       /* Beside the session, on its own. */
+    struct sim_watcher watcher;   /* Likewise. */
+    struct sim_lister lister;     /* Likewise. */
+    struct sim_saver saver;       /* Likewise. */
+    struct sim_replacer replacer; /* Likewise. */
+    struct sim_crowd crowd;       /* Likewise. */
+    struct sim_durable durable;   /* Likewise; it outlives the process. */
+    struct sim_keeper keeper;     /* Of the first client, if there are users. */
+    struct sim_identity who;      /* What its connections show. */
     uint32_t lock_count;
     uint64_t progress;
     bool is_suspended;
