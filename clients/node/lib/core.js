@@ -76,6 +76,8 @@ class Core extends EventEmitter {
     this.lease = new Lease();
     this.why = 'the lease has run out';
     this.owners = new Owners();
+    this.newest = 0; // Notice of an end that was told, or dropped; and ...
+    this.seen = 0; // ... that was dealt with.
     this.held = new Set();
     this.doubts = new Set(); // Locks whose last outcome is not known, ...
     this.acquiring = new Set(); // ... and those that are being asked for.

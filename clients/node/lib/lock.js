@@ -6,18 +6,18 @@
 
 const { HaspError, Wait, checkOptions } = require('./request');
 const { toMs } = require('./core');
-const { MS, holdRemaining, readClock, trusted } = require('./lease');
-const { sleep } = require('./link');
+const { GRANTED, Grant, OVER, STALE, isPart, judgeTold, limitOf, partsOf,
+  toldAll } = require('./hold');
+const { MS, holdRemaining, trusted } = require('./lease');
+const { retryPause, sleep } = require('./link');
 const { Turn } = require('./turn');
 
 const OPTIONS = ['owner', 'shared', 'slots', 'value', 'delay', 'hold', 'barge',
   'timeout'];
-const SHOW_MS = 1000;
 const BEHIND_MS = 50; // Between two looks at other requests of an owner.
 const TIMER_MAX_MS = 2 ** 31 - 1;
 const CANCELLED = new Error('cancelled');
-// What takes a change back whose outcome came when nobody waited for it.
-const UNDO = { ACQUIRE: ['RELEASE'], EXCLUSIVE: ['CONVERT', 'SHARED'] };
+const ENDED = new Error('the session has ended');
 
 /** A lock by name, or several. Two Lock objects exclude each other, and so do
  * two tasks that share one; it is not re-entrant unless it has an 'owner'.
@@ -36,19 +36,37 @@ class Lock {
       throw new TypeError('a lock has a name, or a list of them');
     }
     this.options = options;
-    this.shared = Boolean(options.shared); // convert() changes it.
-    this.tokens = {};
     this.signal = null; // Aborted when the hold cannot be trusted any more.
-    this.count = 0;
+    this.grants = []; // Not released; what is believed is the newest one.
     this.tag = null; // The owner, while there is something to own.
-    this.limit = null; // Of a limited hold: { ms, from }.
-    this.hasEnded = false;
     this.doubt = null; // A change of unknown outcome: { verb, words, number }.
-    this.owed = 0; // Releases that are still to be begun.
+    this.owed = []; // Releases that are still to be begun: { parts }.
     this.changes = new Turn(); // One change at a time.
     this.gate = new Turn(); // From acquire() to release(), where it is shared.
     this.waits = new Set();
+    this.conversions = new Set(); // That wait; a release ends them.
     this.wait = null; // Of the newest change.
+  }
+
+  /** Acquisitions that are not released. */
+  get count() {
+    return this.grants.length;
+  }
+
+  /** What is believed in. */
+  get grant() {
+    return this.grants.at(-1);
+  }
+
+  /** Is it held, or will it be, together with others? convert() changes it. */
+  get shared() {
+    return this.grant?.shared ?? Boolean(this.options.shared);
+  }
+
+  /** The fencing tokens by their names. */
+  get tokens() {
+    return Object.fromEntries((this.grant?.parts ?? []).map(
+      ({ name, token }) => [name, token]));
   }
 
   get name() {
@@ -58,7 +76,7 @@ class Lock {
   /** The fencing token, larger at each grant; null: not held. Of several: the
    * first one's, 'tokens' has all by their names. */
   get token() {
-    return this.tokens[this.names[0]] ?? null;
+    return this.grant?.parts[0].token ?? null;
   }
 
   /** Waits in line for up to 'wait' ms (Infinity: for ever, 0: only tries).
@@ -66,20 +84,38 @@ class Lock {
   async acquire(how = {}) {
     const { wait = this.options.timeout ?? Infinity, signal } = howOf(how);
     const until = waitUntil(wait);
-    const stop = new AbortController();
-    const abort = () => stop.abort(signal.reason);
-    signal?.throwIfAborted();
-    signal?.addEventListener('abort', abort);
-    this.waits.add(stop);
     try {
-      return await this.acquireOnce(until, stop.signal);
+      return await this.stoppable(this.waits, signal,
+        (stop) => this.acquireOnce(until, stop));
     } catch (error) {
       if (error !== CANCELLED) {
         throw error;
       }
       return false;
+    }
+  }
+
+  /** Gives work(signal)'s result; the signal is aborted as that of the caller is,
+   * by whoever finds it in 'among', and with the session. */
+  async stoppable(among, signal, work) {
+    const { ends } = this.session;
+    const stop = new AbortController();
+    const abort = () => stop.abort(signal.reason);
+    const end = () => stop.abort(ENDED);
+    signal?.throwIfAborted();
+    signal?.addEventListener('abort', abort);
+    among.add(stop);
+    ends.add(end);
+    try {
+      return await work(stop.signal);
+    } catch (error) {
+      if (error === ENDED) {
+        this.session.check();
+      }
+      throw error;
     } finally {
-      this.waits.delete(stop);
+      among.delete(stop);
+      ends.delete(end);
       signal?.removeEventListener('abort', abort);
     }
   }
@@ -114,31 +150,47 @@ class Lock {
     return result;
   }
 
-  /** Gives it back, whatever it rejects with: the session goes on trying.
-   * NOTHELD: the cluster had ended the hold before. */
+  /** Gives it back, and what was acquired again last first, whatever it rejects
+   * with: the session goes on trying. NOTHELD: the cluster had ended that hold
+   * before; what its owner has under another token stays. */
   async release() {
     if (this.count === 0) {
       throw new HaspError('NOTHELD', `"${this.name}" is not held`);
     }
-    const isLast = this.forget();
-    let isBegun = false;
-    let released;
+    const { grant } = this;
+    this.forget(grant);
+    const owed = { parts: grant.kept() };
+    const isLast = this.count === 0;
     try {
-      released = await this.changes.run(async () => {
-        await this.settle();
-        isBegun = true;
-        return this.change('RELEASE', []);
-      });
+      this.session.check();
+      if (!owed.parts.length) {
+        throw new HaspError('NOTHELD', `"${this.name}" had been taken away`);
+      }
+      this.owed.push(owed); // It keeps the owner, until it is begun.
+      this.conversions.forEach((stop) => stop.abort(
+        new HaspError('NOTHELD', `"${this.name}" was released`)));
+      await this.changes.run(() => this.pay(owed));
     } finally {
-      if (!isBegun) {
-        this.owed++;
+      if (this.owed.includes(owed)) { // It is to be begun.
         this.session.doubts.add(this);
       }
       if (isLast && !this.options.owner) {
         this.gate.leave();
       }
     }
-    if (this.names.length > 1 && released < this.names.length) {
+  }
+
+  /** Begins a release, when all before it is settled. */
+  async pay(owed) {
+    await this.settle(owed);
+    if (!this.owed.includes(owed)) {
+      return; // Another one has done it.
+    }
+    const { parts } = owed;
+    this.owed.splice(this.owed.indexOf(owed), 1);
+    const answer = await this.change('RELEASE', parts);
+    const released = parts.length > 1 ? answer : 1;
+    if (released < parts.length || parts.length < this.names.length) {
       throw new HaspError('NOTHELD', `only ${released} of ${this.name} were ` +
         'held');
     }
@@ -150,16 +202,45 @@ class Lock {
   async convert({ shared, ...how }) {
     const { wait = Infinity, signal } = howOf(how);
     const until = shared ? null : waitUntil(wait);
+    this.checkConvertible();
+    const { grant } = this;
+    return this.stoppable(this.conversions, signal, (stop) => this.change1(
+      until, stop, async () => {
+        if (this.grant !== grant) { // It was released meanwhile.
+          throw new HaspError('NOTHELD', `"${this.name}" was released`);
+        }
+        this.grant.shared ||= Boolean(shared); // Belief ends first.
+        return await this.change('CONVERT', [shared ? 'SHARED' : 'EXCLUSIVE',
+          'TOKEN', this.token, 'FULL'], until, stop) !== null;
+      }));
+  }
+
+  checkConvertible() {
     if (this.count === 0 || this.names.length > 1) {
       throw new HaspError('NOTHELD', 'one lock that is held can be ' +
         `converted, not "${this.name}"`);
     }
-    return this.changes.run(async () => {
-      await this.settle();
-      this.shared ||= shared; // Belief ends first.
-      return await this.change('CONVERT', [shared ? 'SHARED' : 'EXCLUSIVE'],
-        until, signal) !== null;
-    });
+  }
+
+  /** The one change at a time of this object, when what came before is settled;
+   * that can be aborted, too. */
+  async change1(until, signal, work) {
+    const { timeout } = this.session;
+    if (!await this.changes.enter((until ?? performance.now()) + timeout,
+      signal)) {
+      throw this.notKnown();
+    }
+    try {
+      await this.settle(null, signal);
+      return await work();
+    } finally {
+      this.changes.leave();
+    }
+  }
+
+  notKnown() {
+    return new HaspError('UNREACHABLE', 'it is not known what came of an ' +
+      `earlier request for "${this.name}"`);
   }
 
   /** Of an acquire() that waits: 1 is the next. null: in no queue. */
@@ -191,11 +272,11 @@ class Lock {
   /** The same in nanoseconds. */
   left() {
     const left = this.session.lease.remaining();
-    if (this.count === 0 || this.hasEnded) {
+    if (this.count === 0 || this.grant.isOver) {
       return 0n;
     }
-    const ofHold = this.limit
-      ? holdRemaining(this.limit.from, this.limit.ms) : left;
+    const { limit } = this.grant;
+    const ofHold = limit ? holdRemaining(limit.from, limit.ms) : left;
     return ofHold < left ? ofHold : left;
   }
 
@@ -209,7 +290,7 @@ class Lock {
       throw new HaspError('LOST', `"${this.name}" is not held`);
     }
     this.session.check();
-    if (this.hasEnded) {
+    if (this.grant.isOver) {
       throw new HaspError('LOST', `"${this.name}" has been taken away, or ` +
         'its hold is over');
     }
@@ -223,37 +304,108 @@ class Lock {
 
   // --- belief ----------------------------------------------------------------
 
-  granted(reply, from, verb) {
-    if (verb !== 'ACQUIRE') {
-      // Its owner has one hold, however many locks of his tell of it.
-      for (const lock of this.session.held) {
-        if (lock.tag.tag === this.tag.tag && lock.tokens[this.name]) {
-          lock.tokens[this.name] = reply;
-          lock.shared = verb !== 'EXCLUSIVE';
+  /** Begins the belief in what was granted by the answer to what was sent then. */
+  granted(all, sent, isAgain) {
+    const verdict = this.judge(all, sent, isAgain);
+    if (verdict === STALE) {
+      return verdict;
+    }
+    const { held } = this.session;
+    const grant = new Grant(this.names, all, sent);
+    grant.isOver ||= verdict === OVER;
+    for (const own of grant.parts) {
+      for (const lock of [...held]) {
+        lock.endWhere(this.tag.tag, (part) => part.name === own.name &&
+          part.token < own.first).forEach((token) => this.session.say('lost',
+          { name: own.name, token, text: 'ended' }));
+      }
+    }
+    this.grants.push(grant);
+    held.add(this);
+    if (!this.stop || this.stop.signal.aborted) {
+      this.renew();
+    }
+    for (const own of grant.parts) {
+      if ([...held].some((lock) => lock.hasNewer(this.tag.tag, own))) {
+        Object.assign(own, { isOver: true });
+        grant.isOver = true;
+      }
+    }
+    if (grant.isOver) { // It was held, and is lost.
+      const { name, token } = grant.parts.find(({ isOver }) => isOver) ??
+        grant.parts[0];
+      this.session.say('lost', { name, token, text: 'ended' });
+    }
+    return GRANTED;
+  }
+
+  /** An answer that is older than a notice may be about what has ended. */
+  judge(all, sent, isAgain) {
+    const isOld = all.some((told) => told.as_of < this.session.newest);
+    return isOld ? STALE : judgeTold(all, sent, isAgain);
+  }
+
+  /** As granted(), of a conversion: its owner has one hold, however many grants
+   * and locks of his tell of it. */
+  converted([told], sent, isAgain) {
+    const verdict = told.count ? this.judge([told], sent, isAgain) : OVER;
+    if (verdict === GRANTED) {
+      this.session.held.forEach((lock) => lock.convertedBy(told));
+      if (this.grant && isPart(told, this.grant.parts[0]) &&
+          told.mode !== 'shared') { // An upgrade begins the limit anew.
+        this.grant.limit = limitOf([told], sent);
+        this.look();
+      }
+    } else if (verdict === OVER) {
+      this.session.held.forEach((lock) => lock.endWhere(this.tag.tag,
+        (part) => isPart(told, part)));
+    }
+    return verdict;
+  }
+
+  convertedBy(told) {
+    for (const grant of this.tag?.tag === told.owner ? this.grants : []) {
+      for (const part of grant.parts) {
+        if (isPart(told, part) && !part.isOver) {
+          part.token = told.token;
+          part.asOf = Math.max(part.asOf, told.as_of);
+          grant.shared = told.mode === 'shared';
         }
       }
-      return;
-    }
-    this.tokens = Object.fromEntries(this.names.map(
-      (name, i) => [name, [reply].flat()[i]]));
-    if (++this.count === 1) {
-      this.hasEnded = false;
-      this.limit = this.options.hold ? { ms: this.options.hold, from } : null;
-      this.session.held.add(this);
-      this.stop = new AbortController();
-      this.signal = this.stop.signal;
     }
   }
 
-  /** Ends the trust in one acquisition; true if it was the last one. */
-  forget() {
-    if (--this.count === 0) {
-      this.tokens = {};
-      this.shared = Boolean(this.options.shared);
-      this.session.held.delete(this);
+  hasNewer(owner, { name, token }) {
+    return this.tag?.tag === owner && this.grants.some(({ parts }) =>
+      parts.some((part) => part.name === name && part.first > token));
+  }
+
+  /** Ends those parts of that owner; gives the tokens that were believed in. */
+  endWhere(owner, which) {
+    if (this.tag?.tag !== owner) {
+      return [];
+    }
+    const tokens = this.grants.flatMap((grant) => grant.end(which));
+    if (this.grant?.isOver) {
       this.look();
     }
-    return this.count === 0;
+    return [...new Set(tokens)];
+  }
+
+  /** Ends the trust in one acquisition. */
+  forget(grant) {
+    this.grants.splice(this.grants.indexOf(grant), 1);
+    if (this.count === 0) {
+      this.session.held.delete(this);
+    } else if (this.stop.signal.aborted && this.remaining() > 0) {
+      this.renew();
+    }
+    this.look();
+  }
+
+  renew() {
+    this.stop = new AbortController();
+    this.signal = this.stop.signal;
   }
 
   /** Aborts the signal in time. */
@@ -273,23 +425,13 @@ class Lock {
   /** Tells, once, that its limit is over by the clock: nobody else says so in
    * time. */
   tellLimit() {
-    const { session, limit } = this;
-    if (this.count > 0 && limit && !this.hasEnded && session.isAlive() &&
-        holdRemaining(limit.from, limit.ms) === 0n) {
-      this.hasEnded = true;
+    const { session, grant } = this;
+    if (grant?.limit && !grant.isOver && session.isAlive() &&
+        holdRemaining(grant.limit.from, grant.limit.ms) === 0n) {
+      grant.isOver = true; // The cluster may have it: it will be released.
       session.say('lost', { name: this.names[0], token: this.token,
         text: 'max hold' });
     }
-  }
-
-  /** True, once, if the cluster has ended this very hold. */
-  endedBy({ lock, owner, token }) {
-    if (this.hasEnded || owner !== this.tag?.tag ||
-        token !== this.tokens[lock]) {
-      return false;
-    }
-    this.hasEnded = true;
-    return true;
   }
 
   isMine({ session, owner }) {
@@ -304,14 +446,10 @@ class Lock {
       return false;
     }
     try {
-      return await this.changes.run(async () => {
-        await this.settle();
+      return await this.change1(until, signal, async () => {
         if (await this.change('ACQUIRE', this.words(), until, signal) ===
             null) {
           return false;
-        }
-        if (this.limit && until !== null) {
-          await this.askLimit();
         }
         this.confirm();
         return true;
@@ -328,7 +466,7 @@ class Lock {
     try {
       this.session.check();
     } catch (error) {
-      this.forget();
+      this.forget(this.grant);
       throw error;
     }
     this.look();
@@ -339,17 +477,24 @@ class Lock {
     return [...(shared ? ['SHARED'] : []),
       ...(slots ? ['SLOTS', slots] : []), ...(value ? ['VALUE', value] : []),
       ...(delay ? ['DELAY', delay] : []), ...(hold ? ['HOLD', hold] : []),
-      ...(barge ? ['BARGE'] : [])];
+      ...(barge ? ['BARGE'] : []), 'FULL'];
   }
 
+  /** 'more': the words of it, or the parts that are released; null: whatever its
+   * owner has. */
   begin(verb, more) {
     this.tag ??= this.session.owners.take(this.options.owner);
     const { number, words } = this.session.owners.begin(this.tag);
-    const names = this.names.length > 1
-      ? [`LOCK.M${verb}`, this.names.length, ...this.names]
-      : [`LOCK.${verb}`, this.names[0]];
-    this.doubt = { verb: more.includes('EXCLUSIVE') ? 'EXCLUSIVE' : verb,
-      words: [...names, ...more, ...words], number };
+    const parts = verb === 'RELEASE' ? more : null;
+    const which = parts?.map(({ name }) => name) ?? this.names;
+    const tokens = parts?.map(({ token }) => token) ?? [];
+    const isMany = which.length > 1;
+    this.doubt = { verb: verb === 'CONVERT' ? more[0] : verb, number,
+      token: verb === 'CONVERT' ? more[2] : tokens[0],
+      words: [...(isMany ? [`LOCK.M${verb}`, which.length]
+        : [`LOCK.${verb}`]), ...which,
+      ...(parts ? [isMany ? 'TOKENS' : 'TOKEN', ...tokens]
+        : verb === 'RELEASE' ? [] : more), ...words] };
   }
 
   /** Ends a change whose outcome is known. An object that holds nothing needs
@@ -358,16 +503,18 @@ class Lock {
     this.session.owners.end(this.doubt.number);
     this.doubt = null;
     this.session.doubts.delete(this);
-    if (isOver && this.count === 0 && !this.owed) {
+    if (this.owed.length) {
+      this.session.doubts.add(this);
+    }
+    if (isOver && this.count === 0 && !this.owed.length) {
       this.session.owners.put(this.tag);
       this.tag = null;
     }
   }
 
-  /** A limited hold counts from before it was asked for the first time: an
-   * attempt whose answer was lost may be the one that was granted. */
+  /** Gives the answer; null: nothing was granted. What is older than what is known
+   * is asked for again, under its number. */
   async change(verb, more, until = null, signal = undefined) {
-    const from = readClock();
     if ((verb === 'ACQUIRE' || more.includes('EXCLUSIVE')) &&
         !await this.takeTurn(until, signal)) {
       return null;
@@ -376,27 +523,61 @@ class Lock {
     try {
       this.wait = until === null ? null : new Wait(until, this.tag.tag,
         this.names.length, this.session.durable);
-      const { reply } = await this.session.request(this.doubt.words,
-        { wait: this.wait, signal, fits: (one) => this.fits(one) });
-      if (verb !== 'RELEASE' && reply !== null) {
-        this.granted(reply, from, this.doubt.verb);
-      }
+      const reply = await this.asked(verb, signal);
       this.end();
       return reply;
     } catch (error) {
-      const isAborted = signal?.aborted && error === signal.reason;
-      if (isAborted || error.code === 'UNKNOWN' ||
-          (error.code === 'UNREACHABLE' && verb === 'RELEASE')) {
-        this.session.doubts.add(this);
-      } else {
-        this.end();
-      }
-      if (isAborted) {
-        setImmediate(() => this.session.settle());
-      }
+      this.failed(error, signal);
       throw error;
     } finally {
       this.session.acquiring.delete(this);
+    }
+  }
+
+  async asked(verb, signal) {
+    for (let round = 0; ; round++) {
+      const { reply, sent } = await this.session.request(this.doubt.words,
+        { wait: this.wait, signal, isDoubtful: round > 0,
+          fits: (one) => this.fits(one) });
+      if (verb === 'RELEASE' || reply === null) {
+        return reply;
+      }
+      const all = toldAll(reply);
+      const verdict = verb === 'ACQUIRE'
+        ? this.granted(all, sent, round > 0)
+        : this.converted(all, sent, round > 0);
+      if (verdict === GRANTED) {
+        return reply;
+      } else if (verdict === OVER) {
+        throw new HaspError('LOST', `"${this.name}" has been taken away`);
+      }
+      if (round) {
+        await sleep(retryPause(round));
+      }
+    }
+  }
+
+  failed(error, signal) {
+    const isAborted = isAbort(error, signal);
+    const isBack = ['RELEASE', 'SHARED'].includes(this.doubt.verb);
+    if (isAborted || error.code === 'UNKNOWN' ||
+        (error.code === 'UNREACHABLE' && isBack)) {
+      this.session.doubts.add(this);
+    } else {
+      this.notHeld(error);
+      this.end();
+    }
+    if (isAborted) {
+      setImmediate(() => this.session.settle());
+    }
+  }
+
+  /** What the cluster does not have under a token nobody believes in. */
+  notHeld({ code }) {
+    const { token, words: [verb, name] } = this.doubt;
+    if (code === 'NOTHELD' && !verb.startsWith('LOCK.M') && token) {
+      [...this.session.held].forEach((lock) => lock.endWhere(this.tag.tag,
+        (part) => part.name === name && part.token === token));
     }
   }
 
@@ -406,9 +587,7 @@ class Lock {
     if (this.doubt.verb === 'RELEASE') {
       return Number.isInteger(reply);
     }
-    const tokens = [reply].flat();
-    return reply === null || (tokens.length === this.names.length &&
-      tokens.every((token) => Number.isInteger(token) && token > 0));
+    return reply === null || toldAll(reply)?.length === this.names.length;
   }
 
   isRivalOf({ names, options }) {
@@ -430,8 +609,7 @@ class Lock {
         return false;
       }
       if (performance.now() >= limit) {
-        throw new HaspError('UNREACHABLE', 'it is not known what came of an ' +
-          `earlier request of '${this.options.owner}'`);
+        throw this.notKnown();
       }
       this.session.settle();
       await sleep(BEHIND_MS);
@@ -444,58 +622,66 @@ class Lock {
 
   /** Clears up a change whose outcome is not known: asked again under its
    * number, and not waiting, it tells what became of it. What was granted
-   * meanwhile is taken back: nobody waits for it any more. */
-  async settle() {
-    while (this.doubt || this.owed) {
+   * meanwhile is taken back: nobody waits for it any more. So are releases that
+   * were not begun, but this one, whose caller does it. */
+  async settle(but = null, signal = undefined) {
+    for (;;) {
       if (!this.doubt) {
-        this.owed--;
-        this.begin('RELEASE', []);
+        const owed = this.owed.find((one) => one !== but);
+        if (!owed) {
+          return;
+        }
+        this.owed.splice(this.owed.indexOf(owed), 1);
+        this.begin('RELEASE', owed.parts);
         this.session.doubts.add(this);
       }
-      const { verb, words } = this.doubt;
       let reply = null;
+      let error = {};
       try {
-        ({ reply } = await this.session.request(words,
-          { isDoubtful: true, fits: (one) => this.fits(one) }));
-      } catch (error) {
-        if (!error.isForgotten &&
-            ['UNKNOWN', 'UNREACHABLE'].includes(error.code)) {
+        ({ reply } = await this.session.request(this.doubt.words, {
+          isDoubtful: true, signal, fits: (one) => this.fits(one) }));
+      } catch (failure) {
+        error = failure;
+        if (isAbort(error, signal) || !(error instanceof HaspError) || (!error.isForgotten &&
+            ['LOST', 'UNKNOWN', 'UNREACHABLE'].includes(error.code))) {
           throw error;
         }
-        // A named owner may have other holds of it.
-        reply = error.isForgotten && this.tag.isPrivate ? 0 : null;
+        this.notHeld(error);
       }
-      const undo = reply === null ? undefined : UNDO[verb];
-      if (reply && this.count && verb === 'EXCLUSIVE') {
-        this.tokens[this.names[0]] = reply;
-      }
-      this.end(!undo);
-      if (undo) {
-        this.begin(undo[0], undo.slice(1));
-        this.session.doubts.add(this);
-      }
+      this.undo(reply, error);
     }
   }
 
-  /** How much of a limited hold is left: the wait may have taken longer. */
-  async askLimit() {
-    try {
-      const { reply, sent } = await this.session.request(
-        ['LOCK.SHOW', this.names[0]], { timeout: SHOW_MS });
-      const mine = reply.holders.find((holder) => this.isMine(holder));
-      if (mine?.hold_left_ms) {
-        this.limit = { ms: Math.min(this.limit.ms, mine.hold_left_ms),
-          from: sent };
-      }
-    } catch {
-      // It is counted from before the wait.
+  /** What takes back what came of the change that was settled. */
+  undo(reply, { isForgotten }) {
+    const { verb } = this.doubt;
+    const all = reply === null ? [] : toldAll(reply) ?? [];
+    if (verb === 'ACQUIRE' && isForgotten && this.tag.isPrivate) {
+      // Its owner has nothing else; a named one may have other holds of it.
+      this.owed.push({ parts: null });
+    } else if (verb === 'ACQUIRE' && all.some(({ count }) => count > 0)) {
+      this.owed.push({ parts: partsOf(this.names, all)
+        .filter(({ isOver }) => !isOver) });
+    } else if (verb === 'EXCLUSIVE' && all[0]?.count) {
+      // With a new token, and shared still.
+      this.session.held.forEach(
+        (lock) => lock.convertedBy({ ...all[0], mode: 'shared' }));
+      this.end(false);
+      this.begin('CONVERT', ['SHARED', 'TOKEN', all[0].token, 'FULL']);
+      this.session.doubts.add(this);
+      return;
     }
+    this.end();
   }
 }
 
 if (Symbol.asyncDispose) { // For `await using`.
   Lock.prototype[Symbol.asyncDispose] = Lock.prototype.release;
 }
+
+/** A signal's reason may be any error, one of ours too. */
+const isAbort = (error, signal) => Boolean(signal?.aborted) &&
+  error === signal.reason;
 
 /** Of a number, or { wait, signal }. What is misspelt would wait for ever. */
 function howOf(how) {

@@ -4,6 +4,8 @@
 // means.
 'use strict';
 
+const { toldAll } = require('./hold');
+
 const DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440';
 const GRACE_MS = 1000; // For the push that ends a wait, beyond the wait.
 const ACKED_RANGES = 16; // That a node takes in ACKED.
@@ -16,7 +18,7 @@ const OF_ASKER = ['NOAUTH', 'WRONGPASS', 'NOTLS'];
 // neither wait nor change anything.
 const ACTING = ['SESSION.CLOSE', 'LOCK.ACQUIRE', 'LOCK.MACQUIRE',
   'LOCK.CONVERT', 'LOCK.RELEASE', 'LOCK.MRELEASE', 'LOCK.CANCEL', 'LOCK.NOTE',
-  'LOCK.OBJECT', 'LOCK.PLEASE', 'FENCE.ADMIT', 'FENCE.REMOVE'];
+  'LOCK.OBJECT', 'LOCK.PLEASE', 'FENCE.ADMIT', 'FENCE.REMOVE', 'SESSION.HOLDS'];
 const READING = ['SESSION.SHOW', 'SESSION.LIST', 'LOCK.SHOW', 'LOCK.LIST',
   'LOCK.WHY', 'LOCK.TOP', 'LOCK.GRAPH', 'LOCK.CHECK', 'LOCK.HISTORY',
   'FENCE.SHOW', 'FENCE.LIST'];
@@ -177,13 +179,13 @@ class Wait {
     }
   }
 
-  /** The grant in the form of the answer; null if it must be asked for. */
+  /** The grant in the form of the answer; null if it must be asked for, as it is
+   * where there is a limit: a push does not say from when that counts. */
   granted() {
-    const { tokens } = this.told;
-    return this.isOver() && Array.isArray(tokens) &&
-      tokens.length === this.count &&
-      tokens.every((token) => Number.isInteger(token) && token > 0)
-      ? tokens.length > 1 ? tokens : tokens[0] : null;
+    const { grants } = this.told;
+    return this.isOver() && Array.isArray(grants) &&
+      toldAll(grants)?.length === this.count &&
+      grants.every((told) => told.hold_left_ms === null) ? grants : null;
   }
 }
 

@@ -8,6 +8,7 @@ const path = require('node:path');
 const { alarm } = require('./connection');
 const { ReplyError } = require('./resp');
 const { Core, STRANGE, debug, toMs } = require('./core');
+const { isPart } = require('./hold');
 const { Link, between } = require('./link');
 const { MS, readClock, since } = require('./lease');
 const { Lock } = require('./lock');
@@ -24,6 +25,14 @@ const OPTIONS = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
 
 const unanswered = (node, why) =>
   `no heartbeat was answered in time, last: ${node}: ${why}`;
+
+function confirms(told, part) {
+  const is = isPart(told, part);
+  if (is) {
+    part.asOf = Math.max(part.asOf, told.as_of);
+  }
+  return is;
+}
 
 /** A lease-backed identity that owns locks. Emits 'jeopardy', 'safe', 'lost'
  * and 'please', each with { name, token, text }. Times are in milliseconds. */
@@ -75,6 +84,7 @@ class Session extends Core {
     super(all);
     this.options = all;
     this.told = 'held';
+    this.isListing = false; // The holds: notices were missed.
   }
 
   /** A lock by this name, or several at once by a list; see Lock. */
@@ -225,7 +235,8 @@ class Session extends Core {
         if (!failed && !this.isClosed) {
           this.kept(line, reply, sent);
         }
-      }, ['SESSION.KEEP', this.id, this.secret, 'FULL'], true);
+      }, ['SESSION.KEEP', this.id, this.secret, 'FULL', 'AFTER', this.seen],
+      true);
     }
   }
 
@@ -244,23 +255,62 @@ class Session extends Core {
     } else {
       this.link.worked();
       this.prolong(reply, sent);
-      this.tellEnded(reply.ended ?? []);
+      this.heard(reply);
       this.settle();
       this.schedule(Math.max(0,
         this.interval() - toMs(since(sent, readClock()))));
     }
   }
 
-  tellEnded(list) {
-    for (const ended of list) {
-      for (const lock of this.held) {
-        if (lock.endedBy(ended)) {
-          this.say('lost', { name: ended.lock, token: ended.token,
-            text: ended.reason ?? '' });
-          lock.look();
-        }
+  /** Takes notices of ends. If some are kept no more that were never told, all
+   * holds are listed, and those that the list does not have have ended; until that
+   * is done the next heartbeats ask for the same. */
+  heard({ ended = [], dropped = 0 }) {
+    const newest = Math.max(dropped, ...ended.map((one) => one.number ?? 0));
+    this.newest = Math.max(this.newest, newest);
+    for (const notice of ended) {
+      const tokens = new Set([...this.held].flatMap((lock) => lock.endWhere(
+        notice.owner, (part) => isPart(notice, part)))); // As granted.
+      tokens.forEach((token) => this.say('lost', { name: notice.lock, token,
+        text: notice.reason ?? '' }));
+    }
+    if (dropped <= this.seen || !this.held.size) {
+      this.seen = this.newest;
+    } else if (!this.isListing) {
+      this.isListing = true;
+      this.confirm(dropped, newest).catch((error) => debug('%s: %s', this.id, error))
+        .finally(() => {
+          this.isListing = false;
+        });
+    }
+  }
+
+  /** Ends what the list of the holds does not have, but what was granted after
+   * all that was dropped; 'known' of ends is what was told before it was read. */
+  async confirm(dropped, known) {
+    const found = new Map();
+    for (let cursor = null; cursor !== '0';) {
+      const page = await this.ask('SESSION.HOLDS', 'COUNT', 1000,
+        ...(cursor === null ? [] : ['CURSOR', cursor]));
+      for (const told of page.holds) {
+        const key = JSON.stringify([told.lock, told.owner]);
+        found.set(key, [...found.get(key) ?? [], told]);
+      }
+      ({ cursor } = page);
+    }
+    this.seen = Math.max(this.seen, known);
+    const ended = new Map();
+    for (const lock of [...this.held]) {
+      const owner = lock.tag.tag;
+      for (const name of lock.names) {
+        const all = found.get(JSON.stringify([name, owner])) ?? [];
+        lock.endWhere(owner, (part) => part.name === name &&
+          part.asOf < dropped && !all.some((told) => confirms(told, part)))
+          .forEach((token) => ended.set(`${token} ${name}`, { name, token,
+            text: 'ended' }));
       }
     }
+    ended.forEach((event) => this.say('lost', event));
   }
 
   /** Clears up changes of unknown outcome, in the background; else again after

@@ -7,7 +7,7 @@
 
 const assert = require('node:assert');
 const net = require('node:net');
-const { Session } = require('..');
+const { HaspError, Session } = require('..');
 const { Connection } = require('../lib/connection');
 const { INCOMPLETE, Parser } = require('../lib/resp');
 const { sleep, tell } = require('./nodes');
@@ -133,6 +133,62 @@ const onCluster = {
     await closeAll([one, two]);
   },
 
+  async 'of more holds than notices are kept none is believed in for longer'() {
+    const other = await Session.open({ ownConnection: true });
+    const take = (name) => other.ask('LOCK.RELEASEIF', name, 'OWNER', 'me');
+    for (const durable of [false, true]) {
+      const session = await Session.open({ ttl: 4000, durable });
+      const lost = [];
+      session.on('lost', (event) => lost.push(event));
+      const locks = Array.from({ length: 300 }, (_, i) =>
+        session.lock(`many${durable}${i}`, { owner: 'me' }));
+      await Promise.all(locks.map((lock) => lock.acquire()));
+      const taken = locks.filter((_, i) => i % 10);
+      await Promise.all(taken.map(({ name }) => take(name)));
+      await until(() => lost.length === taken.length, 'all are told');
+      for (const lock of locks) {
+        assert.equal(lock.locked(), !taken.includes(lock));
+        await (taken.includes(lock) ? assert.rejects(lock.release(),
+          { code: 'NOTHELD' }) : lock.release());
+      }
+      await session.close();
+    }
+    await other.close();
+  },
+
+  async 'who gives back what is over gives back nothing else'() {
+    const [one, other] = await many(2, { ttl: 20000 });
+    const take = (name) => other.ask('LOCK.RELEASEIF', name, 'OWNER', 'me');
+    for (const names of [['again'], ['again one', 'again two']]) {
+      const [first, second] = [1, 2].map(() => one.lock(names,
+        { owner: 'me' }));
+      await first.acquire();
+      await Promise.all(names.map(take));
+      await second.acquire(); // Under other tokens.
+      assert.ok(!first.locked() && first.signal.aborted);
+      await assert.rejects(first.release(), { code: 'NOTHELD' });
+      second.guard();
+      const theirs = other.lock(names);
+      assert.equal(await theirs.acquire(0), false);
+      await take(names[0]);
+      await second.acquire(); // The same object, which had lost it.
+      assert.ok(second.locked() && !second.signal.aborted);
+      await second.release();
+      await assert.rejects(second.release(), { code: 'NOTHELD' });
+      assert.ok(await theirs.acquire());
+      await theirs.release();
+    }
+    const limits = [one.lock('limit b', { owner: 'me', hold: 3000 }),
+      one.lock('limit b', { owner: 'me' }),
+      one.lock(['limit a', 'limit b'], { owner: 'me', hold: 15000 })];
+    for (const lock of limits) {
+      await lock.acquire();
+      assert.ok(lock.remaining() > 0 && lock.remaining() <= 2400);
+    }
+    await until(() => !limits.some((lock) => lock.locked()), 'it is over');
+    await closeAll([one, other]);
+  },
+
   async 'who shares and who does not'() {
     const kept = await many(2);
     for (const options of [{ ownConnection: true }, { ttl: 3000 },
@@ -204,10 +260,19 @@ const map = (told) => `%${Object.keys(told).length}\r\n` +
   Object.entries(told).map(([key, value]) => `+${key}\r\n${value}`).join('');
 const lease = (id) => map({ id: `:${id}\r\n`, ttl_ms: ':60000\r\n',
   linger_ms: ':0\r\n' });
+/** What is told of a hold. */
+const holdOf = (owner, name, token, { first = token, count = 1, left = '_',
+  mode = 'exclusive', asOf = token + 100 } = {}) => map({
+  lock: `+${name}\r\n`, owner: `+${owner}\r\n`, token: `:${token}\r\n`,
+  first: `:${first}\r\n`, mode: `+${mode}\r\n`, count: `:${count}\r\n`,
+  hold_left_ms: `${left}\r\n`, delay_ms: ':0\r\n', as_of: `:${asOf}\r\n` });
+/** What a request for one lock is answered that is granted. */
+const grantOf = (words, token) => holdOf(words[words.indexOf('OWNER') + 1],
+  words[1], token);
 const pushed = (told) => `>3\r\n+lock\r\n+answer\r\n${told}`;
 const end = (tokens) => pushed(map({ session: ':7\r\n', owner: '+me\r\n',
   wait: ':8\r\n', ...tokens }));
-const granted = end({ tokens: '*1\r\n:99\r\n' });
+const granted = end({ grants: `*1\r\n${holdOf('me', 'a', 99)}` });
 const QUEUED = '+QUEUED 8\r\n';
 
 /** What comes with the first answer to a wait, and how often that is asked. */
@@ -217,8 +282,11 @@ const hostile = {
   'a push of odd parts': [`${QUEUED}${pushed(':7\r\n')}${end()}`, 2],
   'a short push': [`${QUEUED}>1\r\n+lock\r\n${end()}`, 2],
   'a push with tokens that are none': [QUEUED +
-    end({ tokens: '*1\r\n+x\r\n' }), 2],
-  'a push with a token of 0': [QUEUED + end({ tokens: '*1\r\n:0\r\n' }), 2],
+    end({ grants: '*1\r\n+x\r\n' }), 2],
+  'a push with a token of 0': [QUEUED +
+    end({ grants: `*1\r\n${holdOf('me', 'a', 0)}` }), 2],
+  'a push that does not say how much is left': [QUEUED +
+    end({ grants: `*1\r\n${holdOf('me', 'a', 99, { left: ':0' })}` }), 2],
   'an answer that nobody asked for': [`${QUEUED}+OK\r\n`, 2],
   'garbage': [`${QUEUED}\xff\x00garbage\r\n`, 2],
   'the push first': [granted + QUEUED, 1],
@@ -227,10 +295,12 @@ const hostile = {
 
 async function onFakes() {
   for (const [name, [bytes, count]] of Object.entries(hostile)) {
-    await fake(([verb], asked) => {
+    await fake((words, asked) => {
+      const [verb] = words;
       const acquired = asked.filter(([one]) => one === 'LOCK.ACQUIRE');
       return { 'SESSION.OPEN': lease(7), 'SESSION.KEEP': lease(7),
-        'LOCK.ACQUIRE': acquired.length > 1 ? ':99\r\n' : bytes }[verb];
+        'LOCK.ACQUIRE': acquired.length > 1 ? grantOf(words, 99)
+          : bytes }[verb];
     }, async (endpoints, requests) => {
       const session = await Session.open({ endpoints });
       const lock = session.lock('a', { owner: 'me' });
@@ -248,10 +318,11 @@ async function onFakes() {
 /** One session is refused when it is attached again, at a new connection. */
 async function refusedAlone() {
   let id = 7;
-  await fake(([verb, who]) => ({
-    'SESSION.OPEN': lease(verb === 'SESSION.OPEN' ? id++ : 0),
-    'SESSION.KEEP': lease(0), 'LOCK.ACQUIRE': ':99\r\n',
-    'SESSION.ATTACH': who === '7' ? '-BLACKLISTED by ann\r\n' : '+OK\r\n' }[verb]),
+  await fake((words) => ({
+    'SESSION.OPEN': lease(words[0] === 'SESSION.OPEN' ? id++ : 0),
+    'SESSION.KEEP': lease(0), 'LOCK.ACQUIRE': grantOf(words, 99),
+    'SESSION.ATTACH': words[1] === '7' ? '-BLACKLISTED by ann\r\n'
+      : '+OK\r\n' }[words[0]]),
   async (endpoints, requests) => {
     const one = await Session.open({ endpoints });
     const two = await Session.open({ endpoints });
@@ -326,13 +397,14 @@ async function manyAttached() {
   let id = 0;
   const attached = new Set();
   const keep = map({ ttl_ms: ':4000\r\n', linger_ms: ':0\r\n' });
-  await fake(async ([verb, who]) => {
+  await fake(async (words) => {
+    const [verb, who] = words;
     if (verb === 'SESSION.ATTACH') {
       await sleep(50);
       attached.add(who);
     }
     return { 'SESSION.OPEN': keep.replace('%2', `%3\r\n+id\r\n:${++id}`),
-      'SESSION.KEEP': keep, 'LOCK.ACQUIRE': ':99\r\n' }[verb];
+      'SESSION.KEEP': keep, 'LOCK.ACQUIRE': grantOf(words, 99) }[verb];
   }, async (endpoints) => {
     const sessions = await many(60, { endpoints, ttl: 4000, timeout: 20000 });
     sessions.forEach((session) => session.on('lost',
@@ -351,9 +423,9 @@ async function somethingElse() {
     '%1\r\n+ttl_ms\r\n:0', '%1\r\n+ttl_ms\r\n+x', '*1\r\n+ttl_ms']) {
     const left = new Set(['SESSION.OPEN', 'SESSION.KEEP', 'LOCK.ACQUIRE']);
     const keep = map({ ttl_ms: ':1000\r\n', linger_ms: ':0\r\n' });
-    await fake(([verb]) => (left.delete(verb) ? `${odd}\r\n` : {
+    await fake((words) => (left.delete(words[0]) ? `${odd}\r\n` : {
       'SESSION.OPEN': keep.replace('%2', '%3\r\n+id\r\n:7'),
-      'SESSION.KEEP': keep, 'LOCK.ACQUIRE': ':99\r\n' }[verb]),
+      'SESSION.KEEP': keep, 'LOCK.ACQUIRE': grantOf(words, 99) }[words[0]]),
     async (endpoints) => {
       const session = await Session.open({ endpoints, ttl: 1000 });
       const lock = session.lock('a');
@@ -370,9 +442,11 @@ async function somethingElse() {
 /** A connection that takes no more sessions is left to those it has. */
 async function filled() {
   const opened = new Map();
-  await fake(([verb], _, socket) => {
+  await fake((words, _, socket) => {
+    const [verb] = words;
     if (verb !== 'SESSION.OPEN') {
-      return { 'SESSION.KEEP': lease(0), 'LOCK.ACQUIRE': ':99\r\n' }[verb];
+      return { 'SESSION.KEEP': lease(0),
+        'LOCK.ACQUIRE': grantOf(words, 99) }[verb];
     }
     const count = (opened.get(socket) ?? 0) + 1;
     if (count > 2) {
@@ -407,7 +481,8 @@ async function givenBackLater() {
     } else if (words[0] === 'LOCK.RELEASE') {
       held.delete(owner);
     }
-    return words[0].startsWith('LOCK') ? ':99\r\n'
+    return words[0] === 'LOCK.RELEASE' ? ':0\r\n'
+      : words[0].startsWith('LOCK') ? grantOf(words, 99)
       : keep.replace('%2', '%3\r\n+id\r\n:7');
   }, async (endpoints) => {
     const session = await Session.open({ endpoints, ttl: 1000, timeout: 300 });
@@ -424,8 +499,170 @@ async function givenBackLater() {
   });
 }
 
+/** An answer that is older than a notice is asked for again, under its number,
+ * and one that says that the hold is over is no grant. */
+async function olderAnswer() {
+  for (const count of [1, 0]) {
+    const notice = map({ lock: '+a\r\n', owner: '+me\r\n', token: ':5\r\n',
+      first: ':5\r\n', number: ':1000\r\n' });
+    await fake((words, asked) => ({ 'SESSION.OPEN': lease(7),
+      'SESSION.KEEP': map({ ttl_ms: ':1000\r\n', linger_ms: ':0\r\n',
+        ended: `*1\r\n${notice}`, dropped: ':0\r\n' }),
+      'LOCK.ACQUIRE': asked.filter(([verb]) => verb === 'LOCK.ACQUIRE')
+        .length === 1 ? grantOf(words, 7) // Of a state before that notice.
+        : holdOf('me', 'a', 7, { count, asOf: 1000 }) }[words[0]]),
+    async (endpoints, requests) => {
+      const session = await Session.open({ endpoints, ttl: 1000 });
+      session.schedule(0);
+      await until(() => session.seen === 1000, 'a notice');
+      const lock = session.lock('a', { owner: 'me' });
+      assert.ok(await lock.acquire());
+      assert.equal(lock.locked(), count > 0);
+      if (!count) {
+        assert.throws(() => lock.guard(), { code: 'LOST' });
+        await assert.rejects(lock.release(), { code: 'NOTHELD' });
+      }
+      const acquired = requests.filter(([verb]) => verb === 'LOCK.ACQUIRE');
+      assert.equal(acquired.length, 2);
+      assert.ok(acquired.every((words) =>
+        words[words.indexOf('REQ') + 1] === '1'));
+      await session.close();
+    });
+  }
+}
+
+/** Of several one has ended: the others are given back. */
+async function overInPart() {
+  await fake(([verb]) => ({ 'SESSION.OPEN': lease(7), 'SESSION.KEEP': lease(7),
+    'LOCK.RELEASE': ':0\r\n', 'LOCK.MACQUIRE': `*2\r\n${holdOf('me', 'a', 7)}` +
+      holdOf('me', 'b', 8, { count: 0 }) }[verb]), async (endpoints, requests) => {
+    const session = await Session.open({ endpoints });
+    const lock = session.lock(['a', 'b']);
+    for (let i = 1; i < 3; i++) {
+      assert.ok(await lock.acquire());
+      assert.ok(!lock.locked() && lock.signal.aborted);
+      await assert.rejects(lock.release(), { code: 'NOTHELD' });
+      assert.equal(requests.filter((words) => words.join(' ').startsWith(
+        'LOCK.RELEASE a TOKEN 7 ')).length, i);
+    }
+    await session.close();
+  });
+}
+
+/** A list that lacks a hold ends it; what was granted while it was read stays.
+ * One that could not be read is asked for again. */
+async function listed() {
+  let fails = 2;
+  let dropped = 0;
+  await fake((words) => {
+    const isLast = words.includes('CURSOR');
+    const name = isLast ? 30 : 10;
+    return { 'SESSION.OPEN': lease(7), 'LOCK.ACQUIRE': holdOf('me', words[1],
+      Number(words[1]), { mode: 'shared', asOf: words[1] === '60' ? 60 : 54 }),
+    'SESSION.KEEP': map({ ttl_ms: ':1000\r\n', linger_ms: ':0\r\n',
+      ended: '*0\r\n', dropped: `:${dropped}\r\n` }),
+    'SESSION.HOLDS': words[0] !== 'SESSION.HOLDS' ? '' : fails-- > 0
+      ? '-BADARG not now\r\n' : map({ cursor: isLast ? '+0\r\n' : '+x\r\n',
+        as_of: `:${40 + name}\r\n`, holds: `*1\r\n${holdOf('me', name,
+          name + 5, { first: name, mode: 'shared' })}` }) }[words[0]];
+  }, async (endpoints, requests) => {
+    const session = await Session.open({ endpoints, ttl: 1000 });
+    const lost = [];
+    session.on('lost', (event) => lost.push(event));
+    session.schedule(0);
+    const locks = ['10', '20', '30', '60'].map((name) =>
+      session.lock(name, { owner: 'me' }));
+    for (const lock of locks) {
+      await lock.acquire();
+    }
+    dropped = 55;
+    await until(() => locks[1].remaining() === 0, 'it is not believed in');
+    await until(() => session.seen === 55, 'the newest is known');
+    assert.deepEqual(locks.map((lock) => lock.locked()),
+      [true, false, true, true]);
+    await assert.rejects(locks[1].release(), { code: 'NOTHELD' });
+    assert.deepEqual(lost, [{ name: '20', token: 20, text: 'ended' }]);
+    assert.equal(requests.filter(([verb]) => verb === 'SESSION.HOLDS').length, 4);
+    assert.ok(!requests.some(([verb]) => verb === 'LOCK.RELEASE'));
+    await session.close();
+  });
+}
+
+/** The cluster does not have it: nor does anybody here. */
+async function notHeldThere() {
+  await fake((words) => ({ 'SESSION.OPEN': lease(7), 'SESSION.KEEP': lease(7),
+    'LOCK.RELEASE': '-NOTHELD no\r\n', 'LOCK.ACQUIRE': grantOf(words, 7) }[
+    words[0]]), async (endpoints, requests) => {
+    const session = await Session.open({ endpoints });
+    const [one, two] = [1, 2].map(() => session.lock('a', { owner: 'me' }));
+    await one.acquire();
+    await two.acquire();
+    await assert.rejects(one.release(), { code: 'NOTHELD' });
+    assert.throws(() => two.guard(), { code: 'LOST' });
+    await assert.rejects(two.release(), { code: 'NOTHELD' });
+    assert.equal(requests.filter(([verb]) => verb === 'LOCK.RELEASE').length, 1);
+    await session.close();
+  });
+}
+
+/** What one object waits for behind what is not known ends with its signal, and a
+ * wait for a task of this process with the session. */
+async function endsInTime() {
+  let isKnown = false;
+  await fake((words) => ({ 'SESSION.OPEN': lease(7), 'SESSION.KEEP': lease(7),
+    'SESSION.CLOSE': '+OK\r\n', 'LOCK.RELEASE': isKnown ? ':0\r\n'
+      : '-UNKNOWN later\r\n', 'LOCK.ACQUIRE': grantOf(words, 7) }[words[0]]),
+  async (endpoints, requests) => {
+    const session = await Session.open({ endpoints, timeout: 2000 });
+    const lock = session.lock('a');
+    await lock.acquire();
+    const releasing = assert.rejects(lock.release(), { code: 'UNKNOWN' });
+    await releasing;
+    const began = performance.now();
+    await assert.rejects(lock.acquire({ signal: AbortSignal.timeout(100) }),
+      { name: 'TimeoutError' });
+    setTimeout(() => lock.cancel(), 100);
+    assert.equal(await lock.acquire(), false);
+    assert.ok(performance.now() - began < 1500);
+    // One of ours as the reason says nothing of what was asked.
+    const reason = new AbortController();
+    setTimeout(() => reason.abort(new HaspError('NOTHELD', 'of another')), 50);
+    await assert.rejects(lock.acquire({ signal: reason.signal }),
+      { code: 'NOTHELD' });
+    isKnown = true;
+    assert.ok(await lock.acquire());
+    const waiting = assert.rejects(lock.acquire(), { code: 'LOST' });
+    await sleep(20);
+    await session.close();
+    await waiting;
+    assert.ok(requests.some(([verb]) => verb === 'SESSION.CLOSE'));
+  });
+}
+
+/** A release does not wait for a conversion that waits for others. */
+async function releasedMeanwhile() {
+  await fake((words) => ({ 'SESSION.OPEN': lease(7), 'SESSION.KEEP': lease(7),
+    'LOCK.CONVERT': words.includes('WAIT') ? QUEUED : '-NOTHELD no\r\n',
+    'LOCK.RELEASE': ':0\r\n', 'LOCK.ACQUIRE': grantOf(words, 7) }[words[0]]),
+  async (endpoints, requests) => {
+    const session = await Session.open({ endpoints });
+    const lock = session.lock('a', { shared: true });
+    await lock.acquire();
+    const converting = assert.rejects(lock.convert({ shared: false }),
+      { code: 'NOTHELD' });
+    await until(() => requests.some(([verb]) => verb === 'LOCK.CONVERT'),
+      'it waits');
+    await lock.release();
+    await converting;
+    assert.ok(await lock.acquire());
+    await session.close();
+  });
+}
+
 async function main() {
-  for (const test of [onFakes, refusedAlone, impatientAlone, answeredThere,
+  for (const test of [olderAnswer, overInPart, listed, notHeldThere,
+    endsInTime, releasedMeanwhile,
+    onFakes, refusedAlone, impatientAlone, answeredThere,
     overtaken, manyAttached, somethingElse, filled,
     givenBackLater]) {
     await test();

@@ -21,3 +21,10 @@ def test_sessions_of_the_node_client_share_a_connection():
     with Cluster(3) as cluster:
         cluster.leader()
         node_program.run('links.js', cluster)
+
+
+@pytest.mark.skipif(shutil.which('node') is None, reason='needs Node.js')
+def test_what_is_aborted_at_any_tick_leaves_nothing_behind():
+    with Cluster(3) as cluster:
+        cluster.leader()
+        node_program.run('interrupts.js', cluster)

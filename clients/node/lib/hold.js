@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+//
+// A hold is its token: (session, lock, owner) may hold, lose and hold again. It
+// begins with one token, and each upgrade gives it a newer one; all tokens between
+// name it, and no other hold. What is believed of it comes from the answer that
+// granted it, and from what was told since.
+'use strict';
+
+const { holdRemaining } = require('./lease');
+
+// What came of the answer to what asks for a lock. STALE: it is to be asked
+// again, under its number.
+const GRANTED = 'granted';
+const OVER = 'over';
+const STALE = 'stale';
+
+const isCount = (value) => Number.isInteger(value) && value >= 0;
+
+const isTold = (told) => told !== null && typeof told === 'object' &&
+  isCount(told.token) && isCount(told.first) && told.first > 0 &&
+  told.first <= told.token && isCount(told.count) && isCount(told.as_of) &&
+  (told.hold_left_ms === null || isCount(told.hold_left_ms));
+
+/** What the cluster tells of holds, as a list; null: it is none. */
+function toldAll(reply) {
+  const all = [reply].flat();
+  return all.every(isTold) ? all : null;
+}
+
+/** Is that part the hold that is told of? */
+const isPart = ({ lock, first, token }, part) => part.name === lock &&
+  first <= part.token && part.token <= token;
+
+/** What an answer is worth, as far as it alone says. 'isAgain': another one had
+ * told of a limit of which nothing was left. */
+function judgeTold(all, sent, isAgain) {
+  const isLate = all.some(({ count, hold_left_ms: left }) => count > 0 &&
+    left !== null && holdRemaining(sent, left) === 0n);
+  return !isLate ? GRANTED : isAgain ? OVER : STALE;
+}
+
+/** The smallest limit of several counts; null: there is none. */
+function limitOf(all, from) {
+  const limits = all.map((told) => told.hold_left_ms)
+    .filter((left) => left !== null);
+  return limits.length ? { ms: Math.min(...limits), from } : null;
+}
+
+/** The parts of a grant. 'asOf' is the newest state that is known to have it,
+ * 'isOver': the cluster has ended it. */
+const partsOf = (names, all) => all.map((told, i) => ({ name: names[i],
+  token: told.token, first: told.first, asOf: told.as_of,
+  isOver: told.count === 0 }));
+
+/** What one acquisition was given. */
+class Grant {
+  constructor(names, all, sent) {
+    this.parts = partsOf(names, all);
+    this.shared = all.some(({ mode }) => mode === 'shared');
+    this.limit = limitOf(all, sent);
+    // One of its parts is, or its limit, by the clock.
+    this.isOver = this.parts.some(({ isOver }) => isOver);
+  }
+
+  /** Those that the cluster may still have. */
+  kept() {
+    return this.parts.filter(({ isOver }) => !isOver);
+  }
+
+  /** Ends those parts; gives the tokens that were believed in. */
+  end(which) {
+    const tokens = [];
+    for (const part of this.parts) {
+      if (!part.isOver && which(part)) {
+        tokens.push(...(this.isOver ? [] : [part.token]));
+        part.isOver = true;
+        this.isOver = true;
+      }
+    }
+    return tokens;
+  }
+}
+
+module.exports = { GRANTED, Grant, OVER, STALE, isPart, judgeTold, limitOf,
+  partsOf, toldAll };
