@@ -13,6 +13,14 @@ import driver  # noqa: E402
 import script  # noqa: E402
 
 JAVA = 'src/main/java/hasp/'
+NEWEST = '''grant = grants.{}(); // First: belief ends before it is sent.
+            if (grant == null) {{
+                throw new HaspException(Reason.NOT_HELD, names + " is not held");
+            }}
+            kept = grant.kept();
+        }}
+        '''
+ENDS = 'boolean isLast = forget(grant);'
 # Rule, script; by language the file, what stands there, what is planted. In C a
 # hold is freed by its release, so that nobody can ask it any more (7).
 PLANTED = [
@@ -36,8 +44,8 @@ PLANTED = [
                  'session.answered(reply, Clocks.now());'),
         'python': ('hasp/keeper.py', 'self._answered(reply, sent)',
                    'self._answered(reply, read_clock())'),
-        'node': ('lib/session.js', 'this.prolong(reply, sent);\n      this.tell',
-                 'this.prolong(reply, readClock());\n      this.tell')}),
+        'node': ('lib/session.js', 'this.prolong(reply, sent);\n      this.heard',
+                 'this.prolong(reply, readClock());\n      this.heard')}),
     ('2 then stop', 'by_itself', {
         'c': ('lease/lease.c', 'passed_ns >= rules_trusted(lease->ttl_ns)',
               'passed_ns >= 1000 * rules_trusted(lease->ttl_ns)'),
@@ -52,29 +60,29 @@ PLANTED = [
     ('3 nil is no hold', 'refused', {
         'c': ('client/change.c', 'if (value->type == RESP_NULL) {',
               'if (value->type == RESP_NULL) {\n*ret_is_granted = true;'),
-        'go': ('lock.go', 'if err == nil && reply != nil {',
-               'if err == nil {'),
-        'java': (JAVA + 'HaspLock.java',
-                 'if (reply == null) {\n            return false;',
-                 'if (reply == null) {\n            reply = 0L;'),
+        'go': ('change.go', 'return isNothing, err', 'return isGranted, err'),
+        'java': (JAVA + 'HaspLock.java', 'return null;\n                    }\n'
+                 '                    List<Told> all',
+                 'found[0] = Verdict.GRANTED; return null;\n'
+                 '                    }\n                    List<Told> all'),
         'python': ('hasp/hold.py', "verb != 'RELEASE' and reply is not None:",
                    "verb != 'RELEASE':"),
-        'node': ('lib/lock.js', "verb !== 'RELEASE' && reply !== null",
-                 "verb !== 'RELEASE'")}),
+        'node': ('lib/lock.js', 'null) {\n          return false;',
+                 'null) {\n          return true;')}),
     ('4 the newest token', 'convert', {
         'c': ('client/hold.c',
               'held->token = grant->token;', ''),
-        'go': ('lock.go', 'l.tokens[i], l.shared = token, false',
-               'l.shared = false'),
-        'java': (JAVA + 'HaspLock.java', 'tokens.set(i, token);', ''),
+        'go': ('hold.go', 'p.token, p.asOf = now.token, maxOf',
+               'p.asOf = maxOf'),
+        'java': (JAVA + 'HaspLock.java', 'part.token = now.token();', ''),
         'python': ('hasp/grant.py',
                    'one.first, one.token = told.first, told.token', 'pass'),
-        'node': ('lib/lock.js', 'lock.tokens[this.name] = reply;', '')}),
+        'node': ('lib/lock.js', 'part.token = told.token;', '')}),
     ('5 one number', 'lost_answer', {
         'c': ('client/change_words.c',
               'change_write_number(change, &ask->query);',
               'change_write_number(change, &ask->query); change->number++;'),
-        'go': ('lock.go', 'append(append(words, more...), c.tail...)',
+        'go': ('change.go', 'append(append(words, more...), c.tail...)',
                'append(append(words, more...), "OWNER", c.lock.owner, '
                '"REQ", strconv.FormatInt(time.Now().UnixMicro(), 10))'),
         'java': (JAVA + 'HaspLock.java', 'session.waiting(words, until)',
@@ -101,14 +109,14 @@ PLANTED = [
         'node': ('lib/core.js', '!this.id || line.attached.has(this.id)',
                  'true')}),
     ('7 from sending on', 'belief_ends_first', {
-        'go': ('lock.go', 'was, isLast := l.forget()',
-               'defer l.forget()\n\twas, isLast := l.Token() != 0, true'),
-        'java': (JAVA + 'HaspLock.java', '"RELEASE").turns(forget());',
-                 '"RELEASE").turns(true);'),
+        'go': ('lock.go', 'g, isLast := l.forget()',
+               'defer l.forget()\n\tg, isLast := l.top(), true'),
+        'java': (JAVA + 'HaspLock.java', NEWEST.format('poll') + ENDS,
+                 NEWEST.format('peek') + 'boolean isLast = true;'),
         'python': ('hasp/hold.py', '        is_last = self._forget(grant)\n'
                    '        tokens', '        is_last = True\n        tokens'),
-        'node': ('lib/lock.js', 'const isLast = this.forget();',
-                 'const isLast = this.count === 1;')}),
+        'node': ('lib/lock.js', 'this.forget(grant);\n    const owed',
+                 'const owed')}),
     ('8 gone is gone', 'expired', {
         'c': ('client/machine.c', '{"EXPIRED", HASP_ELOST},', ''),
         'go': ('errors.go', 'case "EXPIRED", "NOSESSION":',
@@ -117,6 +125,28 @@ PLANTED = [
                  ''),
         'python': ('hasp/request.py', "'EXPIRED': LeaseLost,", ''),
         'node': ('lib/request.js', "EXPIRED: 'LOST',", '')}),
+    ('9 a token names it', 'hold_notices', {
+        'go': ('hold.go', '== t.lock && t.first <= p.token && p.token <= t.token',
+               '== t.lock'),
+        'java': (JAVA + 'Grant.java', 'return part.name.equals(lock) && first <= '
+                 'part.token\n                && part.token <= token;',
+                 'return part.name.equals(lock);'),
+        'node': ('lib/hold.js', 'part.name === lock &&\n  first <= part.token && '
+                 'part.token <= token;', 'part.name === lock;')}),
+    ('9 what was missed', 'hold_dropped', {
+        'go': ('hold.go', 'isIncomplete := dropped > s.seen &&',
+               'isIncomplete := dropped < 0 &&'),
+        'java': (JAVA + 'Session.java', 'isIncomplete = dropped > seen &&',
+                 'isIncomplete = dropped < 0 &&'),
+        'node': ('lib/session.js', 'if (dropped <= this.seen ||',
+                 'if (dropped >= 0 ||')}),
+    ('9 an older answer', 'hold_late', {
+        'go': ('hold.go', 'isOld = isOld || one.asOf < s.newest',
+               'isOld = isOld || one.asOf < 0'),
+        'java': (JAVA + 'Session.java', 'told.asOf() < newest)',
+                 'told.asOf() < 0)'),
+        'node': ('lib/lock.js', 'told.as_of < this.session.newest',
+                 'told.as_of < 0')}),
 ]
 
 
