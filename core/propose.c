@@ -19,9 +19,9 @@
 #include "lockfsm/feature.h"
 
 #define RING_SIZE_FIRST 1024
-/* Sessions after which a HEARD takes no further heartbeat: the batch must not
- * be refused because one entry is too big. */
-#define HEARD_SESSION_MAX 4096
+/* Sessions after which a HEARD takes no further heartbeat: no entry takes a
+ * millisecond to apply. */
+#define HEARD_SESSION_MAX 1024
 
 bool propose_is_open(const struct core *core)
 {

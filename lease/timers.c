@@ -20,8 +20,9 @@
 /* How long after the newest TIME or BEGIN the next TIME is due. It is less than
  * one TIME may count, so that a late turn loses nothing. */
 #define TIME_EVERY_NS (CLOCK_STEP_MS_MAX * NS_PER_MS * 4 / 5)
-/* The most sessions that one TIME marks. */
-#define MARK_SESSION_MAX 4096
+/* The most sessions that one TIME marks: no entry takes a millisecond to apply.
+ */
+#define MARK_SESSION_MAX 1024
 
 /* How far a new leader has got with the state that it found. */
 struct inheritance {

@@ -9,6 +9,8 @@
 
 #include "lockfsm/records.h"
 
+#include <inttypes.h>
+
 const char *hold_loss_name(enum hold_loss loss)
 {
     static const char *const names[] = {[LOSS_RELEASE_IF] = "releaseif",
@@ -81,38 +83,71 @@ static void announce(struct lockfsm *fsm, struct hold *hold,
     effect->text = text;
 }
 
+/* The holds that are meant, in the order of their grants. */
+struct meant {
+    struct hold *holds[BREAK_LOOK_MAX];
+    uint32_t count;
+};
+
+/* Looks at those of the lock, or of the session that is named, whichever are
+ * fewer; false if those are too many. */
+static bool find_meant(struct lockfsm *fsm, struct lock *lock,
+                       const struct break_holds_command *message,
+                       struct meant *ret_meant)
+{
+    struct session *session = session_find(fsm, message->session);
+    bool is_by_session = session != NULL &&
+                         session->hold_count < lock->hold_count;
+    uint32_t count = is_by_session ? session->hold_count : lock->hold_count;
+    ret_meant->count = 0;
+    if (count > BREAK_LOOK_MAX) {
+        return false;
+    }
+    fsm->steps += count;
+    LIST_EACH (node, is_by_session ? &session->holds : &lock->holds) {
+        struct hold *hold = is_by_session
+                                ? LIST_ENTRY(node, struct hold, in_session)
+                                : LIST_ENTRY(node, struct hold, in_lock);
+        if (hold->lock == lock && is_meant(hold, message)) {
+            ret_meant->holds[ret_meant->count++] = hold;
+        }
+    }
+    return true;
+}
+
 void apply_break_holds(struct lockfsm *fsm, const struct entry *command,
                        struct result *result)
 {
     const struct break_holds_command *message = command->break_holds;
+    struct meant meant;
     if (is_wrong(result, what_is_wrong(message))) {
         return;
     }
-    const struct lock *lock = lock_find(fsm, message->name);
+    struct lock *lock = lock_find(fsm, message->name);
     if (lock == NULL || lock->hold_count == 0) {
         return;
     }
-    uint64_t count = 0;
-    LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
-        fsm->steps++;
-        count += is_meant(hold, message);
+    if (!find_meant(fsm, lock, message, &meant)) {
+        refuse_because(fsm, result, RESULT_BAD_ARGUMENT,
+                       "the lock has %" PRIu32 " holds, and one BREAK looks at "
+                       "%d at most: name a session with fewer, or blacklist it",
+                       lock->hold_count, BREAK_LOOK_MAX);
+        return;
     }
-    if (count == 0) {
+    if (meant.count == 0) {
         refuse(result, RESULT_BAD_ARGUMENT,
                "no such hold is durable: a lease ends by itself, and whoever "
                "is blacklisted is not renewed");
         return;
     }
     uint64_t text = who(fsm, message->by).size + message->reason.size;
-    if (growth_is_refused(fsm, 0, count * text, result)) {
+    if (growth_is_refused(fsm, 0, meant.count * text, result)) {
         return;
     }
-    LIST_FOR (struct hold, hold, &lock->holds, in_lock) {
-        if (is_meant(hold, message)) {
-            announce(fsm, hold, message);
-        }
+    for (uint32_t i = 0; i < meant.count; i++) {
+        announce(fsm, meant.holds[i], message);
     }
-    result->count = count;
+    result->count = meant.count;
 }
 
 bool hold_object(struct lockfsm *fsm, struct hold *hold, struct bytes message)

@@ -47,6 +47,8 @@
 #define MULTI_COUNT_MAX 64
 /* How many holders one PLEASE tells. */
 #define PLEASE_COUNT_MAX 1000
+/* How many holds one BREAK looks at. */
+#define BREAK_LOOK_MAX 1000
 /* How many results of a session are kept without being acknowledged, the newest
  * ones (as many as a connection may have in flight), and ranges of numbers. */
 #define ANSWERED_COUNT_MAX 1024

@@ -467,15 +467,15 @@ static bool is_logged_heard(uint64_t first, uint64_t session, uint32_t times)
     return is_logged;
 }
 
-/* An entry takes heartbeats until it has 4,096 sessions. */
+/* An entry takes heartbeats until it has 1,024 sessions. */
 static void a_heard_ends_with_the_heartbeat_that_fills_it(void **state)
 {
     static const struct {
         uint32_t pairs, beats, first, second;
-    } cases[] = {{256, 16, 4096, 0}, /* Full to the last. */
-                 {256, 17, 4096, 256},    {273, 16, 16 * 273, 0},
-                 {273, 15, 15 * 273, 0},  {255, 17, 17 * 255, 0},
-                 {255, 18, 17 * 255, 255}};
+    } cases[] = {{256, 4, 1024, 0}, /* Full to the last. */
+                 {256, 5, 1024, 256},   {273, 4, 4 * 273, 0},
+                 {273, 3, 3 * 273, 0},  {255, 5, 5 * 255, 0},
+                 {255, 6, 5 * 255, 255}};
     static struct bytes words[1 + 2 * 273];
     (void)state;
     struct credentials one = client_session(world, 1, 1, "TTL 1000");

@@ -356,6 +356,48 @@ static void a_release_by_owner_looks_at_so_many(void **state)
     assert_int_equal(lock->hold_count, 4999 + 62);
 }
 
+static uint64_t share_durably(struct world *world)
+{
+    struct bytes name = BYTES_LITERAL("busy");
+    encode_open(&world->command, &(struct open_command){.is_durable = true});
+    uint64_t session = apply(world)->token;
+    struct acquire_command acquire = {.origin = {.session = session},
+                                      .names = &name,
+                                      .name_count = 1,
+                                      .mode = LOCK_SHARED};
+    encode_acquire(&world->command, &acquire);
+    assert_int_equal(apply(world)->code, RESULT_OK);
+    return session;
+}
+
+static const struct result *announce_break(struct world *world,
+                                           uint64_t session)
+{
+    encode_break_holds(&world->command, &(struct break_holds_command){
+                                            .name = BYTES_LITERAL("busy"),
+                                            .after_ms = 1000,
+                                            .session = session});
+    return apply(world);
+}
+
+/* Of more, a session has to be named. */
+static void a_break_looks_at_so_many_holds(void **state)
+{
+    struct world *world = *state;
+    uint64_t session = 0;
+    for (uint32_t i = 0; i < BREAK_LOOK_MAX; i++) {
+        session = share_durably(world);
+    }
+    assert_int_equal(announce_break(world, 0)->count, BREAK_LOOK_MAX);
+    assert_int_equal(announce_break(world, session)->count, 1);
+    share_durably(world);
+    const struct result *result = announce_break(world, 0);
+    assert_int_equal(result->code, RESULT_BAD_ARGUMENT);
+    assert_true(lockfsm_steps(world->fsm) < 10);
+    assert_int_equal(announce_break(world, session)->count, 1);
+    assert_true(lockfsm_steps(world->fsm) < 10);
+}
+
 int main(void)
 {
 #define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -368,6 +410,7 @@ int main(void)
         one(a_role_that_nobody_has_concerns_nobody),
         one(please_tells_so_many_at_most),
         one(a_release_by_owner_looks_at_so_many),
+        one(a_break_looks_at_so_many_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

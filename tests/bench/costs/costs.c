@@ -4,6 +4,7 @@
  * a logarithm.
  *
  *     costs [SIZE,SIZE,...] [PART-OF-A-NAME ...]
+ *     costs limits [PART-OF-A-NAME]      see limits.c
  *
  * Each line is one kind of operation, what grows, and how far: microseconds of
  * CPU time that an operation takes on average, and the longest entry of one. No
@@ -21,27 +22,10 @@
 #include "core/state.h"
 #include "lease/timers.h"
 #include "lockfsm/entry.h"
+#include "tests/bench/costs/costs.h"
 
 #define OPERATIONS 2000
 #define SIZES_MAX 8
-#define NAME_SIZE 64
-
-struct bench {
-    struct lockfsm *fsm;
-    struct core *core; /* Of the watches alone. */
-    struct conn **conns;
-    uint32_t conn_count;
-    uint64_t log_index;
-    uint64_t size;
-    uint64_t user;      /* Whose the entries are. */
-    uint64_t *sessions; /* Those that the state was filled with. */
-    uint64_t session;   /* Of the operations. */
-    uint64_t head;      /* Of a queue: who holds. */
-    uint64_t total_ns, worst_ns;
-    struct effects effects;
-    struct buffer command;
-    char name[NAME_SIZE];
-};
 
 static uint64_t now_ns(void)
 {
@@ -58,7 +42,7 @@ static void note(struct bench *bench, uint64_t began_ns)
 }
 
 /* Applies what stands in 'command'; returns the result's code. */
-static enum result_code apply_as(struct bench *bench, uint64_t user)
+enum result_code bench_apply_as(struct bench *bench, uint64_t user)
 {
     if (user != 0) {
         encode_user(&bench->command, user);
@@ -76,29 +60,29 @@ static enum result_code apply_as(struct bench *bench, uint64_t user)
 
 static void apply(struct bench *bench)
 {
-    enum result_code code = apply_as(bench, bench->user);
-    CHECK(code == RESULT_OK || code == RESULT_QUEUED ||
+    enum result_code code = bench_apply_as(bench, bench->user);
+    CHECK(bench->may_be_refused || code == RESULT_OK || code == RESULT_QUEUED ||
           code == RESULT_NOT_HELD);
 }
 
-static void sweep_all(struct bench *bench)
+void bench_sweep_all(struct bench *bench)
 {
     struct sweep_command sweep;
     while (lockfsm_has_left_over(bench->fsm, &sweep.places)) {
         encode_sweep(&bench->command, &sweep);
-        (void)apply_as(bench, 0);
+        (void)bench_apply_as(bench, 0);
     }
 }
 
-static struct bytes numbered(struct bench *bench, const char *prefix,
-                             uint64_t number)
+struct bytes bench_numbered(struct bench *bench, const char *prefix,
+                            uint64_t number)
 {
     int size = snprintf(bench->name, sizeof bench->name, "%s%" PRIu64, prefix,
                         number);
     return bytes_of(bench->name, (size_t)size);
 }
 
-static uint64_t open_session(struct bench *bench, bool is_durable)
+uint64_t bench_open_session(struct bench *bench, bool is_durable)
 {
     encode_open(&bench->command,
                 &(struct open_command){.proof = {1},
@@ -116,8 +100,8 @@ static void close_session(struct bench *bench, uint64_t session)
     apply(bench);
 }
 
-static void acquire(struct bench *bench, uint64_t session, struct bytes name,
-                    enum lock_mode mode, bool is_waiting)
+void bench_acquire(struct bench *bench, uint64_t session, struct bytes name,
+                   enum lock_mode mode, bool is_waiting)
 {
     encode_acquire(&bench->command,
                    &(struct acquire_command){.origin = {.session = session},
@@ -129,7 +113,7 @@ static void acquire(struct bench *bench, uint64_t session, struct bytes name,
     apply(bench);
 }
 
-static void release(struct bench *bench, uint64_t session, struct bytes name)
+void bench_release(struct bench *bench, uint64_t session, struct bytes name)
 {
     encode_release(&bench->command,
                    &(struct release_command){.origin = {.session = session},
@@ -146,11 +130,11 @@ static void cancel(struct bench *bench, uint64_t session, struct bytes name)
     apply(bench);
 }
 
-static void fill_sessions(struct bench *bench, bool is_durable)
+void bench_fill_sessions(struct bench *bench, bool is_durable)
 {
     bench->sessions = memory_new(bench->size * sizeof *bench->sessions);
     for (uint64_t i = 0; i < bench->size; i++) {
-        bench->sessions[i] = open_session(bench, is_durable);
+        bench->sessions[i] = bench_open_session(bench, is_durable);
     }
 }
 
@@ -160,50 +144,51 @@ static void fill_locks(struct bench *bench)
 {
     uint64_t session = 0;
     for (uint64_t i = 0; i < bench->size; i++) {
-        session = i % 1000 == 0 ? open_session(bench, false) : session;
-        acquire(bench, session, numbered(bench, "lock/", i), LOCK_EXCLUSIVE,
-                false);
+        session = i % 1000 == 0 ? bench_open_session(bench, false) : session;
+        bench_acquire(bench, session, bench_numbered(bench, "lock/", i),
+                      LOCK_EXCLUSIVE, false);
     }
 }
 
 static void cycle(struct bench *bench, uint64_t i)
 {
-    acquire(bench, bench->session, numbered(bench, "mine/", i), LOCK_EXCLUSIVE,
-            false);
-    release(bench, bench->session, numbered(bench, "mine/", i));
+    bench_acquire(bench, bench->session, bench_numbered(bench, "mine/", i),
+                  LOCK_EXCLUSIVE, false);
+    bench_release(bench, bench->session, bench_numbered(bench, "mine/", i));
 }
 
 static void fill_holds(struct bench *bench)
 {
     for (uint64_t i = 0; i < bench->size; i++) {
-        acquire(bench, bench->session, numbered(bench, "lock/", i),
-                LOCK_EXCLUSIVE, false);
+        bench_acquire(bench, bench->session, bench_numbered(bench, "lock/", i),
+                      LOCK_EXCLUSIVE, false);
     }
 }
 
 static void fill_holds_and_busy(struct bench *bench)
 {
-    acquire(bench, open_session(bench, false), BYTES_LITERAL("busy"),
-            LOCK_EXCLUSIVE, false);
+    bench_acquire(bench, bench_open_session(bench, false),
+                  BYTES_LITERAL("busy"), LOCK_EXCLUSIVE, false);
     fill_holds(bench);
 }
 
 static void wait_and_cancel(struct bench *bench, uint64_t i)
 {
     (void)i;
-    acquire(bench, bench->session, BYTES_LITERAL("busy"), LOCK_EXCLUSIVE, true);
+    bench_acquire(bench, bench->session, BYTES_LITERAL("busy"), LOCK_EXCLUSIVE,
+                  true);
     cancel(bench, bench->session, BYTES_LITERAL("busy"));
 }
 
 static void fill_waits_of_one(struct bench *bench)
 {
-    uint64_t other = open_session(bench, false);
-    acquire(bench, other, BYTES_LITERAL("busy"), LOCK_EXCLUSIVE, false);
+    uint64_t other = bench_open_session(bench, false);
+    bench_acquire(bench, other, BYTES_LITERAL("busy"), LOCK_EXCLUSIVE, false);
     for (uint64_t i = 0; i < bench->size; i++) {
         char owner[NAME_SIZE];
-        struct bytes name = numbered(bench, "busy/", i);
+        struct bytes name = bench_numbered(bench, "busy/", i);
         snprintf(owner, sizeof owner, "%s", bench->name);
-        acquire(bench, other, name, LOCK_EXCLUSIVE, false);
+        bench_acquire(bench, other, name, LOCK_EXCLUSIVE, false);
         encode_acquire(
             &bench->command,
             &(struct acquire_command){.origin = {.session = bench->session,
@@ -218,67 +203,68 @@ static void fill_waits_of_one(struct bench *bench)
 
 static void fill_queue(struct bench *bench)
 {
-    acquire(bench, open_session(bench, false), BYTES_LITERAL("busy"),
-            LOCK_EXCLUSIVE, false);
-    fill_sessions(bench, false);
+    bench_acquire(bench, bench_open_session(bench, false),
+                  BYTES_LITERAL("busy"), LOCK_EXCLUSIVE, false);
+    bench_fill_sessions(bench, false);
     for (uint64_t i = 0; i < bench->size; i++) {
-        acquire(bench, bench->sessions[i], BYTES_LITERAL("busy"),
-                LOCK_EXCLUSIVE, true);
+        bench_acquire(bench, bench->sessions[i], BYTES_LITERAL("busy"),
+                      LOCK_EXCLUSIVE, true);
     }
 }
 
 static void fill_handover(struct bench *bench)
 {
-    fill_sessions(bench, false);
+    bench_fill_sessions(bench, false);
     for (uint64_t i = 0; i < bench->size; i++) {
-        acquire(bench, bench->sessions[i], BYTES_LITERAL("busy"),
-                LOCK_EXCLUSIVE, true);
+        bench_acquire(bench, bench->sessions[i], BYTES_LITERAL("busy"),
+                      LOCK_EXCLUSIVE, true);
     }
 }
 
 static void hand_over(struct bench *bench, uint64_t i)
 {
     uint64_t session = bench->sessions[i % bench->size];
-    release(bench, session, BYTES_LITERAL("busy"));
-    acquire(bench, session, BYTES_LITERAL("busy"), LOCK_EXCLUSIVE, true);
+    bench_release(bench, session, BYTES_LITERAL("busy"));
+    bench_acquire(bench, session, BYTES_LITERAL("busy"), LOCK_EXCLUSIVE, true);
 }
 
 static void fill_readers(struct bench *bench)
 {
-    fill_sessions(bench, false);
+    bench_fill_sessions(bench, false);
     for (uint64_t i = 0; i < bench->size; i++) {
-        acquire(bench, bench->sessions[i], BYTES_LITERAL("busy"), LOCK_SHARED,
-                false);
+        bench_acquire(bench, bench->sessions[i], BYTES_LITERAL("busy"),
+                      LOCK_SHARED, false);
     }
 }
 
 static void read_and_release(struct bench *bench, uint64_t i)
 {
     (void)i;
-    acquire(bench, bench->session, BYTES_LITERAL("busy"), LOCK_SHARED, false);
-    release(bench, bench->session, BYTES_LITERAL("busy"));
+    bench_acquire(bench, bench->session, BYTES_LITERAL("busy"), LOCK_SHARED,
+                  false);
+    bench_release(bench, bench->session, BYTES_LITERAL("busy"));
 }
 
 static void fill_plain_sessions(struct bench *bench)
 {
-    fill_sessions(bench, false);
+    bench_fill_sessions(bench, false);
 }
 
 static void fill_durable_sessions(struct bench *bench)
 {
-    fill_sessions(bench, true);
+    bench_fill_sessions(bench, true);
 }
 
 static void open_and_close(struct bench *bench, uint64_t i)
 {
     (void)i;
-    close_session(bench, open_session(bench, false));
+    close_session(bench, bench_open_session(bench, false));
 }
 
 static void open_and_close_durable(struct bench *bench, uint64_t i)
 {
     (void)i;
-    close_session(bench, open_session(bench, true));
+    close_session(bench, bench_open_session(bench, true));
 }
 
 static void fill_fences(struct bench *bench)
@@ -287,7 +273,7 @@ static void fill_fences(struct bench *bench)
         encode_fence_admit(
             &bench->command,
             &(struct fence_admit_command){
-                .resource = numbered(bench, "fence/", i), .token = 7});
+                .resource = bench_numbered(bench, "fence/", i), .token = 7});
         apply(bench);
     }
 }
@@ -296,13 +282,12 @@ static void admit(struct bench *bench, uint64_t i)
 {
     encode_fence_admit(
         &bench->command,
-        &(struct fence_admit_command){.resource = numbered(bench, "fence/", i),
-                                      .token = 8 + i});
+        &(struct fence_admit_command){
+            .resource = bench_numbered(bench, "fence/", i), .token = 8 + i});
     apply(bench);
 }
 
-static void set_role_to(struct bench *bench, uint32_t verbs,
-                        struct bytes prefix)
+void bench_set_role_to(struct bench *bench, uint32_t verbs, struct bytes prefix)
 {
     struct grant grant = {.verbs = verbs, .name = prefix, .is_prefix = true};
     const struct role *role = lockfsm_role(bench->fsm, BYTES_LITERAL("some"));
@@ -317,14 +302,14 @@ static void set_role_to(struct bench *bench, uint32_t verbs,
 
 static void set_role(struct bench *bench, uint64_t i)
 {
-    set_role_to(bench, 1u << VERB_LOCK | (uint32_t)(i % 2) << VERB_READ,
-                BYTES_LITERAL("lock/"));
+    bench_set_role_to(bench, 1u << VERB_LOCK | (uint32_t)(i % 2) << VERB_READ,
+                      BYTES_LITERAL("lock/"));
 }
 
-static void set_user(struct bench *bench, uint64_t i, bool is_disabled)
+void bench_set_user(struct bench *bench, uint64_t i, bool is_disabled)
 {
     struct role_name role = {BYTES_LITERAL("some")};
-    struct bytes name = numbered(bench, "user", i);
+    struct bytes name = bench_numbered(bench, "user", i);
     const struct user *user = lockfsm_user_named(bench->fsm, name);
     uint64_t bounds[QUOTA_COUNT];
     for (int key = 0; key < QUOTA_COUNT; key++) {
@@ -347,17 +332,17 @@ static void fill_users(struct bench *bench)
     bench->user = USER_LOCAL;
     set_role(bench, 0);
     for (uint64_t i = 0; i < bench->size; i++) {
-        set_user(bench, i, false);
+        bench_set_user(bench, i, false);
     }
 }
 
 static void change_user(struct bench *bench, uint64_t i)
 {
-    set_user(bench, i / 2 % bench->size, i % 2 == 0);
+    bench_set_user(bench, i / 2 % bench->size, i % 2 == 0);
 }
 
-static void blacklist(struct bench *bench, uint64_t session,
-                      struct bytes client, bool is_removed)
+void bench_blacklist(struct bench *bench, uint64_t session, struct bytes client,
+                     bool is_removed)
 {
     if (is_removed) {
         encode_blacklist_remove(&bench->command,
@@ -373,79 +358,81 @@ static void blacklist(struct bench *bench, uint64_t session,
 
 static void fill_blacklist(struct bench *bench)
 {
-    fill_sessions(bench, false);
+    bench_fill_sessions(bench, false);
     for (uint64_t i = 0; i < bench->size; i++) {
-        blacklist(bench, bench->sessions[i], (struct bytes){NULL, 0}, false);
+        bench_blacklist(bench, bench->sessions[i], (struct bytes){NULL, 0},
+                        false);
     }
 }
 
 static void blacklist_one(struct bench *bench, uint64_t i)
 {
     (void)i;
-    blacklist(bench, bench->session, (struct bytes){NULL, 0}, false);
-    blacklist(bench, bench->session, (struct bytes){NULL, 0}, true);
+    bench_blacklist(bench, bench->session, (struct bytes){NULL, 0}, false);
+    bench_blacklist(bench, bench->session, (struct bytes){NULL, 0}, true);
 }
 
 static void blacklist_many(struct bench *bench, uint64_t i)
 {
-    blacklist(bench, 0, BYTES_LITERAL("be*"), i % 2 == 1);
-    sweep_all(bench);
+    bench_blacklist(bench, 0, BYTES_LITERAL("be*"), i % 2 == 1);
+    bench_sweep_all(bench);
 }
 
 static void close_all(struct bench *bench, uint64_t i)
 {
     if (i == 0) {
         close_session(bench, bench->session);
-        sweep_all(bench);
+        bench_sweep_all(bench);
         CHECK(lockfsm_hold_count(bench->fsm) <= 1 + bench->size);
     }
 }
 
 static void fill_readers_behind(struct bench *bench)
 {
-    acquire(bench, bench->session, BYTES_LITERAL("busy"), LOCK_EXCLUSIVE,
-            false);
-    fill_sessions(bench, false);
+    bench_acquire(bench, bench->session, BYTES_LITERAL("busy"), LOCK_EXCLUSIVE,
+                  false);
+    bench_fill_sessions(bench, false);
     for (uint64_t i = 0; i < bench->size; i++) {
-        acquire(bench, bench->sessions[i], BYTES_LITERAL("busy"), LOCK_SHARED,
-                true);
+        bench_acquire(bench, bench->sessions[i], BYTES_LITERAL("busy"),
+                      LOCK_SHARED, true);
     }
 }
 
 static void let_in(struct bench *bench, uint64_t i)
 {
     if (i == 0) {
-        release(bench, bench->session, BYTES_LITERAL("busy"));
-        sweep_all(bench);
+        bench_release(bench, bench->session, BYTES_LITERAL("busy"));
+        bench_sweep_all(bench);
         CHECK(lockfsm_hold_count(bench->fsm) == bench->size);
     }
 }
 
-static void acquire_two(struct bench *bench, uint64_t session, uint64_t owner,
-                        enum lock_mode mode)
+void bench_acquire_two(struct bench *bench, uint64_t session, uint64_t owner,
+                       enum lock_mode mode)
 {
     struct bytes names[] = {BYTES_LITERAL("first"), BYTES_LITERAL("busy")};
-    encode_acquire(&bench->command,
-                   &(struct acquire_command){
-                       .origin = {.session = session,
-                                  .owner = numbered(bench, "owner", owner)},
-                       .names = names,
-                       .name_count = 2,
-                       .mode = mode,
-                       .slots = mode == LOCK_SLOTS ? UINT32_MAX : 0,
-                       .is_waiting = true,
-                       .wait_ms = 60000});
+    encode_acquire(
+        &bench->command,
+        &(struct acquire_command){
+            .origin = {.session = session,
+                       .owner = bench_numbered(bench, "owner", owner)},
+            .names = names,
+            .name_count = 2,
+            .mode = mode,
+            .slots = mode == LOCK_SLOTS ? UINT32_MAX : 0,
+            .is_waiting = true,
+            .wait_ms = 60000});
     apply(bench);
 }
 
 /* All of them wait for two locks, of which one is free. */
 static void fill_crowd_of(struct bench *bench, enum lock_mode mode)
 {
-    acquire(bench, bench->session, BYTES_LITERAL("busy"), LOCK_EXCLUSIVE,
-            false);
-    fill_sessions(bench, false);
+    bench_acquire(bench, bench->session, BYTES_LITERAL("busy"), LOCK_EXCLUSIVE,
+                  false);
+    bench_fill_sessions(bench, false);
     for (uint64_t i = 0; i < bench->size; i++) {
-        acquire_two(bench, bench->sessions[i], i, mode);
+        bench_acquire_two(bench, bench->sessions[i], i, mode);
     }
 }
 
@@ -464,22 +451,22 @@ static void pass_crowd(struct bench *bench, uint64_t i)
 {
     (void)i;
     uint64_t session = bench->sessions[0];
-    acquire(bench, session, BYTES_LITERAL("first"), LOCK_SHARED, true);
+    bench_acquire(bench, session, BYTES_LITERAL("first"), LOCK_SHARED, true);
     cancel(bench, session, BYTES_LITERAL("first"));
-    release(bench, session, BYTES_LITERAL("first"));
-    sweep_all(bench);
+    bench_release(bench, session, BYTES_LITERAL("first"));
+    bench_sweep_all(bench);
 }
 
 static void pass_slots(struct bench *bench, uint64_t i)
 {
-    acquire_two(bench, bench->session, i, LOCK_SLOTS);
-    struct bytes owner = numbered(bench, "owner", i);
+    bench_acquire_two(bench, bench->session, i, LOCK_SLOTS);
+    struct bytes owner = bench_numbered(bench, "owner", i);
     encode_cancel(&bench->command,
                   &(struct cancel_command){
                       .origin = {.session = bench->session, .owner = owner},
                       .name = BYTES_LITERAL("first")});
     apply(bench);
-    sweep_all(bench);
+    bench_sweep_all(bench);
 }
 
 /* Makes the user, and 'session_count' sessions of his; returns his number. */
@@ -487,23 +474,23 @@ static uint64_t fill_user(struct bench *bench, uint64_t session_count)
 {
     bench->user = USER_LOCAL;
     set_role(bench, 0);
-    set_user(bench, 0, false);
+    bench_set_user(bench, 0, false);
     const struct user *user = lockfsm_user_named(bench->fsm,
                                                  BYTES_LITERAL("user0"));
     bench->sessions = memory_new(session_count * sizeof *bench->sessions);
     bench->user = user->number;
     for (uint64_t i = 0; i < session_count; i++) {
-        bench->sessions[i] = open_session(bench, false);
+        bench->sessions[i] = bench_open_session(bench, false);
     }
     return user->number;
 }
 
 /* One session more waits for what another has; as an owner of its own. */
-static void wait_behind(struct bench *bench, uint64_t other, uint64_t user,
-                        uint64_t session, struct bytes name)
+void bench_wait_behind(struct bench *bench, uint64_t other, uint64_t user,
+                       uint64_t session, struct bytes name)
 {
     bench->user = USER_ANYONE;
-    acquire(bench, other, name, LOCK_EXCLUSIVE, false);
+    bench_acquire(bench, other, name, LOCK_EXCLUSIVE, false);
     bench->user = user;
     encode_acquire(
         &bench->command,
@@ -521,8 +508,9 @@ static void fill_disabled(struct bench *bench)
 {
     uint64_t user = fill_user(bench, 1000);
     for (uint64_t i = 0; i < bench->size; i++) {
-        wait_behind(bench, bench->session, user, bench->sessions[i % 1000],
-                    numbered(bench, "lock/", i));
+        bench_wait_behind(bench, bench->session, user,
+                          bench->sessions[i % 1000],
+                          bench_numbered(bench, "lock/", i));
     }
 }
 
@@ -550,8 +538,8 @@ static void fill_disabled_sessions(struct bench *bench)
 {
     uint64_t user = fill_user(bench, bench->size);
     for (uint64_t i = 0; i < bench->size; i++) {
-        wait_behind(bench, bench->session, user, bench->sessions[i],
-                    numbered(bench, "lock/", i));
+        bench_wait_behind(bench, bench->session, user, bench->sessions[i],
+                          bench_numbered(bench, "lock/", i));
     }
 }
 
@@ -560,25 +548,26 @@ static void fill_withdrawn(struct bench *bench)
 {
     uint64_t user = fill_user(bench, 1);
     for (uint64_t i = 0; i < bench->size; i++) {
-        wait_behind(
+        bench_wait_behind(
             bench, bench->session, user, bench->sessions[0],
-            numbered(bench, i < bench->size / 2 ? "lock/kept/" : "lock/", i));
+            bench_numbered(bench, i < bench->size / 2 ? "lock/kept/" : "lock/",
+                           i));
     }
 }
 
 static void disable(struct bench *bench, uint64_t i)
 {
     if (i == 0) {
-        set_user(bench, 0, true);
-        sweep_all(bench);
+        bench_set_user(bench, 0, true);
+        bench_sweep_all(bench);
     }
 }
 
 static void withdraw(struct bench *bench, uint64_t i)
 {
     if (i == 0) {
-        set_role_to(bench, 1u << VERB_LOCK, BYTES_LITERAL("lock/kept/"));
-        sweep_all(bench);
+        bench_set_role_to(bench, 1u << VERB_LOCK, BYTES_LITERAL("lock/kept/"));
+        bench_sweep_all(bench);
     }
 }
 
@@ -588,12 +577,12 @@ static void withdraw(struct bench *bench, uint64_t i)
 static void begin_again(struct bench *bench)
 {
     encode_begin(&bench->command, &(struct begin_command){.node = 1});
-    (void)apply_as(bench, 0);
+    (void)bench_apply_as(bench, 0);
 }
 
 static void fill_reign(struct bench *bench)
 {
-    fill_sessions(bench, false);
+    bench_fill_sessions(bench, false);
     begin_again(bench);
 }
 
@@ -659,7 +648,7 @@ static void hit(struct core *core, const struct watch *watch, void *data)
 static void tell(struct bench *bench, uint64_t i)
 {
     uint64_t count = 0;
-    struct bytes name = numbered(
+    struct bytes name = bench_numbered(
         bench, "orders/of/a/customer/with/a/name/of/usual/length/", i);
     uint64_t began_ns = now_ns();
     watches_hit(bench->core, name, hit, &count);
@@ -730,7 +719,7 @@ static const struct kind {
     {"a reign begins, sessions", fill_reign, begin_reign, true, 0},
 };
 
-static void begin(struct bench *bench)
+void bench_begin(struct bench *bench)
 {
     uint8_t id[16] = {1};
     struct lockfsm_limits limits = lockfsm_default_limits;
@@ -749,15 +738,23 @@ static void begin(struct bench *bench)
                                          .token_base = TOKEN_BASE_MIN,
                                          .limits = limits.of,
                                          .limit_count = LIMIT_COUNT});
-    (void)apply_as(bench, 0);
-    bench->session = open_session(bench, false);
+    (void)bench_apply_as(bench, 0);
+    bench->session = bench_open_session(bench, false);
+}
+
+void bench_end(struct bench *bench)
+{
+    lockfsm_free(bench->fsm);
+    effects_done(&bench->effects);
+    buffer_done(&bench->command);
+    free(bench->sessions);
 }
 
 static void measure(const struct kind *kind, uint64_t size)
 {
     struct bench bench = {.size = size};
     uint64_t count = kind->is_once ? 1 : OPERATIONS;
-    begin(&bench);
+    bench_begin(&bench);
     kind->fill(&bench);
     bench.total_ns = bench.worst_ns = 0;
     uint64_t done = 0;
@@ -771,10 +768,7 @@ static void measure(const struct kind *kind, uint64_t size)
     if (bench.core != NULL) {
         free_watches(&bench);
     }
-    lockfsm_free(bench.fsm);
-    effects_done(&bench.effects);
-    buffer_done(&bench.command);
-    free(bench.sessions);
+    bench_end(&bench);
 }
 
 static bool is_wanted(const struct kind *kind, int argc, char **argv)
@@ -790,6 +784,9 @@ static bool is_wanted(const struct kind *kind, int argc, char **argv)
 int main(int argc, char **argv)
 {
     const char *at = argc > 1 ? argv[1] : "1000,10000,100000";
+    if (strcmp(at, "limits") == 0) {
+        return limits_run(argc > 2 ? argv[2] : "");
+    }
     uint64_t sizes[SIZES_MAX];
     uint32_t count = 0;
     while (*at != '\0' && count < SIZES_MAX) {
