@@ -3,8 +3,8 @@
 /* What the files of this folder share: a state, and entries that are applied to
  * it and timed. */
 
-#ifndef HASP_TESTS_BENCH_COSTS_H
-#define HASP_TESTS_BENCH_COSTS_H
+#ifndef HASP_TESTS_BENCH_COSTS_COSTS_H
+#define HASP_TESTS_BENCH_COSTS_COSTS_H
 
 #include "core/state.h"
 #include "lockfsm/entry.h"
@@ -61,4 +61,4 @@ void bench_blacklist(struct bench *bench, uint64_t session, struct bytes client,
  * number of those that take too long. */
 int limits_run(const char *part);
 
-#endif /* HASP_TESTS_BENCH_COSTS_H */
+#endif /* HASP_TESTS_BENCH_COSTS_COSTS_H */
