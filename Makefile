@@ -264,13 +264,15 @@ test: ready ## everything that CI runs; ends with "N passed, N failed"
 	@tools/test.sh
 
 .PHONY: demo
-demo: ready ## three real nodes through their paces, in words with times
+demo: ready-to-build ## three real nodes through their paces, in words with times
 	@$(MAKE) -s all
 	@tools/demo.sh
 
-.PHONY: ready
+.PHONY: ready ready-to-build
 ready:
 	@tools/deps.sh check 2>/dev/null || tools/deps.sh
+ready-to-build:
+	@tools/deps.sh check build 2>/dev/null || tools/deps.sh build
 
 .PHONY: unit
 UNIT_CHOSEN = $(if $(T),$(foreach u,$(UNIT),$(if $(findstring $(T),$(u)),$(u))),\
@@ -462,8 +464,10 @@ install-lib: lib ## the client library alone
 clean: ## remove build/
 	rm -rf build
 
-.PHONY: deps
-deps: ## install what is missing (apt, as root or with sudo)
+.PHONY: deps deps-test
+deps: ## install what the build lacks (apt, as root or with sudo)
+	@tools/deps.sh build
+deps-test: ## likewise what the build and the tests lack
 	@tools/deps.sh
 
 .PHONY: help

@@ -3,8 +3,10 @@
 #
 # Installs what hasp needs to build and to test, on Debian 12 and 13.
 #
-#   tools/deps.sh check   exit 0 if nothing is missing (quick, changes nothing)
-#   tools/deps.sh         install what is missing, as root or with sudo
+#   tools/deps.sh build   install what the build lacks, as root or with sudo
+#   tools/deps.sh         also what the tests lack
+#   tools/deps.sh check [build]
+#                         exit 0 if nothing is missing (quick, changes nothing)
 #
 # promtool, which tests packaging/alerts.yml, is a package of its own in Debian
 # 13. In 12 it stands in that of Prometheus, with a service and 100 MB. It alone
@@ -31,14 +33,17 @@ promtool=build/promtool
 missing()
 {
     # shellcheck disable=SC2086
-    dpkg-query -W -f '${Package} ${db:Status-Status}\n' $build $test \
+    dpkg-query -W -f '${Package} ${db:Status-Status}\n' $wanted \
         2>/dev/null | awk '$2 == "installed" { print $1 }' | sort -u > "$have"
-    for package in $build $test; do
+    for package in $wanted; do
         grep -qx "$package" "$have" || printf '%s ' "$package"
     done
-    # Comes with Node.js where that is not Debian's.
-    command -v npm >/dev/null || printf 'npm '
-    command -v promtool >/dev/null || [ -x $promtool ] || printf 'promtool '
+    if [ "$purpose" = test ]; then
+        # Comes with Node.js where that is not Debian's.
+        command -v npm >/dev/null || printf 'npm '
+        command -v promtool >/dev/null || [ -x $promtool ] ||
+            printf 'promtool '
+    fi
     # bookworm's own libraft 0.15 loses acknowledged writes.
     if grep -qx libraft-dev "$have"; then
         version=$(dpkg-query -W -f '${Version}' libraft-dev)
@@ -52,13 +57,22 @@ die()
     exit 1
 }
 
+action=install
+[ "${1:-}" = check ] && action=check && shift
+purpose=${1:-test}
+case $purpose in
+    build) wanted=$build ;;
+    test) wanted="$build $test" ;;
+    *) die "unknown purpose '$purpose': build or test" ;;
+esac
+
 have=$(mktemp)
 trap 'rm -f "$have" "${list:-}"' EXIT
 command -v dpkg-query >/dev/null || die "this is not a Debian system:
-  install these by hand: $build $test"
+  install these by hand: $wanted"
 
 todo=$(missing)
-if [ "${1:-}" = check ]; then
+if [ $action = check ]; then
     [ -z "$todo" ] && exit 0
     printf 'missing: %s\n' "$todo" >&2
     exit 1
@@ -92,7 +106,7 @@ run=
 if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null ||
         die "root is needed to install: $todo
-  run 'make deps' as root, or install sudo"
+  run this as root, or install sudo"
     run=sudo
 fi
 apt()

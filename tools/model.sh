@@ -9,7 +9,7 @@ set -u
 cd "$(dirname "$0")/.."
 models=$PWD/docs/model
 command -v spin > /dev/null || {
-    echo "model: spin is missing: make deps" >&2
+    echo "model: spin is missing: make deps-test" >&2
     exit 1
 }
 dir=$(mktemp -d)

@@ -137,7 +137,7 @@ def test_promtool_agrees():
     """tools/deps.sh takes it out of Debian's package of Prometheus."""
     taken = os.path.join(ROOT, "build", "promtool")
     promtool = os.environ.get("PROMTOOL") or shutil.which("promtool") or taken
-    assert os.path.exists(promtool), "there is no promtool: make deps"
+    assert os.path.exists(promtool), "there is no promtool: make deps-test"
     for verb, name in (("check", "alerts.yml"), ("test", "alerts_test.yml")):
         folder = os.path.join(ROOT, "packaging")
         words = [promtool, verb, "rules", name]

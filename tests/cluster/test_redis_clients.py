@@ -536,7 +536,7 @@ def why_not_installed(folder):
 def modules():
     """A folder with the scripts and the modules that npm installed, or with what
     stands in for them."""
-    assert shutil.which("node"), "node is not installed: make deps"
+    assert shutil.which("node"), "node is not installed: make deps-test"
     with scripts() as folder:
         why = why_not_installed(folder)
         if why is not None:
