@@ -231,6 +231,20 @@ class World(Cluster):
                 )
             time.sleep(0.05)
 
+    def never_granted_quickly(self, nodes):
+        """One round of that, be they a majority or not."""
+        for node in nodes:
+            with contextlib.suppress(OSError, ReplyError):
+                with node.connect(0.5) as client:
+                    client.do("SESSION.OPEN", "TTL", 3600000)
+                    for lock, (_, _, token) in self.ledger.items():
+                        second = client.do("LOCK.ACQUIRE", lock)
+                        assert not second, (
+                            "two holders: '%s' has token %d, and member %d on "
+                            "%s granted %d"
+                            % (lock, token, node.id, node.host, second)
+                        )
+
     def commits_nothing(self, node, seconds=PART_S):
         """It is without a majority."""
         by = time.monotonic() + seconds
