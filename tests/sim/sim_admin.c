@@ -149,9 +149,10 @@ static bool is_alive(const struct sim *sim, const struct session *session)
 }
 
 /* A hold that some node knows and whose client has died: nobody believes in it,
- * as whoever calls RELEASEIF has to know. By the time it arrives the hold may
+ * as whoever calls RELEASEIF has to know; or one of a program that lives, which
+ * its next heartbeat tells. By the time it arrives the hold may
  * have ended, and the lock be somebody else's. */
-static bool choose_orphan(struct sim *sim, struct op *op)
+static bool choose_taken(struct sim *sim, bool is_living, struct op *op)
 {
     struct core *core = sim_node_core(
         sim->node[prng_below(&sim->prng, sim->node_count)]);
@@ -163,7 +164,9 @@ static bool choose_orphan(struct sim *sim, struct op *op)
         }
         const struct hold *hold = LIST_ENTRY(lock->holds.next, struct hold,
                                              in_lock);
-        if (!is_alive(sim, hold->session)) {
+        bool is_meant = is_living ? sim_clients_run(sim, hold->session->id)
+                                  : !is_alive(sim, hold->session);
+        if (is_meant) {
             op->lock = i;
             op->id = hold->session->id;
             op->token = hold->token;
@@ -196,8 +199,8 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
     struct sim *sim = worker->client->sim;
     bool changes = sim->id_count > sim->member_count;
     double chance = !changes ? 0.02 : is_tempted(sim) ? 0.3 : 0.06;
-    if (sim->phase == SIM_CHAOS && sim_chance(sim, 0.1) &&
-        choose_orphan(sim, op)) {
+    if (sim->phase == SIM_CHAOS && sim_chance(sim, 0.15) &&
+        choose_taken(sim, sim_chance(sim, 0.4), op)) {
         op->kind = ASK_ADMIN;
         op->admin = ADMIN_RELEASEIF;
         return true;

@@ -21,7 +21,7 @@ struct sim_belief {
     const char *tag;
     uint32_t lock;
     enum lock_mode mode;
-    uint64_t token; /* 0: an upgrade may have changed it. */
+    uint64_t token; /* An upgrade may have brought a later one. */
 };
 typedef void sim_belief_fn(void *data, const struct sim_belief *belief);
 

@@ -70,6 +70,30 @@ bool sim_client_has(const struct sim_client *client, uint64_t session)
     return client->is_rogue && client->session == session;
 }
 
+bool sim_client_has_heard(const struct sim_client *client, uint64_t session,
+                          uint64_t index)
+{
+    for (uint32_t i = 0; i < client->program_count; i++) {
+        if (client->program[i]->session == session) {
+            return sim_program_has_heard(client->program[i], index);
+        }
+    }
+    return true;
+}
+
+bool sim_clients_run(struct sim *sim, uint64_t session)
+{
+    for (uint32_t i = 0; i < sim->client_count; i++) {
+        const struct sim_client *client = sim->client[i];
+        for (uint32_t k = 0; k < client->program_count; k++) {
+            if (client->program[k]->session == session) {
+                return client->host.is_running;
+            }
+        }
+    }
+    return false;
+}
+
 bool sim_clients_use(struct sim *sim, uint64_t session)
 {
     for (uint32_t i = 0; i < sim->client_count; i++) {

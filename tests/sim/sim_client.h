@@ -49,6 +49,11 @@ void sim_client_beliefs(struct sim_client *client, sim_belief_fn *each,
                         void *data);
 /* True if 'session' is one of the client's. */
 bool sim_client_has(const struct sim_client *client, uint64_t session);
+/* A program of it has that session, and a heartbeat told it since. */
+bool sim_client_has_heard(const struct sim_client *client, uint64_t session,
+                          uint64_t index);
+/* A program that runs has it. */
+bool sim_clients_run(struct sim *sim, uint64_t session);
 /* True if 'session' is that of a running client. */
 bool sim_clients_use(struct sim *sim, uint64_t session);
 /* The name of a client that trusts its lease of 'session' at this moment; NULL

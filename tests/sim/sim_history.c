@@ -307,6 +307,10 @@ static void write_end(const struct writing *w, const struct effect *e)
         return;
     }
     grant->to = w->index;
+    grant->is_taken = e->reason != NULL && strcmp(e->reason, "releaseif") == 0;
+    if (grant->is_taken) {
+        return; /* Its holder is told by a heartbeat (sim_told.c). */
+    }
     sim_beliefs_end(w->sim, w->index, e->lock, e->session, e->owner, e->token);
 }
 

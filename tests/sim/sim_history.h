@@ -75,6 +75,11 @@ uint32_t sim_history_tell_grant(struct sim_history *history, struct bytes lock,
 /* True if the session holds 'lock' with 'token'. */
 bool sim_history_holds(const struct sim_history *history, struct bytes lock,
                        uint64_t session, uint64_t token);
+/* The entry by which RELEASEIF has taken that hold, known by a token that it
+ * has had, of an owner (NULL: any); 0: it was not taken. */
+uint64_t sim_history_taken(const struct sim_history *history, struct bytes lock,
+                           uint64_t session, struct bytes owner,
+                           uint64_t token);
 /* The name of a lock that the session holds or waits for, as a text until the
  * next entry; NULL. */
 const char *sim_history_left(struct sim_history *history, uint64_t session);

@@ -161,6 +161,22 @@ bool sim_history_holds(const struct sim_history *history, struct bytes name,
     return false;
 }
 
+uint64_t sim_history_taken(const struct sim_history *history, struct bytes name,
+                           uint64_t session, struct bytes owner, uint64_t token)
+{
+    const struct past_lock *lock = past_find_lock(history, name);
+    LIST_EACH (node, &lock->grants) {
+        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
+                                                    in_lock);
+        if (grant->is_taken && grant->session == session &&
+            grant->token >= token &&
+            (owner.data == NULL || bytes_equal(grant->owner, owner))) {
+            return grant->to;
+        }
+    }
+    return 0;
+}
+
 static bool uses(const struct past_lock *lock, uint64_t session)
 {
     LIST_EACH (node, &lock->grants) {

@@ -22,6 +22,7 @@ struct past_grant {
     uint64_t to;   /* Entry that ended it; NEVER. */
     uint32_t told; /* How often a program was told of it. */
     bool is_exclusive;
+    bool is_taken; /* By RELEASEIF. */
 };
 
 struct past_wait {

@@ -49,13 +49,17 @@ bool sim_program_trusts(struct sim_program *program)
     return is_trusted(program, NULL);
 }
 
-/* An owner that has a lock twice has it once, as far as others see. */
+/* An owner that has a lock twice has it once, as far as others see; but each of
+ * the two may be believed in without the other. */
 static bool is_again(const struct sim_caller *caller,
-                     const struct sim_hold *hold, uint32_t lock)
+                     const struct sim_hold *hold, uint32_t lock, uint64_t token)
 {
     for (const struct sim_hold *first = caller->hold; first < hold; first++) {
-        for (uint32_t i = 0; first->hold != NULL && i < first->count; i++) {
-            if (first->lock[i] == lock && strcmp(first->tag, hold->tag) == 0) {
+        bool counts = first->hold != NULL &&
+                      is_trusted(caller->program, first->hold);
+        for (uint32_t i = 0; counts && i < first->count; i++) {
+            if (first->lock[i] == lock && strcmp(first->tag, hold->tag) == 0 &&
+                first->hold->held[i].token == token) {
                 return true;
             }
         }
@@ -72,7 +76,7 @@ static void beliefs_of_hold(struct sim_caller *caller,
                                            [HASP_SLOTS] = LOCK_SLOTS};
     struct sim_program *program = caller->program;
     for (uint32_t i = 0; i < hold->count; i++) {
-        if (is_again(caller, hold, hold->lock[i])) {
+        if (is_again(caller, hold, hold->lock[i], hold->hold->held[i].token)) {
             continue;
         }
         struct sim_belief belief = {
@@ -85,6 +89,12 @@ static void beliefs_of_hold(struct sim_caller *caller,
         };
         each(data, &belief);
     }
+}
+
+bool sim_program_has_heard(const struct sim_program *program, uint64_t index)
+{
+    return index <= program->told_newest &&
+           program->machine.seen >= program->machine.heard;
 }
 
 void sim_program_beliefs(struct sim_program *program, sim_belief_fn *each,
@@ -175,6 +185,7 @@ static void open_session(struct sim_program *program)
     program->state = PROGRAM_OPENING;
     program->is_told = program->is_lost = false;
     program->kept = program->asked = (struct lease_clock){0, 0};
+    program->told_newest = 0;
     program->call = (struct client_call){.done = told, .data = program};
     CHECK(machine_open(&program->machine, &options, program->client->host.name,
                        (const uint8_t *)random, &program->call,

@@ -83,6 +83,7 @@ struct sim_program {
     struct lease_clock asked; /* Sending of the newest heartbeat ... */
     uint64_t asked_newest;    /* ... and the newest entry then, ... */
     uint64_t asked_applied;   /* ... and what the node had applied. */
+    uint64_t told_newest; /* 'asked_newest' of the newest that was answered. */
     struct sim_caller caller[CALLER_COUNT_MAX];
     uint32_t caller_count;
 };
@@ -102,6 +103,8 @@ void sim_program_work(struct sim_program *program);
 uint64_t sim_program_next(struct sim_program *program);
 /* The machine says, at this moment, that locks of its session are held. */
 bool sim_program_trusts(struct sim_program *program);
+/* It has been told of all holds that had ended without it by that entry. */
+bool sim_program_has_heard(const struct sim_program *program, uint64_t index);
 void sim_program_beliefs(struct sim_program *program, sim_belief_fn *each,
                          void *data);
 

@@ -119,9 +119,21 @@ static void expect_nothing(const struct sim_caller *caller, bool is_for_ever)
     }
 }
 
+static bool was_taken(const struct sim_caller *caller)
+{
+    bool is_taken = false;
+    for (uint32_t i = 0; i < caller->count; i++) {
+        is_taken |= sim_history_taken(history_of(caller->program),
+                                      sim_lock_bytes(caller->lock[i]),
+                                      caller->program->session,
+                                      (struct bytes){NULL, 0}, 0) != 0;
+    }
+    return is_taken;
+}
+
 static void expect_not_held(const struct sim_caller *caller)
 {
-    if (caller->was_believed) {
+    if (caller->was_believed && !was_taken(caller)) {
         sim_fail(caller->program->sim, ORACLE_HOLDS,
                  "who believes in a hold has it: t%u of %s believed in '%s' "
                  "and is told NOTHELD",
@@ -321,6 +333,23 @@ void sim_told_event(struct sim_program *program, const struct hasp_event *event)
     }
 }
 
+/* What was taken before the heartbeat left is no longer believed in. */
+static void expect_untaken(void *data, const struct sim_belief *belief)
+{
+    struct sim_program *program = data;
+    uint64_t index = sim_history_taken(
+        history_of(program), sim_lock_bytes(belief->lock), belief->session,
+        bytes_of_text(belief->tag), belief->token);
+    if (index != 0 && sim_program_has_heard(program, index)) {
+        sim_fail(program->sim, ORACLE_HOLDS,
+                 "who believes in a hold has it: %s.%s believes in '%s' with "
+                 "token %" PRIu64 ", which entry %" PRIu64
+                 " had taken before its heartbeat left",
+                 name_of(program), belief->tag, sim_lock_name(belief->lock),
+                 belief->token, index);
+    }
+}
+
 /* A heartbeat (at first the OPEN) was answered OK that had left at 'sent'. */
 static void told_kept(struct sim_program *program, struct lease_clock sent,
                       uint64_t newest)
@@ -331,6 +360,8 @@ static void told_kept(struct sim_program *program, struct lease_clock sent,
     uint64_t session = program->machine.credentials.session;
     uint64_t ended = sim_history_ended(history, session);
     sim->stats.beats++;
+    program->told_newest = newest;
+    sim_program_beliefs(program, expect_untaken, program);
     program->client->progress++;
     sim_note(sim, &program->client->host, "kept", session, 0, 0);
     sim_users_kept(sim, name_of(program), &program->line->who, newest,
