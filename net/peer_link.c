@@ -276,6 +276,10 @@ static int check_ids(const struct peer_link *link,
                  "it says that it is node %" PRIu64
                  ", and its certificate is of node %" PRIu64,
                  hello->from, who->name.node);
+    } else if (hello->from == 0 || hello->from == UINT64_MAX) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "it says that it is node %" PRIu64 ", which no node is",
+                 hello->from);
     } else if (hello->to != peers->id) {
         snprintf(why, HASP_WHY_SIZE,
                  "it looks for node %" PRIu64 ", this is node %" PRIu64
@@ -367,6 +371,21 @@ static bool is_named(const struct peers *peers, const struct frame_hello *hello)
                                   hello->incarnation);
 }
 
+/* True if this node is the one to dial: where the member's address leads to the
+ * directory that greets. It need not while the log here names another one,
+ * which is at another place, or while that one is still connected. */
+static bool is_to_be_dialled(const struct peers *peers, const struct peer *peer,
+                             const struct frame_hello *hello)
+{
+    const struct peers_events *events = &peers->events;
+    bool is_replaced = events->names_other != NULL &&
+                       events->names_other(events->data, hello->from,
+                                           hello->incarnation);
+    bool has_other = peer->link != NULL && peer->link->is_up &&
+                     peer->link->incarnation != hello->incarnation;
+    return hello->from < peers->id && !is_replaced && !has_other;
+}
+
 static int check_hello(struct peer_link *link, const struct frame_hello *hello,
                        char why[HASP_WHY_SIZE])
 {
@@ -397,7 +416,8 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
     if (error != 0) {
         return error;
     }
-    if (is_wanted && !link->is_dialled && hello->from < peers->id) {
+    if (is_wanted && !link->is_dialled &&
+        is_to_be_dialled(peers, peer, hello)) {
         snprintf(why, HASP_WHY_SIZE,
                  "node %" PRIu64 " is to be dialled by this node", hello->from);
         return HASP_EREFUSED;

@@ -6,7 +6,10 @@
  * dials. It dials again, 20 ms to 1 s apart and with jitter, for as long as the
  * member is wanted; names are resolved each time. If no connection comes within
  * three seconds, the other node may not know this one: then the node with the
- * smaller id dials as well. A connection is up when both HELLOs have been
+ * smaller id dials as well. The one with the greater id lets it, if it dials at
+ * all, only where it cannot be reached itself: the owner knows another data
+ * directory for that member (events.names_other), or one is connected. A
+ * connection is up when both HELLOs have been
  * exchanged and checked: protocol version, cluster id (one side may not know it
  * yet), node ids, the incarnation that this node has learnt for the member, the
  * feature levels. The dialler sends its HELLO first; the other side answers
@@ -78,6 +81,9 @@ struct peers_events {
                  char why[HASP_WHY_SIZE]);
     /* True if node 'id' is a member with this data directory. May be NULL. */
     bool (*is_named)(void *data, uint64_t id, uint64_t incarnation);
+    /* True if another data directory than this one is the member's. May be
+     * NULL. */
+    bool (*names_other)(void *data, uint64_t id, uint64_t incarnation);
     /* True if a certificate with this SHA-256 is refused. May be NULL. */
     bool (*is_revoked)(void *data,
                        const uint8_t fingerprint[TLS_FINGERPRINT_SIZE]);

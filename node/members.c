@@ -140,6 +140,17 @@ static bool is_member(void *data, uint64_t id, uint64_t incarnation)
     return node->has_begun && core_names(node->core, id, incarnation);
 }
 
+static bool names_other(void *data, uint64_t id, uint64_t incarnation)
+{
+    const struct hasp_node *node = ((const struct members *)data)->node;
+    if (!node->has_begun) {
+        return false;
+    }
+    const struct replica_member *member = replica_members_find(
+        replica_configuration(core_replica(node->core)), id);
+    return member != NULL && member->incarnation != incarnation;
+}
+
 /* A node that has not begun knows of no revoked certificate. */
 static bool is_revoked(void *data,
                        const uint8_t fingerprint[TLS_FINGERPRINT_SIZE])
@@ -270,6 +281,7 @@ int members_open(struct members *members, struct hasp_node *node,
                                   .on_frame = on_frame,
                                   .check = check,
                                   .is_named = is_member,
+                                  .names_other = names_other,
                                   .is_revoked = is_revoked,
                                   .was_removed = was_removed,
                                   .on_refused = on_refused,

@@ -331,6 +331,21 @@ def test_a_member_learns_of_the_replacement_by_a_snapshot(turn):
         part(world, [one, two, new], [three, away], [old])
 
 
+def test_a_member_returns_and_the_leader_has_moved(turn):
+    """It knows the leader's number, and where the former directory was."""
+    with World(5) as world:
+        old, two, three, four, away = world.founders
+        world.make_leader(two)
+        world.take(two, "before")
+        world.kill(away, old)
+        new = world.replace(two, old, "n1b")
+        pause(turn)
+        world.make_leader(new)
+        world.take(new, "after")
+        away.start()
+        world.whole([new, two, three, four, away], [])
+
+
 def lose_what_was_applied(how, place):
     """Its log is whole, and its state is an older one."""
     place.kill()

@@ -77,6 +77,20 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
     return 0;
 }
 
+static bool is_named(void *data, uint64_t id, uint64_t incarnation)
+{
+    const struct node *node = data;
+    assert_int_not_equal(id, node->id);
+    return node->named != 0 && node->named == incarnation;
+}
+
+static bool names_other(void *data, uint64_t id, uint64_t incarnation)
+{
+    const struct node *node = data;
+    assert_int_not_equal(id, node->id);
+    return node->named != 0 && node->named != incarnation;
+}
+
 static void on_too_old(void *data, const struct frame_hello *hello)
 {
     struct node *node = data;
@@ -159,6 +173,8 @@ void open_node_on(uint64_t id, const uint8_t cluster_id[16],
                                   .on_down = on_down,
                                   .on_frame = on_frame,
                                   .check = check,
+                                  .is_named = is_named,
+                                  .names_other = names_other,
                                   .was_removed = was_removed,
                                   .on_refused = on_refused,
                                   .on_too_old = on_too_old,

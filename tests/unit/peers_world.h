@@ -46,6 +46,7 @@ struct node {
     struct frame_versions versions; /* Zero: those of this program. */
     int told_too_old;
     const char *check_refusal;
+    uint64_t named; /* Every member's incarnation; 0: it knows none. */
     bool tells_removed;
     uint64_t refused_by; /* 0: by nobody. */
     enum frame_refusal refusal;

@@ -498,21 +498,25 @@ static void wrong_hellos_are_refused_with_a_reason(void **state)
 {
     (void)state;
     struct frame_hello good = hello_of(2, 1);
-    struct frame_hello cases[5] = {good, good, good, good, good};
-    static const char *const reasons[5] = {
+    struct frame_hello cases[7] = {good, good, good, good, good, good, good};
+    static const char *const reasons[7] = {
         "node 1 speaks 1 to " TEXT_OF(
             FRAME_VERSION_NEWEST) ", node 2 speaks 7 to 9; upgrade node 1",
         "it looks for node 9, this is node 1",
         "it says that it is node 1, as this one is",
         "node 5 is not a member",
         "it belongs to another cluster",
+        "it says that it is node 0, which no node is",
+        "it says that it is node 18446744073709551615, which no node is",
     };
     cases[0].versions = (struct frame_versions){.oldest = 7, .newest = 9};
     cases[1].to = 9;
     cases[2].from = 1;
     cases[3].from = 5;
     cases[4].cluster_id[0]++;
-    for (int i = 0; i < 5; i++) {
+    cases[5].from = 0;
+    cases[6].from = UINT64_MAX;
+    for (int i = 0; i < 7; i++) {
         open_node(1, cluster_a);
         peers_add(fixture->node[1].peers, 2, "127.0.0.1:1");
         fixture->log.size = 0;
@@ -537,6 +541,36 @@ static void who_ought_to_be_dialled_must_not_dial(void **state)
     RUN_UNTIL(is_hung_up(fd));
     assert_true(was_logged("node 1 is to be dialled by this node"));
     close(fd);
+}
+
+/* A member was replaced while node 2 was away: the new directory is not at the
+ * address that node 2 knows, so that it can only dial. */
+static void who_is_at_another_address_may_dial(void **state)
+{
+    (void)state;
+    open_node(2, cluster_a);
+    fixture->node[2].named = 55; /* The former directory's. */
+    peers_add(fixture->node[2].peers, 1, "127.0.0.1:1");
+    int fd = dial_node(2);
+    struct frame_hello hello = hello_of(1, 2);
+    say_hello(fd, &hello);
+    RUN_UNTIL(is_up(2, 1));
+    /* The former one is named here, and is let in, too; when the log has named
+     * the new one, that one takes its place. */
+    hello.incarnation = 55;
+    int former = dial_node(2);
+    say_hello(former, &hello);
+    RUN_UNTIL(fixture->node[2].ups[1] == 2);
+    RUN_UNTIL(is_hung_up(fd));
+    close(fd);
+    hello.incarnation = fixture->node[2].named = 101;
+    fd = dial_node(2);
+    say_hello(fd, &hello);
+    RUN_UNTIL(fixture->node[2].ups[1] == 3);
+    RUN_UNTIL(is_hung_up(former));
+    assert_true(is_up(2, 1));
+    close(fd);
+    close(former);
 }
 
 /* A directory that was replaced hears that, and is noticed, whichever side has
@@ -722,6 +756,7 @@ int main(void)
         PEERS_TEST(strangers_bytes_are_refused_with_a_reason),
         PEERS_TEST(wrong_hellos_are_refused_with_a_reason),
         PEERS_TEST(who_ought_to_be_dialled_must_not_dial),
+        PEERS_TEST(who_is_at_another_address_may_dial),
         PEERS_TEST(the_owner_judges_before_all_else),
         PEERS_TEST(a_silent_stranger_is_closed_after_two_seconds),
         PEERS_TEST(a_flood_of_strangers_does_not_keep_a_member_out),
