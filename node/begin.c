@@ -446,9 +446,7 @@ void begin_from_disk(struct hasp_node *node, struct recovery *recovery)
     } else if (rv == HASP_ENOENT) {
         begin_when_due(node, turn_now());
     } else {
-        uint8_t id[CLUSTER_ID_SIZE];
-        founding_cluster_id(founding, id);
-        if (memcmp(id, founding->seen_id, sizeof id) != 0) {
+        if (!founding_is_same(founding)) {
             turn_fail(&node->turn, HASP_NODE_CONFIG,
                       "the members or the cluster's name were changed while "
                       "the cluster was being founded: give back the old ones, "

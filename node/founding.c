@@ -120,6 +120,19 @@ int founding_compare(const struct founding *founding, uint64_t id,
     return 0;
 }
 
+/* Two founders cannot have one directory: no log could begin with them. */
+static bool is_of_another(const struct founding *founding, uint64_t id,
+                          uint64_t incarnation)
+{
+    for (uint32_t i = 0; i < founding->count; i++) {
+        if (founding->founder[i].id != id &&
+            founding->founder[i].incarnation == incarnation) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void founding_heard(struct founding *founding, uint64_t id,
                     uint64_t incarnation,
                     const uint8_t cluster_id[CLUSTER_ID_SIZE], uint64_t now_ns)
@@ -128,7 +141,7 @@ void founding_heard(struct founding *founding, uint64_t id,
     if (founding->is_over || id == founding->own_id) {
         return;
     }
-    if (founder != NULL) {
+    if (founder != NULL && !is_of_another(founding, id, incarnation)) {
         founder->incarnation = incarnation;
     }
     if (cluster_id_is_known(cluster_id)) {
@@ -172,6 +185,22 @@ enum founding_verdict founding_decide(const struct founding *founding,
                    now_ns >= founding->saw_since_ns + FOUNDING_GRACE_NS
                ? FOUNDING_JOIN
                : FOUNDING_WAIT;
+}
+
+bool founding_is_same(const struct founding *founding)
+{
+    bool is_same = all_are_heard(founding) && founding->count > 0 &&
+                   founding->count == founding->members.count;
+    for (uint32_t i = 0; is_same && i < founding->count; i++) {
+        is_same = replica_members_find(&founding->members,
+                                       founding->founder[i].id) != NULL;
+    }
+    if (is_same) {
+        uint8_t id[CLUSTER_ID_SIZE];
+        founding_cluster_id(founding, id);
+        is_same = memcmp(id, founding->seen_id, sizeof id) == 0;
+    }
+    return is_same;
 }
 
 void founding_cluster_id(const struct founding *founding,

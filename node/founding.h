@@ -116,4 +116,8 @@ MUST_CHECK int founding_save(const struct founding *founding,
 MUST_CHECK int founding_load(struct founding *founding, const char *folder,
                              char why[HASP_WHY_SIZE]);
 
+/* True if the record that was loaded is of the members and the name that are
+ * configured now. */
+bool founding_is_same(const struct founding *founding);
+
 #endif /* HASP_NODE_FOUNDING_H */

@@ -145,6 +145,19 @@ static void founders_agree_on_their_terms(void **state)
     assert_int_equal(founding_compare(&one, 2, &terms, why), 0);
 }
 
+static void two_founders_have_two_directories(void **state)
+{
+    struct founding one = begin(1);
+    (void)state;
+    founding_heard(&one, 2, 102, none, 0);
+    founding_heard(&one, 3, 102, none, 0);
+    assert_int_equal(founding_decide(&one, 0), FOUNDING_WAIT);
+    founding_heard(&one, 3, 101, none, 0);
+    assert_int_equal(founding_decide(&one, 0), FOUNDING_WAIT);
+    founding_heard(&one, 3, 103, none, 0);
+    assert_int_equal(founding_decide(&one, 0), FOUNDING_FOUND);
+}
+
 static void a_late_founder_recognises_its_own_cluster(void **state)
 {
     struct founding one = begin(1), late = begin(3);
@@ -214,6 +227,14 @@ static void the_record_survives(void **state)
     assert_int_equal(founding_save(&one, folder, why), 0);
     assert_int_equal(founding_load(&again, folder, why), 0);
     assert_memory_equal(again.seen_id, one.seen_id, CLUSTER_ID_SIZE);
+    assert_true(founding_is_same(&again));
+    for (uint32_t count = 0; count <= 4; count++) {
+        struct replica_members members = members_of(count);
+        struct founding other;
+        founding_init(&other, 1, 101, "test", &members, &limits);
+        assert_int_equal(founding_load(&other, folder, why), 0);
+        assert_int_equal(founding_is_same(&other), count == 3);
+    }
     struct buffer first = {0}, same = {0};
     founding_first_entry(&one, &first);
     founding_first_entry(&again, &same);
@@ -240,6 +261,7 @@ int main(void)
         cmocka_unit_test(founders_compute_the_same_id),
         cmocka_unit_test(another_configuration_or_name_gives_another_id),
         cmocka_unit_test(founders_agree_on_their_terms),
+        cmocka_unit_test(two_founders_have_two_directories),
         cmocka_unit_test(a_late_founder_recognises_its_own_cluster),
         cmocka_unit_test(a_wiped_founder_does_not_found_again),
         cmocka_unit_test(a_wiped_founder_joins_though_one_member_is_silent),
