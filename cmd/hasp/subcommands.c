@@ -239,12 +239,10 @@ const struct subcommand subcommands[] = {
      .run = run_version},
     {CLUSTER, "member list", "",
      "the members, and for how long they are silent", .run = run_member_list},
-    {CLUSTER, "member add",
-     "ID PEER-ADDRESS,CLIENT-ADDRESS [--standby] [--incarnation HEX]",
-     "add a node to the cluster",
+    {CLUSTER, "member add", "ID PEER,CLIENT [--standby] [--incarnation HEX]",
+     "add a node to the cluster, with its address for nodes and for clients",
      "    --standby          it gets the log and has no vote\n"
-     "    --incarnation HEX  its data directory, which else the node is asked "
-     "for\n",
+     "    --incarnation HEX  its data directory; else the node is asked\n",
      .run = run_member_add},
     {CLUSTER, "member promote", "ID", "make a standby a voter",
      .run = run_member_change, .command = "RAFT.PROMOTE"},

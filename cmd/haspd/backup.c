@@ -189,8 +189,7 @@ static void say_next(const struct hasp_node_options *options,
         }
     }
     if (before->member_count <= 1) {
-        fputs("       hasp member add ID PEER-ADDRESS,CLIENT-ADDRESS\n",
-              stderr);
+        fputs("       hasp member add ID PEER,CLIENT\n", stderr);
     }
 }
 
