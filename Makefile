@@ -212,7 +212,7 @@ $(B)/unit/%: $(B)/tests/unit/%.o $$(call worlds,$$*) $(LIB)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
 FUZZ_WORLDS := $(patsubst %,$(B)/tests/unit/%.o,lockfsm_delta core_world \
-    drawn_cluster drawn_requests)
+    drawn_cluster drawn_http drawn_requests)
 $(B)/fuzz/%: $(B)/tests/fuzz/%.o $(FUZZ_WORLDS) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(HASP_LDFLAGS) -fsanitize=fuzzer $(CFLAGS) $(LDFLAGS) -o $@ $^ \

@@ -184,6 +184,8 @@ struct core_limits {
     uint64_t snapshot_log_size; /* Take a snapshot when the log has grown so. */
     uint64_t snapshot_entries;  /* Or by so many entries. */
     uint32_t snapshot_chunk_size;
+    uint32_t reply_size; /* Of an answer to a follower; 0: what a frame can
+                            carry. */
     uint32_t slice; /* For tests: lockfsm_set_slice(), and of how many sessions
                        and locks a new leader starts the deadlines in a turn;
                        0: the default. */

@@ -262,6 +262,9 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
                        "the leader is of another version and does not know "
                        "this command; upgrade all nodes, then: hasp cluster "
                        "finalize");
+    } else if (!command_takes(request->command, request->count)) {
+        /* The node that was asked has let it pass, so it has another table. */
+        request_refuse(core, request, WORD_BADARG, "wrong number of arguments");
     } else if (!is_leader(core) || core->run.is_stopping ||
                term != core->reign.term) {
         /* A late request was meant for a leader whose term is over, and may

@@ -334,6 +334,27 @@ static struct bytes reply_at_hand(const struct core *core)
                     out->size - core->requests.reply_start);
 }
 
+/* How large a reply is depends on what clients have put into the state: what no
+ * frame can carry becomes an error. */
+static void bound_reply(struct core *core, struct request *request)
+{
+    struct buffer *reply = &core->requests.reply;
+    size_t max = core->options.limits.reply_size;
+    if (reply->size <= (max != 0 ? max : FRAME_REPLY_SIZE_MAX)) {
+        return;
+    }
+    buffer_clear(reply);
+    struct resp_writer writer = {reply, request->version};
+    enum core_word word = request->outcome.has_changed ? WORD_UNKNOWN
+                                                       : WORD_LIMIT;
+    request->outcome.word = word;
+    word_put(&writer, word, "%s",
+             word == WORD_UNKNOWN
+                 ? "done, but its answer is too large to be passed on"
+                 : "the answer is too large to be passed on: ask the leader, "
+                   "or for less");
+}
+
 static void answer_remote(struct core *core, struct request *request,
                           enum frame_answer_kind kind, uint64_t session)
 {
@@ -341,6 +362,7 @@ static void answer_remote(struct core *core, struct request *request,
     if (out == NULL) {
         return;
     }
+    bound_reply(core, request);
     struct frame_answer answer = {
         .conn = request->peer_conn,
         .slot = request->slot,

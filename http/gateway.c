@@ -165,6 +165,20 @@ static void cut(struct visit *visit)
     }
 }
 
+/* How large a reply is depends on what clients have put into the state. */
+static void refuse_reply(struct visit *visit)
+{
+    struct problem problem;
+    buffer_clear(&visit->output);
+    if (visit->is_stream) {
+        cut(visit);
+        return;
+    }
+    problem_set(&problem, 500, "LIMIT", NULL,
+                "the answer is too large for HTTP: ask for less, or by RESP");
+    visit_refuse(visit, &problem, NULL);
+}
+
 /* Goes as far as it can with what the core has answered by now. */
 static void advance(struct visit *visit)
 {
@@ -187,7 +201,10 @@ static void advance(struct visit *visit)
         if (rv == HASP_EMORE) {
             return;
         }
-        CHECK(rv == 0);
+        if (rv != 0) {
+            refuse_reply(visit);
+            return;
+        }
         if (reply->value[0].type != RESP_PUSH) {
             take_reply(visit, reply);
         } else if (visit->is_stream) {

@@ -271,7 +271,9 @@ int frame_get_answer(struct bytes body, struct frame_answer *ret)
     answer.word = reader_u8(&reader);
     uint8_t has_changed = reader_u8(&reader);
     answer.reply = reader_run(&reader);
-    if (!reader_ok(&reader, true) || kind > ANSWER_ALLOWED || has_changed > 1) {
+    bool names_session = kind == ANSWER_ATTACHED || kind == ANSWER_ENDED;
+    if (!reader_ok(&reader, true) || kind > ANSWER_ALLOWED || has_changed > 1 ||
+        (names_session && answer.session == 0)) {
         return HASP_EPROTO;
     }
     answer.has_changed = has_changed == 1;

@@ -26,7 +26,9 @@
 
 #define FRAME_HEADER_SIZE 8
 #define FRAME_SIZE_MAX (32u << 20) /* Body. */
-#define FRAME_HELLO_SIZE_MAX 512u  /* Body of the first frame. */
+/* Of the reply in an ANSWER, so that it fits. */
+#define FRAME_REPLY_SIZE_MAX (FRAME_SIZE_MAX - 64u)
+#define FRAME_HELLO_SIZE_MAX 512u /* Body of the first frame. */
 /* That of a HELLO modulo 256 is not this: a connection that begins with it
  * speaks TLS (TLS_FIRST_BYTE). */
 #define FRAME_NOT_SIZE 0x16

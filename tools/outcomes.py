@@ -31,7 +31,7 @@ RULES = [
     ('writes a word', r'\bword_put\s*\(', {
         'core/outcome.h': None,
         'core/outcome.c': ['word_put'],
-        'core/request.c': ['refuse_with'],
+        'core/request.c': ['refuse_with', 'bound_reply'],
         'core/commands/parse.c': ['call_fail', 'call_fail_as'],
         # One heartbeat, or one channel, of several.
         'core/lease.c': ['session_keep_read'],
@@ -40,7 +40,7 @@ RULES = [
         'core/watches.c': ['close_watcher'],
     }),
     ('sets an outcome', r'->outcome(\.word)?\s*=[^=]', {
-        'core/request.c': ['refuse_with', 'request_understand_borrowed'],
+        'core/request.c': ['refuse_with', 'bound_reply', 'request_understand_borrowed'],
         'core/forward.c': ['answered'],
     }),
     ('reads a reply', r'\breply_at_hand\s*\(', {

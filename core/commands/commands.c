@@ -142,6 +142,12 @@ static bool is_known(struct core *core, struct request *request)
     return true;
 }
 
+bool command_takes(const struct command *command, uint32_t count)
+{
+    return command->arity > 0 ? count == (uint32_t)command->arity
+                              : count >= (uint32_t)-command->arity;
+}
+
 /* Makes the checks that come before a look at the arguments; false if the
  * command has been refused. */
 static bool may_begin(struct core *core, struct request *request,
@@ -152,8 +158,7 @@ static bool may_begin(struct core *core, struct request *request,
     if (!is_known(core, request)) {
         return false;
     }
-    if (command->arity > 0 ? count != (uint32_t)command->arity
-                           : count < (uint32_t)-command->arity) {
+    if (!command_takes(command, count)) {
         return refuse_arity(core, request);
     }
     if (conn->version == 2 && conn->channel_count > 0 &&

@@ -274,6 +274,9 @@ MUST_CHECK enum core_word call_parse(struct call *call,
 bool call_fail(struct call *call, struct resp_writer *writer, const char *text);
 bool call_fail_as(struct call *call, struct resp_writer *writer,
                   enum core_word word, const char *text);
+/* True if it may have so many arguments, with its name: what the parsers of
+ * arguments rely on. */
+bool command_takes(const struct command *command, uint32_t count);
 /* The command's name in lower case. */
 void command_name(const struct command *command, char *name, size_t size);
 /* The proof of a secret of 32 hex digits; false for anything else. */

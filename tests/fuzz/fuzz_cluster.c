@@ -41,7 +41,7 @@ static bool has_more(void *data)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct source source = {.reader = reader_of(bytes_of(data, size))};
-    struct choice choice = {below, &source};
+    struct choice choice = {below, &source, 0};
     struct drawn_count count = {0};
     source.is_seeded = size > 0 && reader_u8(&source.reader) % 4 != 0;
     for (size_t i = 1; i < size; i++) {

@@ -183,12 +183,8 @@ static struct buffer *port_peer_output(void *data, uint64_t id,
 static void port_peers_changed(void *data,
                                const struct replica_members *members)
 {
-    struct world_node *node = data;
-    for (uint64_t id = 1; id <= NODE_MAX; id++) {
-        node->is_unnamed[id] = node->world->drops_unnamed &&
-                               members->count > 0 &&
-                               replica_members_find(members, id) == NULL;
-    }
+    (void)data;
+    (void)members;
 }
 
 static void port_peer_drop(void *data, uint64_t id)
@@ -414,6 +410,9 @@ void node_start(struct world *world, uint64_t id)
 {
     struct world_node *node = &world->node[id];
     struct core_port port = port_of(node);
+    if (world->adapt != NULL) {
+        world->adapt(&port);
+    }
     struct core_options options = {
         .id = id,
         .seed = 1000 + id,

@@ -77,6 +77,7 @@ struct world_node {
     uint64_t install_next; /* 0: nothing is being installed. */
     struct buffer incoming;
     struct world_client client[CONN_MAX];
+    void *far;         /* Of world->adapt. */
     uint64_t conn_end; /* Connections were opened below this number. */
     bool is_plain;     /* Nobody shows it a certificate. */
     bool is_paused;
@@ -117,8 +118,9 @@ struct world {
     uint64_t trusted; /* Of each node that is started. */
     bool finalizes_itself;
     bool allows_no_ttl;
-    bool drops_unnamed;      /* Links to no members end, as the daemon's do. */
-    uint32_t founders_level; /* Of each node that is started. */
+    bool drops_unnamed; /* Links to no members end, as the daemon's do. */
+    void (*adapt)(struct core_port *port); /* Of each node; or NULL. */
+    uint32_t founders_level;               /* Of each node that is started. */
 };
 
 /* Why a frame was refused last. */

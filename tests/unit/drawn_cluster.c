@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/unit/core_world.h"
+#include "tests/unit/drawn_http.h"
 
 #define NODES 3
 #define CLIENTS 8
@@ -15,6 +16,7 @@ struct cluster {
     struct world *world;
     struct drawn_heard heard;
     struct drawn_request request;
+    struct drawn_http http[NODES + 1]; /* Of each node that runs. */
     struct drawn_count *count;
     uint64_t leader;        /* The newest. */
     bool is_cut[NODES + 1]; /* From all others. */
@@ -38,6 +40,90 @@ static uint64_t node_of(uint64_t conn)
 static struct world_node *at(struct cluster *cluster, uint64_t id)
 {
     return &cluster->world->node[id];
+}
+
+/* --- HTTP ----------------------------------------------------------------- */
+
+static struct core *http_core(void *data)
+{
+    return ((struct world_node *)data)->core;
+}
+
+static uint64_t http_now(void *data)
+{
+    return node_now(data);
+}
+
+static void http_wake(void *data)
+{
+    struct world_node *node = data;
+    node->next_turn_ms = node->world->now_ms;
+}
+
+static struct gateway *gateway_of(const struct world_node *node)
+{
+    return &((struct drawn_http *)node->far)->gateway;
+}
+
+static struct buffer *port_output(void *data, uint64_t conn)
+{
+    struct world_node *node = data;
+    return conn < CONN_MAX ? &node->client[conn].output
+                           : gateway_output(gateway_of(node), conn);
+}
+
+static void port_close(void *data, uint64_t conn, const char *reason)
+{
+    struct world_node *node = data;
+    (void)reason;
+    if (conn < CONN_MAX) {
+        node->client[conn].was_closed = true;
+    } else {
+        gateway_close(gateway_of(node), conn);
+    }
+}
+
+static void port_block(void *data, uint64_t conn, bool is_blocked)
+{
+    struct world_node *node = data;
+    if (conn < CONN_MAX) {
+        node->client[conn].is_blocked = is_blocked;
+    }
+}
+
+static void port_peers(void *data, const struct replica_members *members)
+{
+    struct world_node *node = data;
+    for (uint64_t id = 1; id <= NODE_MAX; id++) {
+        node->is_unnamed[id] = members->count > 0 &&
+                               replica_members_find(members, id) == NULL;
+    }
+}
+
+static void adapt(struct core_port *port)
+{
+    port->client_output = port_output;
+    port->client_close = port_close;
+    port->client_block = port_block;
+    port->peers_changed = port_peers;
+}
+
+static void open_http(struct cluster *cluster, uint64_t id)
+{
+    struct world_node *node = at(cluster, id);
+    struct gateway_port port = {
+        .core = http_core, .now_ns = http_now, .wake = http_wake, .data = node};
+    node->far = &cluster->http[id];
+    drawn_http_open(&cluster->http[id], &port);
+}
+
+static void send_http(struct cluster *cluster, uint64_t id)
+{
+    struct world_node *node = at(cluster, id);
+    if (node->core != NULL && !node->is_paused &&
+        drawn_http_send(&cluster->http[id], cluster->choice, &cluster->heard)) {
+        cluster->count->http++;
+    }
 }
 
 /* --- Clients -------------------------------------------------------------- */
@@ -77,6 +163,13 @@ static void read_output(struct cluster *cluster, uint64_t conn)
 /* What was closed by the core is opened anew. */
 static void look_after(struct cluster *cluster)
 {
+    for (uint64_t id = 1; id <= NODES; id++) {
+        struct world_node *node = at(cluster, id);
+        if (node->core != NULL && !node->is_paused) {
+            drawn_http_look_after(&cluster->http[id], node_now(node),
+                                  cluster->choice);
+        }
+    }
     for (uint64_t conn = 0; conn < CLIENTS; conn++) {
         struct world_node *node = at(cluster, node_of(conn));
         if (node->core == NULL) {
@@ -91,7 +184,7 @@ static void look_after(struct cluster *cluster)
     }
 }
 
-static void send(struct cluster *cluster, uint64_t conn)
+static void send_drawn(struct cluster *cluster, uint64_t conn)
 {
     struct world_node *node = at(cluster, node_of(conn));
     const struct drawn_request *request = &cluster->request;
@@ -114,6 +207,7 @@ static void send(struct cluster *cluster, uint64_t conn)
 static void start(struct cluster *cluster, uint64_t id)
 {
     node_start(cluster->world, id);
+    open_http(cluster, id);
     links_update(cluster->world);
     for (uint64_t conn = 0; conn < CLIENTS; conn++) {
         if (node_of(conn) == id) {
@@ -122,11 +216,12 @@ static void start(struct cluster *cluster, uint64_t id)
     }
 }
 
-static void kill(struct cluster *cluster, uint64_t id)
+static void node_dies(struct cluster *cluster, uint64_t id)
 {
     struct world_node *node = at(cluster, id);
     if (node->core != NULL) {
         look_after(cluster);
+        drawn_http_close(&cluster->http[id]);
         node_kill(cluster->world, id);
         node->is_paused = node->is_disk_stuck = false;
         node->fatal_code = 0;
@@ -141,7 +236,7 @@ static void break_something(struct cluster *cluster)
     struct world_node *node = at(cluster, id);
     switch (below(cluster, 5)) {
     case 0:
-        kill(cluster, id);
+        node_dies(cluster, id);
         return;
     case 1:
         cluster->is_cut[id] = !cluster->is_cut[id];
@@ -186,7 +281,7 @@ static void run(struct cluster *cluster, uint64_t ms)
         world_run(cluster->world, 1);
         for (uint64_t id = 1; id <= NODES; id++) {
             if (at(cluster, id)->fatal_code != 0) {
-                kill(cluster, id);
+                node_dies(cluster, id);
             }
         }
     }
@@ -201,8 +296,10 @@ static void run(struct cluster *cluster, uint64_t ms)
 static void take_step(struct cluster *cluster)
 {
     uint32_t step = below(cluster, 100);
-    if (step < 68) {
-        send(cluster, below(cluster, CLIENTS));
+    if (step < 60) {
+        send_drawn(cluster, below(cluster, CLIENTS));
+    } else if (step < 68) {
+        send_http(cluster, draw_node(cluster));
     } else if (step < 92) {
         run(cluster, below(cluster, 6));
     } else if (step < 95) {
@@ -224,11 +321,16 @@ void drawn_cluster(const struct choice *choice, uint32_t steps,
     cluster->world = world;
     cluster->count = count;
     world->drops_unnamed = true;
+    world->adapt = adapt;
     world->allows_no_ttl = below(cluster, 3) == 0;
+    for (uint64_t id = 1; id <= NODES; id++) {
+        world->node[id].far = &cluster->http[id];
+    }
     world_found(world);
     (void)world_elect(world);
     for (uint64_t id = 1; id <= NODES; id++) {
         world->node[id].may_fail = true; /* Told to leave, it does. */
+        open_http(cluster, id);
     }
     for (uint64_t conn = 0; conn < CLIENTS; conn++) {
         open_client(cluster, conn);
@@ -238,6 +340,11 @@ void drawn_cluster(const struct choice *choice, uint32_t steps,
     }
     mend(cluster);
     run(cluster, 1000);
+    for (uint64_t id = 1; id <= NODES; id++) {
+        if (world->node[id].core != NULL) {
+            drawn_http_close(&cluster->http[id]);
+        }
+    }
     world_free(world);
     free(cluster);
 }

@@ -99,7 +99,9 @@ static void put_ms(struct draw *draw)
 {
     static const uint64_t times[] = {1,    100,  300,   1000,
                                      2000, 5000, 60000, 3600000};
-    put_number(draw, PICK(draw, times));
+    uint64_t ms = PICK(draw, times);
+    uint64_t ms_max = draw->choice->ms_max;
+    put_number(draw, ms_max != 0 && ms > ms_max ? ms_max : ms);
 }
 
 static void put_s(struct draw *draw)
@@ -568,6 +570,7 @@ void drawn_request_of(const struct choice *choice,
     struct draw draw = {choice, heard, ret, 0};
     ret->count = 0;
     ret->missing = NULL;
+    ret->command = command;
     put_text(&draw, command->name);
     put_sequence(&draw, command->arguments,
                  command->arguments + strlen(command->arguments));
@@ -610,6 +613,21 @@ void drawn_request(const struct choice *choice, const struct drawn_heard *heard,
     if (below(&draw, 16) == 0) {
         spoil(&draw);
     }
+}
+
+bool drawn_is_tame(const struct drawn_request *request)
+{
+    const struct command *command = request->command;
+    static const char *const wild[] = {
+        "HELLO",      "AUTH",   "QUIT",  "RESET",      "CLIENT",
+        "LOCK.WATCH", "FENCE.", "RAFT.", "LIMITS.SET", "QUARANTINE."};
+    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
+        if (strncmp(command->name, wild[i], strlen(wild[i])) == 0) {
+            return false;
+        }
+    }
+    return (command->flags &
+            (COMMAND_ADMIN | COMMAND_ATTACHES | COMMAND_PUBSUB)) == 0;
 }
 
 void drawn_hear(struct drawn_heard *heard, struct bytes reply)

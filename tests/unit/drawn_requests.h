@@ -24,9 +24,11 @@ struct command;
 struct choice {
     uint32_t (*below)(void *data, uint32_t bound); /* Below 'bound', not 0. */
     void *data;
+    uint64_t ms_max; /* The longest time to live that is drawn; 0: any. */
 };
 
 struct drawn_request {
+    const struct command *command;
     const char *missing; /* A kind that has no pool; NULL: none. */
     struct bytes word[DRAWN_WORD_COUNT_MAX];
     uint32_t count;
@@ -46,6 +48,9 @@ void drawn_request(const struct choice *choice, const struct drawn_heard *heard,
 void drawn_request_of(const struct choice *choice,
                       const struct drawn_heard *heard,
                       const struct command *command, struct drawn_request *ret);
+/* True if it administers nothing, opens no session, and leaves the connection
+ * as it is. */
+bool drawn_is_tame(const struct drawn_request *request);
 /* Keeps the large numbers of a reply. */
 void drawn_hear(struct drawn_heard *heard, struct bytes reply);
 

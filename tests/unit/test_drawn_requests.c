@@ -20,7 +20,7 @@ static uint32_t below(void *data, uint32_t bound)
     return drawn_below(data, bound);
 }
 
-static const struct choice choice = {below, &drawn};
+static const struct choice choice = {below, &drawn, 0};
 static struct drawn_request request;
 static const struct drawn_heard heard = {.number = {UINT64_C(1) << 40}};
 
