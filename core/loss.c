@@ -193,7 +193,8 @@ int loss_received(struct core *core, uint64_t from, struct bytes body)
     if (error != 0) {
         return error;
     }
-    if (lost.incarnation != core->options.incarnation ||
+    /* Nobody has led in term 0. */
+    if (lost.term == 0 || lost.incarnation != core->options.incarnation ||
         lost.last_index <= replica_last_index(core->replica) ||
         core->run.has_fatal) {
         return 0;

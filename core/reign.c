@@ -95,6 +95,8 @@ void reign_follow(struct core *core)
             core->measures.counts.leaders++;
             update_peers(core); /* The leader before may have been removed. */
         }
+        /* What another one's log may know more is this leader's to say now. */
+        standing_follow(core);
         forward_leader_changed(core);
         attach_report(core);
     }
