@@ -27,14 +27,22 @@ void core_fill_hello(const struct core *core, struct frame_hello *hello)
     hello->last_term = replica_last_term(core->replica);
 }
 
+/* True if a newer configuration than the one here names it, it says: this node
+ * lacks that one. */
+static bool is_added_since(const struct core *core,
+                           const struct frame_hello *hello)
+{
+    struct replica_members members;
+    return hello->members_index > vouch_own_index(core, &members);
+}
+
 static int refuse_stranger(const struct core *core,
                            const struct frame_hello *hello,
                            char why[HASP_WHY_SIZE])
 {
-    struct replica_members members;
     int size = snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
                         hello->from);
-    if (hello->members_index > vouch_own_index(core, &members)) {
+    if (is_added_since(core, hello)) {
         snprintf(why + size, HASP_WHY_SIZE - (size_t)size,
                  "; by its own word it was added since, and no member that "
                  "this node knows has said so yet: if none of them is left, "
@@ -45,10 +53,28 @@ static int refuse_stranger(const struct core *core,
     return HASP_ENOENT;
 }
 
-static void refuse_directory(const struct replica_member *member,
+/* Likewise, and its log is no older one that went another way. */
+static bool is_ahead(const struct core *core, const struct frame_hello *hello)
+{
+    return is_added_since(core, hello) &&
+           hello->last_term >= replica_last_term(core->replica);
+}
+
+static void refuse_directory(const struct core *core,
+                             const struct replica_member *member,
                              const struct frame_hello *hello,
                              char why[HASP_WHY_SIZE])
 {
+    if (is_ahead(core, hello)) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "node %" PRIu64 " shows another data directory (%016" PRIx64
+                 ") than member %" PRIu64 " had (%016" PRIx64
+                 "), and by its own word it was added since: this node has not "
+                 "heard of that yet",
+                 hello->from, hello->incarnation, member->id,
+                 member->incarnation);
+        return;
+    }
     snprintf(why, HASP_WHY_SIZE,
              "node %" PRIu64
              " shows another data directory (incarnation %016" PRIx64
@@ -68,13 +94,13 @@ static int check_directory(struct core *core, const struct frame_hello *hello,
     const struct replica_member *member = replica_members_find(
         replica_configuration(core->replica), hello->from);
     bool was_removed = core_was_removed(core, hello, removed_why);
-    if (member != NULL || was_removed) {
+    if (was_removed || (member != NULL && !is_ahead(core, hello))) {
         standing_note_replaced(core, hello);
     }
     if (member == NULL) {
         return refuse_stranger(core, hello, why);
     }
-    refuse_directory(member, hello, why);
+    refuse_directory(core, member, hello, why);
     /* Who was removed is told so. */
     return was_removed ? HASP_ENOENT : HASP_EREFUSED;
 }

@@ -103,6 +103,23 @@ static void only_the_named_directory_is_a_member(void **state)
     expect_greeting(follower, &hello, "another data directory");
 }
 
+/* While a node lacks the newest configuration, the new directory of a member
+ * is another one to it: it must not be named as one to be stopped. */
+static void who_was_added_since_is_not_taken_for_replaced(void **state)
+{
+    (void)state;
+    struct frame_hello hello = hello_of(world, third);
+    struct core *core = world->node[follower].core;
+    node_kill(world, third);
+    hello.incarnation++;
+    hello.members_index++;
+    expect_greeting(follower, &hello, "by its own word it was added since");
+    assert_int_equal(core_replaced_count(core, 0), 0);
+    hello.members_index--;
+    expect_greeting(follower, &hello, "stop this node for good");
+    assert_int_equal(core_replaced_count(core, 0), 1);
+}
+
 /* Both that stay have to say so, and the leader must have gone silent. */
 static void who_was_removed_is_told_by_whom_and_stops(void **state)
 {
@@ -393,6 +410,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         PEER_TEST(a_former_directory_has_no_link),
         PEER_TEST(only_the_named_directory_is_a_member),
+        PEER_TEST(who_was_added_since_is_not_taken_for_replaced),
         PEER_TEST(who_was_added_comes_without_a_clusters_id),
         PEER_TEST(who_was_removed_is_told_by_whom_and_stops),
         PEER_TEST(who_hears_a_leader_was_not_removed),
