@@ -240,7 +240,8 @@ const struct subcommand subcommands[] = {
     {CLUSTER, "member list", "",
      "the members, and for how long they are silent", .run = run_member_list},
     {CLUSTER, "member add", "ID PEER,CLIENT [--standby] [--incarnation HEX]",
-     "add a node to the cluster, with its address for nodes and for clients",
+     "add a node to the cluster",
+     "    PEER,CLIENT        its addresses for nodes and for clients\n"
      "    --standby          it gets the log and has no vote\n"
      "    --incarnation HEX  its data directory; else the node is asked\n",
      .run = run_member_add},

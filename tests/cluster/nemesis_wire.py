@@ -109,7 +109,7 @@ ROUTES = {
     "SESSION.KEEP": ("POST", "session/keep", (), None),
     "SESSION.CLOSE": ("POST", "session/close", (), "released"),
     "LOCK.ACQUIRE": ("POST", "lock/acquire", ("name",), "token"),
-    "LOCK.MACQUIRE": ("POST", "lock/acquire-many", ("names",), "tokens"),
+    "LOCK.MACQUIRE": ("POST", "lock/acquire-many", ("names",), "grants"),
     "LOCK.RELEASE": ("POST", "lock/release", ("name",), "left"),
     "LOCK.MRELEASE": ("POST", "lock/release-many", ("names",), "released"),
     "LOCK.CONVERT": ("POST", "lock/convert", ("name", "to"), "token"),
@@ -189,6 +189,8 @@ class Http:
             raise ReplyError("%s %s" % words)
         if words[0] == "SESSION.OPEN":
             self.headers["Hasp-Session"] = "%(id)d:%(secret)s" % told
+        if member == "grants":
+            return [grant["token"] for grant in told["grants"]]
         return told if member is None else told[member]
 
     def exchange(self, method, path, members):

@@ -23,7 +23,6 @@ STEPS = 14
 
 pytestmark = [
     pytest.mark.skipif(why_not() is not None, reason=str(why_not())),
-    pytest.mark.skipif(DRAWN == 0, reason="IDENTITY_DRAWN is not set"),
 ]
 
 
@@ -179,8 +178,10 @@ class Drawn:
         return len(self.present) == len(self.numbers)
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + max(1, DRAWN)))
-def test_a_drawn_history(seed):
-    with World(5 if seed % 3 == 0 else 3) as world:
-        drawn = Drawn(world, seed)
-        drawn.run()
+if DRAWN > 0:  # Else there is nothing to collect.
+
+    @pytest.mark.parametrize("seed", range(FIRST, FIRST + DRAWN))
+    def test_a_drawn_history(seed):
+        with World(5 if seed % 3 == 0 else 3) as world:
+            drawn = Drawn(world, seed)
+            drawn.run()

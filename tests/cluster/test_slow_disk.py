@@ -295,22 +295,6 @@ def test_the_loop_answers_while_the_clusters_id_cannot_be_written():
         cluster.converged(30)
 
 
-def test_the_loop_answers_while_the_founders_cannot_be_written():
-    with Cluster(3, start=False) as cluster:
-        disk = SlowDisk(cluster.folder)
-        for node in cluster.nodes:
-            node.start(environment=disk.environment)
-        leader = cluster.leader()
-        one, other = cluster.followers(leader)
-        disk.tell("renameat -1 founding")
-        with leader.connect(60) as client:
-            client.do("RAFT.REMOVE", other.id)
-        assert_it_answers_while_it_writes(leader)
-        assert_it_answers_while_it_writes(one)
-        disk.tell()
-        cluster.leader()
-
-
 # --- Descriptors that run out -------------------------------------------------
 
 
