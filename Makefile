@@ -72,9 +72,9 @@ HASP_CFLAGS += -fno-sanitize-recover=all \
 HASP_LDFLAGS += -fsanitize=address,undefined
 endif
 
-FOLDERS := base lockfsm lease storage raft net client core core/commands \
-    core/redis http node
-SRC := $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))
+FOLDERS := base lockfsm $(wildcard lockfsm/*/) lease storage raft net client \
+    core $(wildcard core/*/) http node
+SRC := $(foreach f,$(FOLDERS:/=),$(wildcard $(f)/*.c))
 OBJ := $(SRC:%.c=$(B)/%.o)
 ifeq ($(FLAVOUR),tsan)
 OBJ += $(B)/tests/tsan/syscall.o

@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "core/commands/commands.h"
-#include "core/events.h"
-#include "core/lease.h"
+#include "core/events/events.h"
+#include "core/session/lease.h"
 #include "core/state.h"
 #include "core/trail.h"
 

@@ -14,7 +14,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/list.h"
-#include "core/identity.h"
+#include "core/session/identity.h"
 #include "lockfsm/model.h"
 
 struct core;
@@ -51,7 +51,7 @@ struct conn {
     uint64_t opened_ns;
     char *address;
     enum identity_way way;
-    bool is_private; /* See core/identity.h. */
+    bool is_private; /* See core/session/identity.h. */
     char *certified; /* The user's name in its certificate; or NULL. */
     uint8_t fingerprint[FINGERPRINT_SIZE]; /* Of that; zeros: there is none. */
     uint64_t user;   /* Who it is: USER_ANYONE until that is known. */
@@ -100,7 +100,7 @@ struct presence {
 struct conns {
     struct conn *by_id;
     struct list by_age;
-    struct list settling; /* See core/identity.h. */
+    struct list settling; /* See core/session/identity.h. */
     uint64_t changes;     /* Of rights, see identity_changed(). */
     struct list due; /* All, first who has not been looked at for longest. */
     struct presence *present; /* How many each user has here. */

@@ -46,7 +46,7 @@
 #include "base/err.h"
 #include "base/histogram.h"
 #include "base/log.h"
-#include "core/identity.h"
+#include "core/session/identity.h"
 #include "lockfsm/lockfsm.h"
 #include "net/frame.h"
 #include "net/resp.h"
@@ -58,7 +58,7 @@ struct act;
 struct core;
 
 /* That this node has acknowledged entries of a term up to an index, and has
- * them no more (core/loss.h). Term 0: nobody says so. */
+ * them no more (core/members/loss.h). Term 0: nobody says so. */
 struct core_accusation {
     uint64_t term;
     uint64_t last_index;
@@ -204,7 +204,7 @@ enum core_exit {
     CORE_EXIT_REMOVED = 78  /* It is no member any more. */
 };
 
-/* The reason of client_close() for watchers, see core/watches.h. */
+/* The reason of client_close() for watchers, see core/events/watches.h. */
 #define CORE_TOO_COSTLY "pattern too costly"
 
 enum core_redirect { REDIRECT_FORWARD, REDIRECT_MOVED };
@@ -236,7 +236,7 @@ struct core_options {
     bool believes_plain_peers;
     bool takes_secrets_in_clear; /* AUTH from where others may listen. */
     /* Of a cluster that this node founds: who has not said who he is may do
-     * nothing (lockfsm/access.h). */
+     * nothing (lockfsm/user/access.h). */
     bool founds_access_required;
     bool finalizes_itself; /* Raises the cluster to it without RAFT.FINALIZE. */
     struct core_limits limits;
@@ -285,8 +285,9 @@ bool core_client_is_nobody(struct core *core, uint64_t conn);
 void core_fill_hello(const struct core *core, struct frame_hello *hello);
 /* 0 if a node that greets so may connect, else an error with its reason
  * (HASP_ENOENT: it is not a member). It must show this cluster's id, or none
- * yet; and its data directory must have a standing (core/standing.h): the
- * newest configuration in the log names that directory, or it may be a guest.
+ * yet; and its data directory must have a standing (core/members/standing.h):
+ * the newest configuration in the log names that directory, or it may be a
+ * guest.
  */
 MUST_CHECK int core_check_peer(struct core *core,
                                const struct frame_hello *hello,
@@ -308,8 +309,8 @@ bool core_was_removed(const struct core *core, const struct frame_hello *hello,
  * whose word it takes for that to be true have said so, the node must stop. */
 void core_removed_by(struct core *core, uint64_t id, const char *why,
                      uint64_t now_ns);
-/* A HELLO that shows a loss (core/loss.h) is answered with FRAME_LOST, and
- * nothing that comes later counts. */
+/* A HELLO that shows a loss (core/members/loss.h) is answered with FRAME_LOST,
+ * and nothing that comes later counts. */
 void core_peer_up(struct core *core, const struct frame_hello *hello,
                   uint64_t now_ns);
 void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
@@ -377,7 +378,7 @@ const struct replica *core_replica(const struct core *core);
 /* True while it may not count, see port.bar. */
 bool core_is_barred(const struct core *core);
 /* Data directories that were refused within the last minute, because another
- * one has their number by now, or none has (core/standing.h). */
+ * one has their number by now, or none has (core/members/standing.h). */
 uint32_t core_replaced_count(const struct core *core, uint64_t now_ns);
 /* By how many millionths the clock of a member is faster than that of this
  * node, as measured over the last 10 to 60 s; false if that is not known. */
@@ -401,7 +402,7 @@ bool core_is_serving(const struct core *core);
  * elsewhere as the log's clock tells. 0: none. */
 uint64_t core_quarantine_ms(struct core *core);
 /* The newest index at which this node, as a leader, has seen a majority with
- * the same state (core/digests.h); 0: none yet. */
+ * the same state (core/members/digests.h); 0: none yet. */
 uint64_t core_agreed_index(const struct core *core);
 
 /* True of any core after a turn: each request stands where it says, once, and
@@ -477,8 +478,9 @@ struct core_counts {
 };
 const struct core_counts *core_counts(const struct core *core);
 
-/* What clients of this node were denied, alike, gathered (core/denials.h).
- * Times are of CLOCK_MONOTONIC (_ns), and of the wall clock for people. */
+/* What clients of this node were denied, alike, gathered
+ * (core/session/denials.h). Times are of CLOCK_MONOTONIC (_ns), and of the wall
+ * clock for people. */
 struct core_denial {
     char user[65];           /* "": who has not said who he is. */
     char from[ADDRESS_SIZE]; /* The newest; "": several. */

@@ -13,8 +13,8 @@
 #include "base/memory.h"
 #include "core/cluster.h"
 #include "core/commands/commands.h"
-#include "core/events.h"
-#include "core/heed.h"
+#include "core/events/events.h"
+#include "core/members/heed.h"
 #include "core/state.h"
 
 /* A request that the leader refused is not sent to it again sooner. */

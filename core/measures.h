@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/histogram.h"
 #include "core/core.h"
-#include "core/denials.h"
+#include "core/session/denials.h"
 
 struct core;
 struct effect;

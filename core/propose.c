@@ -13,7 +13,7 @@
 #include "base/number.h"
 #include "core/commands/commands.h"
 #include "core/commands/gate.h"
-#include "core/feature.h"
+#include "core/members/feature.h"
 #include "core/state.h"
 #include "core/trail.h"
 #include "lockfsm/feature.h"

@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "core/feature.h"
 #include "core/forward.h"
+#include "core/members/feature.h"
 #include "core/state.h"
 
 /* A turn starts the deadlines of so many sessions and locks, which takes some

@@ -15,13 +15,13 @@
 #ifndef HASP_CORE_REIGN_H
 #define HASP_CORE_REIGN_H
 
-#include "core/membership.h"
-#include "core/peer.h"
+#include "core/members/membership.h"
+#include "core/members/peer.h"
+#include "core/members/transfer.h"
 #include "core/propose.h"
 #include "core/questions.h"
-#include "core/snapshots.h"
-#include "core/sweep.h"
-#include "core/transfer.h"
+#include "core/session/sweep.h"
+#include "core/snapshot/snapshots.h"
 
 struct core;
 

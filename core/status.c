@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 #include "core/commands/commands.h"
-#include "core/feature.h"
 #include "core/forward.h"
+#include "core/members/feature.h"
 #include "core/state.h"
 
 static const char *const disk_words[] = {[CORE_DISK_OK] = "ok",

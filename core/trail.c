@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "core/commands/commands.h"
 #include "core/state.h"
-#include "lockfsm/trail.h"
+#include "lockfsm/user/trail.h"
 
 /* How many of an entry's sessions, and of the holds of each, are shown. */
 #define SESSION_SHOWN_MAX 8

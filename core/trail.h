@@ -2,8 +2,8 @@
 
 /* Administration in the log: each entry of it is a line on each node that
  * applies it, with who asked, from where, what, and whose session and locks it
- * is about (lockfsm/trail.h has the table of entries). What has no entry, since
- * it changes nothing that is shared, is a line of the node that does it.
+ * is about (lockfsm/user/trail.h has the table of entries). What has no entry,
+ * since it changes nothing that is shared, is a line of the node that does it.
  *
  * After a start the newest entries may be applied, and told, again: 'index'
  * says which is which. */

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "core/commands/commands.h"
 #include "core/forward.h"
+#include "core/members/vouch.h"
 #include "core/state.h"
-#include "core/vouch.h"
 
 static void send_messages(struct core *core,
                           const struct replica_update *update)

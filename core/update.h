@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/standing.h"
+#include "core/members/standing.h"
 #include "raft/replica.h"
 
 struct core;

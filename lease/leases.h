@@ -30,7 +30,7 @@
 #include "base/heap.h"
 #include "lease/timers.h"
 #include "lockfsm/entry.h"
-#include "lockfsm/pool.h"
+#include "lockfsm/store/pool.h"
 
 struct timed_session;
 

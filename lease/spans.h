@@ -25,7 +25,7 @@
 
 #include "base/heap.h"
 #include "lease/timers.h"
-#include "lockfsm/pool.h"
+#include "lockfsm/store/pool.h"
 
 struct span;
 

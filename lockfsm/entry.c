@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "lockfsm/feature.h"
 #include "lockfsm/lockfsm.h"
-#include "lockfsm/records.h"
+#include "lockfsm/store/records.h"
 
 /* --- The tables of fields ------------------------------------------------- */
 

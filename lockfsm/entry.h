@@ -17,9 +17,9 @@
 
 #include "base/bytes.h"
 #include "base/codec.h"
-#include "lockfsm/arena.h"
 #include "lockfsm/limits.h"
 #include "lockfsm/model.h"
+#include "lockfsm/store/arena.h"
 
 /* Stored. */
 enum act_kind { ACT_ADD, ACT_PROMOTE, ACT_DEMOTE, ACT_REMOVE, ACT_LOGIN };
@@ -52,9 +52,9 @@ enum entry_op {
 #include "lockfsm/entry.def"
 /* clang-format on */
 
-/* One of them; whose it is (lockfsm/access.h: 0 of what the leader asks by
+/* One of them; whose it is (lockfsm/user/access.h: 0 of what the leader asks by
  * itself); and of an administrative one from where ("host:port") and by whom it
- * was asked, for the logs of the nodes (lockfsm/trail.h). */
+ * was asked, for the logs of the nodes (lockfsm/user/trail.h). */
 struct entry {
     enum entry_op op;
     union {

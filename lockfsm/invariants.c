@@ -5,7 +5,7 @@
  * lockfsm_delta.h). */
 
 #include "base/number.h"
-#include "lockfsm/records.h"
+#include "lockfsm/store/records.h"
 
 /* --- What is true of any state -------------------------------------------- */
 

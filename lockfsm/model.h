@@ -23,7 +23,7 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/ordered.h"
-#include "lockfsm/quota.h"
+#include "lockfsm/user/quota.h"
 
 /* SHA-256 of a session's secret, which the state never sees: what is read from
  * a log, a table, a snapshot or a backup opens nothing. */
@@ -55,7 +55,7 @@ struct label {
 };
 
 /* How a structure stands with the table and the digest of the state; private to
- * lockfsm/dirty.c. */
+ * lockfsm/store/dirty.c. */
 struct stored {
     struct list
         in_list;    /* Of what changed since the last flush, or the rest. */
@@ -64,7 +64,8 @@ struct stored {
     uint8_t flags;
 };
 
-/* Where something hangs in the index of places (lockfsm/places.c, private). */
+/* Where something hangs in the index of places (lockfsm/lock/places.c,
+ * private). */
 struct place {
     struct place *next;
     uint64_t hash;
@@ -75,8 +76,8 @@ struct place {
 };
 
 /* Where a hold that may have others beside it stands among those of the same
- * lock and owner (lockfsm/claims.c, private): those of all users, and those of
- * its own. */
+ * lock and owner (lockfsm/lock/claims.c, private): those of all users, and
+ * those of its own. */
 struct claim {
     struct place place; /* The first of them. */
     struct list ring;   /* Circular over them, in the order of their serials. */
@@ -87,10 +88,10 @@ struct claims {
     struct hold *hold;
 };
 
-/* One (session, owner) that waits; private to lockfsm/askers.c. */
+/* One (session, owner) that waits; private to lockfsm/lock/askers.c. */
 struct asker;
 /* What the numbered requests of a session have left; private to
- * lockfsm/results.c. */
+ * lockfsm/session/results.c. */
 struct numbers;
 
 /* A notice: a hold was taken away while its session lived on. A session keeps
@@ -186,7 +187,7 @@ struct user {
     struct quota bound;      /* Of those that are built in, nothing. */
     uint32_t bound_count;    /* QUOTA_COUNT, once he was made. */
     struct quota use;        /* Holds without the waits. */
-    struct quota recounted;  /* Private to lockfsm/quota.c. */
+    struct quota recounted;  /* Private to lockfsm/user/quota.c. */
     struct ordered sessions; /* Whose 'user' he is, by name and id. */
     struct stored stored;
 };

@@ -25,14 +25,14 @@
 #define HASP_LOCKFSM_STATE_H
 
 #include "base/check.h"
-#include "lockfsm/access.h"
-#include "lockfsm/arena.h"
-#include "lockfsm/audit.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
-#include "lockfsm/pool.h"
-#include "lockfsm/tally.h"
-#include "lockfsm/trail.h"
+#include "lockfsm/store/arena.h"
+#include "lockfsm/store/pool.h"
+#include "lockfsm/store/tally.h"
+#include "lockfsm/user/access.h"
+#include "lockfsm/user/audit.h"
+#include "lockfsm/user/trail.h"
 #include "storage/table.h"
 
 #define TOKEN_BASE_MAX (UINT64_C(1) << 52)
@@ -271,7 +271,7 @@ struct lockfsm {
     struct list waits; /* Nodes: wait.in_state; by age, the oldest first. */
     struct uses uses;
     struct places places;
-    struct former_token *former; /* Private to lockfsm/fences.c. */
+    struct former_token *former; /* Private to lockfsm/lock/fences.c. */
     struct pool pool;
     struct list touched;     /* Locks to settle; */
     struct list unbacked;    /* waits whose owner's hold there has gone; */

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "http/json.h"
-#include "lockfsm/audit.h"
+#include "lockfsm/user/audit.h"
 #include "node/node.h"
 
 /* A line is far shorter than this, since an act's texts are bounded. */

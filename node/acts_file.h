@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The acts (lockfsm/audit.h) that this node applies, as lines of JSON in the
- * file that audit.file names, and what it denies.
+/* The acts (lockfsm/user/audit.h) that this node applies, as lines of JSON in
+ * the file that audit.file names, and what it denies.
  *
  * Acts are numbered, and each line has its number, so the file itself says how
  * far it has come: after a start it goes on behind its last line, and a torn
@@ -10,8 +10,9 @@
  * has forgotten meanwhile, or what a restore has undone, is told by one line
  * with "gap".
  *
- * Between them stand lines of what this node has denied (core/denials.h): they
- * have no number of their own, but that of the act before, and "denied".
+ * Between them stand lines of what this node has denied
+ * (core/session/denials.h): they have no number of their own, but that of the
+ * act before, and "denied".
  *
  * A worker opens, appends and flushes. What fails is logged and counted, and
  * tried again each second: the node goes on without.

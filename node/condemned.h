@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* What is written into a data directory that may have lost, or has lost, what
- * this node has acknowledged (core/loss.h), so that no later start takes
- * it for good when nobody is left who knows:
+ * this node has acknowledged (core/members/loss.h), so that no later start
+ * takes it for good when nobody is left who knows:
  *
  *     DIR/barred      a member says so: the node starts, and does not count
  *     DIR/condemned   it is so: the node does not start

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* That somebody has come by the local door is an act (lockfsm/audit.h): the
- * node asks the cluster to note it, by AUDIT.LOGIN on a connection of its own.
+/* That somebody has come by the local door is an act (lockfsm/user/audit.h):
+ * the node asks the cluster to note it, by AUDIT.LOGIN on a connection of its
+ * own.
  *
  * Nobody waits for that: without a leader, too, the door is open, and the act
  * is written when there is one. A script that comes every minute must not push

@@ -39,14 +39,17 @@ ROOMS = [
     ('core/commands', r'core/commands/',
      'base base/sha lease/rules lockfsm net/resp core/request.h '
      'core/state.h core/conn.h '
-     'core/attach.h core/identity.h core/lease.h core/past.h core/watches.h '
+     'core/session/attach.h core/session/identity.h core/session/lease.h '
+     'core/events/past.h core/events/watches.h '
      'core/redis/scripts.h core/redis/transaction.h '
      # The way of a request, commands.c.
-     'core/feature.h core/forward.h core/propose.h core/questions.h', '',
+     'core/members/feature.h core/forward.h core/propose.h '
+     'core/questions.h', '',
      True),
     ('core/redis', r'core/redis/',
      'base base/sha lease/rules lockfsm net/resp core/request.h '
-     'core/conn.h core/state.h core/lease.h core/propose.h core/questions.h '
+     'core/conn.h core/state.h core/session/lease.h core/propose.h '
+     'core/questions.h '
      'core/commands/commands.h core/commands/gate.h', '', True),
     ('core', r'core/',
      'base base/sha lease/rules lockfsm lease raft net/resp net/frame '

@@ -34,10 +34,10 @@ RULES = [
         'core/request.c': ['refuse_with', 'bound_reply'],
         'core/commands/parse.c': ['call_fail', 'call_fail_as'],
         # One heartbeat, or one channel, of several.
-        'core/lease.c': ['session_keep_read'],
-        'core/events.c': ['subscribe'],
+        'core/session/lease.c': ['session_keep_read'],
+        'core/events/events.c': ['subscribe'],
         # Unasked: it answers no request.
-        'core/watches.c': ['close_watcher'],
+        'core/events/watches.c': ['close_watcher'],
     }),
     ('sets an outcome', r'->outcome(\.word)?\s*=[^=]', {
         'core/request.c': ['refuse_with', 'bound_reply', 'request_understand_borrowed'],

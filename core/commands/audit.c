@@ -3,7 +3,7 @@
 /* AUDIT.LIST: the newest administrative acts. AUDIT.DENIED: what the asked node
  * has denied. AUDIT.LOGIN: an act that no other command tells of. */
 
-#include "lockfsm/audit.h"
+#include "lockfsm/user/audit.h"
 #include "base/check.h"
 #include "core/commands/commands.h"
 #include "core/commands/listing.h"

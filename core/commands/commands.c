@@ -13,16 +13,16 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/number.h"
-#include "core/attach.h"
 #include "core/commands/gate.h"
 #include "core/conn.h"
-#include "core/feature.h"
 #include "core/forward.h"
+#include "core/members/feature.h"
 #include "core/propose.h"
 #include "core/questions.h"
 #include "core/redis/scripts.h"
 #include "core/redis/transaction.h"
 #include "core/request.h"
+#include "core/session/attach.h"
 #include "core/state.h"
 
 /* EVALSHA leaves as EVAL with the text, which no other node need have. What

@@ -33,9 +33,9 @@
 
 #include "base/bytes.h"
 #include "core/request.h"
-#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
+#include "lockfsm/user/access.h"
 #include "net/resp.h"
 
 struct core;

@@ -6,10 +6,10 @@
 
 #include "base/check.h"
 #include "core/commands/commands.h"
+#include "core/events/watches.h"
 #include "core/questions.h"
 #include "core/request.h"
 #include "core/state.h"
-#include "core/watches.h"
 
 /* The size of a refusal's text; a longer one is cut. */
 #define WHY_SIZE 1024

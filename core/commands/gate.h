@@ -6,8 +6,8 @@
  * table (enum command_needs) and the names of its call: at the asked node for
  * what that answers alone, at the leader when it answers, so that a right that
  * was withdrawn meanwhile does not count. What becomes an entry is decided when
- * that is applied (lockfsm/access.h); here only who asks is looked at, since
- * the log does not carry the secret by which he came. */
+ * that is applied (lockfsm/user/access.h); here only who asks is looked at,
+ * since the log does not carry the secret by which he came. */
 
 #ifndef HASP_CORE_COMMANDS_GATE_H
 #define HASP_CORE_COMMANDS_GATE_H

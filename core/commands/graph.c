@@ -3,11 +3,11 @@
 /* LOCK.GRAPH: who waits for whom.
  *
  * A node is an asker (session, owner), as in the search for deadlocks
- * (lockfsm/deadlock.c); an edge says for which lock it waits and who keeps it
- * from it: each holder that conflicts, or, where none does, the wait ahead in
- * the queue. The first waits of each lock are where it begins, the oldest lock
- * first; whom they wait for comes along, and whom those wait for. It is cut at
- * NODE_MAX nodes: a picture for people, not a proof.
+ * (lockfsm/lock/deadlock.c); an edge says for which lock it waits and who keeps
+ * it from it: each holder that conflicts, or, where none does, the wait ahead
+ * in the queue. The first waits of each lock are where it begins, the oldest
+ * lock first; whom they wait for comes along, and whom those wait for. It is
+ * cut at NODE_MAX nodes: a picture for people, not a proof.
  *
  * Sets of nodes are bits, so who reaches whom is Warshall's algorithm in a few
  * thousand operations. */

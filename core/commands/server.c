@@ -7,14 +7,14 @@
 #include <stdio.h>
 
 #include "base/check.h"
-#include "core/attach.h"
 #include "core/commands/commands.h"
 #include "core/commands/gate.h"
 #include "core/conn.h"
+#include "core/events/watches.h"
 #include "core/redis/transaction.h"
 #include "core/request.h"
+#include "core/session/attach.h"
 #include "core/state.h"
-#include "core/watches.h"
 
 #define NAME_SIZE_MAX CLIENT_NAME_SIZE_MAX
 /* The size of a pattern in CONFIG GET, since each is matched with each

@@ -6,12 +6,12 @@
 
 #include "base/check.h"
 #include "base/number.h"
-#include "core/attach.h"
 #include "core/commands/commands.h"
 #include "core/commands/gate.h"
 #include "core/commands/listing.h"
-#include "core/lease.h"
 #include "core/request.h"
+#include "core/session/attach.h"
+#include "core/session/lease.h"
 #include "core/state.h"
 
 #define TTL_DEFAULT_MS 10000

@@ -9,10 +9,10 @@
 #include "base/number.h"
 #include "core/commands/gate.h"
 #include "core/commands/listing.h"
-#include "core/lease.h"
 #include "core/questions.h"
 #include "core/redis/scripts.h"
 #include "core/request.h"
+#include "core/session/lease.h"
 #include "core/state.h"
 #include "lease/rules.h"
 

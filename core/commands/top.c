@@ -2,10 +2,11 @@
 
 /* LOCK.TOP: the locks that are granted most often, and the longest waits.
  *
- * How often is counted from the newest events (core/past.h), so nothing is kept
- * for it. What one look may cost is bounded whatever there is: so many events,
- * waits and locks are looked at, the newest of the former, the oldest of the
- * latter. A lock that is neither hot nor waited for nor old is not told. */
+ * How often is counted from the newest events (core/events/past.h), so nothing
+ * is kept for it. What one look may cost is bounded whatever there is: so many
+ * events, waits and locks are looked at, the newest of the former, the oldest
+ * of the latter. A lock that is neither hot nor waited for nor old is not told.
+ */
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "core/commands/show.h"
-#include "core/past.h"
+#include "core/events/past.h"
 #include "core/questions.h"
 #include "core/state.h"
 

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
-#include "lockfsm/arena.h"
+#include "lockfsm/store/arena.h"
 
 /* KEY_ANY is no type: a command of it looks for its keys by itself. */
 enum key_type { KEY_ANY, KEY_TEXT, KEY_HASH, KEY_LIST, KEY_SET, KEY_ZSET };

@@ -26,15 +26,15 @@
 #include "base/log.h"
 #include "core/commands/commands.h"
 #include "core/commands/gate.h"
-#include "core/lease.h"
 #include "core/propose.h"
 #include "core/questions.h"
 #include "core/redis/keys.h"
 #include "core/redis/script.h"
 #include "core/redis/scripts.h"
 #include "core/request.h"
+#include "core/session/lease.h"
 #include "core/state.h"
-#include "lockfsm/access.h"
+#include "lockfsm/user/access.h"
 
 /* How often the decision may be made again because the keys have changed before
  * its entry was applied. Each time another client has succeeded. */

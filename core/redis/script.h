@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
-#include "lockfsm/arena.h"
+#include "lockfsm/store/arena.h"
 
 /* Bounds. The longest lock script that is known has 3 KiB and 400 nodes. */
 #define SCRIPT_SIZE_MAX 8192

@@ -14,7 +14,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/sha.h"
-#include "lockfsm/arena.h"
+#include "lockfsm/store/arena.h"
 
 #define SCRIPTS_LOADED_MAX 256
 #define SCRIPTS_REFUSED_MAX 64

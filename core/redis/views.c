@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "core/state.h"
 #include "lease/rules.h"
-#include "lockfsm/access.h"
+#include "lockfsm/user/access.h"
 
 /* --- Answers -------------------------------------------------------------- */
 

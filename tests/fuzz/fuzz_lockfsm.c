@@ -12,8 +12,8 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
+#include "lockfsm/user/access.h"
 #include "storage/table.h"
 #include "tests/unit/lockfsm_delta.h"
 

@@ -13,8 +13,8 @@
 #include "base/memory.h"
 #include "core/redis/keys.h"
 #include "lease/timers.h"
-#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
+#include "lockfsm/user/access.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,9 +9,9 @@
  * The records are those of a node that has seen a little of everything. The
  * input is a row of edits: which record, what to do with it, and bytes. */
 
-#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
-#include "lockfsm/records.h"
+#include "lockfsm/store/records.h"
+#include "lockfsm/user/access.h"
 #include "tests/unit/core_world.h"
 
 #define RECORD_COUNT_MAX 400

@@ -18,10 +18,10 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "lockfsm/access.h"
 #include "lockfsm/lockfsm.h"
-#include "lockfsm/quota.h"
 #include "lockfsm/state.h"
+#include "lockfsm/user/access.h"
+#include "lockfsm/user/quota.h"
 #include "storage/snapshot.h"
 #include "storage/table.h"
 #include "tests/property/operations.h"

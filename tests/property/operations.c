@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
+#include "lockfsm/user/access.h"
 #include "tests/property/words.h"
 
 /* Where the entry that is being written goes to, and whether it has REQ. */

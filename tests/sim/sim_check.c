@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/units.h"
-#include "lockfsm/access.h"
+#include "lockfsm/user/access.h"
 #include "raft/replica.h"
 #include "tests/sim/sim_counted.h"
 #include "tests/sim/sim_cover.h"
@@ -738,7 +738,7 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
 }
 
 /* For so long a process may measure before it knows how fast the others' clocks
- * are: two windows (core/clock_rate.h), and who was silent in one. */
+ * are: two windows (core/members/clock_rate.h), and who was silent in one. */
 #define MEASURING_NS (25 * NS_PER_S)
 
 /* The process has run for so long that it can measure and be measured. */

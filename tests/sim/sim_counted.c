@@ -197,7 +197,7 @@ static struct sim_node *holder_of(const struct sim *sim, uint64_t incarnation)
 /* One that has yet to learn of a replacement knows its number under the old
  * directory, and may have the new one as a guest. The other way round only
  * while its log does not name itself, or it hears no leader: then it may be the
- * one that does not know (core/standing.h). */
+ * one that does not know (core/members/standing.h). */
 static void look_at_links(struct sim *sim, struct sim_node *node)
 {
     struct replica_members members;

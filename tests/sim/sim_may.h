@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Who may do what, by users, roles, access and revoked certificates as they
- * stood after one entry: the rules of lockfsm/access.h, written a second time.
+ * stood after one entry: the rules of lockfsm/user/access.h, written a second
+ * time.
  */
 
 #ifndef HASP_TESTS_SIM_SIM_MAY_H
 #define HASP_TESTS_SIM_SIM_MAY_H
 
-#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
+#include "lockfsm/user/access.h"
 
 #define RIGHT_USER_MAX 8
 #define RIGHT_ROLE_MAX 8

@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "lockfsm/access.h"
 #include "lockfsm/feature.h"
+#include "lockfsm/user/access.h"
 #include "node/backup.h"
 #include "raft/replica.h"
 #include "storage/disk.h"

@@ -11,7 +11,7 @@
 #include "tests/sim/sim_silence.h"
 
 /* Roundings, marks of when an entry was applied that are 10 ms apart
- * (core/history.c). */
+ * (core/events/history.c). */
 #define SLACK_MS 3
 #define MARK_MS 10
 /* Of what is told of the future: each leader and each entry that moves the

@@ -338,7 +338,7 @@ void sim_users_kept(struct sim *sim, const char *name,
 }
 
 /* Who has applied nothing knows nobody, in whichever life; nor does who has yet
- * to apply what its log had when it started (core/pending_access.h). */
+ * to apply what its log had when it started (core/session/pending_access.h). */
 uint64_t sim_users_has_applied(const struct sim *sim, uint32_t number)
 {
     const struct sim_node *node = sim->node[number];

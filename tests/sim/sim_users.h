@@ -7,15 +7,15 @@
  * itself: by a certificate, which its connections show, or by a secret (AUTH).
  * What it shows may be revoked, removed, or not be known yet; it goes on with
  * what is there by then. Nothing is encrypted: what TLS has found out a
- * connection carries along (core/identity.h). Who makes users and takes their
- * rights away is sim_keeper.h. */
+ * connection carries along (core/session/identity.h). Who makes users and takes
+ * their rights away is sim_keeper.h. */
 
 #ifndef HASP_TESTS_SIM_SIM_USERS_H
 #define HASP_TESTS_SIM_SIM_USERS_H
 
 #include "base/prng.h"
 #include "base/sha.h"
-#include "core/identity.h"
+#include "core/session/identity.h"
 #include "tests/sim/sim.h"
 
 /* What a connection shows. */

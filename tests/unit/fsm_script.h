@@ -19,11 +19,11 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "lockfsm/access.h"
-#include "lockfsm/audit.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/feature.h"
 #include "lockfsm/lockfsm.h"
+#include "lockfsm/user/access.h"
+#include "lockfsm/user/audit.h"
 #include "storage/table.h"
 
 #define WORD_MAX 64

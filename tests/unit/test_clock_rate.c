@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/prng.h"
-#include "core/clock_rate.h"
+#include "core/members/clock_rate.h"
 
 #define MS NS_PER_MS
 

@@ -4,8 +4,8 @@
 
 #include <inttypes.h>
 
-#include "core/denials.h"
-#include "core/identity.h"
+#include "core/session/denials.h"
+#include "core/session/identity.h"
 #include "core/state.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"

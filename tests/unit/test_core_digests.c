@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Nodes whose states differ, and damage in one of them
- * (core/digests.h). */
+ * (core/members/digests.h). */
 
 #include "base/log.h"
 #include "tests/unit/core_fixture.h"

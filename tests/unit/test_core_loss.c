@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Members that come back with less than they have acknowledged
- * (core/loss.h). */
+ * (core/members/loss.h). */
 
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "core/past.h"
+#include "core/events/past.h"
 #include "core/state.h"
 #include "lockfsm/entry.h"
 

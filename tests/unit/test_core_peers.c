@@ -3,8 +3,8 @@
 /* What a node takes from the others: whose directory it registers, whose frames
  * it heeds. */
 
-#include "lockfsm/access.h"
 #include "lockfsm/feature.h"
+#include "lockfsm/user/access.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 

@@ -2,7 +2,7 @@
 
 /* What a refusal says of what was done: "nothing" only where that is known. */
 
-#include "lockfsm/access.h"
+#include "lockfsm/user/access.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 

@@ -3,7 +3,7 @@
 /* Watchers and their bounds: none keeps the node from its work, and none hears
  * less because of another one. */
 
-#include "core/watches.h"
+#include "core/events/watches.h"
 
 #include "core/conn.h"
 

@@ -4,8 +4,8 @@
  * looked at and closed in slices. test_core_users.c has what a withdrawal
  * means. */
 
-#include "core/identity.h"
-#include "lockfsm/access.h"
+#include "core/session/identity.h"
+#include "lockfsm/user/access.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_users.h"
 #include "tests/unit/core_world.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The digest of the state and the scrub (lockfsm/digest.c): what is damaged in
- * memory or in the table is noticed, what is changed by entries is not taken
- * for damage. tests/property holds the digest against the hash of the
+/* The digest of the state and the scrub (lockfsm/store/digest.c): what is
+ * damaged in memory or in the table is noticed, what is changed by entries is
+ * not taken for damage. tests/property holds the digest against the hash of the
  * whole state after random operations. */
 
 #include <setjmp.h>
@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
+#include "lockfsm/user/access.h"
 #include "storage/table.h"
 
 #define LOCK_COUNT 20

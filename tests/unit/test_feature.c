@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/feature.h"
 #include "lockfsm/lockfsm.h"
+#include "lockfsm/user/access.h"
 #include "storage/table.h"
 
 /* Kinds of base/codec.c; numbers and tags in lockfsm/entry.def. */

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/units.h"
-#include "core/history.h"
+#include "core/events/history.h"
 #include "tests/unit/drawn.h"
 
 #define SPACING_MS 10 /* What the newest marks are apart. */

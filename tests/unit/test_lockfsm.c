@@ -18,9 +18,9 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
+#include "lockfsm/user/access.h"
 #include "storage/table.h"
 #include "tests/unit/lockfsm_delta.h"
 /* --- Fixture -------------------------------------------------------------- */

@@ -17,9 +17,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
+#include "lockfsm/user/access.h"
 
 struct world {
     struct lockfsm *fsm;

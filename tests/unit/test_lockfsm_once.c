@@ -13,9 +13,9 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
+#include "lockfsm/user/access.h"
 #include "storage/table.h"
 
 /* --- Fixture -------------------------------------------------------------- */

@@ -15,10 +15,10 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "lockfsm/access.h"
-#include "lockfsm/audit.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
+#include "lockfsm/user/access.h"
+#include "lockfsm/user/audit.h"
 
 #define SIZE (64 * 1024)
 #define GROWS_TO (SIZE - SIZE / 5)

@@ -7,7 +7,7 @@
 
 #include "core/redis/keys.h"
 #include "lease/timers.h"
-#include "lockfsm/access.h"
+#include "lockfsm/user/access.h"
 #include "tests/unit/core_fixture.h"
 #include "tests/unit/core_world.h"
 

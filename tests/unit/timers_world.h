@@ -23,8 +23,8 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "lease/timers.h"
-#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
+#include "lockfsm/user/access.h"
 
 #define MS UINT64_C(1000000)
 #define SESSION_MAX 1024

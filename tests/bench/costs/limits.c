@@ -17,7 +17,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "lockfsm/access.h"
+#include "lockfsm/user/access.h"
 #include "tests/bench/costs/costs.h"
 
 #define LONGEST_NS 1000000
@@ -25,7 +25,7 @@
 #define TIMES 40
 #define TRIES 5
 /* As many as a leader names at most (core/propose.c, lease/timers.c,
- * core/lease.c). */
+ * core/session/lease.c). */
 #define NAMED_MAX 1024
 #define EXPIRED_MAX 256
 

@@ -1,0 +1,657 @@
+/* SPDX-License-Identifier: MIT */
+
+/* LOCK.WATCH, SUBSCRIBE and their opposites; and effects as pushes and
+ * messages. */
+
+#include "core/events/events.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "core/commands/commands.h"
+#include "core/state.h"
+
+/* An event as it is told: when it happens (core->past.newest), or again later.
+ */
+struct event {
+    const char *kind;
+    struct bytes lock;
+    struct bytes message;
+    uint64_t session;
+    uint64_t token;
+    uint64_t index;
+    uint32_t ordinal;
+    char id[PAST_ID_SIZE]; /* Empty until id_of() has made it. */
+};
+
+/* How many events of the past, and how many bytes of them, are told again at
+ * once. */
+#define AGAIN_COUNT_MAX 2048
+#define AGAIN_SIZE_MAX (256u << 10)
+/* How many events LOCK.HISTORY shows without COUNT, and at most. */
+#define HISTORY_SHOWN 100
+#define HISTORY_SHOWN_MAX 1000
+
+static struct bytes message_of(const struct effect *effect)
+{
+    if (effect->text.size > 0) {
+        return effect->text;
+    }
+    return bytes_of_text(effect->reason != NULL ? effect->reason : "");
+}
+
+/* NULL: nothing may be pushed to it any more. */
+static struct buffer *output_of(struct core *core, struct conn *conn)
+{
+    return conn->is_closing || !identity_may_be_told(core, conn)
+               ? NULL
+               : core->port.client_output(core->port.data, conn->id);
+}
+
+/* Makes the id only when the first watcher is told, since most events have no
+ * watcher. */
+static const char *id_of(const struct core *core, struct event *event)
+{
+    if (event->id[0] == '\0') {
+        past_id_format(core, event->index, event->ordinal, event->id);
+    }
+    return event->id;
+}
+
+static void push(struct core *core, struct conn *conn, struct event *event)
+{
+    struct resp_writer writer = {output_of(core, conn), 3};
+    if (writer.out == NULL || conn->version != 3) {
+        /* The client may have gone back to RESP2, which has no pushes. */
+        return;
+    }
+    resp_push(&writer, 3);
+    resp_text(&writer, "lock");
+    resp_text(&writer, event->kind);
+    resp_map(&writer, 6);
+    resp_key_bulk(&writer, "lock", event->lock);
+    resp_key_number(&writer, "session", event->session);
+    resp_key_number(&writer, "token", event->token);
+    resp_key_number(&writer, "index", event->index);
+    resp_key_bulk(&writer, "message", event->message);
+    resp_key_text(&writer, "id", id_of(core, event));
+}
+
+/* Bytes as a JSON string; what is not ASCII is taken for Latin-1, so that any
+ * name gives valid JSON. */
+static void put_json(struct buffer *out, struct bytes text)
+{
+    buffer_put_u8(out, '"');
+    for (size_t i = 0; i < text.size; i++) {
+        uint8_t c = text.data[i];
+        if (c == '"' || c == '\\') {
+            buffer_put_u8(out, '\\');
+            buffer_put_u8(out, c);
+        } else if (c >= 0x20 && c < 0x7f) {
+            buffer_put_u8(out, c);
+        } else {
+            buffer_printf(out, "\\u%04x", c);
+        }
+    }
+    buffer_put_u8(out, '"');
+}
+
+/* Writes a message up to its text. */
+static void put_message(struct resp_writer *writer, const struct watch *watch,
+                        struct bytes channel)
+{
+    bool is_pattern = watch->of.pattern->kind == WATCH_PATTERN;
+    resp_push(writer, is_pattern ? 4 : 3);
+    resp_text(writer, is_pattern ? "pmessage" : "message");
+    if (is_pattern) {
+        resp_bulk(writer, watch_text(watch));
+    }
+    resp_bulk(writer, channel);
+}
+
+static void publish(struct core *core, const struct watch *watch,
+                    struct event *event)
+{
+    struct conn *conn = watch->of.conn;
+    struct resp_writer writer = {output_of(core, conn), conn->version};
+    CHECK(watch->of.pattern->kind != WATCH_PREFIX);
+    if (writer.out == NULL) {
+        return;
+    }
+    struct buffer *json = &core->watches.message;
+    buffer_clear(json);
+    buffer_put_text(json, CHANNEL_PREFIX);
+    buffer_put_bytes(json, event->lock);
+    put_message(&writer, watch, buffer_bytes(json));
+    buffer_clear(json);
+    buffer_put_text(json, "{\"kind\":");
+    put_json(json, bytes_of_text(event->kind));
+    buffer_put_text(json, ",\"lock\":");
+    put_json(json, event->lock);
+    buffer_printf(json, ",\"session\":%llu,\"token\":%llu,\"index\":%llu",
+                  (unsigned long long)event->session,
+                  (unsigned long long)event->token,
+                  (unsigned long long)event->index);
+    buffer_put_text(json, ",\"message\":");
+    put_json(json, event->message);
+    buffer_printf(json, ",\"id\":\"%s\"", id_of(core, event));
+    buffer_put_u8(json, '}');
+    resp_bulk(&writer, buffer_bytes(json));
+}
+
+/* Tells a connection once, even if it watches several prefixes that fit. */
+static void notify_watch(struct core *core, const struct watch *watch,
+                         void *data)
+{
+    struct event *event = data;
+    struct conn *conn = watch->of.conn;
+    if (watch->of.pattern->kind != WATCH_PREFIX) {
+        publish(core, watch, event);
+    } else if (conn->last_event != core->watches.event) {
+        conn->last_event = core->watches.event;
+        push(core, conn, event);
+    }
+}
+
+/* Records the event and notifies its watchers; sets 'ret_event' for the
+ * caller's own use. */
+static void notify(struct core *core, const char *kind,
+                   const struct effect *effect, struct event *ret_event)
+{
+    *ret_event = (struct event){.kind = kind,
+                                .lock = effect->lock,
+                                .message = message_of(effect),
+                                .session = effect->session,
+                                .token = effect->token,
+                                .index = effect->log_index};
+    past_add(core, kind, effect, ret_event->message);
+    CHECK(core->past.newest.index == ret_event->index);
+    ret_event->ordinal = core->past.newest.ordinal;
+    watches_hit(core, effect->lock, notify_watch, ret_event);
+}
+
+/* Locks are what is watched: one event for each that the session holds, and
+ * that will go to somebody else unless the session is pardoned. */
+static void notify_blacklisted(struct core *core, const struct effect *effect)
+{
+    const struct session *session = lockfsm_session(core->fsm, effect->session);
+    if (session == NULL) {
+        return;
+    }
+    LIST_FOR (const struct hold, hold, &session->holds, in_session) {
+        struct effect one = *effect;
+        struct event event;
+        CHECK(hold->session == session);
+        one.lock = hold->lock->name;
+        one.owner = hold->owner;
+        one.token = hold->token;
+        /* An effect without the operator's reason has no message. */
+        one.reason = NULL;
+        notify(core, "blacklisted", &one, &event);
+    }
+}
+
+static const char *kind_of(const struct effect *effect)
+{
+    switch (effect->type) {
+    case EFFECT_GRANTED:
+        return "granted";
+    case EFFECT_QUEUED:
+        /* A repeated request is not queued again. */
+        return effect->count == 0 ? "queued" : NULL;
+    case EFFECT_RELEASED:
+        return "released";
+    case EFFECT_HOLD_EXPIRED:
+        return "expired";
+    case EFFECT_WAIT_ENDED:
+        return "wait-ended";
+    case EFFECT_DELAYED:
+        return "delayed";
+    case EFFECT_DELAY_OVER:
+        return "delay-over";
+    case EFFECT_BREAKING:
+        return "breaking";
+    case EFFECT_OBJECTED:
+        return "objected";
+    case EFFECT_PLEASE:
+        return "please";
+    default:
+        return NULL;
+    }
+}
+
+/* Notifies each connection of this node that acts for the holder's session and
+ * does not watch the lock anyway. */
+static void notify_holder(struct core *core, const struct effect *effect,
+                          struct event *event)
+{
+    CHECK(effect->session != 0); /* Only a held lock can be asked for. */
+    const struct list *attachments = attach_list(core, effect->session);
+    if (attachments == NULL) {
+        return;
+    }
+    LIST_FOR (struct attachment, attachment, attachments, in_session) {
+        struct conn *conn = attachment->conn;
+        if (conn != NULL && conn->version == 3 &&
+            conn->last_event != core->watches.event) {
+            push(core, conn, event);
+        }
+    }
+}
+
+/* Relays to the connections of the message's own user, and to those of users
+ * who may read everything. */
+static void relay_message(struct core *core, const struct watch *watch,
+                          void *data)
+{
+    const struct effect *effect = data;
+    struct conn *conn = watch->of.conn;
+    struct resp_writer writer = {output_of(core, conn), conn->version};
+    if (writer.out == NULL ||
+        (conn->user != effect->count &&
+         !lockfsm_may(core->fsm, lockfsm_user(core->fsm, conn->user), VERB_READ,
+                      (struct bytes){NULL, 0}, EXTENT_PREFIX, NULL))) {
+        return;
+    }
+    put_message(&writer, watch, effect->lock);
+    resp_bulk(&writer, effect->text);
+}
+
+void events_effect(struct core *core, const struct effect *effect)
+{
+    if (effect->type == EFFECT_MESSAGE) {
+        watches_hit_channel(core, effect->lock, relay_message, (void *)effect);
+        return;
+    }
+    if (effect->type == EFFECT_SESSION_CHANGED && effect->reason != NULL &&
+        strcmp(effect->reason, "blacklisted") == 0) {
+        notify_blacklisted(core, effect);
+        return;
+    }
+    const char *kind = kind_of(effect);
+    if (kind == NULL) {
+        return;
+    }
+    struct event event;
+    notify(core, kind, effect, &event);
+    if (effect->type == EFFECT_PLEASE || effect->type == EFFECT_BREAKING) {
+        notify_holder(core, effect, &event);
+    }
+}
+
+bool lock_watch_parse(struct call *call, struct resp_writer *writer)
+{
+    struct past_id id;
+    call->name = call->count > 1 ? call->argument[1] : bytes_of("", 0);
+    if (call->name.size > LOCK_NAME_SIZE_MAX) {
+        return call_fail(call, writer, "the prefix must have 0 to 511 bytes");
+    }
+    if (call->count == 2) {
+        return true;
+    }
+    if (call->count != 4 || !bytes_is_word(call->argument[2], "FROM")) {
+        return call_fail(call, writer,
+                         "a prefix is expected, and FROM with an event's id");
+    }
+    return past_id_parse(call->argument[3], &id) ||
+           call_fail(call, writer,
+                     "FROM must be the id of an event, life-index-ordinal as "
+                     "it was told, or life-index");
+}
+
+/* Counts the events behind 'id' that begin with 'prefix', and their bytes;
+ * false if there are too many to tell again. */
+static bool is_little(const struct past *past, struct bytes prefix,
+                      const struct past_id *id)
+{
+    uint64_t count = 0, size = 0;
+    for (uint64_t i = past->next; i-- > past->first;) {
+        const struct past_event *event = past_event(past, i);
+        if (!past_is_behind(event, id)) {
+            break;
+        }
+        if (bytes_has_prefix(past_name(past, event), prefix)) {
+            count++;
+            size += event->name_size + event->message_size;
+        }
+    }
+    return count <= AGAIN_COUNT_MAX && size <= AGAIN_SIZE_MAX;
+}
+
+static struct event event_again(struct core *core,
+                                const struct past_event *past)
+{
+    return (struct event){.kind = past->kind,
+                          .lock = past_name(&core->past, past),
+                          .message = past_message(&core->past, past),
+                          .session = past->session,
+                          .token = past->token,
+                          .index = past->index,
+                          .ordinal = past->ordinal};
+}
+
+/* The events that follow are behind the applied index. */
+static struct event make_gap(const struct core *core, struct bytes lock)
+{
+    return (struct event){
+        .kind = "gap",
+        .lock = lock,
+        .message = BYTES_LITERAL("events may be missing: read the locks"),
+        .index = lockfsm_applied_index(core->fsm),
+        .ordinal = UINT32_MAX};
+}
+
+static void notify_gap(struct core *core, const struct watch *watch)
+{
+    struct bytes channel = BYTES_LITERAL(CHANNEL_PREFIX);
+    struct bytes text = watch_text(watch);
+    struct event gap = make_gap(core, text);
+    if (watch->of.pattern->kind == WATCH_PREFIX) {
+        push(core, watch->of.conn, &gap);
+        return;
+    }
+    if (bytes_has_prefix(text, channel)) {
+        gap.lock = bytes_of(text.data + channel.size, text.size - channel.size);
+    }
+    publish(core, watch, &gap);
+}
+
+void events_missed(struct core *core)
+{
+    HASH_FOR (struct conn, conn, core->conns.by_id, by_id) {
+        LIST_FOR (struct watch, watch, &conn->watches, in_conn) {
+            CHECK(watch->of.conn == conn);
+            notify_gap(core, watch);
+        }
+    }
+}
+
+/* Tells what has happened since the event 'id', or that this node no longer
+ * knows all of it. */
+static void tell_again(struct core *core, struct conn *conn,
+                       struct bytes prefix, const struct past_id *id)
+{
+    struct past *past = &core->past;
+    if (!past_knows(core, id) || !is_little(past, prefix, id)) {
+        struct event gap = make_gap(core, prefix);
+        push(core, conn, &gap);
+        return;
+    }
+    for (uint64_t i = past->first; i < past->next; i++) {
+        const struct past_event *one = past_event(past, i);
+        if (past_is_behind(one, id) &&
+            bytes_has_prefix(past_name(past, one), prefix)) {
+            struct event event = event_again(core, one);
+            push(core, conn, &event);
+        }
+    }
+}
+
+void lock_watch_run(struct core *core, struct request *request)
+{
+    const struct call *call = request->call;
+    struct conn *conn = request->conn;
+    struct past_id from;
+    bool has_from = call->count > 2 && past_id_parse(call->argument[3], &from);
+    struct bytes prefix = call->name;
+    CHECK(conn != NULL); /* A COMMAND_LOCAL comes from no peer. */
+    if (conn->version == 2) {
+        request_refuse(core, request, WORD_BADARG,
+                       "needs RESP3 (HELLO 3); with RESP2 use "
+                       "PSUBSCRIBE lock:prefix*");
+        return;
+    }
+    const char *limit = watch_add(core, conn, WATCH_PREFIX, prefix);
+    if (limit != NULL) {
+        request_refuse(core, request, WORD_LIMIT, limit);
+        return;
+    }
+    const struct watch *watch = watch_find(core, conn, WATCH_PREFIX, prefix);
+    /* The watch has just been added, or was there before. */
+    CHECK(watch != NULL);
+    /* This also frees the call, and 'prefix' with it. */
+    request_answer_ok(core, request);
+    if (has_from) {
+        tell_again(core, conn, watch_text(watch), &from);
+    }
+}
+
+static void put_past(struct core *core, const struct past_event *past,
+                     struct resp_writer *writer)
+{
+    struct event event = event_again(core, past);
+    resp_map(writer, 6);
+    resp_key_text(writer, "id", id_of(core, &event));
+    resp_key_number(writer, "time_ms", past->wall_ms);
+    resp_key_text(writer, "kind", event.kind);
+    resp_key_number(writer, "session", event.session);
+    resp_key_number(writer, "token", event.token);
+    resp_key_bulk(writer, "message", event.message);
+}
+
+/* Shows the newest events of one lock, the oldest of them first. */
+void lock_history_run(struct core *core, struct request *request)
+{
+    const struct call *call = request->call;
+    struct past *past = &core->past;
+    uint64_t wanted = call_number(call, OPTION_COUNT, HISTORY_SHOWN);
+    wanted = wanted < HISTORY_SHOWN_MAX ? wanted : HISTORY_SHOWN_MAX;
+    uint32_t count = 0;
+    uint64_t from = past->next;
+    while (from > past->first && count < wanted) {
+        const struct past_event *event = past_event(past, --from);
+        count += bytes_equal(past_name(past, event), call->name);
+    }
+    CHECK(from >= past->first && count <= wanted);
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, 3);
+    resp_key_bulk(writer, "lock", call->name);
+    resp_key_number(writer, "known_from", past->missing.index + 1);
+    resp_key_array(writer, "events", count);
+    for (uint64_t i = from; count > 0; i++) {
+        const struct past_event *event = past_event(past, i);
+        if (bytes_equal(past_name(past, event), call->name)) {
+            put_past(core, event, writer);
+            count--;
+        }
+    }
+    request_done(core, request);
+}
+
+void lock_unwatch_run(struct core *core, struct request *request)
+{
+    struct watch *watch = watch_find(core, request->conn, WATCH_PREFIX,
+                                     request->call->name);
+    if (watch != NULL) {
+        watch_drop(core, watch);
+    }
+    request_answer_ok(core, request);
+}
+
+/* Confirms one channel; the confirmations of all channels stand in the slot of
+ * the command. */
+static void confirm(struct core *core, struct request *request,
+                    const char *word, struct bytes channel, bool has_channel)
+{
+    struct resp_writer *writer = &core->requests.writer;
+    CHECK(writer->out != NULL); /* The caller has called request_reply(). */
+    resp_push(writer, 3);
+    resp_text(writer, word);
+    if (has_channel) {
+        resp_bulk(writer, channel);
+    } else {
+        resp_null(writer);
+    }
+    resp_integer(writer, request->conn->channel_count);
+}
+
+static void subscribe(struct core *core, struct request *request,
+                      const struct call *call, enum watch_kind kind,
+                      const char *word)
+{
+    struct conn *conn = request->conn;
+    CHECK(conn != NULL && kind != WATCH_PREFIX);
+    request_reply(core, request);
+    for (uint32_t i = 1; i < call->count; i++) {
+        const char *limit = watch_add(core, conn, kind, call->argument[i]);
+        if (limit == NULL) {
+            confirm(core, request, word, call->argument[i], true);
+        } else {
+            measures_refused(core, WORD_LIMIT);
+            word_put(&core->requests.writer, WORD_LIMIT, "%s", limit);
+        }
+    }
+    request_done(core, request);
+}
+
+static void unsubscribe(struct core *core, struct request *request,
+                        const struct call *call, enum watch_kind kind,
+                        const char *word)
+{
+    struct conn *conn = request->conn;
+    bool has_any = false;
+    CHECK(conn != NULL && kind != WATCH_PREFIX);
+    request_reply(core, request);
+    for (uint32_t i = 1; i < call->count; i++) {
+        struct watch *watch = watch_find(core, conn, kind, call->argument[i]);
+        if (watch != NULL) {
+            watch_drop(core, watch);
+        }
+        confirm(core, request, word, call->argument[i], true);
+        has_any = true;
+    }
+    if (call->count == 1) {
+        LIST_FOR_SAFE (struct watch, watch, &conn->watches, in_conn) {
+            if (watch->of.pattern->kind == kind) {
+                struct buffer text = {0};
+                buffer_put_bytes(&text, watch_text(watch));
+                watch_drop(core, watch);
+                confirm(core, request, word, buffer_bytes(&text), true);
+                buffer_done(&text);
+                has_any = true;
+            }
+        }
+    }
+    if (!has_any) {
+        confirm(core, request, word, (struct bytes){NULL, 0}, false);
+    }
+    request_done(core, request);
+}
+
+bool watch_texts_check(struct call *call, struct resp_writer *writer)
+{
+    for (uint32_t i = 1; i < call->count; i++) {
+        if (call->argument[i].size > WATCH_SIZE_MAX) {
+            return call_fail(call, writer,
+                             "a channel or pattern has at most 516 bytes");
+        }
+    }
+    return true;
+}
+
+void subscribe_run(struct core *core, struct request *request)
+{
+    subscribe(core, request, request->call, WATCH_CHANNEL, "subscribe");
+}
+
+void unsubscribe_run(struct core *core, struct request *request)
+{
+    unsubscribe(core, request, request->call, WATCH_CHANNEL, "unsubscribe");
+}
+
+void psubscribe_run(struct core *core, struct request *request)
+{
+    subscribe(core, request, request->call, WATCH_PATTERN, "psubscribe");
+}
+
+void punsubscribe_run(struct core *core, struct request *request)
+{
+    unsubscribe(core, request, request->call, WATCH_PATTERN, "punsubscribe");
+}
+
+static void put_tokens(struct resp_writer *writer, const struct result *result)
+{
+    resp_key_array(writer, "tokens", result->token_count);
+    for (uint32_t i = 0; i < result->token_count; i++) {
+        resp_integer(writer, (int64_t)result->tokens[i]);
+    }
+}
+
+static void put_grants(struct core *core, struct resp_writer *writer,
+                       const struct effect *effect)
+{
+    const struct result *result = &effect->result;
+    CHECK(effect->name_count == result->token_count);
+    resp_key_array(writer, "grants", result->token_count);
+    for (uint32_t i = 0; i < result->token_count; i++) {
+        grant_put(core,
+                  &(struct grant_of){.session = effect->session,
+                                     .owner = effect->owner,
+                                     .lock = effect->names[i],
+                                     .token = result->tokens[i],
+                                     .is_pushed = true},
+                  writer);
+    }
+}
+
+static void put_answer(struct core *core, struct buffer *out,
+                       const struct effect *effect)
+{
+    struct resp_writer writer = {out, 3};
+    bool is_granted = effect->result.code == RESULT_OK;
+    resp_push(&writer, 3);
+    resp_text(&writer, "lock");
+    resp_text(&writer, "answer");
+    resp_map(&writer, is_granted ? 6 : 4);
+    resp_key_number(&writer, "session", effect->session);
+    resp_key_bulk(&writer, "owner", effect->owner);
+    resp_key_number(&writer, "index", effect->log_index);
+    resp_key_number(&writer, "wait", effect->wait_index);
+    if (is_granted) {
+        put_tokens(&writer, &effect->result);
+        put_grants(core, &writer, effect);
+    }
+}
+
+void events_answer(struct core *core, const struct effect *effect)
+{
+    CHECK(effect->type == EFFECT_WAIT_RESULT && effect->session != 0);
+    const struct list *attachments = attach_list(core, effect->session);
+    if (attachments == NULL) {
+        return;
+    }
+    LIST_FOR (const struct attachment, attachment, attachments, in_session) {
+        if (!attach_hears(attachment)) {
+            continue;
+        }
+        if (attachment->conn != NULL) {
+            struct buffer *out = output_of(core, attachment->conn);
+            if (out != NULL) {
+                put_answer(core, out, effect);
+            }
+            continue;
+        }
+        /* A follower could tell the grant only once it had applied the entry
+         * itself: after the next entry, which tells it that this one is
+         * committed. */
+        struct frame_answer answer = {.conn = attachment->peer_conn,
+                                      .slot = SLOT_NONE,
+                                      .kind = ANSWER_REPLY};
+        struct buffer *out = peer_output(core, attachment->peer, FRAME_ANSWER);
+        if (out != NULL) {
+            struct buffer push = {0};
+            put_answer(core, &push, effect);
+            answer.reply = buffer_bytes(&push);
+            frame_put_answer(out, &answer);
+            buffer_done(&push);
+        }
+    }
+}
+
+void events_relay(struct core *core, struct conn *conn, struct bytes push)
+{
+    struct buffer *out = output_of(core, conn);
+    if (out != NULL && conn->hears_answers && conn->version == 3) {
+        buffer_put_bytes(out, push);
+    }
+}

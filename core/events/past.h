@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The newest events of locks, as this node has applied them: for LOCK.HISTORY,
+ * and for watchers who come back.
+ *
+ * An event's id is "life-index-ordinal": the life of the cluster (when it
+ * began, in seconds since 2025), the entry, and which of the entry's events it
+ * is. It is the same at each node, and never comes again: indexes go back after
+ * a restore, but that is another life. What is older than the newest PAST_COUNT
+ * events, or PAST_SIZE bytes of names and messages, is forgotten, and so is all
+ * when a snapshot takes the place of the state; past_knows() says so. Nothing
+ * is allocated per event. */
+
+#ifndef HASP_CORE_EVENTS_PAST_H
+#define HASP_CORE_EVENTS_PAST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+struct core;
+struct effect;
+
+#define PAST_COUNT 65536
+#define PAST_SIZE ((size_t)16 << 20)
+#define PAST_ID_SIZE 64
+
+struct past_id {
+    uint64_t life;
+    uint64_t index;
+    uint32_t ordinal; /* From 0; UINT32_MAX: all of this entry. */
+};
+
+struct past_event {
+    uint64_t index;
+    uint32_t ordinal;
+    uint32_t message_size;
+    uint16_t name_size;
+    const char *kind; /* Static. */
+    uint64_t session;
+    uint64_t token;
+    uint64_t
+        wall_ms; /* When it was applied, for people; 0: before the start. */
+    uint64_t at; /* Where its bytes are; private. */
+};
+
+/* Lives as long as the core. */
+struct past {
+    struct past_event *events; /* A ring; NULL before the first one. */
+    uint8_t *bytes;            /* Likewise. */
+    uint64_t first;            /* Numbers of events, from 0. */
+    uint64_t next;
+    uint64_t bytes_next; /* Of all bytes, from 0. */
+    /* The newest event's; and up to here something may be missing. */
+    struct past_id newest;
+    struct past_id missing;
+    uint64_t wall_ms; /* That of all events of the turn at ... */
+    uint64_t wall_at_ns;
+};
+
+/* The state is that of 'applied_index', however it came to be. */
+void past_reset(struct core *core, uint64_t applied_index);
+void past_done(struct past *past);
+/* An event; its id is past.newest then. */
+void past_add(struct core *core, const char *kind, const struct effect *effect,
+              struct bytes message);
+
+/* By its number, from past.first to before past.next; borrowed until the next
+ * one is added. */
+const struct past_event *past_event(const struct past *past, uint64_t number);
+struct bytes past_name(const struct past *past, const struct past_event *event);
+struct bytes past_message(const struct past *past,
+                          const struct past_event *event);
+
+/* True if all events behind this one are known. */
+bool past_knows(const struct core *core, const struct past_id *id);
+bool past_is_behind(const struct past_event *event, const struct past_id *id);
+void past_id_format(const struct core *core, uint64_t index, uint32_t ordinal,
+                    char out[PAST_ID_SIZE]);
+/* "life-index-ordinal", or "life-index": behind all of that entry. */
+bool past_id_parse(struct bytes text, struct past_id *ret_id);
+
+#endif /* HASP_CORE_EVENTS_PAST_H */

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Each node tells the others its time, measures theirs, and hands over if its
+ * own is off. */
+
+#include "core/members/clocks.h"
+#include "base/check.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/state.h"
+
+#define SEND_NS (500 * NS_PER_MS)
+/* A deviation is logged from WARN_PPM on, and its end below CALM_PPM. */
+#define WARN_PPM 10000
+#define CALM_PPM 8000
+#define OFF_PPM 50000
+#define HAND_OVER_NS (60 * NS_PER_S)
+#define PPM 1000000
+
+bool core_clock_ppm(const struct core *core, uint64_t id, int32_t *ret_ppm)
+{
+    if (id == core->options.id) {
+        *ret_ppm = 0;
+        return true;
+    }
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        if (core->peers[i].id == id) {
+            *ret_ppm = core->peers[i].clock_ppm;
+            return core->peers[i].is_clock_known;
+        }
+    }
+    return false;
+}
+
+/* By how much a clock is faster than another; both are measured against that of
+ * this node. */
+static int64_t faster_ppm(int32_t ppm, int32_t than_ppm)
+{
+    CHECK(than_ppm > -PPM); /* A clock that stands still cannot be compared. */
+    return ((int64_t)ppm - than_ppm) * PPM / (PPM + than_ppm);
+}
+
+/* True if more than half of the other voters' clocks are faster, or if more
+ * than half are slower. */
+static bool is_off(const struct core *core, uint64_t id, int64_t limit_ppm)
+{
+    struct replica_members members;
+    uint32_t others = 0, faster = 0, slower = 0;
+    int32_t own, ppm;
+    replica_members(core->replica, &members);
+    if (!core_clock_ppm(core, id, &own) || own <= -PPM) {
+        return false;
+    }
+    for (uint32_t i = 0; i < members.count; i++) {
+        const struct replica_member *member = &members.member[i];
+        if (member->role != MEMBER_VOTER || member->id == id) {
+            continue;
+        }
+        others++;
+        if (core_clock_ppm(core, member->id, &ppm)) {
+            faster += faster_ppm(ppm, own) > limit_ppm;
+            slower += faster_ppm(ppm, own) < -limit_ppm;
+        }
+    }
+    return others > 1 && (2 * faster > others || 2 * slower > others);
+}
+
+static void log_peer(struct peer *peer)
+{
+    int32_t ppm = peer->clock_ppm;
+    if (!peer->is_clock_known) {
+        return;
+    }
+    if (!peer->is_clock_logged && abs(ppm) > WARN_PPM) {
+        peer->is_clock_logged = true;
+        LOG_WARN("clocks differ",
+                 "peer=%" PRIu64 " ppm=%" PRId32 " hint=\"the peer's clock is "
+                 "%s than this node's; hasp_clock_rate_ppm of the other nodes "
+                 "tells whose is wrong\"",
+                 peer->id, ppm, ppm > 0 ? "faster" : "slower");
+    } else if (peer->is_clock_logged && abs(ppm) < CALM_PPM) {
+        peer->is_clock_logged = false;
+        LOG_INFO("clocks agree", "peer=%" PRIu64 " ppm=%" PRId32, peer->id,
+                 ppm);
+    }
+}
+
+/* A clock that can no longer be measured keeps its last state. */
+static void log_own(struct core *core)
+{
+    if (!core->clocks.is_off && is_off(core, core->options.id, WARN_PPM)) {
+        core->clocks.is_off = true;
+        LOG_WARN("this node's clock is off",
+                 "hint=\"most other voters' clocks run at another speed; "
+                 "above 10 %% two clients may believe in one lock\"");
+    } else if (core->clocks.is_off &&
+               !is_off(core, core->options.id, CALM_PPM)) {
+        core->clocks.is_off = false;
+        LOG_INFO("this node's clock agrees", "node=%" PRIu64, core->options.id);
+    }
+}
+
+/* The voter to hand over to: its clock is not off, and of several it has most
+ * of the log. 0 if there is none. */
+static uint64_t find_heir(struct core *core)
+{
+    struct replica_members members;
+    uint64_t heir = 0, most = 0;
+    int32_t ppm;
+    bool is_soon = core->clocks.moved_ns != 0 &&
+                   core->now_ns < core->clocks.moved_ns + HAND_OVER_NS;
+    if (!is_serving(core) || is_soon ||
+        !is_off(core, core->options.id, OFF_PPM)) {
+        return 0;
+    }
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        const struct replica_member *member = &members.member[i];
+        uint64_t match = replica_match(core->replica, member->id);
+        if (member->role == MEMBER_VOTER && peer_is_up(core, member->id) &&
+            core_clock_ppm(core, member->id, &ppm) &&
+            !is_off(core, member->id, OFF_PPM) && (heir == 0 || match > most)) {
+            heir = member->id;
+            most = match;
+        }
+    }
+    return heir;
+}
+
+void clocks_turn(struct core *core)
+{
+    if (core->now_ns < core->clocks.due_ns) {
+        return;
+    }
+    core->clocks.due_ns = core->now_ns + SEND_NS;
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        struct peer *peer = &core->peers[i];
+        struct buffer *out = peer->is_up
+                                 ? peer_output(core, peer->id, FRAME_CLOCK)
+                                 : NULL;
+        if (out != NULL) {
+            frame_put_u64(out, FRAME_CLOCK, core->now_ns);
+            peer->is_clock_known = clock_rate_ppm(&peer->clock,
+                                                  &peer->clock_ppm);
+            log_peer(peer);
+        }
+    }
+    log_own(core);
+    core->reign.clock_heir = find_heir(core);
+}
+
+uint64_t clocks_next(const struct core *core)
+{
+    return core->clocks.due_ns;
+}
+
+int clocks_received(struct core *core, uint64_t from, struct bytes body)
+{
+    struct peer *peer = peer_find(core, from);
+    uint64_t remote_ns;
+    int error = frame_get_u64(body, &remote_ns);
+    if (error == 0 && peer != NULL) {
+        clock_rate_add(&peer->clock, core->now_ns, remote_ns);
+    }
+    return error;
+}
+
+void clocks_handed_over(struct core *core, uint64_t to)
+{
+    CHECK(is_serving(core) && to != core->options.id);
+    core->clocks.moved_ns = core->now_ns;
+    core->reign.clock_heir = 0;
+    LOG_WARN("leadership is handed over",
+             "to=%" PRIu64 " reason=\"this node's clock is more than 5 %% off "
+             "from those of most voters\"",
+             to);
+}
+
+uint64_t core_clock_moved_ns(const struct core *core)
+{
+    return core->clocks.moved_ns;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The level of the cluster: what it could be, who holds it back, and raising
+ * it. */
+
+#include "core/members/feature.h"
+#include "base/check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/commands/commands.h"
+#include "core/state.h"
+#include "lockfsm/feature.h"
+
+uint32_t feature_of_member(const struct core *core, uint64_t id)
+{
+    if (id == core->options.id) {
+        return core->options.feature_level;
+    }
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        if (core->peers[i].id == id) {
+            return core->peers[i].feature_level;
+        }
+    }
+    return 0;
+}
+
+uint32_t feature_possible(const struct core *core, char why[HASP_WHY_SIZE])
+{
+    struct replica_members members;
+    uint32_t present = lockfsm_feature_level(core->fsm);
+    uint32_t lowest = core->options.feature_level, highest = lowest;
+    uint64_t last = core->options.id;
+    why[0] = '\0';
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        uint64_t id = members.member[i].id;
+        uint32_t level = feature_of_member(core, id);
+        if (id != core->options.id && !peer_is_up(core, id)) {
+            snprintf(why, HASP_WHY_SIZE,
+                     "member %" PRIu64
+                     " is not connected, so its version is not known: start "
+                     "it, or remove it",
+                     id);
+            return 0;
+        }
+        last = level < lowest ? id : last;
+        lowest = level < lowest ? level : lowest;
+        highest = level > highest ? level : highest;
+    }
+    if (lowest <= present && highest > present) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "member %" PRIu64 " understands feature level %" PRIu32
+                 " only: upgrade it first",
+                 last, lowest);
+    }
+    return lowest > present ? lowest : 0;
+}
+
+uint32_t feature_of_founders(const struct core *core)
+{
+    struct replica_members members;
+    uint32_t lowest = core->options.feature_level;
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        uint32_t level = feature_of_member(core, members.member[i].id);
+        level = level != 0 ? level : core->options.founders_level;
+        lowest = level < lowest ? level : lowest;
+    }
+    return lowest > FEATURE_LEVEL_FIRST ? lowest : FEATURE_LEVEL_FIRST;
+}
+
+/* True if something that this version understands is not allowed yet, whatever
+ * the options of the node say. */
+static bool is_behind(const struct core *core)
+{
+    return lockfsm_feature_level(core->fsm) < FEATURE_LEVEL;
+}
+
+bool feature_allows(struct core *core, struct bytes command,
+                    const char **ret_what)
+{
+    return !is_behind(core) || lockfsm_level_of(core->fsm, command, ret_what) <=
+                                   lockfsm_feature_level(core->fsm);
+}
+
+void feature_refuse(struct core *core, struct request *request,
+                    const char *what)
+{
+    char text[HASP_WHY_SIZE];
+    CHECK(is_behind(core));
+    snprintf(text, sizeof text,
+             "%s needs a higher feature level than the cluster's, %" PRIu32
+             "; upgrade all nodes, then: hasp cluster finalize",
+             what, lockfsm_feature_level(core->fsm));
+    request_refuse(core, request, WORD_LEVEL, text);
+}
+
+void raft_finalize_run(struct core *core, struct request *request)
+{
+    char why[HASP_WHY_SIZE] = "";
+    uint32_t level = feature_possible(core, why);
+    CHECK(is_serving(core)); /* Only a leader that serves proposes (rule 12). */
+    if (core->reign.change.state != CHANGE_NONE) {
+        request_refuse(core, request, WORD_BUSY,
+                       "a change of the members is under way");
+    } else if (level != 0) {
+        encode_set_feature(propose_begin(core),
+                           &(struct set_feature_command){.level = level});
+        propose_end(core, request);
+    } else if (why[0] == '\0') {
+        /* The command was repeated, or all nodes already have the level. */
+        request_answer_integer(core, request, lockfsm_feature_level(core->fsm));
+    } else {
+        request_refuse(core, request, WORD_LEVEL, why);
+    }
+}
+
+void feature_turn(struct core *core)
+{
+    char why[HASP_WHY_SIZE];
+    if (!core->reign.must_compare_levels || !propose_is_open(core)) {
+        return;
+    }
+    core->reign.must_compare_levels = false;
+    uint32_t level = feature_possible(core, why);
+    if (level == 0) {
+        return;
+    }
+    if (core->options.finalizes_itself) {
+        struct buffer entry = {0};
+        encode_set_feature(&entry,
+                           &(struct set_feature_command){.level = level});
+        core->reign.must_compare_levels = !propose_own(core,
+                                                       buffer_bytes(&entry));
+        buffer_done(&entry);
+    } else if (level > core->run.logged.level) {
+        core->run.logged.level = level;
+        LOG_INFO("upgrade can be finalized",
+                 "level=%" PRIu32 " present=%" PRIu32
+                 " hint=\"hasp cluster finalize\"",
+                 level, lockfsm_feature_level(core->fsm));
+    }
+}
+
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+/* The argument "entry" stands for the entry without a level. */
+void raft_trial_encode(struct core *core, struct request *request,
+                       const struct call *call, struct buffer *out)
+{
+    (void)core;
+    (void)request;
+    if (bytes_equal(call->name, BYTES_LITERAL("entry"))) {
+        encode_trial(out, &(struct trial_command){.step = 1});
+    } else {
+        struct please_command please = {.name = call->name, .trial = 1};
+        encode_please(out, &please);
+    }
+}
+#endif

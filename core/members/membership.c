@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: MIT */
+
+/* RAFT.ADD, PROMOTE, DEMOTE and REMOVE: the states of a change. */
+
+#include "core/members/membership.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "core/commands/commands.h"
+#include "core/members/announced.h"
+#include "core/members/silence.h"
+#include "core/questions.h"
+#include "core/state.h"
+#include "core/trail.h"
+
+#define CATCH_UP_NS (10000 * NS_PER_MS)
+#define RETRY_NS (50 * NS_PER_MS)
+/* For how long a new voter that does not answer may hold up other changes. */
+#define SETTLE_NS (1000 * NS_PER_MS)
+/* A new member may need this long before it listens. */
+#define PROBE_NS (3000 * NS_PER_MS)
+#define PROBE_RETRY_NS (100 * NS_PER_MS)
+/* For how long the voters that a change leaves may be silent: after a stall of
+ * this node what they have sent is still to be read. */
+#define HEAR_NS (1000 * NS_PER_MS)
+
+/* --- States ----------------------------------------------------------------*/
+
+#define FROM(state) (1u << CHANGE_##state)
+
+static void enter(struct change *change, enum change_state state)
+{
+    static const unsigned from[CHANGE_STATE_COUNT] = {
+        [CHANGE_BEGUN] = FROM(NONE),
+        [CHANGE_PROBE_DUE] = FROM(BEGUN) | FROM(PROBING),
+        [CHANGE_PROBING] = FROM(PROBE_DUE),
+        [CHANGE_PROBED] = FROM(PROBING),
+        [CHANGE_ADDING] = FROM(BEGUN) | FROM(PROBED),
+        [CHANGE_CATCHING_UP] = FROM(BEGUN) | FROM(ADDING) | FROM(PROMOTING),
+        [CHANGE_PROMOTING] = FROM(CATCHING_UP),
+        [CHANGE_SETTLING] = FROM(PROMOTING),
+        [CHANGE_LISTENING] = FROM(BEGUN),
+        [CHANGE_TAKING] = FROM(LISTENING),
+    };
+    /* The drawing of the states allows this step. */
+    CHECK((from[state] >> change->state & 1) != 0);
+    change->state = state;
+}
+
+static void change_begin(struct core *core, struct request *request,
+                         uint64_t id)
+{
+    struct change *change = &core->reign.change;
+    /* Only a leader that serves begins a change (rule 12). */
+    CHECK(is_serving(core) && change->request == NULL);
+    enter(change, CHANGE_BEGUN);
+    request_leave(core, request);
+    request->state = REQUEST_CHANGING;
+    buffer_clear(&change->asker);
+    encode_user(&change->asker, request->user);
+    trail_append(core, request, &change->asker);
+    change->request = request;
+    change->index = 0;
+    change->member = id;
+    change->retry_ns = core->now_ns;
+    change->deadline_ns = core->now_ns + CATCH_UP_NS;
+}
+
+/* Ends the change, so that another one may begin; the caller still has to
+ * answer the request. */
+static struct request *change_end(struct core *core)
+{
+    struct change *change = &core->reign.change;
+    struct request *request = change->request;
+    CHECK(change->state != CHANGE_NONE && request->state == REQUEST_CHANGING);
+    change->state = CHANGE_NONE;
+    change->request = NULL;
+    request->state = REQUEST_NEW;
+    return request;
+}
+
+static void change_done(struct core *core)
+{
+    struct request *request = change_end(core);
+    LOG_INFO("membership changed", "command=%s member=%" PRIu64,
+             request->command->name, core->reign.change.member);
+    request_has_changed(request);
+    request_answer_ok(core, request);
+}
+
+static void change_refuse(struct core *core, enum core_word word,
+                          const char *text)
+{
+    request_refuse(core, change_end(core), word, text);
+}
+
+/* Tells the client that only a part of the change is done. */
+static void change_unfinished(struct core *core, const char *why)
+{
+    request_fail(core, change_end(core), WORD_UNFINISHED, bytes_of_text(why));
+}
+
+/* Tells the client why the replica has refused the change. */
+static void change_failed(struct core *core, int error)
+{
+    static const struct {
+        int error;
+        enum core_word word;
+        const char *text;
+    } refusals[] = {
+        {HASP_ENOTLEADER, WORD_NOLEADER, "this node leads no longer"},
+        {HASP_EBUSY, WORD_BUSY, "another change or a transfer is under way"},
+        {HASP_EEXIST, WORD_BADARG,
+         "the id, the address or the data directory is a member's already: to "
+         "replace it, remove that member first"},
+        {HASP_ENOENT, WORD_BADARG, "no member has that id"},
+        {HASP_EFULL, WORD_LIMIT, "members"},
+        {HASP_EINVALID, WORD_BADARG, "that would leave fewer than two voters"},
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        if (refusals[i].error == error) {
+            change_refuse(core, refusals[i].word, refusals[i].text);
+            return;
+        }
+    }
+    change_refuse(core, WORD_BADARG, hasp_strerror(error));
+}
+
+/* The change's entry is in the log; records the act, with who wanted it, as
+ * well. */
+static void change_logged(struct core *core, enum change_state state,
+                          const struct replica_update *update)
+{
+    static const enum act_kind acts[] = {
+        [CHANGE_ADDING] = ACT_ADD, [CHANGE_PROMOTING] = ACT_PROMOTE};
+    struct change *change = &core->reign.change;
+    uint32_t flags = change->request->command->flags;
+    enter(change, state);
+    CHECK(change->index != 0);
+    enum act_kind act = state != CHANGE_TAKING           ? acts[state]
+                        : (flags & COMMAND_REMOVES) != 0 ? ACT_REMOVE
+                                                         : ACT_DEMOTE;
+    /* A promotion that is a part of ADD is recorded as ADD. */
+    if (state != CHANGE_PROMOTING || (flags & COMMAND_PROMOTES) != 0) {
+        trail_act(core, act, change->member,
+                  state == CHANGE_ADDING ? change->address : "",
+                  buffer_bytes(&change->asker));
+    }
+    request_mark_logged(change->request);
+    update_carry_out(core, update);
+}
+
+/* --- Adding and promoting --------------------------------------------------*/
+
+/* True if the directory was a member's before: the others tell it that it was
+ * removed, and it may have stopped for good. */
+static bool refuse_removed(struct core *core)
+{
+    const struct change *change = &core->reign.change;
+    struct removal removal;
+    char why[HASP_WHY_SIZE];
+    if (!lockfsm_removal(core->fsm, change->member, &removal) ||
+        removal.incarnation != change->incarnation) {
+        return false;
+    }
+    snprintf(why, sizeof why,
+             "the data directory of node %" PRIu64 " (incarnation %016" PRIx64
+             ") was removed from this cluster: give the node an empty one, "
+             "start it, and add it again",
+             change->member, change->incarnation);
+    change_refuse(core, WORD_BADARG, why);
+    return true;
+}
+
+static void add(struct core *core)
+{
+    struct change *change = &core->reign.change;
+    struct replica_update update;
+    if (refuse_removed(core)) {
+        return;
+    }
+    int error = replica_add(core->replica, change->member, change->incarnation,
+                            change->address, core->now_ns / NS_PER_MS,
+                            &change->index, &update);
+    if (error != 0) {
+        change_failed(core, error);
+        return;
+    }
+    change->deadline_ns = core->now_ns + CATCH_UP_NS;
+    change_logged(core, CHANGE_ADDING, &update);
+}
+
+/* Ends a change whose member has not caught up in time. If the member has just
+ * been added, that part is done. */
+static void not_promoted(struct core *core)
+{
+    const struct change *change = &core->reign.change;
+    uint64_t id = change->member;
+    char why[HASP_WHY_SIZE];
+    if (peer_is_up(core, id)) {
+        snprintf(why, sizeof why,
+                 "member %" PRIu64 " is connected and a standby, and catches "
+                 "up by itself (it has entry %" PRIu64 " of %" PRIu64
+                 "): promote it later with RAFT.PROMOTE",
+                 id, replica_match(core->replica, id),
+                 replica_last_index(core->replica));
+    } else {
+        snprintf(why, sizeof why,
+                 "member %" PRIu64 " is a standby, and not connected: start "
+                 "it, and promote it later with RAFT.PROMOTE",
+                 id);
+    }
+    if ((change->request->command->flags & COMMAND_PROMOTES) != 0) {
+        change_refuse(core, WORD_BUSY, why);
+    } else {
+        change_unfinished(core, why);
+    }
+}
+
+/* Promotes the member; the replica refuses that until it has caught up. */
+static void try_to_promote(struct core *core)
+{
+    struct change *change = &core->reign.change;
+    struct replica_update update;
+    CHECK(change->state == CHANGE_CATCHING_UP);
+    int error = replica_set_role(core->replica, change->member, MEMBER_VOTER,
+                                 core->now_ns / NS_PER_MS, &change->index,
+                                 &update);
+    if (error == 0) {
+        change_logged(core, CHANGE_PROMOTING, &update);
+    } else if (error == HASP_EEXIST) {
+        change_done(core);
+    } else if (error != HASP_EBUSY) {
+        change_failed(core, error);
+    } else if (core->now_ns >= change->deadline_ns) {
+        not_promoted(core);
+    } else {
+        change->index = 0;
+        change->retry_ns = core->now_ns + RETRY_NS;
+    }
+}
+
+static void catch_up(struct core *core)
+{
+    enter(&core->reign.change, CHANGE_CATCHING_UP);
+    try_to_promote(core);
+}
+
+/* True if the change would make a voter of a member that the others, or
+ * clients, cannot reach; the change has then been refused. */
+static bool refuse_misplaced(struct core *core, const char *address)
+{
+    char why[HASP_WHY_SIZE];
+    if (announced_fits(core, core->reign.change.member, address, why)) {
+        return false;
+    }
+    change_refuse(core, WORD_BADARG, why);
+    return true;
+}
+
+/* Refuses an ADD of a voter that is not heard: OK would make it look as if it
+ * ran. */
+static void added_in_vain(struct core *core)
+{
+    char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
+    silence_text(core, core->reign.change.member, text, sizeof text);
+    snprintf(why, sizeof why,
+             "%s, and is a voter already: start it; with a new data directory "
+             "it has to be removed first",
+             text);
+    change_unfinished(core, why);
+}
+
+/* Goes on where the first ADD of this member stopped. */
+static void add_again(struct core *core, const struct replica_member *member)
+{
+    const struct change *change = &core->reign.change;
+    if (member->role == MEMBER_VOTER && silence_is_silent(core, member->id)) {
+        added_in_vain(core);
+    } else if (member->role == MEMBER_VOTER || change->is_standby) {
+        change_done(core);
+    } else if (!refuse_misplaced(core, change->address)) {
+        catch_up(core);
+    }
+}
+
+/* True if another change is under way; 'request' has then been refused. */
+static bool refuse_if_changing(struct core *core, struct request *request)
+{
+    if (core->reign.change.state == CHANGE_NONE) {
+        return false;
+    }
+    request_refuse(core, request, WORD_BUSY, "another change is under way");
+    return true;
+}
+
+static bool read_incarnation(struct bytes text, uint64_t *ret_incarnation)
+{
+    uint8_t bytes[8];
+    if (text.size != 2 * sizeof bytes || !hex_get(text, bytes, sizeof bytes)) {
+        return false;
+    }
+    *ret_incarnation = load_u64_be(bytes);
+    return *ret_incarnation != 0;
+}
+
+void raft_add_run(struct core *core, struct request *request)
+{
+    const struct call *call = request->call;
+    struct change *change = &core->reign.change;
+    struct replica_members members;
+    uint64_t incarnation = 0;
+    if (refuse_if_changing(core, request)) {
+        return;
+    }
+    if (call_has(call, OPTION_INCARNATION) &&
+        !read_incarnation(call->text[OPTION_INCARNATION], &incarnation)) {
+        request_refuse(core, request, WORD_BADARG,
+                       "INCARNATION must be 16 hex digits and not 0: the node "
+                       "logs it at its start, and shows it in RAFT.STATUS");
+        return;
+    }
+    change_begin(core, request, call->id);
+    /* The parser has checked the size. */
+    CHECK(call->name.size < sizeof change->address);
+    memcpy(change->address, call->name.data, call->name.size);
+    change->address[call->name.size] = '\0';
+    change->is_standby = call_has(call, OPTION_STANDBY);
+    change->incarnation = incarnation;
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               call->id);
+    if (member != NULL && strcmp(member->address, change->address) == 0 &&
+        (incarnation == 0 || incarnation == member->incarnation)) {
+        add_again(core, member);
+    } else if (!change->is_standby && refuse_misplaced(core, change->address)) {
+        return;
+    } else if (member != NULL || change->incarnation != 0) {
+        add(core);
+    } else {
+        enter(change, CHANGE_PROBE_DUE);
+        change->deadline_ns = core->now_ns + PROBE_NS;
+    }
+}
+
+void core_address_probed(struct core *core, uint64_t number, int error,
+                         uint64_t incarnation, const char *why, uint64_t now_ns)
+{
+    struct change *change = &core->reign.change;
+    set_now(core, now_ns);
+    if (change->state != CHANGE_PROBING ||
+        core->members.probe_number != number) {
+        return; /* The probe belongs to a change that is over. */
+    }
+    if (error == HASP_ECONNECT && core->now_ns < change->deadline_ns) {
+        enter(change, CHANGE_PROBE_DUE);
+        change->retry_ns = core->now_ns + PROBE_RETRY_NS;
+        return;
+    }
+    enter(change, CHANGE_PROBED);
+    CHECK(error != 0 || incarnation != 0);
+    change->incarnation = incarnation;
+    change->probe_error = error;
+    snprintf(change->probe_why, sizeof change->probe_why, "%s", why);
+}
+
+/* Dials a new member for a while at the addresses that it is to have, since it
+ * may be about to start. */
+static void probe(struct core *core)
+{
+    struct change *change = &core->reign.change;
+    enter(change, CHANGE_PROBING);
+    core->port.probe_address(core->port.data, ++core->members.probe_number,
+                             change->member, change->address);
+}
+
+static void probed(struct core *core)
+{
+    const struct change *change = &core->reign.change;
+    char why[HASP_WHY_SIZE];
+    CHECK(change->state == CHANGE_PROBED);
+    if (change->probe_error == 0) {
+        add(core);
+        return;
+    }
+    snprintf(why, sizeof why,
+             "member %" PRIu64 " is not there, seen from member %" PRIu64
+             ": %s; start it first and check its addresses, or name its data "
+             "directory with INCARNATION",
+             change->member, core->options.id, change->probe_why);
+    change_refuse(core, WORD_BADARG, why);
+}
+
+void raft_promote_run(struct core *core, struct request *request)
+{
+    const struct call *call = request->call;
+    struct replica_members members;
+    if (refuse_if_changing(core, request)) {
+        return;
+    }
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               call->id);
+    change_begin(core, request, call->id);
+    if (member == NULL) {
+        change_failed(core, HASP_ENOENT);
+    } else if (member->role == MEMBER_VOTER) {
+        change_done(core);
+    } else if (!refuse_misplaced(core, member->address)) {
+        catch_up(core);
+    }
+}
+
+/* Ends the change when the new voter knows that it is one, and nothing else may
+ * change before: so OK is not said too early, and what the operator asks for
+ * next is not refused. */
+static void finish_settling(struct core *core)
+{
+    const struct change *change = &core->reign.change;
+    CHECK(change->state == CHANGE_SETTLING && change->index != 0);
+    if (replica_match(core->replica, change->member) >= change->index ||
+        core->now_ns >= change->retry_ns) {
+        change_done(core);
+    }
+}
+
+/* --- Taking away -----------------------------------------------------------*/
+
+/* Runs DEMOTE and REMOVE. */
+void raft_take_away_run(struct core *core, struct request *request)
+{
+    const struct call *call = request->call;
+    struct change *change = &core->reign.change;
+    bool is_removal = (request->command->flags & COMMAND_REMOVES) != 0;
+    struct replica_members members;
+    if (refuse_if_changing(core, request)) {
+        return;
+    }
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               call->id);
+    if (call->id == core->options.id) {
+        request_refuse(core, request, WORD_BADARG,
+                       "this member leads: hand over with RAFT.TRANSFER first");
+        return;
+    }
+    if (is_removal && member == NULL) {
+        /* A repeated REMOVE. A leader serves once all that its predecessors
+         * logged is committed, and no change of its own is under way: the
+         * member is gone for sure if this node still leads. */
+        if (request->is_confirmed) {
+            request_answer_ok(core, request);
+        } else {
+            request->is_unwelcome = true;
+            questions_enqueue(core, request);
+        }
+        return;
+    }
+    change_begin(core, request, call->id);
+    if (!is_removal && member != NULL && member->role == MEMBER_STANDBY) {
+        change_done(core); /* A repeated DEMOTE. */
+        return;
+    }
+    enter(change, CHANGE_LISTENING);
+    change->is_forced = call_has(call, OPTION_FORCE);
+    change->deadline_ns = core->now_ns + HEAR_NS;
+}
+
+/* Takes away the member, or its vote, unless that would leave no majority to
+ * commit the change. */
+static void try_to_take_away(struct core *core)
+{
+    struct change *change = &core->reign.change;
+    struct replica_update update;
+    struct replica_members members;
+    char why[HASP_WHY_SIZE];
+    uint64_t id = change->member, now_ms = core->now_ns / NS_PER_MS;
+    int error;
+    CHECK(change->state == CHANGE_LISTENING && id != core->options.id);
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members, id);
+    bool is_voter = member != NULL && member->role == MEMBER_VOTER;
+    if (is_voter && !change->is_forced && silence_needs(core, id, why)) {
+        if (core->now_ns >= change->deadline_ns) {
+            change_refuse(core, WORD_BADARG, why);
+        } else {
+            change->retry_ns = core->now_ns + RETRY_NS;
+        }
+        return;
+    }
+    if ((change->request->command->flags & COMMAND_REMOVES) != 0) {
+        error = replica_remove(core->replica, id, now_ms, &change->index,
+                               &update);
+    } else {
+        error = replica_set_role(core->replica, id, MEMBER_STANDBY, now_ms,
+                                 &change->index, &update);
+    }
+    if (error != 0) {
+        change_failed(core, error);
+    } else {
+        change_logged(core, CHANGE_TAKING, &update);
+    }
+}
+
+/* --- Events ----------------------------------------------------------------*/
+
+void membership_turn(struct core *core)
+{
+    const struct change *change = &core->reign.change;
+    bool is_due = core->now_ns >= change->retry_ns;
+    if (!is_serving(core)) {
+        return;
+    }
+    if (change->state == CHANGE_PROBE_DUE && is_due) {
+        probe(core);
+    } else if (change->state == CHANGE_PROBED) {
+        probed(core);
+    } else if (change->state == CHANGE_CATCHING_UP && is_due) {
+        try_to_promote(core);
+    } else if (change->state == CHANGE_LISTENING && is_due) {
+        try_to_take_away(core);
+    } else if (change->state == CHANGE_SETTLING) {
+        finish_settling(core);
+    }
+}
+
+uint64_t membership_next(const struct core *core)
+{
+    return core->reign.change.state != CHANGE_NONE ? core->now_ns + RETRY_NS
+                                                   : UINT64_MAX;
+}
+
+static void promoted(struct core *core)
+{
+    struct change *change = &core->reign.change;
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               change->member);
+    if (member == NULL || member->role != MEMBER_VOTER) {
+        catch_up(core); /* The change's entry was one on the way to the vote. */
+        return;
+    }
+    enter(change, CHANGE_SETTLING);
+    change->retry_ns = core->now_ns + SETTLE_NS;
+    finish_settling(core);
+}
+
+void membership_applied(struct core *core, uint64_t applied)
+{
+    const struct change *change = &core->reign.change;
+    if (change->index == 0 || applied < change->index) {
+        return;
+    }
+    if (change->state == CHANGE_ADDING && !change->is_standby) {
+        catch_up(core);
+    } else if (change->state == CHANGE_PROMOTING) {
+        promoted(core);
+    } else if (change->state == CHANGE_ADDING ||
+               change->state == CHANGE_TAKING) {
+        change_done(core);
+    }
+}
+
+void membership_stepped_down(struct core *core)
+{
+    if (core->reign.change.state == CHANGE_SETTLING) {
+        change_done(core); /* The entry is committed, so the change is done. */
+    } else if (core->reign.change.state != CHANGE_NONE) {
+        request_abandon(core, change_end(core));
+    }
+}
+
+void membership_peer_lost(struct core *core, uint64_t peer)
+{
+    struct request *request = core->reign.change.request;
+    if (request != NULL && request->conn == NULL && request->peer == peer) {
+        request_orphan(core, request);
+    }
+}

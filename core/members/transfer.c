@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+
+/* RAFT.TRANSFER, and the reasons for which a leader hands over by itself. */
+
+#include "core/members/transfer.h"
+
+#include <stdio.h>
+
+#include "base/check.h"
+#include "core/commands/commands.h"
+#include "core/members/silence.h"
+#include "core/state.h"
+#include "core/trail.h"
+
+#define RETRY_NS (50 * NS_PER_MS)
+/* How often a leader whose disk is scarce tries to hand over. */
+#define SCARCE_RETRY_NS (5000 * NS_PER_MS)
+
+static void begin(struct core *core, struct request *request, uint64_t to)
+{
+    struct transfer *transfer = &core->reign.transfer;
+    /* Only a leader that serves hands over (rule 12). */
+    CHECK(is_serving(core));
+    CHECK(transfer->state == TRANSFER_NONE && transfer->request == NULL);
+    CHECK(to != core->options.id);
+    if (request != NULL) {
+        request_leave(core, request);
+        request->state = REQUEST_CHANGING;
+    }
+    transfer->state = TRANSFER_WAITING;
+    transfer->request = request;
+    transfer->to = to;
+    transfer->after_index = 0;
+    transfer->deadline_ns = core->now_ns +
+                            core->options.election_ms * NS_PER_MS;
+}
+
+static struct request *end(struct core *core)
+{
+    struct transfer *transfer = &core->reign.transfer;
+    struct request *request = transfer->request;
+    CHECK(transfer->state != TRANSFER_NONE);
+    transfer->state = TRANSFER_NONE;
+    transfer->request = NULL;
+    if (request != NULL) {
+        request->state = REQUEST_NEW;
+    }
+    return request;
+}
+
+static void refuse(struct core *core, enum core_word word, const char *why)
+{
+    struct request *request = end(core);
+    if (request != NULL) {
+        request_refuse(core, request, word, why);
+    }
+}
+
+void raft_transfer_run(struct core *core, struct request *request)
+{
+    const struct call *call = request->call;
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               call->id);
+    if (call->has_id && call->id == core->options.id) {
+        request_answer_ok(core, request);
+    } else if (call->has_id &&
+               (member == NULL || member->role != MEMBER_VOTER)) {
+        request_refuse(core, request, WORD_BADARG, "no voter has that id");
+    } else if (silence_heir(core) == 0) {
+        request_refuse(core, request, WORD_BUSY,
+                       "no other voter is connected to take over");
+    } else if (core->reign.transfer.state != TRANSFER_NONE) {
+        request_refuse(core, request, WORD_BUSY, "a transfer is under way");
+    } else {
+        trail_log(request);
+        begin(core, request, call->has_id ? call->id : 0);
+    }
+}
+
+/* True when the transfer can start: what is under way has been answered, and
+ * nothing is left to be submitted. */
+static bool may_go(struct core *core)
+{
+    struct transfer *transfer = &core->reign.transfer;
+    CHECK(transfer->state == TRANSFER_WAITING && is_serving(core));
+    /* The new leader's silence is judged only now: what it had sent may have
+     * been read after the request. */
+    if (transfer->after_index == 0 && transfer->to != 0 &&
+        !silence_is_heard(core, transfer->to)) {
+        if (silence_is_silent(core, transfer->to)) {
+            char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
+            silence_text(core, transfer->to, text, sizeof text);
+            snprintf(why, sizeof why, "%s: hand over to another voter", text);
+            /* This node goes on leading, without a pause. */
+            refuse(core, WORD_BADARG, why);
+        }
+        return false;
+    }
+    if (propose_has_work(core)) {
+        return false;
+    }
+    if (transfer->after_index == 0) {
+        transfer->after_index = replica_last_index(core->replica);
+    }
+    /* If this node's disk hangs it applies nothing any more, which is one more
+     * reason to hand over when the deadline comes. */
+    return lockfsm_applied_index(core->fsm) >= transfer->after_index ||
+           core->now_ns >= transfer->deadline_ns;
+}
+
+static void go(struct core *core)
+{
+    struct transfer *transfer = &core->reign.transfer;
+    struct replica_update update;
+    uint64_t to = transfer->to != 0 ? transfer->to : silence_heir(core);
+    CHECK(transfer->state == TRANSFER_WAITING);
+    int error = replica_transfer(core->replica, to, core->now_ns / NS_PER_MS,
+                                 &update);
+    if (error != 0) {
+        refuse(core, WORD_BUSY, "leadership cannot be handed over now");
+        return;
+    }
+    transfer->state = TRANSFER_UNDER_WAY;
+    core->measures.counts.transfers++;
+    if (transfer->request != NULL) {
+        request_mark_logged(transfer->request);
+    }
+    update_carry_out(core, &update);
+}
+
+/* Begins a transfer of a leader that had better not lead. */
+static void begin_unasked(struct core *core)
+{
+    struct reign *reign = &core->reign;
+    if (reign->transfer.state != TRANSFER_NONE ||
+        replica_is_transferring(core->replica)) {
+        return;
+    }
+    bool is_scarce = core->run.disk != CORE_DISK_OK &&
+                     core->now_ns >= reign->transfer.scarce_retry_ns;
+    if ((core->run.is_stopping || is_scarce) && silence_heir(core) != 0) {
+        transfer_put_off(core);
+        begin(core, NULL, 0);
+    } else if (reign->clock_heir != 0 && reign->change.state == CHANGE_NONE) {
+        uint64_t heir = reign->clock_heir;
+        clocks_handed_over(core, heir);
+        begin(core, NULL, heir);
+    }
+}
+
+void transfer_turn(struct core *core)
+{
+    const struct transfer *transfer = &core->reign.transfer;
+    if (!is_serving(core)) {
+        return;
+    }
+    if (transfer->state == TRANSFER_UNDER_WAY &&
+        !replica_is_transferring(core->replica)) {
+        core->measures.counts.transfers_failed++;
+        refuse(core, WORD_BUSY, "the other member did not take over in time");
+    }
+    begin_unasked(core);
+    if (transfer->state == TRANSFER_WAITING && may_go(core)) {
+        go(core);
+    }
+}
+
+uint64_t transfer_next(const struct core *core)
+{
+    const struct transfer *transfer = &core->reign.transfer;
+    if (!is_serving(core)) {
+        return UINT64_MAX;
+    }
+    /* The end of a transfer that no client asked for need not be noticed at
+     * once. */
+    if (transfer->state == TRANSFER_WAITING || transfer->request != NULL ||
+        core->run.is_stopping) {
+        return core->now_ns + RETRY_NS;
+    }
+    return core->run.disk != CORE_DISK_OK ? transfer->scarce_retry_ns
+                                          : UINT64_MAX;
+}
+
+void transfer_stepped_down(struct core *core)
+{
+    if (core->reign.transfer.state != TRANSFER_NONE) {
+        struct request *request = end(core);
+        if (request != NULL) {
+            request_mark_logged(
+                request); /* Leadership has moved, or may have. */
+            request_abandon(core, request);
+        }
+    }
+}
+
+void transfer_peer_lost(struct core *core, uint64_t peer)
+{
+    struct request *request = core->reign.transfer.request;
+    if (request != NULL && request->conn == NULL && request->peer == peer) {
+        request_orphan(core, request);
+    }
+}
+
+void transfer_put_off(struct core *core)
+{
+    core->reign.transfer.scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
+}
+
+void transfer_at_once(struct core *core)
+{
+    core->reign.transfer.scarce_retry_ns = core->now_ns;
+}
+
+void transfer_answer(struct core *core, struct request *request)
+{
+    bool is_good = request_understand(core, request);
+    CHECK(is_good); /* The request was understood when it came. */
+    uint64_t wanted = request->call->has_id ? request->call->id : 0;
+    /* The request was sent to the old leader, or this node was the old leader.
+     */
+    uint64_t old = request->sent_to != 0 ? request->sent_to : core->options.id;
+    if (wanted != 0 ? core->leader.id == wanted : core->leader.id != old) {
+        request_answer_ok(core, request);
+    } else {
+        request_refuse(core, request, WORD_BUSY,
+                       "leadership did not go where it was asked to go");
+    }
+}

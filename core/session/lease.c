@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Heartbeats at their receipt and at their answer, and what has become due. */
+
+#include "core/session/lease.h"
+#include "base/check.h"
+
+#include "base/number.h"
+#include "core/commands/commands.h"
+#include "core/state.h"
+#include "lease/rules.h"
+
+/* One turn proposes at most so much, so that the end of very many sessions at
+ * once does not keep the loop from Raft's heartbeats. */
+#define EXPIRE_SESSION_MAX 256
+#define DUE_COMMAND_MAX 32
+/* An overdue deadline is looked at again after so long, even without an event.
+ */
+#define LATE_NS (5 * NS_PER_MS)
+
+/* One session that a heartbeat names. */
+struct beat {
+    uint64_t id;
+    /* NULL for an attached session, which needs no proof. */
+    const uint8_t *proof;
+    /* NULL if there is no such session, or the proof is wrong. */
+    const struct session *session;
+};
+
+static uint32_t beat_count(const struct call *call)
+{
+    return call->pair_count > 0 ? call->pair_count : 1;
+}
+
+/* The i-th session that the heartbeat names, or the one that acts if it names
+ * none. */
+static struct beat beat_at(struct core *core, const struct request *request,
+                           const struct call *call, uint32_t i,
+                           uint8_t proof[PROOF_SIZE])
+{
+    struct beat beat = {.id = request->session};
+    CHECK(i < beat_count(call));
+    if (call->pair_count > 0) {
+        struct bytes id = call->argument[1 + 2 * i];
+        struct bytes secret = call->argument[2 + 2 * i];
+        beat.proof = proof;
+        if (!bytes_to_u64(id, &beat.id) || !call_secret(secret, proof)) {
+            beat.id = 0;
+        }
+    }
+    beat.session = lockfsm_session(core->fsm, beat.id);
+    if (beat.session != NULL &&
+        (beat.session->user_number != request->user ||
+         (beat.proof != NULL && !lease_proof_is(beat.session, beat.proof)))) {
+        beat.session = NULL;
+    }
+    return beat;
+}
+
+void session_keep_run(struct core *core, struct request *request)
+{
+    const struct call *call = request->call;
+    uint8_t proof[PROOF_SIZE];
+    bool needs_heard = false, is_open = propose_is_open(core);
+    CHECK(is_serving(core)); /* Before that there are no deadlines (rule 12). */
+    request->is_heard = true;
+    for (uint32_t i = 0; i < beat_count(call); i++) {
+        struct beat beat = beat_at(core, request, call, i, proof);
+        if (beat.session == NULL ||
+            session_is_refused(core->fsm, beat.session) ||
+            !lease_renew(core, beat.id, request->received_ns)) {
+            /* The heartbeat will be refused, so it moves nothing. */
+            request->is_heard = false;
+            continue;
+        }
+        if (is_open && timers_needs_heard(core->timers, beat.id)) {
+            propose_heard(core, beat.id);
+            needs_heard = true;
+        }
+    }
+    if (needs_heard) {
+        propose_after_heard(core, request);
+    } else {
+        questions_enqueue(core, request);
+    }
+}
+
+/* True if it is too early to answer: a session is doomed, and its EXPIRE will
+ * tell; or it was marked as quiet since, and a HEARD of it must come first. */
+static bool wait_on(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    uint8_t proof[PROOF_SIZE];
+    bool needs_heard = false;
+    for (uint32_t i = 0; i < beat_count(call); i++) {
+        struct beat beat = beat_at(core, request, call, i, proof);
+        if (beat.session == NULL ||
+            session_is_refused(core->fsm, beat.session)) {
+            continue;
+        }
+        /* A session that was to be refused at the receipt (blacklisted until
+         * just now) must move its deadline before it is answered otherwise. */
+        if (timers_is_doomed(core->timers, beat.id) ||
+            (!request->is_heard &&
+             !lease_renew(core, beat.id, request->received_ns))) {
+            request_move(core, request, REQUEST_DOOMED);
+            return true;
+        }
+        if (timers_needs_heard(core->timers, beat.id)) {
+            needs_heard = true;
+            if (propose_is_open(core)) {
+                propose_heard(core, beat.id);
+            }
+        }
+    }
+    if (!needs_heard) {
+        return false;
+    }
+    if (propose_is_open(core)) {
+        propose_after_heard(core, request);
+    } else {
+        request_return(core, request);
+    }
+    return true;
+}
+
+/* Writes the notices with larger numbers than 'after', which the client has. */
+static void put_ended(const struct session *session, uint64_t after,
+                      struct resp_writer *writer)
+{
+    uint32_t count = 0;
+    LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
+        count += ended->number > after;
+    }
+    resp_key_array(writer, "ended", count);
+    LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
+        if (ended->number <= after) {
+            continue;
+        }
+        resp_map(writer, 6);
+        resp_key_bulk(writer, "lock", ended->lock);
+        resp_key_bulk(writer, "owner", ended->owner);
+        resp_key_number(writer, "token", ended->token);
+        resp_key_text(writer, "reason", hold_loss_name(ended->loss));
+        resp_key_number(writer, "first", ended->first_token);
+        resp_key_number(writer, "number", ended->number);
+    }
+    resp_key_number(writer, "dropped", session->dropped_number);
+}
+
+/* The word with which the heartbeat is refused, and why; WORD_NONE: it is not.
+ */
+static enum core_word judge(struct core *core, const struct beat *beat,
+                            struct bytes *ret_why)
+{
+    const struct session *session = beat->session;
+    if (session == NULL && beat->proof == NULL) {
+        *ret_why = BYTES_LITERAL("the session has ended");
+        return WORD_EXPIRED;
+    }
+    if (session == NULL) {
+        *ret_why = BYTES_LITERAL("no such session, or a wrong secret");
+        return WORD_NOSESSION;
+    }
+    if (session_is_refused(core->fsm, session)) {
+        const struct blacklisting *entry = lockfsm_listed(core->fsm, session);
+        *ret_why = entry != NULL ? entry->reason
+                                 : BYTES_LITERAL("the user is disabled");
+        return WORD_BLACKLISTED;
+    }
+    return WORD_NONE;
+}
+
+/* With FULL writes a map with all that a client of ours needs, else the TTL
+ * alone. */
+static void put_answer(const struct session *session, const struct call *call,
+                       struct resp_writer *writer)
+{
+    if (call_has(call, OPTION_FULL)) {
+        resp_map(writer, 5);
+        lease_put_times(writer, session);
+        put_ended(session, call_number(call, OPTION_AFTER, 0), writer);
+    } else if (session->is_durable) {
+        resp_null(writer);
+    } else {
+        resp_integer(writer, session->ttl_ms);
+    }
+}
+
+void session_keep_read(struct core *core, struct request *request)
+{
+    const struct call *call = request->call;
+    uint8_t proof[PROOF_SIZE];
+    if (wait_on(core, request, call)) {
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    uint32_t count = beat_count(call);
+    if (count > 1) {
+        resp_array(writer, count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct bytes why;
+        struct beat beat = beat_at(core, request, call, i, proof);
+        enum core_word word = judge(core, &beat, &why);
+        if (word != WORD_NONE && count == 1) {
+            request_fail(core, request, word, why);
+            return;
+        }
+        if (word != WORD_NONE) {
+            word_put(writer, word, "%.*s", (int)why.size,
+                     (const char *)why.data);
+        } else {
+            put_answer(beat.session, call, writer);
+            request_has_changed(request);
+        }
+    }
+    request_done(core, request);
+}
+
+bool lease_renew(struct core *core, uint64_t session, uint64_t received_ns)
+{
+    /* The heartbeat has been read by now (rule 13). */
+    CHECK(received_ns <= core->now_ns);
+    if (!timers_heard(core->timers, session, received_ns)) {
+        return false;
+    }
+    if (core->port.heard != NULL) {
+        core->port.heard(core->port.data, session);
+    }
+    return true;
+}
+
+void lease_sessions_ended(struct core *core)
+{
+    if (!core->turn.has_session_ended) {
+        return;
+    }
+    core->turn.has_session_ended = false;
+    LIST_FOR_SAFE (struct request, request, &core->requests.at[REQUEST_DOOMED],
+                   in_list) {
+        request_move(core, request, REQUEST_READY);
+    }
+}
+
+/* A deadline has passed only if all that had come before it is read (rule 6),
+ * and a question asked after it is confirmed (rule 5). Both are bounds on the
+ * moment up to which anything is held overdue: however late the loop is, they
+ * move on, and what they allow once stays allowed. */
+void lease_turn(struct core *core, uint64_t read_ns)
+{
+    if (!is_serving(core) || timers_next(core->timers) > read_ns ||
+        !propose_is_open(core)) {
+        return;
+    }
+    uint64_t at_ns = read_ns;
+    if (timers_has_due_sessions(core->timers, at_ns)) {
+        at_ns = u64_min(core->reign.questions.confirmed_ns, at_ns);
+        if (!timers_has_due_sessions(core->timers, at_ns)) {
+            questions_request(core);
+        }
+    }
+    uint32_t before = core->reign.propose.item_count;
+    timers_due(core->timers, at_ns, core->now_ns, EXPIRE_SESSION_MAX,
+               DUE_COMMAND_MAX, propose_own, core);
+    if (core->reign.propose.item_count - before >= DUE_COMMAND_MAX) {
+        core->turn.has_left_over = true;
+    }
+}
+
+uint64_t lease_next(const struct core *core)
+{
+    if (!is_serving(core)) {
+        return UINT64_MAX;
+    }
+    uint64_t next = timers_next(core->timers);
+    /* What is due already waits for a confirmation or for a transfer's end, and
+     * those are events. */
+    return next > core->now_ns ? next : core->now_ns + LATE_NS;
+}
+
+bool lease_proof_is(const struct session *session,
+                    const uint8_t proof[PROOF_SIZE])
+{
+    volatile uint8_t difference = 0;
+    for (int i = 0; i < PROOF_SIZE; i++) {
+        difference |= (uint8_t)(session->proof[i] ^ proof[i]);
+    }
+    return difference == 0 && !session->is_redis;
+}
+
+void lease_put_times(struct resp_writer *writer, const struct session *session)
+{
+    uint64_t trust_ms = rules_trusted(
+        rules_promised(session->ttl_ms, session->linger_ms));
+    resp_text(writer, "ttl_ms");
+    lease_put_time(writer, session, session->ttl_ms);
+    resp_key_integer(writer, "linger_ms", session->linger_ms);
+    resp_text(writer, "trust_ms");
+    lease_put_time(writer, session, trust_ms);
+}
+
+void lease_put_time(struct resp_writer *writer, const struct session *session,
+                    uint64_t time_ms)
+{
+    if (session->is_durable) {
+        resp_null(writer);
+    } else {
+        resp_integer(writer, (int64_t)time_ms);
+    }
+}

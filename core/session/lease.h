@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The leader's side of leases (ARCHITECTURE.md: the rules of time, 2 to 9).
+ *
+ * A heartbeat moves its sessions' deadlines on receipt, if it will not be
+ * refused, and is answered when leadership has been confirmed by a question
+ * asked later than its receipt, or, where a session has been marked as quiet,
+ * when a HEARD proposed later than its receipt has been applied. Everything is
+ * looked at again when it is answered: a session that has been doomed meanwhile
+ * is not answered OK; its heartbeats hear EXPIRED once its EXPIRE is
+ * applied. */
+
+#ifndef HASP_CORE_SESSION_LEASE_H
+#define HASP_CORE_SESSION_LEASE_H
+
+#include "lockfsm/lockfsm.h"
+#include "net/resp.h"
+
+struct core;
+
+/* Proposes what had become due by 'read_ns' (see core_turn()); EXPIRE only
+ * after a confirmation asked for later than the deadline. */
+void lease_turn(struct core *core, uint64_t read_ns);
+uint64_t lease_next(const struct core *core);
+/* A heartbeat of the session was received then, and is not refused: moves its
+ * deadline. False: it is unknown or doomed. */
+bool lease_renew(struct core *core, uint64_t session, uint64_t received_ns);
+/* A session has ended: heartbeats that waited for that. */
+void lease_sessions_ended(struct core *core);
+
+/* True if 'proof' is that of the session's secret; takes the same time for all.
+ * A Redis value has none. */
+bool lease_proof_is(const struct session *session,
+                    const uint8_t proof[PROOF_SIZE]);
+/* Writes ttl_ms, linger_ms and trust_ms (three pairs). */
+void lease_put_times(struct resp_writer *writer, const struct session *session);
+/* Writes a time of its lease; null if it has none. */
+void lease_put_time(struct resp_writer *writer, const struct session *session,
+                    uint64_t time_ms);
+
+#endif /* HASP_CORE_SESSION_LEASE_H */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Changes of users and access that the log held when this node started, and
+ * that it has not applied yet.
+ *
+ * A node that starts applies nothing before it hears a leader. After a power
+ * failure its state may be a million entries older than its log: access may
+ * have been required since, a secret removed, a certificate revoked. So the
+ * node reads those changes from its log when it starts, and heeds them until
+ * it has applied the newest of them:
+ *
+ *   - access is required if one of them requires it;
+ *   - a certificate is revoked if one of them revokes it;
+ *   - if one of them may take a right, a secret or a user away, nobody is
+ *     identified by a secret or a certificate.
+ *
+ * The local door is always open. Entries that a leader truncates no longer
+ * count. Nothing here is part of the replicated state. */
+
+#ifndef HASP_CORE_SESSION_PENDING_ACCESS_H
+#define HASP_CORE_SESSION_PENDING_ACCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lockfsm/model.h"
+#include "raft/replica.h"
+
+struct core;
+
+#define PENDING_ACCESS_WHY                                                \
+    "this node has not applied changes of users and access that its log " \
+    "holds, and waits for a leader: ask another node"
+
+/* Lives as long as the core. */
+struct pending_access {
+    uint64_t until_index; /* Of the newest change; 0: there is none. */
+    bool requires_access; /* One of them does. */
+    bool takes_rights;    /* One of them may. */
+    uint8_t (*revoked)[FINGERPRINT_SIZE];
+    uint32_t revoked_count;
+    uint32_t revoked_capacity;
+};
+
+/* The state has been loaded; 'start' has the log. */
+void pending_access_begin(struct core *core, const struct replica_start *start);
+/* The log is truncated from this index on. */
+void pending_access_truncated(struct core *core, uint64_t from_index);
+void pending_access_done(struct pending_access *pending);
+bool pending_access_requires(const struct core *core);
+bool pending_access_takes(const struct core *core);
+bool pending_access_revokes(const struct core *core,
+                            const uint8_t fingerprint[FINGERPRINT_SIZE]);
+
+#endif /* HASP_CORE_SESSION_PENDING_ACCESS_H */

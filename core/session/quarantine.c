@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The line that tells of the quarantine, and QUARANTINE.END. */
+
+#include "core/session/quarantine.h"
+
+#include <inttypes.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "core/commands/commands.h"
+#include "core/state.h"
+
+#define LOG_NS (60 * NS_PER_S)
+
+uint64_t core_quarantine_ms(struct core *core)
+{
+    uint64_t time_ms;
+    uint64_t since_index = lockfsm_quarantine(core->fsm, &time_ms);
+    if (since_index == 0) {
+        return 0;
+    }
+    if (is_serving(core)) {
+        uint64_t left_ns = timers_quarantine_left(core->timers, core->fsm,
+                                                  core->now_ns);
+        return (left_ns + NS_PER_MS - 1) / NS_PER_MS;
+    }
+    CHECK(lockfsm_clock(core->fsm) >= lockfsm_quarantine_clock(core->fsm));
+    uint64_t passed_ms = lockfsm_clock(core->fsm) -
+                         lockfsm_quarantine_clock(core->fsm);
+    return passed_ms < time_ms ? time_ms - passed_ms : 1;
+}
+
+void quarantine_turn(struct core *core)
+{
+    if (lockfsm_quarantine(core->fsm, NULL) == 0) {
+        core->run.logged.quarantine_due_ns = 0;
+        return;
+    }
+    if (core->now_ns < core->run.logged.quarantine_due_ns) {
+        return;
+    }
+    core->run.logged.quarantine_due_ns = core->now_ns + LOG_NS;
+    LOG_WARN("quarantine after a restore",
+             "left_ms=%" PRIu64
+             " hint=\"nothing is granted; if no client of the former life is "
+             "left: hasp quarantine end --i-vouch REASON\"",
+             core_quarantine_ms(core));
+}
+
+uint64_t quarantine_next(const struct core *core)
+{
+    return core->run.logged.quarantine_due_ns != 0
+               ? core->run.logged.quarantine_due_ns
+               : UINT64_MAX;
+}
+
+bool quarantine_end_check(struct call *call, struct resp_writer *writer)
+{
+    return call_text(call, OPTION_REASON).size > 0 ||
+           call_fail(call, writer,
+                     "REASON text is needed: why no client of the former life "
+                     "can still trust a lease");
+}
+
+void quarantine_end_encode(struct core *core, struct request *request,
+                           const struct call *call, struct buffer *out)
+{
+    (void)request;
+    encode_quarantine_over(
+        out, &(struct quarantine_over_command){
+                 .since_index = lockfsm_quarantine(core->fsm, NULL),
+                 .reason = call_text(call, OPTION_REASON)});
+}

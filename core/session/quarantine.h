@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The quarantine after a restore: for how long nothing is granted, because
+ * clients of the former life may still trust their leases (rule 21). It is told
+ * again and again, since a cluster that grants nothing looks broken, and an
+ * operator who knows that no such client is left can end it. */
+
+#ifndef HASP_CORE_SESSION_QUARANTINE_H
+#define HASP_CORE_SESSION_QUARANTINE_H
+
+#include <stdint.h>
+
+struct core;
+
+/* A line in the log, once a minute as long as it lasts. */
+void quarantine_turn(struct core *core);
+uint64_t quarantine_next(const struct core *core);
+
+#endif /* HASP_CORE_SESSION_QUARANTINE_H */

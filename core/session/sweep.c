@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Proposes SWEEP as long as there is something left over. */
+
+#include "core/session/sweep.h"
+
+#include "core/state.h"
+#include "lockfsm/entry.h"
+
+void sweep_turn(struct core *core)
+{
+    struct sweep_command sweep;
+    if (!is_serving(core) || core->reign.sweep.is_under_way ||
+        !lockfsm_has_left_over(core->fsm, &sweep.places)) {
+        return;
+    }
+    struct buffer command = {0};
+    encode_sweep(&command, &sweep);
+    core->reign.sweep.is_under_way = propose_own(core, buffer_bytes(&command));
+    buffer_done(&command);
+}
+
+/* An entry that a former leader proposed may come after ours was proposed: then
+ * there are two, which is harmless. */
+void sweep_applied(struct core *core)
+{
+    core->reign.sweep.is_under_way = false;
+}

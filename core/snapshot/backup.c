@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+
+/* RAFT.BACKUP: a snapshot in parts, to the client that asks for them. */
+
+#include "core/snapshot/backup.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/number.h"
+
+#include "core/commands/commands.h"
+#include "core/state.h"
+#include "core/trail.h"
+
+/* Small enough to be read between two heartbeats from a slow disk, too. */
+#define CHUNK_SIZE_MAX ((uint64_t)256 << 10)
+
+/* A reader that has been quiet for this long has given up. */
+#define READER_IDLE_NS (5000 * NS_PER_MS)
+
+bool raft_part_parse(struct call *call, struct resp_writer *writer)
+{
+    uint64_t number;
+    CHECK(call->count == 4); /* The table of commands sets the arity. */
+    for (uint32_t i = 1; i < 4; i++) {
+        if (!bytes_to_u64(call->argument[i], &number) || number > INT64_MAX) {
+            return call_fail(call, writer,
+                             "index, term and offset must be decimal integers");
+        }
+    }
+    return true;
+}
+
+/* Each reader has a part in memory and takes time of the loop; thousands would
+ * cost a leader its leadership. */
+static bool may_read(struct core *core, uint64_t conn)
+{
+    struct backup_reader *place = NULL;
+    for (int i = 0; i < BACKUP_READER_MAX; i++) {
+        struct backup_reader *reader = &core->snapshots.backup.readers[i];
+        if (reader->conn == conn) {
+            place = reader;
+            break;
+        }
+        if (reader->conn == 0 || conn_find(core, reader->conn) == NULL ||
+            core->now_ns - reader->read_ns > READER_IDLE_NS) {
+            place = reader;
+        }
+    }
+    if (place == NULL) {
+        return false;
+    }
+    *place = (struct backup_reader){.conn = conn, .read_ns = core->now_ns};
+    return true;
+}
+
+void raft_part_run(struct core *core, struct request *request)
+{
+    const struct call *call = request->call;
+    uint64_t number[3] = {0};
+    /* A COMMAND_LOCAL is never forwarded. */
+    CHECK(call->count == 4 && request->conn != NULL);
+    for (uint32_t i = 0; i < 3; i++) {
+        (void)bytes_to_u64(call->argument[i + 1], &number[i]);
+    }
+    /* The leader was asked for permission once, when the backup began. */
+    if (request->user != USER_LOCAL && !request->conn->may_back_up) {
+        request_refuse(core, request, WORD_GONE,
+                       "on this connection nothing was begun: RAFT.BACKUP");
+        return;
+    }
+    /* A reply that waits behind another one is kept in memory. */
+    if (request->conn->first_slot != request->slot) {
+        request_refuse(core, request, WORD_BUSY,
+                       "one part at a time: wait for the answers before it");
+        return;
+    }
+    if (!may_read(core, request->conn->id)) {
+        request_refuse(core, request, WORD_BUSY,
+                       "too many read backups of this node");
+        return;
+    }
+    struct buffer chunk = {0};
+    uint64_t size = u64_min(core->options.limits.snapshot_chunk_size,
+                            CHUNK_SIZE_MAX);
+    if (!core->port.snapshot_read(core->port.data, number[0], number[1],
+                                  number[2], size, &chunk)) {
+        request_refuse(core, request, WORD_GONE,
+                       "that snapshot is kept no more; begin anew");
+    } else {
+        resp_bulk(request_reply(core, request), buffer_bytes(&chunk));
+        request_done(core, request);
+    }
+    buffer_done(&chunk);
+}
+
+/* Tells the node that was asked, as its leader, that its client may read a
+ * backup, and up to which entry that node must have applied the log. */
+static void allow(struct core *core, struct request *request)
+{
+    (void)request_reply(core, request);
+    request_done_as(core, request, ANSWER_ALLOWED,
+                    lockfsm_applied_index(core->fsm));
+}
+
+void raft_backup_read(struct core *core, struct request *request)
+{
+    if (request->conn == NULL) {
+        allow(core, request);
+        return;
+    }
+    request->conn->may_back_up = true;
+    if (lockfsm_applied_index(core->fsm) == 0) {
+        request_refuse(core, request, WORD_GONE, "there is nothing here yet");
+    } else {
+        trail_log(request);
+        snapshots_enqueue(core, request);
+    }
+}
+
+void backup_answer(struct core *core, struct request *request, int error)
+{
+    uint64_t index, term, size;
+    if (error != 0) {
+        char why[HASP_WHY_SIZE];
+        snprintf(why, sizeof why, "no snapshot could be taken: %s",
+                 hasp_strerror(error));
+        request_refuse(core, request, WORD_GONE, why);
+        return;
+    }
+    if (!core->port.snapshot_stat(core->port.data, &index, &term, &size)) {
+        request_refuse(core, request, WORD_GONE, "there is no snapshot");
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, 4);
+    resp_key_number(writer, "index", index);
+    resp_key_number(writer, "term", term);
+    resp_key_number(writer, "size", size);
+    resp_key_integer(writer, "leader",
+                     request->read_index != 0 ? (int64_t)core->leader.id : 0);
+    request_done(core, request);
+}

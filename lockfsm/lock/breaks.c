@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+
+/* How an operator takes a hold that no lease ends: it is announced, its holder
+ * may object, and is taken when a time is over without an objection.
+ *
+ * Only holds of durable sessions are broken. A lease ends by itself when its
+ * client is dead; if that lives, it believes in its hold until its lease has
+ * run out, which the blacklist waits for and a break would not. */
+
+#include "lockfsm/store/records.h"
+
+#include <inttypes.h>
+
+const char *hold_loss_name(enum hold_loss loss)
+{
+    static const char *const names[] = {[LOSS_RELEASE_IF] = "releaseif",
+                                        [LOSS_MAX_HOLD] = "max hold",
+                                        [LOSS_BREAK] = "broken"};
+    CHECK((size_t)loss < sizeof names / sizeof names[0]);
+    return names[loss];
+}
+
+void hold_break_drop(struct lockfsm *fsm, struct hold *hold)
+{
+    if (hold->break_count > 0) {
+        members_drop(&fsm->pool, hold_break_message(), hold->breaks);
+        pool_give(&fsm->pool, hold->breaks, sizeof *hold->breaks);
+        hold->breaks = NULL;
+        hold->break_count = 0;
+    }
+}
+
+static const char *what_is_wrong(const struct break_holds_command *message)
+{
+    if (!name_is_valid(message->name)) {
+        return "name";
+    }
+    if (message->after_ms == 0 || message->after_ms > TIME_MS_MAX) {
+        return "time";
+    }
+    if (message->reason.size > VALUE_SIZE_MAX) {
+        return "reason";
+    }
+    return message->by.size > CLIENT_NAME_SIZE_MAX ? "by" : NULL;
+}
+
+static bool is_meant(const struct hold *hold,
+                     const struct break_holds_command *message)
+{
+    return hold->session->is_durable && hold->session->end == SESSION_LIVES &&
+           (message->session == 0 || message->session == hold->session->id);
+}
+
+/* Who breaks: BY is only what a client says of itself, so it does not count for
+ * a user who has proved who he is. */
+static struct bytes who(const struct lockfsm *fsm, struct bytes by)
+{
+    /* Every break is a user's; the leader proposes none by itself. */
+    CHECK(fsm->user != NULL);
+    bool is_proved = fsm->user->number > USER_LOCAL;
+    return by.size > 0 && !is_proved ? by : fsm->user->name;
+}
+
+static void announce(struct lockfsm *fsm, struct hold *hold,
+                     const struct break_holds_command *message)
+{
+    CHECK(hold->session->is_durable); /* A lease ends by itself. */
+    hold_break_drop(fsm, hold);
+    hold->breaks = pool_take(&fsm->pool, sizeof *hold->breaks);
+    hold->break_count = 1;
+    *hold->breaks = (struct hold_break){
+        .since_index = fsm->log_index,
+        .after_ms = message->after_ms,
+        .clock_ms = span_clock(fsm, message->after_ms),
+        .by = pool_copy(&fsm->pool, who(fsm, message->by)),
+        .reason = pool_copy(&fsm->pool, message->reason)};
+    record_changed(fsm, &hold->stored);
+    struct bytes text = effect_copy(fsm, message->reason);
+    struct effect *effect = effect_add_at(fsm, EFFECT_BREAKING, hold->lock,
+                                          hold->session, hold->owner);
+    effect->token = hold->token;
+    effect->time_ms = message->after_ms;
+    effect->text = text;
+}
+
+/* The holds that are meant, in the order of their grants. */
+struct meant {
+    struct hold *holds[BREAK_LOOK_MAX];
+    uint32_t count;
+};
+
+/* Looks at those of the lock, or of the session that is named, whichever are
+ * fewer; false if those are too many. */
+static bool find_meant(struct lockfsm *fsm, struct lock *lock,
+                       const struct break_holds_command *message,
+                       struct meant *ret_meant)
+{
+    struct session *session = session_find(fsm, message->session);
+    bool is_by_session = session != NULL &&
+                         session->hold_count < lock->hold_count;
+    uint32_t count = is_by_session ? session->hold_count : lock->hold_count;
+    ret_meant->count = 0;
+    if (count > BREAK_LOOK_MAX) {
+        return false;
+    }
+    fsm->steps += count;
+    LIST_EACH (node, is_by_session ? &session->holds : &lock->holds) {
+        struct hold *hold = is_by_session
+                                ? LIST_ENTRY(node, struct hold, in_session)
+                                : LIST_ENTRY(node, struct hold, in_lock);
+        if (hold->lock == lock && is_meant(hold, message)) {
+            ret_meant->holds[ret_meant->count++] = hold;
+        }
+    }
+    return true;
+}
+
+void apply_break_holds(struct lockfsm *fsm, const struct entry *command,
+                       struct result *result)
+{
+    const struct break_holds_command *message = command->break_holds;
+    struct meant meant;
+    if (is_wrong(result, what_is_wrong(message))) {
+        return;
+    }
+    struct lock *lock = lock_find(fsm, message->name);
+    if (lock == NULL || lock->hold_count == 0) {
+        return;
+    }
+    if (!find_meant(fsm, lock, message, &meant)) {
+        refuse_because(fsm, result, RESULT_BAD_ARGUMENT,
+                       "the lock has %" PRIu32 " holds, and one BREAK looks at "
+                       "%d at most: name a session with fewer, or blacklist it",
+                       lock->hold_count, BREAK_LOOK_MAX);
+        return;
+    }
+    if (meant.count == 0) {
+        refuse(result, RESULT_BAD_ARGUMENT,
+               "no such hold is durable: a lease ends by itself, and whoever "
+               "is blacklisted is not renewed");
+        return;
+    }
+    uint64_t text = who(fsm, message->by).size + message->reason.size;
+    if (growth_is_refused(fsm, 0, meant.count * text, result)) {
+        return;
+    }
+    for (uint32_t i = 0; i < meant.count; i++) {
+        announce(fsm, meant.holds[i], message);
+    }
+    result->count = meant.count;
+}
+
+bool hold_object(struct lockfsm *fsm, struct hold *hold, struct bytes message)
+{
+    if (hold->break_count == 0) {
+        return false;
+    }
+    hold_break_drop(fsm, hold);
+    record_changed(fsm, &hold->stored);
+    struct bytes text = effect_copy(fsm, message);
+    struct effect *effect = effect_add_at(fsm, EFFECT_OBJECTED, hold->lock,
+                                          hold->session, hold->owner);
+    effect->token = hold->token;
+    effect->text = text;
+    return true;
+}
+
+void apply_object(struct lockfsm *fsm, const struct entry *command,
+                  struct result *result)
+{
+    const struct object_command *message = command->object;
+    struct session *session;
+    if (text_is_wrong(message->name, message->message, "message", result) ||
+        !session_find_asking(fsm, &session, result)) {
+        return;
+    }
+    struct hold *hold = hold_find_meant(fsm, lock_find(fsm, message->name),
+                                        session, message->token);
+    if (hold == NULL) {
+        result->code = RESULT_NOT_HELD;
+        return;
+    }
+    result->count = hold_object(fsm, hold, message->message) ? 1 : 0;
+}
+
+void apply_break_over(struct lockfsm *fsm, const struct entry *command,
+                      struct result *result)
+{
+    const struct break_over_command *message = command->break_over;
+    struct hold *hold = hold_find(fsm, lock_find(fsm, message->name),
+                                  message->session, message->owner);
+    if (hold == NULL || hold->break_count == 0 ||
+        hold->breaks->since_index != message->since_index) {
+        return;
+    }
+    session_note_ended(fsm, hold, LOSS_BREAK);
+    hold_end(fsm, hold, hold_loss_name(LOSS_BREAK), false);
+    result->count = 1;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The table's records (lockfsm/records.def) of the structures in memory.
+ * Private to lockfsm/.
+ *
+ * What is equal in memory has equal bytes here, on every node; the hash of the
+ * state is made of these bytes. */
+
+#ifndef HASP_LOCKFSM_STORE_RECORDS_H
+#define HASP_LOCKFSM_STORE_RECORDS_H
+
+#include "base/codec.h"
+#include "lockfsm/state.h"
+
+/* What a kind of records is made of. */
+struct record_kind_row {
+    enum table_map map;
+    size_t stored_offset; /* Of the member 'stored'. */
+    codec_message_fn *message;
+    codec_message_fn *owned; /* What of it owns something, or was left. */
+    void (*put_key)(struct buffer *out, const void *structure);
+};
+extern const struct record_kind_row record_kinds[RECORD_KIND_COUNT];
+codec_message_fn lockfsm_message;   /* Of META "state". */
+codec_message_fn label_message;     /* Of a session, and of OPEN. */
+codec_message_fn role_name_message; /* Of a user, and of USER_SET. */
+codec_message_fn grant_message;     /* Of a role, and of ROLE_SET. */
+codec_message_fn ended_hold_message, hold_break_message;
+
+struct record {
+    enum table_map map;
+    struct buffer key;
+    struct buffer value;
+};
+void record_done(struct record *record);
+
+/* Each replaces what is in 'record'. */
+void record_of(struct record *record, const struct stored *stored);
+void record_of_meta(struct record *record, const struct lockfsm *fsm);
+/* The structure that 'stored' is a member of. */
+void *structure_of(const struct stored *stored);
+/* Gives back the texts and arrays that the stored members own; lists must be
+ * empty. */
+void members_drop(struct pool *pool, const struct codec_message *message,
+                  void *structure);
+/* The bytes of texts that the stored members own, with those of lists. */
+uint64_t members_size(const struct codec_message *message,
+                      const void *structure);
+/* Likewise, with RECORD_SIZE: what the record counts in LIMIT_STATE_SIZE, but
+ * for the texts in its key. */
+uint64_t structure_size(const struct stored *stored);
+
+/* A record's part in the digest of the state (lockfsm/store/digest.c). */
+uint64_t record_share(const struct record *record);
+uint64_t bytes_share(enum table_map map, struct bytes key, struct bytes value);
+
+/* Of stored.flags. */
+#define STORED_CHANGED 1u  /* Stands in the list of what is to be written. */
+#define STORED_IN_TABLE 2u /* The table has a record of it. */
+#define STORED_SHARED 4u   /* 'share' is that of the record as it is now. */
+
+/* Replaces the share of 'stored' in the digest. */
+void stored_share(struct lockfsm *fsm, struct stored *stored, uint64_t share);
+/* The table has the record as it is, and the digest its share. */
+void stored_settle(struct lockfsm *fsm, struct stored *stored);
+
+#define META_STATE_KEY "state"
+#define META_DIGEST_KEY "digest"
+/* As storage/snapshot.h names it (SNAPSHOT_META_APPLIED), which this folder may
+ * not include. */
+#define META_APPLIED_KEY "applied"
+
+#endif /* HASP_LOCKFSM_STORE_RECORDS_H */

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Fills in what the log for operators says of an administrative entry, before
+ * it is applied. */
+
+#include "lockfsm/user/trail.h"
+
+#include <inttypes.h>
+
+#include "lockfsm/entry.h"
+#include "lockfsm/state.h"
+
+/* The size of a list of roles or grants in a line. */
+#define LIST_SIZE_MAX 800
+
+static void put_number(struct trail *trail, const char *key, uint64_t number)
+{
+    if (number != 0) {
+        CHECK(trail->count < TRAIL_FIELD_MAX);
+        trail->field[trail->count++] = (struct trail_field){.key = key,
+                                                            .number = number};
+    }
+}
+
+static void put_text(struct trail *trail, const char *key, struct bytes text)
+{
+    if (text.size != 0) {
+        CHECK(trail->count < TRAIL_FIELD_MAX);
+        trail->field[trail->count++] = (struct trail_field){
+            .key = key, .is_text = true, .text = text};
+    }
+}
+
+/* Puts the members that the rows of entry.def mark for the trail. */
+static void put_fields(struct trail *trail, const struct entry *command)
+{
+    const struct codec_message *message = entry_row(command->op)->message();
+    for (size_t i = 0; i < message->field_count; i++) {
+        const struct codec_field *field = &message->fields[i];
+        const void *at = (const char *)command->body + field->offset;
+        if (field->trail == NULL) {
+            continue;
+        }
+        if (field->type == CODEC_TYPE_BYTES) {
+            put_text(trail, field->trail, *(const struct bytes *)at);
+        } else if (field->type == CODEC_TYPE_U32) {
+            put_number(trail, field->trail, *(const uint32_t *)at);
+        } else {
+            CHECK(field->type == CODEC_TYPE_U64);
+            put_number(trail, field->trail, *(const uint64_t *)at);
+        }
+    }
+}
+
+/* Puts the list that was gathered from 'start' on; it lives until the next
+ * entry. */
+static void put_list(struct lockfsm *fsm, struct trail *trail, const char *key,
+                     size_t start, size_t end)
+{
+    size_t size = end - start;
+    put_text(trail, key,
+             bytes_of(fsm->listed.data + start,
+                      size < LIST_SIZE_MAX ? size : LIST_SIZE_MAX));
+}
+
+/* Puts the user's roles, and the bounds that are not standard. */
+static void put_user(struct lockfsm *fsm, const struct user_set_command *set,
+                     struct trail *trail)
+{
+    struct buffer *list = &fsm->listed;
+    buffer_clear(list);
+    for (uint32_t i = 0; i < set->role_count; i++) {
+        buffer_put_text(list, i > 0 ? "," : "");
+        buffer_put_bytes(list, set->roles[i].name);
+    }
+    size_t roles_end = list->size;
+    for (uint32_t key = 0; key < set->bound_count && key < QUOTA_COUNT; key++) {
+        if (set->bounds[key] != quota_standard.of[key]) {
+            buffer_printf(list, "%s%s:%" PRIu64,
+                          list->size > roles_end ? "," : "",
+                          quota_rules[key].name, set->bounds[key]);
+        }
+    }
+    put_list(fsm, trail, "roles", 0, roles_end);
+    put_list(fsm, trail, "quotas", roles_end, list->size);
+    put_number(trail, "disabled", set->is_disabled);
+}
+
+static void put_grants(struct lockfsm *fsm, const struct role_set_command *set,
+                       struct trail *trail)
+{
+    buffer_clear(&fsm->listed);
+    for (uint32_t i = 0; i < set->grant_count; i++) {
+        buffer_put_text(&fsm->listed, i > 0 ? " " : "");
+        grant_print(&fsm->listed, &set->grants[i]);
+    }
+    put_list(fsm, trail, "grants", 0, fsm->listed.size);
+}
+
+/* Puts what an operator wants to know besides, from the state before the entry
+ * is applied. */
+static void put_more(struct lockfsm *fsm, const struct entry *command,
+                     struct trail *trail)
+{
+    static const char *const acts[] = {
+        [ACT_ADD] = "RAFT.ADD",       [ACT_PROMOTE] = "RAFT.PROMOTE",
+        [ACT_DEMOTE] = "RAFT.DEMOTE", [ACT_REMOVE] = "RAFT.REMOVE",
+        [ACT_LOGIN] = "AUDIT.LOGIN",
+    };
+    const struct fence *fence;
+    switch (command->op) {
+    case OP_BEGIN:
+        put_number(trail, "restored", fsm->is_new_life);
+        put_number(trail, "quarantine_ms", fsm->quarantine_ms);
+        trail->tells_itself = true;
+        trail->begins_life = true;
+        return;
+    case OP_BLACKLIST_ADD:
+        if (trail->by.size == 0) {
+            trail->by = command->blacklist_add->by;
+        }
+        return;
+    case OP_SET_FEATURE:
+        put_number(trail, "before", lockfsm_feature_level(fsm));
+        trail->tells_itself = true;
+        return;
+    case OP_SET_LIMIT:
+        if (command->set_limit->key < LIMIT_COUNT) {
+            put_text(trail, "limit",
+                     bytes_of_text(limit_rules[command->set_limit->key].name));
+        }
+        put_number(trail, "value", command->set_limit->value);
+        return;
+    case OP_FENCE_REMOVE:
+        fence = fence_find(fsm, command->fence_remove->resource);
+        put_number(trail, "token", fence != NULL ? fence->token : 0);
+        return;
+    case OP_ACCESS_SET:
+        put_text(trail, "access",
+                 bytes_of_text(command->access_set->is_required ? "required"
+                                                                : "open"));
+        return;
+    case OP_CERT_REVOKE:
+        hex_put(trail->digits,
+                bytes_of(command->cert_revoke->fingerprint, FINGERPRINT_SIZE));
+        put_text(trail, "fingerprint", bytes_of_text(trail->digits));
+        return;
+    case OP_ACT:
+        if (command->act->kind < sizeof acts / sizeof acts[0]) {
+            trail->command = acts[command->act->kind];
+        }
+        return;
+    case OP_USER_SET:
+        put_user(fsm, command->user_set, trail);
+        return;
+    case OP_ROLE_SET:
+        put_grants(fsm, command->role_set, trail);
+        return;
+    case OP_PLEASE:
+    /* release.c turns this into an act if another user's hold is released. */
+    case OP_RELEASE_IF:
+        trail->is_for_log = true;
+        return;
+    default:
+        return;
+    }
+}
+
+void trail_note(struct lockfsm *fsm, const struct entry *command)
+{
+    struct trail *trail = &fsm->trail;
+    *trail = (struct trail){.command = entry_row(command->op)->trail};
+    if (command->op == OP_BEGIN &&
+        (fsm->is_begun || command->begin->cluster_id.size == 0)) {
+        trail->command = NULL; /* A BEGIN is an act only if it begins a life. */
+    }
+    if (trail->command == NULL) {
+        return;
+    }
+    trail->from = command->from;
+    trail->by = command->by;
+    if (fsm->user != NULL && fsm->user != &fsm->anyone) {
+        trail->user = fsm->user->name;
+    }
+    trail->session = fsm->origin.session;
+    put_fields(trail, command);
+    put_more(fsm, command, trail);
+}
+
+const struct trail *lockfsm_trail(const struct lockfsm *fsm)
+{
+    return &fsm->trail;
+}
