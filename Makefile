@@ -11,6 +11,8 @@
 .SUFFIXES:
 
 VERSION := 0.1.0
+# The day of this version, in manual pages and archives.
+RELEASED := 2026-11-24
 FLAVOUR ?= release
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
@@ -22,7 +24,7 @@ PKGS := raft libuv lmdb libssl libcrypto inih smartcols jansson libsystemd
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 
 HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . \
-    -DHASP_VERSION='"$(VERSION)"' -fno-strict-aliasing -fvisibility=hidden \
+    -DHASP_VERSION='"$(VERSION)"' -DHASP_RELEASED='"$(RELEASED)"' -fno-strict-aliasing -fvisibility=hidden \
     -fPIC -fstack-protector-strong -MMD -MP -pthread \
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
     -Wpointer-arith -Wvla -Wformat=2 -Wundef
@@ -124,7 +126,7 @@ $(B)/%.o: %.c
 $(B)/http/page.o: http/index.html
 $(B)/cmd/hasp/manual.o: cmd/hasp/notes.txt
 $(B)/cmd/hasp/completion.o: $(wildcard cmd/hasp/shell/*)
-$(B)/cmd/haspd/main.o: cmd/haspd/help.txt
+$(B)/cmd/haspd/manual.o: cmd/haspd/help.txt cmd/haspd/settings.txt
 
 $(LIB): $(OBJ)
 	rm -f $@
@@ -138,18 +140,22 @@ $(B)/hasp: $(HASP_OBJ) $(LIB)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) \
 	    -lsmartcols -ljansson
 
-# All are made from the tool's own table of subcommands.
+# All are made from the programs' own tables of subcommands and settings.
 MAN := build/man/hasp.1
+MAN_DAEMON := build/man/haspd.conf.5 build/man/haspd.8
 COMPLETIONS := $(addprefix build/man/hasp.,bash zsh fish)
 $(MAN): $(B)/hasp
 	@mkdir -p $(@D)
 	$(B)/hasp help --man > $@
+$(MAN_DAEMON): $(B)/haspd
+	@mkdir -p $(@D)
+	$(B)/haspd --man $(subst .,,$(suffix $@)) > $@
 $(COMPLETIONS): build/man/hasp.%: $(B)/hasp
 	@mkdir -p $(@D)
 	$(B)/hasp completion $* > $@
 
 .PHONY: man
-man: $(MAN) $(COMPLETIONS) ## the manual page of hasp, completions for shells
+man: $(MAN) $(MAN_DAEMON) $(COMPLETIONS) ## the manual pages, completions for shells
 
 # Of each library one object of which only the public functions can be seen, so
 # that a program that links the archives keeps its own names, and may link both.
@@ -265,7 +271,7 @@ test: ready ## everything that CI runs; ends with "N passed, N failed"
 
 .PHONY: demo
 demo: ready-to-build ## three real nodes through their paces, in words with times
-	@$(MAKE) -s all
+	@$(MAKE) -s -j$$(nproc) all
 	@tools/demo.sh
 
 .PHONY: ready ready-to-build
@@ -428,6 +434,10 @@ install: all man ## into $(DESTDIR)$(PREFIX)
 	install -m 0755 $(B)/hasp $(DESTDIR)$(PREFIX)/bin/hasp
 	install -m 0755 $(B)/haspd $(DESTDIR)$(PREFIX)/sbin/haspd
 	install -D -m 0644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1/hasp.1
+	install -D -m 0644 build/man/haspd.conf.5 \
+	    $(DESTDIR)$(PREFIX)/share/man/man5/haspd.conf.5
+	install -D -m 0644 build/man/haspd.8 \
+	    $(DESTDIR)$(PREFIX)/share/man/man8/haspd.8
 	install -D -m 0644 build/man/hasp.bash \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hasp
 	install -D -m 0644 build/man/hasp.zsh \

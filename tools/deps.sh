@@ -23,7 +23,7 @@ build='gcc make patch pkg-config libraft-dev libuv1-dev liblmdb-dev
 test='libcmocka-dev clang libclang-rt-dev clang-format python3 python3-pytest
     python3-pytest-xdist python3-pip python3-venv python3-setuptools
     python3-wheel python3-redis python3-prometheus-client python3-jsonschema
-    redis-tools nodejs chromium chromium-driver python3-selenium
+    mandoc redis-tools nodejs chromium chromium-driver python3-selenium
     curl iproute2 iptables procps strace spin systemd
     golang-go default-jdk-headless'
 

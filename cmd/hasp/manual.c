@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/embed.h"
+#include "base/roff.h"
 #include "cmd/hasp/tool.h"
 
 /* Of a subcommand, or of a group of them: a heading, and paragraphs. */
@@ -72,29 +73,6 @@ static bool is_same_group(const struct subcommand *a,
 
 /* --- The manual page ------------------------------------------------------ */
 
-/* Puts text for roff, to which a backslash, a hyphen and a dot at the beginning
- * of a line mean something. */
-static void put_roff(const char *text, size_t size)
-{
-    for (size_t i = 0; i < size; i++) {
-        if (text[i] == '\\') {
-            fputs("\\e", stdout);
-        } else if (text[i] == '-') {
-            fputs("\\-", stdout);
-        } else if ((text[i] == '.' || text[i] == '\'') &&
-                   (i == 0 || text[i - 1] == '\n')) {
-            printf("\\&%c", text[i]);
-        } else {
-            putchar(text[i]);
-        }
-    }
-}
-
-static void put_text(const char *text)
-{
-    put_roff(text, strlen(text));
-}
-
 /* Puts an option and its meaning, which are two blanks apart; or the meaning
  * goes on from the line before. */
 static void put_option(const char *line, size_t size)
@@ -104,7 +82,7 @@ static void put_option(const char *line, size_t size)
         from++;
     }
     if (line[from] != '-') {
-        put_roff(line + from, size - from);
+        roff_put(stdout, line + from, size - from);
         putchar('\n');
         return;
     }
@@ -115,12 +93,12 @@ static void put_option(const char *line, size_t size)
     }
     end = end + 1 < size ? end : size;
     fputs(".TP\n.B ", stdout);
-    put_roff(line + from, end - from);
+    roff_put(stdout, line + from, end - from);
     putchar('\n');
     while (end < size && line[end] == ' ') {
         end++;
     }
-    put_roff(line + end, size - end);
+    roff_put(stdout, line + end, size - end);
     putchar('\n');
 }
 
@@ -145,7 +123,7 @@ static void put_notes(const char *name)
         const char *end = memmem(text, notes.size, "\n\n", 2);
         size_t size = end != NULL ? (size_t)(end - text) : notes.size;
         puts(".PP");
-        put_roff(text, size);
+        roff_put(stdout, text, size);
         putchar('\n');
         size += end != NULL ? 2 : 0;
         text += size;
@@ -156,14 +134,14 @@ static void put_notes(const char *name)
 static void put_subcommand(const struct subcommand *s)
 {
     fputs(".SS \"hasp ", stdout);
-    put_text(s->name);
+    roff_put_text(stdout, s->name);
     if (s->arguments[0] != '\0') {
         putchar(' ');
-        put_text(s->arguments);
+        roff_put_text(stdout, s->arguments);
     }
     puts("\"");
     putchar(toupper((unsigned char)s->summary[0]));
-    put_text(s->summary + 1);
+    roff_put_text(stdout, s->summary + 1);
     puts(".");
     put_options(s->details);
     put_notes(s->name);
@@ -173,14 +151,14 @@ static void put_terms(const struct term *terms, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         printf(".TP\n.B %s\n", terms[i].name);
-        put_text(terms[i].meaning);
+        roff_put_text(stdout, terms[i].meaning);
         putchar('\n');
     }
 }
 
 void manual_print(void)
 {
-    printf(".TH HASP 1 \"\" \"hasp %s\" \"User Commands\"\n", HASP_VERSION);
+    roff_put_title(stdout, "HASP", 1, "User Commands");
     puts(".SH NAME\nhasp \\- locks of a hasp cluster, for people and scripts\n"
          ".SH SYNOPSIS\n.B hasp\n[\\fIoptions\\fR] \\fIsubcommand\\fR "
          "[\\fIarguments\\fR]\n.SH DESCRIPTION\n"

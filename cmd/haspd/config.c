@@ -571,6 +571,33 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
     return hasp_node_options_check(options, why) == 0 ? 0 : HASP_EINVALID;
 }
 
+/* Writes a value other than a member as a file has it. */
+static void print_value(const struct setting *setting, const void *at,
+                        FILE *out)
+{
+    switch (setting->kind) {
+    case KIND_TEXT: {
+        const char *text = *(char *const *)at;
+        fputs(text == NULL ? "" : text, out);
+        break;
+    }
+    case KIND_U32:
+        fprintf(out, "%" PRIu32, *(const uint32_t *)at);
+        break;
+    case KIND_U64:
+    case KIND_SIZE:
+    case KIND_FOUNDING:
+        fprintf(out, "%" PRIu64, *(const uint64_t *)at);
+        break;
+    default: {
+        unsigned choice = setting->kind >= KIND_FINALIZE
+                              ? *(const bool *)at
+                              : *(const unsigned *)at;
+        fputs(choices[setting->kind].names[choice], out);
+    }
+    }
+}
+
 static void print_setting(const struct config *config, size_t index, FILE *out)
 {
     const struct setting *setting = &settings[index];
@@ -584,37 +611,16 @@ static void print_setting(const struct config *config, size_t index, FILE *out)
         hasp_node_options_init(&standard);
         at = (const char *)&standard + setting->offset;
     }
-    switch (setting->kind) {
-    case KIND_TEXT: {
-        const char *text = *(char *const *)at;
-        fprintf(out, "%s = %s ; %s\n", setting->key, text == NULL ? "" : text,
-                source);
-        break;
+    if (setting->kind != KIND_MEMBER) {
+        fprintf(out, "%s = ", setting->key);
+        print_value(setting, at, out);
+        fprintf(out, " ; %s\n", source);
+        return;
     }
-    case KIND_U32:
-        fprintf(out, "%s = %" PRIu32 " ; %s\n", setting->key,
-                *(const uint32_t *)at, source);
-        break;
-    case KIND_U64:
-    case KIND_SIZE:
-    case KIND_FOUNDING:
-        fprintf(out, "%s = %" PRIu64 " ; %s\n", setting->key,
-                *(const uint64_t *)at, source);
-        break;
-    case KIND_MEMBER:
-        for (uint32_t i = 0; i < config->options.member_count; i++) {
-            fprintf(out, "%s = %" PRIu64 " %s %s ; %s\n", setting->key,
-                    config->member[i].id, config->member[i].peer_address,
-                    config->member[i].client_address, source);
-        }
-        break;
-    default: {
-        unsigned choice = setting->kind >= KIND_FINALIZE
-                              ? *(const bool *)at
-                              : *(const unsigned *)at;
-        fprintf(out, "%s = %s ; %s\n", setting->key,
-                choices[setting->kind].names[choice], source);
-    }
+    for (uint32_t i = 0; i < config->options.member_count; i++) {
+        fprintf(out, "%s = %" PRIu64 " %s %s ; %s\n", setting->key,
+                config->member[i].id, config->member[i].peer_address,
+                config->member[i].client_address, source);
     }
 }
 
@@ -628,4 +634,57 @@ void config_print(const struct config *config, FILE *out)
         }
         print_setting(config, i, out);
     }
+}
+
+/* Writes a number as short as the file takes it: 64M. */
+static void print_short(uint64_t number, bool is_size, FILE *out)
+{
+    int unit = 0;
+    while (is_size && number > 0 && number % KIB == 0 && unit < 3) {
+        number /= KIB;
+        unit++;
+    }
+    fprintf(out, "%" PRIu64 "%.1s", number, &"\0KMG"[unit]);
+}
+
+static void describe_range(const struct setting *setting, bool is_size,
+                           FILE *out)
+{
+    if (setting->kind >= KIND_LEVEL) {
+        fputs(choices[setting->kind].text, out);
+    } else if (setting->kind != KIND_TEXT && setting->kind != KIND_MEMBER) {
+        print_short(setting->min, is_size, out);
+        fputs(" to ", out);
+        print_short(setting->max, is_size, out);
+    }
+}
+
+bool config_key_describe(size_t index, struct config_key *ret_key)
+{
+    if (index >= SETTING_COUNT) {
+        return false;
+    }
+    const struct setting *setting = &settings[index];
+    bool is_size = setting->kind == KIND_SIZE || setting->kind == KIND_FOUNDING;
+    *ret_key = (struct config_key){.section = setting->section,
+                                   .key = setting->key};
+    /* One byte stays zero: what is longer is cut. */
+    FILE *range = fmemopen(ret_key->range, sizeof ret_key->range - 1, "w");
+    FILE *standard = fmemopen(ret_key->standard, sizeof ret_key->standard - 1,
+                              "w");
+    CHECK(range != NULL && standard != NULL);
+    struct config config;
+    config_init(&config);
+    describe_range(setting, is_size, range);
+    if (setting->offset == AT(id) || setting->offset == AT(directory)) {
+        ret_key->is_required = setting->kind != KIND_MEMBER;
+    } else if (is_size) {
+        print_short(*(uint64_t *)field(&config, setting), true, standard);
+    } else if (setting->kind != KIND_MEMBER) {
+        print_value(setting, field(&config, setting), standard);
+    }
+    fclose(standard);
+    fclose(range);
+    config_done(&config);
+    return true;
 }

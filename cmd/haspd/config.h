@@ -64,4 +64,16 @@ MUST_CHECK int config_finish(struct config *config, char why[HASP_WHY_SIZE]);
 /* Writes all settings as a file that config_read_file() takes. */
 void config_print(const struct config *config, FILE *out);
 
+/* What the manual says of one key besides its meaning. */
+struct config_key {
+    const char *section;
+    const char *key;
+    char standard[64]; /* The default; empty: none, or it is required. */
+    char range[64];    /* Empty: any text. */
+    bool is_required;
+};
+
+/* Describes the setting number 'index'; false: there are no more. */
+bool config_key_describe(size_t index, struct config_key *ret_key);
+
 #endif /* HASP_CMD_HASPD_CONFIG_H */

@@ -20,10 +20,10 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/embed.h"
 #include "cmd/haspd/backup.h"
 #include "cmd/haspd/config.h"
 #include "cmd/haspd/log_stderr.h"
+#include "cmd/haspd/manual.h"
 #include "include/hasp/node.h"
 
 extern char **environ;
@@ -59,6 +59,7 @@ enum option_value {
     OPTION_INSECURE,
     OPTION_HELP,
     OPTION_VERSION,
+    OPTION_MAN,
     OPTION_FORCE,
     OPTION_USERS,
     OPTION_QUARANTINE,
@@ -96,6 +97,7 @@ static const struct option options[] = {
     {"insecure", no_argument, NULL, OPTION_INSECURE},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
+    {"man", required_argument, NULL, OPTION_MAN},
     {"export", required_argument, NULL, ACTION_EXPORT},
     {"inspect", required_argument, NULL, ACTION_INSPECT},
     {"restore", required_argument, NULL, ACTION_RESTORE},
@@ -103,8 +105,6 @@ static const struct option options[] = {
     {"users", required_argument, NULL, OPTION_USERS},
     {"quarantine", required_argument, NULL, OPTION_QUARANTINE},
     SETTING_FLAGS(OPTION_OF_FLAG){NULL, 0, NULL, 0}};
-
-EMBED_TEXT(haspd_help, "cmd/haspd/help.txt");
 
 /* The node for the signal handler. */
 static struct hasp_node *volatile running_node;
@@ -155,6 +155,18 @@ static int add_tls(struct command_line *line, const char *folder)
     return rv ?: add_setting(line, "tls", "tls.peer", "require");
 }
 
+static int print_manual(const char *section)
+{
+    if (manual_print(section, stdout) == 0) {
+        return 0;
+    }
+    fprintf(stderr,
+            "haspd: --man %s: must be 5, haspd.conf(5), or 8, "
+            "haspd(8)\n",
+            section);
+    return EX_USAGE;
+}
+
 /* Parses the command line; returns an exit code, or -1 to go on. */
 static int parse(int argc, char **argv, struct command_line *line)
 {
@@ -188,6 +200,8 @@ static int parse(int argc, char **argv, struct command_line *line)
         } else if (value == OPTION_VERSION) {
             printf("haspd %s\n", HASP_VERSION);
             return 0;
+        } else if (value == OPTION_MAN) {
+            return print_manual(optarg);
         } else if (value == OPTION_SETTING) {
             rv = add_setting(line, options[index].name,
                              setting_of(options[index].name), optarg);

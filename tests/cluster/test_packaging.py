@@ -112,6 +112,74 @@ def test_the_manual_has_every_setting_with_its_default_and_range():
         assert "must be from %d to %d" % (low, high) in result.stderr, key
 
 
+def manual(section):
+    """A manual page as roff, and as a reader sees it."""
+    made = haspd("--man", section)
+    assert (made.returncode, made.stderr) == (0, "")
+    seen = subprocess.run(
+        ["mandoc", "-T", "utf8", "-O", "width=1000"], input=made.stdout,
+        check=True, capture_output=True, encoding="utf-8", timeout=20,
+    ).stdout
+    return made.stdout, re.sub(r".\x08", "", seen)
+
+
+def plain(text):
+    """Of a cell of a table in Markdown what remains without its marks."""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "")
+
+
+def test_the_page_of_the_configuration_says_what_the_manual_says():
+    _, page = manual("5")
+    with open(MANUAL) as file:
+        rows = re.findall(
+            r"^\| `([a-z]+)\.(\w+)` \|[^|]*\|[^|]*\|([^|]*)\|$",
+            file.read(), re.M,
+        )
+    assert len(rows) > 50
+    sections = dict(re.findall(
+        r"^SECTION \[(\w+)\]\n(.*?)(?=^\S|\Z)", page, re.M | re.S))
+    assert set(sections) == {section for section, _, _ in rows}
+    for section, key, meaning in rows:
+        found = re.search(r"^ +%s\s+(\S.*)$" % key, sections[section], re.M)
+        assert found, (section, key)
+        text = re.sub(r"\s+", " ", found.group(1))
+        assert text.startswith(plain(meaning.strip())), (section, key)
+    values = settings("--id", "1", "--dir", "x")
+    assert set(values) <= {"%s.%s" % row[:2] for row in rows}
+
+
+def test_the_page_of_the_daemon_has_each_option_and_exit_code():
+    _, page = manual("8")
+    said = haspd("--help").stdout
+    options = set(re.findall(r"^  (--[a-z-]+)", said, re.M))
+    assert len(options) > 20
+    assert options <= set(re.findall(r"(--[a-z-]+)", page))
+    codes = re.findall(r"\b(\d+) ", said[said.index("Exit codes"):])
+    told = page[page.index("EXIT STATUS"):page.index("ENVIRONMENT")]
+    assert re.findall(r"^ +(\d+) ", told, re.M) == codes and len(codes) == 8
+
+
+def test_a_page_of_another_section_is_wrong_usage():
+    refused = haspd("--man", "7")
+    assert refused.returncode == 64
+    assert "--man 7: must be 5, haspd.conf(5), or 8, haspd(8)" in (
+        refused.stderr)
+
+
+def test_mandoc_finds_nothing_wrong_with_the_pages(installed):
+    pages = []
+    for folder, _, names in os.walk(installed + "/opt/hasp/share/man"):
+        pages += [os.path.join(folder, name) for name in names]
+    assert {os.path.basename(page) for page in pages} == {
+        "hasp.1", "hasp.3", "haspd.conf.5", "haspd.8"}
+    for page in pages:
+        done = subprocess.run(
+            ["mandoc", "-T", "lint", "-W", "warning", page],
+            capture_output=True, text=True, timeout=20,
+        )
+        assert (done.returncode, done.stdout) == (0, ""), page
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """A folder in which everything stands as below /, by `make install`."""
