@@ -23,6 +23,8 @@ import io
 import os
 import re
 import select
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +35,7 @@ from ports import free_base
 
 TIMEOUT = 60
 JOBS = 2
+EX_USAGE = 64
 
 
 def blocks(path):
@@ -53,6 +56,67 @@ def blocks(path):
                 current[1][-1][0] += '\n' + line
             elif current[1]:
                 current[1][-1][1].append(line)
+    return found
+
+
+def tool_commands(path):
+    """Gives (line, arguments) of each command of hasp in blocks of "sh"."""
+    found, is_inside = [], False
+    with open(path, encoding='utf-8') as file:
+        for number, line in enumerate(file, 1):
+            if line.strip().startswith('```'):
+                is_inside = line.strip() == '```sh'
+                continue
+            if not is_inside:
+                continue
+            for part in re.split(r'&&|\|\||[;|]', line.split('  #')[0]):
+                words = shlex.split(part, comments=True)
+                if words[:2] == ['sudo', '-u']:
+                    words = words[3:]
+                if words[:1] == ['hasp']:
+                    found.append((number, words[1:]))
+    return found
+
+
+def check_commands(build, path):
+    """Gives (passed, failed): does the tool understand its arguments?"""
+    passed = failed = 0
+    for line, arguments in tool_commands(path):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [f'{build}/hasp', *arguments], capture_output=True, text=True,
+                cwd=folder, timeout=TIMEOUT, check=False,
+                env=dict(os.environ, HASP_ENDPOINTS='127.0.0.1:1',
+                         HASP_TIMEOUT='1s'))
+        if done.returncode != EX_USAGE:
+            passed += 1
+            continue
+        failed += 1
+        print(f'{path}:{line}: hasp {" ".join(arguments)}')
+        print('  ' + done.stderr)
+    return passed, failed
+
+
+def copy_checkout(folder):
+    """Copies the checkout's files; gives each one's size and time."""
+    names = subprocess.run(['git', 'ls-files', '-z'], capture_output=True,
+                           text=True, check=True).stdout.split('\0')
+    for name in filter(os.path.isfile, names):
+        target = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy(name, target)
+    return states(folder, names)
+
+
+def states(folder, names):
+    """Gives what a change of a file would change; None where it is gone."""
+    found = {}
+    for name in filter(None, names):
+        try:
+            state = os.stat(os.path.join(folder, name))
+            found[name] = state.st_size, state.st_mtime_ns
+        except FileNotFoundError:
+            found[name] = None
     return found
 
 
@@ -87,8 +151,6 @@ class Hang(Exception):
 
 class Shell:
     def __init__(self, build, port, folder):
-        for name in ('docs', 'clients'):
-            os.symlink(os.path.abspath(name), os.path.join(folder, name))
         environment = dict(os.environ, PATH=f'{build}:{os.environ["PATH"]}',
                            HASP_ENDPOINTS=','.join(
                                f'127.0.0.1:{port + 10 * i}'
@@ -147,14 +209,27 @@ class Shell:
             pass
 
 
+def left_over(shell, folder, before):
+    """Tells what a reader would be left with after the file's examples."""
+    after = states(folder, before)
+    for name, state in before.items():
+        if after[name] != state:
+            yield f'its examples change or remove {name} of the checkout'
+    for line in processes(shell.process.pid).split('\n'):
+        if 'haspd' in line:
+            yield f'its examples leave this running: {line}'
+
+
 def run_file(build, path):
     """Runs the examples of one file; gives (passed, failed)."""
-    passed = failed = 0
+    passed, failed = check_commands(build, path)
     examples = blocks(path)
     if not examples:
-        return 0, 0
+        return passed, failed
     port = free_base(range(40))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = os.path.join(temporary, 'hasp')
+        before = copy_checkout(folder)
         shell = Shell(build, port, folder)
         text = open(path, encoding='utf-8').read()
         own = re.search(r'^\$ (hasp dev|for .*\bhaspd --id)', text, re.M)
@@ -182,6 +257,9 @@ def run_file(build, path):
                     print(f'{path}:{line}: $ {command}')
                     print('  expected:', *expected, sep='\n    ')
                     print('  actual:', *actual, sep='\n    ')
+            for problem in left_over(shell, folder, before):
+                failed += 1
+                print(f'{path}: {problem}')
         except Hang as hang:
             command, text, table = hang.args
             failed += 1

@@ -31,10 +31,17 @@ static int take_file(struct session_source *source)
         return tool_fail(EX_NOINPUT, "cannot read '%s': %s", source->path,
                          strerror(errno));
     }
-    bool is_open_to_all = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+    bool is_known = fstat(fd, &info) == 0;
+    bool is_open_to_all = is_known && S_ISREG(info.st_mode) &&
                           (info.st_mode & (S_IRWXG | S_IRWXO)) != 0;
     ssize_t size = read(fd, line, LINE_SIZE_MAX);
     close(fd);
+    /* Nothing below may advise to remove a folder: it is not ours. */
+    if (is_known && S_ISDIR(info.st_mode)) {
+        return tool_fail(EX_NOINPUT,
+                         "'%s' is a directory: name a file for the session",
+                         source->path);
+    }
     if (is_open_to_all) {
         return tool_fail(
             EX_NOPERM,

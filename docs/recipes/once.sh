@@ -16,13 +16,18 @@ set -eu
 name=$1
 period=$2
 shift 2
+command -v hasp > /dev/null || {
+    echo "once: '$name' was not run: no hasp in $PATH" >&2
+    echo "once: cron's PATH is short; set it in the crontab" >&2
+    exit 127
+}
 status=0
-hasp -q acquire -n --ttl 1m "$name/$period" > /dev/null 2>&1 || status=$?
+hasp -q acquire -n --ttl 1m "$name/$period" > /dev/null || status=$?
 case $status in
 0) exec hasp run "$name" -- "$@" ;;
 75) exit 0 ;; # Another machine has it.
 *)
-    echo "once: no cluster, so '$name' was not run" >&2
+    echo "once: '$name' was not run: hasp has ended with $status" >&2
     exit "$status"
     ;;
 esac

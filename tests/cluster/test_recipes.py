@@ -131,6 +131,22 @@ def test_a_cron_job_runs_once_per_period(recipe, run, tmp_path):
     assert failing.wait(30) == 3
 
 
+@pytest.mark.parametrize("is_installed, status, words", [
+    (False, 127, "no hasp in /usr/bin:/bin"),
+    (True, 69, "no node answers"),
+])
+def test_a_cron_job_that_cannot_run_says_why(is_installed, status, words):
+    path = "/usr/bin:/bin"
+    if is_installed:
+        path = os.path.dirname(os.path.abspath(HASP)) + ":" + path
+    job = subprocess.run(
+        [os.path.join(RECIPES, "once.sh"), "job", "d4", "true"],
+        env={"PATH": path, "HASP_ENDPOINTS": "127.0.0.1:1"},
+        capture_output=True, encoding="utf-8", timeout=60, check=False)
+    assert (job.returncode, job.stdout) == (status, "")
+    assert words in job.stderr and "'job' was not run" in job.stderr
+
+
 def test_five_workers_work_at_a_time(cluster, recipe):
     workers = [recipe("worker.py", 0.6) for _ in range(8)]
 

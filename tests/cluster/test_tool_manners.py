@@ -243,6 +243,13 @@ def test_several_locks_are_taken_at_once(endpoints):
     assert inner.returncode == 64 and "for ever" in inner.stderr
 
 
+def test_a_folder_is_not_taken_for_a_session_file(endpoints, tmp_path):
+    told = hasp(endpoints, "acquire", "manners/x", "--ttl", "20s",
+                "--session-file", str(tmp_path))
+    assert told.returncode == 66 and "is a directory" in told.stderr
+    assert "remove" not in told.stderr
+
+
 def test_a_holder_leaves_a_note_for_the_next(endpoints, tmp_path):
     told = shell(endpoints, """
         cd '%s'
