@@ -113,7 +113,8 @@ all: $(B)/haspd $(B)/hasp lib $(B)/libhaspnode.a ## the daemon, the tool, the li
 .PHONY: lib examples client-tests
 lib: $(B)/libhasp.a $(LIBHASP_SO) ## the client library
 examples: $(EXAMPLES) ## the programs in examples/
-PRELOADED := $(patsubst %,$(B)/%.so,slow_disk power_disk odd_clock no_memory)
+PRELOADED := $(patsubst %,$(B)/%.so,slow_disk power_disk odd_clock no_memory \
+    old_kernel)
 client-tests: $(CLIENT_TESTS) $(PRELOADED)
 
 # --- compiling ---------------------------------------------------------------
@@ -331,7 +332,7 @@ cluster: $(B)/haspd $(B)/hasp $(B)/sim $(B)/bench $(B)/null_server lib examples 
 	    tests/conformance
 
 # Those that have threads; of the others ThreadSanitizer tells nothing.
-THREADED := client fence_file http node peers peers_guests snapshot stream \
+THREADED := client fence_file http node peers peers_guests rights snapshot stream \
     stream_threads table wal
 .PHONY: unit-threads
 unit-threads: $(THREADED:%=$(B)/unit/test_%) ## unit tests of what has threads

@@ -18,6 +18,9 @@
 
 #include "client/clock.h"
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 #define READ_SIZE ((size_t)64 << 10)
 #define READ_ALL_MAX ((size_t)64 << 20)
 
@@ -190,8 +193,13 @@ bool transport_is_late(struct transport *transport, const struct asker *asker)
 static int connect_socket(struct transport *transport,
                           const struct sockaddr_un *to)
 {
+    int off = 0;
     transport->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
                            0);
+    /* A descriptor from the other end could hold up whoever reads. Kernels
+     * before 6.16 have no such option. */
+    (void)setsockopt(transport->fd, SOL_SOCKET, SO_PASSRIGHTS, &off,
+                     sizeof off);
     return transport->fd >= 0 &&
                    connect(transport->fd, (const struct sockaddr *)to,
                            sizeof *to) == 0

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/door.h"
+#include "net/rights.h"
 #include "net/secure.h"
 
 #define BACKLOG 1024
@@ -37,6 +38,7 @@ struct listener {
     int handle_count;
     uint16_t port;
     bool is_closing;
+    bool may_get_rights; /* A UNIX socket; the kernel refuses no descriptors. */
 };
 
 static void poll_cb(uv_poll_t *poll, int status, int events);
@@ -129,6 +131,7 @@ struct listener *listener_adopt(uv_loop_t *loop, int fd, const char *name,
     listener->gate.ready = ready;
     listener->gate.data = data;
     listener->fd = fd;
+    listener->may_get_rights = name != NULL && !rights_refuse(fd);
     CHECK(uv_poll_init(loop, &listener->poll, fd) == 0);
     CHECK(uv_timer_init(loop, &listener->timer) == 0);
     gate_open(&listener->gate, loop);
@@ -188,15 +191,27 @@ static void closed_cb(uv_handle_t *handle)
 /* Says 'refusal' if the socket takes it at once, and closes. What has been sent
  * to us is read first: unread bytes would make the close a reset, which can
  * overtake the refusal. */
-static void refuse(int fd, const char *refusal)
+static void refuse(const struct listener *listener, int fd, const char *refusal)
 {
     char unread[4096];
     if (refusal != NULL) {
         (void)!send(fd, refusal, strlen(refusal), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    if (listener->may_get_rights) {
+        /* Their number is bounded, since poll_cb() waits while many close. */
+        if (!rights_drain(fd) && rights_close_apart(fd, true)) {
+            return;
+        }
+    } else if (refusal != NULL) {
         (void)shutdown(fd, SHUT_WR);
         (void)!recv(fd, unread, sizeof unread, MSG_DONTWAIT);
     }
     close(fd);
+}
+
+static bool is_door(const struct listener *listener)
+{
+    return listener->name != NULL && strcmp(listener->name, DOOR_ADDRESS) == 0;
 }
 
 static void take_connection(struct listener *listener, int fd,
@@ -207,11 +222,13 @@ static void take_connection(struct listener *listener, int fd,
     const struct stream_limits *limits = NULL;
     const char *refusal = NULL;
     void *owner = NULL;
-    bool is_door = listener->name != NULL &&
-                   strcmp(listener->name, DOOR_ADDRESS) == 0;
-    if (is_door && !door_lets_in(fd)) {
-        refuse(fd, "-NOPERM only root and the user that runs the node may come "
-                   "by its own socket\r\n");
+    if (listener->may_get_rights) {
+        rights_expect(fd);
+    }
+    if (is_door(listener) && !door_lets_in(fd)) {
+        refuse(listener, fd,
+               "-NOPERM only root and the user that runs the node may come by "
+               "its own socket\r\n");
         return;
     }
     if (listener->name != NULL) {
@@ -222,17 +239,24 @@ static void take_connection(struct listener *listener, int fd,
     struct stream *stream = listener->accept(listener->data, address, &events,
                                              &limits, &owner, &refusal);
     if (stream == NULL) {
-        refuse(fd, refusal);
+        refuse(listener, fd, refusal);
         return;
     }
     CHECK(events != NULL);
     stream_adopt(stream, listener->poll.loop, fd, events, limits, owner);
     memcpy(stream->address, address, sizeof stream->address);
+    stream->may_get_rights = listener->may_get_rights;
     gate_take(&listener->gate, stream);
 }
 
-/* Pauses for want of a descriptor or of memory; meanwhile the kernel keeps the
- * connections. */
+/* Meanwhile the kernel keeps the connections. */
+static void pause_accepting(struct listener *listener)
+{
+    uv_poll_stop(&listener->poll);
+    CHECK(uv_timer_start(&listener->timer, timer_cb, STARVED_PAUSE_MS, 0) == 0);
+}
+
+/* Pauses for want of a descriptor or of memory. */
 static void pause_starved(struct listener *listener, int error)
 {
     uint64_t now_ms = uv_now(listener->poll.loop);
@@ -243,8 +267,7 @@ static void pause_starved(struct listener *listener, int error)
                   (unsigned)listener->port, log_quote(strerror(error)));
         listener->starved_logged_ms = now_ms > 0 ? now_ms : 1;
     }
-    uv_poll_stop(&listener->poll);
-    CHECK(uv_timer_start(&listener->timer, timer_cb, STARVED_PAUSE_MS, 0) == 0);
+    pause_accepting(listener);
 }
 
 static void timer_cb(uv_timer_t *timer)
@@ -269,6 +292,12 @@ static void poll_cb(uv_poll_t *poll, int status, int events)
     for (int i = 0; i < ACCEPTS_PER_TURN && !listener->is_closing; i++) {
         struct sockaddr_storage from = {0};
         socklen_t size = sizeof from;
+        /* The node's own user, who comes by the door, can stop it anyway. */
+        if (listener->may_get_rights && !is_door(listener) &&
+            rights_are_busy()) {
+            pause_accepting(listener);
+            return;
+        }
         int fd = accept4(listener->fd, (struct sockaddr *)&from, &size,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {

@@ -14,6 +14,8 @@
 
 #include "net/stream.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -25,6 +27,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "net/rights.h"
 #include "net/secure.h"
 #include "net/stream_parts.h"
 
@@ -34,6 +37,7 @@
 #define KEEPALIVE_PROBES 3
 #define USER_TIMEOUT_MS 5000
 #define HOST_SIZE 256
+#define APART_RETRY_MS 100
 
 /* Where a connection is to go. It outlives a stream that closes while its name
  * is being resolved. */
@@ -283,6 +287,16 @@ static void begin(struct stream *stream)
  * one spare buffer serves all streams; a second thread makes one of its own. */
 static _Atomic(char *) spare_buffer;
 
+/* libuv would read() here, which takes descriptors along and drops them. It is
+ * given no room instead, and calls read_cb() with UV_ENOBUFS. */
+static void read_ourselves(struct stream *stream, uv_buf_t *buf)
+{
+    uv_os_fd_t fd;
+    CHECK(uv_fileno((uv_handle_t *)&stream->tcp, &fd) == 0);
+    stream->read_size = rights_read(fd, buf->base, buf->len);
+    buf->len = 0;
+}
+
 static void alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     (void)suggested;
@@ -299,6 +313,9 @@ static void alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
         room = max > unread ? max - unread : 1;
     }
     *buf = uv_buf_init(memory, (unsigned)room);
+    if (stream->may_get_rights) {
+        read_ourselves(stream, buf);
+    }
 }
 
 static void give_back(char *memory)
@@ -400,7 +417,14 @@ void stream_keep_reading(struct stream *stream)
 static void read_cb(uv_stream_t *tcp, ssize_t size, const uv_buf_t *buf)
 {
     struct stream *stream = tcp->data;
-    if (size > 0 && stream->secure != NULL) {
+    if (stream->may_get_rights && size == UV_ENOBUFS) {
+        size = stream->read_size != 0 ? stream->read_size : UV_EOF;
+    }
+    if (size == -EBADMSG && stream->may_get_rights) {
+        stream_close(stream, STREAM_PASSED_RIGHTS);
+    } else if (size == UV_EAGAIN) {
+        /* Nothing has come. */
+    } else if (size > 0 && stream->secure != NULL) {
         secure_take(stream, bytes_of(buf->base, (size_t)size));
     } else if (size > 0) {
         stream_take_in(stream, bytes_of(buf->base, (size_t)size));
@@ -595,10 +619,34 @@ void stream_start_timer(struct stream *stream, uint64_t after_ms)
     CHECK(uv_timer_start(&stream->timer, timer_cb, after_ms, 0) == 0);
 }
 
+/* True if the close of our descriptor does not wait for passed ones: none is
+ * queued, or a thread has the last reference of the socket. */
+static bool rights_are_gone(struct stream *stream)
+{
+    uv_os_fd_t fd;
+    struct stream_pace *pace = stream->limits.pace;
+    if (uv_fileno((uv_handle_t *)&stream->tcp, &fd) != 0 || rights_drain(fd)) {
+        return true;
+    }
+    int other = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (other >= 0 && rights_close_apart(other, pace != NULL && pace->is_off)) {
+        return true;
+    }
+    if (other >= 0) {
+        close(other);
+    }
+    return false;
+}
+
 static void close_handles(struct stream *stream)
 {
     CHECK(stream->is_closing);
     list_remove(&stream->in_pace);
+    if (stream->may_get_rights && !rights_are_gone(stream)) {
+        uv_read_stop((uv_stream_t *)&stream->tcp);
+        stream_start_timer(stream, APART_RETRY_MS);
+        return;
+    }
     uv_close((uv_handle_t *)&stream->timer, handle_closed_cb);
     /* After a failed attempt to connect the socket is closing already. */
     if (!uv_is_closing((uv_handle_t *)&stream->tcp)) {

@@ -88,6 +88,8 @@ struct stream_events {
 #define STREAM_ADDRESS_SIZE ADDRESS_SIZE
 #define STREAM_CONNECT_MS 2000
 #define STREAM_LAST_FLUSH_MS 2000
+/* A reason (net/rights.h). */
+#define STREAM_PASSED_RIGHTS "it passed descriptors, which hasp does not accept"
 
 struct stream {
     uv_tcp_t tcp; /* tcp.data points to the stream. */
@@ -109,6 +111,7 @@ struct stream {
     const char *close_reason;
     struct list in_pace;               /* While its close waits for its slot. */
     char address[STREAM_ADDRESS_SIZE]; /* "host:port" of the other end. */
+    ssize_t read_size;                 /* By rights_read(), for read_cb(). */
     uint8_t handle_count;              /* Of libuv's, not yet closed. */
     bool is_open;                      /* Connected. */
     bool is_writing;
@@ -120,6 +123,7 @@ struct stream {
     bool closes_when_flushed;
     bool was_closed_by_peer; /* The other end closed or reset it. */
     bool has_failed_tls;     /* No TLS came about, or it broke. */
+    bool may_get_rights;     /* Is read by rights_read(). */
 };
 
 /* Connects to the numeric address or host name 'host':'port' (names are

@@ -272,11 +272,10 @@ static void count_unsent(struct client *client, size_t size)
     client->unsent_size = size;
 }
 
-static void tell_tls_failure(struct client *client, const char *reason)
+static void tell_refused(struct client *client, const char *reason)
 {
     struct clients *clients = client->clients;
     uint32_t left_out;
-    clients->tls_failed_count++;
     if (log_limit_pass(&clients->tls_failures, turn_now() / NS_PER_MS,
                        &left_out)) {
         LOG_WARN("client refused", "address=%s reason=%s suppressed=%" PRIu32,
@@ -319,8 +318,9 @@ static void on_closed(struct stream *stream, const char *reason)
     CHECK(slot < clients->slot_count && clients->slot[slot] == client);
     CHECK(clients->count > 0);
     count_cut(client, reason);
-    if (stream->has_failed_tls) {
-        tell_tls_failure(client, reason);
+    clients->tls_failed_count += stream->has_failed_tls;
+    if (stream->has_failed_tls || strcmp(reason, STREAM_PASSED_RIGHTS) == 0) {
+        tell_refused(client, reason);
     }
     if (client->is_known && !turn_is_over(&node->turn)) {
         LOG_DEBUG("client gone", "address=%s reason=%s", stream->address,

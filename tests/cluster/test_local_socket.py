@@ -4,11 +4,12 @@
 import os
 import socket
 import stat
+import struct
 import sys
 
 import pytest
 
-from cluster import ROOT, Cluster, wait_until
+from cluster import HASPD, ROOT, Client, Cluster, wait_until
 from tls_cluster import TlsCluster, tool
 
 sys.path.insert(0, os.path.join(ROOT, "clients", "python"))
@@ -127,3 +128,72 @@ def test_a_path_that_cannot_be_one_is_refused(bad):
     with Cluster(1, in_listen(bad), start=False) as cluster:
         assert cluster.nodes[0].start().wait_exit() == 78
         assert "local" in cluster.nodes[0].log()
+
+
+LINGER_S = 60
+OLD_KERNEL = os.path.join(os.path.dirname(os.path.abspath(HASPD)), "old_kernel.so")
+
+
+def lingering(listener):
+    """A TCP socket whose close takes LINGER_S, and its other end."""
+    ours = socket.create_connection(listener.getsockname())
+    other, _ = listener.accept()
+    ours.setblocking(False)
+    try:
+        while True:
+            ours.send(bytes(65536))
+    except BlockingIOError:
+        pass
+    linger = struct.pack("ii", 1, LINGER_S)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    return ours, other
+
+
+def passes(node, path, ours):
+    """Whether the kernel takes it; our copy is closed."""
+    with socket.socket(socket.AF_UNIX) as offender:
+        offender.connect(path)
+        offender.settimeout(LINGER_S / 3)
+        node.pause()  # Or ours may be the last copy, and linger here.
+        try:
+            socket.send_fds(offender, [b"PING\r\n"], [ours.fileno()])
+        except PermissionError:
+            ours.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0)
+            )
+            return False
+        finally:
+            ours.close()
+            node.resume()
+        try:
+            assert offender.recv(100) == b"", "the offender is closed"
+        except ConnectionResetError:
+            pass
+        return True
+
+
+@pytest.mark.parametrize("kernel", ["as it is", "before 6.16"])
+def test_a_passed_descriptor_freezes_nobody(path, kernel):
+    """The last reference of a TCP socket that lingers, dropped by who reads."""
+    is_old = kernel == "before 6.16"
+    environment = {"LD_PRELOAD": OLD_KERNEL} if is_old else None
+    with Cluster(1, in_listen(path), start=False) as cluster, socket.create_server(
+        ("127.0.0.1", 0)
+    ) as listener:
+        node = cluster.nodes[0]
+        node.start(environment=environment)
+        cluster.leader()
+        others = []
+        with node.connect(timeout=LINGER_S / 3) as bystander:
+            opened = bystander.map("SESSION.OPEN", "TTL", 60000)
+            for at in (path, os.path.join(node.dir, "admin.sock")) * 2:
+                ours, other = lingering(listener)
+                others.append(other)
+                has_come = passes(node, at, ours)
+                assert has_come or not is_old
+                assert bystander.do("SESSION.KEEP"), at
+                with Client(at, LINGER_S / 3) as client:
+                    assert client.do("PING") == "PONG"
+            assert ("it passed descriptors" in node.log()) == has_come
+        for other in others:
+            other.close()
