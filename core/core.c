@@ -317,6 +317,7 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
     peer->last_term = hello->last_term;
     peer->last_index = hello->last_index;
     peer->feature_level = hello->feature_level;
+    peer->disk = (struct disk_report){.at_ns = 0};
     peer->is_up = true;
     peer->says_removed = false;
     if (loss_seen(core, peer, hello)) {
@@ -446,6 +447,7 @@ void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
     if (core->snapshots.installing != 0) {
         return; /* The event belongs to a log that has been replaced. */
     }
+    disks_flushed(core, flush_ns);
     replica_persisted(core->replica, term, log_index, flush_ns / NS_PER_MS,
                       now_ns / NS_PER_MS, &update);
     update_carry_out(core, &update);

@@ -119,6 +119,9 @@ struct core_port {
      * standing. core_peer_down() is not expected. The next HELLO is checked. */
     void (*peer_drop)(void *data, uint64_t id);
     uint64_t (*peer_silence_ms)(void *data, uint64_t id);
+    /* How long a message and its answer take, for people; -1: not known. NULL:
+     * nobody measures. */
+    int64_t (*peer_round_trip_us)(void *data, uint64_t id);
     /* The peer is up, and has shown a certificate of that node. */
     bool (*peer_is_proven)(void *data, uint64_t id);
     /* Dials "peer,client", as the other nodes and clients will, to see whether
@@ -383,6 +386,17 @@ uint32_t core_replaced_count(const struct core *core, uint64_t now_ns);
 /* By how many millionths the clock of a member is faster than that of this
  * node, as measured over the last 10 to 60 s; false if that is not known. */
 bool core_clock_ppm(const struct core *core, uint64_t id, int32_t *ret_ppm);
+/* A member's flushes of the last 2 s, as it has reported them (this node's own:
+ * as measured): their median and how many they were. False: not known, or
+ * none. */
+bool core_disk_flush(const struct core *core, uint64_t id, uint64_t *ret_us,
+                     uint32_t *ret_count);
+/* True while this node's flushes take 50 ms and more (core/members/disks.h).
+ * Nothing is refused for that. */
+bool core_disk_is_slow(const struct core *core, uint64_t *ret_median_us);
+/* How often this node has handed leadership over for its slow disk, and to whom
+ * last; 0: never. */
+uint64_t core_disk_moved(const struct core *core, uint64_t *ret_to);
 /* When this node last handed leadership over because its own clock is off; 0:
  * never. */
 uint64_t core_clock_moved_ns(const struct core *core);

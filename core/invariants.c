@@ -244,7 +244,7 @@ static const char *check_reign(const struct core *core)
         reign->propose.hearing != NULL || reign->change.state != CHANGE_NONE ||
         reign->transfer.state != TRANSFER_NONE ||
         reign->questions.newest.number != 0 || reign->clock_heir != 0 ||
-        reign->sweep.is_under_way) {
+        reign->disk_heir != 0 || reign->sweep.is_under_way) {
         return "something is under way at a leader that does not serve";
     }
     if (is_leader(core)) {

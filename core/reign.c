@@ -35,6 +35,7 @@ static void end(struct core *core)
 {
     CHECK(is_leader(core));
     LOG_INFO("stepped down", "term=%" PRIu64, core->reign.term);
+    disks_led(core);
     core->reign.stage = REIGN_NONE;
     timers_end(core->timers);
     propose_abandon(core);
@@ -164,6 +165,7 @@ void reign_turn(struct core *core)
         return;
     }
     core->reign.stage = REIGN_SERVING;
+    disks_leading(core);
     reign_member_changed(core);
     transfer_put_off(core);
     attach_report(core);

@@ -47,6 +47,7 @@ struct reign {
     struct snapshot_sender senders[PEER_COUNT_MAX]; /* As core.peers. */
     bool must_compare_levels;
     uint64_t clock_heir; /* To hand over to, for this node's clock; 0. */
+    uint64_t disk_heir;  /* Likewise, for its slow disk. */
 };
 
 /* As last seen. Lives as long as the core. */

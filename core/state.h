@@ -25,6 +25,7 @@
 #include "core/measures.h"
 #include "core/members/clocks.h"
 #include "core/members/digests.h"
+#include "core/members/disks.h"
 #include "core/members/loss.h"
 #include "core/members/peer.h"
 #include "core/redis/scripts.h"
@@ -53,6 +54,7 @@ struct core {
     struct peer peers[PEER_COUNT_MAX];
     struct loss loss;
     struct clocks clocks;
+    struct disks disks;
     struct digests digests;
 
     struct conns conns;

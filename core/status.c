@@ -59,12 +59,21 @@ static uint64_t link_incarnation(const struct core *core, uint64_t id)
     return peer != NULL && peer->is_up ? peer->incarnation : 0;
 }
 
+static int64_t round_trip_us(const struct core *core, uint64_t id)
+{
+    return id != core->options.id && core->port.peer_round_trip_us != NULL
+               ? core->port.peer_round_trip_us(core->port.data, id)
+               : -1;
+}
+
 static void put_member(struct core *core, const struct replica_member *member,
                        struct resp_writer *writer)
 {
-    uint64_t match, silence_ms;
+    uint64_t match, silence_ms, flush_us;
+    uint32_t flush_count;
+    bool is_known = core_disk_flush(core, member->id, &flush_us, &flush_count);
     core_member(core, member->id, &match, &silence_ms);
-    resp_map(writer, 8);
+    resp_map(writer, 10);
     resp_key_number(writer, "id", member->id);
     resp_key_text(writer, "address", member->address);
     resp_key_text(writer, "role", member_role_name(member->role));
@@ -74,6 +83,8 @@ static void put_member(struct core *core, const struct replica_member *member,
     resp_key_integer(writer, "level", feature_of_member(core, member->id));
     put_incarnation(writer, "incarnation", member->incarnation);
     put_incarnation(writer, "link", link_incarnation(core, member->id));
+    resp_key_integer(writer, "flush_us", is_known ? (int64_t)flush_us : -1);
+    resp_key_integer(writer, "round_trip_us", round_trip_us(core, member->id));
 }
 
 /* Directories whose number is another one's by now, or nobody's, and that still
@@ -107,11 +118,11 @@ void raft_status_run(struct core *core, struct request *request)
     char leader_address[MEMBER_ADDRESS_SIZE], why[HASP_WHY_SIZE];
     char cluster_text[CLUSTER_ID_TEXT_SIZE];
     uint8_t cluster[CLUSTER_ID_SIZE];
-    uint64_t leader = replica_leader(core->replica);
+    uint64_t leader = replica_leader(core->replica), flush_us;
     struct resp_writer *writer = request_reply(core, request);
     replica_members(core->replica, &members);
     forward_client_address(core, leader, leader_address);
-    resp_map(writer, 18);
+    resp_map(writer, 20);
     resp_key_number(writer, "node", core->options.id);
     put_incarnation(writer, "incarnation", core->options.incarnation);
     lockfsm_cluster_id(core->fsm, cluster);
@@ -134,6 +145,9 @@ void raft_status_run(struct core *core, struct request *request)
     resp_key_text(writer, "version", core->options.version);
     resp_key_number(writer, "quarantine_ms", core_quarantine_ms(core));
     resp_key_text(writer, "disk", disk_words[core->run.disk]);
+    resp_key_text(writer, "flush",
+                  core_disk_is_slow(core, &flush_us) ? "slow" : "ok");
+    resp_key_number(writer, "flush_us", flush_us);
     resp_key_integer(writer, "level", core->options.feature_level);
     resp_key_integer(writer, "cluster_level", lockfsm_feature_level(core->fsm));
     resp_key_integer(writer, "finalize_level", feature_possible(core, why));

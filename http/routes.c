@@ -467,10 +467,12 @@ const struct shape shapes[] = {
     {"Status",
      "node:integer cluster:text role:text term:integer leader:integer "
      "leader_address:text commit:integer applied:integer members:[Member] "
-     "version:text quarantine_ms:integer disk:text level:integer "
+     "version:text quarantine_ms:integer disk:text flush:text "
+     "flush_us:integer level:integer "
      "cluster_level:integer finalize_level:integer users:text"},
     {"Member", "id:integer address:text role:text match:integer "
-               "last_contact_ms:integer level:integer"},
+               "last_contact_ms:integer level:integer flush_us:integer "
+               "round_trip_us:integer"},
     {"Event", "kind:text lock:text session:integer token:integer index:integer "
               "message:text id:text"},
     {"History", "lock:text known_from:integer events:[PastEvent]"},

@@ -68,7 +68,7 @@ enum frame_type {
     FRAME_MEMBERS = 13,  /* The sender's newest configuration. */
     FRAME_ACCUSED = 14,  /* To the leader: is what a LOST says of me true? */
     FRAME_CLEARED = 15,  /* The leader's answer: it is not. */
-    FRAME_CLOCK = 16,    /* Body: u64, the sender's time in nanoseconds. */
+    FRAME_CLOCK = 16,    /* The sender's time, and how its disk is. */
     FRAME_REFUSED = 17,  /* Why the receiver's HELLO was not taken. */
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     FRAME_TRIAL = 18, /* Body: u64. At each greeting, to be logged. */
@@ -272,6 +272,16 @@ void frame_put_refused(struct buffer *out, enum frame_refusal refusal,
 MUST_CHECK int frame_get_refused(struct bytes body,
                                  enum frame_refusal *ret_refusal,
                                  struct bytes *ret_why);
+
+/* The clock and the disk of the sender (core/members/clocks.h and disks.h). */
+struct frame_clock {
+    uint64_t time_ns;
+    uint32_t flush_us; /* Median of the flushes of its log in the last 2 s. */
+    uint32_t flush_count;
+};
+void frame_put_clock(struct buffer *out, const struct frame_clock *clock);
+MUST_CHECK int frame_get_clock(struct bytes body,
+                               struct frame_clock *ret_clock);
 
 void frame_put_u64(struct buffer *out, enum frame_type type, uint64_t value);
 MUST_CHECK int frame_get_u64(struct bytes body, uint64_t *ret_value);

@@ -519,6 +519,35 @@ static void take_hello(struct peer_link *link, struct bytes body)
 
 /* --- Frames --------------------------------------------------------------- */
 
+static void note_trip(struct peer_link *link, uint64_t took_ns)
+{
+    struct round_trip *trip = &link->trip;
+    if (!round_trip_note(trip, took_ns)) {
+        return;
+    }
+    if (trip->is_slow) {
+        LOG_WARN("link is slow",
+                 "peer=%" PRIu64 " round_trip_ms=%" PRIu32
+                 " hint=\"the median of the newest answers to PING; if that "
+                 "peer leads or this node does, changes may wait for it: look "
+                 "at the network between them\"",
+                 link->id, trip->median_us / 1000);
+    } else {
+        LOG_INFO("link is no longer slow",
+                 "peer=%" PRIu64 " round_trip_ms=%" PRIu32, link->id,
+                 trip->median_us / 1000);
+    }
+}
+
+/* Only the answer to the newest PING counts, whatever the peer says. */
+static void take_pong(struct peer_link *link, uint64_t stamp)
+{
+    if (link->pinged_ns != 0 && stamp == link->pinged_ns) {
+        link->pinged_ns = 0;
+        note_trip(link, uv_hrtime() - stamp);
+    }
+}
+
 static void take_frame(struct peer_link *link, enum frame_type type,
                        struct bytes body)
 {
@@ -546,6 +575,8 @@ static void take_frame(struct peer_link *link, enum frame_type type,
             refuse(link, "its PING is malformed");
         } else if (type == FRAME_PING) {
             frame_put_u64(stream_output(&link->stream), FRAME_PONG, stamp);
+        } else {
+            take_pong(link, stamp);
         }
     } else {
         char why[HASP_WHY_SIZE] = "";
@@ -616,7 +647,12 @@ uint64_t peer_link_tick(struct peer_link *link, uint64_t now_ms)
         return UINT64_MAX;
     }
     if (now_ms >= link->ping_ms) {
-        frame_put_u64(stream_output(stream), FRAME_PING, now_ms);
+        /* One that is still on its way counts with its whole time so far. */
+        if (link->pinged_ns != 0) {
+            note_trip(link, uv_hrtime() - link->pinged_ns);
+        }
+        link->pinged_ns = uv_hrtime();
+        frame_put_u64(stream_output(stream), FRAME_PING, link->pinged_ns);
         stream_flush(stream);
         link->ping_ms = now_ms + PEER_PING_EVERY_MS;
     }

@@ -20,6 +20,7 @@
 #include "base/log_limit.h"
 #include "base/prng.h"
 #include "net/peers.h"
+#include "net/round_trip.h"
 #include "net/stream.h"
 
 #define PEER_PING_EVERY_MS 500
@@ -56,7 +57,9 @@ struct peer_link {
     uint64_t up_ms;
     uint64_t deadline_ms; /* Until it is up; UINT64_MAX while connecting. */
     uint64_t heard_ms;
-    uint64_t ping_ms; /* When to send the next PING. */
+    uint64_t ping_ms;   /* When to send the next PING. */
+    uint64_t pinged_ns; /* When the newest was sent; 0: it was answered. */
+    struct round_trip trip;
     bool is_dialled;
     bool is_stranger;
     bool is_up; /* on_up was called, on_down was not. */

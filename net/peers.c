@@ -333,6 +333,13 @@ uint64_t peers_silence_ms(const struct peers *peers, uint64_t id)
     return peers_now_ms() - peer->heard_ms;
 }
 
+int64_t peers_round_trip_us(const struct peers *peers, uint64_t id)
+{
+    const struct peer_link *link = find_up(peers, id);
+    return link != NULL && link->trip.count > 0 ? (int64_t)link->trip.median_us
+                                                : -1;
+}
+
 struct buffer *peers_output(struct peers *peers, uint64_t id,
                             enum frame_type type)
 {

@@ -150,6 +150,9 @@ bool peers_is_secure(const struct peers *peers, uint64_t id);
 /* Milliseconds since something was last received from 'id'; UINT64_MAX:
  * never. */
 uint64_t peers_silence_ms(const struct peers *peers, uint64_t id);
+/* How long a PING takes to be answered by 'id', the median of the newest nine;
+ * -1: not known. */
+int64_t peers_round_trip_us(const struct peers *peers, uint64_t id);
 
 /* Where to append a frame of this type for 'id' (with frame_put_...()). NULL:
  * the connection is not up, or its version has no such frame. */

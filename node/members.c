@@ -447,6 +447,14 @@ uint64_t members_port_silence_ms(void *data, uint64_t id)
                : peers_silence_ms(node->members.peers, id);
 }
 
+int64_t members_port_round_trip_us(void *data, uint64_t id)
+{
+    const struct hasp_node *node = data;
+    return node->members.peers == NULL
+               ? -1
+               : peers_round_trip_us(node->members.peers, id);
+}
+
 struct identity_note {
     struct datadir *datadir;
     struct datadir_identity identity;

@@ -73,6 +73,7 @@ struct buffer *members_port_output(void *data, uint64_t id,
 void members_port_changed(void *data, const struct replica_members *members);
 void members_port_drop(void *data, uint64_t id);
 uint64_t members_port_silence_ms(void *data, uint64_t id);
+int64_t members_port_round_trip_us(void *data, uint64_t id);
 void members_port_cluster_known(void *data,
                                 const uint8_t cluster_id[CLUSTER_ID_SIZE]);
 

@@ -205,6 +205,19 @@ static void put_members(const struct hasp_node *node, struct buffer *out)
                 silence_ms == UINT64_MAX ? -1.0 : (double)silence_ms / 1000.0);
         }
     }
+    head(out, "hasp_member_round_trip_seconds", "gauge",
+         "How long a PING takes to be answered by the member: the median of "
+         "the newest nine.");
+    for (uint32_t i = 0; i < node->members.count; i++) {
+        const struct member_link *link = &node->members.link[i];
+        int64_t us = peers_round_trip_us(node->members.peers, link->id);
+        if (!link->is_guest && us >= 0) {
+            buffer_printf(out,
+                          "hasp_member_round_trip_seconds{member=\"%" PRIu64
+                          "\"} %.6f\n",
+                          link->id, (double)us / 1e6);
+        }
+    }
     head(out, "hasp_member_up", "gauge",
          "1 if there is a connection with the member.");
     for (uint32_t i = 0; i < node->members.count; i++) {
@@ -290,6 +303,19 @@ static void put_disk(const struct hasp_node *node, struct buffer *out)
          "Durable writes of the log.");
     put_histogram(out, "hasp_log_write_seconds", "",
                   &journal->durable.writes.times);
+    uint64_t flush_us = 0, moved_to;
+    bool is_slow = node->has_begun && core_disk_is_slow(node->core, &flush_us);
+    head(out, "hasp_disk_flush_seconds", "gauge",
+         "Median of the newest durable writes of the log, of at least 2 s; 0: "
+         "none within 30 s.");
+    buffer_printf(out, "hasp_disk_flush_seconds %.6f\n",
+                  (double)flush_us / 1e6);
+    gauge(out, "hasp_disk_is_slow",
+          "1 while that is 50 ms and more; nothing is refused for it.",
+          is_slow);
+    counter(out, "hasp_disk_handovers_total",
+            "Times this node handed leadership over for its slow disk.",
+            node->has_begun ? core_disk_moved(node->core, &moved_to) : 0);
     head(out, "hasp_log_write_seconds_max", "gauge",
          "The longest durable write since the start.");
     buffer_printf(out, "hasp_log_write_seconds_max %.6f\n",

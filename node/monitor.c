@@ -26,8 +26,8 @@ static bool disk_hangs(struct buffer *reason)
     return true;
 }
 
-/* Adds what is not as usual: a node in quarantine, or without room, serves all
- * the same. */
+/* Adds what is not as usual: a node in quarantine, without room or with a slow
+ * disk serves all the same. */
 static void put_ready(const struct hasp_node *node, struct buffer *reason)
 {
     enum core_disk disk = journal_disk(&node->journal);
@@ -36,6 +36,12 @@ static void put_ready(const struct hasp_node *node, struct buffer *reason)
                       core_is_serving(node->core) ? "changes are refused: "
                                                   : "",
                       disk == CORE_DISK_FULL ? "nearly full" : "too slow");
+    }
+    uint64_t flush_us;
+    if (core_disk_is_slow(node->core, &flush_us)) {
+        buffer_printf(reason,
+                      "; the disk is slow: a flush takes %" PRIu64 " ms",
+                      flush_us / 1000);
     }
     uint64_t left_ms = core_quarantine_ms(node->core);
     if (left_ms > 0) {

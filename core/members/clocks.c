@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Each node tells the others its time, measures theirs, and hands over if its
- * own is off. */
+/* Each node tells the others its time and how its disk is, measures their
+ * clocks, and hands over if its own is off. */
 
 #include "core/members/clocks.h"
 #include "base/check.h"
@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "core/members/disks.h"
 #include "core/state.h"
 
 #define SEND_NS (500 * NS_PER_MS)
@@ -135,13 +136,16 @@ void clocks_turn(struct core *core)
         return;
     }
     core->clocks.due_ns = core->now_ns + SEND_NS;
+    disks_look(core);
+    struct frame_clock own = {.time_ns = core->now_ns};
+    disks_report(core, &own);
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         struct peer *peer = &core->peers[i];
         struct buffer *out = peer->is_up
                                  ? peer_output(core, peer->id, FRAME_CLOCK)
                                  : NULL;
         if (out != NULL) {
-            frame_put_u64(out, FRAME_CLOCK, core->now_ns);
+            frame_put_clock(out, &own);
             peer->is_clock_known = clock_rate_ppm(&peer->clock,
                                                   &peer->clock_ppm);
             log_peer(peer);
@@ -159,10 +163,11 @@ uint64_t clocks_next(const struct core *core)
 int clocks_received(struct core *core, uint64_t from, struct bytes body)
 {
     struct peer *peer = peer_find(core, from);
-    uint64_t remote_ns;
-    int error = frame_get_u64(body, &remote_ns);
+    struct frame_clock clock;
+    int error = frame_get_clock(body, &clock);
     if (error == 0 && peer != NULL) {
-        clock_rate_add(&peer->clock, core->now_ns, remote_ns);
+        clock_rate_add(&peer->clock, core->now_ns, clock.time_ns);
+        disks_received(core, from, &clock);
     }
     return error;
 }

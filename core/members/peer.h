@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "core/members/clock_rate.h"
 #include "core/members/digests.h"
+#include "core/members/disks.h"
 #include "net/frame.h"
 
 #define PEER_COUNT_MAX 32
@@ -27,6 +28,7 @@ struct peer {
     bool is_clock_known;
     int32_t clock_ppm;    /* Then: as at the last look. */
     bool is_clock_logged; /* That it differs. */
+    struct disk_report disk;
     uint64_t acked_term;  /* That directory's log was durable, when this ... */
     uint64_t acked_index; /* ... node led in acked_term; 0: not known. */
     bool has_lost;        /* It is not any more. */

@@ -4,6 +4,7 @@
 
 #include "core/members/transfer.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/check.h"
@@ -146,6 +147,14 @@ static void begin_unasked(struct core *core)
     } else if (reign->clock_heir != 0 && reign->change.state == CHANGE_NONE) {
         uint64_t heir = reign->clock_heir;
         clocks_handed_over(core, heir);
+        begin(core, NULL, heir);
+    } else if (reign->disk_heir != 0 && reign->change.state == CHANGE_NONE &&
+               disks_may_take_over(core, reign->disk_heir)) {
+        uint64_t heir = reign->disk_heir;
+        char why[HASP_WHY_SIZE];
+        disks_handed_over(core, heir, why);
+        LOG_WARN("leadership is handed over", "to=%" PRIu64 " reason=\"%s\"",
+                 heir, why);
         begin(core, NULL, heir);
     }
 }

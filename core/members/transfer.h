@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Handing leadership over: because an operator asks for it, because this node
- * stops, because its disk is scarce, or because its clock is off.
+ * stops, because its disk is scarce or slow, or because its clock is off.
  *
  *     NONE --> WAITING --> UNDER_WAY --> (stepped down, or NONE: in vain)
  *

@@ -236,11 +236,12 @@ def test_fences_are_listed_in_pages(connect, name):
 
 STATUS_KEYS = (
     "node incarnation cluster role term leader leader_address commit applied "
-    "members version quarantine_ms disk level cluster_level finalize_level "
-    "users replaced"
+    "members version quarantine_ms disk flush flush_us level cluster_level "
+    "finalize_level users replaced"
 ).split()
 MEMBER_KEYS = (
-    "id address role match last_contact_ms level incarnation link"
+    "id address role match last_contact_ms level incarnation link flush_us "
+    "round_trip_us"
 ).split()
 
 

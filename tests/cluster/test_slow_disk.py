@@ -129,6 +129,51 @@ def test_a_leader_whose_log_hangs_hands_over_and_exits():
         assert other.is_running
 
 
+def tool(node, *words):
+    """What it says on stderr."""
+    end = subprocess.run(
+        [HASP, "-e", "127.0.0.1:%d" % node.client_port] + list(words),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+    )
+    assert end.returncode == 0, end.stderr
+    return end.stderr
+
+
+def test_a_leader_whose_flushes_are_slow_says_so_and_hands_over():
+    with Cluster(3, start=False) as cluster:
+        disks = [SlowDisk(cluster.folder, "disk%d" % i) for i in range(3)]
+        for node, disk in zip(cluster.nodes, disks):
+            node.start(environment=disk.environment)
+        leader = cluster.leader()
+        with Load(cluster, 2):
+            disks[leader.id - 1].tell("flush 150 /wal/")
+            wait_until(
+                lambda: 'event="flushes are slow"' in leader.log(), 60, "it is told"
+            )
+            # It leads for 30 s at least.
+            assert leader.status()["flush"] == "slow"
+            assert leader.status()["flush_us"] >= 50000
+            status, text = get(leader, "/readyz")
+            assert status == 200 and "; the disk is slow: a flush takes 1" in text
+            assert "hasp_disk_is_slow 1" in get(leader, "/metrics")[1]
+            said = "node %d: its disk is slow, a flush takes 1" % leader.id
+            assert said in tool(leader, "status")
+            assert said in tool(leader, "health")
+            moved = 'event="leadership is handed over"'
+            wait_until(lambda: moved in leader.log(), 90, "it hands over")
+            other = cluster.leader(60, besides=[leader])
+            def reported():
+                members = other.status()["members"]
+                maps = [dict(zip(one[::2], one[1::2])) for one in members]
+                return [one[b"flush_us"] for one in maps if one[b"id"] == leader.id]
+
+            wait_until(lambda: reported()[0] >= 50000, 30, "the others know it")
+            assert other.status()["flush"] == "ok"
+        why = r"this node's disk takes 1\d\d ms, one of member %d's" % other.id
+        assert re.search(why, leader.log())
+        assert "hasp_disk_handovers_total 1" in get(leader, "/metrics")[1]
+
+
 def test_who_asks_while_the_disk_stalls_waits_for_it():
     """A stall ends no request that has time left: who is told BUSY asks again."""
     extra = "[raft]\nelection_ms = 2000\nheartbeat_ms = 200\n"

@@ -26,6 +26,7 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     struct frame_snapshot_ack ack;
     struct frame_lost lost;
     struct frame_members members;
+    struct frame_clock clock;
     enum frame_refusal refusal;
     struct bytes why;
     struct frame_digest digest;
@@ -68,6 +69,9 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     } else if ((type == FRAME_DIGEST || type == FRAME_DIVERGED) &&
                (error = frame_get_digest(body, &digest)) == 0) {
         frame_put_digest(out, type, &digest);
+    } else if (type == FRAME_CLOCK &&
+               (error = frame_get_clock(body, &clock)) == 0) {
+        frame_put_clock(out, &clock);
     } else if ((type == FRAME_PING || type == FRAME_PONG) &&
                (error = frame_get_u64(body, &number)) == 0) {
         frame_put_u64(out, type, number);

@@ -22,6 +22,7 @@
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_replace.h"
 #include "tests/sim/sim_restore.h"
+#include "tests/sim/sim_slow.h"
 #include "tests/sim/sim_users.h"
 #include "tests/sim/sim_version.h"
 
@@ -347,6 +348,9 @@ void sim_run(struct sim *sim, const struct sim_options *options)
     }
     if (!sim->has_failed) {
         sim_election(sim);
+    }
+    if (!sim->has_failed) {
+        sim_slow(sim);
     }
     if (!sim->has_failed) {
         sim_loss(sim);

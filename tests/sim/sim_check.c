@@ -22,6 +22,7 @@
 #include "tests/sim/sim_lives.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_silence.h"
+#include "tests/sim/sim_slow.h"
 #include "tests/sim/sim_users.h"
 #include "tests/unit/lockfsm_delta.h"
 
@@ -71,6 +72,7 @@ struct sim_check {
     struct sim_lives *lives;
     struct sim_faces *faces;
     struct sim_counted *counted;
+    struct sim_slow *slow;
     struct lockfsm_delta *delta[SIM_NODE_MAX];
     uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last look. */
     uint64_t started_ns[SIM_NODE_MAX];
@@ -90,6 +92,7 @@ struct sim_check *sim_check_new(struct sim *sim)
     check->lives = sim_lives_new();
     check->faces = sim_faces_new(sim);
     check->counted = sim_counted_new();
+    check->slow = sim_slow_new(sim);
     check->history = sim_history_new(sim, check->silence);
     return check;
 }
@@ -105,6 +108,7 @@ void sim_check_free(struct sim_check *check)
     sim_lives_free(check->lives);
     sim_faces_free(check->faces);
     sim_counted_free(check->counted);
+    sim_slow_free(check->slow);
     free(check->entries);
     free(check->changes);
     for (int i = 0; i < SIM_LIFE_MAX; i++) {
@@ -238,6 +242,7 @@ void sim_check_node_starts(struct sim *sim, struct sim_node *node)
     sim->check->started_ns[number] = sim->now_ns;
     sim_faces_started(sim->check->faces, node);
     sim_counted_started(sim->check->counted, node);
+    sim_slow_started(sim->check->slow, node);
 }
 
 void sim_check_node_stops(struct sim *sim, struct sim_node *node)
@@ -676,6 +681,7 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
     sim_cover_look(sim);
     look_at_leadership(sim, node);
     sim_counted_stepped(check->counted, node);
+    sim_slow_stepped(check->slow, node);
     const char *wrong = core_check(sim_node_core(node));
     if (wrong != NULL) {
         sim_fail(sim, ORACLE_SOUNDNESS, "the core's invariants hold: %s: %s",

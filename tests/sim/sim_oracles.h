@@ -149,6 +149,11 @@ enum sim_oracle {
      * place the newest configuration in its log names a later one
      * (sim_counted.h). */
     ORACLE_LINKS,
+    /* 36. Who hands over for a slow disk has led for 30 s, longer if it has led
+     * before; and hands over to one whose disk is four times faster and who has
+     * all that is committed. A leader whose disk alone is slow does
+     * (sim_slow.h). */
+    ORACLE_DISKS,
 
     ORACLE_END
 };

@@ -65,7 +65,7 @@ static void port_log_append(void *data, const struct replica_entry *entries,
         node->log_bytes += entries[i].body.size;
     }
     if (node->durable_due_ms == 0) {
-        node->durable_due_ms = node->world->now_ms + WRITE_MS;
+        node->durable_due_ms = node->world->now_ms + WRITE_MS + node->flush_ms;
     }
 }
 
@@ -817,7 +817,7 @@ static void node_disk(struct world_node *node)
         if (node->log.count > 0) {
             struct replica_entry *last = &node->log.entry[node->log.count - 1];
             core_persisted(node->core, last->term, last->log_index,
-                           WRITE_MS * MS, node_now(node));
+                           (WRITE_MS + node->flush_ms) * MS, node_now(node));
         }
         node->next_turn_ms = world->now_ms;
     }

@@ -81,6 +81,7 @@ struct world_node {
     uint64_t conn_end; /* Connections were opened below this number. */
     bool is_plain;     /* Nobody shows it a certificate. */
     bool is_paused;
+    uint64_t flush_ms;  /* A write takes so much longer. */
     bool is_disk_stuck; /* What is written does not become durable. */
     bool has_unread;    /* Input may lie unread (rule 6) ... */
     uint64_t read_ns;   /* ... that came after this. */

@@ -321,6 +321,35 @@ static void pings_are_said_and_answered(void **state)
     buffer_done(&out);
 }
 
+/* The time until the answer is measured; only the answer to that PING counts.
+ */
+static void a_round_trip_is_measured(void **state)
+{
+    (void)state;
+    struct buffer in = {0}, body = {0}, out = {0};
+    uint64_t stamp = 0;
+    int fd = connect_as_member_2();
+    struct peers *peers = fixture->node[1].peers;
+    assert_int_equal(hear(fd, &in, &body), FRAME_HELLO);
+    assert_int_equal(hear(fd, &in, &body), FRAME_PING);
+    assert_int_equal(frame_get_u64(buffer_bytes(&body), &stamp), 0);
+    assert_int_equal(peers_round_trip_us(peers, 2), -1);
+    frame_put_u64(&out, FRAME_PONG, stamp - 1);
+    frame_put_u64(&out, FRAME_PONG, 0);
+    frame_put_u64(&out, FRAME_PONG, UINT64_MAX);
+    say(fd, out.data, out.size);
+    usleep(60000);
+    buffer_clear(&out);
+    frame_put_u64(&out, FRAME_PONG, stamp);
+    say(fd, out.data, out.size);
+    RUN_UNTIL(peers_round_trip_us(peers, 2) >= 0);
+    assert_in_range(peers_round_trip_us(peers, 2), 60000, 60000000);
+    close(fd);
+    buffer_done(&in);
+    buffer_done(&body);
+    buffer_done(&out);
+}
+
 static void a_silent_member_is_closed_after_three_seconds(void **state)
 {
     (void)state;
@@ -746,6 +775,7 @@ int main(void)
         PEERS_TEST(a_member_may_move),
         PEERS_TEST(a_reset_is_told_as_the_other_ends),
         PEERS_TEST(pings_are_said_and_answered),
+        PEERS_TEST(a_round_trip_is_measured),
         PEERS_TEST(a_silent_member_is_closed_after_three_seconds),
         PEERS_TEST(a_stall_of_our_own_closes_nobody),
         PEERS_TEST(a_second_connection_of_the_same_life_replaces_the_first),

@@ -12,6 +12,8 @@
 
 /* A connection between nodes is closed after so long without a word. */
 #define SILENCE_MS 3000
+/* As net/round_trip.h has it. */
+#define SLOW_LINK_US 50000
 
 static const struct field node_fields[] = {
     {"node", "NODE", FIELD_NUMBER},
@@ -57,6 +59,46 @@ static const char *disk_trouble(json_t *node)
                                        : NULL;
 }
 
+/* Names the nodes whose disks are slow, which refuses nothing. */
+static void tell_of_flushes(json_t *nodes)
+{
+    size_t i;
+    json_t *node;
+    json_array_foreach (nodes, i, node) {
+        if (!nodes_is_foreign(node) &&
+            strcmp(value_text(node, "flush"), "slow") == 0) {
+            tool_fail(0,
+                      "node %" PRIu64 ": its disk is slow, a flush takes "
+                      "%" PRIu64 " ms%s: see what else uses it",
+                      value_number(node, "node"),
+                      value_number(node, "flush_us") / 1000,
+                      nodes_is_leader(node)
+                          ? "; it leads, and each change waits for that"
+                          : "");
+        }
+    }
+}
+
+/* Names the links of the leader that are slow, as far as it was asked. */
+static void tell_of_links(const struct tool *tool, json_t *nodes)
+{
+    json_t *best = nodes_best(nodes), *member;
+    size_t i;
+    if (best == NULL || !nodes_is_leader(best)) {
+        return;
+    }
+    json_array_foreach (value_at(best, "members"), i, member) {
+        json_int_t us = json_integer_value(value_at(member, "round_trip_us"));
+        if (us >= SLOW_LINK_US) {
+            tool_say(tool,
+                     "the link between leader %" PRIu64 " and member %" PRIu64
+                     " is slow: %" JSON_INTEGER_FORMAT " ms there and back",
+                     value_number(best, "node"), value_number(member, "id"),
+                     us / 1000);
+        }
+    }
+}
+
 /* Prints what is wrong, last and on stderr, where it is seen. */
 static int judge(json_t *nodes)
 {
@@ -91,6 +133,7 @@ static int judge(json_t *nodes)
         /* The leader may be a node that was not asked. */
         leaders += !nodes_is_foreign(node) && value_number(node, "leader") != 0;
     }
+    tell_of_flushes(nodes);
     tell_of_quarantine(quarantine_ms);
     if (reached == 0 && refusing > 0) {
         return tool_fail(EX_UNAVAILABLE, "no status: who answers refuses, see "
@@ -295,6 +338,7 @@ int run_status(struct tool *tool, char **argv)
     output_rows(tool->format, node_fields, nodes);
     int exit_code = judge(nodes);
     sum_up(tool, nodes);
+    tell_of_links(tool, nodes);
     tell_of_upgrade(tool, nodes);
     tell_of_users(nodes);
     tell_of_certificates(tool, nodes);
@@ -311,11 +355,13 @@ static void ask_for_quarantine(struct tool *tool)
 }
 
 /* A leader whose disk is full answers heartbeats and reads, and grants
- * nothing. It keeps the lead only where no other member has room. */
+ * nothing. It keeps the lead only where no other member has room. A leader
+ * whose disk is slow grants, slowly. */
 static int ask_for_room(struct tool *tool)
 {
     json_auto_t *nodes = nodes_ask(tool, NODES_LEADER);
     json_t *newest = nodes_newest(nodes);
+    tell_of_flushes(nodes);
     if (newest == NULL || !nodes_is_leader(newest) ||
         disk_trouble(newest) == NULL) {
         return 0;

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+
+/* How long flushes take, here and elsewhere, and who had better lead. */
+
+#include "core/members/disks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "core/members/silence.h"
+#include "core/state.h"
+
+#define RECENT_NS (2 * NS_PER_S)
+/* The median of older flushes says nothing about the disk of today. */
+#define OLD_NS (30 * NS_PER_S)
+/* A disk that has not been used for so long is no longer called slow. */
+#define FORGET_NS (60 * NS_PER_S)
+#define SLOW_US 50000
+#define CALM_US 40000
+/* So many flushes are enough to call a disk slow, to hand over for it, and to
+ * call another one faster. */
+#define SAID_COUNT 5
+#define MOVE_COUNT 20
+#define HEIR_COUNT 2
+#define RATIO 4
+#define LEADERSHIP_NS (30 * NS_PER_S)
+#define LEADERSHIP_MAX_NS (600 * NS_PER_S)
+
+static int compare(const void *one, const void *other)
+{
+    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return (a > b) - (a < b);
+}
+
+static uint64_t median(uint64_t *values, uint32_t count)
+{
+    if (count == 0) {
+        return 0;
+    }
+    qsort(values, count, sizeof values[0], compare);
+    return values[count / 2];
+}
+
+/* The flush that is the 'place'th before the newest; NULL: not known. */
+static const struct disk_flush *flush_before(const struct disks *disks,
+                                             uint32_t place)
+{
+    if (place >= DISK_FLUSH_COUNT || place >= disks->flush_count) {
+        return NULL;
+    }
+    return &disks->flush[(disks->flush_count - 1 - place) % DISK_FLUSH_COUNT];
+}
+
+void disks_flushed(struct core *core, uint64_t took_ns)
+{
+    struct disks *disks = &core->disks;
+    disks->flush[disks->flush_count % DISK_FLUSH_COUNT] = (struct disk_flush){
+        .at_ns = core->now_ns, .took_ns = took_ns};
+    disks->flush_count++;
+}
+
+/* The flushes of the last 2 s. */
+static void measure_recent(struct core *core)
+{
+    struct disks *disks = &core->disks;
+    uint64_t took_us[DISK_FLUSH_COUNT];
+    const struct disk_flush *flush;
+    uint32_t count = 0;
+    while ((flush = flush_before(disks, count)) != NULL &&
+           core->now_ns - flush->at_ns <= RECENT_NS) {
+        took_us[count++] = flush->took_ns / NS_PER_US;
+    }
+    disks->recent_us = median(took_us, count);
+    disks->recent_count = count;
+}
+
+/* At least 20 flushes, and as many as began within 2 s. */
+static void measure(struct core *core)
+{
+    struct disks *disks = &core->disks;
+    uint64_t took_us[DISK_FLUSH_COUNT];
+    const struct disk_flush *flush;
+    uint64_t oldest_ns = core->now_ns;
+    uint32_t count = 0;
+    while ((flush = flush_before(disks, count)) != NULL &&
+           core->now_ns - flush->at_ns <= OLD_NS &&
+           (count < MOVE_COUNT || core->now_ns - oldest_ns < RECENT_NS)) {
+        took_us[count++] = flush->took_ns / NS_PER_US;
+        oldest_ns = flush->at_ns - u64_min(flush->at_ns, flush->took_ns);
+    }
+    disks->median_us = median(took_us, count);
+    disks->median_count = count;
+}
+
+static void judge(struct core *core)
+{
+    struct disks *disks = &core->disks;
+    const struct disk_flush *newest = flush_before(disks, 0);
+    bool is_known = disks->median_count >= SAID_COUNT;
+    if (!disks->is_slow && is_known && disks->median_us >= SLOW_US) {
+        disks->is_slow = true;
+        LOG_WARN("flushes are slow",
+                 "flush_ms=%" PRIu64 " flushes=%" PRIu32
+                 " hint=\"the median of the log's newest flushes; each change "
+                 "waits for the leader's disk: see what else uses it\"",
+                 disks->median_us / 1000, disks->median_count);
+    } else if (disks->is_slow && is_known && disks->median_us < CALM_US) {
+        disks->is_slow = false;
+        LOG_INFO("flushes are no longer slow", "flush_ms=%" PRIu64,
+                 disks->median_us / 1000);
+    } else if (disks->is_slow && core->now_ns - newest->at_ns >= FORGET_NS) {
+        disks->is_slow = false;
+        LOG_INFO("flushes are no longer slow",
+                 "hint=\"it has not been used for a minute\"");
+    }
+}
+
+/* True if 'id' has reported flushes that are as much faster. */
+static bool is_faster(const struct core *core, uint64_t id, uint64_t *ret_us)
+{
+    uint32_t count;
+    return core_disk_flush(core, id, ret_us, &count) && count >= HEIR_COUNT &&
+           core->disks.median_us >= RATIO * *ret_us;
+}
+
+/* True if 'id' is heard and has all that is committed. */
+static bool is_level(const struct core *core, uint64_t id)
+{
+    return peer_is_up(core, id) && silence_is_heard(core, id) &&
+           replica_match(core->replica, id) >=
+               replica_commit_index(core->replica);
+}
+
+bool disks_may_take_over(const struct core *core, uint64_t id)
+{
+    uint64_t us;
+    return is_level(core, id) && is_faster(core, id, &us);
+}
+
+/* The voter to hand over to; 0: none, or it is not time. */
+static uint64_t find_heir(const struct core *core)
+{
+    const struct disks *disks = &core->disks;
+    struct replica_members members;
+    uint64_t heir = 0, least_us = 0, us;
+    if (!is_serving(core) || !disks->is_slow || disks->median_us < SLOW_US ||
+        disks->median_count < MOVE_COUNT ||
+        core->now_ns - disks->since_ns < disks->required_ns) {
+        return 0;
+    }
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        const struct replica_member *member = &members.member[i];
+        if (member->role == MEMBER_VOTER && member->id != core->options.id &&
+            is_level(core, member->id) && is_faster(core, member->id, &us) &&
+            (heir == 0 || us < least_us)) {
+            heir = member->id;
+            least_us = us;
+        }
+    }
+    return heir;
+}
+
+void disks_look(struct core *core)
+{
+    measure_recent(core);
+    measure(core);
+    judge(core);
+    core->reign.disk_heir = find_heir(core);
+}
+
+void disks_report(const struct core *core, struct frame_clock *out)
+{
+    const struct disks *disks = &core->disks;
+    out->flush_us = (uint32_t)u64_min(disks->recent_us, UINT32_MAX);
+    out->flush_count = disks->recent_count;
+}
+
+void disks_received(struct core *core, uint64_t from,
+                    const struct frame_clock *clock)
+{
+    struct peer *peer = peer_find(core, from);
+    if (peer != NULL) {
+        peer->disk = (struct disk_report){.at_ns = core->now_ns,
+                                          .flush_us = clock->flush_us,
+                                          .flush_count = clock->flush_count};
+    }
+}
+
+void disks_leading(struct core *core)
+{
+    struct disks *disks = &core->disks;
+    bool has_led = disks->led_ns != 0 &&
+                   core->now_ns - disks->led_ns < LEADERSHIP_MAX_NS;
+    CHECK(is_serving(core));
+    disks->required_ns = has_led ? u64_min(2 * disks->required_ns,
+                                           LEADERSHIP_MAX_NS)
+                                 : LEADERSHIP_NS;
+    disks->since_ns = core->now_ns;
+}
+
+void disks_led(struct core *core)
+{
+    /* One that never served did not set the time that it required. */
+    if (is_serving(core)) {
+        core->disks.led_ns = core->now_ns;
+    }
+}
+
+void disks_handed_over(struct core *core, uint64_t to, char why[HASP_WHY_SIZE])
+{
+    struct disks *disks = &core->disks;
+    uint64_t us = 0;
+    uint32_t count = 0;
+    CHECK(is_serving(core) && to != core->options.id);
+    (void)core_disk_flush(core, to, &us, &count);
+    snprintf(why, HASP_WHY_SIZE,
+             "a flush of this node's disk takes %" PRIu64
+             " ms, one of member %" PRIu64 "'s %" PRIu64 ".%" PRIu64
+             " ms (medians of %" PRIu32 " and %" PRIu32 ")",
+             disks->median_us / 1000, to, us / 1000, us / 100 % 10,
+             disks->median_count, count);
+    core->reign.disk_heir = 0;
+    disks->moved_count++;
+    disks->moved_to = to;
+    /* If the other one does not take over, this is not tried at once again. */
+    disks->since_ns = core->now_ns;
+}
+
+bool core_disk_flush(const struct core *core, uint64_t id, uint64_t *ret_us,
+                     uint32_t *ret_count)
+{
+    const struct peer *peer = peer_look(core, id);
+    if (id == core->options.id) {
+        *ret_us = core->disks.recent_us;
+        *ret_count = core->disks.recent_count;
+    } else if (peer != NULL && peer->is_up && peer->disk.at_ns != 0 &&
+               core->now_ns - peer->disk.at_ns <= RECENT_NS) {
+        *ret_us = peer->disk.flush_us;
+        *ret_count = peer->disk.flush_count;
+    } else {
+        return false;
+    }
+    return *ret_count > 0;
+}
+
+bool core_disk_is_slow(const struct core *core, uint64_t *ret_median_us)
+{
+    *ret_median_us = core->disks.median_us;
+    return core->disks.is_slow;
+}
+
+uint64_t core_disk_moved(const struct core *core, uint64_t *ret_to)
+{
+    *ret_to = core->disks.moved_to;
+    return core->disks.moved_count;
+}
