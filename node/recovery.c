@@ -309,6 +309,23 @@ int recovery_replace_table(struct recovery *recovery,
     return rv ?: rebuild_table(recovery, disk, "damaged", why);
 }
 
+/* Nothing of a table that was cut is served. It is not kept, nor counted among
+ * the damaged ones: a process that was killed right after a commit can leave
+ * one, too (storage/table_lmdb.c, keep_length()). */
+static int replace_cut_table(struct recovery *recovery,
+                             struct recovery_disk *disk,
+                             char why[HASP_WHY_SIZE])
+{
+    LOG_ERROR("the table was cut short and is made anew", "why=%s",
+              log_quote(why));
+    int rv = datadir_table_remove(disk->datadir);
+    if (rv != 0) {
+        return fail(disk, rv, "remove the table", why);
+    }
+    rv = open_table(disk, why);
+    return rv ?: rebuild_table(recovery, disk, "cut short", why);
+}
+
 static int load_table(struct recovery *recovery, struct recovery_disk *disk,
                       char why[HASP_WHY_SIZE])
 {
@@ -336,6 +353,9 @@ static int load_table(struct recovery *recovery, struct recovery_disk *disk,
     }
     if (rv == HASP_ECORRUPT) {
         return recovery_replace_table(recovery, disk, why);
+    }
+    if (rv == HASP_EMORE) {
+        return replace_cut_table(recovery, disk, why);
     }
     if (rv != 0) {
         return rv;

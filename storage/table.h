@@ -66,7 +66,9 @@ struct table_txn;
 
 /* Opens (creates) the LMDB table in the folder 'path', with room for 'size'
  * bytes, or for what is in it (address space; the file only takes what is
- * used). On error 'why' tells a person what and where.
+ * used). On error 'why' tells a person what and where. HASP_EMORE: the file was
+ * cut, and has fewer bytes than pages. One that is cut later is HASP_ECORRUPT
+ * at the next transaction; reading a page that is gone meanwhile is a SIGBUS.
  *
  * One process opens a table once: LMDB's locks would be lost with the first of
  * two that closes. A second open is HASP_EBUSY; another process is kept out by

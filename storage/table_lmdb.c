@@ -11,6 +11,7 @@
 #include "storage/table.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <lmdb.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,9 +21,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "storage/disk.h"
 #include "storage/disk_watch.h"
@@ -37,6 +40,10 @@ struct lmdb_table {
     struct table table;
     MDB_env *env;
     MDB_dbi dbi[TABLE_MAP_COUNT];
+    /* The file has at least so many bytes, or it was cut: its pages are mapped,
+     * and one beyond its end cannot be read. Changed by the writer. */
+    _Atomic uint64_t length;
+    atomic_bool is_cut;       /* This has been seen, and logged. */
     atomic_uint reader_count; /* Readers begin here, and end on any thread. */
     struct list in_open;      /* In open_tables. */
     dev_t device;             /* The folder's. */
@@ -93,6 +100,79 @@ static bool has_address_space(size_t size)
     void *at = mmap(NULL, size, PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return at != MAP_FAILED && munmap(at, size) == 0;
+}
+
+static int read_length(MDB_env *env, uint64_t *ret_length)
+{
+    struct stat status;
+    int fd;
+    int code = mdb_env_get_fd(env, &fd);
+    if (code == 0 && fstat(fd, &status) != 0) {
+        code = errno;
+    }
+    if (code == 0) {
+        *ret_length = (uint64_t)status.st_size;
+    }
+    return code;
+}
+
+/* How long the file is for all its pages. False: it says more than a file can
+ * have. */
+static bool read_needed(MDB_env *env, uint64_t *ret_needed)
+{
+    MDB_envinfo info;
+    MDB_stat stat;
+    CHECK(mdb_env_info(env, &info) == 0);
+    CHECK(mdb_env_stat(env, &stat) == 0);
+    if (info.me_last_pgno >= INT64_MAX / stat.ms_psize) {
+        return false;
+    }
+    *ret_needed = (uint64_t)(info.me_last_pgno + 1) * stat.ms_psize;
+    return true;
+}
+
+/* HASP_ECORRUPT if the file has been cut since it was opened. The error reaches
+ * a person by way of another thread, without the sizes, so they are logged. */
+static int check_length(struct lmdb_table *lmdb)
+{
+    uint64_t length = 0;
+    uint64_t expected = atomic_load(&lmdb->length);
+    if (atomic_load(&lmdb->is_cut)) {
+        return HASP_ECORRUPT;
+    }
+    int code = read_length(lmdb->env, &length);
+    if (code == 0 && length < expected &&
+        !atomic_exchange(&lmdb->is_cut, true)) {
+        const char *path = "";
+        (void)mdb_env_get_path(lmdb->env, &path);
+        LOG_ERROR("the table was cut short while it was in use",
+                  "file=\"%s/data.mdb\" bytes=%" PRIu64 " expected=%" PRIu64
+                  " hint=\"the next start makes it anew\"",
+                  path, length, expected);
+    }
+    return atomic_load(&lmdb->is_cut) ? HASP_ECORRUPT : err_from_mdb(code);
+}
+
+/* After a commit: pages at the end that it has given back at once were not
+ * written, so the file may be shorter than LMDB's count of its pages. It gets
+ * that length, or it would be taken for a file that was cut. */
+static int keep_length(struct lmdb_table *lmdb)
+{
+    uint64_t length = 0, needed = 0;
+    int fd, code = check_length(lmdb);
+    if (code != 0) {
+        return code;
+    }
+    CHECK(read_needed(lmdb->env, &needed));
+    code = read_length(lmdb->env, &length);
+    code = code != 0 ? code : mdb_env_get_fd(lmdb->env, &fd);
+    if (code == 0 && length < needed && ftruncate(fd, (off_t)needed) != 0) {
+        code = errno;
+    }
+    if (code == 0) {
+        atomic_store(&lmdb->length, needed);
+    }
+    return err_from_mdb(code);
 }
 
 static void lmdb_close(struct table *table)
@@ -155,9 +235,68 @@ static int open_maps(struct lmdb_table *lmdb)
     return code != 0 ? code : mdb_txn_commit(txn);
 }
 
+/* Reads the list of free pages, which no record shows to be damaged. */
+static int read_free_list(MDB_env *env)
+{
+    const MDB_dbi free_list = 0;
+    MDB_txn *txn;
+    MDB_cursor *cursor;
+    MDB_val key, value;
+    int code = mdb_txn_begin(env, NULL, MDB_RDONLY, &txn);
+    if (code != 0) {
+        return code;
+    }
+    code = mdb_cursor_open(txn, free_list, &cursor);
+    if (code == 0) {
+        do {
+            code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+        } while (code == 0);
+        mdb_cursor_close(cursor);
+    }
+    mdb_txn_abort(txn);
+    return code == MDB_NOTFOUND ? 0 : code;
+}
+
+/* HASP_EMORE if an opened table has pages beyond the end of its file. Nothing
+ * beyond the first two has been touched yet. */
+static int check_opened(struct lmdb_table *lmdb, const char *path,
+                        char why[HASP_WHY_SIZE])
+{
+    uint64_t length = 0, needed = 0;
+    int code = read_length(lmdb->env, &length);
+    if (code != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot look at the table in '%s': %s",
+                 path, strerror(code));
+        return err_from_mdb(code);
+    }
+    if (!read_needed(lmdb->env, &needed) || length < needed) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "'%s/data.mdb' has %" PRIu64 " bytes, its pages need %" PRIu64,
+                 path, length, needed);
+        return HASP_EMORE;
+    }
+    atomic_store(&lmdb->length, needed);
+    return 0;
+}
+
+/* LMDB makes an empty file a new table, and knows no reason for a shorter one.
+ * One that a killed process has just made is not trusted, so it is not here. */
+static int check_file(const char *path, char why[HASP_WHY_SIZE])
+{
+    struct stat status;
+    char name[HASP_WHY_SIZE];
+    snprintf(name, sizeof name, "%s/data.mdb", path);
+    if (stat(name, &status) != 0 ||
+        status.st_size >= 2 * (off_t)sysconf(_SC_PAGESIZE)) {
+        return 0;
+    }
+    snprintf(why, HASP_WHY_SIZE, "'%.400s' has %" PRIu64 " bytes", name,
+             (uint64_t)status.st_size);
+    return HASP_EMORE;
+}
+
 static int open_env(struct lmdb_table *lmdb, const char *path, uint64_t size)
 {
-    int dead = 0;
     int code = mdb_env_create(&lmdb->env);
     if (code != 0) {
         lmdb->env = NULL;
@@ -173,11 +312,39 @@ static int open_env(struct lmdb_table *lmdb, const char *path, uint64_t size)
     if (code == 0) {
         code = mdb_env_open(lmdb->env, path, MDB_NOSYNC | MDB_NOTLS, 0600);
     }
+    return code;
+}
+
+static int open_pages(struct lmdb_table *lmdb)
+{
+    int dead = 0;
     /* A reader that a killed process left behind would pin its pages. */
-    if (code == 0) {
-        code = mdb_reader_check(lmdb->env, &dead);
+    int code = mdb_reader_check(lmdb->env, &dead);
+    code = code != 0 ? code : open_maps(lmdb);
+    return code != 0 ? code : read_free_list(lmdb->env);
+}
+
+static int open_table(struct lmdb_table *lmdb, const char *path, uint64_t size,
+                      char why[HASP_WHY_SIZE])
+{
+    int error = check_file(path, why);
+    if (error != 0) {
+        return error;
     }
-    return code != 0 ? code : open_maps(lmdb);
+    int code = open_env(lmdb, path, size);
+    if (code == 0) {
+        error = check_opened(lmdb, path, why);
+        if (error != 0) {
+            return error;
+        }
+        code = open_pages(lmdb);
+    }
+    if (code != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot open the table in '%s': %s", path,
+                 mdb_strerror(code));
+        return err_from_mdb(code);
+    }
+    return keep_length(lmdb);
 }
 
 int table_open_lmdb(const char *path, uint64_t size, struct table **ret_table,
@@ -191,14 +358,7 @@ int table_open_lmdb(const char *path, uint64_t size, struct table **ret_table,
     while (size > SIZE_MIN && !has_address_space(size)) {
         size /= 2; /* The table can grow later, when there may be more. */
     }
-    if (error == 0) {
-        int code = open_env(lmdb, path, size);
-        if (code != 0) {
-            snprintf(why, HASP_WHY_SIZE, "cannot open the table in '%s': %s",
-                     path, mdb_strerror(code));
-            error = err_from_mdb(code);
-        }
-    }
+    error = error ?: open_table(lmdb, path, size, why);
     if (error != 0) {
         lmdb_close(&lmdb->table);
         return error;
@@ -223,6 +383,10 @@ static int lmdb_begin(struct table *table, bool is_write,
                       struct table_txn **ret_txn)
 {
     struct lmdb_table *lmdb = (struct lmdb_table *)table;
+    int error = check_length(lmdb);
+    if (error != 0) {
+        return error;
+    }
     struct lmdb_txn *txn = memory_new(sizeof *txn);
     int code = mdb_txn_begin(lmdb->env, NULL, is_write ? 0 : MDB_RDONLY,
                              &txn->mdb);
@@ -245,16 +409,28 @@ static bool is_full(MDB_env *env)
            (uint64_t)room.f_bavail * room.f_frsize < FULL_SIZE;
 }
 
+static void lmdb_abort(struct table_txn *base);
+
 static int lmdb_commit(struct table_txn *base)
 {
     struct lmdb_txn *txn = (struct lmdb_txn *)base;
-    /* The handle is gone whatever mdb_txn_commit() returns. */
-    MDB_env *env = mdb_txn_env(txn->mdb);
+    struct lmdb_table *lmdb = (struct lmdb_table *)base->table;
+    /* Writing would give a file that was cut its length back, with holes. */
+    int error = check_length(lmdb);
+    if (error != 0) {
+        lmdb_abort(base);
+        return error;
+    }
     uint32_t place = disk_watch_begin("write the table");
+    /* The handle is gone whatever this returns. */
     int code = mdb_txn_commit(txn->mdb);
     disk_watch_end(place);
     free(txn);
-    return code == EIO && is_full(env) ? HASP_ENOSPC : err_from_mdb(code);
+    if (code != 0) {
+        return code == EIO && is_full(lmdb->env) ? HASP_ENOSPC
+                                                 : err_from_mdb(code);
+    }
+    return keep_length(lmdb);
 }
 
 static void lmdb_abort(struct table_txn *base)
@@ -293,6 +469,10 @@ static void lmdb_size(struct table *table, uint64_t *ret_used,
     struct lmdb_table *lmdb = (struct lmdb_table *)table;
     MDB_envinfo info;
     MDB_stat stat;
+    if (check_length(lmdb) != 0) {
+        *ret_used = *ret_room = atomic_load(&lmdb->length);
+        return;
+    }
     CHECK(mdb_env_info(lmdb->env, &info) == 0);
     CHECK(mdb_env_stat(lmdb->env, &stat) == 0);
     *ret_used = (uint64_t)(info.me_last_pgno + 1) * stat.ms_psize;
@@ -373,7 +553,9 @@ static int lmdb_walk(struct table_txn *txn, enum table_map map,
 
 static int lmdb_sync(struct table *table)
 {
-    return err_from_mdb(mdb_env_sync(((struct lmdb_table *)table)->env, 1));
+    struct lmdb_table *lmdb = (struct lmdb_table *)table;
+    int error = check_length(lmdb);
+    return error ?: err_from_mdb(mdb_env_sync(lmdb->env, 1));
 }
 
 static const struct table_ops lmdb_ops = {

@@ -67,6 +67,7 @@ int worker_thread_start(const char *name, worker_step_fn *step, void *data,
     worker->data = data;
     CHECK(sem_init(&worker->woken, 0, 0) == 0);
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* What this thread's own access causes. */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&worker->thread, NULL, run, worker);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

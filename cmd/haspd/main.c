@@ -316,6 +316,31 @@ static void handle_signals(void (*stop)(int number), void (*reload)(int number))
     handle_signal(SIGHUP, reload);
 }
 
+/* A page of a mapped file (the table, a snapshot) is beyond its end: the file
+ * was cut between a look at its length and this. Else it is a fault of the
+ * machine, and ends the process as it would without this. */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    static const char text[] =
+        "haspd: a file of the data directory was cut short while it was in "
+        "use; the next start makes the table anew from snapshot and log\n";
+    (void)context;
+    if (info->si_code == BUS_ADRERR) {
+        (void)!write(STDERR_FILENO, text, sizeof text - 1);
+        _exit(HASP_NODE_STORAGE);
+    }
+    (void)signal(number, SIG_DFL);
+    (void)raise(number);
+}
+
+static void handle_bus_error(void)
+{
+    struct sigaction action = {.sa_sigaction = on_bus_error,
+                               .sa_flags = SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
+}
+
 static void on_status(void *data, const char *status)
 {
     (void)data;
@@ -345,6 +370,7 @@ static int run(struct config *config)
     raise_file_limit();
     struct hasp_node *node;
     handle_signals(on_signal, on_hangup);
+    handle_bus_error();
     int status = hasp_node_open(&config->options, &node, why);
     if (status != 0) {
         fprintf(stderr, "haspd: %s\n", why);

@@ -41,12 +41,12 @@ def hold(node):
     return session, token
 
 
-def fill(node, count):
+def fill(node, count, name="passing"):
     with node.connect() as client:
         Session(client, ttl=60000)
         for _ in range(count):
-            client.do("LOCK.ACQUIRE", "passing")
-            client.do("LOCK.RELEASE", "passing")
+            client.do("LOCK.ACQUIRE", name)
+            client.do("LOCK.RELEASE", name)
 
 
 def shown(node):
@@ -130,3 +130,62 @@ def test_damage_that_the_scrub_finds_is_mended_by_the_next_start():
         wait_until(lambda: ANEW in node.log(), 30, "it is made anew")
         cluster.converged()
         assert shown(node) == before
+
+
+def busy(cluster, node):
+    """A lock that is held, a table of some size, and the length of its file."""
+    cluster.leader()
+    hold(node)
+    with node.connect() as client:
+        Session(client, ttl=3600000, linger=3600000)
+        for i in range(300):
+            client.do("LOCK.ACQUIRE", "busy/%d" % i, "VALUE", "x" * 500)
+    wait_until(lambda: os.path.getsize(table_path(node)) > 200000, 30, "a table")
+    return shown(node)
+
+
+def test_a_table_that_was_cut_is_made_anew():
+    """While the node is away, at several lengths, after a kill and a stop."""
+    with Cluster(1, BUSY) as cluster:
+        node = cluster.nodes[0]
+        before = busy(cluster, node)
+        for number, part in enumerate((0.0, 0.3, 0.9, 1.0, 0.02, 0.5)):
+            if number % 2 == 0:
+                node.kill()
+            else:
+                assert node.stop() == 0
+            size = os.path.getsize(table_path(node))
+            os.truncate(table_path(node), int((size - 1) * part))
+            node.start()
+            cluster.leader()
+            said = 'event="the table was cut short and is made anew"'
+            assert node.log().count(said) == number + 1
+            assert shown(node) == before
+            with node.connect() as client:
+                assert as_map(client.do("LOCK.SHOW", "busy/7"))["holders"]
+            fill(node, 50)  # It is written, too, and nothing ends it.
+            assert shown(node) == before
+            assert node.is_running
+        assert not os.path.exists(os.path.join(node.dir, "table.damaged-1"))
+
+
+def test_a_table_that_is_cut_while_it_is_used_ends_the_node():
+    with Cluster(1, BUSY) as cluster:
+        node = cluster.nodes[0]
+        before = busy(cluster, node)
+        for number, part in enumerate((0.0, 0.5, 0.9)):
+            size = os.path.getsize(table_path(node))
+            os.truncate(table_path(node), int((size - 1) * part))
+            try:
+                fill(node, 1000, "cut/%d" % number)
+            except OSError:
+                pass
+            assert node.wait_exit(30) == 70
+            log = node.log()
+            assert log.count("was cut short while it was in use") > number
+            node.start()
+            cluster.leader()
+            assert "is made anew" in node.log()[len(log) :]
+            assert shown(node) == before
+            fill(node, 50)
+            assert node.is_running
