@@ -31,6 +31,27 @@ HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . \
 HASP_LDFLAGS := -pthread -Wl,-z,relro,-z,now
 LIBS := -lraft -luv -llmdb -lxxhash -lmicrohttpd -ljansson -lssl -lcrypto
 
+# What the compiler has of these; `make hardening` prints it, and
+# tests/cluster/test_hardening.py looks for it in the programs. Checked calls
+# need an optimizer, and sanitizers have their own.
+accepts = $(shell echo 'int main(void) { return 0; }' | \
+    $(CC) -O2 -Werror $(1) -x c -o /dev/null - 2>/dev/null && echo '$(1)')
+HARDENING :=
+ifneq ($(filter release check level2,$(FLAVOUR)),)
+HARDENING := $(call accepts,-fstack-clash-protection) \
+    $(call accepts,-fcf-protection=full) \
+    $(call accepts,-mbranch-protection=standard)
+ifneq ($(filter-out -O0,$(filter -O%,$(CFLAGS))),)
+ifeq ($(findstring _FORTIFY_SOURCE,$(CFLAGS)),)
+HARDENING += $(call accepts,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+endif
+endif
+HASP_CFLAGS += $(HARDENING)
+endif
+.PHONY: hardening
+hardening:
+	@echo $(HARDENING)
+
 # What runs for seconds, or whose reports need lines and no variables, is built
 # faster with less.
 ifeq ($(FLAVOUR),level2)

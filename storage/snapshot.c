@@ -120,6 +120,16 @@ static int parse_header(struct reader *reader,
         snprintf(why, HASP_WHY_SIZE, "the header is damaged");
         return HASP_ECORRUPT;
     }
+    /* Those who read a snapshot rely on this. */
+    if (header.last_index == 0 || header.last_term == 0 ||
+        header.configuration_index > header.last_index) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the header is of no state: index %" PRIu64 ", term %" PRIu64
+                 ", members of index %" PRIu64,
+                 header.last_index, header.last_term,
+                 header.configuration_index);
+        return HASP_ECORRUPT;
+    }
     *ret_header = header;
     return 0;
 }

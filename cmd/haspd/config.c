@@ -127,6 +127,7 @@ static const struct setting settings[] = {
     {"tls", "http_certificates", KIND_SWITCH, AT(tls_http_certificates), 0, 0},
     {"tls", "metrics", KIND_METRICS, AT(tls_opens_metrics), 0, 0},
     {"security", "insecure", KIND_SWITCH, AT(is_insecure), 0, 0},
+    {"security", "core_dumps", KIND_SWITCH, AT(dumps_core), 0, 0},
     {"security", "access", KIND_ACCESS, AT(access), 0, 0},
     {"audit", "file", KIND_TEXT, AT(audit_file), 0, 1024},
     {"client", "redirect", KIND_REDIRECT, AT(redirect), 0, 0},

@@ -12,7 +12,8 @@
  *     [cluster] name, member = ID PEER CLIENT
  *     [raft] election_ms, heartbeat_ms       [limits] ...
  *     [tls] dir, ca, cert, key, client|peer = off|allow|require
- *     [security] insecure = yes|no           [client] redirect = forward|moved
+ *     [security] insecure|core_dumps = yes|no
+ *     [client] redirect = forward|moved
  *     [redis] del = refuse|allow             [audit] file
  */
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sysexits.h>
@@ -280,6 +281,15 @@ static void raise_file_limit(void)
     }
 }
 
+/* Keys and secrets lie in many places: OpenSSL's, buffers of connections, freed
+ * memory. So nothing is left out of a core file; there is none. A limit of its
+ * size would not do, since the kernel ignores it where a program takes cores.
+ */
+static void forbid_cores(void)
+{
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
 static void on_signal(int number)
 {
     int saved = errno;
@@ -329,7 +339,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
         (void)!write(STDERR_FILENO, text, sizeof text - 1);
         _exit(HASP_NODE_STORAGE);
     }
-    (void)signal(number, SIG_DFL);
+    sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
     (void)raise(number);
 }
 
@@ -368,6 +378,9 @@ static int run(struct config *config)
     }
     umask(077);
     raise_file_limit();
+    if (!config->options.dumps_core) {
+        forbid_cores();
+    }
     struct hasp_node *node;
     handle_signals(on_signal, on_hangup);
     handle_bus_error();

@@ -190,6 +190,11 @@ struct hasp_node_options {
     uint32_t heartbeat_ms;
     struct hasp_node_limits limits;
     bool is_insecure; /* Addresses other than loopback, without TLS. */
+    /* For haspd, which leaves no core file and lets no process of its user
+     * trace it unless this is set: keys, secrets and what clients sent are in
+     * its memory. Of a program that runs a node that is the program's matter.
+     */
+    bool dumps_core;
 
     /* TLS. Files in PEM: ca.crt, node.crt and node.key in the folder tls_dir,
      * or where the other three say; the key's is readable by its owner and

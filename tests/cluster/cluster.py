@@ -250,6 +250,8 @@ class Node:
     def start(self, *flags, wrapper=(), environment=None):
         assert self.process is None or self.process.poll() is not None
         env = dict(os.environ)
+        if is_sanitized():
+            env["HASP_SECURITY_CORE_DUMPS"] = "yes"  # It traces itself for leaks.
         env.update(environment or {})
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(

@@ -544,7 +544,7 @@ static void ask_restore(void)
         wrong("the digest that is kept up is not that of the state");
     }
     flush_state();
-    if (strcmp(word[0], "restore") == 0) {
+    if (strcmp(word[0], "restore") == 0 && lockfsm_applied_index(fsm) > 0) {
         restore_table();
     }
     lockfsm_free(fsm);

@@ -123,6 +123,7 @@ static void take(struct fixture *f, uint64_t index)
     uint64_t size;
     char why[HASP_WHY_SIZE] = "";
     with.last_index = index;
+    with.configuration_index = index < 77 ? index : 77;
     assert_int_equal(table_begin_read(f->table, &txn), 0);
     if (snapshot_file_write(f->folder, &with, txn, &size, why) != 0) {
         fail_msg("%s", why);
@@ -320,6 +321,24 @@ static void damage_is_told_with_its_place(void **state)
                      HASP_ECORRUPT);
     assert_non_null(strstr(why, "inside of its records"));
     buffer_done(&stream);
+}
+
+/* A start that found such a file named snapshot-0...-0... ended at a CHECK. */
+static void the_header_of_no_state_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct snapshot_header found, with[3] = {header, header, header};
+    char why[HASP_WHY_SIZE];
+    with[0].last_index = with[0].configuration_index = 0;
+    with[1].last_term = 0;
+    with[2].configuration_index = with[2].last_index + 1;
+    for (int i = 0; i < 3; i++) {
+        struct buffer stream = encode(f->table, &with[i]);
+        assert_int_equal(snapshot_check(buffer_bytes(&stream), &found, why),
+                         HASP_ECORRUPT);
+        assert_non_null(strstr(why, "of no state"));
+        buffer_done(&stream);
+    }
 }
 
 static void a_file_may_be_saved_anywhere_and_replaced(void **state)
@@ -639,6 +658,7 @@ int main(void)
         TEST(every_flipped_bit_is_refused),
         TEST(every_shorter_length_is_refused),
         TEST(damage_is_told_with_its_place),
+        TEST(the_header_of_no_state_is_refused),
         TEST(a_file_may_be_saved_anywhere_and_replaced),
         TEST(only_the_canonical_encoding_is_accepted),
         TEST(an_error_of_the_sink_ends_the_encoding),
