@@ -11,7 +11,8 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
+#include "core/dispatch.h"
 #include "core/events/events.h"
 #include "core/session/lease.h"
 #include "core/state.h"
@@ -52,7 +53,7 @@ static void answer_wait(struct core *core, const struct effect *effect)
     for (struct request *request = requests_end_wait(core, effect->wait_index);
          request != NULL; request = next) {
         next = request->next;
-        commands_result(core, request, &effect->result);
+        dispatch_result(core, request, &effect->result);
     }
     events_answer(core, effect);
 }
@@ -111,13 +112,13 @@ static void answer_entry(struct core *core, uint64_t log_index,
         CHECK(request->state == REQUEST_LOGGED && result != NULL);
         if ((request->command->flags & COMMAND_CHANGE) == 0) {
             /* A KEEP, which waited for this HEARD. */
-            commands_read(core, request);
+            dispatch_read(core, request);
         } else if (result->result.code == RESULT_QUEUED && request->is_pushed) {
             answer_queued(core, request, result->wait_index);
         } else if (result->result.code == RESULT_QUEUED) {
             request_wait(core, request, result->wait_index);
         } else {
-            commands_result(core, request, &result->result);
+            dispatch_result(core, request, &result->result);
         }
     }
 }

@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "core/redis/transaction.h"
 #include "core/state.h"
+#include "core/transaction.h"
 
 #define SLOT_COUNT_FIRST 4
 /* An idle connection keeps no more slots than this, and a slot no larger

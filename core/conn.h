@@ -62,7 +62,7 @@ struct conn {
     uint64_t secret;   /* The number of the secret that has told; 0: none. */
     struct bytes name; /* CLIENT SETNAME; owned. */
     int version;       /* RESP 2 or 3. */
-    struct transaction *transaction; /* core/redis/transaction.h; or NULL. */
+    struct transaction *transaction; /* core/transaction.h; or NULL. */
     struct slot *slots;
     uint32_t slot_capacity; /* A power of two. */
     uint64_t first_slot;    /* The oldest that is not answered. */

@@ -14,7 +14,8 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "core/apply.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
+#include "core/dispatch.h"
 #include "core/forward.h"
 #include "core/members/feature.h"
 #include "core/members/heed.h"
@@ -63,12 +64,14 @@ static void init_lists(struct core *core)
 }
 
 struct core *core_new(const struct core_options *options,
-                      const struct core_port *port)
+                      const struct core_port *port,
+                      const struct command_table *commands)
 {
     struct core *core = memory_new(sizeof *core);
     CHECK(options->id != 0 && options->heartbeat_ms < options->election_ms);
     core->options = *options;
     core->port = *port;
+    core->run.commands = commands;
     loss_begin(core, &options->accused);
     struct core_limits *limits = &core->options.limits;
     if (limits->sessions_per_conn > FRAME_SESSION_MAX) {
@@ -111,7 +114,7 @@ struct core *core_new(const struct core_options *options,
     }
     core->timers = timers_new();
     init_lists(core);
-    commands_init(core);
+    command_init(core);
     return core;
 }
 
@@ -244,7 +247,7 @@ void core_client_request(struct core *core, uint64_t conn,
         request->count == 0) {
         return;
     }
-    commands_received(core, found, request->argument, request->count);
+    dispatch_received(core, found, request->argument, request->count);
 }
 
 void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns)
@@ -360,7 +363,7 @@ static int take_forward(struct core *core, uint64_t id, struct bytes body)
     struct request *request = NULL;
     int error = forward_received(core, id, body, &request);
     if (request != NULL) {
-        commands_decide(core, request);
+        dispatch_decide(core, request);
     }
     return error;
 }
@@ -543,7 +546,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         follow(core);
         questions_update(core);
         forward_turn(core);
-        commands_run_ready(core);
+        dispatch_run_ready(core);
         membership_turn(core);
         transfer_turn(core);
         loss_turn(core);
@@ -566,7 +569,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         sweep_turn(core);
         identity_turn(core);
         questions_answer(core);
-        commands_run_ready(core);
+        dispatch_run_ready(core);
         if (has_applied) {
             stage_over(core, CORE_STAGE_APPLY);
         }
@@ -658,4 +661,16 @@ uint64_t core_agreed_index(const struct core *core)
 const struct core_counts *core_counts(const struct core *core)
 {
     return &core->measures.counts;
+}
+
+void core_member(const struct core *core, uint64_t id, uint64_t *ret_match,
+                 uint64_t *ret_silence_ms)
+{
+    bool is_self = id == core->options.id;
+    *ret_match = is_self ? replica_last_index(core->replica)
+                 : replica_role(core->replica) == REPLICA_LEADER
+                     ? replica_match(core->replica, id)
+                     : 0;
+    *ret_silence_ms = is_self ? 0
+                              : core->port.peer_silence_ms(core->port.data, id);
 }

@@ -21,7 +21,7 @@
  * The port's calls only record or start; they never call back into the core.
  *
  * The way of a request: core_client_request() finds its command in the table of
- * core/commands/commands.h. A follower wraps it in FORWARD (or says MOVED); the
+ * core/dispatch.c. A follower wraps it in FORWARD (or says MOVED); the
  * leader handles it: a refusal or a heartbeat or a read waits for a confirmed
  * question, a change waits for its entry to be applied. Each request has a slot
  * in its connection; answers leave in the order of the requests. A request that
@@ -253,8 +253,12 @@ struct core_start {
     struct table *table; /* Borrowed for the core's life. */
 };
 
+/* The commands that it answers; the table outlives it. */
+struct command_table;
+
 struct core *core_new(const struct core_options *options,
-                      const struct core_port *port);
+                      const struct core_port *port,
+                      const struct command_table *commands);
 void core_free(struct core *core);
 /* HASP_ECORRUPT and so on with a message: the node must not start. */
 MUST_CHECK int core_begin(struct core *core, const struct core_start *start,

@@ -11,8 +11,8 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "core/cluster.h"
-#include "core/commands/commands.h"
+#include "core/cluster_slot.h"
+#include "core/command.h"
 #include "core/events/events.h"
 #include "core/members/heed.h"
 #include "core/state.h"

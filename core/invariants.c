@@ -3,9 +3,9 @@
 /* core_check(): what is true of any core between two events (README.md), for
  * the simulator and the tests. Costs a walk over all that is under way. */
 
-#include "core/commands/commands.h"
-#include "core/redis/transaction.h"
+#include "core/command.h"
 #include "core/state.h"
+#include "core/transaction.h"
 
 /* True for the states that only the leader's requests have. */
 static bool is_of_leader(enum request_state state)

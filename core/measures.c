@@ -12,12 +12,12 @@
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "base/memory.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/state.h"
 
 void measures_init(struct core *core)
 {
-    core->measures.request = memory_new(commands_count() *
+    core->measures.request = memory_new(core->run.commands->count *
                                         sizeof *core->measures.request);
 }
 
@@ -43,7 +43,7 @@ void measures_answered(struct core *core, const struct request *request,
     if (request->command != NULL) {
         CHECK(request->received_ns <= core->now_ns);
         uint64_t took_ns = core->now_ns - request->received_ns;
-        uint32_t place = command_place(request->command);
+        uint32_t place = command_place(core, request->command);
         histogram_note(&core->measures.request[place], took_ns);
     }
     if (request->outcome.word != WORD_NONE) {
@@ -107,10 +107,10 @@ const struct histogram *core_request_times(const struct core *core,
                                            uint32_t place,
                                            const char **ret_name)
 {
-    if (place >= commands_count()) {
+    if (place >= core->run.commands->count) {
         return NULL;
     }
-    *ret_name = command_at(place)->name;
+    *ret_name = core->run.commands->row[place].name;
     return &core->measures.request[place];
 }
 

@@ -6,7 +6,7 @@
 #include "core/questions.h"
 
 #include "base/check.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/state.h"
 
 /* The least distance between questions that only heartbeats need. */

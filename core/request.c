@@ -10,9 +10,9 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "core/commands/commands.h"
-#include "core/redis/transaction.h"
+#include "core/command.h"
 #include "core/state.h"
+#include "core/transaction.h"
 
 /* So many requests, and buffers up to this size, are kept for reuse. */
 #define FREE_COUNT_MAX 4096
@@ -133,7 +133,7 @@ int request_new_remote(struct core *core, uint64_t peer, struct bytes body,
     buffer_put_bytes(&request->body, body);
     frame_end(&request->body, start);
     decode(core, request);
-    request->command = commands_find(core, request->call->argument[0]);
+    request->command = command_find(core, request->call->argument[0]);
     *ret_request = request;
     *ret_term = forward.term;
     return 0;

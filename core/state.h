@@ -28,9 +28,9 @@
 #include "core/members/disks.h"
 #include "core/members/loss.h"
 #include "core/members/peer.h"
-#include "core/redis/scripts.h"
 #include "core/reign.h"
 #include "core/request.h"
+#include "core/scripts.h"
 #include "core/session/attach.h"
 #include "core/session/pending_access.h"
 #include "core/snapshot/flush.h"
@@ -77,8 +77,9 @@ struct core {
         enum core_disk disk;
         bool has_fatal;
         bool is_stopping;
+        const struct command_table *commands;
         uint16_t command_slots[512]; /* Hash of a name -> place in the table +
-                                        1; of commands/find.c. */
+                                        1; of command.c. */
         /* What the log has been told, so that it is not told too often. */
         struct logged {
             struct log_limit ignored; /* Frames. */
@@ -120,6 +121,14 @@ static inline bool is_serving(const struct core *core)
 static inline bool is_barred(const struct core *core)
 {
     return core->loss.accused.term != 0;
+}
+
+/* True if clients may send writes here, which libraries of Redis send to a
+ * "master" alone: this node leads, or it forwards them. */
+static inline bool takes_writes(const struct core *core)
+{
+    return core->options.redirect == REDIRECT_FORWARD ||
+           replica_role(core->replica) == REPLICA_LEADER;
 }
 
 /* Time does not go back, whatever order the events come in. */

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 
 #include "base/check.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/state.h"
 #include "lockfsm/user/trail.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/forward.h"
 #include "core/members/vouch.h"
 #include "core/state.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "core/commands/options.h"
+#include "core/options.h"
 
 #define NAME_MAX_BYTES 511
 #define NUMBER_MAX ((UINT64_C(1) << 53) - 1)

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "core/commands/table.h"
 #include "node/condemned.h"
 #include "node/node.h"
 #include "node/options.h"
@@ -233,7 +234,7 @@ static int start_core(struct hasp_node *node, const struct replica_start *start,
     node->table = core_start.table;
     uint64_t used;
     table_size(node->table, &used, &node->loop.told_room);
-    node->core = core_new(&options, &port);
+    node->core = core_new(&options, &port, &core_commands);
     return core_begin(node->core, &core_start, turn_now(), why);
 }
 

@@ -32,7 +32,7 @@ RULES = [
         'core/outcome.h': None,
         'core/outcome.c': ['word_put'],
         'core/request.c': ['refuse_with', 'bound_reply'],
-        'core/commands/parse.c': ['call_fail', 'call_fail_as'],
+        'core/call.c': ['call_fail', 'call_fail_as'],
         # One heartbeat, or one channel, of several.
         'core/session/lease.c': ['session_keep_read'],
         'core/events/events.c': ['subscribe'],
@@ -50,7 +50,7 @@ RULES = [
     ('sends a script', r'"EVAL(SHA)?"', {
         'http/lease.c': ['put_script'],  # Its texts are constants.
         'http/routes.c': None,  # The row of ROUTE_LEASE_DROP.
-        'core/commands/commands.c': ['with_text'],
+        'core/dispatch.c': ['with_text'],
         'core/redis/commands.c': ['redis_eval_parse', 'carry_out'],
     }),
 ]

@@ -143,7 +143,7 @@ static void put_selected(struct core *core, struct request *request,
     uint32_t named = call->count > 2 ? call->count - 2 : 0;
     uint32_t known = 0;
     for (uint32_t i = 0; i < named; i++) {
-        known += commands_find(core, call->argument[2 + i]) != NULL;
+        known += command_find(core, call->argument[2 + i]) != NULL;
     }
     uint32_t count = named == 0 ? commands_count() : is_docs ? known : named;
     if (is_docs) {
@@ -153,7 +153,7 @@ static void put_selected(struct core *core, struct request *request,
     }
     for (uint32_t i = 0; i < (named != 0 ? named : count); i++) {
         const struct command *command = named != 0
-                                            ? commands_find(
+                                            ? command_find(
                                                   core, call->argument[2 + i])
                                             : command_at(i);
         if (is_docs) {
@@ -185,7 +185,7 @@ static void put_keys(struct core *core, struct request *request,
 {
     struct call inner;
     const struct command *command = call->count > 2
-                                        ? commands_find(core, call->argument[2])
+                                        ? command_find(core, call->argument[2])
                                         : NULL;
     if (command == NULL || first_key(command) == 0) {
         request_refuse(core, request, WORD_ERR,

@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 #include "base/check.h"
-#include "core/commands/gate.h"
 #include "core/commands/listing.h"
+#include "core/gate.h"
 #include "core/request.h"
 #include "core/state.h"
 

@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "core/commands/commands.h"
-#include "core/commands/gate.h"
+#include "core/gate.h"
 #include "core/questions.h"
 #include "core/state.h"
 

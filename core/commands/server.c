@@ -8,13 +8,13 @@
 
 #include "base/check.h"
 #include "core/commands/commands.h"
-#include "core/commands/gate.h"
 #include "core/conn.h"
 #include "core/events/watches.h"
-#include "core/redis/transaction.h"
+#include "core/gate.h"
 #include "core/request.h"
 #include "core/session/attach.h"
 #include "core/state.h"
+#include "core/transaction.h"
 
 #define NAME_SIZE_MAX CLIENT_NAME_SIZE_MAX
 /* The size of a pattern in CONFIG GET, since each is matched with each
@@ -74,36 +74,6 @@ static bool hello_options(struct core *core, struct request *request,
     return true;
 }
 
-/* A node that forwards takes writes as a master does: libraries send none to a
- * replica. */
-bool server_is_master(const struct core *core)
-{
-    return core->options.redirect == REDIRECT_FORWARD ||
-           replica_role(core->replica) == REPLICA_LEADER;
-}
-
-void server_hello_answer(struct core *core, struct request *request,
-                         int version)
-{
-    struct conn *conn = request->conn;
-    CHECK(version == 2 || version == 3);
-    conn->version = version;
-    request->version = (uint8_t)version;
-    struct resp_writer *writer = request_reply(core, request);
-    resp_map(writer, 7);
-    resp_key_text(writer, "server", "hasp");
-    resp_key_text(writer, "version", core->options.version);
-    resp_key_integer(writer, "proto", version);
-    resp_key_number(writer, "id", conn->id & INT64_MAX);
-    resp_key_text(writer, "mode",
-                  core->options.redirect == REDIRECT_MOVED ? "cluster"
-                                                           : "standalone");
-    resp_key_text(writer, "role",
-                  server_is_master(core) ? "master" : "replica");
-    resp_key_array(writer, "modules", 0);
-    request_done(core, request);
-}
-
 void server_hello(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
@@ -126,7 +96,7 @@ void server_hello(struct core *core, struct request *request)
         identity_authenticate(core, request, hello.user, hello.secret,
                               (int)version);
     } else {
-        server_hello_answer(core, request, (int)version);
+        identity_say_hello(core, request, (int)version);
     }
 }
 

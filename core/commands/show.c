@@ -7,11 +7,11 @@
 
 #include "base/check.h"
 #include "base/number.h"
-#include "core/commands/gate.h"
 #include "core/commands/listing.h"
+#include "core/gate.h"
 #include "core/questions.h"
-#include "core/redis/scripts.h"
 #include "core/request.h"
+#include "core/scripts.h"
 #include "core/session/lease.h"
 #include "core/state.h"
 #include "lease/rules.h"

@@ -2,8 +2,10 @@
 
 /* The table of commands, made of table.def. */
 
-#include "base/check.h"
+#include "core/commands/table.h"
+
 #include "core/commands/commands.h"
+#include "core/redis/keys.h"
 
 /* --- What the rows are written with --------------------------------------- */
 
@@ -73,20 +75,18 @@ static const struct command table[] = {
 };
 /* clang-format on */
 
-enum { COUNT = sizeof table / sizeof *table };
+const struct command_table core_commands = {
+    .row = table,
+    .count = sizeof table / sizeof *table,
+    .is_for_scripts = redis_keys_know,
+};
 
 uint32_t commands_count(void)
 {
-    return COUNT;
+    return core_commands.count;
 }
 
 const struct command *command_at(uint32_t place)
 {
-    return place < COUNT ? &table[place] : NULL;
-}
-
-uint32_t command_place(const struct command *command)
-{
-    CHECK(command >= table && command < table + COUNT);
-    return (uint32_t)(command - table);
+    return place < core_commands.count ? &table[place] : NULL;
 }

@@ -12,10 +12,10 @@
 
 #include "base/check.h"
 #include "base/duration.h"
-#include "core/commands/gate.h"
 #include "core/commands/show.h"
+#include "core/gate.h"
 #include "core/questions.h"
-#include "core/redis/scripts.h"
+#include "core/scripts.h"
 #include "core/state.h"
 
 /* How many holders, waiters and waits of a holder are described in words, ...

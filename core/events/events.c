@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/state.h"
 
 /* An event as it is told: when it happens (core->past.newest), or again later.

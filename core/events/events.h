@@ -14,6 +14,7 @@
 #ifndef HASP_CORE_EVENTS_EVENTS_H
 #define HASP_CORE_EVENTS_EVENTS_H
 
+#include "core/command.h"
 #include "lockfsm/lockfsm.h"
 
 struct conn;
@@ -30,5 +31,16 @@ void events_missed(struct core *core);
 void events_answer(struct core *core, const struct effect *effect);
 /* The leader's, sooner than this node can tell it itself. */
 void events_relay(struct core *core, struct conn *conn, struct bytes push);
+
+/* Handlers of commands (core/command.h). */
+command_parse_fn lock_watch_parse;
+command_run_fn lock_watch_run;
+command_run_fn lock_history_run;
+command_run_fn lock_unwatch_run;
+command_parse_fn watch_texts_check;
+command_run_fn subscribe_run;
+command_run_fn unsubscribe_run;
+command_run_fn psubscribe_run;
+command_run_fn punsubscribe_run;
 
 #endif /* HASP_CORE_EVENTS_EVENTS_H */

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/state.h"
 #include "lockfsm/feature.h"
 

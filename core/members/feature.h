@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "core/command.h"
 
 struct core;
 struct request;
@@ -36,5 +37,8 @@ void feature_refuse(struct core *core, struct request *request,
 
 /* Proposes, or tells the log that an operator could. */
 void feature_turn(struct core *core);
+
+/* Handlers of commands (core/command.h). */
+command_run_fn raft_finalize_run;
 
 #endif /* HASP_CORE_MEMBERS_FEATURE_H */

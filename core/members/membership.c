@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/members/announced.h"
 #include "core/members/silence.h"
 #include "core/questions.h"

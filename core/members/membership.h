@@ -39,6 +39,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "core/command.h"
 #include "raft/replica.h"
 
 struct core;
@@ -83,5 +84,10 @@ uint64_t membership_next(const struct core *core);
 void membership_applied(struct core *core, uint64_t applied);
 void membership_stepped_down(struct core *core);
 void membership_peer_lost(struct core *core, uint64_t peer);
+
+/* Handlers of commands (core/command.h). */
+command_run_fn raft_add_run;
+command_run_fn raft_promote_run;
+command_run_fn raft_take_away_run;
 
 #endif /* HASP_CORE_MEMBERS_MEMBERSHIP_H */

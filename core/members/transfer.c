@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/members/silence.h"
 #include "core/state.h"
 #include "core/trail.h"

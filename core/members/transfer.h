@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/command.h"
+
 struct core;
 struct request;
 
@@ -40,5 +42,8 @@ void transfer_at_once(struct core *core);
 /* Leadership is elsewhere, or here again: answers a TRANSFER that was sent to
  * the leader before. */
 void transfer_answer(struct core *core, struct request *request);
+
+/* Handlers of commands (core/command.h). */
+command_run_fn raft_transfer_run;
 
 #endif /* HASP_CORE_MEMBERS_TRANSFER_H */

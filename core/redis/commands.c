@@ -25,13 +25,14 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "core/commands/commands.h"
-#include "core/commands/gate.h"
+#include "core/dispatch.h"
+#include "core/gate.h"
 #include "core/propose.h"
 #include "core/questions.h"
 #include "core/redis/keys.h"
 #include "core/redis/script.h"
-#include "core/redis/scripts.h"
 #include "core/request.h"
+#include "core/scripts.h"
 #include "core/session/lease.h"
 #include "core/state.h"
 #include "lockfsm/user/access.h"
@@ -542,7 +543,7 @@ static void decide(struct core *core, struct request *request, bool is_current)
         request_refuse(core, request, WORD_NOLEADER, "the leader changed");
     } else if (core->run.disk != CORE_DISK_OK &&
                redis_keys_take(&finding.keys)) {
-        commands_refuse_for_disk(core, request);
+        dispatch_refuse_for_disk(core, request);
     } else {
         propose(core, request, &finding);
     }

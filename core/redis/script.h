@@ -27,7 +27,6 @@
 #include "lockfsm/store/arena.h"
 
 /* Bounds. The longest lock script that is known has 3 KiB and 400 nodes. */
-#define SCRIPT_SIZE_MAX 8192
 #define SCRIPT_NODES_MAX 2048
 #define SCRIPT_DEPTH_MAX 100  /* Of blocks and expressions in each other. */
 #define SCRIPT_LOCALS_MAX 100 /* Of a function, or of the rest. */

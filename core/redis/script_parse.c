@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "core/redis/script_lex.h"
 #include "core/redis/script_machine.h"
+#include "core/scripts.h"
 
 struct parser {
     struct lexer lexer;

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/state.h"
 
 /* The place of denials for which there is no key of their own. */

@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/sha.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/state.h"
 
 #define SECRET_PREFIX "hasp1."
@@ -57,11 +57,31 @@ static const struct secret *find_secret(const struct core *core,
                : NULL;
 }
 
+void identity_say_hello(struct core *core, struct request *request, int version)
+{
+    struct conn *conn = request->conn;
+    CHECK(version == 2 || version == 3);
+    conn->version = version;
+    request->version = (uint8_t)version;
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, 7);
+    resp_key_text(writer, "server", "hasp");
+    resp_key_text(writer, "version", core->options.version);
+    resp_key_integer(writer, "proto", version);
+    resp_key_number(writer, "id", conn->id & INT64_MAX);
+    resp_key_text(writer, "mode",
+                  core->options.redirect == REDIRECT_MOVED ? "cluster"
+                                                           : "standalone");
+    resp_key_text(writer, "role", takes_writes(core) ? "master" : "replica");
+    resp_key_array(writer, "modules", 0);
+    request_done(core, request);
+}
+
 static void succeed(struct core *core, struct request *request,
                     int hello_version)
 {
     if (hello_version != 0) {
-        server_hello_answer(core, request, hello_version);
+        identity_say_hello(core, request, hello_version);
     } else {
         request_answer_ok(core, request);
     }

@@ -89,6 +89,9 @@ void identity_opened(struct core *core, struct conn *conn);
 void identity_authenticate(struct core *core, struct request *request,
                            struct bytes user, struct bytes secret,
                            int hello_version);
+/* The answer to HELLO, from now on in this version of the protocol. */
+void identity_say_hello(struct core *core, struct request *request,
+                        int version);
 /* RESET: back to what it was when it opened. */
 void identity_reset(struct core *core, struct conn *conn);
 /* True of one whose certificate is of nobody who may do anything, of one who

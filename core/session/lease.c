@@ -6,7 +6,7 @@
 #include "base/check.h"
 
 #include "base/number.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/state.h"
 #include "lease/rules.h"
 

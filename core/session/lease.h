@@ -13,6 +13,7 @@
 #ifndef HASP_CORE_SESSION_LEASE_H
 #define HASP_CORE_SESSION_LEASE_H
 
+#include "core/command.h"
 #include "lockfsm/lockfsm.h"
 #include "net/resp.h"
 
@@ -37,5 +38,9 @@ void lease_put_times(struct resp_writer *writer, const struct session *session);
 /* Writes a time of its lease; null if it has none. */
 void lease_put_time(struct resp_writer *writer, const struct session *session,
                     uint64_t time_ms);
+
+/* Handlers of commands (core/command.h). */
+command_run_fn session_keep_run;
+command_read_fn session_keep_read;
 
 #endif /* HASP_CORE_SESSION_LEASE_H */

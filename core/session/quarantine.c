@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/state.h"
 
 #define LOG_NS (60 * NS_PER_S)

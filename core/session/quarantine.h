@@ -10,10 +10,16 @@
 
 #include <stdint.h>
 
+#include "core/command.h"
+
 struct core;
 
 /* A line in the log, once a minute as long as it lasts. */
 void quarantine_turn(struct core *core);
 uint64_t quarantine_next(const struct core *core);
+
+/* Handlers of commands (core/command.h). */
+command_parse_fn quarantine_end_check;
+command_encode_fn quarantine_end_encode;
 
 #endif /* HASP_CORE_SESSION_QUARANTINE_H */

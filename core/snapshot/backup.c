@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/number.h"
 
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/state.h"
 #include "core/trail.h"
 

@@ -21,6 +21,8 @@
 
 #include <stdint.h>
 
+#include "core/command.h"
+
 #define BACKUP_READER_MAX 16
 
 struct core;
@@ -37,5 +39,10 @@ struct backup {
 /* A request that waited for a snapshot is answered: there is one, or 'error'
  * says why there is none. */
 void backup_answer(struct core *core, struct request *request, int error);
+
+/* Handlers of commands (core/command.h). */
+command_parse_fn raft_part_parse;
+command_run_fn raft_part_run;
+command_read_fn raft_backup_read;
 
 #endif /* HASP_CORE_SNAPSHOT_BACKUP_H */

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "core/apply.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/events/events.h"
 #include "core/state.h"
 #include "core/trail.h"

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "core/command.h"
 #include "core/snapshot/backup.h"
 #include "storage/snapshot.h"
 
@@ -91,5 +92,8 @@ MUST_CHECK int snapshots_chunk(struct core *core, uint64_t from,
                                struct bytes body);
 MUST_CHECK int snapshots_ack(struct core *core, uint64_t from,
                              struct bytes body);
+
+/* Handlers of commands (core/command.h). */
+command_run_fn raft_snapshot_run;
 
 #endif /* HASP_CORE_SNAPSHOT_SNAPSHOTS_H */

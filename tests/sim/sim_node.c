@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "core/commands/table.h"
 #include "storage/datadir.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_events.h"
@@ -395,7 +396,7 @@ void sim_node_start(struct sim_node *node)
     struct core_port port = sim_port_of(node);
     port.applied = sim_check_applied;
     port.heard = heard;
-    node->core = core_new(&options, &port);
+    node->core = core_new(&options, &port, &core_commands);
     node->host.is_running = true;
     node->host.is_paused = false;
     node->slow_until_ns = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 #include "tests/unit/core_world.h"
+#include "core/commands/table.h"
 
 char world_why[HASP_WHY_SIZE];
 
@@ -448,7 +449,7 @@ void node_start(struct world *world, uint64_t id)
         start.replica.snapshot_members = header.configuration;
         start.replica.snapshot_members_index = header.configuration_index;
     }
-    node->core = core_new(&options, &port);
+    node->core = core_new(&options, &port, &core_commands);
     if (core_begin(node->core, &start, node_now(node), why) != 0) {
         fail_msg("core_begin: %s", why);
     }

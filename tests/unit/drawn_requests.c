@@ -10,8 +10,8 @@
 #include "base/check.h"
 #include "base/sha.h"
 #include "core/commands/commands.h"
-#include "core/commands/options.h"
 #include "core/core.h"
+#include "core/options.h"
 
 #define HEARD_FROM (UINT64_C(1) << 20)
 #define SECRET "00000000000000000000000000000000"

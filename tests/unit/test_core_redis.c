@@ -8,7 +8,7 @@
 #include "tests/unit/core_world.h"
 
 #include "base/sha.h"
-#include "core/redis/scripts.h"
+#include "core/scripts.h"
 
 #define ask(...) client_ask(world, 1, 1, __VA_ARGS__)
 #define expect(answer, ...) assert_answer(world, 1, 1, answer, __VA_ARGS__)

@@ -6,7 +6,7 @@
 #include <ctype.h>
 
 #include "core/commands/commands.h"
-#include "core/commands/options.h"
+#include "core/options.h"
 #include "tests/unit/core_world.h"
 #include "tests/unit/drawn.h"
 #include "tests/unit/drawn_requests.h"

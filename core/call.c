@@ -23,8 +23,8 @@
 #include "base/address.h"
 #include "base/check.h"
 #include "base/sha.h"
-#include "core/commands/commands.h"
-#include "core/commands/options.h"
+#include "core/command.h"
+#include "core/options.h"
 #include "core/request.h"
 #include "core/state.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "core/redis/scripts.h"
+#include "core/scripts.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -8,8 +8,6 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "core/redis/keys.h"
-#include "core/redis/script.h"
 #include "lease/rules.h"
 
 static struct loaded_script *find(const struct scripts *scripts,
@@ -116,11 +114,6 @@ uint64_t scripts_time_ms(struct scripts *scripts, uint64_t wall_ms,
     }
     CHECK(now_ns >= clock->base_ns); /* It would be a time in the far future. */
     return clock->base_ms + rules_trusted(now_ns - clock->base_ns) / NS_PER_MS;
-}
-
-bool scripts_may_ask(struct bytes command)
-{
-    return redis_keys_know(command);
 }
 
 void scripts_clear(struct scripts *scripts)

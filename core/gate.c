@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "core/commands/gate.h"
+#include "core/gate.h"
 
 #include <string.h>
 
 #include "base/check.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/events/watches.h"
 #include "core/questions.h"
 #include "core/request.h"

@@ -27,18 +27,6 @@ static const char *member_role_name(enum member_role role)
     return "unknown";
 }
 
-void core_member(const struct core *core, uint64_t id, uint64_t *ret_match,
-                 uint64_t *ret_silence_ms)
-{
-    bool is_self = id == core->options.id;
-    *ret_match = is_self ? replica_last_index(core->replica)
-                 : replica_role(core->replica) == REPLICA_LEADER
-                     ? replica_match(core->replica, id)
-                     : 0;
-    *ret_silence_ms = is_self ? 0
-                              : core->port.peer_silence_ms(core->port.data, id);
-}
-
 static void put_incarnation(struct resp_writer *writer, const char *key,
                             uint64_t incarnation)
 {
@@ -222,7 +210,7 @@ void server_info(struct core *core, struct request *request)
                       "term:%" PRIu64 "\r\nleader:%" PRIu64
                       "\r\nleader_address:%s\r\ncommit:%" PRIu64
                       "\r\napplied:%" PRIu64 "\r\nconnected_slaves:0\r\n\r\n",
-                      server_is_master(core) ? "master" : "slave",
+                      takes_writes(core) ? "master" : "slave",
                       replica_role_name(replica_role(core->replica)),
                       replica_term(core->replica),
                       replica_leader(core->replica), leader,

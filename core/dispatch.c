@@ -2,7 +2,7 @@
 
 /* The way of a request through the core, up to where somebody decides. */
 
-#include "core/commands/commands.h"
+#include "core/dispatch.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -13,17 +13,18 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/number.h"
-#include "core/commands/gate.h"
+#include "core/command.h"
 #include "core/conn.h"
 #include "core/forward.h"
+#include "core/gate.h"
 #include "core/members/feature.h"
 #include "core/propose.h"
 #include "core/questions.h"
-#include "core/redis/scripts.h"
-#include "core/redis/transaction.h"
 #include "core/request.h"
+#include "core/scripts.h"
 #include "core/session/attach.h"
 #include "core/state.h"
+#include "core/transaction.h"
 
 /* EVALSHA leaves as EVAL with the text, which no other node need have. What
  * EVAL was given is remembered, so that EVALSHA will do from then on. NULL: it
@@ -140,12 +141,6 @@ static bool is_known(struct core *core, struct request *request)
             "secret with AUTH");
     }
     return true;
-}
-
-bool command_takes(const struct command *command, uint32_t count)
-{
-    return command->arity > 0 ? count == (uint32_t)command->arity
-                              : count >= (uint32_t)-command->arity;
 }
 
 /* Makes the checks that come before a look at the arguments; false if the
@@ -296,7 +291,7 @@ static bool may_wait(const struct command *command, const struct call *call)
 
 /* The explanation for a command that Redis' lock clients may expect and hasp
  * does not have. */
-static const char *why_not(struct bytes name)
+static const char *why_not(const struct core *core, struct bytes name)
 {
     static const char function[] = ": there are no functions; send the script "
                                    "by EVAL";
@@ -309,9 +304,10 @@ static const char *why_not(struct bytes name)
             return known[i].why;
         }
     }
-    return scripts_may_ask(name) ? ": hasp has it for scripts alone; send one "
-                                   "by EVAL"
-                                 : "";
+    return core->run.commands->is_for_scripts(name)
+               ? ": hasp has it for scripts alone; send one "
+                 "by EVAL"
+               : "";
 }
 
 static void unknown_command(struct core *core, struct request *request,
@@ -323,7 +319,8 @@ static void unknown_command(struct core *core, struct request *request,
         shown[i] = isprint(name.data[i]) ? (char)name.data[i] : '?';
     }
     shown[size] = '\0';
-    snprintf(why, sizeof why, "unknown command '%s'%s", shown, why_not(name));
+    snprintf(why, sizeof why, "unknown command '%s'%s", shown,
+             why_not(core, name));
     request_refuse(core, request, WORD_ERR, why);
 }
 
@@ -352,14 +349,14 @@ static void queue(struct core *core, struct request *request,
     }
 }
 
-void commands_received(struct core *core, struct conn *conn,
+void dispatch_received(struct core *core, struct conn *conn,
                        const struct bytes *argument, uint32_t count)
 {
     CHECK(count > 0); /* The parser gives no empty request. */
     identity_find_again(core, conn);
     struct request *request = request_new_local(core, conn);
     core->measures.counts.commands++;
-    request->command = commands_find(core, argument[0]);
+    request->command = command_find(core, argument[0]);
     if (request->command == NULL) {
         transaction_break(conn);
         unknown_command(core, request, argument[0]);
@@ -402,7 +399,7 @@ void commands_received(struct core *core, struct conn *conn,
         return;
     }
     if (is_serving(core)) {
-        commands_decide(core, request);
+        dispatch_decide(core, request);
     } else {
         forward_request(core, request);
     }
@@ -437,7 +434,7 @@ static bool has_no_disk(struct core *core, const struct request *request,
            !is_repeated(core, request, call);
 }
 
-void commands_refuse_for_disk(struct core *core, struct request *request)
+void dispatch_refuse_for_disk(struct core *core, struct request *request)
 {
     CHECK(core->run.disk != CORE_DISK_OK);
     if (core->run.disk == CORE_DISK_FULL) {
@@ -472,7 +469,7 @@ static void refuse_vain(struct core *core, struct request *request)
     request_fail(core, request, WORD_BUSY, bytes_of(why, (size_t)size));
 }
 
-void commands_decide(struct core *core, struct request *request)
+void dispatch_decide(struct core *core, struct request *request)
 {
     const struct command *command = request->command;
     const struct call *call = request->call;
@@ -490,7 +487,7 @@ void commands_decide(struct core *core, struct request *request)
     if ((command->flags & COMMAND_CHANGE) != 0) {
         if (has_no_disk(core, request, call)) {
             if (call_number(call, OPTION_REQ, 0) == 0) {
-                commands_refuse_for_disk(core, request);
+                dispatch_refuse_for_disk(core, request);
                 return;
             }
             /* Another node may lead and have granted it: the request must first
@@ -524,7 +521,7 @@ static void resume(struct core *core, struct request *request)
 {
     request_leave(core, request);
     if (request_understand(core, request)) {
-        commands_decide(core, request);
+        dispatch_decide(core, request);
     } else {
         /* A request of this node was understood before it was parked, so this
          * one came from a peer. */
@@ -533,7 +530,7 @@ static void resume(struct core *core, struct request *request)
     }
 }
 
-void commands_run_ready(struct core *core)
+void dispatch_run_ready(struct core *core)
 {
     struct list *resumed = &core->requests.at[REQUEST_RESUMED];
     struct list *ready = &core->requests.at[REQUEST_READY];
@@ -552,12 +549,12 @@ void commands_run_ready(struct core *core)
             core->turn.has_left_over = true;
             before = before->next;
         } else {
-            commands_read(core, request);
+            dispatch_read(core, request);
         }
     }
 }
 
-void commands_read(struct core *core, struct request *request)
+void dispatch_read(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
     /* A request that waits to be read is kept as understood. */
@@ -575,14 +572,14 @@ void commands_read(struct core *core, struct request *request)
         if (request->req != 0) {
             request->effect = (struct request_effect){false, false};
         }
-        commands_refuse_for_disk(core, request);
+        dispatch_refuse_for_disk(core, request);
     } else {
         request->is_confirmed = true;
-        commands_decide(core, request);
+        dispatch_decide(core, request);
     }
 }
 
-void commands_result(struct core *core, struct request *request,
+void dispatch_result(struct core *core, struct request *request,
                      const struct result *result)
 {
     const struct command *command = request->command;

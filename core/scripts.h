@@ -5,8 +5,8 @@
  * nobody may rely on what is kept: a client that hears NOSCRIPT sends the text
  * again. */
 
-#ifndef HASP_CORE_REDIS_SCRIPTS_H
-#define HASP_CORE_REDIS_SCRIPTS_H
+#ifndef HASP_CORE_SCRIPTS_H
+#define HASP_CORE_SCRIPTS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,6 +16,7 @@
 #include "base/sha.h"
 #include "lockfsm/store/arena.h"
 
+#define SCRIPT_SIZE_MAX 8192
 #define SCRIPTS_LOADED_MAX 256
 #define SCRIPTS_REFUSED_MAX 64
 #define SCRIPT_WHY_SIZE 256
@@ -76,9 +77,7 @@ void scripts_note_time(struct scripts *scripts, uint64_t time_ms, bool is_own,
                        uint64_t now_ns);
 uint64_t scripts_time_ms(struct scripts *scripts, uint64_t wall_ms,
                          uint64_t now_ns);
-/* True if scripts have this command of Redis (keys.h). */
-bool scripts_may_ask(struct bytes command);
 void scripts_clear(struct scripts *scripts);
 void scripts_done(struct scripts *scripts);
 
-#endif /* HASP_CORE_REDIS_SCRIPTS_H */
+#endif /* HASP_CORE_SCRIPTS_H */

@@ -16,8 +16,8 @@
  * Bounds: TRANSACTION_..._MAX, and MULTI_COUNT_MAX keys. What is queued counts
  * as bytes that the connection holds. */
 
-#ifndef HASP_CORE_REDIS_TRANSACTION_H
-#define HASP_CORE_REDIS_TRANSACTION_H
+#ifndef HASP_CORE_TRANSACTION_H
+#define HASP_CORE_TRANSACTION_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,7 +32,8 @@ struct request;
 #define TRANSACTION_WORDS_MAX 512  /* Of all queued commands. */
 #define TRANSACTION_SIZE_MAX 65536 /* Their bytes. */
 
-/* MULTI has been said. */
+/* MULTI: from now on commands are queued. */
+void transaction_open(struct conn *conn);
 bool transaction_is_open(const struct conn *conn);
 /* How many commands it has queued; -1: none is open. */
 int transaction_length(const struct conn *conn);
@@ -56,4 +57,4 @@ void transaction_watched(struct conn *conn, struct bytes versions);
 /* Neither queue nor watch is left. */
 void transaction_forget(struct core *core, struct conn *conn);
 
-#endif /* HASP_CORE_REDIS_TRANSACTION_H */
+#endif /* HASP_CORE_TRANSACTION_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "core/redis/transaction.h"
+#include "core/transaction.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 #include "core/conn.h"
 #include "core/request.h"
 #include "core/state.h"
@@ -36,6 +36,11 @@ static struct transaction *of(struct conn *conn)
         conn->transaction = memory_new(sizeof *conn->transaction);
     }
     return conn->transaction;
+}
+
+void transaction_open(struct conn *conn)
+{
+    of(conn)->is_open = true;
 }
 
 bool transaction_is_open(const struct conn *conn)
@@ -270,34 +275,4 @@ void transaction_watched(struct conn *conn, struct bytes versions)
             key->version = version;
         }
     }
-}
-
-/* --- Commands ------------------------------------------------------------- */
-
-void redis_multi_run(struct core *core, struct request *request)
-{
-    if (transaction_is_open(request->conn)) {
-        request_refuse(core, request, WORD_ERR,
-                       "MULTI calls can not be nested");
-        return;
-    }
-    of(request->conn)->is_open = true;
-    request_answer_ok(core, request);
-}
-
-void redis_discard_run(struct core *core, struct request *request)
-{
-    if (!transaction_is_open(request->conn)) {
-        request_refuse(core, request, WORD_ERR, "DISCARD without MULTI");
-        return;
-    }
-    transaction_forget(core, request->conn);
-    request_answer_ok(core, request);
-}
-
-void redis_unwatch_run(struct core *core, struct request *request)
-{
-    CHECK(!transaction_is_open(request->conn)); /* MULTI refuses it. */
-    transaction_forget(core, request->conn);
-    request_answer_ok(core, request);
 }

@@ -3,7 +3,7 @@
 /* CLUSTER SLOTS, SHARDS, NODES and so on: one shard that has all slots, with
  * the leader as its master. */
 
-#include "core/cluster.h"
+#include "core/cluster_slot.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,33 +26,6 @@ struct shown {
     unsigned port;
     bool is_leader;
 };
-
-/* The slot of a key: CRC16 (XMODEM) of it, or of its {tag}. */
-static uint32_t key_slot(struct bytes key)
-{
-    const uint8_t *open = key.size > 0 ? memchr(key.data, '{', key.size) : NULL;
-    if (open != NULL) {
-        size_t rest = key.size - (size_t)(open + 1 - key.data);
-        const uint8_t *close = rest > 0 ? memchr(open + 1, '}', rest) : NULL;
-        if (close != NULL && close > open + 1) {
-            key = bytes_of(open + 1, (size_t)(close - open - 1));
-        }
-    }
-    uint32_t crc = 0;
-    for (size_t i = 0; i < key.size; i++) {
-        crc ^= (uint32_t)key.data[i] << 8;
-        for (int bit = 0; bit < 8; bit++) {
-            crc = crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1;
-        }
-        crc &= 0xffff;
-    }
-    return crc % CLUSTER_SLOT_COUNT;
-}
-
-uint32_t cluster_slot(const struct call *call)
-{
-    return call->count > 1 ? key_slot(call->argument[1]) : 0;
-}
 
 /* Lists the leader first. Members without a client address are left out. */
 static uint32_t show_members(struct core *core,
@@ -199,7 +172,8 @@ void server_cluster(struct core *core, struct request *request)
         resp_text(request_reply(core, request), name);
         request_done(core, request);
     } else if (bytes_is_word(what, "KEYSLOT") && call->count == 3) {
-        request_answer_integer(core, request, key_slot(call->argument[2]));
+        request_answer_integer(core, request,
+                               cluster_key_slot(call->argument[2]));
     } else {
         request_refuse(core, request, WORD_ERR,
                        "unknown subcommand of CLUSTER: try SLOTS, SHARDS, "

@@ -3,7 +3,7 @@
 /* The words in which a refusal of the state machine is told. */
 
 #include "base/check.h"
-#include "core/commands/commands.h"
+#include "core/command.h"
 
 static const struct {
     enum core_word word;

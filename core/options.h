@@ -2,8 +2,8 @@
 
 /* What the options of commands take, for who checks them before he asks. */
 
-#ifndef HASP_CORE_COMMANDS_OPTIONS_H
-#define HASP_CORE_COMMANDS_OPTIONS_H
+#ifndef HASP_CORE_OPTIONS_H
+#define HASP_CORE_OPTIONS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,4 +15,4 @@ bool option_range(const char *word, uint64_t *ret_min, uint64_t *ret_max);
 /* The word of an option, by its place in enum option; NULL: there is none. */
 const char *option_word(uint32_t place);
 
-#endif /* HASP_CORE_COMMANDS_OPTIONS_H */
+#endif /* HASP_CORE_OPTIONS_H */

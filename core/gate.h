@@ -9,8 +9,8 @@
  * that is applied (lockfsm/user/access.h); here only who asks is looked at,
  * since the log does not carry the secret by which he came. */
 
-#ifndef HASP_CORE_COMMANDS_GATE_H
-#define HASP_CORE_COMMANDS_GATE_H
+#ifndef HASP_CORE_GATE_H
+#define HASP_CORE_GATE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,4 +47,4 @@ bool gate_sees(const struct core *core, const struct request *request,
 bool gate_refuses_entry(struct core *core, struct request *request,
                         struct bytes command);
 
-#endif /* HASP_CORE_COMMANDS_GATE_H */
+#endif /* HASP_CORE_GATE_H */

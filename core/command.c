@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A command by its name. */
+
+#include "core/command.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "core/state.h"
+
+/* FNV-1a over the name, which takes upper and lower case for the same (and some
+ * other bytes, too, which does no harm). */
+static uint32_t name_hash(const uint8_t *name, size_t size)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < size; i++) {
+        hash = (hash ^ (name[i] & 0xdfu)) * 16777619u;
+    }
+    return hash;
+}
+
+void command_init(struct core *core)
+{
+    const struct command_table *commands = core->run.commands;
+    /* The table has free places, so each search ends. */
+    CHECK(commands->count < 512 / 2);
+    memset(core->run.command_slots, 0, sizeof core->run.command_slots);
+    for (uint32_t i = 0; i < commands->count; i++) {
+        const struct command *command = &commands->row[i];
+        CHECK(command->needs != NEEDS_MISSING);
+        uint32_t slot = name_hash((const uint8_t *)command->name,
+                                  strlen(command->name));
+        while (core->run.command_slots[slot % 512] != 0) {
+            slot++;
+        }
+        core->run.command_slots[slot % 512] = (uint16_t)(i + 1);
+    }
+}
+
+const struct command *command_find(const struct core *core, struct bytes name)
+{
+    uint32_t slot = name_hash(name.data, name.size);
+    for (;; slot++) {
+        uint32_t i = core->run.command_slots[slot % 512];
+        if (i == 0) {
+            return NULL;
+        }
+        const struct command *command = &core->run.commands->row[i - 1];
+        if (bytes_is_word(name, command->name)) {
+            return command;
+        }
+    }
+}
+
+uint32_t command_place(const struct core *core, const struct command *command)
+{
+    const struct command_table *commands = core->run.commands;
+    CHECK(command >= commands->row &&
+          command < commands->row + commands->count);
+    return (uint32_t)(command - commands->row);
+}
+
+bool command_takes(const struct command *command, uint32_t count)
+{
+    return command->arity > 0 ? count == (uint32_t)command->arity
+                              : count >= (uint32_t)-command->arity;
+}
