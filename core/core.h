@@ -328,6 +328,14 @@ MUST_CHECK int core_peer_frame(struct core *core, uint64_t id,
                                enum frame_type type, struct bytes body,
                                uint64_t now_ns, char why[HASP_WHY_SIZE]);
 
+/* Node 'from', which this node has a reason to believe, has greeted from
+ * 'address' with the id of another cluster (core/members/apart.h). */
+void core_another_cluster(struct core *core, uint64_t from, const char *address,
+                          const uint8_t cluster_id[CLUSTER_ID_SIZE],
+                          uint64_t now_ns);
+/* True while this node serves nobody for that. */
+bool core_is_apart(const struct core *core, char why[HASP_WHY_SIZE]);
+
 /* 0: both addresses are that node's, and its data directory is 'incarnation'.
  * HASP_ECONNECT: nobody answers there, which may come; another error: somebody
  * else does, or does not say which directory it has. */

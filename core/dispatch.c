@@ -167,6 +167,10 @@ static bool may_begin(struct core *core, struct request *request,
         return request_refuse(core, request, WORD_NOLEADER,
                               "this node is stopping");
     }
+    char why[HASP_WHY_SIZE];
+    if (core_is_apart(core, why)) {
+        return request_refuse(core, request, WORD_NOLEADER, why);
+    }
     if (core->requests.in_flight > core->options.limits.requests_in_flight) {
         return request_refuse(core, request, WORD_BUSY,
                               "too much is in flight");

@@ -266,7 +266,7 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
         /* The node that was asked has let it pass, so it has another table. */
         request_refuse(core, request, WORD_BADARG, "wrong number of arguments");
     } else if (!is_leader(core) || core->run.is_stopping ||
-               term != core->reign.term) {
+               core->apart.until_ns != 0 || term != core->reign.term) {
         /* A late request was meant for a leader whose term is over, and may
          * have been sent to another one since. */
         request_return(core, request);

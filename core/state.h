@@ -23,6 +23,7 @@
 #include "core/events/past.h"
 #include "core/events/watches.h"
 #include "core/measures.h"
+#include "core/members/apart.h"
 #include "core/members/clocks.h"
 #include "core/members/digests.h"
 #include "core/members/disks.h"
@@ -55,6 +56,7 @@ struct core {
     struct loss loss;
     struct clocks clocks;
     struct disks disks;
+    struct apart apart;
     struct digests digests;
 
     struct conns conns;

@@ -74,6 +74,7 @@ struct http {
     uint64_t presence_ms;    /* When they are looked at next. */
     uint64_t starved_ms;     /* When accepting was paused; 0 if it is not. */
     uint16_t port;
+    bool is_loopback;
     struct log_limit tls_failures;
     uint64_t tls_failed_count;
     bool is_running;  /* MHD_run() is on the stack. */
@@ -762,6 +763,7 @@ int http_open(uv_loop_t *loop, const char *host, uint16_t port,
     http->limits = *limits;
     http->handler = *handler;
     http->port = listener_port_of(fd);
+    http->is_loopback = listener_is_loopback_of(fd);
     list_init(&http->idle);
     list_init(&http->asking);
     list_init(&http->leaving);
@@ -839,6 +841,11 @@ void http_flush(struct http *http)
     if (http->has_resumed && !http->is_running) {
         run(http);
     }
+}
+
+bool http_is_loopback(const struct http *http)
+{
+    return http->is_loopback;
 }
 
 uint16_t http_port(const struct http *http)

@@ -76,6 +76,8 @@ void http_use_tls(struct http *http, struct tls_context *context);
 /* Connections on which TLS has failed, since it was opened. */
 uint64_t http_tls_failed(const struct http *http);
 uint16_t http_port(const struct http *http);
+/* True if no other machine reaches that. */
+bool http_is_loopback(const struct http *http);
 /* Closes the port and all connections; on_end() is called for each exchange.
  * The memory goes when the last handle has left the loop. */
 void http_close(struct http *http);

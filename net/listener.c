@@ -37,6 +37,7 @@ struct listener {
     int fd;
     int handle_count;
     uint16_t port;
+    bool is_loopback;
     bool is_closing;
     bool may_get_rights; /* A UNIX socket; the kernel refuses no descriptors. */
 };
@@ -79,6 +80,24 @@ uint16_t listener_port_of(int fd)
                : ntohs(((struct sockaddr_in *)&address)->sin_port);
 }
 
+bool listener_is_loopback_of(int fd)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    const struct in6_addr *v6 = &((struct sockaddr_in6 *)&address)->sin6_addr;
+    CHECK(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    switch (address.ss_family) {
+    case AF_UNIX:
+        return true;
+    case AF_INET:
+        return ntohl(((struct sockaddr_in *)&address)->sin_addr.s_addr) >> 24 ==
+               127;
+    default:
+        return IN6_IS_ADDR_LOOPBACK(v6) ||
+               (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+    }
+}
+
 int listener_bind(const char *host, uint16_t port, int *ret_fd,
                   char why[HASP_WHY_SIZE])
 {
@@ -116,6 +135,7 @@ int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
     if (error == 0) {
         *ret_listener = listener_adopt(loop, fd, NULL, accept, ready, data);
         (*ret_listener)->port = listener_port_of(fd);
+        (*ret_listener)->is_loopback = listener_is_loopback_of(fd);
     }
     return error;
 }
@@ -148,6 +168,11 @@ void listener_use_tls(struct listener *listener, enum tls_mode mode,
                       struct tls_context *context, const char *refusal)
 {
     gate_use(&listener->gate, mode, context, refusal);
+}
+
+bool listener_is_loopback(const struct listener *listener)
+{
+    return listener->is_loopback;
 }
 
 uint16_t listener_port(const struct listener *listener)

@@ -396,6 +396,14 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
     if (cluster_id_is_known(hello->cluster_id) &&
         cluster_id_is_known(peers->cluster_id) &&
         !cluster_id_equal(hello->cluster_id, peers->cluster_id)) {
+        const struct tls_identity *who = stream_identity(&link->stream);
+        if (peers->events.on_another_cluster != NULL) {
+            peers->events.on_another_cluster(
+                peers->events.data, hello, link->stream.address,
+                who != NULL && who->name.role == TLS_NODE &&
+                    who->name.node == hello->from &&
+                    !peer_link_is_revoked(link));
+        }
         snprintf(why, HASP_WHY_SIZE, "it belongs to another cluster");
         return HASP_EREFUSED;
     }

@@ -93,6 +93,11 @@ uint64_t peers_tls_failed(const struct peers *peers)
     return peers->tls_failed_count;
 }
 
+bool peers_is_loopback(const struct peers *peers)
+{
+    return listener_is_loopback(peers->listener);
+}
+
 uint16_t peers_port(const struct peers *peers)
 {
     return listener_port(peers->listener);

@@ -95,6 +95,11 @@ struct peers_events {
      * it 'was_dialled', at its address. May be NULL. */
     void (*on_refused)(void *data, uint64_t id, enum frame_refusal refusal,
                        const char *why, bool was_dialled);
+    /* A node of another cluster greets from 'address'; 'is_proven': it has
+     * shown a certificate of a node with that number, and with this cluster's
+     * name. It is refused. May be NULL. */
+    void (*on_another_cluster)(void *data, const struct frame_hello *hello,
+                               const char *address, bool is_proven);
     /* A member that was dialled at its address says that the cluster was raised
      * to a level above this node's. */
     void (*on_too_old)(void *data, const struct frame_hello *hello);
@@ -130,6 +135,8 @@ void peers_close(struct peers *peers, void (*closed)(void *data), void *data);
 
 /* Where it listens: options.port, or the one chosen if that was 0. */
 uint16_t peers_port(const struct peers *peers);
+/* True if no other machine reaches that. */
+bool peers_is_loopback(const struct peers *peers);
 
 /* The cluster's id is known now. Connections with nodes of other clusters are
  * closed. */

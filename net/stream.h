@@ -227,6 +227,10 @@ MUST_CHECK int listener_bind(const char *host, uint16_t port, int *ret_fd,
                              char why[HASP_WHY_SIZE]);
 uint16_t listener_port_of(int fd);
 uint16_t listener_port(const struct listener *listener);
+/* True if no other machine reaches it, by the address that it is bound to: of a
+ * name that is whatever it stood for. */
+bool listener_is_loopback_of(int fd);
+bool listener_is_loopback(const struct listener *listener);
 /* Stops accepting at once; the memory goes when the loop has closed it. */
 void listener_close(struct listener *listener);
 /* Likewise; 'closed' is called when the memory has gone. */

@@ -459,6 +459,16 @@ void begin_from_disk(struct hasp_node *node, struct recovery *recovery)
     }
 }
 
+/* True if it was asked for, or no other machine reaches this node, by the
+ * addresses that its ports are bound to. */
+static bool may_found_alone(const struct hasp_node *node)
+{
+    return node->options.founds_alone ||
+           (listener_is_loopback(node->clients.listener) &&
+            peers_is_loopback(node->members.peers) &&
+            (node->web.http == NULL || http_is_loopback(node->web.http)));
+}
+
 static void refuse_alone(struct hasp_node *node)
 {
     turn_fail(&node->turn, HASP_NODE_CONFIG,
@@ -475,8 +485,7 @@ void begin_when_due(struct hasp_node *node, uint64_t now_ns)
     CHECK(!node->has_begun);
     switch (founding_decide(&node->founding, now_ns)) {
     case FOUNDING_FOUND:
-        if (node->founding.count == 1 &&
-            !options_may_found_alone(&node->options)) {
+        if (node->founding.count == 1 && !may_found_alone(node)) {
             refuse_alone(node);
         } else {
             found_cluster(node);

@@ -207,6 +207,42 @@ static void on_refused(void *data, uint64_t id, enum frame_refusal refusal,
     }
 }
 
+/* True if a line of this node's file names another node at that host. Names are
+ * not looked up: only numeric addresses are compared. */
+static bool is_in_file(const struct hasp_node_options *options,
+                       const char *address)
+{
+    char host[128], named[128];
+    uint16_t port;
+    if (address_split(address, host, sizeof host, &port) != 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < options->member_count; i++) {
+        const struct hasp_node_member *member = &options->members[i];
+        if (member->id != options->id &&
+            address_split(member->peer_address, named, sizeof named, &port) ==
+                0 &&
+            strcmp(host, named) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void on_another_cluster(void *data, const struct frame_hello *hello,
+                               const char *address, bool is_proven)
+{
+    const struct members *members = data;
+    struct hasp_node *node = members->node;
+    if (node->has_begun && !turn_is_over(&node->turn) &&
+        hello->to == node->options.id &&
+        (is_proven || is_in_file(&node->options, address))) {
+        core_another_cluster(node->core, hello->from, address,
+                             hello->cluster_id, turn_now());
+        turn_wake(&node->turn);
+    }
+}
+
 static void on_too_old(void *data, const struct frame_hello *hello)
 {
     struct members *members = data;
@@ -285,6 +321,7 @@ int members_open(struct members *members, struct hasp_node *node,
                                   .is_revoked = is_revoked,
                                   .was_removed = was_removed,
                                   .on_refused = on_refused,
+                                  .on_another_cluster = on_another_cluster,
                                   .on_too_old = on_too_old,
                                   .fill_hello = fill_hello};
     *members = (struct members){.node = node};

@@ -134,6 +134,7 @@ static bool is_scarce(const struct hasp_node *node)
 
 static void put_raft(const struct hasp_node *node, struct buffer *out)
 {
+    char why[HASP_WHY_SIZE];
     const struct replica *replica = core_replica(node->core);
     gauge(out, "hasp_raft_term", "Raft's current term.", replica_term(replica));
     gauge(out, "hasp_raft_leader", "Id of the leader, 0 if none is known.",
@@ -143,6 +144,10 @@ static void put_raft(const struct hasp_node *node, struct buffer *out)
     gauge(out, "hasp_raft_is_serving",
           "1 if this node leads and answers requests.",
           core_is_serving(node->core));
+    gauge(out, "hasp_serves_nobody",
+          "1 while this node is alone in its cluster, and a peer belongs to "
+          "another one: it serves nobody.",
+          core_is_apart(node->core, why));
     gauge(out, "hasp_takes_changes",
           "1 if this node leads and its disk has room: changes are taken.",
           core_is_serving(node->core) && !is_scarce(node));
@@ -157,6 +162,23 @@ static void put_raft(const struct hasp_node *node, struct buffer *out)
           lockfsm_applied_index(core_state(node->core)));
     gauge(out, "hasp_raft_log_cache_bytes", "Payload of entries in memory.",
           replica_log_size(replica));
+}
+
+static void put_round_trips(const struct hasp_node *node, struct buffer *out)
+{
+    head(out, "hasp_member_round_trip_seconds", "gauge",
+         "How long a PING takes to be answered by the member: the median of "
+         "the newest nine.");
+    for (uint32_t i = 0; i < node->members.count; i++) {
+        const struct member_link *link = &node->members.link[i];
+        int64_t us = peers_round_trip_us(node->members.peers, link->id);
+        if (!link->is_guest && us >= 0) {
+            buffer_printf(out,
+                          "hasp_member_round_trip_seconds{member=\"%" PRIu64
+                          "\"} %.6f\n",
+                          link->id, (double)us / 1e6);
+        }
+    }
 }
 
 static void put_members(const struct hasp_node *node, struct buffer *out)
@@ -205,19 +227,7 @@ static void put_members(const struct hasp_node *node, struct buffer *out)
                 silence_ms == UINT64_MAX ? -1.0 : (double)silence_ms / 1000.0);
         }
     }
-    head(out, "hasp_member_round_trip_seconds", "gauge",
-         "How long a PING takes to be answered by the member: the median of "
-         "the newest nine.");
-    for (uint32_t i = 0; i < node->members.count; i++) {
-        const struct member_link *link = &node->members.link[i];
-        int64_t us = peers_round_trip_us(node->members.peers, link->id);
-        if (!link->is_guest && us >= 0) {
-            buffer_printf(out,
-                          "hasp_member_round_trip_seconds{member=\"%" PRIu64
-                          "\"} %.6f\n",
-                          link->id, (double)us / 1e6);
-        }
-    }
+    put_round_trips(node, out);
     head(out, "hasp_member_up", "gauge",
          "1 if there is a connection with the member.");
     for (uint32_t i = 0; i < node->members.count; i++) {

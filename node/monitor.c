@@ -76,6 +76,11 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
                         "what it had acknowledged\n");
         return false;
     }
+    char why[HASP_WHY_SIZE];
+    if (core_is_apart(node->core, why)) {
+        buffer_printf(reason, "%s\n", why);
+        return false;
+    }
     uint64_t leader = replica_leader(core_replica(node->core));
     if (core_is_serving(node->core)) {
         if (disk_hangs(reason)) {

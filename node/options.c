@@ -443,13 +443,6 @@ bool options_are_hidden(const struct hasp_node_options *options)
     return is_elsewhere && is_here(options->listen_peer);
 }
 
-bool options_may_found_alone(const struct hasp_node_options *options)
-{
-    return options->founds_alone ||
-           (is_here(options->listen_client) && is_here(options->listen_peer) &&
-            (options->listen_http == NULL || is_here(options->listen_http)));
-}
-
 bool options_require_access(const struct hasp_node_options *options)
 {
     return options->access == HASP_NODE_ACCESS_REQUIRED ||

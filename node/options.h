@@ -22,9 +22,6 @@ void options_members(const struct hasp_node_options *options,
 /* Whether the members named are on other machines, this node is none of them,
  * and it listens where nobody else can reach it. */
 bool options_are_hidden(const struct hasp_node_options *options);
-/* False if a cluster of one would be reached by other machines, and nobody said
- * that this is meant. */
-bool options_may_found_alone(const struct hasp_node_options *options);
 
 /* Whether a cluster that they found begins with access required. */
 bool options_require_access(const struct hasp_node_options *options);

@@ -450,3 +450,55 @@ def test_a_standby_is_an_edge_for_clients():
         with leader.connect() as client:
             session.attach(client)
             assert client.do("LOCK.ACQUIRE", "b") > token
+
+
+# --- Another cluster ----------------------------------------------------------
+
+
+def founded_by_mistake(node, cluster):
+    """An empty directory, and a file without the members: on loopback the node
+    founds a cluster of its own."""
+    node.kill()
+    shutil.rmtree(node.dir)
+    with open(node.config) as file:
+        text = file.read()
+    with open(node.config, "w") as file:
+        file.write(re.sub("(?m)^member = .*\n", "", text))
+    node.start()
+    wait_until(node.is_serving, 30, "it leads its own cluster")
+    return text
+
+
+def test_a_node_whose_peers_are_of_another_cluster_serves_nobody():
+    with Cluster(3) as cluster:
+        cluster.leader()
+        node = cluster.nodes[0]
+        text = founded_by_mistake(node, cluster)
+        wait_until(
+            lambda: "it belongs to another cluster" in node.log(), 30, "it is greeted"
+        )
+        # A greeting alone, from an address that nothing names, stops nobody.
+        with node.connect() as client:
+            Session(client)
+            client.do("LOCK.ACQUIRE", "a")
+        node.kill()
+        with open(node.config, "w") as file:
+            file.write(text)
+        node.start()
+        wait_until(
+            lambda: 'event="this node serves nobody"' in node.log(), 60, "it is told"
+        )
+        with node.connect() as client:
+            with pytest.raises(ReplyError) as refused:
+                Session(client)
+            assert str(refused.value).startswith("NOLEADER this node is alone in its")
+            assert "belongs to another one" in client.map("RAFT.STATUS")["apart"]
+        health = subprocess.run(
+            [HASP, "-e", "127.0.0.1:%d" % node.client_port, "-t", "2s", "health"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+        )
+        assert health.returncode != 0 and "another one" in health.stderr
+        # The cluster with a majority goes on.
+        with cluster.leader(besides=[node]).connect() as client:
+            Session(client)
+            client.do("LOCK.ACQUIRE", "a")

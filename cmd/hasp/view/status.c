@@ -122,6 +122,9 @@ static int judge(json_t *nodes)
                       "of this one: correct its configuration, stop it, empty "
                       "its directory, start it, remove it and add it",
                       value_text(node, "endpoint"), value_number(node, "node"));
+        } else if (value_text(node, "apart")[0] != '\0') {
+            tool_fail(0, "node %" PRIu64 ": %s", value_number(node, "node"),
+                      value_text(node, "apart"));
         } else if (disk_trouble(node) != NULL) {
             tool_fail(0,
                       "node %" PRIu64
