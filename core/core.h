@@ -302,6 +302,12 @@ MUST_CHECK int core_check_peer(struct core *core,
 /* True if the newest configuration in the log names node 'id' with this data
  * directory. */
 bool core_names(const struct core *core, uint64_t id, uint64_t incarnation);
+/* True if the directory that greets goes before the one that is up under its
+ * number: the log names it; or a member has named it, and not the other; or its
+ * log is newer, and both or none are named. Two directories of a member that
+ * was replaced while this node was away can both be guests here, and one of
+ * them may lead. */
+bool core_goes_before(const struct core *core, const struct frame_hello *hello);
 /* True if nobody who shows the certificate with this SHA-256 may connect. */
 bool core_certificate_is_revoked(const struct core *core,
                                  const uint8_t fingerprint[FINGERPRINT_SIZE]);

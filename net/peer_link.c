@@ -363,12 +363,11 @@ bool peer_link_is_revoked(const struct peer_link *link)
            events->is_revoked(events->data, who->fingerprint);
 }
 
-/* The member's own directory takes the place of another one's link. */
-static bool is_named(const struct peers *peers, const struct frame_hello *hello)
+static bool goes_before(const struct peers *peers,
+                        const struct frame_hello *hello)
 {
-    return peers->events.is_named != NULL &&
-           peers->events.is_named(peers->events.data, hello->from,
-                                  hello->incarnation);
+    return peers->events.goes_before != NULL &&
+           peers->events.goes_before(peers->events.data, hello);
 }
 
 /* True if this node is the one to dial: where the member's address leads to the
@@ -432,7 +431,7 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
     }
     if (peer != NULL && peer->link != NULL && peer->link->is_up &&
         peer->link != link && peer->link->incarnation != hello->incarnation &&
-        !is_named(peers, hello)) {
+        !goes_before(peers, hello)) {
         snprintf(why, HASP_WHY_SIZE,
                  "node %" PRIu64 " is connected with another data directory",
                  hello->from);

@@ -16,8 +16,8 @@
  * only a good one. A bad HELLO is answered with the reason and logged (at most
  * a few lines in ten seconds), and the connection is closed. A second
  * connection from a member replaces the first only if it has the same
- * incarnation, or if it alone is the one that the owner knows for the member
- * (events.is_named).
+ * incarnation, or if the owner says that its data directory goes before
+ * (events.goes_before).
  *
  * A node that is too old for the other's cluster learns it from a HELLO that
  * says nothing but the levels. It believes this only if it has dialled; a node
@@ -79,8 +79,9 @@ struct peers_events {
      * reason. If it is not wanted, it would be a guest. */
     int (*check)(void *data, const struct frame_hello *hello, bool is_wanted,
                  char why[HASP_WHY_SIZE]);
-    /* True if node 'id' is a member with this data directory. May be NULL. */
-    bool (*is_named)(void *data, uint64_t id, uint64_t incarnation);
+    /* True if the directory that greets goes before the other one that is
+     * connected under its number. May be NULL. */
+    bool (*goes_before)(void *data, const struct frame_hello *hello);
     /* True if another data directory than this one is the member's. May be
      * NULL. */
     bool (*names_other)(void *data, uint64_t id, uint64_t incarnation);

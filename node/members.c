@@ -134,10 +134,10 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
                                               &hello->terms, why);
 }
 
-static bool is_member(void *data, uint64_t id, uint64_t incarnation)
+static bool goes_before(void *data, const struct frame_hello *hello)
 {
     const struct hasp_node *node = ((const struct members *)data)->node;
-    return node->has_begun && core_names(node->core, id, incarnation);
+    return node->has_begun && core_goes_before(node->core, hello);
 }
 
 static bool names_other(void *data, uint64_t id, uint64_t incarnation)
@@ -316,7 +316,7 @@ int members_open(struct members *members, struct hasp_node *node,
                                   .on_down = on_down,
                                   .on_frame = on_frame,
                                   .check = check,
-                                  .is_named = is_member,
+                                  .goes_before = goes_before,
                                   .names_other = names_other,
                                   .is_revoked = is_revoked,
                                   .was_removed = was_removed,

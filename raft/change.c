@@ -136,7 +136,7 @@ int replica_set_role(struct replica *replica, uint64_t id,
         error = HASP_EEXIST;
     } else if (error == 0 && member->role == MEMBER_VOTER &&
                members_voter_count(&next) <= 2) {
-        error = HASP_EINVALID;
+        error = HASP_EREFUSED;
     } else if (error == 0 && role == MEMBER_VOTER &&
                !has_caught_up(replica, id)) {
         error = HASP_EBUSY;
@@ -159,7 +159,7 @@ int replica_remove(struct replica *replica, uint64_t id, uint64_t now_ms,
         error = HASP_ENOENT;
     } else if (error == 0 && member->role == MEMBER_VOTER &&
                members_voter_count(&next) <= 2) {
-        error = HASP_EINVALID;
+        error = HASP_EREFUSED;
     }
     if (error == 0) {
         /* The others keep their order, since the core keeps its progress of

@@ -294,9 +294,9 @@ void replica_installed(struct replica *replica, uint64_t now_ms,
  * is committed yet, the member promoted last does not have that change yet, or
  * the one to be promoted has not caught up; HASP_EEXIST: the member (or its
  * address), or that role of it, is there already; HASP_ENOENT; HASP_EFULL;
- * HASP_EINVALID: a bad id, incarnation or address, or it would leave fewer than
- * two voters. The caller sees to it that its own entry of this term has been
- * applied first.
+ * HASP_EINVALID: a bad id, incarnation or address; HASP_EREFUSED: it would
+ * leave fewer than two voters. The caller sees to it that its own entry of this
+ * term has been applied first.
  *
  * A new member is a standby. Its data directory never changes: another one is
  * another server, so the member is removed and added again. A removed or

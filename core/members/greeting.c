@@ -160,6 +160,34 @@ bool core_names(const struct core *core, uint64_t id, uint64_t incarnation)
                                 incarnation);
 }
 
+enum rank { RANK_NONE, RANK_VOUCHED, RANK_NAMED };
+
+static enum rank rank_of(const struct core *core, uint64_t id,
+                         uint64_t incarnation, uint64_t members_index)
+{
+    if (core_names(core, id, incarnation)) {
+        return RANK_NAMED;
+    }
+    return vouch_admits(core, id, incarnation, members_index) ? RANK_VOUCHED
+                                                              : RANK_NONE;
+}
+
+bool core_goes_before(const struct core *core, const struct frame_hello *hello)
+{
+    const struct peer *peer = peer_look(core, hello->from);
+    enum rank rank = rank_of(core, hello->from, hello->incarnation,
+                             hello->members_index);
+    if (peer == NULL || !peer->is_up || rank == RANK_NAMED) {
+        return rank == RANK_NAMED;
+    }
+    enum rank other = rank_of(core, peer->id, peer->incarnation,
+                              peer->members_index);
+    bool is_newer = hello->last_term > peer->last_term ||
+                    (hello->last_term == peer->last_term &&
+                     hello->last_index > peer->last_index);
+    return rank > other || (rank == other && is_newer);
+}
+
 /* "2026-11-22T02:10:12Z" */
 static void put_time(uint64_t wall_ms, char out[32])
 {

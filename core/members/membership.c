@@ -119,7 +119,9 @@ static void change_failed(struct core *core, int error)
          "replace it, remove that member first"},
         {HASP_ENOENT, WORD_BADARG, "no member has that id"},
         {HASP_EFULL, WORD_LIMIT, "members"},
-        {HASP_EINVALID, WORD_BADARG, "that would leave fewer than two voters"},
+        {HASP_EREFUSED, WORD_BADARG, "that would leave fewer than two voters"},
+        {HASP_EINVALID, WORD_BADARG,
+         "the id, the address or the data directory's number is not valid"},
     };
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         if (refusals[i].error == error) {

@@ -349,8 +349,7 @@ static int check_hello(struct sim_peers *peers, struct sim_link *link,
     int error = check_levels(peers, link, hello);
     if (error == 0 && peer->link != link && peer->link != NULL &&
         peer->link->is_up && peer->link->incarnation != hello->incarnation &&
-        !core_names(sim_node_core(peers->node), hello->from,
-                    hello->incarnation)) {
+        !core_goes_before(sim_node_core(peers->node), hello)) {
         sim_say(peers->sim, sim_node_host(peers->node),
                 "n%llu is connected with another data directory",
                 (unsigned long long)link->id);

@@ -77,11 +77,11 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
     return 0;
 }
 
-static bool is_named(void *data, uint64_t id, uint64_t incarnation)
+static bool goes_before(void *data, const struct frame_hello *hello)
 {
     const struct node *node = data;
-    assert_int_not_equal(id, node->id);
-    return node->named != 0 && node->named == incarnation;
+    assert_int_not_equal(hello->from, node->id);
+    return node->named != 0 && node->named == hello->incarnation;
 }
 
 static bool names_other(void *data, uint64_t id, uint64_t incarnation)
@@ -173,7 +173,7 @@ void open_node_on(uint64_t id, const uint8_t cluster_id[16],
                                   .on_down = on_down,
                                   .on_frame = on_frame,
                                   .check = check,
-                                  .is_named = is_named,
+                                  .goes_before = goes_before,
                                   .names_other = names_other,
                                   .was_removed = was_removed,
                                   .on_refused = on_refused,

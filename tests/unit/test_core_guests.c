@@ -126,6 +126,33 @@ static void what_a_guest_says_of_itself_counts_for_nothing(void **state)
     expect_refusal(follower, &hello, "node 8 is not a member");
 }
 
+/* A member that was replaced twice while this node was away: both directories
+ * may be newer than what its log names, and the first that comes is let in. */
+static void the_better_of_two_guests_stays(void **state)
+{
+    (void)state;
+    struct core *core = world->node[follower].core;
+    struct frame_hello first = greeting_to(follower), second = first;
+    first.incarnation = 98;
+    first.last_term = second.last_term = 5;
+    first.last_index = 70;
+    second.last_index = 60;
+    assert_false(core_goes_before(core, &second));
+    core_peer_up(core, &first, world->now_ms * MS);
+    assert_false(core_goes_before(core, &second));
+    second.last_term = 6;
+    assert_true(core_goes_before(core, &second));
+    core_peer_up(core, &second, world->now_ms * MS);
+    assert_false(core_goes_before(core, &first));
+    assert_false(core_goes_before(core, &second));
+    /* Whom a member names stays, however new the other's log is. */
+    vouch(leader, follower, 1000);
+    first.last_term = 7;
+    assert_false(core_goes_before(core, &first));
+    core_peer_up(core, &first, world->now_ms * MS);
+    assert_true(core_goes_before(core, &second));
+}
+
 static void connect_pair(uint64_t a, uint64_t b, bool is_connected)
 {
     world->cut[a][b] = world->cut[b][a] = !is_connected;
@@ -289,6 +316,7 @@ int main(void)
         GUEST_TEST(whom_the_operator_trusts_comes_in_and_names_others),
         GUEST_TEST(who_hears_a_leader_gives_a_guest_nothing),
         GUEST_TEST(who_hears_none_listens_to_a_guest),
+        GUEST_TEST(the_better_of_two_guests_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -246,10 +246,10 @@ static void the_last_two_voters_stay(void **state)
     serve(&lone);
     assert_int_equal(
         replica_remove(lone.replica, 2, lone.now_ms, &log_index, &lone.update),
-        HASP_EINVALID);
+        HASP_EREFUSED);
     assert_int_equal(replica_set_role(lone.replica, 2, MEMBER_STANDBY,
                                       lone.now_ms, &log_index, &lone.update),
-                     HASP_EINVALID);
+                     HASP_EREFUSED);
     assert_int_equal(
         replica_remove(lone.replica, 9, lone.now_ms, &log_index, &lone.update),
         HASP_ENOENT);
