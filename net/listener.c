@@ -26,6 +26,7 @@
 
 struct listener {
     uv_poll_t poll;
+    uv_check_t check; /* Runs while connections wait. */
     uv_timer_t timer; /* Runs while accepting is paused. */
     listener_accept_fn *accept;
     void *data;
@@ -43,6 +44,7 @@ struct listener {
 };
 
 static void poll_cb(uv_poll_t *poll, int status, int events);
+static void check_cb(uv_check_t *check);
 static void timer_cb(uv_timer_t *timer);
 static void closed_cb(uv_handle_t *handle);
 
@@ -153,9 +155,11 @@ struct listener *listener_adopt(uv_loop_t *loop, int fd, const char *name,
     listener->fd = fd;
     listener->may_get_rights = name != NULL && !rights_refuse(fd);
     CHECK(uv_poll_init(loop, &listener->poll, fd) == 0);
+    CHECK(uv_check_init(loop, &listener->check) == 0);
     CHECK(uv_timer_init(loop, &listener->timer) == 0);
     gate_open(&listener->gate, loop);
-    listener->handle_count = 2 + GATE_HANDLES;
+    listener->handle_count = 3 + GATE_HANDLES;
+    listener->check.data = listener;
     listener->gate.check.data = listener;
     listener->gate.idle.data = listener;
     listener->poll.data = listener;
@@ -188,6 +192,7 @@ void listener_close_then(struct listener *listener, void (*closed)(void *data),
     listener->closed = closed;
     listener->closed_data = data;
     uv_close((uv_handle_t *)&listener->poll, closed_cb);
+    uv_close((uv_handle_t *)&listener->check, closed_cb);
     uv_close((uv_handle_t *)&listener->timer, closed_cb);
     gate_close(&listener->gate, closed_cb);
     close(listener->fd); /* uv_close() has taken it out of the poll. */
@@ -309,11 +314,20 @@ static bool is_starvation(int error)
            error == ENOMEM;
 }
 
+/* Accepts after all that was polled has been read: connections whose end is
+ * among that keep no place of the new ones. */
 static void poll_cb(uv_poll_t *poll, int status, int events)
 {
     struct listener *listener = poll->data;
     (void)status;
     (void)events;
+    CHECK(uv_check_start(&listener->check, check_cb) == 0);
+}
+
+static void check_cb(uv_check_t *check)
+{
+    struct listener *listener = check->data;
+    uv_check_stop(check);
     for (int i = 0; i < ACCEPTS_PER_TURN && !listener->is_closing; i++) {
         struct sockaddr_storage from = {0};
         socklen_t size = sizeof from;

@@ -58,6 +58,7 @@ struct fixture {
     struct end client;
     int accepted;
     bool refuses;
+    bool had_ended; /* The server's end, when the newest was accepted. */
     bool is_late;
     const char *refusal;
     const char *ready_text;
@@ -128,6 +129,7 @@ static struct stream *accept_one(void *data, const char *address,
     struct fixture *f = data;
     assert_memory_equal(address, "127.0.0.1:", 10);
     f->accepted++;
+    f->had_ended = f->server.stream.is_closing;
     if (f->refuses) {
         *ret_refusal = f->refusal;
         return NULL;
@@ -856,6 +858,22 @@ static void without_descriptors_accepting_pauses_and_goes_on(void **state)
     RUN_UNTIL(f, f->server.closed_calls == 1);
 }
 
+/* The end of a connection and a new one are seen in one pass, the new one
+ * first. */
+static void who_has_ended_is_closed_before_others_are_accepted(void **state)
+{
+    struct fixture *f = *state;
+    int first = connect_stranger(f);
+    assert_false(f->had_ended);
+    f->refuses = true;
+    int second = open_stranger(f);
+    close(first);
+    RUN_UNTIL(f, f->accepted == 2);
+    assert_true(f->had_ended);
+    close(second);
+    RUN_UNTIL(f, f->server.closed_calls == 1);
+}
+
 static void a_port_in_use_is_told_with_its_number(void **state)
 {
     struct fixture *f = *state;
@@ -924,6 +942,7 @@ int main(void)
         LOOP_TEST(a_refused_client_is_told_why),
         LOOP_TEST(a_greeting_may_be_written_in_ready),
         LOOP_TEST(without_descriptors_accepting_pauses_and_goes_on),
+        LOOP_TEST(who_has_ended_is_closed_before_others_are_accepted),
         LOOP_TEST(a_port_in_use_is_told_with_its_number),
         LOOP_TEST(a_listener_tells_when_it_has_gone),
     };
