@@ -100,6 +100,7 @@ struct sim_stats {
     uint64_t gaps;         /* Likewise. */
     uint64_t listings;     /* Whole ones. */
     uint64_t crowds;       /* Sessions of one. */
+    uint64_t drawn;        /* Requests, answered. */
     uint64_t durables;     /* Sessions without end. */
     uint64_t refused_full; /* Entries, since a table was full. */
     uint64_t backups;      /* That were checked. */

@@ -140,6 +140,7 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     sim_saver_init(&client->saver, client);
     sim_replacer_init(&client->replacer, client);
     sim_crowd_init(&client->crowd, client);
+    sim_drawn_init(&client->drawn, client);
     sim_durable_init(&client->durable, client);
     sim_keeper_init(&client->keeper, client);
     sim_client_renew(client);
@@ -163,6 +164,7 @@ static void die(struct sim_client *client)
     sim_saver_done(&client->saver);
     sim_replacer_done(&client->replacer);
     sim_crowd_done(&client->crowd);
+    sim_drawn_done(&client->drawn);
     sim_durable_die(&client->durable);
     sim_keeper_done(&client->keeper);
     sim_inbox_clear(&client->host.inbox);
@@ -221,6 +223,7 @@ void sim_client_kill(struct sim_client *client, bool is_os_down)
     sim_saver_init(&client->saver, client);
     sim_replacer_init(&client->replacer, client);
     sim_crowd_init(&client->crowd, client);
+    sim_drawn_init(&client->drawn, client);
     sim_keeper_init(&client->keeper, client);
 }
 
@@ -258,6 +261,7 @@ void sim_client_reconnect(struct sim_client *client)
     sim_channel_close(&client->saver.channel);
     sim_channel_close(&client->replacer.channel);
     sim_channel_close(&client->crowd.channel);
+    sim_channel_close(&client->drawn.channel);
     sim_channel_close(&client->durable.channel);
     sim_channel_close(&client->keeper.channel);
     if (client->is_rogue) {
@@ -329,6 +333,7 @@ static void feed(struct sim_client *client, const struct sim_news *news)
         !sim_channel_feed(&client->saver.channel, news) &&
         !sim_channel_feed(&client->replacer.channel, news) &&
         !sim_channel_feed(&client->crowd.channel, news) &&
+        !sim_channel_feed(&client->drawn.channel, news) &&
         !sim_channel_feed(&client->durable.channel, news) &&
         !sim_channel_feed(&client->keeper.channel, news)) {
         (void)(client->is_rogue ? sim_rogue_feed(client, news)
@@ -393,6 +398,9 @@ static void client_wake(struct sim *sim, struct sim_event *event)
     sim_crowd_work(&client->crowd);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_crowd_next(&client->crowd), soon_ns));
+    sim_drawn_work(&client->drawn);
+    sim_at_latest(sim, &host->wake,
+                  not_before(sim_drawn_next(&client->drawn), soon_ns));
     sim_durable_work(&client->durable);
     sim_at_latest(sim, &host->wake,
                   not_before(sim_durable_next(&client->durable), soon_ns));

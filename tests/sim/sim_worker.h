@@ -15,6 +15,7 @@
 #include "tests/sim/sim_channel.h"
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_crowd.h"
+#include "tests/sim/sim_drawn.h"
 #include "tests/sim/sim_durable.h"
 #include "tests/sim/sim_keeper.h"
 #include "tests/sim/sim_line.h"
@@ -135,6 +136,7 @@ struct sim_client {
     struct sim_saver saver;       /* Likewise. */
     struct sim_replacer replacer; /* Likewise. */
     struct sim_crowd crowd;       /* Likewise. */
+    struct sim_drawn drawn;       /* Likewise. */
     struct sim_durable durable;   /* Likewise; it outlives the process. */
     struct sim_keeper keeper;     /* Of the first client, if there are users. */
     struct sim_identity who;      /* What its connections show. */

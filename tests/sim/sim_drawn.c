@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "tests/sim/sim_drawn.h"
+
+#include "tests/sim/sim_worker.h"
+
+#define ANSWER_NS (4 * SIM_S)
+/* One in so many runs has such clients. */
+#define RUNS 4
+/* What is left when the clients have been told to end is over soon. */
+#define TTL_MS_MAX 2000
+#define HEARD_FROM (1 << 20)
+
+static struct sim *sim_of(const struct sim_drawn *drawn)
+{
+    return drawn->client->sim;
+}
+
+static uint32_t below(void *data, uint32_t bound)
+{
+    struct sim_drawn *drawn = data;
+    return (uint32_t)prng_below(&drawn->prng, bound);
+}
+
+/* The requests of a piece come at once, so that they meet in a turn. */
+static void think(struct sim_drawn *drawn)
+{
+    struct sim *sim = sim_of(drawn);
+    uint32_t way = below(drawn, 100);
+    uint64_t ms = way < 60 ? 0 : way < 98 ? below(drawn, 40) : 2000;
+    drawn->think_until_ns = sim->now_ns + ms * SIM_MS;
+}
+
+/* Tokens and ids are drawn again. */
+static void hear(struct sim_drawn *drawn, const struct resp_reply *reply)
+{
+    struct drawn_heard *heard = &drawn->heard;
+    for (uint32_t i = 0; i < reply->count; i++) {
+        if (reply->value[i].type == RESP_INTEGER &&
+            reply->value[i].integer >= HEARD_FROM) {
+            heard->number[heard->next++ % DRAWN_HEARD_COUNT] = (uint64_t)reply
+                                                                   ->value[i]
+                                                                   .integer;
+        }
+    }
+}
+
+/* An error may be what a script has made up, so its word is not judged. */
+static bool says_to_go(const struct resp_value *value)
+{
+    static const char *const words[] = {"NOLEADER", "BUSY", "MOVED", "UNKNOWN"};
+    bool is_one = false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        is_one |= value->type == RESP_ERROR &&
+                  bytes_has_prefix(value->bytes, bytes_of_text(words[i]));
+    }
+    return is_one;
+}
+
+static void take(struct sim_drawn *drawn)
+{
+    struct sim_channel *channel = &drawn->channel;
+    drawn->is_asking = false;
+    sim_of(drawn)->stats.drawn++;
+    hear(drawn, &channel->reply);
+    if (says_to_go(&channel->reply.value[0])) {
+        sim_channel_close(channel);
+        sim_channel_later(channel, (10 + below(drawn, 200)) * SIM_MS);
+        return;
+    }
+    think(drawn);
+    if (below(drawn, 100) == 0) {
+        sim_channel_close(channel); /* Also amidst a transaction. */
+    }
+}
+
+/* What the other oracles can judge: that of events writes names as they are. */
+static bool is_fit(const struct drawn_request *request)
+{
+    bool is_plain = true;
+    for (uint32_t i = 0; i < request->count; i++) {
+        is_plain &= !bytes_equal(request->word[i], BYTES_LITERAL("\r\n"));
+    }
+    return is_plain && drawn_is_tame(request);
+}
+
+static void ask(struct sim_drawn *drawn)
+{
+    struct sim_channel *channel = &drawn->channel;
+    const struct choice choice = {
+        .below = below, .data = drawn, .ms_max = TTL_MS_MAX};
+    struct drawn_request request;
+    do {
+        drawn_request(&choice, &drawn->heard, &request);
+    } while (!is_fit(&request));
+    sim_channel_begin(channel, request.count);
+    for (uint32_t i = 0; i < request.count; i++) {
+        resp_request_argument(&channel->output, request.word[i]);
+    }
+    drawn->is_asking = true;
+    sim_channel_send(channel, sim_client_clock(drawn->client), ANSWER_NS);
+}
+
+void sim_drawn_init(struct sim_drawn *drawn, struct sim_client *client)
+{
+    uint64_t seed = client->sim->options.seed;
+    uint64_t number = client->host.number;
+    *drawn = (struct sim_drawn){.client = client,
+                                .is_there = seed % RUNS == 1,
+                                .prng = {seed * 1000 + number + 1},
+                                .think_until_ns = client->sim->now_ns + SIM_S};
+    sim_channel_init(&drawn->channel, client->sim, &client->host);
+}
+
+void sim_drawn_done(struct sim_drawn *drawn)
+{
+    sim_channel_done(&drawn->channel);
+}
+
+void sim_drawn_work(struct sim_drawn *drawn)
+{
+    struct sim_channel *channel = &drawn->channel;
+    if (!drawn->is_there) {
+        return;
+    }
+    if (channel->is_waiting && sim_channel_take(channel)) {
+        take(drawn);
+    }
+    sim_channel_watch(channel);
+    if (!channel->is_waiting && !drawn->client->is_draining &&
+        sim_of(drawn)->now_ns >= drawn->think_until_ns &&
+        sim_channel_is_ready(channel)) {
+        ask(drawn);
+    }
+}
+
+uint64_t sim_drawn_next(const struct sim_drawn *drawn)
+{
+    if (!drawn->is_there) {
+        return UINT64_MAX;
+    }
+    uint64_t at_ns = sim_channel_next(&drawn->channel);
+    if (drawn->is_asking || drawn->channel.is_waiting) {
+        return at_ns;
+    }
+    return drawn->client->is_draining ? UINT64_MAX : drawn->think_until_ns;
+}

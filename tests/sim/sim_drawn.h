@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A client that sends requests drawn from the tables of commands
+ * (tests/unit/drawn_requests.h), one after the other, at whichever node:
+ * scripts that change and fail, transactions, every command of Redis and every
+ * one that looks, with values from pools that all clients share, so that
+ * requests of several clients meet. Left out are commands that would change
+ * what the other clients' oracles rely on: administration, sessions that are
+ * attached to, and subscriptions. In a quarter of the runs.
+ *
+ * Oracle: no request ends a node (ORACLE_NODES), and each answer is a whole
+ * reply. */
+
+#ifndef HASP_TESTS_SIM_SIM_DRAWN_H
+#define HASP_TESTS_SIM_SIM_DRAWN_H
+
+#include "tests/sim/sim_channel.h"
+#include "tests/unit/drawn_requests.h"
+
+struct sim_client;
+
+struct sim_drawn {
+    struct sim_client *client;
+    struct sim_channel channel;
+    bool is_there;
+    bool is_asking;
+    uint64_t think_until_ns;
+    struct prng prng; /* What is drawn leaves the run's own choices alone. */
+    struct drawn_heard heard;
+};
+
+void sim_drawn_init(struct sim_drawn *drawn, struct sim_client *client);
+/* The process is there no more. */
+void sim_drawn_done(struct sim_drawn *drawn);
+void sim_drawn_work(struct sim_drawn *drawn);
+/* When there is something to do, in true time. */
+uint64_t sim_drawn_next(const struct sim_drawn *drawn);
+
+#endif /* HASP_TESTS_SIM_SIM_DRAWN_H */
