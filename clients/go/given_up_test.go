@@ -192,3 +192,34 @@ func TestTheClusterIsToldOfACloseWhoseContextIsDone(t *testing.T) {
 		}
 	}
 }
+
+// What a node opens after Open has given up is closed: nobody else knows it.
+func TestASessionThatNobodyWaitsForAnyMoreIsClosed(t *testing.T) {
+	for _, isTimeout := range []bool{false, true} {
+		answer, asked := make(chan struct{}), make(chan struct{})
+		f := newFakeNode(t, func(_ int32, words []string) string {
+			if words[0] == "SESSION.OPEN" && words[2] == "NONE" {
+				close(asked)
+				<-answer
+				return "%2\r\n+id\r\n:77\r\n+ttl_ms\r\n_\r\n"
+			}
+			return "usual"
+		})
+		options := Options{Endpoints: []string{f.Addr().String()}, Durable: true}
+		ctx, cancel := context.WithCancel(context.Background())
+		if isTimeout {
+			options.Timeout = 300 * time.Millisecond // It gives up as well.
+			time.AfterFunc(time.Second, func() { close(answer) })
+		} else {
+			go func() {
+				<-asked
+				cancel()
+				time.AfterFunc(50*time.Millisecond, func() { close(answer) })
+			}()
+		}
+		_, err := Open(ctx, options)
+		is(t, err, ErrUnknown)
+		eventually(t, "it stays", func() bool { return f.times("1 SESSION.CLOSE SESSION 77") == 1 })
+		cancel()
+	}
+}

@@ -217,6 +217,21 @@ func (l *link) do(ctx context.Context, a *ask) (any, error) {
 	return nil, err // Of what was sent the answer is dropped.
 }
 
+// mayOpen: it was sent, and not refused.
+func (l *link) mayOpen(a *ask) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.line == nil {
+		return false
+	}
+	select {
+	case <-a.done:
+		return isOpened(a.reply)
+	default:
+		return true
+	}
+}
+
 func (l *link) begin(a *ask) {
 	a.done = make(chan struct{})
 	l.mu.Lock()

@@ -122,7 +122,8 @@ type Session struct {
 	claimNews chan struct{} // Closed when claims has changed.
 }
 
-// Open begins a session. ctx bounds the opening alone.
+// Open begins a session. ctx bounds the opening alone: what a node opens after it
+// is done is closed in the background.
 func Open(ctx context.Context, options Options) (*Session, error) {
 	if options.TTL == 0 {
 		options.TTL = 10 * time.Second
@@ -152,9 +153,10 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 	s.over, s.end = context.WithCancel(context.Background())
 	for isFull := true; isFull; {
 		s.link = joinLink(where, options.OwnConnection)
-		if err = s.open(ctx); err != nil {
+		var asked []*ask
+		if asked, err = s.open(ctx); err != nil {
 			isFull = isFullConnection(err) && s.link.filled()
-			s.link.quit(s)
+			s.unwanted(asked)
 		}
 		isFull = isFull && err != nil
 	}
@@ -201,9 +203,9 @@ func addressOf(options Options) (address, error) {
 	return where, nil
 }
 
-// open asks until it is answered: a session whose answer was lost ends by its
-// TTL, and nobody knows it.
-func (s *Session) open(ctx context.Context) error {
+// open asks until it is answered, and gives what it asked: a session whose answer
+// was lost with its connection ends by its TTL, and nobody knows it.
+func (s *Session) open(ctx context.Context) ([]*ask, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	proof := sha256.Sum256([]byte(s.secret))
@@ -222,17 +224,39 @@ func (s *Session) open(ctx context.Context) error {
 	for key, value := range s.options.Labels {
 		words = append(words, "LABEL", key, value)
 	}
-	var a *ask
+	var asked []*ask
 	reply, err := s.request(ctx, func() *ask {
-		a = &ask{words: words, blocks: true, fits: isOpened}
-		return a
+		asked = append(asked, &ask{words: words, blocks: true, fits: isOpened})
+		return asked[len(asked)-1]
 	})
 	if err != nil {
-		return err
+		return asked, err
 	}
 	s.id = asInt(asMap(reply)["id"])
-	s.answered(reply, a.sent)
-	return nil
+	s.answered(reply, asked[len(asked)-1].sent)
+	return asked, nil
+}
+
+// unwanted leaves the link of a session that could not be opened. Where a node
+// may still say that it has opened it, that is awaited, and it is closed.
+func (s *Session) unwanted(asked []*ask) {
+	for _, one := range asked {
+		if s.link.mayOpen(one) {
+			go s.closeOpened(one)
+			return // Of the others the connections are lost.
+		}
+	}
+	s.link.quit(s)
+}
+
+func (s *Session) closeOpened(last *ask) {
+	<-last.done // Without an answer the link leaves the node (answerTimeout).
+	if !isOpened(last.reply) {
+		s.link.quit(s)
+		return
+	}
+	s.id = asInt(asMap(last.reply)["id"])
+	s.sayClosed()
 }
 
 // isLease: is it what KEEP is answered?

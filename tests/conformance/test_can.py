@@ -29,6 +29,7 @@ FEATURES = {
     'watch': 'watches what happens to locks',
     'note': 'leaves a note at the lock',
     'durable': '[sessions without end](durable.md)',
+    'late': 'closes a session that is opened when nobody waits for it any more',
 }
 NOT_SHOWN = {'freeze'}
 

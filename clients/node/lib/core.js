@@ -148,11 +148,12 @@ class Core extends EventEmitter {
 
   /** Asks until there is an answer, which is one that fits. The time-out counts
    * from the end of the wait, if it is for a lock. 'isDoubtful': an attempt may
-   * have been done, if only because it was sent before, under this number. Gives
+   * have been done, if only because it was sent before, under this number. What
+   * was asked of which connection is added to 'asked'. Gives
    * the reply, the clock before the answered request was sent, and the
    * connection. */
   async request(words, { wait = null, timeout = this.timeout, signal,
-    isDoubtful = false, link = null, fits = () => true } = {}) {
+    isDoubtful = false, link = null, fits = () => true, asked = [] } = {}) {
     const limit = (wait?.until ?? performance.now()) + timeout;
     const trouble = new Trouble(limit, isDoubtful);
     const all = link === null && isActing(words)
@@ -165,7 +166,7 @@ class Core extends EventEmitter {
         this.check();
         signal?.throwIfAborted();
         const { refused, ...answer } = await this.attempt(link ?? this.link,
-          all, { wait, signal, limit, trouble, fits });
+          all, { wait, signal, limit, trouble, fits, asked });
         if ('reply' in answer) {
           return answer;
         }
@@ -184,7 +185,7 @@ class Core extends EventEmitter {
 
   /** Gives the answer, or the word of a refusal after which the request is to
    * be sent again, or nothing. */
-  async attempt(link, words, { wait, signal, limit, trouble, fits }) {
+  async attempt(link, words, { wait, signal, limit, trouble, fits, asked }) {
     let { text } = link.endpoint();
     let isSent = false;
     let line;
@@ -200,8 +201,9 @@ class Core extends EventEmitter {
       await this.ready(line, limit, signal);
       isSent = line.error === null;
       sent = readClock();
-      reply = await this.until(limit, signal,
-        line.ask([...words, ...wait?.words() ?? []]));
+      const answer = line.ask([...words, ...wait?.words() ?? []]);
+      asked.push({ line, answer });
+      reply = await this.until(limit, signal, answer);
     } catch (error) {
       signal?.throwIfAborted();
       debug('%s: %j: %s', text, words, error.message);

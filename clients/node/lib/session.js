@@ -49,7 +49,7 @@ class Session extends Core {
         return session;
       } catch (error) {
         const isFull = error.message.startsWith(FULL) && session.link.filled();
-        session.quit();
+        session.closeOpened(); // In the background.
         if (!isFull) {
           throw error;
         }
@@ -65,7 +65,8 @@ class Session extends Core {
     const { reply, sent, line } = await this.request(['SESSION.OPEN',
       'TTL', durable ? 'NONE' : ttl, 'NAME', name,
       ...(linger && !durable ? ['LINGER', linger] : []), 'PROOF', proof,
-      ...(reason ? ['LABEL', 'reason', reason] : [])], { fits: isOpened });
+      ...(reason ? ['LABEL', 'reason', reason] : [])],
+    { fits: isOpened, asked: this.opening });
     this.id = String(reply.id);
     this.secret = secret;
     this.reported = readClock();
@@ -73,6 +74,18 @@ class Session extends Core {
     this.link.patience = Math.min(this.link.patience, this.patience());
     this.schedule(this.interval());
     this.link.adopt(this, line);
+  }
+
+  /** Closes what a node has opened, or opens still, when nobody waits for it any
+   * more, since nobody else knows it; then leaves the connection. */
+  async closeOpened() {
+    for (const { line, answer } of this.opening) {
+      const reply = await answer.catch(() => null); // Or it fails (ANSWER_MS).
+      if (isOpened(reply)) {
+        await line.ask(['SESSION.CLOSE', 'SESSION', reply.id]).catch(() => {});
+      }
+    }
+    this.quit();
   }
 
   constructor(options) {
@@ -85,6 +98,7 @@ class Session extends Core {
     this.options = all;
     this.told = 'held';
     this.isListing = false; // The holds: notices were missed.
+    this.opening = []; // OPENs that were sent.
   }
 
   /** A lock by this name, or several at once by a list; see Lock. */

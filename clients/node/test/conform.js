@@ -7,7 +7,8 @@ const readline = require('node:readline');
 const { HaspError, Session } = require('..');
 
 const FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner',
-  'linger', 'hold', 'freeze', 'note', 'please', 'watch', 'durable'];
+  'linger', 'hold', 'freeze', 'note', 'please', 'watch', 'durable',
+  'late'];
 const OPEN = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
   'durable', 'reason'];
 const LOCK = ['shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge'];

@@ -39,11 +39,11 @@ class Session(Keeper):
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
-            opening.add_done_callback(self._unwanted)
+            opening.add_done_callback(self._opened_late)
             raise
         return self
 
-    def _unwanted(self, opening: asyncio.Future[None]) -> None:
+    def _opened_late(self, opening: asyncio.Future[None]) -> None:
         if not opening.cancelled() and not opening.exception():
             self._ending = asyncio.ensure_future(self._end())
 

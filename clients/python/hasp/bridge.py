@@ -397,6 +397,22 @@ class Block:
         self.ticket: Any = None  # A weak reference.
 
 
+class Handle(weakref.ref):  # type: ignore[type-arg]
+    """Of what the program has of a session. When it has it no longer, though it
+    did not close it, the session is closed: an interrupt can come between
+    Session() and `with`. For that, whatever keeps the session alive has another
+    object, 'own', with the same attributes."""
+
+    own: Any = None  # Once it is open.
+
+    def leave(self) -> None:
+        if self.own:
+            self.own._end_all()
+
+    def fail(self, _: BaseException) -> None:
+        """Its loop has ended, and so has the session."""
+
+
 class Ticket(weakref.ref):  # type: ignore[type-arg]
     block: Optional[Block] = None
 

@@ -16,8 +16,8 @@ import os
 import socket
 import time
 from functools import partial
-from typing import (Any, Callable, Dict, NamedTuple, Optional, Sequence, Set,
-                    Union)
+from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
+                    Set, Tuple, Union)
 
 from . import resp
 from .connection import Connection, settle
@@ -75,6 +75,8 @@ class Core:
         self._why = 'the lease has run out'
         self._is_closed = False
         self._has_joined = False
+        # OPENs, and where they were sent; see _close_opened().
+        self._opening: List[Tuple[Connection, asyncio.Future[Any]]] = []
         self._waits: Set[Wait] = set()
         # What requests wait for, to be ended with the session.
         self._futures: Set[asyncio.Future[Any]] = set()
@@ -151,7 +153,26 @@ class Core:
         reply, sent, line = answer
         self.id, self.secret = str(reply['id']), secret
         self._prolong(reply, sent)
+        self._opening.clear()
         self._link.adopt(self, line)
+
+    def _may_be_opened(self) -> bool:
+        """True if a node may still say that it has opened the session."""
+        return any(not asked.done() or not asked.exception() and
+                   is_opened(asked.result()) for _, asked in self._opening)
+
+    async def _close_opened(self) -> None:
+        """Closes what was opened when nobody waited for it any more, which
+        nobody else knows, and leaves the connection."""
+        try:
+            for line, asked in self._opening:
+                reply = await asked  # Or the connection fails (ANSWER).
+                if is_opened(reply):
+                    await line.ask('SESSION.CLOSE', 'SESSION', reply['id'])
+        except OSError:
+            pass  # It ends by its lease.
+        finally:
+            self._quit()
 
     def _prolong(self, reply: Dict[str, Any], sent: Clock) -> None:
         """Renews the lease by the answer to OPEN or KEEP that was sent then.
@@ -225,8 +246,11 @@ class Core:
             await self._ready(line, limit)
             is_sent = line.error is None
             sent = read_clock()
-            reply = await self._until(limit, line.ask(
-                *words, *(wait.words() if wait else ())))
+            asked = line.ask(*words, *(wait.words() if wait else ()))
+            if words[0] == 'SESSION.OPEN':
+                self._opening.append((line, asked))
+                asked = asyncio.shield(asked)  # Its answer counts, if late.
+            reply = await self._until(limit, asked)
         except OSError as error:
             self._log('%s: %s: %r', show_endpoint(endpoint), words, error)
             trouble.note(endpoint, error, is_sent)

@@ -60,6 +60,7 @@ class Keeper(Core):
         self._change = asyncio.Event()
         self._timers: Dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._resolver: Optional[asyncio.Task[None]] = None
+        self._unwanted: Optional[asyncio.Task[None]] = None
         self._lister: Optional[asyncio.Task[None]] = None
         self._tried: Set[Any] = set()  # Doubts that it has tried to settle.
         self._begin()
@@ -77,8 +78,13 @@ class Keeper(Core):
     async def _start(self) -> None:
         try:
             await self._open()
-        except BaseException:
-            self._quit()
+        except BaseException as error:
+            if not self._may_be_opened():
+                self._quit()
+            elif isinstance(error, asyncio.CancelledError):
+                await self._close_opened()  # The loop is about to end.
+            else:
+                self._unwanted = asyncio.ensure_future(self._close_opened())
             raise
         self._reported = read_clock()
         self._link.patience = min(self._link.patience, self._patience())

@@ -12,8 +12,8 @@ from functools import partial
 from typing import (TYPE_CHECKING, Any, Callable, Coroutine, Dict, Iterator,
                     List, Optional, Set, TypeVar)
 
-from .bridge import (Block, Call, Cancelled, Exit, Loop, Over, When, block_of,
-                     cancel, start, surely)
+from .bridge import (Block, Call, Cancelled, Exit, Handle, Loop, Over, When,
+                     block_of, cancel, start, surely)
 from .core import LOG
 from .errors import HaspError, LeaseLost
 from .grant import Belief
@@ -53,9 +53,14 @@ class Session(Keeper):
     on_event  is called with each Event, one after the other, on a thread that
               does nothing else
 
+    A session that the program has no reference to any more, nor to a lock or a
+    watch of it, and that holds nothing, is closed.
+
     After os.fork() the child must not use the parent's session: every call but
     close() raises HaspError there. Open a session of its own.
     """
+
+    _own: Session  # See Handle.
 
     def _begin(self) -> None:
         self._events: queue.SimpleQueue[Optional[Event]] = queue.SimpleQueue()
@@ -63,16 +68,19 @@ class Session(Keeper):
         self._calls: Set[Call[Any]] = set()
         self._ending: Optional[asyncio.Task[None]] = None
         self._blocks: Dict[int, Block] = {}  # By thread: those being entered.
+        own = self._own = object.__new__(type(self))
+        own.__dict__ = self.__dict__
         while True:
             self._loop = Loop.join()
             self._left = self._loop.left.put
+            self._handle = Handle(self, self._left)
             if type(self).close is Session.close:
                 self.close = surely(  # type: ignore[method-assign]
-                    self._loop, self._closing, self._close)
+                    self._loop, own._closing, own._close)
             try:
                 return self._loop.run(Call(
-                    self._open_all, when_left=When.FINISHED,
-                    undo=lambda _: self._end_all()))
+                    own._open_all, when_left=When.FINISHED,
+                    undo=lambda _: own._end_all()))
             except Over:
                 pass  # The last session of that loop has just been closed.
 
@@ -81,10 +89,14 @@ class Session(Keeper):
         try:
             await self._start()
         except BaseException:
-            self._loop.leave()
+            if self._unwanted:
+                self._unwanted.add_done_callback(lambda _: self._loop.leave())
+            else:
+                self._loop.leave()
             raise
         if self.on_event:
             self._teller = start('hasp-events', self._tell_all)
+        self._handle.own = self
 
     def close(self) -> None:
         """Ends the session; its locks go to the next in line. Takes up to
@@ -93,7 +105,7 @@ class Session(Keeper):
         self._close(partial(self._loop.run, self._closing()))
 
     def _closing(self) -> Call[None]:
-        return Call(self._end_all, when_left=When.CARRIED_OUT)
+        return Call(self._own._end_all, when_left=When.CARRIED_OUT)
 
     def _close(self, wait: Callable[[], None]) -> None:
         if self._pid != os.getpid():
@@ -133,7 +145,7 @@ class Session(Keeper):
         """The answer to any command of docs/protocol.md that may be repeated,
         as it is where a connection fails: session.ask('LOCK.SHOW', 'orders'),
         'LOCK.PLEASE', 'LOCK.CHECK', 'LOCK.RELEASEIF', 'FENCE.ADMIT' ..."""
-        return self._run(partial(self._ask, *words))
+        return self._run(partial(self._own._ask, *words))
 
     def __enter__(self) -> Session:
         block = block_of(self)
@@ -268,7 +280,8 @@ class Lock(Hold):
 
     def __init__(self, session: Session, *names: str,
                  **options: Unpack[Options]) -> None:
-        super().__init__(session, *names, **options)
+        super().__init__(session._own, *names, **options)
+        self._user = session._handle()  # What the program has of it.
         self._left = session._left
         if type(self).release is Lock.release:
             self.release = surely(  # type: ignore[method-assign]
@@ -320,6 +333,10 @@ class Election(Lock):
 class Watch(Changes):
     """`for change in session.watch('jobs/'):` gives each Change, also in
     another thread's close()."""
+
+    def __init__(self, session: Session, prefix: str) -> None:
+        super().__init__(session._own, prefix)
+        self._user = session._handle()  # What the program has of it.
 
     def close(self) -> None:
         """Ends the iteration."""

@@ -8,6 +8,7 @@ HASP_INTERRUPTS=20 does twenty times as much as `make test`."""
 
 import asyncio
 import dis
+import gc
 import logging
 import os
 import random
@@ -15,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from functools import partial
 
 import pytest
@@ -80,12 +82,14 @@ class Steps:
     a bytecode, of what runs in this thread. 'count' says how many there were.
     """
 
-    def __init__(self, at, fine=False):
+    def __init__(self, at, fine=False, traced=TRACED, only=None):
         self.at, self.fine, self.count, self.where = at, fine, 0, ''
+        self.traced, self.only = traced, only
 
     def _trace(self, frame, event, _):
-        if not frame.f_code.co_filename.startswith(TRACED) or \
-                frame.f_code.co_name == '__del__':
+        if not frame.f_code.co_filename.startswith(self.traced) or \
+                frame.f_code.co_name == '__del__' or \
+                self.only not in (None, frame.f_code.co_name):
             return None
         frame.f_trace_opcodes = self.fine
         if event == ('opcode' if self.fine else 'line') and not (
@@ -572,11 +576,8 @@ def test_a_session_is_opened_at_each_await(nodes, node):
 
 
 class Passing(hasp.Session):
-    made = []
-
     def __init__(self, nodes):
-        super().__init__(nodes, name='passing', ttl=60)
-        self.made.append(self)
+        super().__init__(nodes, name='passing', durable=True)
 
 
 def do_open(room):
@@ -590,8 +591,6 @@ def do_close(room):
 
 
 def do_block(room):
-    """Between Session() and `with` there may be an interrupt: such a session
-    holds nothing."""
     def action():
         with Passing(room.nodes) as session:
             session.lock('passing').acquire(False)
@@ -612,8 +611,7 @@ def test_a_session_is_closed_at_each_line(nodes, node, prepare):
         except Hung:
             faults.append((steps.where, 'hangs'))
         until = time.monotonic() + 5
-        while holders(node, 'passing') or prepare is not do_block and \
-                'passing' in str(node.do('SESSION.LIST')):
+        while 'passing' in str(node.do('SESSION.LIST')):
             if time.monotonic() > until:
                 faults.append((steps.where, 'it is open'))
                 break
@@ -622,10 +620,63 @@ def test_a_session_is_closed_at_each_line(nodes, node, prepare):
     assert at > 5 and faults == []
     assert bounded(5, lambda: room.other.ask('PING')) == 'PONG'
     room.close()
-    for session in Passing.made:
-        session.close()
     wait_until(lambda: not [one for one in threading.enumerate()
                             if one.name == 'hasp'], 10, 'no loop is left')
+
+
+def test_between_a_session_and_its_block(nodes, node):
+    """Each bytecode of who has the block: nobody owns what Session() gave
+    before the block has begun."""
+    def block():
+        with hasp.Session(nodes, name='gap', durable=True) as session:
+            session.lock('gap').acquire(False)
+
+    at, faults = 0, []
+    while True:
+        steps = Steps(at, fine=True, traced=block.__code__.co_filename,
+                      only='block')
+        try:
+            bounded(10, lambda: steps(block))
+            break
+        except Stop:
+            pass
+        until = time.monotonic() + 5
+        while 'gap' in str(node.do('SESSION.LIST')):
+            if time.monotonic() > until:
+                faults.append((steps.where, 'it is open'))
+                break
+            time.sleep(0.002)
+        at += 1
+    assert at > 10 and faults == []
+
+
+def test_a_session_that_the_program_has_lost_is_closed(nodes, node):
+    """But not while it holds something, or a lock of it is known."""
+    def is_open(name):
+        gc.collect()
+        return name in str(node.do('SESSION.LIST'))
+
+    hasp.Session(nodes, name='dropped', durable=True)
+    wait_until(lambda: not is_open('dropped'), 10, 'it is closed')
+    lock = hasp.Session(nodes, name='known', durable=True).lock('known')
+    watch = hasp.Session(nodes, name='watches', ttl=1).watch('known')
+    held = hasp.Session(nodes, name='holds', ttl=1).lock('holds')
+    assert held.acquire(False)
+    held = weakref.ref(held)
+    time.sleep(1.5)
+    assert is_open('watches') and holders(node, 'holds')
+    with lock:
+        other = lock.session.lock('other')
+        assert other.session.ask('PING') == 'PONG'
+    del lock
+    watch.close()
+    del watch
+    wait_until(lambda: not is_open('watches'), 10, 'it is closed')
+    assert is_open('known') and is_open('holds')
+    del other
+    held().release()
+    wait_until(lambda: not is_open('known'), 10, 'it is closed')
+    wait_until(lambda: not is_open('holds'), 10, 'it is closed')
 
 
 def test_calls_in_other_threads_end_with_the_session(nodes):

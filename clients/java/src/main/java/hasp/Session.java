@@ -230,6 +230,7 @@ public final class Session implements AutoCloseable {
     private final String secret;
     private final AtomicInteger owners = new AtomicInteger();
     private volatile long id;
+    private final List<Link.Ask> opening = new ArrayList<>();
     private volatile Reading aliveAt = Clocks.now();
     // Of notices of ends the newest that was told, or dropped, and that was dealt
     // with; 'this' guards them.
@@ -255,7 +256,8 @@ public final class Session implements AutoCloseable {
         return open(new Options());
     }
 
-    /** Opens a session, within the time-out. A session whose answer was lost ends
+    /** Opens a session, within the time-out; what a node opens after it is closed
+     * in the background. A session whose answer was lost with its connection ends
      * by its TTL, and nobody knows it. Throws UNREACHABLE, REFUSED. */
     public static Session open(Options options) {
         Link.Address where = address(options);
@@ -270,7 +272,7 @@ public final class Session implements AutoCloseable {
             } catch (RuntimeException e) {
                 boolean isFull = e instanceof HaspException no
                     && no.isFullConnection() && session.link.filled();
-                session.end();
+                session.unwanted();
                 if (!isFull) {
                     throw e;
                 }
@@ -321,11 +323,46 @@ public final class Session implements AutoCloseable {
             words.addAll(List.of("LABEL", key, value)));
         Answer answer = request(() -> {
             Link.Ask ask = blocking(words);
-            ask.fits = reply -> isLease(reply) && Resp.number(reply, "id") > 0;
+            ask.fits = Session::isOpened;
+            opening.add(ask);
             return ask;
         });
-        id = Resp.number(answer.reply, "id");
-        answered(answer.reply, answer.ask.sent);
+        opened(answer.reply, answer.ask.sent);
+    }
+
+    private void opened(Object reply, Reading sent) {
+        id = Resp.number(reply, "id");
+        answered(reply, sent);
+    }
+
+    /** Ends what could not be opened. Where a node may still say that it has opened
+     * it, that is awaited, and it is closed. */
+    private void unwanted() {
+        if (opening.stream().allMatch(ask -> ask.connection == null)) {
+            end(); // None was sent.
+            return;
+        }
+        later(() -> {
+            try {
+                opening.forEach(this::closeOpened);
+            } finally {
+                end();
+            }
+        });
+    }
+
+    private void closeOpened(Link.Ask ask) {
+        // Without an answer the link leaves the node (ANSWER).
+        Object reply = ask.connection == null ? null
+            : ask.answer.handle((told, error) -> told).join();
+        if (isOpened(reply)) {
+            opened(reply, ask.sent);
+            try {
+                request(() -> blocking(acting("SESSION.CLOSE")));
+            } catch (HaspException e) {
+                // It ends by its TTL.
+            }
+        }
     }
 
     /** It opens or closes the session. */
@@ -339,6 +376,10 @@ public final class Session implements AutoCloseable {
     static boolean isLease(Object reply) {
         return reply instanceof Map<?, ?> told && told.containsKey("ttl_ms")
             && (told.get("ttl_ms") == null || Resp.number(told, "ttl_ms") > 0);
+    }
+
+    private static boolean isOpened(Object reply) {
+        return isLease(reply) && Resp.number(reply, "id") > 0;
     }
 
     private static String proof(String secret) {

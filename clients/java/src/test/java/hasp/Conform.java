@@ -15,7 +15,7 @@ import java.util.concurrent.ConcurrentHashMap;
 public final class Conform {
     private static final List<String> FEATURES = List.of("several", "convert",
         "alive", "place", "cancel", "owner", "linger", "hold", "note", "please",
-        "watch", "durable");
+        "watch", "durable", "late");
     private static final Map<String, HaspLock> LOCKS = new ConcurrentHashMap<>();
     private static final Map<String, Thread> WAITS = new ConcurrentHashMap<>();
     private static volatile Session session;

@@ -160,6 +160,30 @@ public final class LinkTests {
         }
     }
 
+    /** What a node opens after open() has given up is closed: nobody else knows
+     * it. */
+    private static void openedTooLate() throws Exception {
+        var mayAnswer = new CompletableFuture<Void>();
+        try (Fake fake = new Fake((line, words) -> {
+            if (words.get(0).equals("SESSION.OPEN")) {
+                mayAnswer.join();
+                return "%2\r\n+id\r\n:77\r\n+ttl_ms\r\n_\r\n";
+            }
+            return USUAL;
+        })) {
+            try {
+                Session.open(fake.options().durable("a test")
+                    .timeout(Duration.ofMillis(300)));
+                check(false, "it is open");
+            } catch (HaspException e) {
+                check(e.reason() == HaspException.Reason.UNKNOWN, e);
+            }
+            mayAnswer.complete(null);
+            eventually(() -> fake.times("1 SESSION.CLOSE SESSION 77") == 1,
+                "it stays: " + fake.asked);
+        }
+    }
+
     private static void shared() throws Exception {
         try (Fake fake = new Fake((line, words) -> USUAL)) {
             List<Session> all = new ArrayList<>();
@@ -747,6 +771,7 @@ public final class LinkTests {
         slowToHear();
         notHeld();
         shared();
+        openedTooLate();
         endsAlone();
         strange();
         pushes();
