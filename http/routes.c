@@ -94,7 +94,12 @@ static const struct field audit_fields[] = {
     OPTION("after", FIELD_NUMBER, "AFTER",
            "The index of an act: those behind it. Else the newest."),
     OPTION("count", FIELD_NUMBER, "COUNT", "How many; default: 100."), END};
-static const struct field show_fields[] = {LOCK, END};
+static const struct field why_fields[] = {LOCK, END};
+static const struct field show_fields[] = {
+    LOCK,
+    OPTION("cursor", FIELD_TEXT, "CURSOR",
+           "Of the last answer, which did not have all; else from the first."),
+    END};
 #define PREFIX OPTION("prefix", FIELD_TEXT, "PREFIX", "Of the locks' names.")
 static const struct field top_fields[] = {
     PREFIX,
@@ -317,7 +322,7 @@ const struct route routes[] = {
      MEMBER("holds", "integer"), 0,
      "Tells whether a token is still a "
      "holder's: 1, else 0."},
-    {"GET", "/v1/lock/why", ROUTE_COMMAND, "LOCK.WHY", NULL, show_fields,
+    {"GET", "/v1/lock/why", ROUTE_COMMAND, "LOCK.WHY", NULL, why_fields,
      MAP("Why"), 0, "Explains why a lock is not free, and until when."},
     {"GET", "/v1/top", ROUTE_COMMAND, "LOCK.TOP", NULL, top_fields, MAP("Top"),
      0, "The hottest locks and the longest waits."},
@@ -429,7 +434,8 @@ const struct shape shapes[] = {
      "blacklisted:yes user:text"},
     {"Lock", "name:text note:text? refused_script:text? mode:text "
              "slots:integer holders:[Holder] "
-             "queue:[Waiter] delay_left_ms:integer earliest_ms:integer|"},
+             "queue:[Waiter] delay_left_ms:integer earliest_ms:integer| "
+             "more_holders:integer? more_waiters:integer? cursor:text?"},
     {"Holder", HOLDER},
     {"Waiter", "session:integer client:text owner:text mode:text index:integer "
                "waiting_ms:integer"},

@@ -350,28 +350,68 @@ int run_object(struct tool *tool, char **argv)
     return exit_code;
 }
 
-/* Finds the token of the hold of this session and owner. */
-static int find_token(struct tool *tool, const char *name, const char *owner,
-                      uint64_t session, uint64_t *ret_token)
+/* Looks for the hold of this name and owner on a page of the session's holds;
+ * false: it may be on the next one. */
+static bool find_on_page(json_t *holds, const char *name, const char *owner,
+                         uint64_t *ret_token)
 {
-    json_auto_t *lock = NULL, *tag = value_of_bytes(bytes_of_text(owner));
-    json_t *holder;
+    json_auto_t *lock = value_of_bytes(bytes_of_text(name));
+    json_auto_t *tag = value_of_bytes(bytes_of_text(owner));
+    json_t *hold;
     size_t i;
-    int exit_code = tool_show_lock(tool, name, "look at", &lock);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    json_array_foreach (value_at(lock, "holders"), i, holder) {
-        if (value_number(holder, "session") == session &&
-            json_equal(value_at(holder, "owner"), tag)) {
-            *ret_token = value_number(holder, "token");
-            return 0;
+    json_array_foreach (holds, i, hold) {
+        if (!json_equal(value_at(hold, "lock"), lock)) {
+            return true; /* Longer names stand behind it. */
+        }
+        if (json_equal(value_at(hold, "owner"), tag)) {
+            *ret_token = value_number(hold, "token");
+            return true;
         }
     }
-    return tool_fail(EX_DATAERR,
-                     "cannot leave a note at '%s': this session does not hold "
-                     "it; see: hasp show %s",
-                     name, name);
+    return false;
+}
+
+/* Finds the token of the hold of the attached session and this owner. */
+static int find_token(struct tool *tool, const char *name, const char *owner,
+                      uint64_t *ret_token)
+{
+    AUTO(buffer_done) struct buffer cursor = {0}; /* It may have any bytes. */
+    AUTO(query_done) struct query query = {0};
+    bool is_over = false;
+    *ret_token = 0;
+    while (!is_over) {
+        struct client_options options = {.deadline_ns = tool_deadline_ns(tool),
+                                         .is_read = true};
+        const struct resp_reply *reply;
+        query_begin(&query, "SESSION.HOLDS");
+        query_text(&query, "PREFIX");
+        query_text(&query, name);
+        if (cursor.size > 0) {
+            query_text(&query, "CURSOR");
+            query_bytes(&query, buffer_bytes(&cursor));
+        }
+        int error = client_ask(tool_client(tool), &query, &options, &reply);
+        if (error != 0) {
+            return tool_client_error(tool->client, error,
+                                     CANNOT("leave a note at", name));
+        }
+        json_auto_t *page = value_of_reply(reply, 0);
+        const struct resp_value *next = resp_find(reply, 0, "cursor");
+        buffer_clear(&cursor);
+        if (next != NULL) {
+            buffer_put_bytes(&cursor, next->bytes);
+        }
+        is_over = find_on_page(value_at(page, "holds"), name, owner,
+                               ret_token) ||
+                  bytes_equal(buffer_bytes(&cursor), BYTES_LITERAL("0")) ||
+                  next == NULL;
+    }
+    return *ret_token != 0
+               ? 0
+               : tool_fail(EX_DATAERR,
+                           "cannot leave a note at '%s': this session does not "
+                           "hold it; see: hasp show %s",
+                           name, name);
 }
 
 static int print_note(struct tool *tool, const char *name)
@@ -415,14 +455,15 @@ int run_note(struct tool *tool, char **argv)
         return tool_bad_token(tool, token_text);
     }
     exit_code = need_session(tool, &source);
+    if (exit_code == 0) {
+        client_set_session(tool_client(tool), &source.credentials);
+    }
     if (exit_code == 0 && token_text == NULL) {
-        exit_code = find_token(tool, argv[1], owner, source.credentials.session,
-                               &token);
+        exit_code = find_token(tool, argv[1], owner, &token);
     }
     if (exit_code != 0) {
         return exit_code;
     }
-    client_set_session(tool_client(tool), &source.credentials);
     return tool_change(
         tool,
         WORDS("LOCK.NOTE", argv[1], NUMBER(token), argv[2], "OWNER", owner),

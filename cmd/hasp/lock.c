@@ -59,6 +59,20 @@ static void print_durable(json_t *holder)
     }
 }
 
+/* How many the answer has left out; it says so if there are any. */
+static uint64_t count_more(json_t *lock, const char *key)
+{
+    return value_at(lock, key) != NULL ? value_number(lock, key) : 0;
+}
+
+static void print_more(json_t *lock, const char *key, const char *what)
+{
+    uint64_t count = count_more(lock, key);
+    if (count > 0) {
+        printf("and %" PRIu64 " more %s; see: hasp show --all\n", count, what);
+    }
+}
+
 static void print_lock(json_t *lock)
 {
     size_t holder_count = json_array_size(value_at(lock, "holders"));
@@ -73,7 +87,8 @@ static void print_lock(json_t *lock)
         printf("'%s' is held, %s", value_text(lock, "name"),
                value_text(lock, "mode"));
         if (slots > 1) {
-            printf(", %zu of %" PRIu64 " slots", holder_count, slots);
+            printf(", %" PRIu64 " of %" PRIu64 " slots",
+                   holder_count + count_more(lock, "more_holders"), slots);
         }
     }
     if (delay_ms > 0) {
@@ -93,16 +108,57 @@ static void print_lock(json_t *lock)
             print_durable(holder);
         }
     }
+    print_more(lock, "more_holders", "holders");
     if (waiter_count > 0) {
-        printf("\n%zu waiting\n", waiter_count);
+        printf("\n%" PRIu64 " waiting\n",
+               waiter_count + count_more(lock, "more_waiters"));
         output_rows(FORMAT_TABLE, waiter_fields, value_at(lock, "queue"));
     }
+    print_more(lock, "more_waiters", "waiters");
+}
+
+/* Adds the holders and waiters that the first answer has left out. */
+static int add_rest(struct tool *tool, const char *name, json_t *lock)
+{
+    static const char *const lists[] = {"holders", "queue"};
+    static const char *const more[] = {"more_holders", "more_waiters",
+                                       "cursor"};
+    while (value_at(lock, "cursor") != NULL) {
+        json_auto_t *page = NULL;
+        int exit_code = tool_ask(
+            tool,
+            WORDS("LOCK.SHOW", name, "CURSOR", value_text(lock, "cursor")),
+            CANNOT("show", name), &page);
+        if (exit_code != 0) {
+            return exit_code;
+        }
+        for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+            json_array_extend(value_at(lock, lists[i]),
+                              value_at(page, lists[i]));
+        }
+        for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+            json_object_del(lock, more[i]);
+            if (value_at(page, more[i]) != NULL) {
+                json_object_set(lock, more[i], value_at(page, more[i]));
+            }
+        }
+    }
+    return 0;
 }
 
 int run_show(struct tool *tool, char **argv)
 {
     json_auto_t *lock = NULL;
-    int exit_code = tool_show_lock(tool, argv[1], "show", &lock);
+    bool is_all = false;
+    const struct option_row rows[] = {{"all", OPTION_FLAG, .value = &is_all},
+                                      {0}};
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code == 0) {
+        exit_code = tool_show_lock(tool, argv[1], "show", &lock);
+    }
+    if (exit_code == 0 && is_all) {
+        exit_code = add_rest(tool, argv[1], lock);
+    }
     if (exit_code != 0) {
         return exit_code;
     }

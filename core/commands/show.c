@@ -5,6 +5,10 @@
 
 #include "core/commands/show.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "base/check.h"
 #include "base/number.h"
 #include "core/commands/listing.h"
@@ -230,14 +234,122 @@ uint64_t show_quarantine(const struct core *core)
     return to_ms(timers_quarantine_left(core->timers, core->fsm, core->now_ns));
 }
 
-/* Each hold is looked at for when the lock could pass on. */
-static void spend(struct core *core, const struct lock *lock,
-                  const struct showing *showing)
+/* What is shown of a lock's holders and queue, and what is left out behind it.
+ * Tokens grow along the list of the holders, and indexes along the queue, but
+ * for an upgrade, which stands at its head. */
+struct page {
+    const struct hold *hold; /* The first one; NULL: none is shown. */
+    const struct wait *wait;
+    uint32_t hold_count;
+    uint32_t wait_count;
+    uint32_t more_holds;
+    uint32_t more_waits;
+    uint64_t last_token; /* Of those that were shown by now; and ... */
+    uint64_t last_index;
+};
+
+static void page_holds(const struct lock *lock, const struct showing *showing,
+                       struct page *page)
 {
-    uint64_t shown = (uint64_t)at_most(lock->hold_count, showing->holders_max) +
-                     at_most(lock->wait_count, showing->waiters_max);
-    questions_spend(core, SHOWN_STEPS * (1 + shown) +
-                              HOLD_STEPS * (uint64_t)lock->hold_count);
+    uint32_t left = lock->hold_count;
+    page->last_token = showing->after_token;
+    LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
+        if (hold->token > showing->after_token) {
+            page->hold = hold;
+            break;
+        }
+        left--;
+    }
+    page->hold_count = at_most(left, showing->holders_max);
+    page->more_holds = left - page->hold_count;
+}
+
+static void page_waits(const struct lock *lock, const struct showing *showing,
+                       struct page *page)
+{
+    uint32_t left = lock->wait_count;
+    page->last_index = showing->after_index;
+    LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
+        if (showing->after_index == 0 ||
+            (!wait->is_upgrade && wait->wait_index > showing->after_index)) {
+            page->wait = wait;
+            break;
+        }
+        left--;
+    }
+    page->wait_count = at_most(left, showing->waiters_max);
+    page->more_waits = left - page->wait_count;
+}
+
+static void page_make(struct core *core, const struct lock *lock,
+                      const struct showing *showing, struct page *ret_page)
+{
+    struct page page = {0};
+    if (lock != NULL) {
+        page_holds(lock, showing, &page);
+        page_waits(lock, showing, &page);
+        /* Each hold is looked at for when the lock could pass on, and each wait
+         * may be passed over. */
+        uint64_t shown = (uint64_t)page.hold_count + page.wait_count;
+        questions_spend(core,
+                        SHOWN_STEPS * (1 + shown) +
+                            HOLD_STEPS * (uint64_t)lock->hold_count +
+                            (showing->after_index != 0 ? lock->wait_count : 0));
+    }
+    *ret_page = page;
+}
+
+static void put_holders(struct core *core, const struct request *request,
+                        const struct lock *lock, const struct showing *showing,
+                        struct page *page, struct resp_writer *writer)
+{
+    const struct hold *hold = page->hold;
+    resp_key_array(writer, "holders", page->hold_count);
+    for (uint32_t i = 0; i < page->hold_count; i++) {
+        CHECK(hold->lock == lock && hold->token > page->last_token);
+        put_holder(core, request, hold, showing->explains, writer);
+        page->last_token = hold->token;
+        hold = LIST_ENTRY(hold->in_lock.next, struct hold, in_lock);
+    }
+}
+
+static void put_queue(struct core *core, struct page *page,
+                      struct resp_writer *writer)
+{
+    const struct wait *wait = page->wait;
+    resp_key_array(writer, "queue", page->wait_count);
+    for (uint32_t i = 0; i < page->wait_count; i++) {
+        put_waiter(core, wait, writer);
+        if (!wait->is_upgrade) {
+            page->last_index = wait->wait_index;
+        }
+        wait = LIST_ENTRY(wait->in_lock.next, struct wait, in_lock);
+    }
+}
+
+/* Tells what is left out, and where it goes on: "=TOKEN/INDEX". */
+static void put_more(const struct page *page, struct resp_writer *writer)
+{
+    char cursor[64];
+    int size = snprintf(cursor, sizeof cursor, "=%" PRIu64 "/%" PRIu64,
+                        page->last_token, page->last_index);
+    resp_key_number(writer, "more_holders", page->more_holds);
+    resp_key_number(writer, "more_waiters", page->more_waits);
+    resp_key_bulk(writer, "cursor", bytes_of(cursor, (size_t)size));
+}
+
+static void put_earliest(struct core *core, const struct lock *lock,
+                         struct resp_writer *writer)
+{
+    const struct hold *last;
+    uint64_t lock_ms = lock != NULL ? show_earliest(core, lock, &last) : 0;
+    if (lock_ms == SHOW_NEVER_MS) {
+        resp_text(writer, "earliest_ms");
+        resp_null(writer);
+    } else {
+        resp_key_number(writer, "earliest_ms",
+                        u64_max(lock_ms, show_quarantine(core)));
+    }
 }
 
 void show_lock(struct core *core, const struct request *request,
@@ -249,10 +361,11 @@ void show_lock(struct core *core, const struct request *request,
     bool has_note = lock != NULL && lock->note.size > 0;
     const char *vain = is_held ? scripts_vain(&core->scripts, lock->last_token)
                                : NULL;
-    if (lock != NULL) {
-        spend(core, lock, showing);
-    }
-    resp_map(writer, 7 + has_note + (vain != NULL) + showing->more);
+    struct page page;
+    page_make(core, lock, showing, &page);
+    bool is_cut = showing->is_page && page.more_holds + page.more_waits > 0;
+    resp_map(writer,
+             7 + has_note + (vain != NULL) + showing->more + (is_cut ? 3 : 0));
     resp_key_bulk(writer, "name", name);
     if (has_note) {
         resp_key_bulk(writer, "note", lock->note);
@@ -264,52 +377,51 @@ void show_lock(struct core *core, const struct request *request,
                   is_held ? lock_mode_name(lock->mode) : "free");
     resp_key_number(writer, "slots",
                     is_held && lock->mode == LOCK_SLOTS ? lock->slots : 0);
-    resp_text(writer, "holders");
-    uint32_t left = is_held ? at_most(lock->hold_count, showing->holders_max)
-                            : 0;
-    resp_array(writer, left);
-    if (is_held) {
-        LIST_FOR (struct hold, hold, &lock->holds, in_lock) {
-            if (left-- == 0) {
-                break;
-            }
-            put_holder(core, request, hold, showing->explains, writer);
-        }
-    }
-    resp_text(writer, "queue");
-    left = lock != NULL ? at_most(lock->wait_count, showing->waiters_max) : 0;
-    resp_array(writer, left);
-    if (lock != NULL) {
-        LIST_FOR (struct wait, wait, &lock->queue, in_lock) {
-            if (left-- == 0) {
-                break;
-            }
-            put_waiter(core, wait, writer);
-        }
-    }
+    put_holders(core, request, lock, showing, &page, writer);
+    put_queue(core, &page, writer);
     resp_key_number(writer, "delay_left_ms",
                     lock != NULL ? to_ms(timers_delay_left(core->timers, name,
                                                            core->now_ns))
                                  : 0);
-    const struct hold *last;
-    uint64_t quarantine_ms = show_quarantine(core);
-    uint64_t lock_ms = lock != NULL ? show_earliest(core, lock, &last) : 0;
-    if (lock_ms == SHOW_NEVER_MS) {
-        resp_text(writer, "earliest_ms");
-        resp_null(writer);
-    } else {
-        resp_key_number(writer, "earliest_ms", u64_max(lock_ms, quarantine_ms));
+    put_earliest(core, lock, writer);
+    if (is_cut) {
+        put_more(&page, writer);
     }
 }
 
 static const struct showing in_full = {.holders_max = SHOWN_HOLDERS_MAX,
-                                       .waiters_max = SHOWN_WAITERS_MAX};
+                                       .waiters_max = SHOWN_WAITERS_MAX,
+                                       .is_page = true};
+
+/* False if it is none that put_more() has written. */
+static bool read_cursor(struct bytes text, struct showing *showing)
+{
+    const uint8_t *slash = text.size > 0 ? memchr(text.data, '/', text.size)
+                                         : NULL;
+    if (text.size == 0) {
+        return true; /* From the beginning. */
+    }
+    if (text.data[0] != '=' || slash == NULL) {
+        return false;
+    }
+    size_t size = (size_t)(slash - text.data);
+    return bytes_to_u64(bytes_of(text.data + 1, size - 1),
+                        &showing->after_token) &&
+           bytes_to_u64(bytes_of(slash + 1, text.size - size - 1),
+                        &showing->after_index);
+}
 
 void lock_show_read(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
+    struct showing showing = in_full;
+    if (!read_cursor(call_text(call, OPTION_CURSOR), &showing)) {
+        request_refuse(core, request, WORD_BADARG,
+                       "CURSOR must be one that LOCK.SHOW returned");
+        return;
+    }
     show_lock(core, request, lockfsm_lock(core->fsm, call->name), call->name,
-              &in_full, request_reply(core, request));
+              &showing, request_reply(core, request));
     request_done(core, request);
 }
 

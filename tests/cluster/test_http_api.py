@@ -255,7 +255,7 @@ def test_a_bad_body_is_told_what_is_wrong(asker, body, field, why):
         ("/v1/locks?count=x", "count", "whole number"),
         ("/v1/locks?count=1&count=2", "count", "twice"),
         ("/v1/locks?size=1", None, "no 'size' here; allowed: prefix, count"),
-        ("/v1/locks/a?name=b", None, "no 'name' here; allowed: nothing"),
+        ("/v1/fences/a?name=b", None, "no 'name' here; allowed: nothing"),
         ("/v1/sessions/x", "id", "whole number"),
         ("/v1/sessions/0", "id", "from 1 to"),
         ("/v1/locks/%zz", "name", "hex digits"),
@@ -283,6 +283,25 @@ def test_a_name_is_decoded_once(asker, name):
     assert asker.get("/v1/locks/%s" % name)[1]["mode"] == "exclusive"
     twice = urllib.parse.quote(urllib.parse.quote(name, safe=""), safe="")
     assert asker.get("/v1/locks/" + twice)[1]["mode"] == "free"
+
+
+def test_what_has_no_room_in_an_answer_is_counted_and_comes_next(asker, node, name):
+    with node.connect() as client:
+        client.do("SESSION.OPEN")
+        for number in range(2003):
+            client.send("LOCK.ACQUIRE", name, "SHARED", "OWNER", "o%d" % number)
+            if number % 100 == 99 or number == 2002:
+                for _ in range(number % 100 + 1):
+                    assert client.receive() > 0
+        status, shown = asker.get("/v1/locks/" + name)
+        assert (status, len(shown["holders"])) == (200, 2000)
+        assert (shown["more_holders"], shown["more_waiters"]) == (3, 0)
+        rest = asker.get("/v1/locks/%s?cursor=%s" % (
+            name, urllib.parse.quote(shown["cursor"], safe="")))[1]
+        assert len(rest["holders"]) == 3 and "cursor" not in rest
+        assert rest["holders"][0]["token"] > shown["holders"][-1]["token"]
+        assert asker.get("/v1/locks/%s?cursor=7" % name)[0] == 400
+        client.do("SESSION.CLOSE")
 
 
 def test_what_is_no_utf8_comes_in_b64(asker, name):

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from cluster import ROOT, Cluster, wait_until
+from cluster import ROOT, Client, Cluster, wait_until
 from fake_node import FakeNode
 from test_tool_views import HASP, Screen, complete, environment, hasp
 
@@ -248,6 +248,49 @@ def test_a_folder_is_not_taken_for_a_session_file(endpoints, tmp_path):
                 "--session-file", str(tmp_path))
     assert told.returncode == 66 and "is a directory" in told.stderr
     assert "remove" not in told.stderr
+
+
+SHARERS = 2005  # More than one LOCK.SHOW tells.
+
+
+@pytest.fixture
+def crowded(endpoints):
+    """A session that shares a lock with itself under many owners, and one more;
+    gives its credentials."""
+    with Client(int(endpoints.split(",")[0].split(":")[1])) as wire:
+        opened = dict(zip(*[iter(wire.do("SESSION.OPEN", "TTL", 30000))] * 2))
+        for number in range(SHARERS):
+            wire.send("LOCK.ACQUIRE", "manners/crowd", "SHARED", "OWNER",
+                      "o%d" % number)
+            if number % 100 == 99 or number == SHARERS - 1:
+                for _ in range(number % 100 + 1):
+                    assert wire.receive() > 0
+        yield "%d:%s" % (opened[b"id"], opened[b"secret"].decode())
+        wire.do("SESSION.CLOSE")
+
+
+def test_what_is_not_shown_is_told_and_can_be_had(endpoints, crowded):
+    told = hasp(endpoints, "show", "manners/crowd")
+    assert told.stdout.endswith("and 5 more holders; see: hasp show --all\n")
+    assert len(told.stdout.splitlines()) == 1 + 1 + 2000 + 1
+    shown = result_of(endpoints, "show", "manners/crowd")
+    assert (len(shown["holders"]), shown["more_holders"]) == (2000, 5)
+    assert shown["more_waiters"] == 0
+    shown = result_of(endpoints, "show", "--all", "manners/crowd")
+    tokens = [one["token"] for one in shown["holders"]]
+    assert len(tokens) == SHARERS and tokens == sorted(set(tokens))
+    assert "more_holders" not in shown and "cursor" not in shown
+    told = hasp(endpoints, "show", "-a", "manners/crowd")
+    assert len(told.stdout.splitlines()) == 1 + 1 + SHARERS
+
+
+def test_the_last_of_many_holders_leaves_a_note(endpoints, crowded):
+    for owner, code in ("o%d" % (SHARERS - 1), 0), ("nobody", 65):
+        told = hasp(endpoints, "note", "manners/crowd", "by " + owner, "--owner",
+                    owner, "--session", crowded)
+        assert told.returncode == code, told.stderr
+    assert hasp(endpoints, "note", "manners/crowd").stdout == \
+        "by o%d\n" % (SHARERS - 1)
 
 
 def test_a_holder_leaves_a_note_for_the_next(endpoints, tmp_path):

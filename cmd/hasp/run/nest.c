@@ -90,17 +90,16 @@ static bool next_entry(const char **text, struct entry *ret_entry)
 /* The environment may be older than the lock: it is inherited by what outlives
  * the run, and may tell of another cluster. Without an answer it is
  * believed. */
-static bool still_holds(json_t *lock, const struct entry *entry)
+static bool still_holds(struct tool *tool, const struct entry *entry)
 {
-    json_t *holder, *holders = value_at(lock, "holders");
-    size_t i;
-    json_array_foreach (holders, i, holder) {
-        if (value_number(holder, "session") == entry->session &&
-            value_number(holder, "token") == entry->token) {
-            return true;
-        }
-    }
-    return !json_is_array(holders);
+    char token[32], session[32];
+    json_auto_t *holds = NULL;
+    snprintf(token, sizeof token, "%" PRIu64, entry->token);
+    snprintf(session, sizeof session, "%" PRIu64, entry->session);
+    int exit_code = tool_ask(
+        tool, WORDS("LOCK.CHECK", entry->name, token, "SESSION", session), NULL,
+        &holds);
+    return exit_code != 0 || value_number(holds, "") == 1;
 }
 
 /* True if 'name' would be waited for without end; '*is_inside' is set if a run
@@ -110,18 +109,11 @@ static bool is_vain(struct tool *tool, const struct acquire_options *options,
 {
     const char *text = getenv("HASP_RUNS");
     struct entry entry;
-    json_t *lock = NULL;
     uint64_t slots_held = 0;
     char mode = mode_of(options);
     bool is_refused = false;
     while (text != NULL && !is_refused && next_entry(&text, &entry)) {
-        if (strcmp(entry.name, name) != 0) {
-            continue;
-        }
-        if (lock == NULL) {
-            tool_ask(tool, WORDS("LOCK.SHOW", name), NULL, &lock);
-        }
-        if (!still_holds(lock, &entry)) {
+        if (strcmp(entry.name, name) != 0 || !still_holds(tool, &entry)) {
             continue;
         }
         slots_held += entry.mode == 'n';
@@ -133,7 +125,6 @@ static bool is_vain(struct tool *tool, const struct acquire_options *options,
             *ret_token = entry.token;
         }
     }
-    json_decref(lock);
     return is_refused;
 }
 
