@@ -12,6 +12,7 @@ import subprocess
 import pytest
 
 from bounded import bounded_to
+from candidates import Candidates
 from cluster import HASPD, ROOT, Cluster, free_base
 
 CLIENT = os.path.join(ROOT, "clients", "go")
@@ -178,37 +179,9 @@ def test_a_leader_is_elected_and_followed_by_another(cluster, module):
     )
     go(module, "build", "-o", "elect", ".")
     env = dict(os.environ, HASP_ENDPOINTS=endpoints(cluster))
-    running = [
-        subprocess.Popen(
-            [module / "elect"],
-            env=env,
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-        )
-        for _ in range(2)
-    ]
-    try:
-
-        def follow(which, text):
-            for line in running[which].stdout:
-                if line.startswith(text):
-                    return
-            raise AssertionError("%d never said %r" % (which, text))
-
-        first = 0
-        for line in running[0].stdout:  # Who leads, whichever it is.
-            if line.startswith("leader is"):
-                first = 0 if line.split(":")[-1].strip() == str(
-                    running[0].pid
-                ) else 1
-                break
-        running[first].send_signal(signal.SIGKILL)
-        follow(1 - first, "leads with token")
-        running[1 - first].send_signal(signal.SIGTERM)
-        follow(1 - first, "leads no longer")
-        assert running[1 - first].wait(20) == 0
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-            process.stdout.close()
+    with Candidates(module / "elect", **env) as all_:
+        all_.is_told()
+        all_.end_leader(signal.SIGKILL)
+    with Candidates(module / "elect", **env) as all_:
+        all_.freeze_leader()
+        assert all_.end_leader(signal.SIGTERM) == 0

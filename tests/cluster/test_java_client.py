@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from candidates import Candidates
 from cluster import ROOT, Cluster
 from test_tls import TlsCluster
 
@@ -223,36 +224,7 @@ def test_its_examples_run(cluster, packed):
 
 def test_a_leader_is_elected_and_followed_by_another(cluster, packed):
     env = dict(os.environ, HASP_ENDPOINTS=endpoints(cluster))
-    running = [
-        subprocess.Popen(
-            [*JAVA, "-cp", ":".join(packed), "Election"],
-            env=env,
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-        )
-        for _ in range(2)
-    ]
-
-    def follow(which, text):
-        for line in running[which].stdout:
-            if line.startswith(text):
-                return line
-        raise AssertionError("%d never said %r" % (which, text))
-
-    try:
-        pid = follow(0, "leader is").split(":")[-1].strip()
-        first = 0 if pid == str(running[0].pid) else 1
-        # A leader that stands still for longer than its lease finds out, ...
-        running[first].send_signal(signal.SIGSTOP)
-        follow(1 - first, "leads with token")
-        running[first].send_signal(signal.SIGCONT)
-        follow(first, "leads no longer")
-        # ... and one that ends hands over.
-        running[1 - first].send_signal(signal.SIGTERM)
-        follow(first, "leads with token")
-        assert "leads no longer" in running[1 - first].communicate(20)[0]
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-            process.stdout.close()
+    with Candidates(*JAVA, "-cp", ":".join(packed), "Election", **env) as all_:
+        all_.is_told()
+        all_.freeze_leader()
+        all_.end_leader(signal.SIGTERM)

@@ -36,7 +36,7 @@ public class Election {
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             campaign.interrupt(); // Gives it back, so that the next one leads.
             try {
-                campaign.join(2000);
+                campaign.join(10_000);
             } catch (InterruptedException e) {
                 // It ends by its lease.
             }
