@@ -643,6 +643,24 @@ static void settled(struct change *change, const struct asking_end *end,
     }
 }
 
+/* Ends a change that the cluster has refused. If it is not held any more, what
+ * the owner has acquired again with the same hold is over with it. */
+static void end_refused(struct change *change, int error, const char *why)
+{
+    uint64_t token = change->kind == CHANGE_CONVERT ? change->token
+                                                    : change->grants[0].token;
+    if (error == HASP_ENOTHELD && change->count == 1 && token != 0 &&
+        !change->was_lost) {
+        holds_ended(change->machine,
+                    &(struct ended){.lock = bytes_of_text(change->names[0]),
+                                    .owner = bytes_of_text(change->owner->tag),
+                                    .reason = BYTES_LITERAL("ended"),
+                                    .first = token,
+                                    .token = token});
+    }
+    end_change(change, error, why);
+}
+
 /* After a withdrawal: gives back a grant that nobody wanted any more, but takes
  * one whose answer was lost. */
 static void withdrawn(struct change *change, int error, bool is_granted,
@@ -656,7 +674,7 @@ static void withdrawn(struct change *change, int error, bool is_granted,
                "no answer in time, it may have been done or not; it is being "
                "given back");
     } else if (error != 0) {
-        end_change(change, error, why);
+        end_refused(change, error, why);
     } else if (is_granted && change->is_interrupted && !is_convert) {
         tell(change, HASP_EINTR, "interrupted");
         turn_into_release(change);
@@ -666,21 +684,6 @@ static void withdrawn(struct change *change, int error, bool is_granted,
         end_change(change, HASP_EINTR, "interrupted");
     } else {
         end_change(change, HASP_NOT_ACQUIRED, "");
-    }
-}
-
-/* What the owner has acquired again with the same hold is over with it. */
-static void not_held(struct change *change, int error)
-{
-    uint64_t token = change->grants[0].token;
-    if (error == HASP_ENOTHELD && change->count == 1 && token != 0 &&
-        !change->was_lost) {
-        holds_ended(change->machine,
-                    &(struct ended){.lock = bytes_of_text(change->names[0]),
-                                    .owner = bytes_of_text(change->owner->tag),
-                                    .reason = BYTES_LITERAL("ended"),
-                                    .first = token,
-                                    .token = token});
     }
 }
 
@@ -701,8 +704,7 @@ static void asked(struct change *change, int error, bool is_granted,
         if (is_open(error) || error == HASP_EREFUSED) {
             settle(change, error, why);
         } else {
-            not_held(change, error);
-            end_change(change, error, why);
+            end_refused(change, error, why);
         }
         break;
     case CHANGE_ACQUIRE:
@@ -712,7 +714,7 @@ static void asked(struct change *change, int error, bool is_granted,
         } else if (error == 0 && is_granted) {
             granted(change, false);
         } else {
-            end_change(change, error != 0 ? error : HASP_NOT_ACQUIRED, why);
+            end_refused(change, error != 0 ? error : HASP_NOT_ACQUIRED, why);
         }
         break;
     }
