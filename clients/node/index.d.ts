@@ -48,7 +48,7 @@ export interface LockOptions {
   value?: string;
   /** Kept closed so long after its holder died. */
   delay?: number;
-  /** Bound of one hold. */
+  /** Bound of one hold. Who enters a hold again has the bound which that has. */
   hold?: number;
   /** Ignore the queue, never the holders. */
   barge?: boolean;
@@ -88,13 +88,21 @@ export class Session extends EventEmitter {
   private constructor();
   static open(options?: SessionOptions): Promise<Session>;
   readonly id: string;
+  /** With the id it lets another process act for the session: SESSION.ATTACH. */
+  readonly secret: string;
   lock(names: string | string[], options?: LockOptions): Lock;
   watch(prefix?: string): Watch;
+  /** The answer to any command of docs/protocol.md that may be repeated. */
   ask(...words: (string | number)[]): Promise<any>;
+  /** Reports progress, where 'alive' was asked for. */
   alive(): void;
+  /** What may be believed; asks nobody. */
   state(): 'held' | 'jeopardy' | 'lost';
+  /** For which its holds may be trusted; Infinity of a durable session. */
   remaining(): number;
+  /** Gives back all that it holds. */
   close(): Promise<void>;
+  /** 'lost' is told once for each hold, by its token. */
   on(event: 'jeopardy' | 'safe' | 'lost' | 'please',
     listener: (event: HaspEvent) => void): this;
   /** Where the engine has Symbol.asyncDispose. */
@@ -113,17 +121,28 @@ export class Lock {
   readonly shared: boolean;
   /** Of the newest hold: aborted when it cannot be trusted any more. */
   readonly signal: AbortSignal | null;
+  /** False: it is not held, and nobody waits. What was granted when it is
+   * aborted is given back. */
   acquire(how?: How): Promise<boolean>;
+  /** Has acquire() elsewhere resolve with false; was there one? */
   cancel(): boolean;
+  /** As acquire(); rejects with TIMEDOUT. */
   enter(how?: How): Promise<this>;
   run<T>(work: (lock: this) => T | Promise<T>, how?: How): Promise<T>;
+  /** Gives back the newest hold, by its token. NOTHELD: the cluster had ended it;
+   * if that is known, nothing is asked. Other holds of the owner stay. */
   release(): Promise<void>;
+  /** To exclusive with a new token; false: still shared. */
   convert(how: { shared: boolean; wait?: number; signal?: AbortSignal }):
     Promise<boolean>;
+  /** In the queue, from 1 on; null: in none. */
   place(): Promise<number | null>;
+  /** Leaves up to 4096 bytes at the lock. NOTHELD: only a holder may. */
   note(text: string): Promise<void>;
+  /** Can it be trusted now? Asks nobody. */
   locked(): boolean;
   remaining(): number;
+  /** Throws LOST, or SHORT, unless a step of so long ends in time. */
   guard(needMs?: number): void;
   /** Where the engine has Symbol.asyncDispose. */
   [Symbol.asyncDispose](): Promise<void>;

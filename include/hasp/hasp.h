@@ -35,6 +35,15 @@
  * (or of several, taken at once) by a session. Its TOKEN is a number that grows
  * with each grant of the lock.
  *
+ * A hold is its token. What is believed of it is made from what the cluster
+ * says was granted (token, mode, count, and what is left of a limit), not from
+ * what was asked for, and counts from the sending of the request. Each request
+ * about a hold names its token, and changes nothing else that the same owner
+ * has. The answer to a heartbeat names the holds that have ended without being
+ * given back, by their tokens; where it says that notices were dropped, the
+ * library reads the list of the session's holds, and ends belief in those that
+ * are not there.
+ *
  * What you must never do, and why
  * -------------------------------
  *
@@ -239,8 +248,8 @@ enum hasp_event_kind {
     /* After JEOPARDY: the lease is renewed, nothing was lost. */
     HASP_EVENT_SAFE = 2,
     /* Lost for ever. Without a name: the session and all its holds. With a
-     * name: the hold of that lock, whose limit (hold_ms) is over or which an
-     * operator took away. */
+     * name: the hold of that lock with that token, whose limit (hold_ms) is
+     * over or which was taken away. It is told once for each token. */
     HASP_EVENT_LOST = 3,
     /* Somebody asks for the lock 'name' to be given back when it suits; or, of
      * a session without end, will break it (LOCK.BREAK): who needs it still
@@ -449,7 +458,8 @@ struct hasp_acquire_options {
     uint64_t delay_ms;
 
     /* The hold ends after this time whatever happens; it is believed in for 0.8
-     * of it. 0: no limit. */
+     * of it. 0: no limit. An owner that enters a hold again has the limit that
+     * this hold has. */
     uint64_t hold_ms;
 
     /* Before those who wait, as long as a holder is there that came before
@@ -494,9 +504,12 @@ HASP_API HASP_MUST_CHECK int hasp_resume(struct hasp_session *session,
 
 /* Gives the hold back and frees it, whatever is returned. Belief in it ends
  * when this is called. 0: given back. HASP_ENOTHELD: the cluster had ended it
- * before (the work may have been done without the lock). HASP_EUNKNOWN and
- * other errors: no answer came in timeout_ms; the library goes on trying while
- * the session lives. NULL is HASP_EINVALID. */
+ * before (the work may have been done without the lock); of several locks, at
+ * least one of them, and the others are given back. If that is known already
+ * (HASP_EVENT_LOST), nothing is asked. What the same owner has acquired since,
+ * under another token, stays. HASP_EUNKNOWN and other errors: no answer came in
+ * timeout_ms; the library goes on trying while the session lives. NULL is
+ * HASP_EINVALID. */
 HASP_API int hasp_release(struct hasp_hold *hold);
 
 /* Makes an exclusive hold of one lock shared, at once, or a shared one
@@ -506,7 +519,8 @@ HASP_API int hasp_release(struct hasp_hold *hold);
  * counts with wait_ms and interrupt_fd only; NULL: wait for ever.
  *
  * HASP_NOT_ACQUIRED, HASP_EINTR, HASP_EDEADLOCK (somebody else waits to
- * upgrade): still shared. HASP_EUNKNOWN: at least shared; treat it so. */
+ * upgrade): still shared. HASP_EUNKNOWN: at least shared; treat it so.
+ * HASP_ENOTHELD: the cluster has ended the hold; release it. */
 HASP_API HASP_MUST_CHECK int
 hasp_convert(struct hasp_hold *hold, enum hasp_mode mode,
              const struct hasp_acquire_options *options);
