@@ -4,10 +4,11 @@
 
 A mutant is a patch with a head: What (the bug), Why (what it would cost a
 user), Caught by (the tests to be tried, in this order: `unit/test_x`, a program
-of tests/unit, `property SEEDS`, so many sequences of tests/property, or `sim
-SEEDS`, so many seeds of the simulator from 1 on). It is caught when one of them
-fails, or takes five times as long as it does without the bug; all of them
-together may take 60 seconds of CPU time.
+of tests/unit, `property SEEDS`, so many sequences of tests/property, `sim
+SEEDS`, so many seeds of the simulator from 1 on, or `interrupts/LANGUAGE`, the
+test of a client that interrupts its calls: tests/cluster/interrupts.py). It is
+caught when one of them fails, or takes five times as long as it does without the
+bug; all of them together may take 60 seconds of CPU time.
 
     tools/mutants.py             all of them; `make mutants`
     tools/mutants.py NAME...     those whose names contain NAME
@@ -65,6 +66,7 @@ FLAGS = {'check': '-O2', 'coverage': '-O0 -g', 'asan': '-O1 -g',
 EQUIVALENT = 'tests/mutants/equivalent.txt'
 ORACLES = 'tests/sim/sim_oracles.h'
 ORACLES_PAGE = 'tests/sim/README.md'
+INTERRUPTS = 'interrupts/'  # On real processes, by their clients' own tests.
 SIM = 'sim 20'
 SIM_REACH = 'sim 5'  # They run as good as all lines that 20 do.
 NEMESIS = 'nemesis'  # Left to tools/nemesis_plants.py, on real processes.
@@ -197,6 +199,10 @@ def run(build, what, seconds):
     words = what.split()
     program = f'build/{build}/{words[0]}'
     used = cpu()
+    if what.startswith(INTERRUPTS):
+        return run_once(['tests/cluster/interrupts.py',
+                         what.removeprefix(INTERRUPTS)],
+                        CPU_SECONDS), cpu() - used
     if words[0] == 'property':
         return run_once(['tests/property/run.py', '--driver', program, '--seed',
                          '1', '--count', words[1], '--jobs', '1', '--failures',
@@ -261,9 +267,12 @@ class Hunt:
         return reach
 
     def _build(self, what, flavour):
-        built = make(flavour, what.split()[0])
-        if built.returncode != 0:
-            sys.exit(f'{flavour}: {what} does not build:\n{built.stdout}')
+        programs = ['haspd', 'hasp'] if what.startswith(INTERRUPTS) \
+            else [what.split()[0]]
+        for program in programs:
+            built = make(flavour, program)
+            if built.returncode != 0:
+                sys.exit(f'{flavour}: {what} does not build:\n{built.stdout}')
 
     def _judge(self, mutant, tests, flavour, objects):
         if make(flavour, 'libhasp-all.a').returncode != 0:
