@@ -5,7 +5,7 @@
 #ifndef HASP_CORE_COMMANDS_TABLE_H
 #define HASP_CORE_COMMANDS_TABLE_H
 
-#include "core/command.h"
+struct command_table; /* core/command.h */
 
 extern const struct command_table core_commands;
 
