@@ -267,23 +267,67 @@ $(B)/property: $(PROPERTY_OBJ) $(LIB)
 .PRECIOUS: $(B)/%.o $(B)/tests/unit/%.o $(B)/tests/fuzz/%.o
 
 # Packages of the clients in other languages, of what stands in clients/ and
-# nothing else: no network.
+# nothing else: no network. SITE is the host that publishes them: of their
+# addresses, of Go's module, and, backwards, Java's group.
+SITE ?= hasp.example
+GROUP = $(shell echo '$(SITE)' | tr . '\n' | tac | paste -sd.)
 CLIENTS_TO ?= build/clients
-.PHONY: clients client-java client-node client-python
-clients: client-java client-node client-python ## a jar, an npm package and a wheel, in build/clients
-client-java client-node client-python: client-%:
+.PHONY: clients client-go client-java client-node client-python
+clients: client-go client-java client-node client-python ## packages of the clients, in build/clients (SITE=)
+client-go client-java client-node client-python: client-%:
 	@mkdir -p $(CLIENTS_TO)
 	@rm -rf $(CLIENTS_TO)/$*
 	@cp -R clients/$* $(CLIENTS_TO)/$*
+	@cp LICENSE $(CLIENTS_TO)/$*
+	@find $(CLIENTS_TO)/$* -type f -exec sed -i \
+	    -e 's/hasp\.example/$(SITE)/g' -e 's/example\.hasp/$(GROUP)/g' {} +
 	@$(pack-$*)
 	@rm -rf $(CLIENTS_TO)/$*
-pack-java = cd $(CLIENTS_TO)/java && \
+in_jar = jar --create --date $(RELEASED)T00:00:00Z \
+    --file ../hasp-$(VERSION)$(1).jar -C $(2) . LICENSE
+pack-java = cd $(CLIENTS_TO)/java && cp pom.xml ../hasp-$(VERSION).pom && \
     javac --release 17 -d classes $$(find src/main -name '*.java') && \
-    jar --create --file ../hasp-$(VERSION).jar -C classes .
+    javadoc -quiet -notimestamp -Xdoclint:all,-missing -Werror -public \
+        -d javadoc $$(find src/main -name '*.java') && \
+    $(call in_jar,,classes) && $(call in_jar,-sources,src/main/java) && \
+    $(call in_jar,-javadoc,javadoc)
 pack-python = cd $(CLIENTS_TO)/python && /usr/bin/python3 -m pip -q wheel \
-    --no-index --no-build-isolation --no-deps -w .. .
+    --no-index --no-build-isolation --no-deps -w .. . && /usr/bin/python3 -c \
+    'import setuptools.build_meta as b; b.build_sdist("..")' > /dev/null
 pack-node = cd $(CLIENTS_TO)/node && npm pack --silent --offline \
     --pack-destination .. > /dev/null
+# As a proxy of Go modules has it, for GOPROXY=file://.../go-proxy. The package's
+# name is hasp, whatever its path.
+go_module = $(SITE)/hasp
+go_at = go-proxy/$(go_module)/@v/v$(VERSION)
+pack-go = cd $(CLIENTS_TO) && rm -rf go-proxy && mkdir -p $(dir $(go_at)) && \
+    sed -i 's|^module hasp$$|module $(go_module)|' go/go.mod && \
+    find go -name '*.go' -exec sed -i 's|"hasp"$$|"$(go_module)"|' {} + && \
+    cp go/go.mod $(go_at).mod && \
+    printf '{"Version":"v%s","Time":"%sT00:00:00Z"}' $(VERSION) $(RELEASED) \
+        > $(go_at).info && printf 'v%s\n' $(VERSION) > $(dir $(go_at))list && \
+    /usr/bin/python3 -c 'import os, sys, zipfile; \
+        z = zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED); \
+        [z.writestr(zipfile.ZipInfo(os.path.join(sys.argv[2], \
+            os.path.relpath(path, "go"))), open(path, "rb").read()) \
+         for path in sorted(os.path.join(folder, name) \
+            for folder, _, names in os.walk("go") for name in names)]' \
+        $(go_at).zip $(go_module)@v$(VERSION)
+
+# --- packages ----------------------------------------------------------------
+
+# All of the newest commit, into build/packages; tools/package.sh says what the
+# variables for keys are.
+.PHONY: deb sbom repo release
+deb: ## the Debian packages, in build/packages
+sbom: ## what the packages link, as SPDX, in build/packages
+repo: ## a signed repository for apt, in build/packages (HASP_GPG_KEY=)
+release: ## tarball, packages, SBOM, sums and signature (HASP_MINISIGN=)
+deb sbom repo release:
+	@tools/package.sh $@
+.PHONY: test-deb
+test-deb: ## packages in clean roots, as root (T=build lint piuparts install upgrade repo release same)
+	@tools/test_deb.py $(T)
 
 # --- running -----------------------------------------------------------------
 
@@ -491,16 +535,26 @@ install-lib: lib ## the client library alone
 	ln -sf libhasp.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libhasp.so
 	$(call install_pc,hasp)
 	install -m 0644 docs/man/hasp.3 $(DESTDIR)$(PREFIX)/share/man/man3/
+	@$(if $(DESTDIR),,$(after_lib))
+# A program finds a new library only once ldconfig has noted it, which takes root
+# and a folder that the loader searches.
+after_lib = if [ "$$(id -u)" = 0 ]; then ldconfig; fi; \
+    ldconfig -p 2>/dev/null | grep -qF ' => $(LIBDIR)/libhasp.so.' || \
+    echo 'libhasp: programs that link it do not find it yet. Run ldconfig as' \
+        'root, if /etc/ld.so.conf has $(LIBDIR); else link with' \
+        '-Wl,-rpath,$(LIBDIR) or set LD_LIBRARY_PATH=$(LIBDIR)'
 
 .PHONY: clean
 clean: ## remove build/
 	rm -rf build
 
-.PHONY: deps deps-test
+.PHONY: deps deps-test deps-deb
 deps: ## install what the build lacks (apt, as root or with sudo)
 	@tools/deps.sh build
 deps-test: ## likewise what the build and the tests lack
 	@tools/deps.sh
+deps-deb: ## likewise what the packages lack
+	@tools/deps.sh deb
 
 .PHONY: help
 help: ## this list

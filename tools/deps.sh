@@ -5,7 +5,9 @@
 #
 #   tools/deps.sh build   install what the build lacks, as root or with sudo
 #   tools/deps.sh         also what the tests lack
-#   tools/deps.sh check [build]
+#   tools/deps.sh deb     what the build and the packages lack (make deb, repo,
+#                         release, test-deb)
+#   tools/deps.sh check [build | deb]
 #                         exit 0 if nothing is missing (quick, changes nothing)
 #
 # promtool, which tests packaging/alerts.yml, is a package of its own in Debian
@@ -26,6 +28,9 @@ test='libcmocka-dev clang libclang-rt-dev clang-format python3 python3-pytest
     mandoc redis-tools nodejs chromium chromium-driver python3-selenium
     curl iproute2 iptables procps strace spin systemd
     golang-go default-jdk-headless'
+deb='debhelper dpkg-dev dh-python git lintian pybuild-plugin-pyproject
+    python3-all python3-setuptools
+    piuparts mmdebstrap systemd-container reprepro minisign gpg gpg-agent'
 
 cd "$(dirname "$0")/.."
 promtool=build/promtool
@@ -63,7 +68,8 @@ purpose=${1:-test}
 case $purpose in
     build) wanted=$build ;;
     test) wanted="$build $test" ;;
-    *) die "unknown purpose '$purpose': build or test" ;;
+    deb) wanted="$build $deb" ;;
+    *) die "unknown purpose '$purpose': build, test or deb" ;;
 esac
 
 have=$(mktemp)
