@@ -150,7 +150,8 @@ enum effect_type {
                             "blacklisted", "withdrawn" (the right to it),
                             "released" (an upgrade whose hold has gone),
                             "deadlock" (a request for several that counted on
-                            a hold that has gone). */
+                            a hold that has gone), "re-entered" (the same, and
+                            it was granted: the hold counts once more). */
     /* Whether this wait (wait_index) closes a circle was not found out within
      * DEADLOCK_STEP_MAX: it stands, and if so WAIT or a lease ends it. */
     EFFECT_SEARCH_GIVEN_UP,

@@ -723,6 +723,9 @@ void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
                     struct result *result);
 /* Takes one wait away without a word; its lock is touched. */
 void wait_free(struct lockfsm *fsm, struct wait *wait);
+/* Tells the watchers of its lock that this wait has ended without a grant. */
+void wait_tell_ended(struct lockfsm *fsm, const struct wait *wait,
+                     const char *reason);
 /* Ends the whole request that 'wait' belongs to: tells each lock's watchers
  * 'reason' and the asker 'result'. */
 void wait_end(struct lockfsm *fsm, struct wait *wait, const char *reason,

@@ -29,6 +29,7 @@ static uint64_t grant_wait(struct lockfsm *fsm, struct wait *wait)
     }
     if (own != NULL) {
         hold_enter_again(fsm, own);
+        wait_tell_ended(fsm, wait, "re-entered");
         return own->token;
     }
     struct hold_terms terms = {.owner = wait->owner,

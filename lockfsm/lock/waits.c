@@ -264,17 +264,22 @@ void wait_answer(struct lockfsm *fsm, const struct wait *wait,
     kept_finish(fsm, wait->asker, wait->wait_index, result);
 }
 
+void wait_tell_ended(struct lockfsm *fsm, const struct wait *wait,
+                     const char *reason)
+{
+    struct effect *effect = effect_add_at(fsm, EFFECT_WAIT_ENDED, wait->lock,
+                                          wait->session, wait->owner);
+    effect->wait_index = wait->wait_index;
+    effect->reason = reason;
+}
+
 void wait_end(struct lockfsm *fsm, struct wait *wait, const char *reason,
               const struct result *result)
 {
     struct wait *first = request_first(wait);
     CHECK(result->code != RESULT_OK); /* A wait that ends has not its lock. */
     REQUEST_EACH (const struct wait, member, first) {
-        struct effect *effect = effect_add_at(fsm, EFFECT_WAIT_ENDED,
-                                              member->lock, member->session,
-                                              member->owner);
-        effect->wait_index = member->wait_index;
-        effect->reason = reason;
+        wait_tell_ended(fsm, member, reason);
     }
     wait_answer(fsm, first, result);
     request_free(fsm, first);

@@ -246,6 +246,8 @@ class Rules:
                 self.upgrade(own, w.index)
             elif own:
                 self.enter_again(own)
+                self.out.append(f'N {w.session.id} {w.owner} {w.lock.name} '
+                                f'{w.index} re-entered')
             else:
                 own = self.grant(w.lock, w.session, w.owner, w.mode,
                                  (w.value, w.delay, w.hold), w.index)
