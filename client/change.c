@@ -488,7 +488,6 @@ static bool is_queued(struct change *change, const struct resp_reply *reply)
 static void park(struct change *change)
 {
     struct machine *machine = change->machine;
-    change->is_placed = true;
     change->ask.was_sent = true;
     if (change->hint == change->place) {
         ask_anew(change, STEP_ASK, limit_ns(change));
@@ -691,8 +690,10 @@ static void withdrawn(struct change *change, int error, bool is_granted,
 static void asked(struct change *change, int error, bool is_granted,
                   const char *why)
 {
+    /* What was sent before, and answered or queued, is no less done since
+     * nobody leads now. */
     bool may_be_done = error == HASP_EUNKNOWN || error == HASP_EPROTO ||
-                       (is_open(error) && change->is_placed);
+                       (is_open(error) && change->ask.was_sent);
     switch (change->kind) {
     case CHANGE_RESUME:
     case CHANGE_QUERY:

@@ -43,8 +43,7 @@ struct change {
     bool is_asked_anew; /* For what is left of the limit. */
     uint64_t end_ns;    /* When the wait is over; UINT64_MAX for never. */
     uint64_t look_ns;   /* How long it stays PARKED. */
-    bool is_placed;     /* It has been queued, ... */
-    uint64_t place;     /* ... at this place: the entry in the log. */
+    uint64_t place;     /* Where it was queued: the entry in the log. */
     uint64_t hint; /* The place whose end was pushed before the answer came. */
     bool is_interrupted;
 };

@@ -200,6 +200,26 @@ static void an_answer_older_than_a_notice_is_asked_again(void **state)
     assert_seen("");
 }
 
+/* It is granted, whoever leads, or nobody, when it is asked for again. */
+static void what_was_granted_is_not_told_as_undone(void **state)
+{
+    (void)state;
+    once("SESSION.KEEP",
+         TOLD("*1\r\n" ENDED("b", "me", "40", "40", "45"), "0"));
+    pass(200);
+    once("LOCK.ACQUIRE", GRANT("41", "41", "1", "_", "41"));
+    always("LOCK.ACQUIRE", "-NOLEADER nobody leads\r\n");
+    acquire_for(&held[0], "a", 0, "me", 0);
+    pass(20000);
+    assert_told(&held[0], HASP_EUNKNOWN);
+    world.rule[world.rule_count - 1].is_used = true;
+    once("LOCK.ACQUIRE", GRANT("41", "41", "1", "_", "46"));
+    once("LOCK.RELEASE a TOKEN 41", ":0\r\n");
+    world.seen[0] = '\0';
+    pass(2000);
+    assert_non_null(strstr(world.seen, "LOCK.RELEASE a TOKEN 41"));
+}
+
 /* A re-entry has the limit of the hold that it enters, whatever it asked for;
  * several have the shortest. */
 static void the_limit_is_what_was_granted(void **state)
@@ -248,6 +268,7 @@ int main(void)
         test(a_list_that_fails_is_asked_for_again),
         test(without_belief_nothing_is_missing),
         test(an_answer_older_than_a_notice_is_asked_again),
+        test(what_was_granted_is_not_told_as_undone),
         test(the_limit_is_what_was_granted),
         test(what_is_not_held_is_over_for_all_its_objects),
     };
