@@ -355,7 +355,7 @@ unit: $(UNIT_CHOSEN) ## unit tests (T=part of a name)
 .PHONY: check
 check: ## warnings are errors, slow checks on: unit tests, simulator, lint
 	$(MAKE) FLAVOUR=check all unit
-	$(MAKE) FLAVOUR=check sim
+	$(MAKE) FLAVOUR=check sim SIM_ARGS="--pairs 2"
 	$(MAKE) lint
 
 SEED ?= 1
@@ -376,7 +376,7 @@ property: $(B)/property ## the state machine against a model, for long (SEED=)
 	tests/property/run.py --driver $< --seed $(SEED) \
 	    --seconds $(PROPERTY_SECONDS)
 property-short: $(B)/property ## the same with a few fixed seeds
-	tests/property/run.py --driver $< --seed 1 --count 400
+	tests/property/run.py --driver $< --seed 1 --count 400 --pairs 2
 
 # docs/model: the rules of time and of membership, by spin.
 .PHONY: model model-short

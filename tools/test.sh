@@ -60,7 +60,7 @@ part unit-level2 make -s -j"$jobs" FLAVOUR=level2 unit T=feature
 part property make -s FLAVOUR=check property-short
 part model make -s model-short
 part lint make -s -O -k -j"$jobs" FLAVOUR=check lint
-part sim make -s -j"$jobs" FLAVOUR=check sim SEEDS=200
+part sim make -s -j"$jobs" FLAVOUR=check sim SEEDS=200 SIM_ARGS="--pairs 2"
 part sim-level2 make -s -j"$jobs" FLAVOUR=level2 sim SEEDS=40
 part raft-asserts tools/raft-asserts.sh build/check 50
 part unit-asan make -s -j"$jobs" FLAVOUR=asan unit

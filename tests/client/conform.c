@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOCK_MAX 16
+#define LOCK_MAX 8192
 #define NAME_MAX_COUNT 8
 #define AGAIN_MAX 4
 

@@ -4,15 +4,18 @@
 model of it; both must answer, tell and hold the same.
 
     run.py [--driver BIN] [--seed N] [--count N] [--ops N] [--seconds S]
-           [--length N] [--jobs N] [--failures N] [--shorten S]
+           [--length N] [--jobs N] [--failures N] [--shorten S] [--pairs N]
     run.py [--driver BIN] --script FILE
 
 A sequence is determined by its seed. Where it differs, the sequence is
-shortened as long as it still differs, printed, and kept in a file. The last
+shortened as long as it still differs, printed, and kept in a file. --pairs
+prints in how many lives each pair of options was met (pairs.py), and fails if it
+was in fewer than N. The last
 line is "property: N passed, N failed", counted in sequences.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import itertools
 import os
@@ -25,6 +28,7 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from model import Model  # noqa: E402
+from pairs import Pairs, report  # noqa: E402
 from state import EXCLUSIVE, LIMIT_COUNT, LIMIT_MAX, SHARED, \
     SLOTS, TTL_LIMIT, Cycle  # noqa: E402
 from users import ANYONE, BOUND_MAX, LEADER, LOCAL, NAMED, \
@@ -59,6 +63,7 @@ class Generator:
     def __init__(self, seed, length):
         self.rng = rng = random.Random(seed)
         self.model = Model()
+        self.pairs = Pairs(self.model)
         self.length = length
         self.lines = []
         self.expected = []
@@ -108,6 +113,14 @@ class Generator:
             # Holds are taken away, and nobody asks which.
             weights.update(hold_over=40, release_if=20, release=.2, close=0,
                            expire=.1, blacklist_add=0)
+        if seed % 12 == 5:
+            # Operators take what has no lease, and it is taken again.
+            self.durable = .9
+            self.numbers = max(self.numbers, .5)
+            weights.update(break_holds=10, break_over=14, hold_over=5,
+                           release_if=5, release=8, convert=12, cancel=8,
+                           note=4, blacklist_add=5,
+                           blacklist_remove=5, repeat=10)
         self.deck = [getattr(self, name) for name, weight in weights.items()
                      for _ in range(round(weight * 20))]
 
@@ -122,6 +135,7 @@ class Generator:
     def say(self, line):
         self.lines.append(line)
         self.expected.append(self.model.run(line))
+        self.pairs.see(line, self.expected[-1])
 
     def entry(self, *words):
         self.index += 1 if self.rng.random() < .98 else self.rng.randint(2, 9)
@@ -175,6 +189,7 @@ class Generator:
             if rng_random() < .012:
                 self.state()
         self.dump()
+        self.pairs.sweep(is_all=True)
         return self
 
     def dump(self):
@@ -895,12 +910,11 @@ def show(driver, lines, why):
 
 
 def run_seed(driver, seed, length):
-    """(number of entries, None or the script that differs)."""
+    """(number of entries, None or the script that differs, pairs met)."""
     generated = Generator(seed, length).run()
     found = find_difference(driver, generated.lines, generated.expected)
-    if not found:
-        return generated.index, None
-    return generated.index, generated.lines
+    return generated.index, generated.lines if found else None, \
+        generated.pairs.count
 
 
 def main():
@@ -919,6 +933,8 @@ def main():
                         help='stop after so many')
     parser.add_argument('--shorten', type=float, default=60,
                         help='seconds for the search of the shortest script')
+    parser.add_argument('--pairs', type=int, default=0,
+                        help='lives that each pair of options is to be met in')
     parser.add_argument('--script')
     arguments = parser.parse_args()
     driver = arguments.driver
@@ -936,7 +952,8 @@ def main():
 
 def run_many(arguments, driver):
     start = time.monotonic()
-    passed = failed = ops = 0
+    passed = failed = ops = wrong = 0
+    pairs = collections.Counter()
     seed = arguments.seed
     if not (arguments.count or arguments.ops or arguments.seconds):
         arguments.count = 1
@@ -959,8 +976,9 @@ def run_many(arguments, driver):
                 running, return_when=concurrent.futures.FIRST_COMPLETED)
             for future in done:
                 number = running.pop(future)
-                count, lines = future.result()
+                count, lines, met = future.result()
                 ops += count
+                pairs.update(met)
                 if lines is None:
                     passed += 1
                     continue
@@ -971,8 +989,10 @@ def run_many(arguments, driver):
     seconds = time.monotonic() - start
     print(f'property: {ops} operations, {ops / seconds:.0f} per second, seeds '
           f'{arguments.seed} to {seed - 1}')
+    if arguments.pairs:
+        wrong = report(pairs, arguments.pairs)
     print(f'property: {passed} passed, {failed} failed')
-    return int(failed > 0 or passed == 0)
+    return int(failed > 0 or passed == 0 or wrong > 0)
 
 
 if __name__ == '__main__':

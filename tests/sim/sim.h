@@ -111,7 +111,8 @@ struct sim_stats {
 };
 
 #define SIM_FAULT_COUNT 29
-#define SIM_STATE_COUNT 40
+#define SIM_STATE_COUNT 44
+#define SIM_PAIR_COUNT 20 /* Options, see sim_pairs.h. */
 
 /* What was reached, see sim_cover.h: of one run 1 or 0, of several in how many
  * of them. */
@@ -119,6 +120,8 @@ struct sim_cover {
     uint32_t fault[SIM_FAULT_COUNT];
     uint32_t pair[SIM_FAULT_COUNT][SIM_FAULT_COUNT]; /* [less][greater] */
     uint32_t state[SIM_STATE_COUNT];
+    /* Lives in which two options were met: [less][greater]. */
+    uint32_t option[SIM_PAIR_COUNT][SIM_PAIR_COUNT];
     uint64_t struck_ns[SIM_FAULT_COUNT]; /* The newest of each kind; 0. */
     uint64_t looked_ns;
 };

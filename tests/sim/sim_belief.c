@@ -90,7 +90,8 @@ static void look_at_end(void *data, const struct sim_belief *belief)
     const struct end *end = data;
     if (belief->session == end->session && belief->token <= end->token &&
         bytes_equal(end->owner, bytes_of_text(belief->tag)) &&
-        bytes_equal(end->lock, sim_lock_bytes(belief->lock))) {
+        bytes_equal(end->lock, sim_lock_bytes(belief->lock)) &&
+        !is_excused(end->sim, belief)) {
         sim_fail(end->sim, ORACLE_LEASES,
                  "the client ends first: %s.%s believes in '%s' with token "
                  "%" PRIu64 ", and entry %" PRIu64 " ends that hold",

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "tests/sim/sim_check.h"
+#include "tests/sim/sim_pairs.h"
 #include "tests/sim/sim_program.h"
 
 void sim_caller_reset(struct sim_caller *caller, struct sim_program *program,
@@ -44,6 +45,32 @@ static struct sim_hold *any_hold(struct sim_caller *caller)
     return NULL;
 }
 
+/* Under its own name it may hold the lock already, and then asks for the same
+ * again: in which mode? NULL: it does not. */
+static const enum hasp_mode *held_mode(const struct sim_caller *caller,
+                                       uint32_t lock)
+{
+    for (uint32_t i = 0; i < HOLD_MAX; i++) {
+        const struct sim_hold *held = &caller->hold[i];
+        for (uint32_t k = 0; held->hold != NULL && k < held->count; k++) {
+            if (held->lock[k] == lock && strcmp(held->tag, caller->tag) == 0) {
+                return &held->mode[k];
+            }
+        }
+    }
+    return NULL;
+}
+
+bool sim_caller_has(const struct sim_caller *caller, uint32_t lock)
+{
+    return held_mode(caller, lock) != NULL;
+}
+
+static bool is_own(const struct sim_caller *caller, const struct sim_hold *held)
+{
+    return strcmp(held->tag, caller->tag) == 0;
+}
+
 /* --- Calling -------------------------------------------------------------- */
 
 static void told(struct client_call *call)
@@ -62,7 +89,11 @@ static void begin(struct sim_caller *caller, enum call_kind kind)
     struct sim *sim = caller->program->sim;
     caller->kind = kind;
     caller->is_told = caller->is_interrupted = false;
+    caller->was_believed = caller->is_own = caller->is_pushed = false;
     caller->number_of_call = 0;
+    caller->connection = caller->program->line->is_connected
+                             ? caller->program->line->asker.number
+                             : 0;
     caller->newest = sim_check_newest(sim);
     caller->since_ns = sim->now_ns;
     caller->call = (struct client_call){.done = told, .data = caller};
@@ -93,6 +124,10 @@ static void acquire(struct sim_caller *caller)
         names[i] = sim_lock_name(caller->lock[i]);
     }
     begin(caller, CALL_ACQUIRE);
+    caller->is_own = caller->options.owner != NULL;
+    for (uint32_t i = 0; caller->is_own && i < caller->count; i++) {
+        sim_pairs_object(caller, caller->lock[i]);
+    }
     begun(caller, true,
           machine_acquire(&caller->program->machine, names, caller->count,
                           &caller->options, &caller->call, now(caller)));
@@ -103,6 +138,7 @@ static void release(struct sim_caller *caller, struct sim_hold *held)
 {
     struct hasp_hold *hold = held->hold;
     begin(caller, CALL_RELEASE);
+    caller->is_own = is_own(caller, held);
     caller->count = held->count;
     memcpy(caller->lock, held->lock, sizeof caller->lock);
     caller->was_believed = !held->has_limit &&
@@ -133,10 +169,12 @@ static void convert(struct sim_caller *caller, struct sim_hold *held)
     struct sim *sim = caller->program->sim;
     bool is_down = held->mode[0] == HASP_EXCLUSIVE;
     begin(caller, CALL_CONVERT);
+    caller->is_own = is_own(caller, held);
     caller->held = held;
     caller->count = 1;
     caller->lock[0] = held->lock[0];
-    caller->was_believed = sim_program_trusts(caller->program);
+    caller->was_believed = !held->has_limit &&
+                           sim_program_trusts(caller->program);
     caller->options = (struct hasp_acquire_options){
         .size = sizeof caller->options,
         .mode = is_down ? HASP_SHARED : HASP_EXCLUSIVE,
@@ -175,23 +213,53 @@ static void ask(struct sim_caller *caller, enum call_kind kind)
                         &caller->call, now(caller)));
 }
 
-/* --- Choosing ------------------------------------------------------------- */
-
-/* Under its own name it may hold the lock already, and then asks for the same
- * again: in which mode? NULL: it does not. */
-static const enum hasp_mode *held_mode(const struct sim_caller *caller,
-                                       uint32_t lock)
+/* NOTE, and what an operator does to a hold, asked for by its owner. */
+static void ask_about(struct sim_caller *caller, enum call_kind kind,
+                      const struct sim_hold *held)
 {
-    for (uint32_t i = 0; i < HOLD_MAX; i++) {
-        const struct sim_hold *held = &caller->hold[i];
-        for (uint32_t k = 0; held->hold != NULL && k < held->count; k++) {
-            if (held->lock[k] == lock && strcmp(held->tag, caller->tag) == 0) {
-                return &held->mode[k];
-            }
-        }
+    static const char *const words[] = {[CALL_NOTE] = "LOCK.NOTE",
+                                        [CALL_TAKE] = "LOCK.RELEASEIF",
+                                        [CALL_BREAK] = "LOCK.BREAK",
+                                        [CALL_BLACKLIST] = "BLACKLIST.ADD"};
+    struct sim *sim = caller->program->sim;
+    struct query query = {0};
+    bool is_change = kind == CALL_NOTE;
+    begin(caller, kind);
+    caller->is_own = is_own(caller, held);
+    caller->was_believed = kind == CALL_NOTE && !held->has_limit &&
+                           sim_program_trusts(caller->program);
+    caller->lock[0] = held->lock[0];
+    caller->count = 1;
+    query_begin(&query, words[kind]);
+    if (kind != CALL_BLACKLIST) {
+        query_text(&query, sim_lock_name(held->lock[0]));
     }
-    return NULL;
+    if (kind == CALL_NOTE) {
+        query_number(&query, held->hold->held[0].token);
+        query_text(&query, sim_chance(sim, 0.5) ? "a note" : "");
+    }
+    if (kind == CALL_NOTE || kind == CALL_TAKE) {
+        query_text(&query, "OWNER");
+        query_text(&query, held->tag);
+    }
+    if (kind == CALL_TAKE) {
+        query_option(&query, "TOKEN", held->hold->held[0].token);
+    }
+    if (kind == CALL_BREAK) {
+        query_option(&query, "AFTER", sim_between(sim, 20, 300));
+    }
+    if (kind == CALL_BLACKLIST) {
+        query_option(&query, "FOR", sim_between(sim, 100, 3000));
+    }
+    if (!is_change) {
+        query_option(&query, "SESSION", caller->program->session);
+    }
+    begun(caller, is_change,
+          machine_query(&caller->program->machine, &query, is_change,
+                        &caller->call, now(caller)));
 }
+
+/* --- Choosing ------------------------------------------------------------- */
 
 static void choose_mode(struct sim_caller *caller, uint32_t lock)
 {
@@ -259,6 +327,36 @@ static void choose_acquire(struct sim_caller *caller)
     acquire(caller);
 }
 
+/* As choose_acquire(), in a run of pairs: mostly under its own name, and what
+ * it holds already, with whatever options. */
+static void choose_own(struct sim_caller *caller, uint32_t lock)
+{
+    struct sim *sim = caller->program->sim;
+    struct hasp_acquire_options *options = &caller->options;
+    *options = (struct hasp_acquire_options){
+        .size = sizeof *options, .owner = caller->tag, .interrupt_fd = -1};
+    caller->lock[0] = lock;
+    caller->count = 1;
+    options->wait_ms = sim_chance(sim, 0.6) ? sim_between(sim, 20, 3000) : 0;
+    choose_mode(caller, lock);
+    options->is_barging = sim_chance(sim, 0.15);
+    options->hold_ms = sim_chance(sim, 0.25) ? sim_between(sim, 100, 3000) : 0;
+    options->delay_ms = sim_chance(sim, 0.2) ? sim_between(sim, 50, 1000) : 0;
+    uint32_t second = (uint32_t)prng_below(&sim->prng,
+                                           caller->program->client->lock_count);
+    const enum hasp_mode *held = held_mode(caller, second);
+    bool is_right = options->mode == HASP_SLOTS    ? sim_lock_is_slots(second)
+                    : sim_lock_is_slots(second)    ? false
+                    : options->mode == HASP_SHARED ? sim_lock_is_shared(second)
+                                                   : true;
+    if (second != lock && is_right &&
+        (held == NULL || *held == options->mode) && sim_chance(sim, 0.3)) {
+        caller->lock[1] = second;
+        caller->count = 2;
+    }
+    acquire(caller);
+}
+
 static void choose_question(struct sim_caller *caller)
 {
     struct sim *sim = caller->program->sim;
@@ -290,11 +388,62 @@ static void choose_while_holding(struct sim_caller *caller)
     }
 }
 
+/* In a run of pairs: what becomes of a hold of its own name while it asks for
+ * it again, and what an operator may do to it. */
+static void choose_about_own(struct sim_caller *caller)
+{
+    struct sim *sim = caller->program->sim;
+    struct sim_hold *held = any_hold(caller);
+    uint32_t lock = held->lock[prng_below(&sim->prng, held->count)];
+    uint64_t dice = prng_below(&sim->prng, 100);
+    if (caller->program->client->is_draining || dice < 32) {
+        release(caller, held);
+    } else if (dice < 62) {
+        if (held_count(caller) < HOLD_MAX) {
+            choose_own(caller, lock);
+        } else {
+            release(caller, held);
+        }
+    } else if (dice < 74 && held->count == 1 &&
+               sim_lock_is_shared(held->lock[0])) {
+        convert(caller, held);
+    } else if (caller->program->is_durable && dice < 98 &&
+               sim_chance(sim, 0.6)) {
+        ask_about(caller, CALL_BREAK, held);
+    } else if (dice < 81) {
+        ask_about(caller, CALL_NOTE, held);
+    } else if (dice < 92) {
+        ask_about(caller, CALL_TAKE, held);
+    } else if (dice >= 98) {
+        ask_about(caller, CALL_BLACKLIST, held);
+    } else {
+        choose_question(caller);
+    }
+}
+
+static void choose_in_pairs(struct sim_caller *caller)
+{
+    struct sim *sim = caller->program->sim;
+    bool is_draining = caller->program->client->is_draining;
+    sim_pairs_end(caller, false);
+    if (held_count(caller) > 0) {
+        choose_about_own(caller);
+    } else if (!is_draining && caller->was_cancelled && sim_chance(sim, 0.6)) {
+        choose_own(caller, caller->lock[0]);
+    } else if (!is_draining) {
+        choose_own(caller,
+                   (uint32_t)prng_below(&sim->prng,
+                                        caller->program->client->lock_count));
+    }
+}
+
 static void choose(struct sim_caller *caller)
 {
     struct sim_client *client = caller->program->client;
     struct sim *sim = client->sim;
-    if (held_count(caller) > 0) {
+    if (sim_pairs_are_drawn(sim) && sim_chance(sim, 0.8)) {
+        choose_in_pairs(caller);
+    } else if (held_count(caller) > 0) {
         choose_while_holding(caller);
     } else if (client->is_draining) {
         return;
@@ -338,6 +487,8 @@ static void take(struct sim_caller *caller)
                 caller->call.why);
     }
     sim_told_call(caller);
+    sim_pairs_told(caller);
+    caller->was_cancelled = caller->call.error == HASP_EINTR && caller->is_own;
     if (caller->call.error == 0 && caller->kind == CALL_ACQUIRE) {
         keep(caller);
     } else if (caller->call.error == 0 && caller->kind == CALL_CONVERT) {
@@ -353,6 +504,29 @@ static void take(struct sim_caller *caller)
     caller->think_until_ns = sim->now_ns + think_ms * SIM_MS;
 }
 
+void sim_caller_pushed(struct sim_caller *caller, struct bytes owner)
+{
+    caller->is_pushed |= caller->kind != CALL_NONE && caller->is_own &&
+                         bytes_equal(owner, bytes_of_text(caller->tag));
+}
+
+void sim_caller_lost(struct sim_caller *caller, const struct hasp_event *event)
+{
+    bool is_limit = strcmp(event->text, "max hold") == 0;
+    for (uint32_t i = 0; i < HOLD_MAX; i++) {
+        const struct sim_hold *held = &caller->hold[i];
+        for (uint32_t k = 0; held->hold != NULL && k < held->count; k++) {
+            bool is_meant = is_own(caller, held) &&
+                            held->hold->held[k].token == event->token &&
+                            strcmp(sim_lock_name(held->lock[k]), event->name) ==
+                                0;
+            if (is_meant && is_limit) {
+                sim_pairs_meet(caller, held->lock[k], PAIR_MAX_HOLD);
+            }
+        }
+    }
+}
+
 static bool is_waiting(const struct sim_caller *caller)
 {
     return (caller->kind == CALL_ACQUIRE || caller->kind == CALL_CONVERT) &&
@@ -363,11 +537,12 @@ static bool is_waiting(const struct sim_caller *caller)
 static void may_interrupt(struct sim_caller *caller)
 {
     struct sim *sim = caller->program->sim;
+    bool draws_pairs = sim_pairs_are_drawn(sim);
     if (sim->now_ns >= caller->think_until_ns) {
         caller->think_until_ns = sim->now_ns +
                                  sim_between(sim, 500, 3000) * SIM_MS;
         caller->is_interrupted = caller->program->client->is_draining ||
-                                 sim_chance(sim, 0.2);
+                                 sim_chance(sim, draws_pairs ? 0.6 : 0.2);
         if (caller->is_interrupted) {
             machine_interrupt(&caller->program->machine, &caller->call,
                               now(caller));

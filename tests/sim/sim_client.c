@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "tests/sim/sim_pairs.h"
 #include "tests/sim/sim_program.h"
 #include "tests/sim/sim_worker.h"
 
@@ -145,6 +146,9 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     sim_keeper_init(&client->keeper, client);
     sim_client_renew(client);
     client->lock_count = 1 + (uint32_t)(sim->options.seed % LOCK_COUNT_MAX);
+    if (sim_pairs_are_drawn(sim)) {
+        client->lock_count = sim->options.seed % 8 == 0 ? LOCK_COUNT_MAX : 5;
+    }
     return client;
 }
 

@@ -87,6 +87,8 @@ enum state {
     STATE_OLD_TWICE,
     STATE_OLD_VOTER,
     STATE_LOST_DISK,
+    STATE_ENDED_64,
+    STATE_ENDED_1024,
     STATE_COUNT
 };
 
@@ -129,6 +131,8 @@ static const char *const state_names[] = {
     [STATE_OLD_TWICE] = "three directories of one number run",
     [STATE_OLD_VOTER] = "an old directory's successor is a voter",
     [STATE_LOST_DISK] = "a member has lost its disk",
+    [STATE_ENDED_64] = "more than 64 holds end between two heartbeats",
+    [STATE_ENDED_1024] = "likewise, more than 1,024",
     [STATE_WITHDRAWN] = "a lock is held by who may not lock it any more",
 };
 
@@ -169,6 +173,12 @@ void sim_cover_vote(struct sim *sim, bool is_taken)
 void sim_cover_lost_disk(struct sim *sim)
 {
     reach(sim, STATE_LOST_DISK, true);
+}
+
+void sim_cover_ended(struct sim *sim, uint32_t count)
+{
+    reach(sim, STATE_ENDED_64, count > 64);
+    reach(sim, STATE_ENDED_1024, count > 1024);
 }
 
 void sim_cover_leader_goes(struct sim *sim)
@@ -360,6 +370,11 @@ void sim_cover_add(struct sim_cover *sum, const struct sim_cover *one)
     }
     for (uint32_t i = 0; i < SIM_STATE_COUNT; i++) {
         sum->state[i] += one->state[i];
+    }
+    for (uint32_t i = 0; i < SIM_PAIR_COUNT; i++) {
+        for (uint32_t j = 0; j < SIM_PAIR_COUNT; j++) {
+            sum->option[i][j] += one->option[i][j];
+        }
     }
 }
 

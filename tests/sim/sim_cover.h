@@ -20,6 +20,8 @@ void sim_cover_look(struct sim *sim);
 void sim_cover_add(struct sim_cover *sum, const struct sim_cover *one);
 /* Prints lines: "covers KIND NAME COUNT", tabs between. */
 void sim_cover_print(const struct sim_cover *cover);
+/* So many holds of one session have ended between two heartbeats. */
+void sim_cover_ended(struct sim *sim, uint32_t count);
 /* A vote was taken, not by force; or was not, for want of a majority. */
 void sim_cover_vote(struct sim *sim, bool is_taken);
 /* A member has lost its disk. */

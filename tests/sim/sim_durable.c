@@ -9,10 +9,10 @@
 #include "base/check.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_history.h"
+#include "tests/sim/sim_pairs.h"
 #include "tests/sim/sim_worker.h"
 
 #define ANSWER_NS (4 * SIM_S)
-#define CLIENT_NAME "durable"
 /* One in so many runs has one. */
 #define RUNS 3
 #define LOCKS 3
@@ -45,7 +45,7 @@ static void put_open(struct sim_durable *durable)
     sim_channel_word(channel, "TTL");
     sim_channel_word(channel, "NONE");
     sim_channel_word(channel, "NAME");
-    sim_channel_word(channel, CLIENT_NAME);
+    sim_channel_word(channel, SIM_DURABLE_NAME);
     sim_rogue_put_proof(channel, durable->secret);
 }
 
@@ -86,7 +86,7 @@ static void put_list(struct sim_durable *durable)
     sim_channel_word(&durable->channel,
                      is_over ? "BLACKLIST.REMOVE" : "BLACKLIST.ADD");
     sim_channel_word(&durable->channel, "CLIENT");
-    sim_channel_word(&durable->channel, CLIENT_NAME);
+    sim_channel_word(&durable->channel, SIM_DURABLE_NAME);
 }
 
 static void ask(struct sim_durable *durable)
@@ -154,7 +154,12 @@ static void take_good(struct sim_durable *durable)
         durable->stage = DURABLE_PARDON;
         break;
     default:
-        durable->stage = DURABLE_DONE;
+        durable->has_swept = true;
+        if (durable->client->is_draining) {
+            durable->stage = DURABLE_DONE;
+        } else {
+            rest(durable);
+        }
         break;
     }
 }
@@ -209,7 +214,8 @@ void sim_durable_init(struct sim_durable *durable, struct sim_client *client)
     *durable = (struct sim_durable){.client = client};
     sim_channel_init(&durable->channel, sim, &client->host);
     durable->is_there = client->host.number == sim->node_count &&
-                        sim->options.seed % RUNS == 1;
+                        (sim->options.seed % RUNS == 1 ||
+                         sim_pairs_are_drawn(sim));
     durable->rest_until_ns = sim->now_ns + 500 * SIM_MS;
 }
 
@@ -220,9 +226,19 @@ void sim_durable_die(struct sim_durable *durable)
                      &durable->client->host);
 }
 
+/* Programs that have died have left sessions without end, which would block
+ * others for the whole calm. */
+static bool is_to_be_swept(const struct sim_durable *durable)
+{
+    const struct sim *sim = sim_of(durable);
+    return sim_pairs_are_drawn(sim) && sim->phase != SIM_CHAOS &&
+           !durable->has_swept;
+}
+
 static void choose_stage(struct sim_durable *durable)
 {
-    if (durable->client->is_draining && durable->stage < DURABLE_CLOSE) {
+    if ((durable->client->is_draining || is_to_be_swept(durable)) &&
+        durable->stage < DURABLE_CLOSE) {
         durable->stage = durable->session != 0 ? DURABLE_CLOSE : DURABLE_LIST;
     } else if (durable->stage == DURABLE_REST &&
                sim_of(durable)->now_ns >= durable->rest_until_ns) {

@@ -16,6 +16,9 @@
 
 #include "tests/sim/sim_channel.h"
 
+/* The name under which all sessions without end are opened. */
+#define SIM_DURABLE_NAME "durable"
+
 struct sim_client;
 
 struct sim_durable {
@@ -32,6 +35,7 @@ struct sim_durable {
         DURABLE_DONE
     } stage;
     bool is_attaching;
+    bool has_swept;   /* In a run of pairs, once all is healed. */
     uint64_t session; /* 0: none. */
     char secret[40];
     uint64_t rest_until_ns;

@@ -216,6 +216,15 @@ static void check_passing(const struct writing *w, const struct past_lock *lock)
     }
 }
 
+/* One that waits for another lock as well does not hold up who gets along with
+ * it: a reader, or who takes another slot. */
+static bool lets_pass(const struct past_wait *wait, bool is_shared,
+                      bool is_slots)
+{
+    return wait->is_several &&
+           ((wait->is_shared && is_shared) || (wait->is_slots && is_slots));
+}
+
 /* True if somebody waits who may still be granted the lock: not one whose
  * session has ended, or may not have what it waits for, and whom SWEEP has yet
  * to come to. */
@@ -225,7 +234,11 @@ static bool is_awaited(const struct writing *w, const struct past_lock *lock)
         const struct past_wait *wait = LIST_ENTRY(at, struct past_wait,
                                                   in_lock);
         const struct session *session = lockfsm_session(w->fsm, wait->session);
-        if (session != NULL && session->recheck_serial == 0) {
+        bool is_passed = w->command->op == OP_ACQUIRE &&
+                         lets_pass(wait,
+                                   w->command->acquire->mode == LOCK_SHARED,
+                                   w->command->acquire->mode == LOCK_SLOTS);
+        if (session != NULL && session->recheck_serial == 0 && !is_passed) {
             return true;
         }
     }
@@ -295,6 +308,20 @@ static void write_grant(const struct writing *w, const struct effect *e)
     }
 }
 
+static bool is_durable(const struct writing *w, uint64_t session)
+{
+    const struct past_session *past = past_find_session(w->history, session);
+    return past != NULL && past->ttl_ms == 0;
+}
+
+/* An operator has ended it, and no lease of its holder's has ended before. */
+static bool is_taken(const struct writing *w, const struct effect *e)
+{
+    const char *reason = e->reason != NULL ? e->reason : "";
+    return strcmp(reason, "releaseif") == 0 || strcmp(reason, "broken") == 0 ||
+           (strcmp(reason, "blacklisted") == 0 && is_durable(w, e->session));
+}
+
 static void write_end(const struct writing *w, const struct effect *e)
 {
     struct past_lock *lock = obtain_lock(w->history, e->lock);
@@ -307,8 +334,8 @@ static void write_end(const struct writing *w, const struct effect *e)
         return;
     }
     grant->to = w->index;
-    grant->is_taken = e->reason != NULL && strcmp(e->reason, "releaseif") == 0;
-    if (grant->is_taken) {
+    grant->taken = is_taken(w, e) ? e->reason : NULL;
+    if (grant->taken != NULL) {
         return; /* Its holder is told by a heartbeat (sim_told.c). */
     }
     sim_beliefs_end(w->sim, w->index, e->lock, e->session, e->owner, e->token);
@@ -333,8 +360,12 @@ static void write_wait(const struct writing *w, const struct effect *e)
     wait->session = e->session;
     wait->wait_index = wait_of(w, e);
     wait->is_upgrade = w->command->op == OP_CONVERT;
-    wait->is_shared = w->command->op == OP_ACQUIRE &&
-                      w->command->acquire->mode == LOCK_SHARED;
+    if (w->command->op == OP_ACQUIRE) {
+        const struct acquire_command *acquire = w->command->acquire;
+        wait->is_shared = acquire->mode == LOCK_SHARED;
+        wait->is_slots = acquire->mode == LOCK_SLOTS;
+        wait->is_several = acquire->name_count > 1;
+    }
     list_push_back(&lock->waits, &wait->in_lock);
 }
 
@@ -382,6 +413,7 @@ static void settle_queue(const struct writing *w, struct past_lock *lock)
             struct past_wait *wait = LIST_ENTRY(other, struct past_wait,
                                                 in_lock);
             if (!wait->is_granted && is_before(wait, granted) &&
+                !lets_pass(wait, granted->is_shared, granted->is_slots) &&
                 !is_to_end(w, wait)) {
                 sim_fail(w->sim, ORACLE_ORDER,
                          "first come, first served: entry %" PRIu64
@@ -498,8 +530,11 @@ static void write_ended(const struct writing *w, const struct effect *e)
         return;
     }
     session->ended_index = w->index;
-    if (e->reason != NULL && (strcmp(e->reason, "expired") == 0 ||
-                              strcmp(e->reason, "blacklisted") == 0)) {
+    session->is_blacklisted = e->reason != NULL &&
+                              strcmp(e->reason, "blacklisted") == 0;
+    if (e->reason != NULL && session->ttl_ms != 0 &&
+        (strcmp(e->reason, "expired") == 0 ||
+         strcmp(e->reason, "blacklisted") == 0)) {
         check_expiry(w, session);
     }
 }

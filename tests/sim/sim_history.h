@@ -72,14 +72,22 @@ bool sim_history_granted(const struct sim_history *history, struct bytes lock,
 uint32_t sim_history_tell_grant(struct sim_history *history, struct bytes lock,
                                 uint64_t session, struct bytes owner,
                                 uint64_t token);
-/* True if the session holds 'lock' with 'token'. */
+/* True if the session holds 'lock' with 'token', and all its owners that one
+ * entry granted it still do. */
 bool sim_history_holds(const struct sim_history *history, struct bytes lock,
                        uint64_t session, uint64_t token);
-/* The entry by which RELEASEIF has taken that hold, known by a token that it
+/* The entry by which an operator has taken that hold, known by a token that it
  * has had, of an owner (NULL: any); 0: it was not taken. */
 uint64_t sim_history_taken(const struct sim_history *history, struct bytes lock,
                            uint64_t session, struct bytes owner,
                            uint64_t token);
+/* The reason of that end, a constant text; "": it was not taken. */
+const char *sim_history_taken_by(const struct sim_history *history,
+                                 struct bytes lock, uint64_t session,
+                                 struct bytes owner, uint64_t token);
+/* True if the session has ended since it was blacklisted. */
+bool sim_history_was_blacklisted(const struct sim_history *history,
+                                 uint64_t session);
 /* The name of a lock that the session holds or waits for, as a text until the
  * next entry; NULL. */
 const char *sim_history_left(struct sim_history *history, uint64_t session);

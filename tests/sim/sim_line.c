@@ -8,7 +8,9 @@
 #include "base/check.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_pairs.h"
 #include "tests/sim/sim_program.h"
+#include "tests/sim/sim_restore.h"
 
 /* An asker that is asked so often in one moment does not come to rest. */
 #define TURN_COUNT_MAX 1000
@@ -97,7 +99,16 @@ static void begin(struct sim_line *line)
     endpoints_done(&endpoints);
     asker_begin_at(&line->asker, (uint32_t)(seed >> 33));
     line->ttl_ms = ttls_ms[prng_below(&sim->prng, 6)];
+    if (sim_hoards_are_there(sim)) {
+        line->ttl_ms = 8000;
+    }
     line->number = 0;
+    /* What a restored state has of such a session may be older than what its
+     * client believes, and no quarantine ends that. And it outlives the secret
+     * that its line began with. */
+    line->is_durable = sim_pairs_are_drawn(sim) && sim->phase == SIM_CHAOS &&
+                       !sim_restore_is_planned(sim) &&
+                       !sim_users_are_there(sim) && sim_chance(sim, 0.4);
 }
 
 void sim_line_join(struct sim_line *line, struct sim_program *program)

@@ -23,6 +23,7 @@ struct sim_line {
     struct asker asker; /* If somebody is on it. */
     struct sim_program *program[LINE_PROGRAM_MAX];
     uint32_t program_count;
+    bool is_durable;       /* Its sessions have no end. */
     uint32_t ttl_ms;       /* Of the sessions on it, as they ask for it. */
     struct sim_wire *wire; /* NULL: closed. */
     struct sim_identity who;

@@ -4,7 +4,7 @@
  *
  *     sim [--seed N] [--seeds K] [--nodes 3|5] [--seconds S] [--jobs J]
  *         [--clients N] [--skip-faults LIST] [--without LIST] [--coverage]
- *         [--plant] [--verbose]
+ *         [--pairs N] [--plant] [--verbose]
  *
  * runs K seeds from N on, each S simulated seconds of faults, then a calm in
  * which there must be progress, then an end after which nothing may be left. A
@@ -13,9 +13,11 @@
  * command that repeats it; --without leaves out some of them, by their numbers.
  * With fewer clients, or without some faults ("3,7-9": their numbers are in the
  * trace), the rest of the run is another one. --coverage tells in how many runs
- * which faults, pairs of faults and states were reached (sim_cover.h). --plant
- * puts a bug into the rogues, which trust their sessions for ever then: for
- * tests of what sees it. How it works: tests/sim/README.md. */
+ * which faults, pairs of faults and states were reached (sim_cover.h). --pairs
+ * prints in how many lives each pair of options was met (sim_pairs.h), and
+ * fails if it was in fewer than N. --plant puts a bug into the rogues, which
+ * trust their sessions for ever then: for tests of what sees it. How it works:
+ * tests/sim/README.md. */
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -32,6 +34,7 @@
 #include "base/log.h"
 #include "tests/sim/sim.h"
 #include "tests/sim/sim_cover.h"
+#include "tests/sim/sim_pairs.h"
 #include "tests/unit/lockfsm_delta.h"
 
 /* What a worker process tells of a seed. */
@@ -56,6 +59,7 @@ struct batch {
     uint64_t seed_count;
     uint32_t job_count;
     bool shows_coverage;
+    uint32_t pair_least; /* Lives of each pair of options; 0: do not look. */
 };
 
 static void log_line(void *data, enum log_level level, const char *event,
@@ -185,9 +189,13 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
     if (batch->shows_coverage) {
         sim_cover_print(&cover);
     }
+    uint32_t wrong = 0;
+    if (batch->shows_coverage || batch->pair_least != 0) {
+        wrong = sim_pairs_print(&cover, batch->pair_least);
+    }
     printf("sim: %" PRIu64 " passed, %" PRIu64 " failed\n",
            batch->seed_count - failed, failed);
-    return failed == 0 ? 0 : 1;
+    return failed == 0 && (wrong == 0 || batch->pair_least == 0) ? 0 : 1;
 }
 
 static int run_batch(const struct batch *batch)
@@ -282,6 +290,9 @@ static bool take_option(struct batch *batch, int option)
     case 'o':
         batch->shows_coverage = true;
         return true;
+    case 'm':
+        batch->pair_least = (uint32_t)number(optarg);
+        return true;
     case 'p':
         batch->options.is_planted = true;
         return true;
@@ -305,6 +316,7 @@ int main(int argc, char **argv)
         {"skip-faults", required_argument, NULL, 'f'},
         {"without", required_argument, NULL, 'w'},
         {"coverage", no_argument, NULL, 'o'},
+        {"pairs", required_argument, NULL, 'm'},
         {"plant", no_argument, NULL, 'p'},
         {"verbose", no_argument, NULL, 'v'},
         {NULL, 0, NULL, 0},

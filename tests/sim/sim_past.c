@@ -150,31 +150,63 @@ bool sim_history_holds(const struct sim_history *history, struct bytes name,
                        uint64_t session, uint64_t token)
 {
     const struct past_lock *lock = past_find_lock(history, name);
+    bool is_held = false;
     LIST_EACH (node, &lock->grants) {
         const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
                                                     in_lock);
-        if (grant->token == token && grant->session == session &&
-            grant->to == NEVER) {
-            return true;
+        if (grant->token != token || grant->session != session) {
+            continue;
+        }
+        if (grant->to != NEVER) {
+            return false;
+        }
+        is_held = true;
+    }
+    return is_held;
+}
+
+static const struct past_grant *find_taken(const struct sim_history *history,
+                                           struct bytes name, uint64_t session,
+                                           struct bytes owner, uint64_t token)
+{
+    const struct past_lock *lock = past_find_lock(history, name);
+    if (lock == NULL) {
+        return NULL;
+    }
+    LIST_EACH (node, &lock->grants) {
+        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
+                                                    in_lock);
+        if (grant->taken != NULL && grant->session == session &&
+            grant->token >= token &&
+            (owner.data == NULL || bytes_equal(grant->owner, owner))) {
+            return grant;
         }
     }
-    return false;
+    return NULL;
 }
 
 uint64_t sim_history_taken(const struct sim_history *history, struct bytes name,
                            uint64_t session, struct bytes owner, uint64_t token)
 {
-    const struct past_lock *lock = past_find_lock(history, name);
-    LIST_EACH (node, &lock->grants) {
-        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
-                                                    in_lock);
-        if (grant->is_taken && grant->session == session &&
-            grant->token >= token &&
-            (owner.data == NULL || bytes_equal(grant->owner, owner))) {
-            return grant->to;
-        }
-    }
-    return 0;
+    const struct past_grant *grant = find_taken(history, name, session, owner,
+                                                token);
+    return grant == NULL ? 0 : grant->to;
+}
+
+const char *sim_history_taken_by(const struct sim_history *history,
+                                 struct bytes name, uint64_t session,
+                                 struct bytes owner, uint64_t token)
+{
+    const struct past_grant *grant = find_taken(history, name, session, owner,
+                                                token);
+    return grant == NULL ? "" : grant->taken;
+}
+
+bool sim_history_was_blacklisted(const struct sim_history *history,
+                                 uint64_t session)
+{
+    const struct past_session *past = past_find_session(history, session);
+    return past != NULL && past->is_blacklisted;
 }
 
 static bool uses(const struct past_lock *lock, uint64_t session)

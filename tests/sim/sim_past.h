@@ -22,7 +22,9 @@ struct past_grant {
     uint64_t to;   /* Entry that ended it; NEVER. */
     uint32_t told; /* How often a program was told of it. */
     bool is_exclusive;
-    bool is_taken; /* By RELEASEIF. */
+    /* The reason, if an operator has ended it while its holder believed; NULL.
+     */
+    const char *taken;
 };
 
 struct past_wait {
@@ -32,6 +34,8 @@ struct past_wait {
     uint64_t wait_index;
     bool is_upgrade;
     bool is_shared;
+    bool is_slots;
+    bool is_several; /* It may stand for the sake of another lock. */
     bool is_granted; /* By the entry that is being written. */
 };
 
@@ -50,6 +54,7 @@ struct past_session {
     uint64_t opened_ns; /* True time. */
     uint64_t ended_index;
     bool is_dropped;       /* By a restore. */
+    bool is_blacklisted;   /* It was ended for that. */
     uint64_t beat_sent_ns; /* True time; 0: none was answered. */
     uint64_t ttl_ms;
     uint64_t linger_ms;

@@ -9,9 +9,11 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "client/reply.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_pairs.h"
 #include "tests/sim/sim_push.h"
 
 struct sim_program *sim_program_new(struct sim_client *client)
@@ -47,6 +49,12 @@ static bool is_trusted(struct sim_program *program,
 bool sim_program_trusts(struct sim_program *program)
 {
     return is_trusted(program, NULL);
+}
+
+bool sim_program_believes(struct sim_program *program,
+                          const struct hasp_hold *hold)
+{
+    return is_trusted(program, hold);
 }
 
 /* An owner that has a lock twice has it once, as far as others see; but each of
@@ -153,6 +161,9 @@ static void pushed(void *data, const struct resp_reply *reply)
                                              machine);
     sim_pushes_told(sim_history_pushes(sim_check_history(program->sim)),
                     program->client->host.name, reply);
+    for (uint32_t i = 0; i < program->caller_count && reply->count > 3; i++) {
+        sim_caller_pushed(&program->caller[i], reply_text(reply, 3, "owner"));
+    }
     program->push(data, reply);
 }
 
@@ -176,10 +187,12 @@ static void open_session(struct sim_program *program)
     uint64_t random[MACHINE_RANDOM_SIZE / sizeof(uint64_t)];
     make_machine(program);
     options.ttl_ms = program->line->ttl_ms;
-    if (sim_chance(sim, 0.4)) {
+    program->is_durable = options.is_durable = program->line->is_durable;
+    if (!program->is_durable && sim_chance(sim, 0.4)) {
         options.linger_ms = (uint32_t)sim_between(sim, options.ttl_ms / 5,
                                                   options.ttl_ms);
     }
+    program->has_linger = options.linger_ms != 0;
     random[0] = prng_next(&sim->prng);
     random[1] = prng_next(&sim->prng);
     program->state = PROGRAM_OPENING;
@@ -187,21 +200,32 @@ static void open_session(struct sim_program *program)
     program->kept = program->asked = (struct lease_clock){0, 0};
     program->told_newest = 0;
     program->call = (struct client_call){.done = told, .data = program};
-    CHECK(machine_open(&program->machine, &options, program->client->host.name,
+    CHECK(machine_open(&program->machine, &options,
+                       program->is_durable ? SIM_DURABLE_NAME
+                                           : program->client->host.name,
                        (const uint8_t *)random, &program->call,
                        now(program)) == 0);
+}
+
+static void end_callers(struct sim_program *program)
+{
+    for (uint32_t i = 0; i < program->caller_count; i++) {
+        sim_pairs_end(&program->caller[i], true);
+    }
+    program->caller_count = 0;
 }
 
 /* The machine goes, and with it all that is believed. */
 static void rest(struct sim_program *program, uint64_t for_ms)
 {
+    end_callers(program);
     if (program->state != PROGRAM_REST) {
         machine_done(&program->machine);
         program->state = PROGRAM_REST;
+        sim_hoard_done(&program->hoard);
         sim_line_leave(program->line, program);
     }
     program->session = 0;
-    program->caller_count = 0;
     program->rest_until_ns = program->sim->now_ns + for_ms * SIM_MS;
 }
 
@@ -235,6 +259,7 @@ static void take_opened(struct sim_program *program)
     for (uint32_t i = 0; i < program->caller_count; i++) {
         sim_caller_reset(&program->caller[i], program, i);
     }
+    sim_hoard_reset(&program->hoard, program);
     program->hour_ns = sim_chance(program->sim, 0.2)
                            ? program->sim->now_ns +
                                  sim_between(program->sim, 100, 20000) * SIM_MS
@@ -260,9 +285,10 @@ static void close_session(struct sim_program *program)
     sim_note(program->sim, &program->client->host, "closes", program->session,
              0, 0);
     program->state = PROGRAM_CLOSING;
-    program->caller_count = 0;
+    end_callers(program);
     program->call = (struct client_call){.done = told, .data = program};
     CHECK(machine_close(&program->machine, &program->call, now(program)) == 0);
+    sim_hoard_done(&program->hoard);
 }
 
 static void lose(struct sim_program *program)
@@ -282,6 +308,7 @@ static void work_callers(struct sim_program *program)
     for (uint32_t i = 0; i < program->caller_count; i++) {
         sim_caller_work(&program->caller[i]);
     }
+    sim_hoard_work(&program->hoard);
     sim_line_turn(program->line);
     for (uint32_t i = 0; i < program->caller_count; i++) {
         if (program->caller[i].is_told) {
@@ -295,6 +322,7 @@ static void work_open(struct sim_program *program)
     const struct sim_client *client = program->client;
     work_callers(program);
     bool is_over = client->is_draining && are_callers_idle(program) &&
+                   sim_hoard_is_idle(&program->hoard) &&
                    list_is_empty(&program->machine.changes);
     if (program->is_lost) {
         lose(program);
@@ -342,6 +370,10 @@ uint64_t sim_program_next(struct sim_program *program)
     uint64_t next_ns = sim_line_next(program->line);
     for (uint32_t i = 0; i < program->caller_count; i++) {
         uint64_t at_ns = sim_caller_next(&program->caller[i]);
+        next_ns = at_ns < next_ns ? at_ns : next_ns;
+    }
+    if (program->state == PROGRAM_OPEN) {
+        uint64_t at_ns = sim_hoard_next(&program->hoard);
         next_ns = at_ns < next_ns ? at_ns : next_ns;
     }
     return next_ns;

@@ -14,6 +14,7 @@
 #include "client/machine.h"
 #include "lockfsm/model.h"
 #include "tests/sim/sim_belief.h"
+#include "tests/sim/sim_hoard.h"
 #include "tests/sim/sim_line.h"
 #include "tests/sim/sim_worker.h"
 
@@ -26,7 +27,12 @@ enum call_kind {
     CALL_CONVERT, /* To exclusive or to shared. */
     CALL_CHECK,
     CALL_ADMIT,
-    CALL_PLEASE
+    CALL_PLEASE,
+    CALL_NOTE,
+    /* Of an own hold: */
+    CALL_TAKE, /* RELEASEIF */
+    CALL_BREAK,
+    CALL_BLACKLIST
 };
 
 /* A hold that a caller was given. */
@@ -37,6 +43,13 @@ struct sim_hold {
     uint32_t count;
     enum hasp_mode mode[2];
     bool has_limit;
+};
+
+/* What its own name has met at a lock, see sim_pairs.h. */
+struct pair_life {
+    uint32_t met;     /* By enum pair_option. */
+    uint32_t objects; /* That have asked. */
+    uint64_t idle_since_ns;
 };
 
 struct sim_caller {
@@ -61,6 +74,12 @@ struct sim_caller {
     struct sim_hold hold[HOLD_MAX];
     uint64_t last_token[LOCK_COUNT_MAX];
     uint64_t think_until_ns;
+    bool is_own;        /* The call is about what its own name has. */
+    bool was_cancelled; /* Its last call, and that was about its own name. */
+    bool is_pushed;     /* A push has told the end of the call's wait. */
+    uint32_t
+        connection; /* The asker's, when the call began; 0: none was open. */
+    struct pair_life life[LOCK_COUNT_MAX];
 };
 
 struct sim_program {
@@ -78,6 +97,8 @@ struct sim_program {
     struct sim_line *line; /* Unless at rest: 'own', or the client's. */
     struct sim_line own;
     bool is_done;             /* It is at rest for good. */
+    bool is_durable;          /* Its session has no end, ... */
+    bool has_linger;          /* ... or lingers. */
     struct lease before;      /* Its lease, before the turn at hand. */
     struct lease_clock kept;  /* Sending of the newest answered heartbeat. */
     struct lease_clock asked; /* Sending of the newest heartbeat ... */
@@ -86,6 +107,7 @@ struct sim_program {
     uint64_t told_newest; /* 'asked_newest' of the newest that was answered. */
     struct sim_caller caller[CALLER_COUNT_MAX];
     uint32_t caller_count;
+    struct sim_hoard hoard;
 };
 
 /* Freed with free(), once it is dead. */
@@ -103,6 +125,9 @@ void sim_program_work(struct sim_program *program);
 uint64_t sim_program_next(struct sim_program *program);
 /* The machine says, at this moment, that locks of its session are held. */
 bool sim_program_trusts(struct sim_program *program);
+/* It says so of that hold. */
+bool sim_program_believes(struct sim_program *program,
+                          const struct hasp_hold *hold);
 /* It has been told of all holds that had ended without it by that entry. */
 bool sim_program_has_heard(const struct sim_program *program, uint64_t index);
 void sim_program_beliefs(struct sim_program *program, sim_belief_fn *each,
@@ -115,6 +140,12 @@ void sim_caller_reset(struct sim_caller *caller, struct sim_program *program,
 void sim_caller_work(struct sim_caller *caller);
 uint64_t sim_caller_next(const struct sim_caller *caller);
 bool sim_caller_is_idle(const struct sim_caller *caller);
+/* An object of its own name stands for that lock. */
+bool sim_caller_has(const struct sim_caller *caller, uint32_t lock);
+/* A push tells the end of a wait of that owner. */
+void sim_caller_pushed(struct sim_caller *caller, struct bytes owner);
+/* The machine says that a hold with that token is over. */
+void sim_caller_lost(struct sim_caller *caller, const struct hasp_event *event);
 
 /* sim_told.c: what programs are told, held against the history. */
 /* The call that has ended; before the caller makes anything of it. */

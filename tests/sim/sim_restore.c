@@ -69,7 +69,7 @@ struct sim_restore *sim_restore_new(struct sim *sim)
 void sim_restore_begin(struct sim_restore *restore)
 {
     struct sim *sim = restore->sim;
-    if (dice_of(sim) < RESTORED) {
+    if (sim_restore_is_planned(sim)) {
         sim_at(sim, &restore->due, sim_between(sim, 7000, 15000) * SIM_MS);
     }
 }
@@ -78,6 +78,11 @@ void sim_restore_free(struct sim_restore *restore)
 {
     sim_backup_done(&restore->kept);
     free(restore);
+}
+
+bool sim_restore_is_planned(const struct sim *sim)
+{
+    return dice_of(sim) < RESTORED;
 }
 
 bool sim_restore_is_saved(const struct sim *sim)

@@ -35,6 +35,8 @@ struct sim_restore *sim_restore_new(struct sim *sim);
 void sim_restore_begin(struct sim_restore *restore);
 void sim_restore_free(struct sim_restore *restore);
 
+/* True if this run is restored. */
+bool sim_restore_is_planned(const struct sim *sim);
 /* True if backups are taken in this run. */
 bool sim_restore_is_saved(const struct sim *sim);
 /* A backup was taken: keeps a copy. */

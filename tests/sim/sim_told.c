@@ -224,6 +224,10 @@ static void told_good(const struct sim_caller *caller)
         expect_admission(caller);
         break;
     case CALL_PLEASE:
+    case CALL_NOTE:
+    case CALL_TAKE:
+    case CALL_BREAK:
+    case CALL_BLACKLIST:
     case CALL_NONE:
         break;
     }
@@ -245,6 +249,28 @@ static void expect_denied(const struct sim_caller *caller)
         sim_fail(program->sim, ORACLE_REFUSALS,
                  "what gives back is never refused: t%u of %s was told %s",
                  caller->number, name_of(program), caller->call.why);
+    }
+}
+
+/* What is said to these commands and no others. */
+static bool is_understood(const struct sim_caller *caller)
+{
+    int error = caller->call.error;
+    switch (caller->kind) {
+    case CALL_ADMIT: /* The token is of a hold that was never granted. */
+        return error == HASP_EINVALID;
+    case CALL_BREAK: /* Somebody else has it by now, with a lease. */
+        return error == HASP_EINVALID &&
+               strstr(caller->call.why, "no such hold is durable") != NULL;
+    case CALL_NOTE: /* OK is no number; but it is done. */
+        if (error == HASP_EPROTO) {
+            expect_result(caller, RESULT_OK);
+        }
+        return error == HASP_EPROTO;
+    case CALL_BLACKLIST:
+        return error == HASP_EPROTO;
+    default:
+        return false;
     }
 }
 
@@ -293,8 +319,8 @@ void sim_told_call(struct sim_caller *caller)
     case HASP_ELOST:
         break; /* sim_told_lease() has looked at that. */
     default:
-        if (call->error == HASP_EINVALID && caller->kind == CALL_ADMIT) {
-            break; /* The token is of a hold that was never granted. */
+        if (is_understood(caller)) {
+            break;
         }
         sim_fail(caller->program->sim, ORACLE_REFUSALS,
                  "errors are those of the contract: t%u of %s was told %d, %s",
@@ -313,6 +339,9 @@ void sim_told_event(struct sim_program *program, const struct hasp_event *event)
              event->token, program->session);
     sim_say(sim, &program->client->host, "event: %s %s", event->name,
             event->text);
+    for (uint32_t i = 0; i < program->caller_count; i++) {
+        sim_caller_lost(&program->caller[i], event);
+    }
     bool trusts = sim_program_trusts(program);
     bool is_of_session = event->token == 0;
     if (is_of_session && event->kind != HASP_EVENT_PLEASE &&
@@ -362,6 +391,7 @@ static void told_kept(struct sim_program *program, struct lease_clock sent,
     sim->stats.beats++;
     program->told_newest = newest;
     sim_program_beliefs(program, expect_untaken, program);
+    sim_hoard_kept(&program->hoard);
     program->client->progress++;
     sim_note(sim, &program->client->host, "kept", session, 0, 0);
     sim_users_kept(sim, name_of(program), &program->line->who, newest,
@@ -383,8 +413,9 @@ static void told_kept(struct sim_program *program, struct lease_clock sent,
                  " had ended before it was sent",
                  name_of(program), session, ended);
     }
-    if (ended != 0 && !sim_history_dropped(history, session) &&
-        sim_program_trusts(program)) {
+    /* No lease ends before a session without one does. */
+    if (ended != 0 && !program->is_durable &&
+        !sim_history_dropped(history, session) && sim_program_trusts(program)) {
         sim_fail(sim, ORACLE_LEASES,
                  "the client ends first: %s was told OK and trusts session "
                  "%" PRIu64 ", which entry %" PRIu64 " has ended",
