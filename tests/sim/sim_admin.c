@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "tests/sim/sim_check.h"
+#include "tests/sim/sim_full.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_majority.h"
 #include "tests/sim/sim_node.h"

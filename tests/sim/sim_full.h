@@ -17,4 +17,8 @@ void sim_full_check(struct sim *sim, struct sim_promises *promises,
                     uint64_t index, const struct entry *command,
                     const struct result *result, const struct lockfsm *fsm);
 
+/* sim_admin.c: a value for a limit of the state, small enough to be met, or the
+ * default. */
+uint64_t sim_admin_limit(struct sim *sim, enum limit_key key);
+
 #endif /* HASP_TESTS_SIM_SIM_FULL_H */

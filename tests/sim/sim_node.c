@@ -12,10 +12,10 @@
 #include "storage/datadir.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_events.h"
+#include "tests/sim/sim_full.h"
 #include "tests/sim/sim_node_parts.h"
 #include "tests/sim/sim_silence.h"
 #include "tests/sim/sim_version.h"
-#include "tests/sim/sim_worker.h"
 
 /* The date when a run begins, in seconds since 2025. */
 #define EPOCH_SECONDS (26 * UINT64_C(1000000))

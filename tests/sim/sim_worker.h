@@ -213,8 +213,6 @@ struct replica_members;
  * members in its configuration. False if it must not be, or not yet. */
 struct sim_node *sim_admin_prepare(struct sim *sim, uint64_t id,
                                    const struct replica_members *members);
-/* A value for a limit of the state, small enough to be met, or the default. */
-uint64_t sim_admin_limit(struct sim *sim, enum limit_key key);
 bool sim_admin_choose(struct worker *worker, struct op *op);
 void sim_admin_put(struct sim_channel *channel, const struct op *op);
 void sim_admin_take(struct sim *sim, const struct op *op,
