@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/account.h"
 #include "base/check.h"
 #include "core/state.h"
 
@@ -65,4 +66,36 @@ bool command_takes(const struct command *command, uint32_t count)
 {
     return command->arity > 0 ? count == (uint32_t)command->arity
                               : count >= (uint32_t)-command->arity;
+}
+
+/* As measured on the way from the bytes to the answer. */
+#define COST_LOCAL 1
+#define COST_READ 3
+#define COST_CHANGE 6
+#define COST_SCRIPT 20
+
+uint64_t command_cost(const struct command *command)
+{
+    if (command->cost != 0) {
+        return command->cost;
+    }
+    return (command->flags & COMMAND_LOCAL) != 0    ? COST_LOCAL
+           : (command->flags & COMMAND_SCRIPT) != 0 ? COST_SCRIPT
+           : (command->flags & COMMAND_CHANGE) != 0 ? COST_CHANGE
+                                                    : COST_READ;
+}
+
+void command_spend(struct core *core, uint64_t units)
+{
+    if (core->options.account != NULL) {
+        account_count(core->options.account, units);
+    }
+}
+
+bool command_is_urgent(const struct command *command)
+{
+    const uint32_t gives_back = COMMAND_CHANGE | COMMAND_SESSION |
+                                COMMAND_FREES;
+    return (command->flags & COMMAND_KEEPS) != 0 ||
+           (command->flags & gives_back) == gives_back;
 }

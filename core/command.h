@@ -206,6 +206,7 @@ struct command {
     uint64_t options;     /* Those allowed. */
     uint32_t flags;
     int arity;       /* With the name; negative: at least. */
+    uint32_t cost;   /* In the account's units; 0: as its flags tell. */
     uint32_t key_at; /* Of a command without operands; 0: no key. */
     enum reply_kind reply_kind;
     command_run_fn *run;
@@ -254,6 +255,13 @@ bool call_fail_as(struct call *call, struct resp_writer *writer,
 /* True if it may have so many arguments, with its name: what the parsers of
  * arguments rely on. */
 bool command_takes(const struct command *command, uint32_t count);
+/* What one request of this kind costs, without what its state adds. */
+uint64_t command_cost(const struct command *command);
+/* What is done for the request at hand costs so much more. */
+void command_spend(struct core *core, uint64_t units);
+/* True of heartbeats, and of what a session gives back: these are not refused
+ * for what others have in flight. Each connection has a bound of its own. */
+bool command_is_urgent(const struct command *command);
 /* The command's name in lower case. */
 void command_name(const struct command *command, char *name, size_t size);
 /* The proof of a secret of 32 hex digits; false for anything else. */

@@ -107,6 +107,9 @@ void conn_set_user(struct core *core, struct conn *conn, uint64_t user)
     }
     leave(core, conn->user);
     conn->user = user;
+    if (core->port.client_user != NULL) {
+        core->port.client_user(core->port.data, conn->id, user);
+    }
 }
 
 void conn_free(struct core *core, struct conn *conn)

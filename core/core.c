@@ -43,6 +43,8 @@ const struct core_limits core_default_limits = {
  * proposed at once. */
 #define TURN_ROUNDS 3
 
+/* What the answers to reads in one turn may cost, in the account's units. */
+#define READ_BUDGET 4000
 #define OWN_IN_FLIGHT_DEFAULT 8192
 #define BYTES_IN_FLIGHT_DEFAULT (64u << 20)
 #define BYTES_PER_CONN_DEFAULT (4u << 20)
@@ -60,6 +62,14 @@ static void init_lists(struct core *core)
     }
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         list_init(&core->peers[i].attachments);
+    }
+}
+
+/* It is the turn of a peer's request that has waited. */
+static void decide_resting(struct core *core, struct request *request)
+{
+    if (forward_may_decide(core, request)) {
+        dispatch_decide(core, request);
     }
 }
 
@@ -114,6 +124,7 @@ struct core *core_new(const struct core_options *options,
     }
     core->timers = timers_new();
     init_lists(core);
+    askers_init(core, decide_resting, forward_closed);
     command_init(core);
     return core;
 }
@@ -122,6 +133,7 @@ static void free_requests(struct core *core)
 {
     /* The slots of connections point to requests. */
     CHECK(core->conns.by_id == NULL);
+    askers_done(core);
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
         LIST_FOR_SAFE (struct request, request, &core->requests.at[i],
                        in_list) {
@@ -535,6 +547,8 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     CHECK(read_ns <= now_ns && core->flush.table != NULL);
     set_now(core, now_ns);
     core->turn.has_left_over = core->turn.has_spent_budget = false;
+    core->turn.read_budget = READ_BUDGET;
+    askers_turn(core);
     if (now_ns / NS_PER_MS >= replica_deadline(core->replica)) {
         replica_tick(core->replica, now_ns / NS_PER_MS, &update);
         update_carry_out(core, &update);

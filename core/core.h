@@ -54,6 +54,7 @@
 #include "storage/snapshot.h"
 #include "storage/table.h"
 
+struct account;
 struct act;
 struct core;
 
@@ -136,6 +137,9 @@ struct core_port {
     void (*client_close)(void *data, uint64_t conn, const char *reason);
     /* While blocked, the caller holds back further requests of 'conn'. */
     void (*client_block)(void *data, uint64_t conn, bool is_blocked);
+    /* The connection is that user's from now on: USER_ANYONE until it is known
+     * who it is. NULL: nobody wants to know. */
+    void (*client_user)(void *data, uint64_t conn, uint64_t user);
 
     void (*random)(void *data, void *out, size_t size); /* For secrets. */
     /* Milliseconds since 1970, for people only: nothing is decided by it. */
@@ -243,6 +247,10 @@ struct core_options {
     bool founds_access_required;
     bool finalizes_itself; /* Raises the cluster to it without RAFT.FINALIZE. */
     struct core_limits limits;
+    /* What the caller shares among clients, for requests of other nodes'
+     * clients as well; the core says what each request costs (account_count()).
+     * Borrowed for the core's life. NULL: nothing is shared. */
+    struct account *account;
     /* Of the program, for HELLO, INFO and STATUS; static text. */
     const char *version;
 };

@@ -171,6 +171,9 @@ static bool may_begin(struct core *core, struct request *request,
     if (core_is_apart(core, why)) {
         return request_refuse(core, request, WORD_NOLEADER, why);
     }
+    if (command_is_urgent(command)) {
+        return true;
+    }
     if (core->requests.in_flight > core->options.limits.requests_in_flight) {
         return request_refuse(core, request, WORD_BUSY,
                               "too much is in flight");
@@ -366,6 +369,7 @@ void dispatch_received(struct core *core, struct conn *conn,
         unknown_command(core, request, argument[0]);
         return;
     }
+    command_spend(core, command_cost(request->command));
     if (!may_begin(core, request, count)) {
         transaction_break(conn);
         return;
@@ -543,18 +547,24 @@ void dispatch_run_ready(struct core *core)
     }
     /* Scans for which there is no time left stay here, and the others pass
      * them, or else heartbeats would wait for clients that list very many
-     * locks. */
+     * locks. Heartbeats stand in front, and are never put off. */
     struct list *before = ready;
     while (before->next != ready) {
         struct request *request = LIST_ENTRY(before->next, struct request,
                                              in_list);
-        if (core->turn.scan_budget == 0 &&
-            (request->command->flags & COMMAND_SCANS) != 0) {
+        uint32_t flags = request->command->flags;
+        if (core->turn.read_budget == 0 && (flags & COMMAND_KEEPS) == 0) {
+            core->turn.has_left_over = true;
+            return;
+        }
+        if (core->turn.scan_budget == 0 && (flags & COMMAND_SCANS) != 0) {
             core->turn.has_left_over = true;
             before = before->next;
-        } else {
-            dispatch_read(core, request);
+            continue;
         }
+        uint64_t cost = command_cost(request->command);
+        core->turn.read_budget -= u64_min(core->turn.read_budget, cost);
+        dispatch_read(core, request);
     }
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "core/askers.h"
 #include "core/cluster_slot.h"
 #include "core/command.h"
 #include "core/events/events.h"
@@ -143,6 +144,7 @@ static void orphan_all(struct core *core, struct list *list, uint64_t peer)
 
 void forward_peer_lost(struct core *core, uint64_t peer)
 {
+    askers_peer_lost(core, peer);
     LIST_FOR_SAFE (struct request, request,
                    &core->requests.at[REQUEST_FORWARDED], in_list) {
         if (request->sent_to == peer) {
@@ -246,6 +248,65 @@ uint64_t forward_next(const struct core *core)
                : first->deadline_ns;
 }
 
+/* True if this node is the leader that a request of this term was sent to, and
+ * takes requests. */
+static bool leads_in(const struct core *core, uint64_t term)
+{
+    return is_leader(core) && !core->run.is_stopping &&
+           core->apart.until_ns == 0 && term == core->reign.term;
+}
+
+/* Refuses or returns what this node has not to deal with; false if it did. */
+static bool may_be_received(struct core *core, struct request *request,
+                            uint64_t term)
+{
+    const struct command *command = request->command;
+    if (command == NULL || (command->flags & COMMAND_LOCAL) != 0) {
+        return request_refuse(
+            core, request, WORD_LEVEL,
+            "the leader is of another version and does not know "
+            "this command; upgrade all nodes, then: hasp cluster "
+            "finalize");
+    }
+    if (!command_takes(command, request->count)) {
+        /* The node that was asked has let it pass, so it has another table. */
+        return request_refuse(core, request, WORD_BADARG,
+                              "wrong number of arguments");
+    }
+    if (!leads_in(core, term)) {
+        /* A late request was meant for a leader whose term is over, and may
+         * have been sent to another one since. */
+        request_return(core, request);
+        return false;
+    }
+    if (command_is_urgent(command)) {
+        return true;
+    }
+    if (core->requests.in_flight > core->options.limits.requests_in_flight) {
+        return request_refuse(core, request, WORD_BUSY,
+                              "too much is in flight");
+    }
+    return !askers_are_over(core, request) ||
+           request_refuse(core, request, WORD_BUSY,
+                          "too many bytes are in flight");
+}
+
+bool forward_may_decide(struct core *core, struct request *request)
+{
+    command_spend(core, command_cost(request->command));
+    if (!leads_in(core, request->sent_term)) {
+        request_return(core, request);
+    } else if (!is_serving(core)) {
+        request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+        park(core, request);
+    } else if (!request_understand(core, request)) {
+        request_misunderstood(core, request);
+    } else {
+        return true;
+    }
+    return false;
+}
+
 int forward_received(struct core *core, uint64_t peer, struct bytes body,
                      struct request **ret_request)
 {
@@ -255,30 +316,10 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
     if (error != 0) {
         return error;
     }
+    request->sent_term = term;
     core->measures.counts.commands++;
-    if (request->command == NULL ||
-        (request->command->flags & COMMAND_LOCAL) != 0) {
-        request_refuse(core, request, WORD_LEVEL,
-                       "the leader is of another version and does not know "
-                       "this command; upgrade all nodes, then: hasp cluster "
-                       "finalize");
-    } else if (!command_takes(request->command, request->count)) {
-        /* The node that was asked has let it pass, so it has another table. */
-        request_refuse(core, request, WORD_BADARG, "wrong number of arguments");
-    } else if (!is_leader(core) || core->run.is_stopping ||
-               core->apart.until_ns != 0 || term != core->reign.term) {
-        /* A late request was meant for a leader whose term is over, and may
-         * have been sent to another one since. */
-        request_return(core, request);
-    } else if (core->requests.in_flight >
-               core->options.limits.requests_in_flight) {
-        request_refuse(core, request, WORD_BUSY, "too much is in flight");
-    } else if (!is_serving(core)) {
-        request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
-        park(core, request);
-    } else if (!request_understand(core, request)) {
-        request_misunderstood(core, request);
-    } else {
+    if (may_be_received(core, request, term) && !askers_hold(core, request) &&
+        forward_may_decide(core, request)) {
         *ret_request = request;
     }
     return 0;
@@ -377,7 +418,7 @@ int forward_closed(struct core *core, uint64_t peer, struct bytes body)
     bool is_quiet;
     uint64_t *sessions = memory_new(FRAME_SESSION_MAX * sizeof *sessions);
     int error = frame_get_closed(body, &conn, &is_quiet, sessions, &count);
-    if (error == 0) {
+    if (error == 0 && !askers_hold_closed(core, peer, conn, body)) {
         attach_closed_at(core, peer, conn, is_quiet, sessions, count);
     }
     free(sessions);

@@ -29,10 +29,13 @@ uint64_t forward_next(const struct core *core);
 
 /* Frames; an error closes the connection. */
 /* '*ret_request' is left as it is, unless the serving leader is to deal with
- * the request now. */
+ * the request now: dispatch_decide(). */
 MUST_CHECK int forward_received(struct core *core, uint64_t peer,
                                 struct bytes body,
                                 struct request **ret_request);
+/* It is the turn of a peer's request, which forward_received() has let rest:
+ * true if the serving leader is to deal with it. */
+bool forward_may_decide(struct core *core, struct request *request);
 /* From who may not ask: is told that this node does not lead. */
 MUST_CHECK int forward_turned_away(struct core *core, uint64_t peer,
                                    struct bytes body);

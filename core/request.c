@@ -36,6 +36,7 @@ static struct request *new_request(struct core *core)
         .body = body, .answer = answer, .renewed = renewed};
     buffer_clear(&request->body);
     list_init(&request->in_list);
+    list_init(&request->in_asker);
     request->received_ns = core->now_ns;
     core->requests.in_flight++;
     return request;
@@ -218,7 +219,12 @@ void request_move(struct core *core, struct request *request,
 {
     CHECK(state > REQUEST_CHANGING && state != REQUEST_QUEUED);
     request_leave(core, request);
-    list_push_back(&core->requests.at[state], &request->in_list);
+    if (state == REQUEST_READY &&
+        (request->command->flags & COMMAND_KEEPS) != 0) {
+        list_push_front(&core->requests.at[state], &request->in_list);
+    } else {
+        list_push_back(&core->requests.at[state], &request->in_list);
+    }
     request->state = state;
     if (state == REQUEST_LOGGED && request->req != 0) {
         request->number = (struct request_number){request->session,

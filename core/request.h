@@ -45,6 +45,7 @@ enum request_state {
     REQUEST_READY,   /* For nothing: to be read or answered in this stage. */
     REQUEST_AUTHENTICATING, /* AUTH: for its secret to be known here. */
     REQUEST_SNAPSHOT,       /* RAFT.SNAPSHOT, RAFT.BACKUP: for one on disk. */
+    REQUEST_RESTING,        /* Of a peer: for its user's turn (askers.h). */
     REQUEST_STATE_COUNT
 };
 
@@ -70,6 +71,7 @@ struct request_number {
 
 struct request {
     struct list in_list;
+    struct list in_asker; /* Resting. */
     struct request *next; /* Of those that wait for the same entry or place. */
     const struct command *command;
     struct call *call; /* As understood, while it is needed; or NULL. */
@@ -101,7 +103,7 @@ struct request {
     uint64_t read_index;    /* Asking: must be applied. */
     uint64_t index;         /* Logged: its entry. Queued: its wait. */
     uint64_t sent_to;       /* Forwarded. */
-    uint64_t sent_term;
+    uint64_t sent_term;     /* Likewise; of a remote one, to which leader. */
     /* Of Redis: the answer, if its entry is applied as it was proposed; the
      * sessions that it renews, as u64s; and how many entries were not. */
     struct buffer answer;

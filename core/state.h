@@ -17,6 +17,7 @@
 
 #include "base/log_limit.h"
 #include "base/number.h"
+#include "core/askers.h"
 #include "core/conn.h"
 #include "core/core.h"
 #include "core/events/history.h"
@@ -65,6 +66,7 @@ struct core {
     struct watches watches;
     struct past past;
     struct requests requests;
+    struct askers askers;
     struct scripts scripts;
     struct measures measures;
 
@@ -98,6 +100,7 @@ struct core {
         bool has_spent_budget;  /* By applying. */
         bool has_session_ended; /* Since doomed heartbeats were looked at. */
         uint64_t scan_budget;   /* For LIST, and scripts. */
+        uint64_t read_budget;   /* For answers that were asked for; units. */
     } turn;
 };
 

@@ -297,14 +297,28 @@ static void read_ourselves(struct stream *stream, uv_buf_t *buf)
     buf->len = 0;
 }
 
+static char *borrow(void)
+{
+    char *memory = atomic_exchange(&spare_buffer, NULL);
+    return memory != NULL ? memory : memory_resize(NULL, READ_SIZE);
+}
+
+static bool may_read(struct stream *stream)
+{
+    return stream->events->may_read == NULL || stream->closes_when_flushed ||
+           secure_is_unready(stream) || stream->events->may_read(stream);
+}
+
 static void alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     (void)suggested;
     struct stream *stream = handle->data;
-    char *memory = atomic_exchange(&spare_buffer, NULL);
-    if (memory == NULL) {
-        memory = memory_resize(NULL, READ_SIZE);
+    if (!may_read(stream)) {
+        /* libuv then tells UV_ENOBUFS without a read. */
+        *buf = uv_buf_init(NULL, 0);
+        return;
     }
+    char *memory = borrow();
     size_t unread = unread_size(stream);
     size_t max = stream->limits.input_max;
     size_t room = READ_SIZE;
@@ -393,7 +407,8 @@ static void deliver(struct stream *stream)
 /* Reads while there is room: stops at the limit, goes on at half of it. */
 void stream_keep_reading(struct stream *stream)
 {
-    if (stream->is_closing || !stream->is_open) {
+    if (stream->is_closing || !stream->is_open ||
+        (stream->is_resting && !stream->closes_when_flushed)) {
         return;
     }
     size_t unread = unread_size(stream);
@@ -414,26 +429,75 @@ void stream_keep_reading(struct stream *stream)
     }
 }
 
-static void read_cb(uv_stream_t *tcp, ssize_t size, const uv_buf_t *buf)
+/* What a read of the socket has brought: bytes, nothing, or an error. */
+static void take(struct stream *stream, const char *data, ssize_t size)
 {
-    struct stream *stream = tcp->data;
-    if (stream->may_get_rights && size == UV_ENOBUFS) {
-        size = stream->read_size != 0 ? stream->read_size : UV_EOF;
-    }
     if (size == -EBADMSG && stream->may_get_rights) {
         stream_close(stream, STREAM_PASSED_RIGHTS);
     } else if (size == UV_EAGAIN) {
         /* Nothing has come. */
     } else if (size > 0 && stream->secure != NULL) {
-        secure_take(stream, bytes_of(buf->base, (size_t)size));
+        secure_take(stream, bytes_of(data, (size_t)size));
     } else if (size > 0) {
-        stream_take_in(stream, bytes_of(buf->base, (size_t)size));
+        stream_take_in(stream, bytes_of(data, (size_t)size));
     } else if (size < 0 && !stream->is_closing) {
         stream_fail(stream, (int)size);
     }
+}
+
+static void read_cb(uv_stream_t *tcp, ssize_t size, const uv_buf_t *buf)
+{
+    struct stream *stream = tcp->data;
+    if (size == UV_ENOBUFS && buf->base == NULL) {
+        stream_rest(stream); /* As alloc_cb() has said. */
+        return;
+    }
+    if (stream->may_get_rights && size == UV_ENOBUFS) {
+        size = stream->read_size != 0 ? stream->read_size : UV_EOF;
+    }
+    take(stream, buf->base, size);
     if (buf->base != NULL) {
         give_back(buf->base);
     }
+}
+
+void stream_rest(struct stream *stream)
+{
+    if (stream->closes_when_flushed || stream->is_closing) {
+        return;
+    }
+    stream->is_resting = true;
+    if (stream->is_reading) {
+        uv_read_stop((uv_stream_t *)&stream->tcp);
+        stream->is_reading = false;
+    }
+}
+
+void stream_wake(struct stream *stream)
+{
+    stream->is_resting = false;
+    stream_keep_reading(stream);
+}
+
+bool stream_read(struct stream *stream)
+{
+    uv_os_fd_t fd;
+    if (!stream->is_resting || stream->is_closing ||
+        stream->closes_when_flushed || secure_is_full(stream) ||
+        unread_size(stream) >= stream->limits.input_max ||
+        uv_fileno((uv_handle_t *)&stream->tcp, &fd) != 0) {
+        return false;
+    }
+    char *memory = borrow();
+    ssize_t size = stream->may_get_rights
+                       ? rights_read(fd, memory, STREAM_READ_SIZE)
+                       : read(fd, memory, STREAM_READ_SIZE);
+    if (size < 0 && !stream->may_get_rights) {
+        size = errno == EINTR ? UV_EAGAIN : uv_translate_sys_error(errno);
+    }
+    take(stream, memory, size != 0 ? size : UV_EOF);
+    give_back(memory);
+    return size == STREAM_READ_SIZE;
 }
 
 struct bytes stream_input(const struct stream *stream)

@@ -80,6 +80,11 @@ struct stream_events {
      * stream_close() was given, or what is wrong with the other end's
      * certificate. */
     void (*on_closed)(struct stream *stream, const char *reason);
+    /* Bytes lie in the kernel: true if they may be read now. If not they stay
+     * there, and the stream rests when this has returned: the owner calls
+     * stream_read() later, or stream_wake(). Not asked before the stream is
+     * ready, nor once it closes. May be NULL: always. */
+    bool (*may_read)(struct stream *stream);
     /* What did not leave at once has been handed to the kernel, and nothing
      * waits any more. May be NULL. */
     void (*on_drained)(struct stream *stream);
@@ -117,6 +122,7 @@ struct stream {
     bool is_writing;
     bool is_reading;
     bool is_paused;
+    bool is_resting;    /* Read by stream_read() alone. */
     bool is_delivering; /* Inside on_bytes. */
     bool is_again;      /* on_bytes is due once more. */
     bool is_closing;
@@ -157,6 +163,15 @@ void stream_consume(struct stream *stream, size_t size);
  * there. A paused stream still notices that the other end has gone. */
 void stream_pause(struct stream *stream);
 void stream_resume(struct stream *stream);
+/* Leaves in the kernel what comes, until stream_wake(): a stream that is not
+ * read for now. Unlike a paused one it takes no memory, and does not notice
+ * that the other end has gone before stream_read() does. */
+void stream_rest(struct stream *stream);
+/* Reads up to STREAM_READ_SIZE of a stream that rests, and calls on_bytes as if
+ * they had come now. True if more may lie in the kernel. */
+#define STREAM_READ_SIZE 8192
+bool stream_read(struct stream *stream);
+void stream_wake(struct stream *stream);
 
 /* The owner appends here; on a stream that is closing it is lost. */
 struct buffer *stream_output(struct stream *stream);

@@ -204,6 +204,7 @@ static int start_core(struct hasp_node *node, const struct replica_start *start,
         .client_output = web_port_output,
         .client_close = web_port_close,
         .client_block = web_port_block,
+        .client_user = web_port_user,
         .random = port_random,
         .wall_ms = port_wall_ms,
         .cluster_known = members_port_cluster_known,
@@ -221,6 +222,7 @@ static int start_core(struct hasp_node *node, const struct replica_start *start,
     options_for_core(&node->options, &options);
     options.incarnation = identity->incarnation;
     options.token_base = token_base_now();
+    options.account = &node->turn.account;
     options.accused = node->accused;
     options.founders_level = members_lowest_level(&node->members);
     memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);

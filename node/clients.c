@@ -9,29 +9,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/address.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "lockfsm/user/access.h"
 #include "net/door.h"
 #include "net/local.h"
 #include "net/resp.h"
 #include "net/stream.h"
 #include "node/node.h"
 #include "node/probe.h"
+#include "node/process.h"
 
 /* A client with more than this unsent is read again when it has read. */
 #define UNSENT_MAX (256u << 10)
+/* Of one that is held back no more is read than this. */
+#define HELD_BACK_MAX (64u << 10)
 #define GENERATION_MAX (UINT32_C(1) << 29)
 /* How many of those who do not say who they are go at the end of a turn, and
  * with each that comes. */
 #define REFUSALS_OF_TURN 32
 #define REFUSALS_OF_ACCEPT 2
-/* However few descriptors there are. */
-#define CONNECTIONS_LEAST 16
 #define AT_LIMIT "-LIMIT connections of this node\r\n"
 
 static const struct stream_limits limits = {
@@ -63,6 +64,7 @@ struct origin {
 struct client {
     struct stream stream; /* First: the stream is the client. */
     struct clients *clients;
+    struct account_claim claim; /* Whose its work is. */
     uint64_t conn;
     struct resp_parser parser;
     struct origin *origin; /* NULL: it has ended. */
@@ -81,6 +83,9 @@ struct client {
     bool is_blocked;
     bool is_slow; /* More than UNSENT_MAX waits for it. */
     bool is_closing;
+    bool is_served;     /* By the account, one request at a time. */
+    bool has_fed;       /* There was one. */
+    bool may_have_more; /* While it rests: the kernel, of its bytes. */
 };
 
 static void answer_too_early(struct client *client)
@@ -97,9 +102,15 @@ static void answer_too_early(struct client *client)
                datadir_identity(node->datadir)->incarnation);
 }
 
+/* True if none of its requests is served for now, whatever lies there. */
+static bool is_held_back(const struct client *client)
+{
+    return client->is_blocked || client->is_slow || client->is_closing;
+}
+
 static void note_unfinished(struct client *client, uint64_t now_ns)
 {
-    if (client->is_blocked || client->is_slow || client->is_closing ||
+    if (is_held_back(client) || account_rests(&client->claim) ||
         stream_input(&client->stream).size == 0) {
         list_remove(&client->in_unfinished);
     } else if (list_is_empty(&client->in_unfinished)) {
@@ -194,13 +205,54 @@ static void refuse_bytes(struct client *client, const char *why)
     stream_close_flushed(&client->stream, MALFORMED);
 }
 
-/* Parses and hands over what lies there, until it ends or the core blocks. */
+static struct account *account_of(const struct client *client)
+{
+    return &client->clients->node->turn.account;
+}
+
+static void line_up(struct client *client)
+{
+    account_rest(account_of(client), &client->claim);
+    client->may_have_more = true;
+    list_remove(&client->in_unfinished);
+}
+
+/* What the client has sent is left where it is, for account_serve(). */
+static void rest(struct client *client)
+{
+    line_up(client);
+    stream_rest(&client->stream);
+}
+
+/* One request is over. False if what is left has to wait: the account serves
+ * one at a time, and otherwise there is nothing left to spend. */
+static bool may_go_on(struct client *client)
+{
+    struct account *account = account_of(client);
+    if (client->is_served) {
+        return false;
+    }
+    account_charge(account, &client->claim);
+    if (!account_is_spent(account)) {
+        return true;
+    }
+    if (!is_held_back(client) && stream_input(&client->stream).size > 0) {
+        rest(client);
+    }
+    return false;
+}
+
+/* Parses and hands over what lies there, until it ends, the core blocks, or the
+ * account does. */
 static void feed(struct client *client, uint64_t now_ns)
 {
     struct clients *clients = client->clients;
     struct resp_request request;
     const char *why = NULL;
     size_t used;
+    if (!client->is_served) {
+        account_start(account_of(client));
+    }
     while (!client->is_blocked && !client->is_closing) {
         if (stream_unsent(&client->stream) > UNSENT_MAX) {
             client->is_slow = true;
@@ -227,6 +279,7 @@ static void feed(struct client *client, uint64_t now_ns)
             }
         }
         CHECK(used > 0); /* Or it would be parsed for ever. */
+        client->has_fed = true;
         if (!client->is_closing && !has_room_as_nobody(client, used)) {
             break;
         }
@@ -234,6 +287,9 @@ static void feed(struct client *client, uint64_t now_ns)
         list_remove(&client->in_unfinished);
         stream_consume(&client->stream, used);
         resp_parser_trim(&client->parser);
+        if (!may_go_on(client)) {
+            break;
+        }
     }
     note_unfinished(client, now_ns);
 }
@@ -248,6 +304,53 @@ static void on_bytes(struct stream *stream)
     }
     feed(client, turn_at_work(&node->turn));
     turn_wake(&node->turn);
+}
+
+static bool may_read(struct stream *stream)
+{
+    struct client *client = stream->owner;
+    /* One that is held back takes no more than its input, and is to be found
+     * out when it goes. */
+    if (is_held_back(client) || account_is_open(account_of(client))) {
+        return true;
+    }
+    line_up(client); /* net/stream.c lets it rest. */
+    return false;
+}
+
+/* Serves one request: of what was read, or else of what is read now. True if
+ * there may be another one. */
+static bool serve_one(struct client *client)
+{
+    struct stream *stream = &client->stream;
+    client->is_served = true;
+    client->has_fed = false;
+    if (stream_input(stream).size > 0) {
+        feed(client, turn_now());
+    }
+    if (!client->has_fed && client->may_have_more) {
+        client->may_have_more = stream_read(stream);
+    }
+    client->is_served = false;
+    return client->may_have_more ||
+           (client->has_fed && stream_input(stream).size > 0);
+}
+
+static bool serve(struct account_claim *claim)
+{
+    struct client *client = LIST_ENTRY(claim, struct client, claim);
+    struct turn *turn = &client->clients->node->turn;
+    if (turn_is_over(turn)) {
+        return false;
+    }
+    turn_wake(turn);
+    if (!is_held_back(client) && serve_one(client) && !is_held_back(client)) {
+        return true;
+    }
+    account_wake(claim);
+    stream_wake(&client->stream);
+    note_unfinished(client, turn_now());
+    return false;
 }
 
 /* A reader that is cut off is worth a line: it costs whoever wants one some
@@ -317,6 +420,7 @@ static void on_closed(struct stream *stream, const char *reason)
     uint32_t slot = (uint32_t)(client->conn & UINT32_MAX);
     CHECK(slot < clients->slot_count && clients->slot[slot] == client);
     CHECK(clients->count > 0);
+    account_start(account_of(client));
     count_cut(client, reason);
     clients->tls_failed_count += stream->has_failed_tls;
     if (stream->has_failed_tls || strcmp(reason, STREAM_PASSED_RIGHTS) == 0) {
@@ -341,6 +445,8 @@ static void on_closed(struct stream *stream, const char *reason)
     CHECK(clients->vacant_count < clients->slot_count);
     clients->vacant[clients->vacant_count++] = slot;
     clients->count--;
+    account_charge(account_of(client), &client->claim);
+    account_leave(account_of(client), &client->claim);
     leave_origin(client);
     free(client);
 }
@@ -362,6 +468,7 @@ static void on_drained(struct stream *stream)
 static const struct stream_events events = {.on_bytes = on_bytes,
                                             .on_ended = on_ended,
                                             .on_closed = on_closed,
+                                            .may_read = may_read,
                                             .on_drained = on_drained};
 
 /* Closes one whose other end has gone, or else the oldest of those that have
@@ -446,6 +553,8 @@ static struct stream *new_client(struct clients *clients, struct origin *origin,
     origin->count++;
     clients->count++;
     client->conn = take_slot(clients, client);
+    account_join(account_of(client), &client->claim,
+                 account_key_of_origin(origin->host), serve);
     list_init(&client->in_dirty);
     list_init(&client->in_resumed);
     list_init(&client->in_unfinished);
@@ -551,26 +660,6 @@ static void on_ready(void *data, struct stream *stream)
     }
 }
 
-static uint32_t most_connections(uint32_t configured)
-{
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0 ||
-        files.rlim_cur == RLIM_INFINITY ||
-        files.rlim_cur >= (rlim_t)configured + CLIENTS_FILES_LEFT) {
-        return configured;
-    }
-    uint32_t count = files.rlim_cur > CLIENTS_FILES_LEFT + CONNECTIONS_LEAST
-                         ? (uint32_t)files.rlim_cur - CLIENTS_FILES_LEFT
-                         : CONNECTIONS_LEAST;
-    count = count < configured ? count : configured;
-    LOG_WARN("fewer connections than configured",
-             "connections=%" PRIu32 " configured=%" PRIu32
-             " open_files=%llu hint=\"raise the limit of open files "
-             "(LimitNOFILE, ulimit -n)\"",
-             count, configured, (unsigned long long)files.rlim_cur);
-    return count;
-}
-
 int clients_open(struct clients *clients, struct hasp_node *node,
                  const char *address, char why[HASP_WHY_SIZE])
 {
@@ -580,7 +669,8 @@ int clients_open(struct clients *clients, struct hasp_node *node,
         .node = node,
         .limits = limits,
         .unsent_max = CLIENTS_UNSENT_MAX,
-        .count_max = most_connections(node->options.limits.connections),
+        .count_max = process_connections(node->options.limits.connections,
+                                         CLIENTS_FILES_LEFT),
         .per_origin_max = node->options.limits.connections_per_address};
     clients->limits.pace = &clients->pace;
     stream_pace_init(&clients->pace);
@@ -747,9 +837,11 @@ void clients_flush(struct clients *clients)
 {
     /* What it would say may rest on what is not on disk. */
     CHECK(!clients->node->turn.has_failed);
+    account_start(&clients->node->turn.account);
     LIST_FOR_SAFE (struct client, client, &clients->dirty, in_dirty) {
         list_remove(&client->in_dirty);
         stream_flush(&client->stream);
+        account_charge(account_of(client), &client->claim);
         count_unsent(client, stream_unsent(&client->stream));
         if (client->is_slow && stream_unsent(&client->stream) <= UNSENT_MAX) {
             on_drained(&client->stream);
@@ -788,12 +880,16 @@ void clients_resume(struct clients *clients)
                                            in_resumed);
         list_remove(&client->in_resumed);
         /* What lies there already needs no new round of the loop. */
-        if (!client->is_closing && !client->is_blocked && !client->is_slow &&
+        if (!is_held_back(client) && !account_rests(&client->claim) &&
             stream_input(&client->stream).size > 0) {
-            feed(client, turn_now());
+            if (account_is_open(account_of(client))) {
+                feed(client, turn_now());
+            } else {
+                rest(client);
+            }
             turn_wake(&clients->node->turn);
         }
-        if (!client->is_closing && !client->is_blocked && !client->is_slow) {
+        if (!is_held_back(client)) {
             stream_resume(&client->stream);
         }
     }
@@ -858,6 +954,19 @@ void clients_port_close(void *data, uint64_t conn, const char *reason)
     }
 }
 
+void clients_port_user(void *data, uint64_t conn, uint64_t user)
+{
+    struct hasp_node *node = data;
+    struct client *client = find(&node->clients, conn);
+    if (client != NULL && client->origin != NULL) {
+        account_join(&node->turn.account, &client->claim,
+                     user != USER_ANYONE
+                         ? account_key_of_user(user)
+                         : account_key_of_origin(client->origin->host),
+                     serve);
+    }
+}
+
 void clients_port_block(void *data, uint64_t conn, bool is_blocked)
 {
     struct hasp_node *node = data;
@@ -867,6 +976,8 @@ void clients_port_block(void *data, uint64_t conn, bool is_blocked)
         return;
     }
     client->is_blocked = is_blocked;
+    client->stream.limits.input_max = is_blocked ? HELD_BACK_MAX
+                                                 : limits.input_max;
     if (is_blocked) {
         list_remove(&client->in_unfinished);
         stream_pause(&client->stream);

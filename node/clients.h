@@ -10,6 +10,12 @@
  * by a connection: those with an unfinished request hang in one list in the
  * order in which it began, and the housekeeping looks at its head.
  *
+ * What is done for them is shared by an account (base/account.h) whose payers
+ * are users and, for those that have not said who they are, origins. While it
+ * lasts, requests are served as they come. Else the stream rests, with its
+ * bytes in the kernel, and loop.c has the account serve one request of each
+ * payer, in turn.
+ *
  * Limits: connections in all (and so many that 256 descriptors are left for the
  * node itself), and per address of origin; at the first, the oldest makes room
  * that has done nothing so far (core_client_is_stranger()); 10 s for one
@@ -120,6 +126,7 @@ void clients_tick(struct clients *clients, uint64_t now_ns);
 /* Of struct core_port; 'data' is the node. */
 struct buffer *clients_port_output(void *data, uint64_t conn);
 void clients_port_close(void *data, uint64_t conn, const char *reason);
+void clients_port_user(void *data, uint64_t conn, uint64_t user);
 void clients_port_block(void *data, uint64_t conn, bool is_blocked);
 
 #endif /* HASP_NODE_CLIENTS_H */

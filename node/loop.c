@@ -20,6 +20,9 @@
 #define TICK_NS NS_PER_S
 /* A node that is told to stop hands over within this time, or goes without. */
 #define STOP_NS (2 * NS_PER_S)
+/* The work of clients in one iteration, as far as it is not one request of each
+ * payer. */
+#define ACCOUNT_NS (2 * NS_PER_MS)
 /* Turns in one iteration before the sockets are looked at again, and how long
  * they may take: a leader that does not read is deposed. */
 #define TURNS_MAX 8
@@ -155,9 +158,16 @@ static void on_reload(uv_async_t *reload)
     }
 }
 
+/* The account's units are microseconds. */
+static uint64_t account_clock(void)
+{
+    return turn_now() / NS_PER_US;
+}
+
 void loop_open(struct hasp_node *node)
 {
     struct loop *loop = &node->loop;
+    account_init(&node->turn.account, ACCOUNT_NS / NS_PER_US, account_clock);
     *loop = (struct loop){.turn = &node->turn, .deadline_ns = UINT64_MAX};
     CHECK(uv_prepare_init(&node->uv, &loop->prepare) == 0);
     CHECK(uv_check_init(&node->uv, &loop->check) == 0);
@@ -257,6 +267,17 @@ static void note_alive(struct loop *loop, uint64_t expected_ns, uint64_t now_ns)
     }
 }
 
+/* What clients that had to wait are served in this pass. */
+static void serve_resting(struct hasp_node *node)
+{
+    struct turn *turn = node->loop.turn;
+    if (account_has_resting(&turn->account) && !turn_is_over(turn)) {
+        uint64_t now = turn_at_work(turn);
+        account_serve(&turn->account, now);
+        stages_end(&turn->stages, STAGE_RECEIVE, turn_now());
+    }
+}
+
 static void run_turns(struct hasp_node *node)
 {
     struct loop *loop = &node->loop;
@@ -314,7 +335,8 @@ static void arm(struct hasp_node *node, uint64_t now_ns)
     if (loop->turn->is_stopping) {
         at = u64_min(at, loop->stop_by_ns);
     }
-    bool must_idle = loop->turn->is_due || stall_is_on(&loop->turn->stall);
+    bool must_idle = loop->turn->is_due || stall_is_on(&loop->turn->stall) ||
+                     account_has_resting(&loop->turn->account);
     if (!must_idle) {
         journal_await(&node->journal, true);
         must_idle = loop->turn->is_due;
@@ -345,11 +367,13 @@ static void on_prepare(uv_prepare_t *prepare)
     if (loop->turn->is_due) {
         run_turns(node);
     }
+    account_begin(&loop->turn->account, loop->turn->read_ns);
     arm(node, turn_now());
     stages_sleep(&loop->turn->stages);
 }
 
-/* The poll and its callbacks are done: all that was ready has been fed. */
+/* The poll and its callbacks are done: what was ready has been fed, or rests.
+ */
 static void on_check(uv_check_t *check)
 {
     struct hasp_node *node = check->data;
@@ -369,6 +393,7 @@ static void on_check(uv_check_t *check)
     }
     loop->turn->saw_more = false;
     journal_await(&node->journal, false);
+    serve_resting(node);
     if (loop->turn->is_due) {
         run_turns(node);
     }
@@ -379,6 +404,7 @@ void loop_run(struct hasp_node *node)
     struct loop *loop = &node->loop;
     uint64_t now = turn_now();
     stall_init(&loop->turn->stall, now);
+    loop->turn->read_ns = now;
     loop->tick_ns = now + TICK_NS;
     loop->turn->is_due = true;
     CHECK(uv_prepare_start(&loop->prepare, on_prepare) == 0);

@@ -3,8 +3,11 @@
 /* When what happens: turns of the core on libuv's loop.
  *
  * One iteration of the loop polls, and the callbacks of sockets and of the log
- * feed the core all that has arrived. Then, in uv_check, one turn:
+ * feed the core what has arrived: all that the other nodes and the disk say,
+ * and of clients as much as their account lasts for (base/account.h). Then, in
+ * uv_check, one turn:
  *
+ *     account_serve()  clients that rest, in turn, one request of each at least
  *     core_turn()      proposes all gathered requests as one batch, applies,
  *                      answers
  *     journal_start()  the write of the batch begins ...

@@ -99,8 +99,14 @@ static int on_frame(void *data, uint64_t id, enum frame_type type,
         return 0; /* Raft sends such a message again. */
     }
     turn_wake(&node->turn);
-    return core_peer_frame(node->core, id, type, body,
-                           turn_at_work(&node->turn), why);
+    account_start(&node->turn.account);
+    int error = core_peer_frame(node->core, id, type, body,
+                                turn_at_work(&node->turn), why);
+    if (type == FRAME_FORWARD) {
+        /* A client's work; whose, the core knows if it had to wait. */
+        account_charge(&node->turn.account, NULL);
+    }
+    return error;
 }
 
 /* A node that joins has no cluster id yet, but may have seen that of the

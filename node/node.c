@@ -202,6 +202,7 @@ void hasp_node_close(struct hasp_node *node)
         core_free(node->core);
     }
     clients_done(&node->clients);
+    account_done(&node->turn.account);
     web_done(&node->web);
     certificates_done(&node->certificates);
     acts_file_done(&node->acts_file);

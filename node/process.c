@@ -5,11 +5,17 @@
 #include "node/process.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/log.h"
+
+/* However few descriptors there are. */
+#define CONNECTIONS_LEAST 16
 
 /* Reads /proc/self/stat. The program's name, in brackets, may have anything in
  * it, so the numbers are those behind the last bracket. */
@@ -79,4 +85,24 @@ void process_look(struct process *ret_process)
         files.rlim_cur != RLIM_INFINITY) {
         ret_process->most_files = files.rlim_cur;
     }
+}
+
+uint32_t process_connections(uint32_t configured, uint32_t files_left)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 ||
+        files.rlim_cur == RLIM_INFINITY ||
+        files.rlim_cur >= (rlim_t)configured + files_left) {
+        return configured;
+    }
+    uint32_t count = files.rlim_cur > files_left + CONNECTIONS_LEAST
+                         ? (uint32_t)files.rlim_cur - files_left
+                         : CONNECTIONS_LEAST;
+    count = count < configured ? count : configured;
+    LOG_WARN("fewer connections than configured",
+             "connections=%" PRIu32 " configured=%" PRIu32
+             " open_files=%llu hint=\"raise the limit of open files "
+             "(LimitNOFILE, ulimit -n)\"",
+             count, configured, (unsigned long long)files.rlim_cur);
+    return count;
 }

@@ -20,4 +20,8 @@ struct process {
 /* What cannot be read is 0. */
 void process_look(struct process *ret_process);
 
+/* How many connections there can be: so many as configured, unless then fewer
+ * than 'files_left' descriptors were left for the rest, which is logged. */
+uint32_t process_connections(uint32_t configured, uint32_t files_left);
+
 #endif /* HASP_NODE_PROCESS_H */

@@ -21,6 +21,8 @@
 #include <time.h>
 #include <uv.h>
 
+#include "base/account.h"
+#include "base/number.h"
 #include "base/units.h"
 #include "include/hasp/node.h"
 #include "node/stages.h"
@@ -31,6 +33,8 @@ struct turn {
     bool is_due;   /* Something has happened since the last turn. */
     bool saw_more; /* In this pass: more input may follow at once. */
     struct stall stall;
+    struct account account; /* Of the work that a pass does for clients. */
+    uint64_t read_ns;       /* What turn_read() returned last. */
     struct stages stages;
     bool is_stopping; /* The host was told to stop: leadership goes first. */
     bool is_over;     /* The core is not called any more. */
@@ -69,10 +73,15 @@ static inline void turn_saw_more(struct turn *turn)
     turn->saw_more = true;
 }
 
-/* All input that had come by the returned time has been read. */
+/* All input that had come by the returned time has been read (rule 6), but for
+ * clients that are served by the account: of those that had come by then at
+ * least one request has been, since otherwise a client that sends without an
+ * end would keep every dead one alive. */
 static inline uint64_t turn_read(struct turn *turn, uint64_t now_ns)
 {
-    return stall_read(&turn->stall, now_ns);
+    turn->read_ns = u64_min(stall_read(&turn->stall, now_ns),
+                            account_waiting_ns(&turn->account));
+    return turn->read_ns;
 }
 
 /* True once the core must not be called any more. */

@@ -142,3 +142,10 @@ void web_port_block(void *data, uint64_t conn, bool is_blocked)
         clients_port_block(data, conn, is_blocked);
     }
 }
+
+void web_port_user(void *data, uint64_t conn, uint64_t user)
+{
+    if ((conn & GATEWAY_CONN) == 0) {
+        clients_port_user(data, conn, user);
+    }
+}

@@ -42,5 +42,6 @@ void web_tick(struct web *web, uint64_t now_ns);
 struct buffer *web_port_output(void *data, uint64_t conn);
 void web_port_close(void *data, uint64_t conn, const char *reason);
 void web_port_block(void *data, uint64_t conn, bool is_blocked);
+void web_port_user(void *data, uint64_t conn, uint64_t user);
 
 #endif /* HASP_NODE_WEB_H */

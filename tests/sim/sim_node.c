@@ -150,7 +150,10 @@ void sim_node_drop_process(struct sim_node *node)
     sim_inbox_clear(&node->host.inbox);
     sim_peers_clear(node->peers);
     node->known.count = 0;
-    core_free(node->core);
+    if (node->core != NULL) {
+        core_free(node->core);
+        account_done(&node->account);
+    }
     node->core = NULL;
     node->host.is_running = false;
     node->host.is_paused = false;
@@ -300,6 +303,7 @@ static struct core_options make_options(struct sim_node *node)
         .redirect = sim->options.seed % 4 == 3 ? REDIRECT_MOVED
                                                : REDIRECT_FORWARD,
         .limits = core_default_limits,
+        .account = &node->account,
         .version = "0.0.0",
         .feature_level = node->feature_level,
         .founds_access_required = sim->users.starts_required,
@@ -396,11 +400,12 @@ void sim_node_start(struct sim_node *node)
     struct core_port port = sim_port_of(node);
     port.applied = sim_check_applied;
     port.heard = heard;
+    account_init(&node->account, sim_turn_units(sim), NULL);
     node->core = core_new(&options, &port, &core_commands);
     node->host.is_running = true;
     node->host.is_paused = false;
     node->slow_until_ns = 0;
-    node->read_ns = 0; /* The clock may have begun anew. */
+    node->read_ns = node->taken_ns = 0; /* The clock may have begun anew. */
     sim_note(sim, &node->host, "starts", start.replica.term,
              start.replica.applied_index, node->feature_level);
     sim_check_node_starts(sim, node);

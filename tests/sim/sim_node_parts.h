@@ -7,6 +7,7 @@
 #ifndef HASP_TESTS_SIM_SIM_NODE_PARTS_H
 #define HASP_TESTS_SIM_SIM_NODE_PARTS_H
 
+#include "base/account.h"
 #include "net/resp.h"
 #include "raft/replica.h"
 #include "tests/sim/sim_disk.h"
@@ -17,6 +18,8 @@
 /* A client's connection as the node sees it. */
 struct server_conn {
     struct list in_node;
+    struct sim_node *node;
+    struct account_claim claim;
     uint64_t id;
     struct sim_wire *wire;
     struct buffer input;
@@ -45,8 +48,10 @@ struct sim_node {
     uint32_t election_ms;
     uint32_t heartbeat_ms;
     uint32_t feature_level; /* 0: it was never started. */
+    struct account account; /* While the process runs. */
     uint64_t next_turn_ns;  /* Local time. */
-    uint64_t read_ns;       /* All that had come by then was fed; likewise. */
+    uint64_t taken_ns;      /* All that had come by then was taken; likewise. */
+    uint64_t read_ns;       /* And was fed, or its connection has been since. */
     uint64_t slow_until_ns;
     uint64_t stopping_until_ns; /* 0: not stopping. */
     struct sim_event probed;    /* What this node has dialled has answered. */
@@ -74,5 +79,10 @@ void sim_port_probed(struct sim *sim, struct sim_event *event);
 /* sim_turn.c */
 void sim_turn_wake(struct sim *sim, struct sim_event *event);
 void sim_turn_free_conn(struct server_conn *conn);
+/* The connection is that user's from now on. */
+void sim_turn_set_user(struct server_conn *conn, uint64_t user);
+/* What a turn does for clients, in the account's units: in some runs so little
+ * that they have to wait. */
+uint64_t sim_turn_units(const struct sim *sim);
 
 #endif /* HASP_TESTS_SIM_SIM_NODE_PARTS_H */

@@ -131,6 +131,15 @@ static void port_client_block(void *data, uint64_t id, bool is_blocked)
     }
 }
 
+static void port_client_user(void *data, uint64_t id, uint64_t user)
+{
+    struct sim_node *node = data;
+    struct server_conn *conn = find_conn(node, id);
+    if (conn != NULL) {
+        sim_turn_set_user(conn, user);
+    }
+}
+
 static uint64_t port_wall_ms(void *data)
 {
     (void)data;
@@ -221,6 +230,7 @@ struct core_port sim_port_of(struct sim_node *node)
         .client_output = port_client_output,
         .client_close = port_client_close,
         .client_block = port_client_block,
+        .client_user = port_client_user,
         .random = port_random,
         .wall_ms = port_wall_ms,
         .cluster_known = port_cluster_known,

@@ -9,12 +9,17 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
+#include "lockfsm/user/access.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_node_parts.h"
 #include "tests/sim/sim_users.h"
 
+static bool serve(struct account_claim *claim);
+
 void sim_turn_free_conn(struct server_conn *conn)
 {
+    account_leave(&conn->node->account, &conn->claim);
     list_remove(&conn->in_node);
     buffer_done(&conn->input);
     buffer_done(&conn->output);
@@ -26,6 +31,7 @@ static void accept_client(struct sim_node *node, struct sim_wire *wire,
                           uint64_t now_ns)
 {
     struct server_conn *conn = memory_new(sizeof *conn);
+    conn->node = node;
     conn->id = ++node->conn_count;
     conn->wire = wire;
     wire->accepted = sim_users_has_applied(node->sim, node->host.number);
@@ -34,7 +40,24 @@ static void accept_client(struct sim_node *node, struct sim_wire *wire,
     struct identity identity = sim_identity_shown(&wire->shown);
     snprintf(address, sizeof address, "10.0.1.%u:%llu", wire->host[0],
              (unsigned long long)(40000 + wire->id % 20000));
+    sim_turn_set_user(conn, USER_ANYONE);
     core_client_opened(node->core, conn->id, address, &identity, now_ns);
+}
+
+uint64_t sim_turn_units(const struct sim *sim)
+{
+    static const uint64_t units[] = {2000, 5, 40, 2000, 12};
+    return units[sim->options.seed % (sizeof units / sizeof *units)];
+}
+
+void sim_turn_set_user(struct server_conn *conn, uint64_t user)
+{
+    char origin[32];
+    snprintf(origin, sizeof origin, "10.0.1.%u", conn->wire->host[0]);
+    account_join(&conn->node->account, &conn->claim,
+                 user != USER_ANYONE ? account_key_of_user(user)
+                                     : account_key_of_origin(origin),
+                 serve);
 }
 
 static struct server_conn *conn_of(struct sim_node *node,
@@ -109,26 +132,55 @@ static void feed(struct sim_node *node, const struct sim_news *news,
     }
 }
 
-/* True if requests were left because the connection is blocked or this was
- * enough for one turn. */
+static bool is_held_back(const struct server_conn *conn)
+{
+    return conn->is_blocked || conn->is_closing || conn->is_gone ||
+           conn->node->is_dying;
+}
+
+/* Feeds one request; false if there is none. */
+static bool feed_request(struct server_conn *conn, uint64_t now_ns)
+{
+    struct sim_node *node = conn->node;
+    struct resp_request request;
+    size_t used = 0;
+    const char *why = NULL;
+    if (is_held_back(conn) || conn->input.size == 0) {
+        return false;
+    }
+    int error = resp_parse(&conn->parser, buffer_bytes(&conn->input), &request,
+                           &used, &why);
+    if (error == HASP_EMORE) {
+        return false;
+    }
+    CHECK(error == 0);
+    if (request.count > 0) {
+        core_client_request(node->core, conn->id, &request, now_ns);
+    }
+    buffer_consume(&conn->input, used);
+    return true;
+}
+
+static bool serve(struct account_claim *claim)
+{
+    struct server_conn *conn = LIST_ENTRY(claim, struct server_conn, claim);
+    uint64_t now_ns = sim_host_now(conn->node->sim, &conn->node->host);
+    return feed_request(conn, now_ns) && !is_held_back(conn) &&
+           conn->input.size > 0;
+}
+
+/* As node/clients.c: while the account lasts, and then in turn. */
 static void feed_requests(struct sim_node *node, struct server_conn *conn,
                           uint64_t now_ns)
 {
-    while (!conn->is_blocked && !conn->is_closing && !conn->is_gone &&
-           conn->input.size > 0 && !node->is_dying) {
-        struct resp_request request;
-        size_t used = 0;
-        const char *why = NULL;
-        int error = resp_parse(&conn->parser, buffer_bytes(&conn->input),
-                               &request, &used, &why);
-        if (error == HASP_EMORE) {
-            return;
-        }
-        CHECK(error == 0);
-        if (request.count > 0) {
-            core_client_request(node->core, conn->id, &request, now_ns);
-        }
-        buffer_consume(&conn->input, used);
+    struct account *account = &node->account;
+    account_start(account);
+    while (account_is_open(account) && feed_request(conn, now_ns)) {
+        account_charge(account, &conn->claim);
+    }
+    if (!account_is_open(account) && !is_held_back(conn) &&
+        conn->input.size > 0) {
+        account_rest(account, &conn->claim);
     }
 }
 
@@ -138,11 +190,14 @@ static bool read_all(struct sim_node *node)
     struct sim *sim = node->sim;
     uint64_t limit = sim_chance(sim, 0.02) ? sim_between(sim, 0, 3) : 100000;
     uint64_t now_ns = sim_host_now(sim, &node->host);
+    account_begin(&node->account, node->read_ns);
     while (!list_is_empty(&node->host.inbox) && limit > 0 && !node->is_dying) {
         struct sim_news *news = LIST_FIRST(&node->host.inbox, struct sim_news,
                                            in_inbox);
         list_remove(&news->in_inbox);
+        account_start(&node->account);
         feed(node, news, now_ns);
+        account_charge(&node->account, NULL);
         sim_news_free(news);
         limit--;
         now_ns += 500;
@@ -150,6 +205,9 @@ static bool read_all(struct sim_node *node)
     LIST_EACH_SAFE (at, &node->conns) {
         struct server_conn *conn = LIST_ENTRY(at, struct server_conn, in_node);
         feed_requests(node, conn, now_ns);
+    }
+    if (!node->is_dying) {
+        account_serve(&node->account, now_ns);
     }
     return list_is_empty(&node->host.inbox);
 }
@@ -177,7 +235,7 @@ static bool send_all(struct sim_node *node, uint64_t after_ns)
         }
         has_more |= !conn->is_blocked && conn->input.size > 0;
     }
-    return has_more;
+    return has_more || account_has_resting(&node->account);
 }
 
 /* How long this turn of the loop takes. */
@@ -237,8 +295,9 @@ void sim_turn_wake(struct sim *sim, struct sim_event *event)
     node->is_in_turn = true;
     uint64_t now_ns = sim_host_now(sim, host);
     if (read_all(node)) {
-        node->read_ns = now_ns;
+        node->taken_ns = now_ns;
     }
+    node->read_ns = u64_min(node->taken_ns, account_waiting_ns(&node->account));
     sim_peers_work(node->peers, now_ns);
     if (!node->is_dying) {
         node->next_turn_ns = core_turn(node->core, node->read_ns,

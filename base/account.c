@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Deficit round robin over payers, and plain round robin over the claims of
+ * each. */
+
+#include "base/account.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+
+/* Payers that a turn looks at for whether they still owe. */
+#define OWING_PER_TURN 64
+/* Passing over a payer that owes takes some 20 ns. */
+#define SKIPPED_PER_UNIT 50
+#define ORIGIN_BIT (UINT64_C(1) << 63)
+
+struct account_payer {
+    UT_hash_handle by_key;
+    uint64_t key;
+    struct list in_ring; /* While claims of it rest, or it owes. */
+    /* Claims that rest: those that have had a turn since, and the others. Of
+     * each the first is served next. */
+    struct list claims;
+    struct list fresh;
+    bool was_fresh;       /* The one that was served last. */
+    uint32_t claim_count; /* All that have joined. */
+    int64_t credit;       /* Negative: it owes. */
+};
+
+void account_init(struct account *account, uint64_t units,
+                  uint64_t (*clock)(void))
+{
+    CHECK(units > 0);
+    *account = (struct account){
+        .units = units, .left = (int64_t)units, .clock = clock};
+    list_init(&account->ring);
+    list_init(&account->owing);
+    list_init(&account->unserved);
+    list_init(&account->served);
+}
+
+static bool has_claims(const struct account_payer *payer)
+{
+    return !list_is_empty(&payer->claims) || !list_is_empty(&payer->fresh);
+}
+
+static void free_payer(struct account *account, struct account_payer *payer)
+{
+    CHECK(payer->claim_count == 0 && !has_claims(payer));
+    list_remove(&payer->in_ring);
+    HASH_DELETE(by_key, account->payers, payer);
+    free(payer);
+}
+
+void account_done(struct account *account)
+{
+    CHECK(list_is_empty(&account->ring) && !account_has_resting(account));
+    while (!list_is_empty(&account->owing)) {
+        free_payer(account,
+                   LIST_FIRST(&account->owing, struct account_payer, in_ring));
+    }
+    CHECK(account->payers == NULL);
+}
+
+/* A payer without claims is kept as long as it owes, or a connection anew would
+ * be the way to be rid of a debt. */
+static void drop_payer(struct account *account, struct account_payer *payer)
+{
+    list_remove(&payer->in_ring);
+    if (payer->credit >= 0) {
+        free_payer(account, payer);
+    } else {
+        list_push_back(&account->owing, &payer->in_ring);
+    }
+}
+
+static void let_pay(struct account *account)
+{
+    for (int i = 0; i < OWING_PER_TURN && !list_is_empty(&account->owing);
+         i++) {
+        struct account_payer *payer = LIST_FIRST(&account->owing,
+                                                 struct account_payer, in_ring);
+        payer->credit += ACCOUNT_QUANTUM;
+        drop_payer(account, payer);
+    }
+}
+
+void account_begin(struct account *account, uint64_t read_ns)
+{
+    int64_t units = (int64_t)account->units;
+    int64_t over = account->left < 0 ? -account->left : 0;
+    account->left = units - (over < units / 2 ? over : units / 2);
+    account->read_ns = read_ns;
+    let_pay(account);
+}
+
+static struct account_payer *find_payer(struct account *account, uint64_t key)
+{
+    struct account_payer *payer;
+    HASH_FIND(by_key, account->payers, &key, sizeof key, payer);
+    if (payer == NULL) {
+        payer = memory_new(sizeof *payer);
+        payer->key = key;
+        list_init(&payer->in_ring);
+        list_init(&payer->claims);
+        list_init(&payer->fresh);
+        HASH_ADD(by_key, account->payers, key, sizeof payer->key, payer);
+    }
+    return payer;
+}
+
+/* Puts the claim behind the other fresh ones of its payer. */
+static void line_up(struct account *account, struct account_claim *claim)
+{
+    struct account_payer *payer = claim->payer;
+    if (!has_claims(payer)) {
+        list_remove(&payer->in_ring);
+        list_push_back(&account->ring, &payer->in_ring);
+    }
+    list_push_back(&payer->fresh, &claim->in_payer);
+}
+
+/* Takes the claim away from its payer, which leaves the ring with its last. */
+static void step_out(struct account_claim *claim)
+{
+    list_remove(&claim->in_payer);
+    if (!has_claims(claim->payer)) {
+        list_remove(&claim->payer->in_ring);
+        /* Credit is for those who wait, so that nobody saves up. */
+        if (claim->payer->credit > 0) {
+            claim->payer->credit = 0;
+        }
+    }
+}
+
+void account_join(struct account *account, struct account_claim *claim,
+                  uint64_t key, account_serve_fn *serve)
+{
+    struct account_payer *former = claim->payer;
+    bool rests = former != NULL && account_rests(claim);
+    if (former != NULL && former->key == key) {
+        return;
+    }
+    if (former == NULL) {
+        list_init(&claim->in_payer);
+        list_init(&claim->in_account);
+        claim->serve = serve;
+    } else if (rests) {
+        step_out(claim);
+    }
+    claim->payer = find_payer(account, key);
+    claim->payer->claim_count++;
+    list_remove(&claim->payer->in_ring);
+    if (has_claims(claim->payer)) {
+        list_push_back(&account->ring, &claim->payer->in_ring);
+    }
+    if (rests) {
+        line_up(account, claim);
+    }
+    if (former != NULL && --former->claim_count == 0) {
+        drop_payer(account, former);
+    }
+}
+
+void account_leave(struct account *account, struct account_claim *claim)
+{
+    struct account_payer *payer = claim->payer;
+    if (payer == NULL) {
+        return;
+    }
+    account_wake(claim);
+    claim->payer = NULL;
+    CHECK(payer->claim_count > 0);
+    if (--payer->claim_count == 0) {
+        drop_payer(account, payer);
+    }
+}
+
+uint64_t account_key_of_user(uint64_t user)
+{
+    return user & ~ORIGIN_BIT;
+}
+
+uint64_t account_key_of_origin(const char *origin)
+{
+    return hash_bytes(origin, strlen(origin)) | ORIGIN_BIT;
+}
+
+bool account_is_spent(const struct account *account)
+{
+    return account->left <= 0;
+}
+
+bool account_is_open(const struct account *account)
+{
+    return account->left > 0 && !account_has_resting(account);
+}
+
+bool account_rests(const struct account_claim *claim)
+{
+    return claim->payer != NULL && !list_is_empty(&claim->in_account);
+}
+
+/* What has come may have done so at any time since all was read. */
+void account_rest(struct account *account, struct account_claim *claim)
+{
+    CHECK(claim->payer != NULL);
+    if (account_rests(claim)) {
+        return;
+    }
+    claim->since_ns = account->read_ns;
+    list_push_back(&account->unserved, &claim->in_account);
+    line_up(account, claim);
+    account->rested_count++;
+}
+
+void account_wake(struct account_claim *claim)
+{
+    if (account_rests(claim)) {
+        list_remove(&claim->in_account);
+        step_out(claim);
+    }
+}
+
+void account_start(struct account *account)
+{
+    account->at_hand = 0;
+    account->clock_at = account->clock != NULL ? account->clock() : 0;
+}
+
+void account_count(struct account *account, uint64_t units)
+{
+    account->at_hand += units;
+}
+
+void account_charge(struct account *account, struct account_claim *claim)
+{
+    uint64_t units = account->at_hand;
+    if (account->clock != NULL) {
+        uint64_t now = account->clock();
+        CHECK(now >= account->clock_at);
+        units = now - account->clock_at > units ? now - account->clock_at
+                                                : units;
+        account->clock_at = now;
+    }
+    account->at_hand = 0;
+    units = units < ACCOUNT_DEBT_MAX ? units : ACCOUNT_DEBT_MAX;
+    account->left -= (int64_t)units;
+    if (claim != NULL) {
+        claim->credit -= (int64_t)units;
+    }
+    if (claim != NULL && claim->payer != NULL) {
+        claim->payer->credit -= (int64_t)units;
+        if (claim->payer->credit < -ACCOUNT_DEBT_MAX) {
+            claim->payer->credit = -ACCOUNT_DEBT_MAX;
+        }
+    }
+}
+
+/* The claim of the payer that is served next. */
+static struct account_claim *choose(struct account_payer *payer)
+{
+    bool is_fresh = list_is_empty(&payer->claims) ||
+                    (!payer->was_fresh && !list_is_empty(&payer->fresh));
+    payer->was_fresh = is_fresh;
+    return LIST_ENTRY(is_fresh ? payer->fresh.next : payer->claims.next,
+                      struct account_claim, in_payer);
+}
+
+/* Serves one request of a claim, which stands behind the others then if it has
+ * had its share. */
+static void serve_one(struct account *account, struct account_payer *payer,
+                      uint64_t now_ns)
+{
+    struct account_claim *claim = choose(payer);
+    if (claim->credit <= 0) {
+        claim->credit = ACCOUNT_QUANTUM;
+    }
+    list_remove(&claim->in_account);
+    list_push_back(&account->served, &claim->in_account);
+    claim->since_ns = now_ns;
+    account->served_count++;
+    bool has_more = claim->serve(claim);
+    account_charge(account, claim);
+    if (!has_more) {
+        account_wake(claim);
+    } else if (claim->credit <= 0 && account_rests(claim)) {
+        list_remove(&claim->in_payer);
+        list_push_back(&claim->payer->claims, &claim->in_payer);
+    }
+}
+
+/* What a payer has in one round; the number of requests that were served. */
+static uint32_t serve_payer(struct account *account,
+                            struct account_payer *payer, uint64_t now_ns)
+{
+    uint32_t count = 0;
+    payer->credit += ACCOUNT_QUANTUM;
+    payer->claim_count++; /* Or it might go with its last claim. */
+    while (payer->credit > 0 && has_claims(payer) &&
+           (count == 0 || !account_is_spent(account))) {
+        serve_one(account, payer, now_ns);
+        count++;
+    }
+    if (--payer->claim_count == 0) {
+        drop_payer(account, payer);
+    }
+    return count;
+}
+
+void account_serve(struct account *account, uint64_t now_ns)
+{
+    uint32_t skipped = 0;
+    struct list round;
+    list_init(&round);
+    account_start(account);
+    do {
+        /* Those that come to rest meanwhile wait for the next round. */
+        while (!list_is_empty(&account->ring)) {
+            struct list *node = account->ring.next;
+            list_remove(node);
+            list_push_back(&round, node);
+        }
+        while (!list_is_empty(&round)) {
+            struct list *node = round.next;
+            list_remove(node);
+            list_push_back(&account->ring, node);
+            struct account_payer *payer = LIST_ENTRY(node, struct account_payer,
+                                                     in_ring);
+            if (serve_payer(account, payer, now_ns) == 0 &&
+                ++skipped % SKIPPED_PER_UNIT == 0) {
+                account->left--;
+            }
+        }
+    } while (!account_is_spent(account) && !list_is_empty(&account->ring));
+}
+
+bool account_has_resting(const struct account *account)
+{
+    return !list_is_empty(&account->unserved) ||
+           !list_is_empty(&account->served);
+}
+
+static uint64_t first_since(const struct list *claims)
+{
+    const struct account_claim *first = LIST_FIRST(claims, struct account_claim,
+                                                   in_account);
+    return first != NULL ? first->since_ns : UINT64_MAX;
+}
+
+uint64_t account_waiting_ns(const struct account *account)
+{
+    uint64_t unserved = first_since(&account->unserved);
+    uint64_t served = first_since(&account->served);
+    return unserved < served ? unserved : served;
+}
