@@ -95,6 +95,7 @@ struct guest {
 
 struct http_exchange {
     struct http *http;
+    struct account_claim claim; /* Once the request is whole. */
     struct guest *guest;
     struct MHD_Connection *connection;
     char *target;
@@ -105,6 +106,7 @@ struct http_exchange {
     unsigned status;
     struct buffer output; /* A stream's bytes that are to be sent. */
     bool has_begun;       /* The head of the request has been read. */
+    bool has_arrived;     /* All of the request has been read. */
     bool is_told;         /* The handler knows of the request. */
     bool is_answered;
     bool is_suspended;
@@ -219,15 +221,26 @@ static void look_for_presence(struct http *http)
 
 static void run(struct http *http)
 {
+    struct account *account = http->limits.account;
     if (http->is_closing) {
         return;
     }
     close_overdue(http);
     look_for_presence(http);
+    if (account != NULL) {
+        account_start(account);
+    }
     http->is_running = true;
-    for (int i = 0; i < RUNS_MAX && (i == 0 || http->has_resumed); i++) {
+    /* A run takes a request of each connection at most. Once there is no more
+     * to be spent, what it has resumed waits for the next pass. */
+    for (int i = 0; i < RUNS_MAX && (i == 0 || http->has_resumed) &&
+                    (i == 0 || account == NULL || account_is_open(account));
+         i++) {
         http->has_resumed = false;
         (void)MHD_run(http->daemon);
+        if (account != NULL) {
+            account_charge(account, NULL);
+        }
     }
     http->is_running = false;
     if (http->is_closing) {
@@ -420,6 +433,9 @@ static void completed_cb(void *data, struct MHD_Connection *connection,
         list_push_back(&http->idle, &guest->in_http);
     }
     guest->exchange = NULL;
+    if (http->limits.account != NULL) {
+        account_leave(http->limits.account, &exchange->claim);
+    }
     if (exchange->response != NULL) {
         MHD_destroy_response(exchange->response);
     }
@@ -625,6 +641,46 @@ static enum MHD_Result begin(struct http_exchange *exchange, const char *method)
     return queue_response(exchange);
 }
 
+/* Hands over a whole request. */
+static void tell(struct http_exchange *exchange)
+{
+    struct http *http = exchange->http;
+    exchange->is_told = true;
+    http->handler.on_request(http->handler.data, exchange);
+}
+
+/* It is the turn of a request, whose connection is suspended. */
+static bool serve(struct account_claim *claim)
+{
+    struct http_exchange *exchange = LIST_ENTRY(claim, struct http_exchange,
+                                                claim);
+    if (!exchange->has_gone && !exchange->http->is_closing) {
+        tell(exchange);
+    }
+    return false;
+}
+
+/* A request is whole: tells the handler, now or when it is its turn. */
+static void arrive(struct http_exchange *exchange)
+{
+    struct account *account = exchange->http->limits.account;
+    list_remove(&exchange->guest->in_http);
+    list_push_back(&exchange->http->asking, &exchange->guest->in_http);
+    exchange->has_arrived = true;
+    if (account == NULL) {
+        tell(exchange);
+        return;
+    }
+    account_join(account, &exchange->claim,
+                 account_key_of_origin(exchange->guest->origin), serve);
+    if (account_is_open(account)) {
+        tell(exchange);
+        account_charge(account, &exchange->claim);
+    } else {
+        account_rest(account, &exchange->claim);
+    }
+}
+
 /* Called when the head of a request is there, for each part of its body, when
  * that has ended, and after MHD_resume_connection(). */
 static enum MHD_Result request_cb(void *data, struct MHD_Connection *connection,
@@ -634,7 +690,6 @@ static enum MHD_Result request_cb(void *data, struct MHD_Connection *connection,
 {
     struct http *http = data;
     struct http_exchange *exchange = *request;
-    struct guest *guest = exchange->guest;
     (void)connection;
     (void)path;
     (void)version;
@@ -653,11 +708,8 @@ static enum MHD_Result request_cb(void *data, struct MHD_Connection *connection,
         *upload_size = 0;
         return MHD_YES;
     }
-    if (!exchange->is_told) {
-        exchange->is_told = true;
-        list_remove(&guest->in_http);
-        list_push_back(&http->asking, &guest->in_http);
-        http->handler.on_request(http->handler.data, exchange);
+    if (!exchange->has_arrived) {
+        arrive(exchange);
     }
     if (exchange->response != NULL) {
         return queue_response(exchange);

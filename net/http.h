@@ -28,6 +28,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "base/account.h"
 #include "base/bytes.h"
 #include "base/err.h"
 #include "net/tls.h"
@@ -39,6 +40,9 @@ struct http_limits {
     uint32_t connections;
     uint32_t per_address; /* Of IPv6: of one /64. */
     uint32_t body_size;
+    /* Who pays for requests: their origins. While it is spent, or others wait,
+     * a request waits for its turn (account_serve()). NULL: nobody. */
+    struct account *account;
 };
 
 #define HTTP_HEADER_COUNT_MAX 4
