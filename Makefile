@@ -441,6 +441,9 @@ bench: all $(B)/bench $(B)/slow_disk.so ## acquire+release cycles on three nodes
 	@tools/failover.py $(B) 20 | tail -1
 	@tools/minority.py $(B)
 
+.PHONY: bystander
+bystander: all ## each command and HTTP route floods a cluster; does a bystander notice? half an hour (T="PING ..." some)
+	@HASPD=$(B)/haspd tools/bystander.py $(T)
 .PHONY: bench-costs
 SIZES ?= 1000,10000,100000
 bench-costs: $(B)/costs ## what an operation costs as the state grows (SIZES=); no entry above 1 ms
