@@ -367,7 +367,8 @@ class Flooded:
         self.control.leader(60)
         with self.cluster.nodes[0].door() as door:
             door.do("ROLE.SET", "few", "IF", 0, "GRANTS", "lock,read:flood/*")
-            for user, more in (("none", []), ("few", ["ROLES", "few"]), ("bystander", [])):
+            users = (("none", []), ("few", ["ROLES", "few"]), ("bystander", []))
+            for user, more in users:
                 door.do("USER.SET", user, "IF", 0, "CONNECTIONS", 1000, *more)
                 digest = hashlib.sha256(secret_of(user).encode()).hexdigest()
                 door.do("SECRET.ADD", user, digest)

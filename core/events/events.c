@@ -299,22 +299,28 @@ bool lock_watch_parse(struct call *call, struct resp_writer *writer)
                      "it was told, or life-index");
 }
 
+/* A unit of the account is worth so many events that are looked at. */
+#define EVENTS_PER_UNIT 64
+
 /* Counts the events behind 'id' that begin with 'prefix', and their bytes;
- * false if there are too many to tell again. */
-static bool is_little(const struct past *past, struct bytes prefix,
-                      const struct past_id *id)
+ * false if there are too many to tell again. '*ret_from' is the first that is
+ * behind it. */
+static bool is_little(struct core *core, struct bytes prefix,
+                      const struct past_id *id, uint64_t *ret_from)
 {
+    const struct past *past = &core->past;
     uint64_t count = 0, size = 0;
-    for (uint64_t i = past->next; i-- > past->first;) {
-        const struct past_event *event = past_event(past, i);
-        if (!past_is_behind(event, id)) {
-            break;
-        }
+    uint64_t i = past->next;
+    while (i > past->first && past_is_behind(past_event(past, i - 1), id) &&
+           count <= AGAIN_COUNT_MAX && size <= AGAIN_SIZE_MAX) {
+        const struct past_event *event = past_event(past, --i);
         if (bytes_has_prefix(past_name(past, event), prefix)) {
             count++;
             size += event->name_size + event->message_size;
         }
     }
+    command_spend(core, (past->next - i) / EVENTS_PER_UNIT);
+    *ret_from = i;
     return count <= AGAIN_COUNT_MAX && size <= AGAIN_SIZE_MAX;
 }
 
@@ -372,15 +378,15 @@ static void tell_again(struct core *core, struct conn *conn,
                        struct bytes prefix, const struct past_id *id)
 {
     struct past *past = &core->past;
-    if (!past_knows(core, id) || !is_little(past, prefix, id)) {
+    uint64_t from;
+    if (!past_knows(core, id) || !is_little(core, prefix, id, &from)) {
         struct event gap = make_gap(core, prefix);
         push(core, conn, &gap);
         return;
     }
-    for (uint64_t i = past->first; i < past->next; i++) {
+    for (uint64_t i = from; i < past->next; i++) {
         const struct past_event *one = past_event(past, i);
-        if (past_is_behind(one, id) &&
-            bytes_has_prefix(past_name(past, one), prefix)) {
+        if (bytes_has_prefix(past_name(past, one), prefix)) {
             struct event event = event_again(core, one);
             push(core, conn, &event);
         }
@@ -436,24 +442,20 @@ void lock_history_run(struct core *core, struct request *request)
     struct past *past = &core->past;
     uint64_t wanted = call_number(call, OPTION_COUNT, HISTORY_SHOWN);
     wanted = wanted < HISTORY_SHOWN_MAX ? wanted : HISTORY_SHOWN_MAX;
+    uint64_t numbers[HISTORY_SHOWN_MAX];
+    uint64_t at = past->next, steps = 0;
     uint32_t count = 0;
-    uint64_t from = past->next;
-    while (from > past->first && count < wanted) {
-        const struct past_event *event = past_event(past, --from);
-        count += bytes_equal(past_name(past, event), call->name);
+    while (count < wanted && past_find(past, call->name, at, &at, &steps)) {
+        numbers[count++] = at;
     }
-    CHECK(from >= past->first && count <= wanted);
+    command_spend(core, steps / EVENTS_PER_UNIT + count);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 3);
     resp_key_bulk(writer, "lock", call->name);
     resp_key_number(writer, "known_from", past->missing.index + 1);
     resp_key_array(writer, "events", count);
-    for (uint64_t i = from; count > 0; i++) {
-        const struct past_event *event = past_event(past, i);
-        if (bytes_equal(past_name(past, event), call->name)) {
-            put_past(core, event, writer);
-            count--;
-        }
+    while (count > 0) {
+        put_past(core, past_event(past, numbers[--count]), writer);
     }
     request_done(core, request);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "core/state.h"
 
@@ -34,6 +35,7 @@ void past_done(struct past *past)
 {
     free(past->events);
     free(past->bytes);
+    free(past->newest_of);
 }
 
 const struct past_event *past_event(const struct past *past, uint64_t number)
@@ -82,6 +84,34 @@ static uint64_t make_room(struct past *past, size_t size)
     return at;
 }
 
+static uint64_t *newest_of(const struct past *past, struct bytes name)
+{
+    return &past->newest_of[hash_bytes(name.data, name.size) % PAST_COUNT];
+}
+
+bool past_find(const struct past *past, struct bytes name, uint64_t below,
+               uint64_t *ret_number, uint64_t *steps)
+{
+    if (past->newest_of == NULL) {
+        return false;
+    }
+    /* What is below 'below' needs no second look at what is above, if that was
+     * found here: the chain goes on from there. */
+    uint64_t next = below < past->next && below >= past->first
+                        ? past_event(past, below)->before
+                        : *newest_of(past, name);
+    while (next > past->first) {
+        const struct past_event *event = past_event(past, next - 1);
+        *steps += 1;
+        if (bytes_equal(past_name(past, event), name)) {
+            *ret_number = next - 1;
+            return true;
+        }
+        next = event->before;
+    }
+    return false;
+}
+
 /* The wall clock, which is read once a turn. */
 static uint64_t wall_ms_of(struct core *core)
 {
@@ -103,6 +133,7 @@ void past_add(struct core *core, const char *kind, const struct effect *effect,
     if (past->events == NULL) {
         past->events = memory_new(PAST_COUNT * sizeof *past->events);
         past->bytes = memory_new(PAST_SIZE);
+        past->newest_of = memory_new(PAST_COUNT * sizeof *past->newest_of);
     }
     /* The size of the message is bounded by make_room(). */
     CHECK(effect->lock.size <= LOCK_NAME_SIZE_MAX);
@@ -123,7 +154,10 @@ void past_add(struct core *core, const char *kind, const struct effect *effect,
     if (message.size > 0) {
         memcpy(to + effect->lock.size, message.data, message.size);
     }
+    uint64_t *newest = newest_of(past, effect->lock);
+    event.before = *newest;
     past->events[past->next++ % PAST_COUNT] = event;
+    *newest = past->next;
     CHECK(past->next - past->first <= PAST_COUNT);
     past->newest.index = event.index;
     past->newest.ordinal = event.ordinal;

@@ -41,15 +41,17 @@ struct past_event {
     uint64_t session;
     uint64_t token;
     uint64_t
-        wall_ms; /* When it was applied, for people; 0: before the start. */
-    uint64_t at; /* Where its bytes are; private. */
+        wall_ms;     /* When it was applied, for people; 0: before the start. */
+    uint64_t at;     /* Where its bytes are; private, likewise: */
+    uint64_t before; /* The chain of names that are hashed alike. */
 };
 
 /* Lives as long as the core. */
 struct past {
     struct past_event *events; /* A ring; NULL before the first one. */
     uint8_t *bytes;            /* Likewise. */
-    uint64_t first;            /* Numbers of events, from 0. */
+    uint64_t *newest_of; /* Likewise: by the hash of a name, number + 1. */
+    uint64_t first;      /* Numbers of events, from 0. */
     uint64_t next;
     uint64_t bytes_next; /* Of all bytes, from 0. */
     /* The newest event's; and up to here something may be missing. */
@@ -72,6 +74,12 @@ const struct past_event *past_event(const struct past *past, uint64_t number);
 struct bytes past_name(const struct past *past, const struct past_event *event);
 struct bytes past_message(const struct past *past,
                           const struct past_event *event);
+
+/* The newest event of that name with a number below 'below'; false if none is
+ * known. Costs as many steps as there are events of it, and of names that are
+ * hashed alike; '*steps' is increased by them. */
+bool past_find(const struct past *past, struct bytes name, uint64_t below,
+               uint64_t *ret_number, uint64_t *steps);
 
 /* True if all events behind this one are known. */
 bool past_knows(const struct core *core, const struct past_id *id);
