@@ -31,6 +31,9 @@ struct conn *conn_open(struct core *core, uint64_t id, const char *address,
     if (identity->fingerprint != NULL) {
         memcpy(conn->fingerprint, identity->fingerprint, FINGERPRINT_SIZE);
     }
+    if (identity->ca != NULL) {
+        memcpy(conn->ca, identity->ca, FINGERPRINT_SIZE);
+    }
     conn->user = identity->way == IDENTITY_LOCAL ? USER_LOCAL : USER_ANYONE;
     conn->version = 2;
     conn->blocking_slot = SLOT_NONE;

@@ -54,6 +54,7 @@ struct conn {
     bool is_private; /* See core/session/identity.h. */
     char *certified; /* The user's name in its certificate; or NULL. */
     uint8_t fingerprint[FINGERPRINT_SIZE]; /* Of that; zeros: there is none. */
+    uint8_t ca[FINGERPRINT_SIZE];          /* Of the CA that has made it. */
     uint64_t user;   /* Who it is: USER_ANYONE until that is known. */
     bool is_surplus; /* He of its certificate has too many already. */
     uint32_t auth_failures;
@@ -155,5 +156,9 @@ void conn_hold(struct core *core, struct conn *conn, uint64_t size);
 void conn_give_back(struct core *core, struct conn *conn, uint64_t size);
 /* All connections hold too much, and this one more than its share. */
 bool conn_is_over(const struct core *core, const struct conn *conn);
+
+/* In logins.c: "none", "socket", "secret:7" or "certificate:", the beginning of
+ * its fingerprint, and that of its CA. */
+void login_put(const struct conn *conn, struct buffer *out);
 
 #endif /* HASP_CORE_CONN_H */

@@ -328,6 +328,7 @@ static void open_connection(struct visit *visit)
         identity.way = IDENTITY_CERTIFICATE;
         identity.user = who->name.user;
         identity.fingerprint = who->fingerprint;
+        identity.ca = who->ca;
     }
     bool is_brief = visit->fields.route->kind != ROUTE_PRESENCE;
     visit->conn = ++gateway->number | GATEWAY_CONN |

@@ -305,6 +305,17 @@ struct buffer *tls_output(struct tls *tls)
     return &tls->out;
 }
 
+/* The chain that was verified ends with the CA. */
+static void learn_ca(struct tls *tls)
+{
+    STACK_OF(X509) *chain = SSL_get0_verified_chain(tls->ssl);
+    unsigned size = 0;
+    CHECK(chain != NULL && sk_X509_num(chain) > 0);
+    CHECK(X509_digest(sk_X509_value(chain, sk_X509_num(chain) - 1),
+                      EVP_sha256(), tls->identity.ca, &size) == 1 &&
+          size == TLS_FINGERPRINT_SIZE);
+}
+
 int tls_handshake(struct tls *tls)
 {
     if (tls->is_up) {
@@ -321,6 +332,9 @@ int tls_handshake(struct tls *tls)
     CHECK(has_shown == (tls->identity.name.role != TLS_NOBODY));
     CHECK(has_shown || tls->context->use == TLS_FOR_CLIENTS ||
           tls->context->use == TLS_FOR_ANYBODY);
+    if (has_shown) {
+        learn_ca(tls);
+    }
     tls->is_up = true;
     tls->silent_size = 0;
     return 0;

@@ -72,6 +72,7 @@ MUST_CHECK int tls_name_parse(struct bytes uri, struct tls_name *ret_name);
 struct tls_identity {
     struct tls_name name; /* TLS_NOBODY, TLS_NODE or TLS_USER. */
     uint8_t fingerprint[TLS_FINGERPRINT_SIZE]; /* SHA-256 of the certificate. */
+    uint8_t ca[TLS_FINGERPRINT_SIZE]; /* Likewise of the CA that has made it. */
     int64_t until; /* When that expires, in seconds of the wall clock. */
 };
 
@@ -91,6 +92,10 @@ struct tls_files {
     const char *ca;          /* PEM, one or more. */
     const char *certificate; /* PEM, its own first; TLS_AS_CLIENT: or NULL. */
     const char *key;         /* PEM, without a passphrase; likewise. */
+    /* What is in them, if they were read already; else no 'data'. */
+    struct bytes ca_text;
+    struct bytes certificate_text;
+    struct bytes key_text;
 };
 
 /* Reads and checks the files: that the key fits and nobody else may read it,
@@ -101,6 +106,11 @@ MUST_CHECK int tls_context_load(const struct tls_files *files, enum tls_use use,
                                 const char *cluster, uint64_t node,
                                 struct tls_context **ret_context,
                                 char why[HASP_WHY_SIZE]);
+/* Of a key's file, whose mode this is: HASP_ECERT if too many may read it. */
+MUST_CHECK int tls_check_key_mode(const char *path, unsigned mode,
+                                  char why[HASP_WHY_SIZE]);
+/* The user whom its own certificate names; "", also of NULL. */
+const char *tls_context_user(const struct tls_context *context);
 struct tls_context *tls_context_ref(struct tls_context *context);
 void tls_context_unref(struct tls_context *context); /* NULL is fine. */
 

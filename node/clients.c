@@ -632,6 +632,7 @@ static struct identity identity_of(const struct stream *stream)
                                             : IDENTITY_NONE,
                              .user = is_user ? who->name.user : NULL,
                              .fingerprint = is_user ? who->fingerprint : NULL,
+                             .ca = is_user ? who->ca : NULL,
                              .is_private = who != NULL || is_here};
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "core/session/logins.h"
 #include "lockfsm/feature.h"
 #include "node/node.h"
 #include "node/process.h"
@@ -125,6 +126,32 @@ static void gauge(struct buffer *out, const char *name, const char *help,
 {
     head(out, name, "gauge", help);
     buffer_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void put_login(void *data, const struct core_login *login)
+{
+    char ca[2 * 8 + 1] = "";
+    bool is_certified = strcmp(login->by, "certificate") == 0;
+    if (is_certified) {
+        hex_put(ca, bytes_of(login->ca, sizeof ca / 2));
+    }
+    buffer_printf(data, "hasp_connections_by{by=\"%s\"", login->by);
+    if (login->secret != 0) {
+        buffer_printf(data, ",user=\"%s\",secret=\"%" PRIu64 "\"", login->user,
+                      login->secret);
+    } else if (is_certified) {
+        buffer_printf(data, ",ca=\"%s\"", ca);
+    }
+    buffer_printf(data, "} %" PRIu32 "\n", login->count);
+}
+
+/* Rows beyond the bound are left out: hasp_connections has their sum. */
+static void put_logins(const struct core *core, struct buffer *out)
+{
+    head(out, "hasp_connections_by", "gauge",
+         "Connections of clients by what identified them: a user's secret, by "
+         "its number, or a certificate, by the fingerprint of its CA.");
+    (void)!core_logins(core, put_login, out);
 }
 
 static bool is_scarce(const struct hasp_node *node)
@@ -417,6 +444,7 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
     gauge(out, "hasp_ready", "1 if clients are served here.", is_ready);
     gauge(out, "hasp_connections", "Connections of clients.",
           node->clients.count);
+    put_logins(node->core, out);
     gauge(out, "hasp_connections_max",
           "Connections of clients that this node takes.",
           node->clients.count_max);

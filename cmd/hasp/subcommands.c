@@ -273,8 +273,9 @@ const struct subcommand subcommands[] = {
      .run = run_access},
     {USERS, "user list", "[PREFIX]", "users", .run = run_list,
      .command = "USER.LIST", .fields = user_fields},
-    {USERS, "user show", "NAME", "a user, with the numbers of his secrets",
-     .run = run_user_show, .fields = user_fields},
+    {USERS, "user show", "NAME",
+     "a user, with his secrets and who comes by them", .run = run_user_show,
+     .fields = user_fields},
     {USERS, "user add", "NAME [--role ROLE]... [--reuse] [--sessions N] ...",
      "make a user",
      "    --role ROLE      what he may; may come again\n"

@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "base/sha.h"
 #include "base/size.h"
+#include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 
 #define SECRET_BYTES 32
@@ -79,6 +80,91 @@ static void print_quota(json_t *user, const char *name)
     }
 }
 
+/* Copies the value of "key=value" out of a line of CLIENT LIST; "" if there is
+ * none. */
+static void read_value(const char *line, size_t size, const char *key,
+                       char *out, size_t room)
+{
+    size_t key_size = strlen(key);
+    out[0] = '\0';
+    for (size_t at = 0; at + key_size < size;) {
+        size_t end = at;
+        while (end < size && line[end] != ' ') {
+            end++;
+        }
+        if (end - at > key_size && strncmp(line + at, key, key_size) == 0) {
+            snprintf(out, room, "%.*s", (int)(end - at - key_size),
+                     line + at + key_size);
+            return;
+        }
+        at = end + 1;
+    }
+}
+
+/* Counts the connections of the user in a node's CLIENT LIST, by what has
+ * identified them. */
+static void count_logins(const char *list, const char *name, json_t *logins)
+{
+    for (const char *line = list; *line != '\0';) {
+        size_t size = strcspn(line, "\n");
+        char user[80], by[64], ca[64];
+        read_value(line, size, "user=", user, sizeof user);
+        read_value(line, size, "by=", by, sizeof by);
+        read_value(line, size, "ca=", ca, sizeof ca);
+        line += size + (line[size] == '\n');
+        if (strcmp(user, name) != 0 || by[0] == '\0') {
+            continue;
+        }
+        json_t *login = json_object_get(logins, by);
+        if (login == NULL) {
+            login = json_pack("{s:s, s:s, s:i}", "by", by, "ca", ca,
+                              "connections", 0);
+            json_object_set_new(logins, by, login);
+        }
+        json_object_set_new(
+            login, "connections",
+            json_integer((json_int_t)value_number(login, "connections") + 1));
+    }
+}
+
+/* Asks each node by what the user's clients come; an object of those, by their
+ * name. A node that does not answer is told of. */
+static json_t *ask_logins(struct tool *tool, const char *name)
+{
+    json_auto_t *nodes = nodes_ask(tool, tool_is_by_door(tool) ? NODES_NAMED
+                                                               : NODES_MEMBERS);
+    json_t *logins = json_object(), *node;
+    size_t i;
+    json_array_foreach (nodes, i, node) {
+        json_auto_t *list = NULL;
+        const char *endpoint = value_text(node, "endpoint");
+        if (value_text(node, "error")[0] != '\0') {
+            tool_say(tool, "cannot ask %s by what its clients come: %s",
+                     endpoint, value_text(node, "error"));
+        } else if (tool_use(tool, endpoint) == 0 &&
+                   tool_ask(tool, WORDS("CLIENT", "LIST"),
+                            "cannot ask by what clients come", &list) == 0) {
+            const char *text = json_string_value(list);
+            count_logins(text != NULL ? text : "", name, logins);
+        }
+    }
+    return logins;
+}
+
+/* Such as "secret:7 2 connections". */
+static void print_logins(json_t *logins)
+{
+    json_t *login;
+    const char *by;
+    json_object_foreach (logins, by, login) {
+        uint64_t count = value_number(login, "connections");
+        const char *ca = value_text(login, "ca");
+        printf("comes by %s%s%s%s: %" PRIu64 " connection%s\n", by,
+               ca[0] != '\0' ? " (CA " : "", ca, ca[0] != '\0' ? ")" : "",
+               count, count == 1 ? "" : "s");
+    }
+}
+
 int run_user_show(struct tool *tool, char **argv)
 {
     json_auto_t *user = NULL;
@@ -87,6 +173,13 @@ int run_user_show(struct tool *tool, char **argv)
     if (exit_code != 0) {
         return exit_code;
     }
+    json_auto_t *logins = ask_logins(tool, argv[1]);
+    json_t *list = json_array(), *login;
+    const char *by;
+    json_object_foreach (logins, by, login) {
+        json_array_append(list, login);
+    }
+    json_object_set_new(user, "logins", list);
     output_record(tool->format, tool->subcommand->fields, user);
     for (int i = 0; tool->format == FORMAT_TABLE && i < QUOTA_COUNT; i++) {
         print_quota(user, quota_names[i]);
@@ -97,6 +190,9 @@ int run_user_show(struct tool *tool, char **argv)
         json_t *secret = json_array_get(secrets, i);
         printf("secret %" PRIu64 " %s\n", value_number(secret, "number"),
                value_text(secret, "label"));
+    }
+    if (tool->format == FORMAT_TABLE) {
+        print_logins(logins);
     }
     return 0;
 }

@@ -250,13 +250,15 @@ static void put_client(struct core *core, const struct conn *conn,
                   " idle=0 flags=%s db=0 sub=%u psub=0 multi=%d qbuf=0 "
                   "qbuf-free=0 argv-mem=0 obl=0 oll=0 omem=0 tot-mem=0 "
                   "events=r cmd=NULL user=%.*s redir=-1 sessions=%u "
-                  "resp=%d\n",
+                  "resp=%d by=",
                   conn->id & INT64_MAX, conn->address, (int)conn->name.size,
                   (const char *)conn->name.data,
                   (core->now_ns - conn->opened_ns) / NS_PER_S,
                   conn->channel_count > 0 ? "P" : "N", conn->channel_count,
                   transaction_length(conn), (int)user.size,
                   (const char *)user.data, conn->session_count, conn->version);
+    login_put(conn, out);
+    buffer_put_u8(out, '\n');
 }
 
 /* The most lines that CLIENT LIST shows. */

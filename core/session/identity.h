@@ -47,6 +47,7 @@ struct identity {
     /* The SHA-256 of the certificate that the other end has shown, borrowed
      * likewise; NULL: none. */
     const uint8_t *fingerprint;
+    const uint8_t *ca; /* Likewise of the CA that has made it. */
     /* Nobody can read on the way what it sends: TLS, loopback, a local socket.
      * Elsewhere no secret is taken. */
     bool is_private;
