@@ -17,6 +17,9 @@
 #define ATTEMPT_MIN_MS 250
 /* Nodes that send us round in a circle are like nodes without a leader. */
 #define MOVED_MAX 8
+/* Between two attempts of who is not let in. */
+#define DENIED_MIN_MS 100
+#define DENIED_MAX_MS 1000
 /* The largest reply is a list of everything. */
 #define REPLY_VALUE_MAX (16u << 20)
 #define REPLY_SIZE_MAX ((size_t)1 << 30)
@@ -36,7 +39,6 @@ int asker_init(struct asker *asker, const struct endpoints *endpoints,
     memcpy(asker->endpoint, endpoints->endpoint,
            endpoints->count * sizeof *asker->endpoint);
     asker->count = endpoints->count;
-    memcpy(asker->secret, endpoints->secret, sizeof asker->secret);
     list_init(&asker->asks);
     list_init(&asker->sent);
     list_init(&asker->members);
@@ -148,6 +150,27 @@ static void take_back(struct asker *asker, bool was_open, enum outcome outcome)
     }
 }
 
+/* Of the hastiest of its members: in so long a connection must stand. */
+static uint64_t open_ms(const struct asker *asker)
+{
+    uint64_t least_ms = CLIENT_OPEN_MS;
+    LIST_FOR (const struct asker_member, member, &asker->members, in_asker) {
+        if (member->open_ms != 0) {
+            least_ms = u64_min(least_ms, member->open_ms);
+        }
+    }
+    return least_ms;
+}
+
+/* After a node that does not let it in; no longer than a heartbeat may wait. */
+static uint64_t denied_pause_ns(struct asker *asker)
+{
+    uint64_t range_ms = DENIED_MAX_MS - DENIED_MIN_MS;
+    asker->random = asker->random * 6364136223846793005u + 1442695040888963407u;
+    uint64_t pause_ms = DENIED_MIN_MS + (asker->random >> 33) % range_ms;
+    return u64_min(pause_ms, open_ms(asker)) * NS_PER_MS;
+}
+
 /* Ends the connection, by 'outcome'; the next one goes to the next endpoint. */
 static void lose(struct asker *asker, enum outcome outcome,
                  struct lease_clock now)
@@ -169,7 +192,10 @@ static void lose(struct asker *asker, enum outcome outcome,
         asker->at = (asker->at + 1) % asker->count;
     }
     asker->until_ns = now.monotonic_ns;
-    if (asker->failed % asker->count == 0 && !asker->is_moved) {
+    if (asker->is_denied) {
+        asker->is_denied = false;
+        asker->until_ns += denied_pause_ns(asker);
+    } else if (asker->failed % asker->count == 0 && !asker->is_moved) {
         asker->until_ns += asker_pause_ns(asker, asker->failed / asker->count);
     }
     asker_members_notify_lost(asker);
@@ -226,6 +252,7 @@ void asker_distrusted(struct asker *asker, const char *why,
 {
     CHECK(asker->state != ASKER_REST);
     asker_note(asker, "%s", why);
+    asker->is_denied = asker->was_let_in;
     lose(asker, OUTCOME_DISTRUSTED, now);
 }
 
@@ -254,11 +281,56 @@ static void refuse_all(struct asker *asker, struct lease_clock now)
     asking_end_refused(asker, &refused);
 }
 
+/* Who asks was refused: true if that is no end, since what it shows is read
+ * again before the next connection. */
+static bool may_come_again(struct asker *asker)
+{
+    if (!asker_is_refusal_of_asker(asker) ||
+        (!asker->was_let_in && (!asker->may_renew || asker->was_doubted))) {
+        return false;
+    }
+    asker_note(asker, "%s %s", asker->code, asker->why);
+    if (asker->was_let_in) {
+        asker->is_denied = true;
+    } else {
+        asker->is_doubted = asker->was_doubted = true;
+        memcpy(asker->doubt_code, asker->code, sizeof asker->code);
+        memcpy(asker->doubt_why, asker->why, sizeof asker->why);
+    }
+    return true;
+}
+
+void asker_show(struct asker *asker, const char secret[CLIENT_USER_SECRET_SIZE])
+{
+    memcpy(asker->secret, secret, sizeof asker->secret);
+}
+
+void asker_renewed(struct asker *asker, bool has_changed, const char *why,
+                   struct lease_clock now)
+{
+    bool is_refused = asker->is_doubted && !has_changed;
+    asker->now = now;
+    asker->is_doubted = false;
+    if (why[0] != '\0') {
+        asker_members_notice(asker, why);
+    }
+    if (is_refused && asker->state == ASKER_OPENING) {
+        memcpy(asker->code, asker->doubt_code, sizeof asker->code);
+        memcpy(asker->why, asker->doubt_why, sizeof asker->why);
+        refuse_all(asker, now);
+    }
+}
+
 static void greeted(struct asker *asker, struct lease_clock now)
 {
     if (asker->reply.value[0].type == RESP_ERROR) {
         enum outcome outcome = asker_read_error(asker,
                                                 asker->reply.value[0].bytes);
+        if (outcome == OUTCOME_REFUSED && may_come_again(asker)) {
+            lose(asker, asker->is_doubted ? OUTCOME_NONE : OUTCOME_UNREACHABLE,
+                 now);
+            return;
+        }
         if (outcome == OUTCOME_REFUSED) {
             refuse_all(asker, now);
             return;
@@ -277,7 +349,7 @@ static bool put_off(struct asker *asker, struct asking *ask,
                     enum outcome outcome, struct lease_clock now)
 {
     bool leaves = outcome == OUTCOME_NO_LEADER || outcome == OUTCOME_MOVED ||
-                  is_free(asker);
+                  asker->is_denied || asker->is_doubted || is_free(asker);
     uint32_t round = leaves ? asker->count : 1;
     list_remove(&ask->in_asker);
     list_push_back(&asker->asks, &ask->in_asker);
@@ -309,11 +381,14 @@ static enum outcome answered(struct asker *asker, struct lease_clock now)
     }
     if (value->type != RESP_ERROR) {
         asker->failed = 0;
+        asker->was_let_in = true;
         asking_finish(asker, ask, 0);
         return OUTCOME_NONE;
     }
     enum outcome outcome = asker_read_error(asker, value->bytes);
-    if (outcome == OUTCOME_REFUSED && asking_is_open_still(asker, ask)) {
+    if (outcome == OUTCOME_REFUSED && may_come_again(asker)) {
+        outcome = OUTCOME_UNREACHABLE;
+    } else if (outcome == OUTCOME_REFUSED && asking_is_open_still(asker, ask)) {
         asker_note(asker, "%s", asker->why);
         outcome = OUTCOME_BUSY;
     }
@@ -322,9 +397,9 @@ static enum outcome answered(struct asker *asker, struct lease_clock now)
         asking_finish(asker, ask, HASP_EREPLY);
         return OUTCOME_NONE;
     }
-    asking_count(ask, outcome);
+    asking_count(ask, asker->is_doubted ? OUTCOME_NONE : outcome);
     bool leaves = put_off(asker, ask, outcome, now);
-    if (!asking_may_go_on(ask)) {
+    if (!asker->is_doubted && !asking_may_go_on(ask)) {
         asking_give_up(asker, ask);
     }
     return leaves ? outcome : OUTCOME_NONE;
@@ -476,18 +551,6 @@ static void send_all(struct asker *asker, struct lease_clock now)
         }
         send(asker, ask, now);
     }
-}
-
-/* A connection must stand in time for the hastiest of its members. */
-static uint64_t open_ms(const struct asker *asker)
-{
-    uint64_t least_ms = CLIENT_OPEN_MS;
-    LIST_FOR (const struct asker_member, member, &asker->members, in_asker) {
-        if (member->open_ms != 0) {
-            least_ms = u64_min(least_ms, member->open_ms);
-        }
-    }
-    return least_ms;
 }
 
 void asker_turn(struct asker *asker, struct lease_clock now)

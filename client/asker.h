@@ -19,6 +19,12 @@
  * ask requests (client/asking.h), each of which ends once: with an answer, with
  * a refusal, or when it is too late to ask again.
  *
+ * A node may refuse it: it does not know the secret, wants TLS, or does not
+ * take the certificate. Once it was let in, that is like a node that does not
+ * answer, since the files with these are read again before each connection; it
+ * is tried again after 0.1 to 1 s. One that never was let in has its requests
+ * refused, unless the files have changed by then.
+ *
  * Driver: after each call of asker_turn() or asker_input() and after each
  * request look at 'number'. If it has changed, close what is open; if the state
  * is OPENING then, connect to asker_endpoint() and report. Send what is in
@@ -64,6 +70,15 @@ struct asker {
     uint64_t due_ns; /* Of the members, the earliest turn. */
     struct endpoint *endpoint;
     char secret[CLIENT_USER_SECRET_SIZE]; /* Of the user; or "". */
+    bool may_renew;  /* What it shows may be read again, by the driver. */
+    bool was_let_in; /* By a node, which has done what was asked. */
+    bool is_denied;  /* The node that was left does not let it in. */
+    /* Never was let in, and what it shows is being read again, once: if that
+     * changes nothing, this is the end of all that is asked. */
+    bool is_doubted;
+    bool was_doubted;
+    char doubt_code[CLIENT_CODE_SIZE];
+    char doubt_why[HASP_WHY_SIZE];
     char (*last)[ASKER_LAST_SIZE]; /* What each endpoint ended with, for a
                                       person. */
     uint32_t count;
@@ -112,6 +127,14 @@ bool asker_is_awaiting(const struct asker *asker);
 
 /* --- For the driver ------------------------------------------------------- */
 
+/* What it shows from now on. */
+void asker_show(struct asker *asker,
+                const char secret[CLIENT_USER_SECRET_SIZE]);
+/* Before a connection is made, what it shows has been read again, and was other
+ * than before; 'why' it was not taken, for all members, or "". The asker may
+ * end the connection that is being opened. */
+void asker_renewed(struct asker *asker, bool has_changed, const char *why,
+                   struct lease_clock now);
 /* Where to connect to, and who answers. */
 const struct endpoint *asker_endpoint(const struct asker *asker);
 void asker_connected(struct asker *asker);

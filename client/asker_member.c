@@ -165,6 +165,16 @@ void asker_members_notify_lost(struct asker *asker)
     }
 }
 
+void asker_members_notice(struct asker *asker, const char *text)
+{
+    LIST_FOR (struct asker_member, member, &asker->members, in_asker) {
+        if (member->hooks.noticed != NULL) {
+            asker_touch(member);
+            member->hooks.noticed(member->hooks.data, text);
+        }
+    }
+}
+
 /* --- Pushes and turns ----------------------------------------------------- */
 
 static struct asker_member *find_member(struct asker *asker, uint64_t session)

@@ -40,6 +40,8 @@ struct asker_hooks {
     void (*lost)(void *data);
     /* ATTACH was refused: the session has ended, or may not be attached. */
     void (*ended)(void *data, const char *code, const char *why);
+    /* Something that people should know of the connection. */
+    void (*noticed)(void *data, const char *text);
     void *data;
 };
 
@@ -85,6 +87,7 @@ bool asker_member_holds_up(const struct asking *ask);
 /* The connection is lost: all are to be attached anew on the next one. */
 void asker_members_forget(struct asker *asker);
 void asker_members_notify_lost(struct asker *asker);
+void asker_members_notice(struct asker *asker, const char *text);
 /* Gives the push that was just read to the member whose session it names. */
 void asker_members_push(struct asker *asker);
 /* Gives a turn to each member whose time has come, or that was touched. */

@@ -119,7 +119,9 @@ void asking_count(struct asking *ask, enum outcome outcome)
     if (outcome == OUTCOME_UNKNOWN && ask->is_read) {
         outcome = OUTCOME_UNREACHABLE;
     }
-    ask->seen |= 1u << outcome;
+    if (outcome != OUTCOME_NONE) {
+        ask->seen |= 1u << outcome;
+    }
 }
 
 bool asking_may_go_on(const struct asking *ask)
@@ -128,18 +130,22 @@ bool asking_may_go_on(const struct asking *ask)
     return !ask->is_once && (!is_unknown || ask->is_repeatable);
 }
 
+bool asker_is_refusal_of_asker(const struct asker *asker)
+{
+    return strcmp(asker->code, "NOAUTH") == 0 ||
+           strcmp(asker->code, "WRONGPASS") == 0 ||
+           strcmp(asker->code, "NOTLS") == 0;
+}
+
 /* What is told of who asks, and not of what is asked, or that the leader has no
  * room on its disk, is no entry's result: it tells nothing of an earlier
  * sending, which may have been done, or be on its way to the log. */
 bool asking_is_open_still(const struct asker *asker, const struct asking *ask)
 {
-    bool is_of_asker = strcmp(asker->code, "NOAUTH") == 0 ||
-                       strcmp(asker->code, "WRONGPASS") == 0 ||
-                       strcmp(asker->code, "NOTLS") == 0;
     bool is_disk = strcmp(asker->code, "LIMIT") == 0 &&
                    strncmp(asker->why, "disk", 4) == 0;
     return (ask->was_sent || (ask->seen & 1u << OUTCOME_UNKNOWN) != 0) &&
-           (is_of_asker || is_disk);
+           (asker_is_refusal_of_asker(asker) || is_disk);
 }
 
 /* --- How a request ends --------------------------------------------------- */

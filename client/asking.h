@@ -117,9 +117,12 @@ enum outcome {
 
 /* It has been seen nowhere; the caller puts it into a list. */
 void asking_begin(struct asker *asker, struct asking *ask);
-/* Counts how an attempt ended. */
+/* Counts how an attempt ended; NONE counts for nothing. */
 void asking_count(struct asking *ask, enum outcome outcome);
 bool asking_may_go_on(const struct asking *ask);
+/* True if the refusal that was just read is of who asks, not of what is asked.
+ */
+bool asker_is_refusal_of_asker(const struct asker *asker);
 /* True if the refusal that was just read says nothing of an earlier sending of
  * the request, which may have been done, or be on its way to the log. */
 bool asking_is_open_still(const struct asker *asker, const struct asking *ask);

@@ -44,7 +44,7 @@ static void pushed(void *data, const struct resp_reply *reply)
 }
 
 struct client *client_new(const struct endpoints *endpoints,
-                          struct tls_context *context)
+                          struct shown *shown)
 {
     struct client *client = memory_new(sizeof *client);
     uint64_t seed = client_now_ns() ^ (uint64_t)getpid() << 32;
@@ -54,7 +54,7 @@ struct client *client_new(const struct endpoints *endpoints,
     client->asker.push_data = client;
     asker_join(&client->asker, &client->member);
     client->interrupt_fd = -1;
-    transport_init(&client->transport, context);
+    transport_init(&client->transport, &client->asker, shown);
     return client;
 }
 

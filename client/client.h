@@ -45,11 +45,12 @@
 typedef void connection_push_fn(void *data, const struct resp_reply *reply);
 
 struct client;
+struct shown;
 
-/* 'endpoints' is copied and must not be empty; of 'context' a reference is
- * taken, NULL is plain. */
+/* 'endpoints' is copied and must not be empty; of 'shown' a reference is taken,
+ * NULL is plain and without a secret. */
 struct client *client_new(const struct endpoints *endpoints,
-                          struct tls_context *context);
+                          struct shown *shown);
 /* Closes the connection. NULL is fine. */
 void client_free(struct client *client);
 

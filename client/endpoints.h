@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The addresses of the nodes that a client may talk to, and the secret that it
- * shows there. */
+/* The addresses of the nodes that a client may talk to. */
 
 #ifndef HASP_CLIENT_ENDPOINTS_H
 #define HASP_CLIENT_ENDPOINTS_H
@@ -14,8 +13,8 @@
 
 #define ENDPOINT_COUNT_MAX 64
 #define ENDPOINT_PORT_DEFAULT "7420"
-#define ENDPOINT_SOCKET "unix:" /* Before a path. */
 #define CLIENT_USER_SECRET_SIZE 160
+#define ENDPOINT_SOCKET "unix:" /* Before a path. */
 
 struct endpoint {
     char host[256];
@@ -41,7 +40,6 @@ static inline const char *endpoint_socket(const struct endpoint *endpoint)
 struct endpoints {
     struct endpoint *endpoint;
     uint32_t count;
-    char secret[CLIENT_USER_SECRET_SIZE]; /* "": none is shown. */
 };
 
 /* Parses "host:port,host:port,...", with or without blanks; a port that is

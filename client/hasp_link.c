@@ -37,7 +37,7 @@ static void init_registry(void)
 static bool are_endpoints_equal(const struct endpoints *a,
                                 const struct endpoints *b)
 {
-    bool is_equal = a->count == b->count && strcmp(a->secret, b->secret) == 0;
+    bool is_equal = a->count == b->count;
     for (uint32_t i = 0; is_equal && i < a->count; i++) {
         is_equal = strcmp(a->endpoint[i].host, b->endpoint[i].host) == 0 &&
                    strcmp(a->endpoint[i].port, b->endpoint[i].port) == 0;
@@ -50,8 +50,7 @@ static bool is_fitting(const struct link *link, const struct link_key *key)
     return link->use_count < LINK_SESSION_MAX && link->key.loop == key->loop &&
            link->key.ttl_ms == key->ttl_ms &&
            link->key.linger_ms == key->linger_ms &&
-           strcmp(link->key.trust, key->trust) == 0 &&
-           strcmp(link->key.cluster, key->cluster) == 0 &&
+           link->key.shown == key->shown &&
            are_endpoints_equal(&link->key.endpoints, &key->endpoints);
 }
 
@@ -75,8 +74,7 @@ static uint64_t any_seed(void)
     return seed * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static int init(struct link *link, const struct link_key *key,
-                struct tls_context *context)
+static int init(struct link *link, const struct link_key *key)
 {
     uint64_t seed = any_seed();
     size_t size = key->endpoints.count * sizeof *key->endpoints.endpoint;
@@ -92,7 +90,7 @@ static int init(struct link *link, const struct link_key *key,
         return error;
     }
     asker_begin_at(&link->asker, (uint32_t)(seed >> 33));
-    transport_init(&link->transport, context);
+    transport_init(&link->transport, &link->asker, key->shown);
     list_init(&link->in_links);
     list_init(&link->sessions);
     list_init(&link->interrupts);
@@ -106,8 +104,6 @@ static void free_parts(struct link *link)
 {
     transport_done(&link->transport);
     asker_done(&link->asker);
-    explicit_bzero(link->key.endpoints.secret,
-                   sizeof link->key.endpoints.secret);
     endpoints_done(&link->key.endpoints);
 }
 
@@ -119,11 +115,10 @@ void link_free(struct link *link)
 }
 
 static int make_link(const struct link_key *key,
-                     const struct link_driver *driver,
-                     struct tls_context *context, struct link **ret_link)
+                     const struct link_driver *driver, struct link **ret_link)
 {
     struct link *link = calloc(1, driver->size);
-    if (link == NULL || init(link, key, context) != 0) {
+    if (link == NULL || init(link, key) != 0) {
         free(link);
         return why_set(HASP_ENOMEM, "out of memory");
     }
@@ -141,14 +136,14 @@ static int make_link(const struct link_key *key,
 }
 
 int link_join(const struct link_key *key, const struct link_driver *driver,
-              struct tls_context *context, struct link **ret_link)
+              struct link **ret_link)
 {
     int error = 0;
     pthread_once(&registry.once, init_registry);
     pthread_mutex_lock(&registry.mutex);
     struct link *link = key->is_own ? NULL : find_link(key);
     if (link == NULL) {
-        error = make_link(key, driver, context, &link);
+        error = make_link(key, driver, &link);
     }
     if (error == 0) {
         link->use_count++;

@@ -28,7 +28,7 @@
 
 #include "client/asker.h"
 #include "client/clock.h"
-#include "client/tls_folder.h"
+#include "client/shown.h"
 #include "client/transport.h"
 
 /* Beyond so many another one is made: after a lost connection they are attached
@@ -41,10 +41,9 @@ struct link;
 /* What two sessions that share a link have in common. Borrowed from whoever
  * asks for a link; a link has its own. */
 struct link_key {
-    struct endpoints endpoints; /* With the user's secret. */
-    char trust[TLS_FOLDER_MARK_SIZE];
-    char cluster[256]; /* Whose certificates are taken. */
-    uint64_t ttl_ms;   /* As asked for; UINT64_MAX: without end. */
+    struct endpoints endpoints;
+    struct shown *shown;
+    uint64_t ttl_ms; /* As asked for; UINT64_MAX: without end. */
     uint64_t linger_ms;
     void *loop;  /* NULL: it has a thread. */
     bool is_own; /* It is not to be shared. */
@@ -86,12 +85,11 @@ struct link {
     bool is_stopping;
 };
 
-/* Finds or makes a link for 'key', whose endpoints are copied. 'context', or
- * NULL for plain, is taken for a new one. HASP_ENOMEM, HASP_EIO with
- * hasp_why(). */
+/* Finds or makes a link for 'key', whose endpoints are copied. HASP_ENOMEM,
+ * HASP_EIO with hasp_why(). */
 MUST_CHECK int link_join(const struct link_key *key,
                          const struct link_driver *driver,
-                         struct tls_context *context, struct link **ret_link);
+                         struct link **ret_link);
 /* A node takes no more sessions on it: no other one joins it. True: it has
  * others than the caller's. */
 bool link_fill(struct link *link);

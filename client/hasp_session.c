@@ -15,8 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/secret.h"
-#include "client/tls_folder.h"
+#include "client/shown.h"
 
 #define ENDPOINTS_DEFAULT "127.0.0.1:7420"
 #define TIMEOUT_DEFAULT_MS 10000
@@ -46,18 +45,8 @@ void hasp_options_init(struct hasp_options *options)
 
 /* --- Opening -------------------------------------------------------------- */
 
-static int read_secret(const struct hasp_options *options,
-                       char ret_secret[CLIENT_USER_SECRET_SIZE])
-{
-    const char *path = options->secret_file != NULL
-                           ? options->secret_file
-                           : getenv("HASP_SECRET_FILE");
-    return path != NULL && path[0] != '\0' ? secret_read(path, ret_secret, why)
-                                           : 0;
-}
-
-/* Makes the key of what the connection needs, but for TLS; the endpoints are
- * the caller's. */
+/* Makes the key of what the connection needs; the endpoints, and the reference
+ * of what it shows, are the caller's. */
 static int make_key(struct link_key *key, const struct hasp_options *options,
                     void *loop)
 {
@@ -77,10 +66,8 @@ static int make_key(struct link_key *key, const struct hasp_options *options,
     if (error != 0) {
         return error;
     }
-    tls_folder_mark(options->tls, key->trust);
-    snprintf(key->cluster, sizeof key->cluster, "%s",
-             options->cluster != NULL ? options->cluster : "");
-    error = read_secret(options, key->endpoints.secret);
+    error = shown_open(options->tls, options->cluster, options->secret_file,
+                       &key->shown, why);
     if (error != 0) {
         endpoints_done(&key->endpoints);
     }
@@ -92,17 +79,12 @@ static int find_link(const struct hasp_options *options,
                      struct link **ret_link)
 {
     struct link_key key;
-    struct tls_context *context;
     int error = make_key(&key, options, loop);
     if (error != 0) {
         return error;
     }
-    error = tls_folder_open(options->tls, options->cluster, &context, why);
-    if (error == 0) {
-        error = link_join(&key, driver, context, ret_link);
-        tls_context_unref(context);
-    }
-    explicit_bzero(key.endpoints.secret, sizeof key.endpoints.secret);
+    error = link_join(&key, driver, ret_link);
+    shown_unref(key.shown);
     endpoints_done(&key.endpoints);
     return error;
 }

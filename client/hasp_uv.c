@@ -194,6 +194,7 @@ static void follow_asker(struct loop_link *in)
     struct asker *asker = &in->link.asker;
     while (transport_is_late(transport, asker)) {
         stop_polling(in);
+        transport_renew(transport, asker, NULL);
         const struct endpoint *endpoint = transport_follow(transport, asker);
         if (endpoint != NULL) {
             look_up(in, endpoint);

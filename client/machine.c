@@ -14,9 +14,15 @@
 #include "base/units.h"
 #include "client/reply.h"
 
-#define PLEASE_MAX 64
+/* Of events that the session has no part in, so that nobody bounds them. */
+#define TOLD_MAX 64
 
 /* --- Events --------------------------------------------------------------- */
+
+static bool is_from_others(enum hasp_event_kind kind)
+{
+    return kind == HASP_EVENT_PLEASE || kind == HASP_EVENT_NOTICE;
+}
 
 struct event_node *machine_take_event(struct machine *machine)
 {
@@ -24,7 +30,7 @@ struct event_node *machine_take_event(struct machine *machine)
                                          in_machine);
     if (node != NULL) {
         list_remove(&node->in_machine);
-        machine->please_count -= node->event.kind == HASP_EVENT_PLEASE;
+        machine->told_count -= is_from_others(node->event.kind);
     }
     return node;
 }
@@ -41,7 +47,7 @@ static void copy_text(char *out, size_t size, struct bytes text)
 void machine_add_event(struct machine *machine, enum hasp_event_kind kind,
                        uint64_t token, struct bytes name, struct bytes text)
 {
-    if (kind == HASP_EVENT_PLEASE && machine->please_count >= PLEASE_MAX) {
+    if (is_from_others(kind) && machine->told_count >= TOLD_MAX) {
         return;
     }
     struct event_node *node = calloc(1, sizeof *node);
@@ -52,7 +58,7 @@ void machine_add_event(struct machine *machine, enum hasp_event_kind kind,
     node->event.token = token;
     copy_text(node->event.name, sizeof node->event.name, name);
     copy_text(node->event.text, sizeof node->event.text, text);
-    machine->please_count += kind == HASP_EVENT_PLEASE;
+    machine->told_count += is_from_others(kind);
     list_push_back(&machine->events, &node->in_machine);
 }
 
@@ -75,6 +81,15 @@ static void pushed(void *data, const struct resp_reply *reply)
             reply_text(reply, 3, "lock"), reply_text(reply, 3, "message"));
     } else if (bytes_is_word(kind, "ANSWER")) {
         changes_pushed(machine, reply);
+    }
+}
+
+static void noticed(void *data, const char *text)
+{
+    struct machine *machine = data;
+    if (machine->is_open) {
+        machine_add_event(machine, HASP_EVENT_NOTICE, 0, bytes_of(NULL, 0),
+                          bytes_of_text(text));
     }
 }
 
@@ -530,6 +545,7 @@ void machine_init(struct machine *machine, struct asker *asker)
                                                  .push = pushed,
                                                  .lost = lost_connection,
                                                  .ended = refused_session,
+                                                 .noticed = noticed,
                                                  .data = machine};
     asker_join(asker, &machine->member);
     machine->keep.member = &machine->member;

@@ -142,7 +142,7 @@ struct machine {
     struct list changes; /* with what is cleared up. */
     struct list holds;
     struct list events;
-    uint32_t please_count; /* Of the events. */
+    uint32_t told_count; /* Of the events those that others cause. */
 };
 
 /* Joins 'asker', which outlives it. */

@@ -4,10 +4,33 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define PREFIX "hasp1."
+#define RANDOM_SIZE ((size_t)43)
+
+size_t secret_user_size(const char *secret)
+{
+    size_t size = strlen(secret);
+    return size > RANDOM_SIZE ? size - RANDOM_SIZE : 0;
+}
+
+/* True for "hasp1.", a name, a dot and 43 characters: none that is half
+ * written. */
+static bool is_secret(const char *line)
+{
+    size_t size = strlen(line);
+    size_t around = sizeof PREFIX + RANDOM_SIZE; /* With the dot. */
+    return strncmp(line, PREFIX, sizeof PREFIX - 1) == 0 && size > around &&
+           line[size - RANDOM_SIZE - 1] == '.' &&
+           strspn(line + size - RANDOM_SIZE,
+                  "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                  "0123456789-_") == RANDOM_SIZE;
+}
 
 int secret_read(const char *path, char ret_secret[CLIENT_USER_SECRET_SIZE],
                 char why[HASP_WHY_SIZE])
@@ -34,7 +57,7 @@ int secret_read(const char *path, char ret_secret[CLIENT_USER_SECRET_SIZE],
                  path, info.st_mode & 0777u);
         return HASP_EINVALID;
     }
-    if (strncmp(line, "hasp1.", 6) != 0) {
+    if (!is_secret(line)) {
         snprintf(why, HASP_WHY_SIZE,
                  "no secret in '%s': a line hasp1.NAME.... is expected, as "
                  "'hasp secret add' writes it",

@@ -6,13 +6,18 @@
 #ifndef HASP_CLIENT_SECRET_H
 #define HASP_CLIENT_SECRET_H
 
+#include <stddef.h>
+
 #include "base/err.h"
 #include "client/endpoints.h"
 
 /* Reads the first line. HASP_ENOENT, HASP_EINVALID (others can read the file,
- * or there is no secret in it) with a text for a person. */
+ * or there is no whole secret in it) with a text for a person. */
 MUST_CHECK int secret_read(const char *path,
                            char ret_secret[CLIENT_USER_SECRET_SIZE],
                            char why[HASP_WHY_SIZE]);
+
+/* How many bytes at the beginning of a secret name its user; 0 of "". */
+size_t secret_user_size(const char *secret);
 
 #endif /* HASP_CLIENT_SECRET_H */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "client/clock.h"
+#include "client/shown.h"
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83
@@ -24,10 +25,12 @@
 #define READ_SIZE ((size_t)64 << 10)
 #define READ_ALL_MAX ((size_t)64 << 20)
 
-void transport_init(struct transport *transport, struct tls_context *context)
+void transport_init(struct transport *transport, struct asker *asker,
+                    struct shown *shown)
 {
     *transport = (struct transport){
-        .fd = -1, .context = context != NULL ? tls_context_ref(context) : NULL};
+        .fd = -1, .shown = shown != NULL ? shown_ref(shown) : NULL};
+    asker->may_renew = shown != NULL && shown_has_files(shown);
 }
 
 static void freeaddrinfo_if(struct addrinfo *addresses)
@@ -54,6 +57,7 @@ void transport_done(struct transport *transport)
 {
     shut(transport);
     tls_context_unref(transport->context);
+    shown_unref(transport->shown);
     buffer_done(&transport->in);
     buffer_done(&transport->plain);
 }
@@ -184,6 +188,41 @@ static void connect_next(struct transport *transport, struct asker *asker,
     asker_failed(asker, strerror(code), client_clock_read());
 }
 
+void transport_renew(struct transport *transport, struct asker *asker,
+                     pthread_mutex_t *mutex)
+{
+    char secret[CLIENT_USER_SECRET_SIZE], why[HASP_WHY_SIZE];
+    if (transport->shown == NULL || asker->state != ASKER_OPENING) {
+        return;
+    }
+    if (mutex != NULL) {
+        pthread_mutex_unlock(mutex);
+    }
+    bool has_changed = shown_renew(transport->shown, why);
+    struct tls_context *context = shown_context(transport->shown);
+    shown_secret(transport->shown, secret);
+    if (mutex != NULL) {
+        pthread_mutex_lock(mutex);
+    }
+    tls_context_unref(transport->context);
+    transport->context = context;
+    transport->was_let_in = shown_was_let_in(transport->shown);
+    asker->was_let_in |= transport->was_let_in;
+    asker_show(asker, secret);
+    explicit_bzero(secret, sizeof secret);
+    asker_renewed(asker, has_changed, why, client_clock_read());
+}
+
+/* A node has done what was asked: that is known to all who show the same. */
+static void tell_let_in(struct transport *transport, const struct asker *asker)
+{
+    if (transport->shown != NULL && asker->was_let_in &&
+        !transport->was_let_in) {
+        transport->was_let_in = true;
+        shown_let_in(transport->shown);
+    }
+}
+
 bool transport_is_late(struct transport *transport, const struct asker *asker)
 {
     return transport->number != asker->number;
@@ -286,6 +325,7 @@ void transport_turn(struct transport *transport, struct asker *asker,
                     pthread_mutex_t *mutex)
 {
     while (transport_is_late(transport, asker)) {
+        transport_renew(transport, asker, mutex);
         const struct endpoint *endpoint = transport_follow(transport, asker);
         if (endpoint != NULL) {
             connect_to(transport, asker, *endpoint, mutex);
@@ -346,6 +386,7 @@ static void receive(struct transport *transport, struct asker *asker)
     struct lease_clock now = client_clock_read();
     if (plain->size > 0 && transport->number == asker->number) {
         asker_input(asker, buffer_bytes(plain), now);
+        tell_let_in(transport, asker);
     }
     if (transport->number == asker->number && error != 0) {
         fail_tls(transport, asker, error);

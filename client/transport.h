@@ -23,9 +23,12 @@
 #include "net/tls.h"
 
 struct addrinfo;
+struct shown;
 
 struct transport {
-    struct tls_context *context; /* NULL: plain. */
+    struct shown *shown;         /* NULL: plain, and no secret. */
+    struct tls_context *context; /* Of this connection; NULL: plain. */
+    bool was_let_in;             /* 'shown' has been told. */
     int fd;                      /* -1: closed. */
     uint32_t number;             /* The asker's connection that it carries. */
     bool is_connecting;
@@ -36,11 +39,12 @@ struct transport {
     struct buffer plain; /* Likewise, out of TLS. */
 };
 
-/* Takes a reference of 'context', which is NULL for plain. */
-void transport_init(struct transport *transport, struct tls_context *context);
+/* Takes a reference of 'shown', which is NULL for plain without a secret. */
+void transport_init(struct transport *transport, struct asker *asker,
+                    struct shown *shown);
 void transport_done(struct transport *transport);
 /* Does what the asker wants; 'mutex', if there is one, is held by the caller
- * and given up while a name is looked up. */
+ * and given up while files are read and a name is looked up. */
 void transport_turn(struct transport *transport, struct asker *asker,
                     pthread_mutex_t *mutex);
 
@@ -53,6 +57,10 @@ void transport_turn(struct transport *transport, struct asker *asker,
         .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV \
     }
 bool transport_is_late(struct transport *transport, const struct asker *asker);
+/* First of these: reads again what the connection is to show; 'mutex' as above.
+ */
+void transport_renew(struct transport *transport, struct asker *asker,
+                     pthread_mutex_t *mutex);
 const struct endpoint *transport_follow(struct transport *transport,
                                         struct asker *asker);
 void transport_connect(struct transport *transport, struct asker *asker,

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -78,19 +79,35 @@ static void learn_cluster(struct tls_context *context, X509 *ca)
     GENERAL_NAMES_free(names);
 }
 
+/* What is in a file; NULL: errno says why not. */
+static BIO *open_text(const char *path, struct bytes text)
+{
+    return text.data != NULL ? BIO_new_mem_buf(text.data, (int)text.size)
+                             : BIO_new_file(path, "re");
+}
+
+/* After reading PEM: true if it ended where nothing more begins, and not within
+ * a certificate. */
+static bool is_at_end(void)
+{
+    unsigned long code = ERR_peek_last_error();
+    return ERR_GET_LIB(code) == ERR_LIB_PEM &&
+           ERR_GET_REASON(code) == PEM_R_NO_START_LINE;
+}
+
 static int load_cas(const struct loading *loading)
 {
     struct tls_context *context = loading->context;
     const char *path = loading->files->ca;
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
+    BIO *bio = open_text(path, loading->files->ca_text);
+    if (bio == NULL) {
         return refuse(loading, "cannot open the CA '%.300s': %s", path,
                       strerror(errno));
     }
     X509_STORE *store = SSL_CTX_get_cert_store(context->ssl);
     X509 *ca;
     int count = 0;
-    while ((ca = PEM_read_X509(file, NULL, NULL, NULL)) != NULL) {
+    while ((ca = PEM_read_bio_X509(bio, NULL, NULL, NULL)) != NULL) {
         int64_t until = tls_seconds_of(X509_get0_notAfter(ca));
         if (X509_STORE_add_cert(store, ca) == 1) {
             learn_cluster(context, ca);
@@ -100,9 +117,13 @@ static int load_cas(const struct loading *loading)
         }
         X509_free(ca);
     }
-    fclose(file);
-    /* Reading ends with PEM_read_X509()'s error at the end of the file. */
+    BIO_free(bio);
+    bool is_whole = is_at_end();
     ERR_clear_error();
+    if (count > 0 && !is_whole) {
+        return refuse(loading, "the CA '%.300s' is cut short, or damaged",
+                      path);
+    }
     if (count == 0) {
         return refuse(loading, "'%.300s' holds no certificate of a CA (PEM)",
                       path);
@@ -124,21 +145,72 @@ static const char *fault_of(const char *path)
     return access(path, R_OK) == 0 ? "it holds none" : strerror(errno);
 }
 
+int tls_check_key_mode(const char *path, unsigned mode, char why[HASP_WHY_SIZE])
+{
+    if ((mode & (S_IRWXO | S_IWGRP)) == 0) {
+        return 0;
+    }
+    snprintf(why, HASP_WHY_SIZE,
+             "key file '%.300s' is mode %04o: chmod 0600 (Kubernetes: "
+             "defaultMode 0400)",
+             path, mode & 07777);
+    return HASP_ECERT;
+}
+
 static int check_mode(const struct loading *loading)
 {
     const char *path = loading->files->key;
     struct stat status;
+    if (loading->files->key_text.data != NULL) {
+        return 0; /* Checked by who has read it. */
+    }
     if (stat(path, &status) != 0) {
         return refuse(loading, "cannot open the key '%.300s': %s", path,
                       strerror(errno));
     }
-    if ((status.st_mode & (S_IRWXO | S_IWGRP)) != 0) {
-        return refuse(loading,
-                      "key file '%.300s' is mode %04o: chmod 0600 (Kubernetes: "
-                      "defaultMode 0400)",
-                      path, (unsigned)(status.st_mode & 07777));
+    return tls_check_key_mode(path, status.st_mode, loading->why);
+}
+
+/* Takes a certificate and those between it and its CA; false: an error of
+ * OpenSSL. */
+static bool use_chain(SSL_CTX *ssl, BIO *bio)
+{
+    X509 *one = PEM_read_bio_X509_AUX(bio, NULL, NULL, NULL);
+    bool is_fine = one != NULL && SSL_CTX_use_certificate(ssl, one) == 1;
+    X509_free(one);
+    while (is_fine &&
+           (one = PEM_read_bio_X509(bio, NULL, NULL, NULL)) != NULL) {
+        is_fine = SSL_CTX_add0_chain_cert(ssl, one) == 1;
     }
-    return 0;
+    if (is_fine && !is_at_end()) {
+        return false;
+    }
+    ERR_clear_error();
+    return is_fine;
+}
+
+static bool use_certificate(const struct loading *loading)
+{
+    const struct tls_files *files = loading->files;
+    BIO *bio = open_text(files->certificate, files->certificate_text);
+    bool is_fine = bio != NULL && use_chain(loading->context->ssl, bio);
+    BIO_free(bio);
+    return is_fine;
+}
+
+/* Without a passphrase OpenSSL would ask for one on the terminal. */
+static bool use_key(const struct loading *loading)
+{
+    const struct tls_files *files = loading->files;
+    BIO *bio = open_text(files->key, files->key_text);
+    EVP_PKEY *key = bio != NULL
+                        ? PEM_read_bio_PrivateKey(bio, NULL, NULL, (void *)"")
+                        : NULL;
+    bool is_fine = key != NULL &&
+                   SSL_CTX_use_PrivateKey(loading->context->ssl, key) == 1;
+    EVP_PKEY_free(key);
+    BIO_free(bio);
+    return is_fine;
 }
 
 /* Checks whether the other end would accept the certificate. */
@@ -185,6 +257,9 @@ static int check_own(const struct loading *loading)
              loading->files->certificate);
     int rv = check_chain(loading, own);
     rv = rv ?: tls_check_name(context, own, whose, true, &name, loading->why);
+    if (rv == 0 && name.role == TLS_USER) {
+        memcpy(context->user, name.user, sizeof context->user);
+    }
     if (rv == 0 && loading->node != 0 && name.node != loading->node) {
         return refuse(loading,
                       "%s is of node %" PRIu64 ", this is node %" PRIu64, whose,
@@ -196,7 +271,6 @@ static int check_own(const struct loading *loading)
 static int load_own(const struct loading *loading)
 {
     const struct tls_files *files = loading->files;
-    SSL_CTX *ssl = loading->context->ssl;
     if (files->certificate == NULL || files->key == NULL) {
         return loading->context->use == TLS_AS_CLIENT
                    ? 0
@@ -206,16 +280,15 @@ static int load_own(const struct loading *loading)
     if (rv != 0) {
         return rv;
     }
-    /* Without a passphrase OpenSSL would ask for one on the terminal. */
-    SSL_CTX_set_default_passwd_cb_userdata(ssl, (void *)"");
-    if (SSL_CTX_use_certificate_chain_file(ssl, files->certificate) != 1) {
+    if (!use_certificate(loading)) {
         return refuse(loading, "cannot read the certificate '%.300s' (PEM): %s",
                       files->certificate, fault_of(files->certificate));
     }
-    if (SSL_CTX_use_PrivateKey_file(ssl, files->key, SSL_FILETYPE_PEM) != 1) {
-        bool differs = ERR_GET_REASON(ERR_peek_last_error()) ==
-                       X509_R_KEY_VALUES_MISMATCH;
-        if (access(files->key, R_OK) != 0) {
+    if (!use_key(loading)) {
+        unsigned long code = ERR_peek_last_error();
+        bool differs = ERR_GET_LIB(code) == ERR_LIB_X509 &&
+                       ERR_GET_REASON(code) == X509_R_KEY_VALUES_MISMATCH;
+        if (files->key_text.data == NULL && access(files->key, R_OK) != 0) {
             return refuse(loading,
                           "cannot open the key '%.300s': %s: chown it to the "
                           "user that runs this program (uid %u)",
@@ -301,6 +374,11 @@ void tls_context_unref(struct tls_context *context)
         SSL_CTX_free(context->ssl);
         free(context);
     }
+}
+
+const char *tls_context_user(const struct tls_context *context)
+{
+    return context != NULL ? context->user : "";
 }
 
 int64_t tls_context_certificate_until(const struct tls_context *context)

@@ -15,7 +15,8 @@ struct tls_context {
     atomic_int count;
     enum tls_use use;
     char cluster[TLS_CLUSTER_SIZE];
-    char ca_path[256]; /* For messages. */
+    char user[TLS_USER_SIZE]; /* Of its own certificate. */
+    char ca_path[256];        /* For messages. */
     int64_t certificate_until;
     int64_t ca_until;
 };

@@ -63,7 +63,9 @@ static int set_load(const struct hasp_node_options *options,
                     char why[HASP_WHY_SIZE])
 {
     struct certificate_set set = {0};
-    struct tls_files files = {paths->path[0], paths->path[1], paths->path[2]};
+    struct tls_files files = {.ca = paths->path[0],
+                              .certificate = paths->path[1],
+                              .key = paths->path[2]};
     struct tls_files asking = {.ca = files.ca};
     const char *cluster = options->cluster_name;
     int rv = 0;

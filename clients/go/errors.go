@@ -91,15 +91,21 @@ func isToBeRepeated(reply *replyError, doubtful bool) bool {
 // disk, is no result. It says nothing of an earlier sending, which may be on its
 // way still.
 func isOpenStill(reply *replyError) bool {
-	switch reply.word {
-	case "NOAUTH", "WRONGPASS", "NOTLS":
-		return true
-	}
-	return reply.word == "LIMIT" && strings.HasPrefix(reply.text, "disk")
+	return isOfAsker(reply) ||
+		reply.word == "LIMIT" && strings.HasPrefix(reply.text, "disk")
 }
 
 // isForgotten: the cluster knows nothing of that number any more.
 func isForgotten(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Word == "FORGOTTEN"
+}
+
+// isOfAsker: it is told of who asks.
+func isOfAsker(reply *replyError) bool {
+	switch reply.word {
+	case "NOAUTH", "WRONGPASS", "NOTLS":
+		return true
+	}
+	return false
 }

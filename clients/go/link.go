@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math/rand"
 	"net"
 	"runtime"
 	"strings"
@@ -24,6 +25,9 @@ const (
 	// answered. No more of them are under way at a time, so that heartbeats need
 	// not wait for those of a thousand sessions.
 	blockingMax = 8
+	// Between two attempts of who is not let in.
+	deniedMin = 100 * time.Millisecond
+	deniedMax = time.Second
 )
 
 var (
@@ -70,20 +74,20 @@ type link struct {
 	end    context.CancelFunc
 	users  int // Of links.mu.
 
-	mu       sync.Mutex // Of what follows, and of its lines and asks.
-	toSend   *sync.Cond // Something is in queue, or the line was left.
-	queue    []*ask     // Not sent.
-	line     *line      // nil: none is open.
-	failed   int        // Lines in a row.
-	why      error      // The newest one.
+	mu       sync.Mutex  // Of what follows, and of its lines and asks.
+	toSend   *sync.Cond  // Something is in queue, or the line was left.
+	queue    []*ask      // Not sent.
+	line     *line       // nil: none is open.
+	failed   int         // Lines in a row.
+	why      error       // The newest one.
+	refused  *replyError // Who greets is not known, and never was.
 	sessions map[int64]*Session
 }
 
 // An address is where a link goes, and as whom.
 type address struct {
 	endpoints []string
-	secure    *tls.Config // nil: plain.
-	greeting  []string
+	shows     *credentials
 	timeout   time.Duration // To connect.
 	key       string        // Equal for those who may share.
 }
@@ -236,6 +240,10 @@ func (l *link) begin(a *ask) {
 	a.done = make(chan struct{})
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.refused != nil {
+		a.answered(l.refused, nil)
+		return
+	}
 	l.queue = append(l.queue, a)
 	if a.isUrgent {
 		copy(l.queue[1:], l.queue)
@@ -377,7 +385,8 @@ func (l *link) close() {
 	}
 }
 
-// run goes from node to node. After each round of them it waits for longer.
+// run goes from node to node. After each round of them it waits for longer, and
+// after each that does not let it in.
 func (l *link) run() {
 	nodes := l.where.endpoints
 	for turn := 0; l.over.Err() == nil; turn++ {
@@ -391,10 +400,73 @@ func (l *link) run() {
 		failed := l.failed
 		l.why = fmt.Errorf("%s: %w", endpoint, err)
 		l.mu.Unlock()
-		if failed%len(nodes) == 0 {
+		var denied *denial
+		if errors.As(err, &denied) && l.mayCome(denied) {
+			l.restDenied()
+		} else if failed%len(nodes) == 0 {
 			pause(l.over, failed/len(nodes))
 		}
 	}
+}
+
+// A denial is why a node does not let this one in: it does not know who greets, or
+// wants TLS, or one of the two does not take the other's certificate.
+type denial struct {
+	error
+	refusal *replyError // nil: certificates.
+}
+
+func (d *denial) Unwrap() error { return d.error }
+
+// mayCome: who was let in before is when the files are right again; nothing is lost
+// until the lease has run out. Who never was has one more attempt if the files are
+// others by now; then all is refused that is asked.
+func (l *link) mayCome(d *denial) bool {
+	if l.where.shows.mayAskAgain() {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused = d.refusal
+	for _, a := range l.queue {
+		if d.refusal != nil {
+			a.answered(d.refusal, nil)
+		}
+	}
+	if d.refusal != nil {
+		l.queue = nil
+	}
+	return false
+}
+
+// restDenied is for no longer than a heartbeat may wait for a connection.
+func (l *link) restDenied() {
+	length := deniedMin + time.Duration(rand.Int63n(int64(deniedMax-deniedMin)))
+	if length > l.where.timeout {
+		length = l.where.timeout
+	}
+	select {
+	case <-l.over.Done():
+	case <-time.After(length):
+	}
+}
+
+// renew reads what the connection shows and believes again: is it something else?
+func (l *link) renew() bool {
+	hasChanged, notice := l.where.shows.renew()
+	if notice == "" {
+		return hasChanged
+	}
+	l.mu.Lock()
+	var told []*Session
+	for _, s := range l.sessions {
+		told = append(told, s)
+	}
+	l.mu.Unlock()
+	for _, s := range told {
+		s.emit(Event{Kind: EventNotice, Text: notice})
+	}
+	return hasChanged
 }
 
 // dial connects and greets. Nothing leaves the machine by a socket of its own, so
@@ -408,34 +480,46 @@ func (l *link) dial(endpoint string) (*line, error) {
 	if isSocket {
 		network, at = "unix", strings.TrimPrefix(endpoint, socketWord)
 	}
+	l.renew()
+	shows := l.where.shows.now()
 	raw, err := (&net.Dialer{}).DialContext(ctx, network, at)
 	if err != nil {
 		return nil, err
 	}
 	c := &line{endpoint: endpoint, raw: raw, net: raw, attached: map[*Session]bool{},
 		gone: make(chan struct{})}
-	if l.where.secure != nil && !isSocket {
-		c.net = tls.Client(raw, named(l.where.secure, endpoint))
+	if shows.secure != nil && !isSocket {
+		c.net = tls.Client(raw, named(shows.secure, endpoint))
 	}
 	c.in = newReader(c.net)
 	raw.SetDeadline(until)
-	if err := c.greet(l.where.greeting); err != nil {
+	if err := c.greet(shows.greeting); err != nil {
 		raw.Close()
-		return nil, explained(err)
+		return nil, err
 	}
 	raw.SetDeadline(time.Time{})
+	l.mu.Lock()
+	l.refused = nil
+	l.mu.Unlock()
 	return c, nil
 }
 
 func (c *line) greet(words []string) error {
-	if _, err := c.net.Write(appendRequest(nil, words)); err != nil {
-		return err
+	_, err := c.net.Write(appendRequest(nil, words))
+	var reply any
+	if err == nil {
+		reply, err = c.in.reply()
 	}
-	reply, err := c.in.reply()
 	if refusal, ok := reply.(*replyError); ok {
+		if isOfAsker(refusal) {
+			return &denial{judge(refusal), refusal}
+		}
 		return judge(refusal)
 	}
-	return err
+	if err != nil && isTrust(err) {
+		return &denial{explained(err), nil}
+	}
+	return explained(err)
 }
 
 // named has the endpoint's host as the name of the server, for a configuration
@@ -526,10 +610,17 @@ func (l *link) received(c *line, reply any, err error) error {
 	}
 	why := err
 	isEnd := a.attaches != nil && isRefusal && isEndOfSession(refusal)
-	if isRefusal && !isEnd && (a.attaches != nil || isNoLeader(refusal)) {
+	if isRefusal && isOfAsker(refusal) && l.where.shows.mayAskAgain() {
+		// It is no answer: the files may be right by the next connection.
+		why = &denial{judge(refusal), refusal}
+		reply, err, a.line = nil, why, nil
+	} else if isRefusal && !isEnd && (a.attaches != nil || isNoLeader(refusal)) {
 		why = judge(refusal)
 	}
 	if why == nil && a.attaches == nil {
+		if !isRefusal {
+			l.where.shows.letIn()
+		}
 		l.failed, l.why = 0, nil
 		if s := a.session; s != nil && s.id == 0 && !isRefusal && s.over.Err() == nil {
 			c.attached[s] = true // It has just been opened.

@@ -4,6 +4,7 @@ package hasp
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -11,18 +12,15 @@ import (
 
 var secretForm = regexp.MustCompile(`^hasp1\.([\w.-]{1,64})\.[\w-]{43}$`)
 
-// greetingOf is how a connection greets: as the user whose secret stands in the
-// file of Options or of $HASP_SECRET_FILE, a line hasp1.NAME.... as "hasp secret
-// add" writes it, or without one. The file is read once.
-func greetingOf(options Options) ([]string, error) {
-	path := options.SecretFile
-	if path == "" {
-		path = os.Getenv("HASP_SECRET_FILE")
+// readSecret reads a file with a user's secret; who may read it is the user, so it
+// must be its owner's alone.
+func readSecret(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
-	if path == "" {
-		return []string{"HELLO", "3"}, nil
-	}
-	info, err := os.Stat(path)
+	defer file.Close()
+	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
@@ -30,10 +28,12 @@ func greetingOf(options Options) ([]string, error) {
 		return nil, fmt.Errorf("'%s' has a secret that others can read (mode "+
 			"%03o): chmod 0600 it", path, mode.Perm())
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+	return io.ReadAll(io.LimitReader(file, 4096))
+}
+
+// greetingOf is how a connection greets as the user whose secret is in the file, a
+// line hasp1.NAME.... as "hasp secret add" writes it.
+func greetingOf(path string, text []byte) ([]string, error) {
 	line, _, _ := strings.Cut(string(text), "\n")
 	found := secretForm.FindStringSubmatch(strings.TrimSpace(line))
 	if found == nil {

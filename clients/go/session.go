@@ -50,11 +50,14 @@ type Options struct {
 	Labels map[string]string
 	// TLS is a folder with ca.crt and, if the program is to show who it is,
 	// client.crt and client.key ("hasp cert user" makes it); "": $HASP_TLS, or
-	// else plain. TLSConfig, if not nil, is taken instead, as it is.
+	// else plain. The files are read again before each connection is made, so
+	// that renewed ones are taken into use. TLSConfig, if not nil, is taken
+	// instead, as it is; its GetClientCertificate can show renewed ones.
 	TLS       string
 	TLSConfig *tls.Config
 	// SecretFile has the secret of a user ("hasp secret add" writes it, 0600);
-	// "": $HASP_SECRET_FILE, or else who the certificate says, or anyone.
+	// "": $HASP_SECRET_FILE, or else who the certificate says, or anyone. It is
+	// read again likewise.
 	SecretFile string
 	// OwnConnection: the session shares its connection with no other. Else the
 	// sessions of a program that would make the same one share it: those with
@@ -77,6 +80,8 @@ const (
 	EventLost EventKind = "lost"
 	// EventPlease: somebody asks for Lock.
 	EventPlease EventKind = "please"
+	// EventNotice: nothing is lost, but people should know Text.
+	EventNotice EventKind = "notice"
 )
 
 // Event is something that happened to a session, or to one hold of it.
@@ -184,18 +189,13 @@ func addressOf(options Options) (address, error) {
 	if err != nil {
 		return address{}, err
 	}
-	secure, identity, err := tlsOf(options)
+	shows, identity, err := credentialsOf(options)
 	if err != nil {
 		return address{}, err
 	}
-	greeting, err := greetingOf(options)
-	if err != nil {
-		return address{}, err
-	}
-	where := address{endpoints: endpoints, secure: secure, greeting: greeting,
-		timeout: connectTimeout,
-		key: fmt.Sprintf("%q %q %q %v %v %v", endpoints, identity, greeting,
-			options.TTL, options.Linger, options.Durable)}
+	where := address{endpoints: endpoints, shows: shows, timeout: connectTimeout,
+		key: fmt.Sprintf("%q %s %v %v %v", endpoints, identity, options.TTL,
+			options.Linger, options.Durable)}
 	asked := lease{ttl: int64(options.TTL), linger: int64(options.Linger)}
 	if patience := patienceOf(&asked); patience < where.timeout && !options.Durable {
 		where.timeout = patience

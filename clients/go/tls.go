@@ -3,6 +3,7 @@
 package hasp
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -16,26 +17,23 @@ import (
 
 // TLSConfig reads a folder of certificates, as Options.TLS does: ca.crt and, if
 // the program is to show who it is, client.crt and client.key. A node is
-// believed by its certificate, whatever its address is called.
+// believed by its certificate, whatever its address is called. It is read once:
+// certificates that are renewed need another configuration, unlike those of
+// Options.TLS, which are read again before each connection is made.
 func TLSConfig(folder string) (*tls.Config, error) {
-	config, _, err := readFolder(folder)
+	read, err := readFolder(folder)
+	if err != nil {
+		return nil, err
+	}
+	config, _, err := configOf(folder, read)
 	return config, err
 }
 
-// readFolder gives also what tells it from other ones, or earlier contents.
-func readFolder(folder string) (*tls.Config, string, error) {
-	text, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
+// configOf gives also the user whom the client's certificate names, or "".
+func configOf(folder string, read files) (*tls.Config, string, error) {
+	roots, clusters, err := authoritiesOf(filepath.Join(folder, "ca.crt"), read.ca)
 	if err != nil {
 		return nil, "", err
-	}
-	roots, clusters := x509.NewCertPool(), []string{}
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		ca, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, "", err
-		}
-		roots.AddCert(ca)
-		clusters = append(clusters, haspNames(ca)...)
 	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -45,24 +43,60 @@ func readFolder(folder string) (*tls.Config, string, error) {
 			return checkNode(state.PeerCertificates, roots, clusters)
 		},
 	}
-	certificate := filepath.Join(folder, "client.crt")
-	key := filepath.Join(folder, "client.key")
-	if !exists(certificate) && !exists(key) {
-		return config, string(text), nil
+	if len(read.certificate) == 0 && len(read.key) == 0 {
+		return config, "", nil
 	}
-	if err := checkMode(key); err != nil {
-		return nil, "", err
-	}
-	own, err := tls.LoadX509KeyPair(certificate, key)
+	path := filepath.Join(folder, "client.crt")
+	own, err := tls.X509KeyPair(read.certificate, read.key)
 	if err != nil && strings.Contains(err.Error(), "does not match public key") {
 		return nil, "", fmt.Errorf("the key '%s' is not that of the certificate '%s'",
-			key, certificate)
+			filepath.Join(folder, "client.key"), path)
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("'%s' or its key: %w", path, err)
+	}
+	user, err := checkOwn(own.Certificate, roots)
+	if err != nil {
+		return nil, "", fmt.Errorf("the certificate '%s': %w", path, err)
 	}
 	config.Certificates = []tls.Certificate{own}
-	return config, string(text) + string(own.Certificate[0]), nil
+	return config, user, nil
+}
+
+// authoritiesOf gives the CAs of a file, and the clusters that they name.
+func authoritiesOf(path string, text []byte) (*x509.CertPool, []string, error) {
+	roots, clusters, count := x509.NewCertPool(), []string{}, 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		ca, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, nil, fmt.Errorf("'%s': %w", path, err)
+		}
+		roots.AddCert(ca)
+		clusters = append(clusters, haspNames(ca)...)
+		count++
+	}
+	if count == 0 || count != bytes.Count(text, []byte("-----BEGIN")) {
+		return nil, nil, fmt.Errorf("'%s' holds no certificate of a CA, or is cut short",
+			path)
+	}
+	return roots, clusters, nil
+}
+
+// checkOwn: would a node with the same CAs take it? It gives the user.
+func checkOwn(chain [][]byte, roots *x509.CertPool) (string, error) {
+	own, err := x509.ParseCertificate(chain[0])
+	if err != nil {
+		return "", err
+	}
+	between := x509.NewCertPool()
+	for _, one := range chain[1:] {
+		if more, err := x509.ParseCertificate(one); err == nil {
+			between.AddCert(more)
+		}
+	}
+	_, err = own.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return strings.Join(haspNames(own), " "), err
 }
 
 func exists(path string) bool {
@@ -71,14 +105,10 @@ func exists(path string) bool {
 }
 
 // checkMode: who may read a key is who it says.
-func checkMode(key string) error {
-	info, err := os.Stat(key)
-	if err != nil {
-		return err
-	}
-	if mode := info.Mode().Perm(); mode&0o027 != 0 {
+func checkMode(key string, mode os.FileMode) error {
+	if mode.Perm()&0o027 != 0 {
 		return fmt.Errorf("key file '%s' is mode %04o: chmod 0600 (Kubernetes: "+
-			"defaultMode 0400)", key, mode)
+			"defaultMode 0400)", key, mode.Perm())
 	}
 	return nil
 }
@@ -126,22 +156,6 @@ func checkNode(chain []*x509.Certificate, roots *x509.CertPool,
 		return nil
 	}
 	return fmt.Errorf("the node's certificate is for '%s'", cluster)
-}
-
-// tlsOf is what Options say of TLS, and else the environment, and what tells it
-// from others; nil: plain.
-func tlsOf(options Options) (*tls.Config, string, error) {
-	folder := options.TLS
-	if options.TLSConfig != nil {
-		return options.TLSConfig, fmt.Sprintf("%p", options.TLSConfig), nil
-	}
-	if folder == "" {
-		folder = os.Getenv("HASP_TLS")
-	}
-	if folder == "" {
-		return nil, "", nil
-	}
-	return readFolder(folder)
 }
 
 // What crypto/tls says has a part that tells what it means here. Of what a node

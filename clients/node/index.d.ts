@@ -102,8 +102,9 @@ export class Session extends EventEmitter {
   remaining(): number;
   /** Gives back all that it holds. */
   close(): Promise<void>;
-  /** 'lost' is told once for each hold, by its token. */
-  on(event: 'jeopardy' | 'safe' | 'lost' | 'please',
+  /** 'lost' is told once for each hold, by its token; 'notice' of what people
+   * should know, such as certificates that are not taken. */
+  on(event: 'jeopardy' | 'safe' | 'lost' | 'please' | 'notice',
     listener: (event: HaspEvent) => void): this;
   /** Where the engine has Symbol.asyncDispose. */
   [Symbol.asyncDispose](): Promise<void>;

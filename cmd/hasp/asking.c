@@ -14,7 +14,7 @@
 struct client *tool_client(struct tool *tool)
 {
     if (tool->client == NULL) {
-        tool->client = client_new(&tool->endpoints, tool->tls);
+        tool->client = client_new(&tool->endpoints, tool->shown);
         if (tool->endpoints.count > 1) {
             client_begin_at(tool->client, nodes_first(tool));
         }
@@ -37,9 +37,8 @@ int tool_use(struct tool *tool, const char *address)
                          address, why);
     }
     struct endpoints one = {.endpoint = &endpoint, .count = 1};
-    memcpy(one.secret, tool->endpoints.secret, sizeof one.secret);
     client_free(tool->client);
-    tool->client = client_new(&one, tool->tls);
+    tool->client = client_new(&one, tool->shown);
     return 0;
 }
 

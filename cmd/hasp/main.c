@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 #include "client/secret.h"
-#include "client/tls_folder.h"
+#include "client/shown.h"
 #include "cmd/hasp/tool.h"
 
 static void print_lines(FILE *out, const char *text)
@@ -199,20 +199,6 @@ int tool_help(const struct tool *tool, bool is_version)
     return -1;
 }
 
-/* Reads the secret of the user as whom the tool comes. */
-static int read_secret(struct tool *tool)
-{
-    char why[HASP_WHY_SIZE];
-    if (tool->secret_text == NULL) {
-        tool->secret_text = getenv("HASP_SECRET_FILE");
-    }
-    return tool->secret_text == NULL || tool->secret_text[0] == '\0' ||
-                   secret_read(tool->secret_text, tool->endpoints.secret,
-                               why) == 0
-               ? 0
-               : tool_fail(EX_NOPERM, "%s", why);
-}
-
 /* Makes the local door the only endpoint. */
 static int read_socket(struct tool *tool)
 {
@@ -258,9 +244,11 @@ int tool_read_endpoints(struct tool *tool)
         tool->tls_text = getenv("HASP_TLS");
         from = "HASP_TLS";
     }
-    return tls_folder_open(tool->tls_text, NULL, &tool->tls, why) == 0
-               ? read_secret(tool)
-               : tool_fail(EX_CONFIG, "%s: %s", from, why);
+    int error = shown_open(tool->tls_text, NULL, tool->secret_text,
+                           &tool->shown, why);
+    return error == 0            ? 0
+           : error == HASP_ECERT ? tool_fail(EX_CONFIG, "%s: %s", from, why)
+                                 : tool_fail(EX_NOPERM, "%s", why);
 }
 
 static int dispatch(struct tool *tool, char **argv)
@@ -294,7 +282,7 @@ int main(int argc, char **argv)
     exit_code = exit_code ?: dispatch(&tool, argv + 1);
     client_free(tool.client);
     endpoints_done(&tool.endpoints);
-    tls_context_unref(tool.tls);
+    shown_unref(tool.shown);
     /* A full disk or a closed pipe must not pass for success. */
     if (fflush(stdout) != 0 && exit_code <= 0) {
         exit_code = tool_fail(EX_IOERR, "cannot write to stdout");

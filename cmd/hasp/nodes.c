@@ -37,8 +37,7 @@ struct ask {
 };
 
 struct nodes {
-    struct tls_context *tls;
-    char secret[CLIENT_USER_SECRET_SIZE];
+    struct shown *shown;
     uint64_t timeout_ms;
     enum nodes_scope scope;
     int stop_fd; /* Readable when no answer is waited for any more. */
@@ -53,8 +52,7 @@ struct nodes {
 static json_t *status_of(struct ask *ask)
 {
     struct endpoints one = {.endpoint = &ask->endpoint, .count = 1};
-    memcpy(one.secret, ask->nodes->secret, sizeof one.secret);
-    struct client *client = client_new(&one, ask->nodes->tls);
+    struct client *client = client_new(&one, ask->nodes->shown);
     struct client_options options = {
         .deadline_ns = client_now_ns() + ask->nodes->timeout_ms * NS_PER_MS,
         .is_once = true};
@@ -286,8 +284,7 @@ static struct nodes *make(const struct tool *tool, enum nodes_scope scope)
 {
     struct nodes *nodes = memory_new(sizeof *nodes);
     pthread_condattr_t monotonic;
-    nodes->tls = tool->tls;
-    memcpy(nodes->secret, tool->endpoints.secret, sizeof nodes->secret);
+    nodes->shown = tool->shown;
     nodes->timeout_ms = u64_min(tool->timeout_ms, NODES_TIMEOUT_MS);
     nodes->scope = scope;
     nodes->stop_fd = eventfd(0, EFD_CLOEXEC);

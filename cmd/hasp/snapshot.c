@@ -108,8 +108,7 @@ static int choose_node(struct saving *saving)
                          "snapshot save --data DIR FILE");
     }
     struct endpoints one = {.endpoint = &endpoint, .count = 1};
-    memcpy(one.secret, saving->tool->endpoints.secret, sizeof one.secret);
-    saving->client = client_new(&one, saving->tool->tls);
+    saving->client = client_new(&one, saving->tool->shown);
     snprintf(saving->peer, sizeof saving->peer, "%s", endpoint.text);
     return 0;
 }

@@ -25,6 +25,7 @@
 #include "client/clock.h"
 #include "client/endpoints.h"
 #include "client/query.h"
+#include "client/shown.h"
 #include "cmd/hasp/options.h"
 #include "cmd/hasp/texts.h"
 #include "cmd/hasp/view/output.h"
@@ -44,7 +45,7 @@ struct tool {
     const char *socket_text; /* A node's data directory: by its local door. */
     const char *secret_text; /* The file with the user's secret; or NULL. */
     const char *tls_text;    /* A folder; NULL: plain. */
-    struct tls_context *tls; /* Likewise. */
+    struct shown *shown;     /* What is in these. */
     enum format format;
     uint64_t timeout_ms; /* For an answer. */
     bool is_quiet;       /* No talk but errors. */

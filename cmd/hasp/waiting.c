@@ -159,7 +159,7 @@ static void *run(void *data)
     struct pollfd stop = {.fd = waiting->stop_fd, .events = POLLIN};
     int wait_ms = PATIENCE_MS;
     struct client *client = client_new(&waiting->tool->endpoints,
-                                       waiting->tool->tls);
+                                       waiting->tool->shown);
     client_set_interrupt(client, waiting->stop_fd);
     while (poll(&stop, 1, wait_ms) == 0) {
         look(waiting, client);

@@ -254,7 +254,10 @@ enum hasp_event_kind {
     /* Somebody asks for the lock 'name' to be given back when it suits; or, of
      * a session without end, will break it (LOCK.BREAK): who needs it still
      * acquires it again, which is an objection. It is told once, at best. */
-    HASP_EVENT_PLEASE = 4
+    HASP_EVENT_PLEASE = 4,
+    /* Nothing is lost, but people should know 'text': new certificates, or a
+     * new secret, are in the files and cannot be taken into use, say. */
+    HASP_EVENT_NOTICE = 5
 };
 
 #define HASP_EVENT_NAME_SIZE 512
@@ -320,7 +323,10 @@ struct hasp_options {
      * program is to show who it is, client.crt and client.key ('hasp cert user'
      * makes it). With it nothing leaves this machine in plain. Whatever the
      * endpoints are called, each must show a certificate of a node of the
-     * cluster. NULL: the environment's HASP_TLS, or plain; "": plain.
+     * cluster. NULL: the environment's HASP_TLS, or plain; "": plain. The files
+     * are read again before each connection is made, so that renewed ones are
+     * taken into use; those that are not right then are not
+     * (HASP_EVENT_NOTICE), and what was shown before goes on.
      * HASP_ECERT, with a sentence in hasp_why(), from hasp_open() at once if
      * the files are not right, and as HASP_ECONNECT if no node is trusted, or
      * trusts. */
@@ -332,8 +338,9 @@ struct hasp_options {
 
     /* A file, mode 0600, with the secret of the user whose the session is to be
      * ('hasp secret add' makes it). NULL: the environment's HASP_SECRET_FILE,
-     * or none; "": none. HASP_EINVALID or HASP_ENOENT if it is not right; the
-     * word of what is refused for lack of a right is NOPERM. */
+     * or none; "": none. It is read again likewise. HASP_EINVALID or
+     * HASP_ENOENT if it is not right; the word of what is refused for lack of a
+     * right is NOPERM. */
     const char *secret_file;
 
     /* A session without end: it has no lease, so ttl_ms and linger_ms must be

@@ -94,8 +94,10 @@ static void begin(struct sim_line *line)
     CHECK(endpoints_parse(text, &endpoints, why) == 0);
     sim_client_renew(line->client);
     line->who = *sim_client_identity(line->client);
-    snprintf(endpoints.secret, sizeof endpoints.secret, "%s", line->who.secret);
+    char secret[CLIENT_USER_SECRET_SIZE];
+    snprintf(secret, sizeof secret, "%s", line->who.secret);
     CHECK(asker_init(&line->asker, &endpoints, seed) == 0);
+    asker_show(&line->asker, secret);
     endpoints_done(&endpoints);
     asker_begin_at(&line->asker, (uint32_t)(seed >> 33));
     line->ttl_ms = ttls_ms[prng_below(&sim->prng, 6)];

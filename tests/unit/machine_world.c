@@ -213,6 +213,14 @@ void turn(void)
             if (asker->state != ASKER_OPENING) {
                 continue;
             }
+            if (world.may_renew) {
+                world.renewals++;
+                asker_renewed(asker, world.has_changed,
+                              world.why != NULL ? world.why : "", now());
+                if (world.number != asker->number) {
+                    continue;
+                }
+            }
             world.at = asker_endpoint(asker)->host[0] - '0';
             if (world.is_dead[world.at]) {
                 asker_failed(asker, "Connection refused", now());

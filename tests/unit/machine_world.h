@@ -46,6 +46,11 @@ extern struct machine_world {
     struct lease_clock given; /* The newest time that a call was told. */
     int linger_ms;
     bool is_dead[NODES], is_silent[NODES], is_distrusted[NODES];
+    /* The driver reads what is shown again, and it was other than before; or
+     * why it was not taken. */
+    bool may_renew, has_changed;
+    const char *why;
+    int renewals;
     struct rule rule[RULES];
     int rule_count;
     uint32_t number;

@@ -549,10 +549,10 @@ static void the_secret_of_the_user_is_said_in_the_greeting(void **state)
     char why[HASP_WHY_SIZE];
     (void)state;
     assert_int_equal(endpoints_parse("0:1,1:1,2:1", &endpoints, why), 0);
-    snprintf(endpoints.secret, sizeof endpoints.secret, "app.123");
     machine_done(&world.machine);
     asker_done(&world.asker);
     assert_int_equal(asker_init(&world.asker, &endpoints, 7), 0);
+    asker_show(&world.asker, (const char[CLIENT_USER_SECRET_SIZE]){"app.123"});
     machine_init(&world.machine, &world.asker);
     endpoints_done(&endpoints);
     once("HELLO 3 AUTH default app.123", "+OK\r\n");

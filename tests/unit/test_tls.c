@@ -621,7 +621,9 @@ static int load(struct pair *p, const char *certificate, const char *key,
                 const char *cluster, uint64_t node, char why[HASP_WHY_SIZE])
 {
     struct tls_context *context = NULL;
-    struct tls_files files = {p->world.ca.certificate_path, certificate, key};
+    struct tls_files files = {.ca = p->world.ca.certificate_path,
+                              .certificate = certificate,
+                              .key = key};
     int rv = tls_context_load(&files, TLS_FOR_PEERS, cluster, node, &context,
                               why);
     tls_context_unref(context);

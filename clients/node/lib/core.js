@@ -6,11 +6,10 @@
 const { EventEmitter } = require('node:events');
 const { debuglog } = require('node:util');
 const { alarm } = require('./connection');
+const { credentialsOf } = require('./credentials');
 const { ReplyError } = require('./resp');
 const { ENDLESS, Lease, MS, readClock } = require('./lease');
-const { Link, retryPause, sleep } = require('./link');
-const { greetingOf } = require('./secret');
-const { identityOf, tlsOptions } = require('./tls');
+const { Link, denial, retryPause, sleep } = require('./link');
 const { HaspError, LEAVES, OF_ASKER, Owners, checkDurations, goesAlone, isActing,
   judge, parseEndpoints } = require('./request');
 
@@ -64,12 +63,11 @@ class Core extends EventEmitter {
     super();
     checkDurations({ ttl, timeout, linger, alive });
     this.endpoints = parseEndpoints(endpoints);
-    const secure = tlsOptions(tls);
-    const user = greetingOf(secretFile);
-    this.link = new Link(this.endpoints, secure, user);
+    const credentials = credentialsOf(tls, secretFile);
+    this.link = new Link(this.endpoints, credentials);
     // Who shares it: the pace of heartbeats is that of the connection, too.
     this.linkKey = ownConnection ? null : JSON.stringify([this.endpoints,
-      identityOf(tls, secure), user, durable ? 'durable' : [ttl, linger]]);
+      credentials.id, durable ? 'durable' : [ttl, linger]]);
     this.hasJoined = false;
     this.timeout = timeout;
     this.durable = Boolean(durable);
@@ -207,6 +205,10 @@ class Core extends EventEmitter {
     } catch (error) {
       signal?.throwIfAborted();
       debug('%s: %j: %s', text, words, error.message);
+      if (error.refusal && !trouble.isDoubtful &&
+          !link.denied(line, error.message)) {
+        throw this.refusal(error.refusal);
+      }
       trouble.note(text, error, isSent);
       return {};
     }
@@ -230,9 +232,15 @@ class Core extends EventEmitter {
       link.worked();
       return { reply, sent, line };
     }
+    if (OF_ASKER.includes(reply.code) && link.denied(line, reply.message)) {
+      trouble.note(text, reply, false);
+      return {};
+    }
     const error = this.refusal(reply, trouble.isDoubtful);
     if (!isOpenStill(error)) {
-      link.worked();
+      if (!OF_ASKER.includes(reply.code)) {
+        link.worked();
+      }
       throw error;
     }
     trouble.note(text, error, reply.code === 'UNKNOWN');
@@ -305,7 +313,9 @@ class Core extends EventEmitter {
     if (!failed && reply instanceof ReplyError) {
       outcome = new Error(reply.message);
       const error = this.refusal(reply);
-      if (isOpenStill(error) || OF_ASKER.includes(reply.code)) {
+      if (OF_ASKER.includes(reply.code)) {
+        line.fail(denial(reply));
+      } else if (isOpenStill(error)) {
         line.fail(new Error(error.message)); // Another node may know us.
       } else {
         this.refuse(error.message);

@@ -4,9 +4,11 @@
 'use strict';
 
 const { Connection, alarm } = require('./connection');
+const { OF_ASKER } = require('./request');
 const { ReplyError } = require('./resp');
 
 const CONNECT_MS = 1000;
+const DENIED_MS = [100, 1000]; // Between two attempts of who is not let in.
 const SESSIONS_MAX = 1000; // Of a connection; a node takes 4,096.
 
 const shared = new Map(); // Those that more sessions may join, by their keys.
@@ -19,13 +21,22 @@ const between = (low, high) => low + Math.random() * (high - low);
 /** Before the nodes are asked once more: longer each time. */
 const retryPause = (attempt) => between(20, 100) * Math.min(attempt, 5);
 
+/** Why a node does not let this one in: it does not know who greets, or wants
+ * TLS. */
+function denial(refusal) {
+  const error = new Error(refusal.message);
+  error.refusal = refusal;
+  return error;
+}
+
 /** One connection to one node at a time, of all sessions that would make the
  * same one. Where it is lost, or its node is of no use, it is made again at the
  * next one, for as long as there is a session or anybody who waits for it: the
  * sessions' heartbeats go first then. The last session that leaves closes it. */
 class Link {
-  constructor(endpoints, secure, user) {
-    Object.assign(this, { endpoints, secure, user });
+  constructor(endpoints, credentials) {
+    Object.assign(this, { endpoints, credentials });
+    this.isDenied = false; // The last node did not let it in.
     this.turn = Math.floor(Math.random() * endpoints.length);
     this.failed = 0; // Attempts in a row that came to nothing.
     this.patience = CONNECT_MS; // For a new connection.
@@ -82,7 +93,7 @@ class Link {
 
   /** Another link, for a connection that is not shared. */
   another() {
-    return new Link(this.endpoints, this.secure, this.user);
+    return new Link(this.endpoints, this.credentials);
   }
 
   /** The endpoint of the connection, or of the next one. */
@@ -112,6 +123,31 @@ class Link {
   /** Takes note that a node has done what was asked. */
   worked() {
     this.failed = 0;
+    this.credentials.isKnown = true;
+  }
+
+  /** Takes note that a node does not know who asks, or wants TLS. True: it is to
+   * be asked again, by another connection; what that shows is read anew. Whoever
+   * was known before comes back when the files are right; who never was, has one
+   * more attempt if they have changed. */
+  denied(line, why) {
+    if (!this.renewed() && !this.credentials.isKnown) {
+      return false;
+    }
+    this.isDenied = true;
+    if (line) {
+      this.leave(line, why);
+    }
+    return true;
+  }
+
+  /** Reads the certificates and the secret again: are they others? */
+  renewed() {
+    const { hasChanged, notice } = this.credentials.renew();
+    if (notice) {
+      this.sessions.forEach((session) => session.noticed(notice));
+    }
+    return hasChanged;
   }
 
   /** For the next node; what has been asked at that one may still be answered. */
@@ -129,7 +165,10 @@ class Link {
     this.isOpening = true;
     while (!this.line && !this.isClosed &&
         (this.sessions.size || this.waiting.length)) {
-      if (this.failed && this.failed % this.endpoints.length === 0) {
+      if (this.isDenied) {
+        // No longer than a heartbeat may wait for a connection.
+        await sleep(Math.min(between(...DENIED_MS), this.patience));
+      } else if (this.failed && this.failed % this.endpoints.length === 0) {
         await sleep(retryPause(this.failed));
       }
       const line = await this.connect();
@@ -139,7 +178,10 @@ class Link {
         line.close();
       } else {
         this.line = line;
-        line.onClose = () => this.lost(line.error.message);
+        line.onClose = () => {
+          this.isDenied = this.isDenial(line.error);
+          this.lost(line.error.message);
+        };
         line.onPush = (push) => this.pushed(push);
         this.sessions.forEach((session) => session.connected());
       }
@@ -151,19 +193,27 @@ class Link {
   /** A new one, of which we know nothing more; if 'error' is set it has come to
    * nothing. */
   async connect() {
-    const line = new Connection(this.endpoint(), this.secure);
+    this.renewed();
+    const line = new Connection(this.endpoint(), this.credentials.secure);
     this.newest = line;
     const end = alarm(this.patience, () => line.fail(new Error('no answer')));
     try {
-      const reply = await line.ask(['HELLO', 3, ...this.user]);
+      const reply = await line.ask(['HELLO', 3, ...this.credentials.user]);
       if (reply instanceof ReplyError) {
-        line.fail(new Error(reply.message)); // Another node may know us.
+        line.fail(OF_ASKER.includes(reply.code) ? denial(reply)
+          : new Error(reply.message)); // Another node may be better.
       }
     } catch {
       // It has failed.
     }
     end();
+    this.isDenied = line.error !== null && this.isDenial(line.error);
     return line;
+  }
+
+  isDenial(error) {
+    return Boolean(error.refusal) ||
+      (Boolean(error.isTrust) && this.credentials.isKnown);
   }
 
   /** Has the next connection made to another node. */
@@ -190,4 +240,4 @@ class Link {
   }
 }
 
-module.exports = { CONNECT_MS, Link, between, retryPause, sleep };
+module.exports = { CONNECT_MS, Link, between, denial, retryPause, sleep };

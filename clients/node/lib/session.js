@@ -12,7 +12,7 @@ const { isPart } = require('./hold');
 const { Link, between } = require('./link');
 const { MS, readClock, since } = require('./lease');
 const { Lock } = require('./lock');
-const { LEAVES, checkOptions, isLease, isOpened } = require('./request');
+const { LEAVES, OF_ASKER, checkOptions, isLease, isOpened } = require('./request');
 const { Watch } = require('./watch');
 
 const PATIENCE_MIN_MS = 50; // For an answer, however short the lease.
@@ -35,7 +35,8 @@ function confirms(told, part) {
 }
 
 /** A lease-backed identity that owns locks. Emits 'jeopardy', 'safe', 'lost'
- * and 'please', each with { name, token, text }. Times are in milliseconds. */
+ * 'please' and 'notice' (nothing is lost, but people should know), each with {
+ * name, token, text }. Times are in milliseconds. */
 class Session extends Core {
   static async open(options = {}) {
     for (;;) {
@@ -222,6 +223,10 @@ class Session extends Core {
     this.why = unanswered(node, why);
   }
 
+  noticed(text) {
+    this.say('notice', { name: '', token: 0, text });
+  }
+
   pushed(name, kind, told) {
     super.pushed(name, kind, told);
     if (kind === 'please' || kind === 'breaking') { // A durable hold is.
@@ -261,7 +266,9 @@ class Session extends Core {
         this.why = unanswered(line.endpoint.text, error.message);
       }
       this.schedule(Math.min(this.interval(), between(...AGAIN_MS)));
-      if (LEAVES.includes(reply.code)) {
+      if (OF_ASKER.includes(reply.code)) {
+        this.link.denied(line, error.message);
+      } else if (LEAVES.includes(reply.code)) {
         this.link.leave(line, error.message);
       }
     } else if (!isLease(reply)) {

@@ -5,8 +5,7 @@
 
 const fs = require('node:fs');
 const path = require('node:path');
-const { X509Certificate, createHash, createPrivateKey, randomUUID } =
-  require('node:crypto');
+const { X509Certificate, createPrivateKey } = require('node:crypto');
 
 const ANOTHER_CA = "the node's certificate was made by another CA than that in "
   + "ca.crt: take the cluster's";
@@ -48,58 +47,113 @@ function checkNode(clusters, certificate) {
 }
 
 /** Checks that only its owner may read the key. */
-function readKey(file) {
-  const mode = fs.statSync(file).mode & 0o7777;
+function checkMode(file, mode) {
   if (process.platform !== 'win32' && mode & 0o027) {
     throw new Error(`key file '${file}' is mode `
-      + `${mode.toString(8).padStart(4, '0')}: chmod 0600 (Kubernetes: `
-      + 'defaultMode 0400)');
+      + `${(mode & 0o7777).toString(8).padStart(4, '0')}: chmod 0600 `
+      + '(Kubernetes: defaultMode 0400)');
   }
-  return fs.readFileSync(file);
 }
 
-/** For a folder with ca.crt and, if the program is to show who it is,
- * client.crt and client.key; undefined: HASP_TLS, or plain; '': plain. Options
- * of the program's own, an object, are taken as they are. */
-function tlsOptions(tls = process.env.HASP_TLS) {
-  if (!tls || typeof tls === 'object') {
-    return tls || null;
-  }
-  const ca = fs.readFileSync(path.join(tls, 'ca.crt'), 'utf8');
-  const clusters = ca.match(/-----BEGIN[^]+?-----END CERTIFICATE-----/g)
-    .flatMap((one) => namesOf(new X509Certificate(one)));
-  const options = { ca, minVersion: 'TLSv1.3',
-    checkServerIdentity: (_, found) => checkNode(clusters, found) };
-  const certificate = path.join(tls, 'client.crt');
-  const key = path.join(tls, 'client.key');
-  if (fs.existsSync(certificate) || fs.existsSync(key)) {
-    options.key = readKey(key);
-    options.cert = fs.readFileSync(certificate);
-    if (!new X509Certificate(options.cert)
-      .checkPrivateKey(createPrivateKey(options.key))) {
-      throw new Error(`the key '${key}' is not that of the certificate `
-        + `'${certificate}'`);
+/** The directory where the files are now: where Kubernetes mounts a secret
+ * '..data' is a link to it, which is swapped for a new one. Gives a path into it
+ * that no swap leads elsewhere, and what closes it. */
+function openFolder(folder) {
+  const data = path.join(folder, '..data');
+  const real = fs.existsSync(path.join(data, 'ca.crt')) ? data : folder;
+  const fd = fs.openSync(real, fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
+  const inside = `/proc/self/fd/${fd}`;
+  return { at: fs.existsSync(inside) ? inside : real,
+    close: () => fs.closeSync(fd) };
+}
+
+/** '': it is not there. */
+function readIn(at, folder, name) {
+  let fd;
+  try {
+    fd = fs.openSync(path.join(at, name), 'r');
+  } catch (error) {
+    if (error.code === 'ENOENT') {
+      return '';
     }
+    throw error;
   }
-  return options;
+  try {
+    if (name.endsWith('.key')) {
+      checkMode(path.join(folder, name), fs.fstatSync(fd).mode);
+    }
+    return fs.readFileSync(fd, 'latin1');
+  } finally {
+    fs.closeSync(fd);
+  }
 }
 
-const ids = new WeakMap(); // Of options of programs' own.
-
-/** The same text for what makes the same connections; certificates that were
- * renewed are others. */
-function identityOf(tls, options) {
-  if (options === null || typeof tls !== 'object') {
-    return createHash('sha256').update(JSON.stringify(options)).digest('hex');
+/** What is in ca.crt and, if the program is to show who it is, client.crt and
+ * client.key, in one directory. */
+function readFolder(folder) {
+  const { at, close } = openFolder(folder);
+  try {
+    return { ca: readIn(at, folder, 'ca.crt'),
+      cert: readIn(at, folder, 'client.crt'),
+      key: readIn(at, folder, 'client.key') };
+  } finally {
+    close();
   }
-  ids.set(tls, ids.get(tls) ?? randomUUID());
-  return ids.get(tls);
+}
+
+/** The certificates of a text. */
+function certificatesIn(file, text) {
+  const found = text.match(/-----BEGIN [^-]+-----[^]+?-----END [^-]+-----/g) ?? [];
+  if (!found.length || text.split('-----BEGIN').length - 1 !== found.length) {
+    throw new Error(`'${file}' has no certificate, or is cut short`);
+  }
+  return found.map((one) => new X509Certificate(one));
+}
+
+/** Checks that a node with the same CAs would take the first one, by the others. */
+function checkChain(file, [own, ...between], authorities) {
+  const isIssuer = (one, by) => one.checkIssued(by) && one.verify(by.publicKey);
+  let last = own;
+  for (const one of between) {
+    last = isIssuer(last, one) ? one : last;
+  }
+  const now = Date.now();
+  if (!authorities.some((one) => isIssuer(last, one)) ||
+      now < Date.parse(own.validFrom) || now > Date.parse(own.validTo)) {
+    throw new Error(`the certificate '${file}' is not one of the CA in ca.crt, or `
+      + 'not valid now');
+  }
+}
+
+/** Options of tls.connect() for what readFolder() gives, and the user whom the
+ * certificate names. */
+function optionsOf(folder, { ca, cert, key }) {
+  const authorities = certificatesIn(path.join(folder, 'ca.crt'), ca);
+  const clusters = authorities.flatMap(namesOf);
+  const secure = { ca, minVersion: 'TLSv1.3',
+    checkServerIdentity: (_, found) => checkNode(clusters, found) };
+  if (!cert && !key) {
+    return { secure, name: '' };
+  }
+  const certificate = path.join(folder, 'client.crt');
+  const chain = certificatesIn(certificate, cert);
+  if (!chain[0].checkPrivateKey(createPrivateKey(key))) {
+    throw new Error(`the key '${path.join(folder, 'client.key')}' is not that of `
+      + `the certificate '${certificate}'`);
+  }
+  checkChain(certificate, chain, authorities);
+  return { secure: { ...secure, cert, key }, name: namesOf(chain[0]).join(' ') };
 }
 
 /** The error in a sentence for people, if there is one. */
 function explained(error) {
   const found = SENTENCES.find(([part]) => error.message.includes(part));
-  return found ? new Error(found[1], { cause: error }) : error;
+  if (!found) {
+    return error;
+  }
+  const told = new Error(found[1], { cause: error });
+  told.isTrust = true;
+  return told;
 }
 
-module.exports = { explained, identityOf, tlsOptions };
+module.exports = { explained, optionsOf, readFolder };

@@ -6,7 +6,7 @@
 const { ReplyError } = require('./resp');
 const { alarm } = require('./connection');
 const { CONNECT_MS, retryPause, sleep } = require('./link');
-const { HaspError } = require('./request');
+const { HaspError, OF_ASKER } = require('./request');
 
 const BACKLOG_MAX = 10000; // Changes nobody has taken; beyond, there is a gap.
 
@@ -66,6 +66,10 @@ class Watch {
     const reply = await line.ask(['LOCK.WATCH', this.prefix]).finally(quiet);
     if (reply instanceof ReplyError) {
       line.close();
+      if (OF_ASKER.includes(reply.code) &&
+          this.link.denied(line, reply.message)) {
+        throw new Error(reply.message); // Again, by another connection.
+      }
       throw this.session.refusal(reply);
     }
     this.line = line;

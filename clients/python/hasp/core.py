@@ -21,16 +21,17 @@ from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
 
 from . import resp
 from .connection import Connection, settle
+from .credentials import credentials_of
 from .errors import HaspError, LeaseLost, Refused, Unknown, Unreachable
 from .grant import Beliefs
 from .lease import Clock, Lease, State, read_clock, to_seconds
-from .link import Link
+from .link import Denied, Link
 from .request import (ACTING, LEAVES, TIMER_MAX, Endpoint, Forgotten, Owners,
                       Trouble, Wait, check_durations, default_name, goes_alone,
                       is_of_asker, is_opened, judge, open_words,
                       parse_endpoints, retry_pause, show_endpoint)
-from .secret import SecretFile, greeting_of
-from .tls import Tls, context_of, identity_of
+from .secret import SecretFile
+from .tls import Tls
 
 LOG = logging.getLogger('hasp')
 FULL = 'LIMIT sessions of a connection'
@@ -54,13 +55,11 @@ class Core:
                  own_connection: bool = False) -> None:
         check_durations(ttl=ttl, linger=linger, timeout=timeout)
         self.endpoints = parse_endpoints(endpoints)
-        user = greeting_of(secret_file)
+        credentials = credentials_of(tls, secret_file)
         # Who shares it: the pace of heartbeats is that of the connection, too.
-        # Of files that change just now the key is of the former ones.
         self._link_key = None if own_connection else (
-            tuple(self.endpoints), identity_of(tls), user,
-            durable or (ttl, linger))
-        self._link = Link(self.endpoints, context_of(tls), user)
+            tuple(self.endpoints), credentials, durable or (ttl, linger))
+        self._link = Link(self.endpoints, credentials)
         self.name = name or default_name()
         self.ttl, self.linger, self.timeout = ttl, linger, timeout
         self.durable, self.reason = durable, reason
@@ -253,6 +252,9 @@ class Core:
             reply = await self._until(limit, asked)
         except OSError as error:
             self._log('%s: %s: %r', show_endpoint(endpoint), words, error)
+            if isinstance(error, Denied) and not trouble.is_doubtful and \
+                    not link.denied(line, str(error)):
+                raise self._refusal(error.refusal) from None
             trouble.note(endpoint, error, is_sent)
             return ''
         self._log('%s: %s: %s', show_endpoint(endpoint), words, reply)
@@ -270,10 +272,14 @@ class Core:
                 return ''
             link.worked()
             return Answer(reply, sent, line)
+        if is_of_asker(reply) and link.denied(line, str(reply)):
+            trouble.note(endpoint, OSError(str(reply)), False)
+            return ''
         refusal = self._refusal(reply, trouble.is_doubtful)
         if isinstance(refusal, Forgotten) or \
                 not isinstance(refusal, (Unreachable, Unknown)):
-            link.worked()
+            if not is_of_asker(reply):
+                link.worked()
             raise refusal
         trouble.note(endpoint, refusal, reply.code == 'UNKNOWN')
         if reply.code in LEAVES:
@@ -320,8 +326,9 @@ class Core:
         if isinstance(reply, resp.ReplyError):
             outcome = OSError(str(reply))
             refusal = self._refusal(reply)
-            if isinstance(refusal, (Unreachable, Unknown)) or \
-                    is_of_asker(reply):
+            if is_of_asker(reply):
+                line.fail(Denied(reply))
+            elif isinstance(refusal, (Unreachable, Unknown)):
                 line.fail(OSError(str(refusal)))  # Another node may know us.
             else:
                 self._refuse(str(refusal))
@@ -352,6 +359,9 @@ class Core:
         """Is called when the connection is lost, or was not made."""
         for wait in self._waits:
             wait.wake()
+
+    def _noticed(self, text: str) -> None:
+        """Is called with what people should know of the connection."""
 
     def _pushed(self, push: resp.Push) -> None:
         if push[1] == 'answer':

@@ -17,7 +17,7 @@ from .errors import HaspError, LeaseLost
 from .grant import Belief, read_told
 from .lease import SECOND, Clock, State, read_clock, to_seconds
 from .request import (LEAVES, TIMER_MAX, Endpoint, check_durations, is_lease,
-                      is_page, show_endpoint)
+                      is_of_asker, is_page, show_endpoint)
 from .secret import SecretFile
 from .tls import Tls
 
@@ -30,9 +30,10 @@ AGAIN = (0.02, 0.2)  # After a heartbeat that a node could not answer.
 
 class Event(NamedTuple):
     """'kind': 'jeopardy' (out of touch: begin nothing), 'safe' (in touch
-    again), 'lost' (for good), 'please' (somebody asks for the lock). 'name' and
-    'token' tell which hold; '' and 0: the session with all it holds. 'text' is
-    the message, or the reason."""
+    again), 'lost' (for good), 'please' (somebody asks for the lock), 'notice'
+    (nothing is lost, but people should know). 'name' and 'token' tell which
+    hold; '' and 0: the session with all it holds. 'text' is the message, or the
+    reason."""
     kind: str
     name: str = ''
     token: int = 0
@@ -224,7 +225,9 @@ class Keeper(Core):
                 self._why = unanswered(line.endpoint, str(refusal))
             self._later(min(self._interval(), random.uniform(*AGAIN)),
                         self._beat)
-            if reply.code in LEAVES:
+            if is_of_asker(reply):
+                self._link.denied(line, str(refusal))
+            elif reply.code in LEAVES:
                 self._link.leave(line, str(refusal))
         elif not is_lease(reply):
             line.fail(OSError(STRANGE))
@@ -297,6 +300,9 @@ class Keeper(Core):
                     return
         except HaspError:
             pass  # The next heartbeat has it read again.
+
+    def _noticed(self, text: str) -> None:
+        self._emit([Event('notice', text=text)])
 
     def _pushed(self, push: resp.Push) -> None:
         super()._pushed(push)

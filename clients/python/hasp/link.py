@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import ssl
@@ -12,12 +13,24 @@ from typing import TYPE_CHECKING, Any, Dict, Hashable, List, Optional, Sequence
 
 from . import resp
 from .connection import Connection, settle, within
-from .request import CONNECT_TIMEOUT, Endpoint, retry_pause
+from .credentials import Credentials
+from .request import CONNECT_TIMEOUT, Endpoint, is_of_asker, retry_pause
 
 if TYPE_CHECKING:
     from .core import Core
 
+LOG = logging.getLogger('hasp')
 SESSIONS_MAX = 1000  # Of a connection; a node takes 4,096.
+# Between two attempts of who is not let in, until what it shows is right again.
+DENIED_PAUSE = (0.1, 1.0)
+
+
+class Denied(OSError):
+    """The node does not know who greets, or wants TLS."""
+
+    def __init__(self, refusal: resp.ReplyError) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
 
 class Link:
@@ -31,11 +44,11 @@ class Link:
     _key: Hashable = None
 
     def __init__(self, endpoints: Sequence[Endpoint],
-                 tls: Optional[ssl.SSLContext],
-                 user: Sequence[resp.Argument]) -> None:
-        self._endpoints, self._tls, self._user = endpoints, tls, user
+                 credentials: Credentials) -> None:
+        self._endpoints, self._credentials = endpoints, credentials
         self._turn = random.randrange(len(endpoints))
         self._failed = 0  # Attempts in a row that came to nothing.
+        self._is_denied = False  # The last node did not let it in.
         self.patience = CONNECT_TIMEOUT  # For a new connection.
         self.count = 1  # Those who use it.
         self.sessions: Dict[str, Core] = {}  # Of them those that are open.
@@ -90,7 +103,7 @@ class Link:
 
     def another(self) -> Link:
         """Another link, for a connection that is not shared."""
-        return Link(self._endpoints, self._tls, self._user)
+        return Link(self._endpoints, self._credentials)
 
     def endpoint(self) -> Endpoint:
         """The endpoint of the connection, or of the next one."""
@@ -115,6 +128,27 @@ class Link:
     def worked(self) -> None:
         """Takes note that a node has done what was asked."""
         self._failed = 0
+        self._credentials.is_known = True
+
+    def denied(self, line: Connection, why: str) -> bool:
+        """Takes note that a node does not know who asks, or wants TLS. True: it
+        is to be asked again, by another connection; what that shows is read
+        anew. Whoever was known before comes back when the files are right; who
+        never was, has one more attempt if they have changed."""
+        is_final = not (self._renewed() or self._credentials.is_known)
+        if not is_final:
+            self._is_denied = True
+            self.leave(line, why)
+        return not is_final
+
+    def _renewed(self) -> bool:
+        """Reads the certificates and the secret again: are they others?"""
+        has_changed, why = self._credentials.renew()
+        if why:
+            LOG.warning('%s', why)
+            for session in list(self.sessions.values()):
+                session._noticed(why)
+        return has_changed
 
     def leave(self, line: Connection, why: str) -> None:
         """For the next node; what has been asked at that one may still be
@@ -129,7 +163,11 @@ class Link:
 
     async def _open(self) -> None:
         while self.line is None and (self.sessions or self._waiting):
-            if self._failed and self._failed % len(self._endpoints) == 0:
+            if self._is_denied:
+                # No longer than a heartbeat may wait for a connection.
+                await asyncio.sleep(min(random.uniform(*DENIED_PAUSE),
+                                        self.patience))
+            elif self._failed and self._failed % len(self._endpoints) == 0:
                 await asyncio.sleep(retry_pause(self._failed))
             line = await self.connect()
             if line.error:
@@ -147,13 +185,19 @@ class Link:
     async def connect(self) -> Connection:
         """A new one, of which we know nothing more; if 'error' is set it has
         come to nothing."""
-        line = Connection(self.endpoint(), self._tls)
+        self._renewed()
+        line = Connection(self.endpoint(), self._credentials.context)
+        self._is_denied = False
         try:
             await line.open(self.patience)
-            reply = await within(self.patience,
-                                 line.ask('HELLO', 3, *self._user))
+            reply = await within(self.patience, line.ask(
+                'HELLO', 3, *self._credentials.user))
             if isinstance(reply, resp.ReplyError):
-                raise OSError(str(reply))  # Another node may know us.
+                self._is_denied = is_of_asker(reply)
+                raise Denied(reply) if self._is_denied else OSError(str(reply))
+        except ssl.SSLError as error:
+            self._is_denied = self._credentials.is_known
+            line.fail(error)
         except (OSError, ValueError) as error:  # A name that is none.
             line.fail(error if isinstance(error, OSError) else
                       OSError(str(error)))
@@ -168,6 +212,7 @@ class Link:
         self._failed += 1
 
     def _broken(self, line: Connection) -> None:
+        self._is_denied = isinstance(line.error, (Denied, ssl.SSLError))
         self._lost(str(line.error))
 
     def _lost(self, why: str) -> None:

@@ -11,13 +11,16 @@ from typing import Tuple, Union
 SecretFile = Union[None, str, 'os.PathLike[str]']
 
 
-def greeting_of(secret_file: SecretFile) -> Tuple[str, ...]:
+def path_of(secret_file: SecretFile) -> str:
+    """None: the environment's HASP_SECRET_FILE, or ''; '': none."""
+    return os.environ.get('HASP_SECRET_FILE', '') if secret_file is None \
+        else str(os.fspath(secret_file))
+
+
+def greeting_of(path: str) -> Tuple[str, ...]:
     """What HELLO says of the user whose secret stands in the file, a line
-    hasp1.NAME.... as 'hasp secret add' writes it; None: the environment's
-    HASP_SECRET_FILE, or nothing; '': nothing. The file is read once. Who may
-    read it is the user, so it must be its owner's alone."""
-    path = os.environ.get('HASP_SECRET_FILE', '') if secret_file is None \
-        else os.fspath(secret_file)
+    hasp1.NAME.... as 'hasp secret add' writes it; '': nothing. Who may read the
+    file is the user, so it must be its owner's alone."""
     if not path:
         return ()
     with open(path, encoding='ascii', errors='replace') as file:

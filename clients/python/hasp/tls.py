@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from typing import Any, Dict, Hashable, Optional, Union
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Union
 
 # What OpenSSL says has a part that tells what it means here. Of what a node has
 # refused its log says more.
@@ -26,57 +26,137 @@ SENTENCES = {
 Tls = Union[None, str, 'os.PathLike[str]', ssl.SSLContext]
 
 
-def context_of(tls: Tls) -> Optional[ssl.SSLContext]:
-    """For a folder with ca.crt and, if the program is to show who it is,
-    client.crt and client.key; None: the environment's HASP_TLS, or plain; '':
-    plain. A node is believed by its certificate, whatever its address is
-    called: 'peer_fault' says what is wrong with it. A context of the program's
-    own is taken as it is."""
-    if isinstance(tls, ssl.SSLContext):
-        return tls
-    folder = folder_of(tls)
-    if not folder:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False
-    authority = os.path.join(folder, 'ca.crt')
-    if not os.path.exists(authority):
-        raise FileNotFoundError(f"TLS: there is no '{authority}'; make it with: "
-                                'hasp cert user')
-    context.load_verify_locations(authority)
-    certificate = os.path.join(folder, 'client.crt')
-    key = os.path.join(folder, 'client.key')
-    if os.path.exists(certificate) or os.path.exists(key):
-        check_mode(key)
-        load_pair(context, certificate, key)
-    return context
+class Texts(NamedTuple):
+    """The files of a folder."""
+    folder: str
+    ca: bytes
+    certificate: bytes = b''
+    key: bytes = b''
 
 
 def folder_of(tls: Tls) -> str:
+    """None: the environment's HASP_TLS, or ''; '': plain."""
     return os.environ.get('HASP_TLS', '') if tls is None else \
         str(os.fspath(tls))  # type: ignore[arg-type]
 
 
-def identity_of(tls: Tls) -> Hashable:
-    """The same for what makes the same connections; certificates that were
-    renewed are others."""
-    if isinstance(tls, ssl.SSLContext):
-        return tls
-    folder = folder_of(tls)
-    return folder and (folder, *sorted(
-        (one.name, one.stat().st_ino, one.stat().st_mtime_ns)
-        for one in os.scandir(folder)))
-
-
-def load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
+def read_folder(folder: str) -> Texts:
+    """Reads ca.crt and, if the program is to show who it is, client.crt and
+    client.key. All are of one directory: where Kubernetes mounts a secret
+    '..data' is a link to that, which is swapped for a new one."""
+    at = _open_folder(folder) if os.path.isdir(folder) else None
     try:
-        context.load_cert_chain(certificate, key)
+        texts = Texts(folder, _read_file(at, folder, 'ca.crt'),
+                      _read_file(at, folder, 'client.crt'),
+                      _read_file(at, folder, 'client.key', check_mode))
+    finally:
+        if at is not None:
+            os.close(at)
+    if not texts.ca:
+        path = os.path.join(folder, 'ca.crt')
+        raise FileNotFoundError(f"TLS: there is no '{path}', or it is empty; "
+                                'make it with: hasp cert user')
+    return texts
+
+
+def _open_folder(folder: str) -> Optional[int]:
+    """None: this system knows no files of an open directory."""
+    if os.open not in os.supports_dir_fd:
+        return None
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        at = os.open(os.path.join(folder, '..data'), flags)
+    except OSError:
+        return os.open(folder, flags)
+    try:
+        os.stat('ca.crt', dir_fd=at)
+        return at
+    except OSError:  # The certificates are not among what is swapped.
+        os.close(at)
+        return os.open(folder, flags)
+
+
+def _read_file(at: Optional[int], folder: str, name: str,
+               check: Callable[[str, int], None] = lambda *_: None) -> bytes:
+    """b'': it is not there."""
+    path = os.path.join(folder, name)
+    try:
+        fd = os.open(path if at is None else name, os.O_RDONLY, dir_fd=at)
+    except FileNotFoundError:
+        return b''
+    with open(fd, 'rb') as file:
+        check(path, os.fstat(fd).st_mode)
+        return file.read()
+
+
+def context_from(texts: Texts) -> Tuple[ssl.SSLContext, str]:
+    """A context, and the user whom its certificate names, or ''. A node is
+    believed by its certificate, whatever its address is called: 'peer_fault'
+    says what is wrong with it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    ca = os.path.join(texts.folder, 'ca.crt')
+    if texts.ca.count(b'-----BEGIN') != texts.ca.count(b'-----END'):
+        raise ssl.SSLError(f"'{ca}' is cut short")
+    context.load_verify_locations(cadata=texts.ca.decode('ascii', 'replace'))
+    if not texts.certificate and not texts.key:
+        return context, ''
+    _load_pair(context, texts)
+    return context, _own_name(texts)
+
+
+def _load_pair(context: ssl.SSLContext, texts: Texts) -> None:
+    """OpenSSL takes a pair from a file alone, so what was read becomes one that
+    has no name."""
+    certificate, key = (os.path.join(texts.folder, name)
+                        for name in ('client.crt', 'client.key'))
+    if not texts.certificate or not texts.key:
+        missing = key if texts.certificate else certificate
+        raise FileNotFoundError(f"TLS: there is no '{missing}', or it is empty")
+    try:
+        if hasattr(os, 'memfd_create'):
+            with open(os.memfd_create('hasp', os.MFD_CLOEXEC), 'wb') as file:
+                file.write(texts.certificate + b'\n' + texts.key)
+                file.flush()
+                context.load_cert_chain(f'/proc/self/fd/{file.fileno()}')
+        else:
+            context.load_cert_chain(certificate, key)
     except ssl.SSLError as error:
         if error.reason != 'KEY_VALUES_MISMATCH':
-            raise
+            raise ssl.SSLError(f"'{certificate}' or '{key}': {error}") from error
         raise ssl.SSLError(f"the key '{key}' is not that of the certificate "
                            f"'{certificate}'") from error
+
+
+def _own_name(texts: Texts) -> str:
+    """The user of the client's own certificate. What greets itself here learns
+    who it is, and that a node with the same CAs would believe it."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_verify_locations(cadata=texts.ca.decode('ascii', 'replace'))
+    server.verify_mode = ssl.CERT_REQUIRED
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    for context in (server, client):
+        _load_pair(context, texts)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [client.wrap_bio(back, there),
+            server.wrap_bio(there, back, server_side=True)]
+    try:
+        for end in [*ends, *ends]:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+    except ssl.SSLError as error:
+        path = os.path.join(texts.folder, 'client.crt')
+        raise ssl.SSLError(
+            f"the certificate '{path}' is not one of the CA in ca.crt, or not "
+            f'valid now: {error}') from error
+    names = [value for kind, value in
+             (ends[1].getpeercert() or {}).get('subjectAltName', ())
+             if kind == 'URI' and '/user/' in value]
+    return names[0] if names else ''
 
 
 def explained(error: OSError) -> OSError:
@@ -88,13 +168,12 @@ def explained(error: OSError) -> OSError:
     return error
 
 
-def check_mode(key: str) -> None:
+def check_mode(key: str, mode: int) -> None:
     """Checks that only its owner may read the key."""
-    mode = os.stat(key).st_mode & 0o7777
     if os.name == 'posix' and mode & 0o027:
         raise PermissionError(
-            f"key file '{key}' is mode {mode:04o}: chmod 0600 (Kubernetes: "
-            'defaultMode 0400)')
+            f"key file '{key}' is mode {mode & 0o7777:04o}: chmod 0600 "
+            '(Kubernetes: defaultMode 0400)')
 
 
 def peer_fault(found: Optional[Dict[str, Any]],

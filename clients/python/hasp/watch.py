@@ -11,7 +11,7 @@ from . import resp
 from .connection import Connection, within
 from .errors import Unreachable
 from .keeper import Keeper
-from .request import CONNECT_TIMEOUT, retry_pause
+from .request import CONNECT_TIMEOUT, is_of_asker, retry_pause
 
 BACKLOG_MAX = 10000  # Changes that nobody has taken; beyond, there is a gap.
 
@@ -74,6 +74,8 @@ class Changes:
                              line.ask('LOCK.WATCH', self._prefix))
         if isinstance(reply, resp.ReplyError):
             line.close()
+            if is_of_asker(reply) and self._link.denied(line, str(reply)):
+                raise OSError(str(reply))
             raise session._refusal(reply)
         if is_again:
             self._found.appendleft(Change('gap'))

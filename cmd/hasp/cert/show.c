@@ -166,7 +166,7 @@ int run_cert_check(struct tool *tool, char **argv)
 {
     char ca[PATH_MAX], certificate[PATH_MAX], key[PATH_MAX];
     char why[HASP_WHY_SIZE];
-    struct tls_files files = {ca, certificate, key};
+    struct tls_files files = {.ca = ca, .certificate = certificate, .key = key};
     struct tls_context *context;
     struct tls_name name;
     struct paper paper;

@@ -347,6 +347,8 @@ static void take_events(struct child *child)
         if (event.kind == HASP_EVENT_LOST && event.name[0] != '\0') {
             tool_fail(0, "the hold of '%s' has ended: %s", event.name,
                       event.text);
+        } else if (event.kind == HASP_EVENT_NOTICE) {
+            tool_fail(0, "%s", event.text);
         } else if (event.kind == HASP_EVENT_PLEASE && !child->is_quiet) {
             tool_fail(0, "somebody asks you to release '%s'%s%s", event.name,
                       event.text[0] != '\0' ? ": " : "", event.text);

@@ -326,11 +326,12 @@ static void tell_of_certificates(const struct tool *tool, json_t *nodes)
             tell_of_certificate(whose, json_integer_value(days));
         }
     }
-    if (tool->tls != NULL && tls_context_certificate_until(tool->tls) != 0) {
-        tell_of_certificate(
-            "your certificate",
-            tls_days_until(tls_context_certificate_until(tool->tls)));
+    struct tls_context *own = shown_context(tool->shown);
+    if (own != NULL && tls_context_certificate_until(own) != 0) {
+        tell_of_certificate("your certificate",
+                            tls_days_until(tls_context_certificate_until(own)));
     }
+    tls_context_unref(own);
 }
 
 int run_status(struct tool *tool, char **argv)

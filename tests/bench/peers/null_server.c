@@ -168,7 +168,7 @@ static void end(struct conn *conn)
 static void load_tls(const char *folder)
 {
     char ca[1024], certificate[1024], key[1024], why[HASP_WHY_SIZE];
-    struct tls_files files = {ca, certificate, key};
+    struct tls_files files = {.ca = ca, .certificate = certificate, .key = key};
     snprintf(ca, sizeof ca, "%.1000s/ca.crt", folder);
     snprintf(certificate, sizeof certificate, "%.1000s/node.crt", folder);
     snprintf(key, sizeof key, "%.1000s/node.key", folder);

@@ -64,8 +64,13 @@ public final class HaspException extends RuntimeException {
      * no result: it says nothing of an earlier sending, which may be on its way
      * still. */
     boolean isOpenStill() {
+        return isOfAsker() || getMessage().startsWith("LIMIT disk");
+    }
+
+    /** It is told of who asks. */
+    boolean isOfAsker() {
         return word.equals("NOAUTH") || word.equals("WRONGPASS")
-            || word.equals("NOTLS") || getMessage().startsWith("LIMIT disk");
+            || word.equals("NOTLS");
     }
 
     /** Asking again, with the same number, may tell more: nothing was done by this

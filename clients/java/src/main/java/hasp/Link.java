@@ -46,13 +46,15 @@ final class Link implements AutoCloseable {
      * answered. No more of them are under way at a time, so that heartbeats need
      * not wait for those of a thousand sessions. */
     private static final int BLOCKING_MAX = 8;
+    /** Between two attempts of who is not let in. */
+    private static final long DENIED_MIN = 100 * Time.MS;
+    private static final long DENIED_MAX = 1000 * Time.MS;
 
     /** Where it goes, and as whom. 'key': equal for those who may share.
      *
-     * @param tls may be null
      * @param timeout to connect and greet */
-    record Address(List<String> endpoints, Tls tls, List<String> greeting,
-            long timeout, List<Object> key) {}
+    record Address(List<String> endpoints, Credentials shows, long timeout,
+            List<Object> key) {}
 
     /** One request, and its answer, which may be a {@link Resp.Refusal}. */
     static final class Ask {
@@ -105,6 +107,17 @@ final class Link implements AutoCloseable {
 
         Left(String text) {
             super(text);
+        }
+    }
+
+    /** A node does not know who asks, or wants TLS. */
+    private static final class Denied extends IOException {
+        private static final long serialVersionUID = 1;
+        private final transient Resp.Refusal refusal;
+
+        Denied(Resp.Refusal refusal) {
+            super(refusal.text());
+            this.refusal = refusal;
         }
     }
 
@@ -162,6 +175,7 @@ final class Link implements AutoCloseable {
     private Connection connection; // null: none.
     private int failed; // In a row.
     private boolean isClosed;
+    private Resp.Refusal refused; // Who greets is not known, and never was.
     private volatile String why = ""; // The newest failure; "": it is well.
 
     /** 'onPush' null: the sessions are told what is pushed to them. */
@@ -267,7 +281,9 @@ final class Link implements AutoCloseable {
     }
 
     synchronized void begin(Ask ask) {
-        if (ask.isUrgent) {
+        if (refused != null) {
+            ask.end(refused, null);
+        } else if (ask.isUrgent) {
             queue.addFirst(ask);
         } else {
             queue.addLast(ask);
@@ -404,32 +420,81 @@ final class Link implements AutoCloseable {
         while (!isClosed()) {
             String endpoint = nodes.get(turn++ % nodes.size());
             int round;
+            IOException ended = null;
             Thread.interrupted(); // It would close each connection (await).
             try {
                 serve(connect(endpoint));
             } catch (IOException e) {
+                ended = Tls.explained(e);
                 why = endpoint + ": " + (e instanceof UnknownHostException
-                    ? "no such host" : Tls.explained(e).getMessage());
+                    ? "no such host" : ended.getMessage());
             }
             synchronized (this) {
                 round = ++failed;
             }
-            if (round % nodes.size() == 0 && !isClosed()) {
+            if (ended instanceof Denied denied && mayCome(denied)
+                    || ended instanceof Tls.Distrust && address.shows.isKnown()) {
+                restDenied();
+            } else if (round % nodes.size() == 0 && !isClosed()) {
                 Time.pause(round / nodes.size());
             }
         }
     }
 
+    /** Who was let in before is when the files are right again; nothing is lost until
+     * the lease has run out. Who never was has one more attempt if the files are
+     * others by now; then all is refused that is asked. */
+    private boolean mayCome(Denied denied) {
+        if (address.shows.mayAskAgain()) {
+            return true;
+        }
+        synchronized (this) {
+            refused = denied.refusal;
+            queue.forEach(ask -> ask.end(refused, null));
+            queue.clear();
+        }
+        return false;
+    }
+
+    /** For no longer than a heartbeat may wait for a connection. */
+    private void restDenied() {
+        long end = Time.in(Math.min(address.timeout,
+            ThreadLocalRandom.current().nextLong(DENIED_MIN, DENIED_MAX)));
+        synchronized (this) {
+            while (!isClosed && Time.left(end) > 0) {
+                try {
+                    wait(Math.max(1, Time.left(end) / Time.MS));
+                } catch (InterruptedException e) {
+                    // It looks again.
+                }
+            }
+        }
+    }
+
+    private void renew() {
+        String notice = address.shows.renew().notice();
+        if (!notice.isEmpty()) {
+            sessions.values().forEach(
+                one -> one.emit(Session.Kind.NOTICE, "", 0, notice));
+        }
+    }
+
     private Connection connect(String endpoint) throws IOException {
+        renew();
         long until = Time.in(address.timeout);
+        Credentials.Shown shown = address.shows.now();
         Connection made = new Connection(
-            Line.open(endpoint, address.tls, until));
+            Line.open(endpoint, shown.tls(), until));
         var greeted = new CompletableFuture<Void>();
         judge(made, Math.max(1, Time.left(until)), greeted);
         try {
-            made.line.out().write(Resp.encode(address.greeting));
+            made.line.out().write(Resp.encode(shown.greeting()));
             if (Resp.read(made.in) instanceof Resp.Refusal no) {
-                throw new IOException(no.text());
+                throw new HaspException(no).isOfAsker() ? new Denied(no)
+                    : new IOException(no.text());
+            }
+            synchronized (this) {
+                refused = null;
             }
             return made;
         } catch (IOException e) {
@@ -510,6 +575,12 @@ final class Link implements AutoCloseable {
             ? new HaspException(refusal) : null;
         boolean isEnd;
         boolean leaves;
+        Denied denied = null;
+        if (no != null && no.isOfAsker() && address.shows.mayAskAgain()) {
+            // No answer: the files may be right by the next connection.
+            denied = new Denied((Resp.Refusal) reply);
+            error = denied;
+        }
         synchronized (this) {
             ask = from.flight.poll();
             if (ask == null) {
@@ -524,18 +595,24 @@ final class Link implements AutoCloseable {
             }
             isEnd = ask.attaches && no != null && no.endsSession();
             leaves = no != null && !isEnd && (ask.attaches || no.isNoLeader());
+            if (denied != null) {
+                ask.connection = null; // Nothing was done by this sending.
+            }
             if (leaves || error != null) {
                 connection = null; // What is asked because of it goes elsewhere.
             } else if (!ask.attaches) {
                 failed = 0;
                 why = "";
+                if (no == null) {
+                    address.shows.letIn();
+                }
                 if (ask.opens(no)) {
                     from.attached.add(ask.session);
                 }
             }
         }
         ask.end(reply, error);
-        if (error instanceof Resp.Broken) {
+        if (error instanceof Resp.Broken || denied != null) {
             throw error;
         } else if (isEnd) {
             ask.session.refuse(no.getMessage());

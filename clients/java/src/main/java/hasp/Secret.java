@@ -23,28 +23,27 @@ final class Secret {
     private Secret() {
     }
 
-    /** How a connection greets: as the user whose secret stands in the file, a
-     * line hasp1.NAME.... as "hasp secret add" writes it, or as nobody if
-     * 'file' is null or empty. */
-    static List<String> greeting(String file) {
-        if (file == null || file.isEmpty()) {
-            return List.of("HELLO", "3");
-        }
+    /** What is in the file. */
+    static String read(String file) throws IOException {
         Path path = Path.of(file);
         try {
             checkMode(path);
-            String text = Files.readString(path, StandardCharsets.ISO_8859_1);
-            Matcher found = FORM.matcher(text.split("\n", 2)[0].strip());
-            if (!found.matches()) {
-                throw new IllegalArgumentException("no secret in '" + file
-                    + "': a line hasp1.NAME.... is expected, as 'hasp secret "
-                    + "add' writes it");
-            }
-            return List.of("HELLO", "3", "AUTH", found.group(1), found.group());
+            return Files.readString(path, StandardCharsets.ISO_8859_1);
         } catch (IOException e) {
-            throw new IllegalArgumentException("cannot read the secret in '"
-                + file + "': " + e, e);
+            throw new IOException("cannot read the secret in '" + file + "': " + e, e);
         }
+    }
+
+    /** How a connection greets: as the user whose secret that is, a line
+     * hasp1.NAME.... as "hasp secret add" writes it. */
+    static List<String> greeting(String file, String text) {
+        Matcher found = FORM.matcher(text.split("\n", 2)[0].strip());
+        if (!found.matches()) {
+            throw new IllegalArgumentException("no secret in '" + file
+                + "': a line hasp1.NAME.... is expected, as 'hasp secret "
+                + "add' writes it");
+        }
+        return List.of("HELLO", "3", "AUTH", found.group(1), found.group());
     }
 
     private static void checkMode(Path path) throws IOException {

@@ -57,7 +57,9 @@ public final class Session implements AutoCloseable {
         /** The session, or the hold of the lock that is named, is lost. */
         LOST,
         /** Somebody asks for the lock. */
-        PLEASE
+        PLEASE,
+        /** Nothing is lost, but people should know. */
+        NOTICE
     }
 
     /** Something that happened to a session, or to a hold of it.
@@ -148,7 +150,9 @@ public final class Session implements AutoCloseable {
         /** TLS: a folder with ca.crt, which says whom to believe, and, if the
          * program is to show who it is, client.crt and client.key ({@code hasp cert
          * user} makes it). Default: the environment's HASP_TLS, or plain; "":
-         * plain. IllegalArgumentException from open(): the files are not right. */
+         * plain. The files are read again before each connection is made, so that
+         * renewed ones are taken into use. IllegalArgumentException from open():
+         * they are not right. */
         public Options tls(String folder) {
             tls = folder;
             return this;
@@ -156,8 +160,9 @@ public final class Session implements AutoCloseable {
 
         /** A file with the secret of a user ({@code hasp secret add} writes it,
          * 0600). Default: the environment's HASP_SECRET_FILE, or else who the
-         * certificate says, or anyone. IllegalArgumentException from open(): it
-         * has no secret, or others can read it. */
+         * certificate says, or anyone. It is read again likewise.
+         * IllegalArgumentException from open(): it has no secret, or others can
+         * read it. */
         public Options secretFile(String file) {
             secretFile = file;
             return this;
@@ -288,9 +293,8 @@ public final class Session implements AutoCloseable {
         check("timeout", options.timeout, 1);
         check("alive", options.alive, 0);
         List<String> endpoints = Nodes.read(options.endpoints);
-        Tls tls = options.tls == null || options.tls.isEmpty() ? null
-            : new Tls(options.tls, options.cluster);
-        List<String> greeting = Secret.greeting(options.secretFile);
+        Credentials shows = Credentials.of(options.tls, options.cluster,
+            options.secretFile);
         Lease asked = new Lease();
         if (options.isDurable) {
             asked.answeredEndless(Clocks.now());
@@ -298,10 +302,9 @@ public final class Session implements AutoCloseable {
             asked.answered(Clocks.now(), Time.nanos(options.ttl) / Time.MS,
                 Time.nanos(options.linger) / Time.MS);
         }
-        return new Link.Address(endpoints, tls, greeting,
+        return new Link.Address(endpoints, shows,
             Math.min(Link.CONNECT, Keeper.patience(asked)),
-            List.of(endpoints, greeting, tls == null ? "" : tls.identity,
-                options.ttl, options.linger, options.isDurable));
+            List.of(endpoints, shows, options.ttl, options.linger, options.isDurable));
     }
 
     private static void check(String what, Duration length, long least) {

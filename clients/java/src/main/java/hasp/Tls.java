@@ -5,9 +5,15 @@ package hasp;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.net.Socket;
+import java.nio.channels.Channels;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.nio.file.SecureDirectoryStream;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.PosixFileAttributeView;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.security.GeneralSecurityException;
@@ -15,8 +21,11 @@ import java.security.KeyFactory;
 import java.security.KeyStore;
 import java.security.PrivateKey;
 import java.security.Signature;
+import java.security.cert.CertPathValidator;
+import java.security.cert.CertPathValidatorException;
 import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
+import java.security.cert.PKIXParameters;
 import java.security.cert.X509Certificate;
 import java.security.spec.InvalidKeySpecException;
 import java.security.spec.PKCS8EncodedKeySpec;
@@ -58,15 +67,16 @@ final class Tls {
 
     private final SSLContext context;
     private final String cluster;
-    /** What tells it from others, and from earlier contents of its folder. */
-    final List<Object> identity;
+    /** Whom the client's own certificate names; or "". */
+    final String user;
 
-    /** 'folder' has ca.crt and, to show who one is, client.crt and client.key.
-     * 'cluster' is its name; null: the CA says it. */
-    Tls(String folder, String cluster) {
+    /** 'folder' has ca.crt and, to show who one is, client.crt and client.key,
+     * with these 'texts'. 'cluster' is its name; null: the CA says it. */
+    Tls(String folder, String cluster, List<String> texts) {
         Path path = Path.of(folder);
         try {
-            List<Certificate> ca = certificates(path.resolve("ca.crt"));
+            List<Certificate> ca = certificates(path.resolve("ca.crt"),
+                texts.get(0));
             KeyStore trusted = KeyStore.getInstance("PKCS12");
             trusted.load(null, null);
             for (Certificate one : ca) {
@@ -77,16 +87,13 @@ final class Tls {
             trust.init(trusted);
             KeyStore own = KeyStore.getInstance("PKCS12");
             own.load(null, null);
-            if (Files.exists(path.resolve("client.crt"))) {
-                addPair(own, path.resolve("client.crt"), path.resolve("client.key"));
-            }
+            user = texts.get(1).isEmpty() && texts.get(2).isEmpty() ? ""
+                : addPair(own, path, texts, trusted);
             var keys = KeyManagerFactory.getInstance(
                 KeyManagerFactory.getDefaultAlgorithm());
             keys.init(own, new char[0]);
             context = SSLContext.getInstance("TLSv1.3");
             context.init(keys.getKeyManagers(), trust.getTrustManagers(), null);
-            identity = List.of(ca, own.size() == 0 ? ""
-                : own.getCertificate("client"), String.valueOf(cluster));
             this.cluster = cluster != null ? cluster
                 : name((X509Certificate) ca.get(0), "hasp://([^/]+)");
         } catch (IOException | GeneralSecurityException e) {
@@ -96,10 +103,68 @@ final class Tls {
         }
     }
 
-    private static void addPair(KeyStore own, Path certificate, Path keyPath)
-            throws IOException, GeneralSecurityException {
-        List<Certificate> chain = certificates(certificate);
-        PrivateKey key = key(keyPath);
+    /** What is in ca.crt, client.crt and client.key, "" if it is not there, in one
+     * directory: where Kubernetes mounts a secret "..data" is a link to that, which
+     * is swapped for a new one. */
+    static List<String> read(String folder) throws IOException {
+        Path data = Path.of(folder, "..data");
+        Path from = Files.exists(data.resolve("ca.crt")) ? data : Path.of(folder);
+        List<String> texts = new ArrayList<>();
+        try (DirectoryStream<Path> at = Files.newDirectoryStream(from)) {
+            for (String name : List.of("ca.crt", "client.crt", "client.key")) {
+                texts.add(at instanceof SecureDirectoryStream<Path> open
+                    ? readIn(open, folder, name)
+                    : readAt(from.toRealPath(), folder, name));
+            }
+        } catch (NoSuchFileException e) {
+            throw new IOException("TLS: there is no '" + folder + "'", e);
+        }
+        return texts;
+    }
+
+    private static String readIn(SecureDirectoryStream<Path> at, String folder,
+            String name) throws IOException {
+        Path path = Path.of(name);
+        try (var channel = at.newByteChannel(path, Set.of(StandardOpenOption.READ))) {
+            if (name.endsWith(".key")) {
+                checkMode(Path.of(folder, name), at.getFileAttributeView(path,
+                    PosixFileAttributeView.class).readAttributes().permissions());
+            }
+            return new String(Channels.newInputStream(channel).readAllBytes(),
+                StandardCharsets.ISO_8859_1);
+        } catch (NoSuchFileException e) {
+            return "";
+        }
+    }
+
+    private static String readAt(Path at, String folder, String name)
+            throws IOException {
+        try {
+            if (name.endsWith(".key")) {
+                checkMode(Path.of(folder, name),
+                    Files.getPosixFilePermissions(at.resolve(name)));
+            }
+            return Files.readString(at.resolve(name), StandardCharsets.ISO_8859_1);
+        } catch (NoSuchFileException e) {
+            return "";
+        }
+    }
+
+    private static void checkMode(Path key, Set<PosixFilePermission> modes)
+            throws IOException {
+        if (modes.stream().anyMatch(TOO_MANY::contains)) {
+            throw new IOException(key + " may be read or written by too many: "
+                + "chmod 0600");
+        }
+    }
+
+    /** Gives the user whom the certificate names. */
+    private static String addPair(KeyStore own, Path folder, List<String> texts,
+            KeyStore trusted) throws IOException, GeneralSecurityException {
+        Path certificate = folder.resolve("client.crt");
+        Path keyPath = folder.resolve("client.key");
+        List<Certificate> chain = certificates(certificate, texts.get(1));
+        PrivateKey key = key(keyPath, texts.get(2));
         String algorithm = switch (key.getAlgorithm()) {
             case "EC" -> "SHA256withECDSA";
             case "RSA" -> "SHA256withRSA";
@@ -121,37 +186,62 @@ final class Tls {
             throw new IOException("the key '" + keyPath + "' is not that of the "
                 + "certificate '" + certificate + "'");
         }
+        checkChain(certificate, chain, trusted);
         own.setKeyEntry("client", key, new char[0],
             chain.toArray(Certificate[]::new));
+        return String.join(" ", names((X509Certificate) chain.get(0)));
+    }
+
+    /** Would a node with the same CAs take it? */
+    private static void checkChain(Path path, List<Certificate> chain,
+            KeyStore trusted) throws IOException, GeneralSecurityException {
+        var how = new PKIXParameters(trusted);
+        how.setRevocationEnabled(false);
+        try {
+            CertPathValidator.getInstance("PKIX").validate(
+                CertificateFactory.getInstance("X.509").generateCertPath(chain), how);
+        } catch (CertPathValidatorException e) {
+            throw new IOException("the certificate '" + path + "' is not one of the "
+                + "CA in ca.crt, or not valid now: " + e.getMessage(), e);
+        }
+    }
+
+    /** One end does not take the other's certificate. */
+    static final class Distrust extends IOException {
+        private static final long serialVersionUID = 1;
+
+        Distrust(String text, IOException cause) {
+            super(text, cause);
+        }
     }
 
     /** In a sentence for people, if there is one. */
     static IOException explained(IOException error) {
         String text = String.valueOf(error.getMessage());
         return SENTENCES.stream().filter(one -> text.contains(one.getKey()))
-            .findFirst().map(one -> new IOException(one.getValue(), error))
+            .findFirst().<IOException>map(one -> new Distrust(one.getValue(), error))
             .orElse(error);
     }
 
-    private static List<Certificate> certificates(Path path)
+    private static List<Certificate> certificates(Path path, String text)
             throws IOException, GeneralSecurityException {
+        if (text.split("-----BEGIN", -1).length
+                != text.split("-----END", -1).length) {
+            throw new IOException("'" + path + "' is cut short");
+        }
         Collection<? extends Certificate> found =
             CertificateFactory.getInstance("X.509").generateCertificates(
-                new ByteArrayInputStream(Files.readAllBytes(path)));
+                new ByteArrayInputStream(
+                    text.getBytes(StandardCharsets.ISO_8859_1)));
         if (found.isEmpty()) {
-            throw new IOException(path + " has no certificate");
+            throw new IOException("'" + path + "' has no certificate, or is not "
+                + "there");
         }
         return new ArrayList<>(found);
     }
 
-    private static PrivateKey key(Path path)
+    private static PrivateKey key(Path path, String text)
             throws IOException, GeneralSecurityException {
-        Set<PosixFilePermission> modes = Files.getPosixFilePermissions(path);
-        if (modes.stream().anyMatch(TOO_MANY::contains)) {
-            throw new IOException(path + " may be read or written by too many: "
-                + "chmod 0600");
-        }
-        String text = Files.readString(path, StandardCharsets.US_ASCII);
         var spec = new PKCS8EncodedKeySpec(Base64.getMimeDecoder().decode(
             text.replaceAll("-----[A-Z ]+-----", "")));
         for (String kind : List.of("EC", "Ed25519", "RSA")) {
@@ -164,10 +254,8 @@ final class Tls {
         throw new IOException(path + " has no key in PKCS #8");
     }
 
-    /** The one name of hasp in a certificate, of which the first group is
-     * given. */
-    private static String name(X509Certificate certificate, String form)
-            throws IOException, GeneralSecurityException {
+    private static List<String> names(X509Certificate certificate)
+            throws GeneralSecurityException {
         List<String> names = new ArrayList<>();
         var all = certificate.getSubjectAlternativeNames();
         for (List<?> one : all == null ? List.<List<?>>of() : all) {
@@ -175,6 +263,14 @@ final class Tls {
                 names.add((String) one.get(1));
             }
         }
+        return names;
+    }
+
+    /** The one name of hasp in a certificate, of which the first group is
+     * given. */
+    private static String name(X509Certificate certificate, String form)
+            throws IOException, GeneralSecurityException {
+        List<String> names = names(certificate);
         if (names.size() != 1 || !names.get(0).matches(form)) {
             throw new IOException("the certificate of '"
                 + certificate.getSubjectX500Principal().getName() + "' names "

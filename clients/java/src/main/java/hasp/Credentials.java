@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+
+package hasp;
+
+import java.io.IOException;
+import java.lang.ref.WeakReference;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * What a connection shows and believes: certificates and a user's secret, from
+ * files that are read again before each connection is made. What is in the files
+ * may be half written, or of another user: then what was good before is kept.
+ */
+final class Credentials {
+    /** What a connection is made with.
+     *
+     * @param tls null: plain
+     * @param who the users that it comes as */
+    record Shown(Tls tls, List<String> greeting, String who) {}
+
+    /** What reading the files again has come to.
+     *
+     * @param hasChanged they are others, and were taken into use
+     * @param notice once for each reason, why they were not; or "" */
+    record Renewal(boolean hasChanged, String notice) {}
+
+    /** Of the process, by their files: while a session has them they may be half
+     * written when another one is opened. It is its own monitor. */
+    private static final Map<List<String>, WeakReference<Credentials>> KNOWN =
+        new HashMap<>();
+
+    private final String folder;
+    private final String cluster;
+    private final String file;
+
+    // Of what follows 'this' is the monitor.
+    private List<String> texts;
+    private Shown shown;
+    private boolean isKnown; // A node has done what was asked.
+    private String refused = ""; // Why the files are not taken, as was told.
+
+    private Credentials(String folder, String cluster, String file) {
+        this.folder = folder == null ? "" : folder;
+        this.cluster = cluster;
+        this.file = file == null ? "" : file;
+        try {
+            texts = read();
+            shown = make(texts);
+        } catch (IOException e) {
+            throw new IllegalArgumentException(e.getMessage(), e);
+        }
+    }
+
+    /** The same for what makes the same connections. The arguments are the folder
+     * with certificates, the cluster's name and the file with the secret; null:
+     * none. */
+    static Credentials of(String folder, String cluster, String file) {
+        List<String> key = List.of(String.valueOf(folder), String.valueOf(cluster),
+            String.valueOf(file));
+        synchronized (KNOWN) {
+            WeakReference<Credentials> reference = KNOWN.get(key);
+            Credentials before = reference == null ? null : reference.get();
+            try {
+                var made = new Credentials(folder, cluster, file);
+                if (before != null && before.now().who().equals(made.now().who())) {
+                    return before;
+                }
+                KNOWN.put(key, new WeakReference<>(made));
+                return made;
+            } catch (IllegalArgumentException e) {
+                if (before == null || !before.isKnown()) {
+                    throw e;
+                }
+                return before;
+            }
+        }
+    }
+
+    private List<String> read() throws IOException {
+        List<String> certificates = folder.isEmpty() ? List.of("", "", "")
+            : Tls.read(folder);
+        return List.of(certificates.get(0), certificates.get(1),
+            certificates.get(2), file.isEmpty() ? "" : Secret.read(file));
+    }
+
+    private Shown make(List<String> read) throws IOException {
+        Tls tls = folder.isEmpty() ? null : new Tls(folder, cluster, read);
+        List<String> greeting = file.isEmpty() ? List.of("HELLO", "3")
+            : Secret.greeting(file, read.get(3));
+        return new Shown(tls, greeting, (tls == null ? "" : tls.user) + " "
+            + (greeting.size() > 3 ? greeting.get(3) : ""));
+    }
+
+    synchronized Shown now() {
+        return shown;
+    }
+
+    synchronized boolean isKnown() {
+        return isKnown;
+    }
+
+    synchronized void letIn() {
+        isKnown = true;
+    }
+
+    /** By another connection, although a node does not know who asks. */
+    boolean mayAskAgain() {
+        return isKnown() || renew().hasChanged();
+    }
+
+    /** Reads the files again. */
+    synchronized Renewal renew() {
+        try {
+            List<String> read = read();
+            if (read.equals(texts)) {
+                refused = "";
+                return new Renewal(false, "");
+            }
+            Shown made = make(read);
+            if (!made.who().equals(shown.who())) {
+                throw new IOException("they are of another user, who has no part in "
+                    + "this session");
+            }
+            texts = read;
+            shown = made;
+            refused = "";
+            return new Renewal(true, "");
+        } catch (IOException | IllegalArgumentException e) {
+            String text = "the new certificates or secret are not taken: "
+                + e.getMessage();
+            boolean isNews = !text.equals(refused);
+            refused = text;
+            return new Renewal(false, isNews ? text : "");
+        }
+    }
+}

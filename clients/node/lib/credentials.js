@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+//
+// What a connection shows and believes: certificates and a user's secret, from
+// files that are read again before each connection is made.
+'use strict';
+
+const { randomUUID } = require('node:crypto');
+const { greetingOf, readSecret } = require('./secret');
+const { optionsOf, readFolder } = require('./tls');
+
+const notTaken = (error) =>
+  `the new certificates or secret are not taken: ${error.message}`;
+
+/** Those of a folder and a secret file, for all links of the process that have
+ * them. What is in the files may be half written, or of another user: then what
+ * was good before is kept. What a program gives in memory is kept as it is. */
+class Credentials {
+  constructor(tls, secretFile) {
+    this.given = tls && typeof tls === 'object' ? tls : null;
+    this.folder = this.given ? '' : tls;
+    this.file = secretFile;
+    this.id = randomUUID();
+    this.isKnown = false; // A node has done what was asked.
+    this.refused = ''; // Why the files are not taken, as was told.
+    this.texts = this.read();
+    Object.assign(this, this.made(this.texts));
+  }
+
+  read() {
+    return { ...(this.folder ? readFolder(this.folder) : {}),
+      secret: this.file ? readSecret(this.file) : '' };
+  }
+
+  /** 'who' are the users that it comes as. */
+  made(texts) {
+    const greeting = this.file ? greetingOf(this.file, texts.secret) : [];
+    const { secure, name } = this.folder ? optionsOf(this.folder, texts)
+      : { secure: this.given, name: '' };
+    return { secure, user: greeting, who: `${name} ${greeting[1] ?? ''}` };
+  }
+
+  /** Reads the files again: whether they were taken into use because they are
+   * others, and, once for each reason, why they were not. */
+  renew() {
+    try {
+      const texts = this.read();
+      if (Object.keys({ ...texts, ...this.texts })
+        .every((name) => texts[name] === this.texts[name])) {
+        this.refused = '';
+        return { hasChanged: false, notice: '' };
+      }
+      const made = this.made(texts);
+      if (made.who !== this.who) {
+        throw new Error('they are of another user, who has no part in this '
+          + 'session');
+      }
+      Object.assign(this, made, { texts, refused: '' });
+      return { hasChanged: true, notice: '' };
+    } catch (error) {
+      const text = notTaken(error);
+      const isNews = text !== this.refused;
+      this.refused = text;
+      return { hasChanged: false, notice: isNews ? text : '' };
+    }
+  }
+}
+
+const known = new Map(); // Of files: WeakRef, by where these are; ...
+const given = new WeakMap(); // ... and of options of programs' own.
+
+/** The same for what makes the same connections. While a session of the process
+ * has these files, they may be half written when another one is opened. */
+function credentialsOf(tls = process.env.HASP_TLS ?? '',
+  secretFile = process.env.HASP_SECRET_FILE ?? '') {
+  const isGiven = tls !== null && typeof tls === 'object';
+  const key = JSON.stringify([isGiven ? '' : tls, secretFile]);
+  const all = isGiven ? given.get(tls) ?? new Map() : known;
+  const before = all.get(key)?.deref();
+  let made;
+  try {
+    made = new Credentials(tls ?? '', secretFile);
+  } catch (error) {
+    if (!before?.isKnown) {
+      throw error;
+    }
+    return before;
+  }
+  if (before?.who === made.who) {
+    return before;
+  }
+  if (isGiven) {
+    given.set(tls, all);
+  }
+  all.set(key, new WeakRef(made));
+  return made;
+}
+
+module.exports = { credentialsOf };

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""What a connection shows and believes: certificates and a user's secret, from
+files that are read again before each connection is made."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import threading
+import weakref
+from typing import Dict, Hashable, NamedTuple, Optional, Tuple
+
+from .secret import SecretFile, greeting_of, path_of
+from .tls import Texts, Tls, context_from, folder_of, read_folder
+
+LOG = logging.getLogger('hasp')
+
+
+class _Read(NamedTuple):
+    """What was in the files."""
+    texts: Optional[Texts]
+    user: Tuple[str, ...]
+
+
+class Credentials:
+    """Those of a folder and a secret file, for all links of the process that
+    have them. What is in the files may be half written, or of another user:
+    then what was good before is kept. What a program gives in memory is kept
+    as it is."""
+
+    def __init__(self, tls: Tls, secret_file: SecretFile) -> None:
+        self._given = tls if isinstance(tls, ssl.SSLContext) else None
+        self._folder = '' if self._given else folder_of(tls)
+        self._path = path_of(secret_file)
+        self._lock = threading.Lock()  # Event loops of several threads renew.
+        self._refused: Optional[str] = None
+        self.is_known = False  # A node has done what was asked.
+        self._read = self._read_files()
+        self.context, self._name = self._made(self._read)
+        self.user = self._read.user
+
+    def _read_files(self) -> _Read:
+        return _Read(read_folder(self._folder) if self._folder else None,
+                     greeting_of(self._path))
+
+    def _made(self, found: _Read) -> Tuple[Optional[ssl.SSLContext], str]:
+        """A context, and the user that its certificate names."""
+        if found.texts is None:
+            return self._given, ''
+        return context_from(found.texts)
+
+    def who(self) -> Tuple[str, ...]:
+        """The users that it comes as: by the secret and by the certificate."""
+        return self.user[1:2] + (self._name,)
+
+    def renew(self) -> Tuple[bool, str]:
+        """Reads the files again: whether they were taken into use because they
+        are others, and, once for each reason, why they were not."""
+        with self._lock:
+            try:
+                found = self._read_files()
+                if found == self._read:
+                    self._refused = None
+                    return False, ''
+                context, name = self._made(found)
+                if found.user[1:2] + (name,) != self.who():
+                    raise ValueError('they are of another user, who has no '
+                                     'part in this session')
+            except (OSError, ValueError) as error:
+                text = not_taken(error)
+                is_news, self._refused = text != self._refused, text
+                return False, text if is_news else ''
+            self.context, self.user, self._name = context, found.user, name
+            self._read, self._refused = found, None
+            return True, ''
+
+
+_known: Dict[Hashable, Credentials] = {}  # Those of files.
+_known_lock = threading.Lock()
+
+
+def credentials_of(tls: Tls, secret_file: SecretFile) -> Credentials:
+    """The same for what makes the same connections. Once a session of the
+    process was opened with these files, they may be half written when another
+    one is."""
+    if isinstance(tls, ssl.SSLContext):
+        key: Hashable = (id(tls), path_of(secret_file))
+        return _in_memory(key, tls, secret_file)
+    key = (folder_of(tls), path_of(secret_file))
+    with _known_lock:
+        known = _known.get(key)
+        try:
+            made = Credentials(tls, secret_file)
+        except (OSError, ValueError) as error:
+            if known is None or not known.is_known:
+                raise
+            LOG.warning('%s', not_taken(error))
+            return known
+        if known is None or known.who() != made.who():
+            _known[key] = known = made
+        return known
+
+
+_of_contexts: weakref.WeakValueDictionary[Hashable, Credentials] = \
+    weakref.WeakValueDictionary()
+
+
+def _in_memory(key: Hashable, tls: Tls, secret_file: SecretFile) -> Credentials:
+    """Those of a context of the program's own, as long as a session has it."""
+    with _known_lock:
+        made = Credentials(tls, secret_file)
+        known = _of_contexts.get(key)
+        if known is None or known.who() != made.who():
+            _of_contexts[key] = known = made
+        return known
+
+
+def not_taken(error: Exception) -> str:
+    return f'the new certificates or secret are not taken: {error}'
