@@ -711,6 +711,9 @@ static void close_handles(struct stream *stream)
         stream_start_timer(stream, APART_RETRY_MS);
         return;
     }
+    if (stream->limits.pace != NULL) {
+        stream->limits.pace->gone_count++;
+    }
     uv_close((uv_handle_t *)&stream->timer, handle_closed_cb);
     /* After a failed attempt to connect the socket is closing already. */
     if (!uv_is_closing((uv_handle_t *)&stream->tcp)) {
@@ -853,6 +856,10 @@ static void handle_closed_cb(uv_handle_t *handle)
     buffer_done(&stream->in_flight);
     stream->input_start = 0;
     stream->is_open = false;
+    if (stream->limits.pace != NULL) {
+        CHECK(stream->limits.pace->gone_count > 0);
+        stream->limits.pace->gone_count--;
+    }
     struct secure *secure = stream->secure;
     stream->events->on_closed(stream, stream->close_reason);
     secure_free(secure); /* The reason may be text of this memory. */

@@ -52,6 +52,7 @@ struct stream_pace {
     struct list waiting; /* Those that wait for their close, the first first. */
     uint64_t slot_ms;    /* By uv_now(): when the newest slot begins, ... */
     uint32_t count;      /* ... and how many close in it. */
+    uint32_t gone_count; /* Their descriptors are closed, on_closed is due. */
     bool is_off;         /* None waits any more: the process is about to end. */
 };
 #define STREAM_SLOT_MS 4

@@ -579,7 +579,9 @@ static struct stream *on_accept(void *data, const char *address,
     if ((origin = find_origin(clients, address))->count >=
         clients->per_origin_max) {
         *ret_refusal = "-LIMIT connections from one address\r\n";
-    } else if (clients->count >= clients->count_max && !make_room(clients)) {
+    } else if (clients->count - clients->pace.gone_count >=
+                   clients->count_max &&
+               !make_room(clients)) {
         *ret_refusal = AT_LIMIT;
         forget_origin(clients, origin);
     } else {
