@@ -296,6 +296,10 @@ bool core_client_is_stranger(struct core *core, uint64_t conn);
  * nothing but say so. */
 bool core_client_is_nobody(struct core *core, uint64_t conn);
 
+/* True if a client that shows this secret (empty: none) can be more than such a
+ * nobody: access is open, or this node knows the secret. */
+bool core_secret_is_somebody(struct core *core, struct bytes secret);
+
 /* Fills in what only the core knows: how far this node's log goes. */
 void core_fill_hello(const struct core *core, struct frame_hello *hello);
 /* 0 if a node that greets so may connect, else an error with its reason

@@ -231,18 +231,27 @@ static bool read_session(struct visit *visit, struct words *credentials,
     return true;
 }
 
+/* The bearer's secret; no data: there is none. */
+static struct bytes bearer_of(const struct http_exchange *exchange)
+{
+    static const char bearer[] = "Bearer ";
+    const char *user = http_header(exchange, "Authorization");
+    return user != NULL && strncasecmp(user, bearer, sizeof bearer - 1) == 0
+               ? bytes_of_text(user + sizeof bearer - 1)
+               : (struct bytes){NULL, 0};
+}
+
 static void put_first_steps(struct visit *visit,
                             const struct words *credentials)
 {
-    static const char bearer[] = "Bearer ";
-    const char *user = http_header(visit->exchange, "Authorization");
+    struct bytes secret = bearer_of(visit->exchange);
     struct words *hello = visit_step(visit);
     words_put_text(hello, "HELLO");
     words_put_text(hello, "3");
-    if (user != NULL && strncasecmp(user, bearer, sizeof bearer - 1) == 0) {
+    if (secret.data != NULL) {
         struct words *auth = visit_step(visit);
         words_put_text(auth, "AUTH");
-        words_put_text(auth, user + sizeof bearer - 1);
+        words_put(auth, secret);
     }
     if ((visit->fields.route->flags & ROUTE_NEEDS_SESSION) != 0) {
         struct words *attach = visit_step(visit);
@@ -446,12 +455,44 @@ static bool is_admitted(struct gateway *gateway, struct http_exchange *exchange,
     return false;
 }
 
-static void answer_document(struct http_exchange *exchange)
+static void answer_document(struct gateway *gateway,
+                            struct http_exchange *exchange)
 {
     struct http_reply reply = {.status = 200,
                                .content_type = "application/json"};
-    openapi_put(&reply.body);
+    if (gateway->document.size == 0) {
+        openapi_put(&gateway->document);
+    }
+    reply.constant = buffer_bytes(&gateway->document);
     http_answer(exchange, &reply);
+}
+
+uint32_t gateway_head(void *data, struct http_exchange *exchange)
+{
+    struct gateway *gateway = data;
+    struct core *core = gateway->port.core(gateway->port.data);
+    const struct tls_identity *who = http_identity(exchange);
+    struct bytes secret = bearer_of(exchange);
+    struct http_reply reply = {0};
+    struct problem problem;
+    if (core == NULL || !gateway->has_api) {
+        return GATEWAY_GUEST_BODY; /* It is refused anyway. */
+    }
+    if ((who != NULL && who->name.role == TLS_USER) ||
+        core_secret_is_somebody(core, secret)) {
+        return UINT32_MAX;
+    }
+    if (secret.data != NULL) {
+        /* This node may be about to learn of it: AUTH decides. */
+        return GATEWAY_GUEST_BODY;
+    }
+    problem_set(&problem, 401, "NOAUTH", NULL,
+                "not authenticated: the body was not read; present a client "
+                "certificate or Authorization: Bearer SECRET");
+    problem_reply(&problem, NULL, &reply);
+    reply.header[1] = (struct http_header){"Connection", "close"};
+    http_answer(exchange, &reply);
+    return 0;
 }
 
 void gateway_request(void *data, struct http_exchange *exchange)
@@ -469,9 +510,9 @@ void gateway_request(void *data, struct http_exchange *exchange)
     } else if (!is_monitor && !is_admitted(gateway, exchange, &match)) {
         return;
     } else if (match.route->kind == ROUTE_DOCUMENT) {
-        answer_document(exchange);
+        answer_document(gateway, exchange);
     } else if (match.route->kind == ROUTE_PAGE) {
-        page_answer(exchange);
+        page_answer(exchange, &gateway->policy);
     } else {
         struct visit *visit = memory_new(sizeof *visit);
         visit->gateway = gateway;
@@ -588,4 +629,6 @@ void gateway_done(struct gateway *gateway)
     CHECK(gateway->visits == NULL);
     resp_reply_done(&gateway->reply);
     buffer_done(&gateway->nowhere);
+    buffer_done(&gateway->document);
+    buffer_done(&gateway->policy);
 }

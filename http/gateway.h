@@ -68,8 +68,10 @@ struct gateway {
     struct list dirty;       /* The core has written something for them. */
     struct resp_reply reply; /* The one at hand. */
     struct buffer nowhere;
-    uint64_t number;     /* The newest visit's. */
-    uint64_t comment_ns; /* When streams get the next comment. */
+    struct buffer document; /* Of OpenAPI; made when it is first asked for. */
+    struct buffer policy;   /* Of the page, likewise. */
+    uint64_t number;        /* The newest visit's. */
+    uint64_t comment_ns;    /* When streams get the next comment. */
 };
 
 void gateway_open(struct gateway *gateway, const struct gateway_port *port,
@@ -77,7 +79,12 @@ void gateway_open(struct gateway *gateway, const struct gateway_port *port,
 /* After net/http has been closed. */
 void gateway_done(struct gateway *gateway);
 
-/* Of struct http_handler; 'data' is the gateway. */
+/* Of struct http_handler; 'data' is the gateway. A body of more than
+ * GATEWAY_GUEST_BODY is received only from a client whose certificate or secret
+ * this node knows, and while access is required none from a client that shows
+ * neither. */
+#define GATEWAY_GUEST_BODY 4096u
+uint32_t gateway_head(void *data, struct http_exchange *exchange);
 void gateway_request(void *data, struct http_exchange *exchange);
 void gateway_end(void *data, struct http_exchange *exchange);
 

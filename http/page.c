@@ -55,19 +55,23 @@ MUST_CHECK static int put_policy(struct buffer *out)
     return rv;
 }
 
-void page_answer(struct http_exchange *exchange)
+void page_answer(struct http_exchange *exchange, struct buffer *policy)
 {
-    AUTO(buffer_done) struct buffer policy = {0};
     struct http_reply reply = {.status = 200,
                                .content_type = "text/html; charset=utf-8"};
-    if (put_policy(&policy) == 0) {
-        buffer_put_text(&reply.body, hasp_page);
+    if (policy->size > 0 || put_policy(policy) == 0) {
+        reply.constant = bytes_of_text(hasp_page);
     } else {
+        buffer_clear(policy);
+        buffer_put_u8(policy, '\0');
         reply.status = 503;
         buffer_put_text(&reply.body, "no SHA-256 by this machine's policy\n");
     }
     reply.header[0] = (struct http_header){"Content-Security-Policy",
-                                           (const char *)policy.data};
+                                           (const char *)policy->data};
     reply.header[1] = (struct http_header){"Referrer-Policy", "no-referrer"};
     http_answer(exchange, &reply);
+    if (reply.status != 200) {
+        buffer_clear(policy);
+    }
 }

@@ -35,6 +35,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "net/http_front.h"
+#include "net/http_head.h"
 #include "net/stream.h"
 
 /* How many connections may be about to leave; the next turn closes them. */
@@ -77,8 +78,9 @@ struct http {
     bool is_loopback;
     struct log_limit tls_failures;
     uint64_t tls_failed_count;
-    bool is_running;  /* MHD_run() is on the stack. */
-    bool has_resumed; /* MHD_run() is due. */
+    uint64_t cut_count; /* Connections closed for unread answers. */
+    bool is_running;    /* MHD_run() is on the stack. */
+    bool has_resumed;   /* MHD_run() is due. */
     bool is_closing;
 };
 
@@ -99,11 +101,14 @@ struct http_exchange {
     struct guest *guest;
     struct MHD_Connection *connection;
     char *target;
+    const char *line_target; /* The same, where the library read it. */
     const char *method;
     struct buffer body;
+    uint32_t body_max;
     void *owner;
     struct MHD_Response *response; /* The response before it is queued. */
     unsigned status;
+    size_t answer_size;   /* Memory that the answer takes until it is sent. */
     struct buffer output; /* A stream's bytes that are to be sent. */
     bool has_begun;       /* The head of the request has been read. */
     bool has_arrived;     /* All of the request has been read. */
@@ -405,6 +410,7 @@ static void *target_cb(void *data, const char *target,
     exchange->http = data;
     exchange->guest = guest_of(connection);
     exchange->connection = connection;
+    exchange->line_target = target;
     exchange->target = memory_text(target);
     CHECK(exchange->guest->exchange == NULL);
     exchange->guest->exchange = exchange;
@@ -478,12 +484,69 @@ static void set_response(struct http_exchange *exchange, unsigned status,
     resume(exchange);
 }
 
+/* What the answer or the stream holds in memory until its client reads it. */
+static size_t unread_size(const struct guest *guest)
+{
+    const struct http_exchange *exchange = guest->exchange;
+    return exchange != NULL ? exchange->answer_size + exchange->output.size : 0;
+}
+
+/* Closes the connections with the oldest requests, from 'origin' or from all if
+ * that is NULL, until the unread answers but 'exchange''s have 'size'. */
+static void cut_unread(struct http *http, const struct http_exchange *exchange,
+                       const char *origin, size_t size)
+{
+    size_t unread = 0;
+    LIST_FOR (struct guest, guest, &http->asking, in_http) {
+        if (origin == NULL || strcmp(guest->origin, origin) == 0) {
+            unread += guest != exchange->guest ? unread_size(guest) : 0;
+        }
+    }
+    LIST_FOR_SAFE (struct guest, guest, &http->asking, in_http) {
+        if (unread <= size) {
+            return;
+        }
+        if (guest != exchange->guest && unread_size(guest) > 0 &&
+            (origin == NULL || strcmp(guest->origin, origin) == 0)) {
+            unread -= unread_size(guest);
+            http->cut_count++;
+            leave(http, guest);
+        }
+    }
+}
+
+/* Makes room for what 'exchange' is about to hold. Small answers are bounded by
+ * the number of connections. */
+static void bound_unread(struct http_exchange *exchange)
+{
+    struct http *http = exchange->http;
+    const struct http_limits *limits = &http->limits;
+    size_t own = unread_size(exchange->guest);
+    if (own > HTTP_UNREAD_FREE && limits->unread > 0) {
+        size_t share = limits->unread_per_address;
+        cut_unread(http, exchange, exchange->guest->origin,
+                   share > own ? share - own : 0);
+        cut_unread(http, exchange, NULL,
+                   limits->unread > own ? limits->unread - own : 0);
+    }
+}
+
 void http_answer(struct http_exchange *exchange, struct http_reply *reply)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        reply->body.size, reply->body.data, MHD_RESPMEM_MUST_FREE);
+    struct MHD_Response *response = reply->constant.size > 0
+                                        ? MHD_create_response_from_buffer(
+                                              reply->constant.size,
+                                              (void *)(uintptr_t)
+                                                  reply->constant.data,
+                                              MHD_RESPMEM_PERSISTENT)
+                                        : MHD_create_response_from_buffer(
+                                              reply->body.size,
+                                              reply->body.data,
+                                              MHD_RESPMEM_MUST_FREE);
     CHECK(response != NULL);
+    exchange->answer_size = reply->body.size;
     reply->body = (struct buffer){0};
+    bound_unread(exchange);
     put_headers(response, reply);
     set_response(exchange, reply->status, response);
 }
@@ -529,6 +592,7 @@ struct buffer *http_stream_output(struct http_exchange *exchange)
 
 void http_stream_more(struct http_exchange *exchange)
 {
+    bound_unread(exchange);
     resume(exchange);
 }
 
@@ -556,89 +620,35 @@ static void refuse(struct http_exchange *exchange, unsigned status,
     http_answer(exchange, &reply);
 }
 
-/* Headers that decide where a request ends, for which host it is, whose it is
- * and what it may do: two of a kind could be read differently by a proxy. */
-static const char *const once[] = {
-    "Host",         "Content-Length", "Transfer-Encoding", "Authorization",
-    "Hasp-Session", "Origin",         "Sec-Fetch-Site",    "Content-Type",
-};
-
-#define ONCE_COUNT (sizeof once / sizeof *once)
-
-struct head {
-    uint32_t count[ONCE_COUNT];
-    uint64_t body_size;
-    bool has_odd_name; /* A name has, for example, a blank before its colon. */
-    bool has_odd_encoding; /* A transfer encoding is not "chunked". */
-};
-
-static bool is_odd(const char *name)
-{
-    size_t size = strlen(name);
-    return size == 0 || strcspn(name, " \t\r\n") != size;
-}
-
-static enum MHD_Result look_cb(void *data, enum MHD_ValueKind kind,
-                               const char *name, const char *value)
-{
-    struct head *head = data;
-    (void)kind;
-    value = value != NULL ? value : "";
-    head->has_odd_name |= is_odd(name);
-    for (size_t i = 0; i < ONCE_COUNT; i++) {
-        head->count[i] += strcasecmp(name, once[i]) == 0;
-    }
-    if (strcasecmp(name, "Content-Length") == 0 &&
-        !bytes_to_u64(bytes_of_text(value), &head->body_size)) {
-        head->body_size = UINT64_MAX;
-    }
-    head->has_odd_encoding |= strcasecmp(name, "Transfer-Encoding") == 0 &&
-                              strcasecmp(value, "chunked") != 0;
-    return MHD_YES;
-}
-
-/* Why readers could differ on what the request is; NULL if they cannot. */
-static const char *ambiguity(const struct head *head)
-{
-    static char text[80]; /* Used only on the loop. */
-    if (head->has_odd_name) {
-        return "a header's name has a blank in it, or before its colon";
-    }
-    if (head->has_odd_encoding) {
-        return "Transfer-Encoding may be chunked, and nothing else";
-    }
-    for (size_t i = 0; i < ONCE_COUNT; i++) {
-        if (head->count[i] > 1) {
-            snprintf(text, sizeof text, "%s stands there twice", once[i]);
-            return text;
-        }
-    }
-    return head->count[1] + head->count[2] > 1
-               ? "a body has a Content-Length or comes in chunks, not both"
-               : NULL;
-}
-
 /* Begins a request whose head is there. */
-static enum MHD_Result begin(struct http_exchange *exchange, const char *method)
+static enum MHD_Result begin(struct http_exchange *exchange, const char *method,
+                             const char *version)
 {
-    struct head head = {0};
+    const struct http *http = exchange->http;
+    struct http_head head;
     char detail[64];
     exchange->has_begun = true;
     exchange->method = method;
-    (void)MHD_get_connection_values(exchange->connection, MHD_HEADER_KIND,
-                                    look_cb, &head);
-    const char *why = ambiguity(&head);
+    exchange->body_max = http->limits.body_size;
+    const char *why = http_head_read(
+        exchange->connection, exchange->line_target, strlen(exchange->target),
+        method, version, &head);
     if (why != NULL) {
         refuse(exchange, MHD_HTTP_BAD_REQUEST, "Bad Request", why);
-    } else if (head.body_size > exchange->http->limits.body_size) {
+        return queue_response(exchange);
+    }
+    if (head.has_body && http->handler.on_head != NULL) {
+        uint32_t max = http->handler.on_head(http->handler.data, exchange);
+        exchange->body_max = max < exchange->body_max ? max
+                                                      : exchange->body_max;
+    }
+    if (exchange->response == NULL && head.body_size > exchange->body_max) {
         snprintf(detail, sizeof detail, "a body has at most %u bytes",
-                 (unsigned)exchange->http->limits.body_size);
+                 (unsigned)exchange->body_max);
         refuse(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
                detail);
-    } else {
-        return MHD_YES;
     }
-    return queue_response(exchange);
+    return exchange->response != NULL ? queue_response(exchange) : MHD_YES;
 }
 
 /* Hands over a whole request. */
@@ -692,15 +702,14 @@ static enum MHD_Result request_cb(void *data, struct MHD_Connection *connection,
     struct http_exchange *exchange = *request;
     (void)connection;
     (void)path;
-    (void)version;
     if (http->is_closing || exchange->has_gone) {
         return MHD_NO;
     }
     if (!exchange->has_begun) {
-        return begin(exchange, method);
+        return begin(exchange, method, version);
     }
     if (*upload_size > 0) {
-        if (*upload_size > http->limits.body_size - exchange->body.size) {
+        if (*upload_size > exchange->body_max - exchange->body.size) {
             /* A body in chunks had not said that it would be so large. */
             return MHD_NO;
         }
@@ -898,6 +907,11 @@ void http_flush(struct http *http)
 bool http_is_loopback(const struct http *http)
 {
     return http->is_loopback;
+}
+
+uint64_t http_unread_cut(const struct http *http)
+{
+    return http->cut_count;
 }
 
 uint16_t http_port(const struct http *http)

@@ -16,9 +16,13 @@
  * With a context all speak TLS (net/http_front.h); who speaks plain is answered
  * 400. A connection then takes three descriptors in place of one.
  *
+ * Unread answers are bounded in all and by address: beyond the bound the
+ * connections with the oldest requests are closed.
+ *
  * What may mean another request to a proxy is refused: a head with two of a
- * header that is read here, a blank before a colon, a length and chunks, or
- * another encoding than chunks. The connection ends with it.
+ * header that is read here, a blank before a colon, a length and chunks,
+ * another encoding than chunks, a folded line, a line that does not end with CR
+ * LF, or CR or NUL within one (net/http_head.h). The connection ends with it.
  * Threads: the loop's. */
 
 #ifndef HASP_NET_HTTP_H
@@ -43,7 +47,14 @@ struct http_limits {
     /* Who pays for requests: their origins. While it is spent, or others wait,
      * a request waits for its turn (account_serve()). NULL: nobody. */
     struct account *account;
+    /* Bytes of answers and streams that clients leave unread, in all and of one
+     * address; 0: unbounded. */
+    size_t unread;
+    size_t unread_per_address;
 };
+
+/* An answer of at most this size is not counted as unread. */
+#define HTTP_UNREAD_FREE ((size_t)64 << 10)
 
 #define HTTP_HEADER_COUNT_MAX 4
 
@@ -56,9 +67,14 @@ struct http_reply {
         const char *value;
     } header[HTTP_HEADER_COUNT_MAX + 1];
     struct buffer body; /* Taken over. */
+    /* The body, if it has a size: bytes that outlive the server. */
+    struct bytes constant;
 };
 
 struct http_handler {
+    /* A head has come, and announces a body: returns how large that may be, or
+     * answers. No on_end() follows. NULL: 'body_size' for all. */
+    uint32_t (*on_head)(void *data, struct http_exchange *exchange);
     /* A whole request has come. http_answer() or http_stream() is called now,
      * or later, or never if on_end() comes first. May call http_close(). */
     void (*on_request)(void *data, struct http_exchange *exchange);
@@ -79,6 +95,8 @@ MUST_CHECK int http_open(uv_loop_t *loop, const char *host, uint16_t port,
 void http_use_tls(struct http *http, struct tls_context *context);
 /* Connections on which TLS has failed, since it was opened. */
 uint64_t http_tls_failed(const struct http *http);
+/* Connections that were closed because of unread answers, since then. */
+uint64_t http_unread_cut(const struct http *http);
 uint16_t http_port(const struct http *http);
 /* True if no other machine reaches that. */
 bool http_is_loopback(const struct http *http);

@@ -400,6 +400,10 @@ static void put_tls(const struct hasp_node *node, struct buffer *out)
                   peers_tls_failed(node->members.peers));
     buffer_printf(out, "hasp_tls_failures_total{port=\"http\"} %" PRIu64 "\n",
                   node->web.http != NULL ? http_tls_failed(node->web.http) : 0);
+    counter(out, "hasp_http_unread_closed_total",
+            "Connections of HTTP closed because clients left too many bytes of "
+            "answers unread.",
+            node->web.http != NULL ? http_unread_cut(node->web.http) : 0);
     counter(out, "hasp_tls_reload_failures_total",
             "Changed certificates that were not taken.",
             node->certificates.failed_count);

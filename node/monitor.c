@@ -119,6 +119,19 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
     return true;
 }
 
+static void put_metrics(struct monitor *monitor, struct buffer *out)
+{
+    uint64_t now_ms = uv_now(&monitor->node->uv);
+    if (monitor->metrics_ms != now_ms) {
+        AUTO(buffer_done) struct buffer reason = {0};
+        bool is_good = is_ready(monitor->node, &reason);
+        buffer_clear(&monitor->metrics);
+        metrics_put(monitor->node, is_good, &monitor->metrics);
+        monitor->metrics_ms = now_ms;
+    }
+    buffer_put_bytes(out, buffer_bytes(&monitor->metrics));
+}
+
 void monitor_answer(struct monitor *monitor, const char *path,
                     struct http_reply *reply)
 {
@@ -132,10 +145,13 @@ void monitor_answer(struct monitor *monitor, const char *path,
     } else {
         CHECK(strcmp(path, "/metrics") == 0);
         reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
-        AUTO(buffer_done) struct buffer reason = {0};
-        metrics_put(monitor->node, is_ready(monitor->node, &reason),
-                    &reply->body);
+        put_metrics(monitor, &reply->body);
     }
+}
+
+void monitor_done(struct monitor *monitor)
+{
+    buffer_done(&monitor->metrics);
 }
 
 void monitor_note(struct monitor *monitor, const struct core *core,

@@ -14,6 +14,7 @@
 #ifndef HASP_NODE_MONITOR_H
 #define HASP_NODE_MONITOR_H
 
+#include "base/bytes.h"
 #include "base/err.h"
 #include "node/lag.h"
 
@@ -24,8 +25,13 @@ struct http_reply;
 struct monitor {
     struct hasp_node *node;
     struct lag lag;
+    /* The metrics as this turn of the loop has them, so that a turn makes them
+     * once, however many ask. */
+    struct buffer metrics;
+    uint64_t metrics_ms; /* The loop's time; 0: never made. */
 };
 
+void monitor_done(struct monitor *monitor);
 /* Answers one of these paths; 'reply' has status 200. */
 void monitor_answer(struct monitor *monitor, const char *path,
                     struct http_reply *reply);

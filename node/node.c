@@ -204,6 +204,7 @@ void hasp_node_close(struct hasp_node *node)
     clients_done(&node->clients);
     account_done(&node->turn.account);
     web_done(&node->web);
+    monitor_done(&node->monitor);
     certificates_done(&node->certificates);
     acts_file_done(&node->acts_file);
     logins_done(&node->logins);

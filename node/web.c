@@ -75,8 +75,11 @@ int web_open(struct web *web, const char *address, char why[HASP_WHY_SIZE])
     struct http_limits limits = {.connections = connections,
                                  .per_address = connections / 4,
                                  .body_size = node->options.limits.request_size,
+                                 .unread = WEB_UNREAD_MAX,
+                                 .unread_per_address = WEB_UNREAD_MAX / 4,
                                  .account = &node->turn.account};
-    struct http_handler handler = {.on_request = gateway_request,
+    struct http_handler handler = {.on_head = gateway_head,
+                                   .on_request = gateway_request,
                                    .on_end = gateway_end,
                                    .data = &web->gateway};
     int rv = address_split(address, host, sizeof host, &port);

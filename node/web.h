@@ -13,6 +13,9 @@
 #include "http/gateway.h"
 
 #define WEB_CONNECTION_MAX 1024
+/* Bytes of answers and streams that clients leave unread; a quarter of them for
+ * one address. */
+#define WEB_UNREAD_MAX ((size_t)64 << 20)
 
 struct hasp_node;
 struct http;

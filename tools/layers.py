@@ -23,7 +23,8 @@ ROOMS = [
     ('net/frame', r'net/frame\.[ch]$', 'base', '', True),
     # TLS without a socket, for streams and for clients.
     ('net/tls', r'net/tls(_\w+)?\.[ch]$', 'base', 'openssl', False),
-    ('net/http', r'net/http\.[ch]$', 'base net net/tls', 'uv microhttpd', False),
+    ('net/http', r'net/http(_head)?\.[ch]$', 'base net net/tls', 'uv microhttpd',
+     False),
     ('lease/rules', r'lease/rules\.h$', 'base', '', True),
     ('lease/lease', r'lease/lease\.[ch]$', 'base lease/rules', '', True),
     ('lease', r'lease/', 'base lockfsm lease/rules', '', True),

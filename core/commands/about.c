@@ -3,9 +3,11 @@
 /* COMMAND: the table of commands for programs and for redis-cli's hints. */
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/memory.h"
 #include "core/commands/commands.h"
 #include "core/request.h"
 #include "core/state.h"
@@ -134,11 +136,58 @@ static void put_docs(struct resp_writer *writer, const struct command *command)
     buffer_done(&nothing);
 }
 
+/* True if names are given more often than there are commands, or one of them
+ * twice: a short request would have an answer without bounds. */
+static bool is_excessive(const struct core *core, const struct call *call,
+                         struct bytes *ret_name)
+{
+    AUTO(buffer_done) struct buffer seen = {0};
+    *ret_name = (struct bytes){NULL, 0};
+    if (call->count - 2 > commands_count()) {
+        return true;
+    }
+    for (uint32_t i = 2; i < call->count; i++) {
+        const struct command *command = command_find(core, call->argument[i]);
+        for (size_t k = 0; k < seen.size; k += sizeof command) {
+            if (memcmp(seen.data + k, &command, sizeof command) == 0) {
+                *ret_name = call->argument[i];
+                return true;
+            }
+        }
+        if (command != NULL) {
+            buffer_put(&seen, &command, sizeof command);
+        }
+    }
+    return false;
+}
+
+static void refuse_excessive(struct core *core, struct request *request,
+                             struct bytes name)
+{
+    char why[160];
+    if (name.size > 0) {
+        snprintf(why, sizeof why, "duplicate command name '%.*s'",
+                 (int)(name.size < 64 ? name.size : 64),
+                 (const char *)name.data);
+    } else {
+        snprintf(why, sizeof why,
+                 "COMMAND takes at most %u names, as many as there are "
+                 "commands",
+                 (unsigned)commands_count());
+    }
+    request_refuse(core, request, WORD_ERR, why);
+}
+
 /* Describes all commands, or the named ones; an unknown name gives null, or is
  * left out. */
 static void put_selected(struct core *core, struct request *request,
                          const struct call *call, bool is_docs)
 {
+    struct bytes name;
+    if (call->count > 2 && is_excessive(core, call, &name)) {
+        refuse_excessive(core, request, name);
+        return;
+    }
     struct resp_writer *writer = request_reply(core, request);
     uint32_t named = call->count > 2 ? call->count - 2 : 0;
     uint32_t known = 0;

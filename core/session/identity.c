@@ -257,6 +257,23 @@ bool core_client_is_nobody(struct core *core, uint64_t conn)
             pending_access_requires(core));
 }
 
+bool core_secret_is_somebody(struct core *core, struct bytes secret)
+{
+    struct authentication given = {0};
+    struct bytes name;
+    if (!lockfsm_access_is_required(core->fsm) &&
+        !pending_access_requires(core)) {
+        return true;
+    }
+    if (!name_in_secret(secret, &name)) {
+        return false;
+    }
+    memcpy(given.user, name.data, name.size);
+    int error = sha256(secret, given.hash);
+    CHECK(error == 0);
+    return find_secret(core, &given) != NULL;
+}
+
 bool core_certificate_is_revoked(const struct core *core,
                                  const uint8_t fingerprint[FINGERPRINT_SIZE])
 {

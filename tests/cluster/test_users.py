@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import re
+import socket
 import stat
 import subprocess
 import time
@@ -264,6 +265,26 @@ def over_http(node, method, path, members, secret=None):
         return reply.status, json.loads(reply.read()).get("code")
 
 
+def padded(size):
+    """A body that is read, and then refused."""
+    return {"nothing": "x" * size}
+
+
+def answered_at_the_head(node, secret, size):
+    head = "POST /v1/session/open HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    head += "Content-Type: application/json\r\nContent-Length: %d\r\n" % size
+    if secret is not None:
+        head += "Authorization: Bearer %s\r\n" % secret
+    with socket.create_connection(("127.0.0.1", node.http_port), timeout=20) as line:
+        line.sendall((head + "\r\n").encode())
+        answer = b""
+        while b"\r\n" not in answer:
+            more = line.recv(4096)
+            assert more, answer
+            answer += more
+        return int(answer.split()[1])
+
+
 def test_over_http_a_bearer_is_a_user(cluster, tmp_path):
     tool = Tool(cluster)
     with open(make_app(tool, tmp_path), encoding="ascii") as file:
@@ -284,6 +305,15 @@ def test_over_http_a_bearer_is_a_user(cluster, tmp_path):
         assert over_http(node, "PUT", mine + "x", take) == (401, "NOAUTH")
         assert over_http(node, "PUT", mine + "x", take, secret + "0")[0] == 401
         assert over_http(node, "PUT", mine + "x", take, "")[0] in (400, 401)
+        # The head alone is answered: the body is not waited for.
+        wrong = "hasp1.app." + 43 * "A"
+        assert answered_at_the_head(node, None, 2) == 401
+        assert answered_at_the_head(node, wrong, 4097) == 413
+        assert answered_at_the_head(node, secret, 4 << 20) == 413
+        path = "/v1/session/open"
+        assert over_http(node, "POST", path, padded(4500), secret)[0] == 400
+        assert over_http(node, "POST", path, padded(3000), wrong)[0] in (400, 401)
+        assert over_http(node, "POST", path, padded(4500), wrong)[0] == 413
 
 
 def test_the_door_of_any_node_is_enough_for_a_change_of_members(cluster):

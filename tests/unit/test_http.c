@@ -80,6 +80,18 @@ static void handle(void *data, struct http_exchange *exchange)
     }
 }
 
+/* The body of a stranger is not read; a guest's has at most 5 bytes. */
+static uint32_t judge_head(void *data, struct http_exchange *exchange)
+{
+    struct http_reply reply = {.status = 401,
+                               .header = {{"Connection", "close"}}};
+    (void)data;
+    if (strcmp(http_target(exchange), "/stranger") == 0) {
+        http_answer(exchange, &reply);
+    }
+    return strcmp(http_target(exchange), "/guest") == 0 ? 5 : UINT32_MAX;
+}
+
 static void note_end(void *data, struct http_exchange *exchange)
 {
     struct fixture *f = data;
@@ -95,10 +107,15 @@ static int set_up(void **state)
     char why[HASP_WHY_SIZE];
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     assert_int_equal(uv_loop_init(&f->loop), 0);
-    struct http_limits limits = {
-        .connections = 64, .per_address = 16, .body_size = BODY_SIZE};
-    struct http_handler handler = {
-        .on_request = handle, .on_end = note_end, .data = f};
+    struct http_limits limits = {.connections = 64,
+                                 .per_address = 16,
+                                 .body_size = BODY_SIZE,
+                                 .unread = 4 * LARGE_SIZE,
+                                 .unread_per_address = 3 * LARGE_SIZE};
+    struct http_handler handler = {.on_head = judge_head,
+                                   .on_request = handle,
+                                   .on_end = note_end,
+                                   .data = f};
     assert_int_equal(http_open(&f->loop, "127.0.0.1", 0, &limits, &handler,
                                NULL, &f->http, why),
                      0);
@@ -122,17 +139,22 @@ static int tear_down(void **state)
     return 0;
 }
 
-static int connect_from(struct fixture *f, const char *address)
+static void connect_by(struct fixture *f, int fd, const char *address)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in from = {.sin_family = AF_INET};
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons(http_port(f->http)),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    assert_true(fd >= 0);
     assert_int_equal(inet_pton(AF_INET, address, &from.sin_addr), 1);
     assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof from), 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+}
+
+static int connect_from(struct fixture *f, const char *address)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    connect_by(f, fd, address);
     return fd;
 }
 
@@ -262,6 +284,65 @@ static void a_body_is_bounded(void **state)
     close(fd);
 }
 
+/* NUL ends no line, no value and no head. */
+static void nul_in_a_head_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    static const struct bytes heads[] = {
+        BYTES_LITERAL("GET / HTTP/1.1\r\nHost: a\r\nA: b\0c\r\nD: e\r\n\r\n"),
+        BYTES_LITERAL("GET / HTTP/1.1\r\nHost: a\r\nA: b\0\r\n\r\n"),
+        BYTES_LITERAL("GET / HTTP/1.1\r\nHost: a\r\nA: b\0\0\r\n\r\n"),
+        BYTES_LITERAL("GET / HTTP/1.1\r\nHost: a\r\nA\0: b\r\n\r\n"),
+        BYTES_LITERAL("GET / HTTP/1.1\r\n\0Host: a\r\n\r\n"),
+        BYTES_LITERAL("GET /\0x HTTP/1.1\r\nHost: a\r\n\r\n"),
+        BYTES_LITERAL("GET /x\0 HTTP/1.1\r\nHost: a\r\n\r\n"),
+        BYTES_LITERAL("GET\0 /x HTTP/1.1\r\nHost: a\r\n\r\n"),
+        BYTES_LITERAL("GET /x HTTP/1.1\0\r\nHost: a\r\n\r\n"),
+        BYTES_LITERAL("GET /x HTTP/1.1\nHost: a\r\n\r\n"),
+        BYTES_LITERAL("GET /x HTTP/1.1\rHost: a\r\n\r\n"),
+        BYTES_LITERAL("GET /x HTTP/1.1\r\nHost: a\n\n"),
+    };
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        struct buffer got = {0};
+        int fd = connect_client(f);
+        assert_int_equal(send(fd, heads[i].data, heads[i].size, MSG_NOSIGNAL),
+                         heads[i].size);
+        hear(f, fd, NULL, &got); /* Until it is closed. */
+        buffer_put_u8(&got, 0);
+        const char *answer = (const char *)got.data;
+        if (got.size > 1 && strncmp(answer, "HTTP/1.1 400 ", 13) != 0) {
+            fail_msg("head %zu was answered: %s", i, answer);
+        }
+        buffer_done(&got);
+        close(fd);
+    }
+    assert_int_equal(f->requests, 0);
+}
+
+/* Whitespace that is allowed, a body that follows at once, and a head that
+ * comes byte by byte. */
+static void an_unusual_head_is_accepted(void **state)
+{
+    struct fixture *f = *state;
+    assert_reply(f,
+                 "POST /a?b=c&d HTTP/1.1\r\nHost:a\r\nA:   b  \r\nC:\r\n"
+                 "Cookie: a=b; c=d\r\nE: \tf\r\nContent-Length: 2\r\n\r\nhi",
+                 "HTTP/1.1 404 ", "POST /a?b=c&d hi.\n");
+    assert_reply(f, "GET /x HTTP/1.0\r\n\r\n", "HTTP/1.1 404 ", "GET /x .\n");
+    const char *head = "GET /y HTTP/1.1\r\nHost: a\r\nA: b\r\n\r\n";
+    struct buffer got = {0};
+    int fd = connect_client(f);
+    for (const char *at = head; *at != '\0'; at++) {
+        assert_int_equal(send(fd, at, 1, MSG_NOSIGNAL), 1);
+        settle(f);
+    }
+    hear(f, fd, "GET /y .\n", &got);
+    say(fd, "\r\nGET /z HTTP/1.1\r\nHost: a\r\n\r\n");
+    hear(f, fd, "GET /z .\n", &got);
+    buffer_done(&got);
+    close(fd);
+}
+
 /* What a proxy before us may have understood otherwise. */
 static void an_ambiguous_head_is_refused(void **state)
 {
@@ -285,6 +366,13 @@ static void an_ambiguous_head_is_refused(void **state)
         {"Hasp-Session: 1:a\r\nHasp-Session: 2:b", "Hasp-Session stands"},
         {"Origin: http://a\r\nOrigin: http://b", "Origin stands"},
         {"Content-Type: a\r\nContent-Type: b", "Content-Type stands"},
+        {"A: b\r\n folded", "a line of the head"},
+        {"A: b\r\n\tfolded\r\nC: d", "a line of the head"},
+        {"A: b\r\n ", "a line of the head"},
+        {"A: b\r\nAuthorization:\r\n Bearer x", "a line of the head"},
+        {"A: b\rAuthorization: Bearer x", "a line of the head"},
+        {"A: b\r\r\nC: d", "a line of the head"},
+        {"A: b\nC: d", "a line of the head"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[300];
@@ -498,6 +586,87 @@ static void a_large_body_reaches_a_slow_reader_whole(void **state)
     close(fd);
 }
 
+static int ask_and_leave_unread(struct fixture *f, const char *address)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int size = 4096;
+    assert_true(fd >= 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size),
+                     0);
+    connect_by(f, fd, address);
+    say(fd, "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    int before = f->requests;
+    for (int i = 0; i < 1000 && f->requests == before; i++) {
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+        usleep(1000);
+    }
+    assert_int_equal(f->requests, before + 1);
+    settle(f);
+    return fd;
+}
+
+/* Bytes of the answer until its connection ends. */
+static size_t answer_size(struct fixture *f, int fd)
+{
+    struct buffer got = {0};
+    hear(f, fd, NULL, &got);
+    size_t size = got.size;
+    buffer_done(&got);
+    close(fd);
+    return size;
+}
+
+/* An answer has a little more than LARGE_SIZE: two of an address fit, and three
+ * in all. The oldest goes. */
+static void unread_answers_are_bounded(void **state)
+{
+    struct fixture *f = *state;
+    int fd[5];
+    for (int i = 0; i < 3; i++) {
+        fd[i] = ask_and_leave_unread(f, "127.0.0.1");
+        assert_int_equal(http_unread_cut(f->http), i / 2);
+    }
+    fd[3] = ask_and_leave_unread(f, "127.0.0.2");
+    assert_int_equal(http_unread_cut(f->http), 1);
+    fd[4] = ask_and_leave_unread(f, "127.0.0.3");
+    assert_int_equal(http_unread_cut(f->http), 2);
+    assert_true(answer_size(f, fd[0]) < LARGE_SIZE);
+    assert_true(answer_size(f, fd[1]) < LARGE_SIZE);
+    for (int i = 2; i < 5; i++) {
+        assert_true(answer_size(f, fd[i]) > LARGE_SIZE);
+    }
+    assert_reply(f, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
+                 "HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n");
+    assert_int_equal(http_unread_cut(f->http), 2);
+}
+
+static void a_body_is_bounded_by_its_head(void **state)
+{
+    struct fixture *f = *state;
+    assert_reply(f,
+                 "POST /stranger HTTP/1.1\r\nHost: a\r\n"
+                 "Content-Length: 900\r\n\r\n",
+                 "HTTP/1.1 401 ", NULL); /* Without the body. */
+    assert_reply(f,
+                 "POST /stranger HTTP/1.1\r\nHost: a\r\n"
+                 "Transfer-Encoding: chunked\r\n\r\n",
+                 "HTTP/1.1 401 ", NULL);
+    assert_reply(f,
+                 "POST /guest HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n"
+                 "\r\n",
+                 "HTTP/1.1 413 ", NULL);
+    assert_int_equal(f->requests, 0);
+    assert_reply(f,
+                 "POST /guest HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: "
+                 "chunked\r\n\r\n6\r\nhello!\r\n0\r\n\r\n",
+                 "", NULL); /* Closed. */
+    assert_int_equal(f->requests, 0);
+    assert_reply(f,
+                 "POST /guest HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n"
+                 "\r\nhello",
+                 "HTTP/1.1 404 ", "POST /guest hello.\n");
+}
+
 static void many_connections_are_answered_in_parallel(void **state)
 {
     struct fixture *f = *state;
@@ -678,6 +847,10 @@ int main(void)
         HTTP_TEST(the_target_and_the_body_come_as_they_were_sent),
         HTTP_TEST(a_body_is_bounded),
         HTTP_TEST(an_ambiguous_head_is_refused),
+        HTTP_TEST(nul_in_a_head_is_refused),
+        HTTP_TEST(an_unusual_head_is_accepted),
+        HTTP_TEST(unread_answers_are_bounded),
+        HTTP_TEST(a_body_is_bounded_by_its_head),
         HTTP_TEST(an_answer_may_come_later),
         HTTP_TEST(who_hangs_up_is_noticed),
         HTTP_TEST(a_stream_goes_on_until_its_end),
