@@ -265,7 +265,7 @@ void apply_quarantine_over(struct lockfsm *fsm, const struct entry *command,
     fsm->quarantine_index = 0;
     fsm->quarantine_ms = 0;
     fsm->quarantine_clock_ms = 0;
-    lock_touch_all(fsm);
+    sweep_cut(fsm);
     result->count = 1;
 }
 

@@ -290,7 +290,8 @@ struct lockfsm {
     uint64_t slice_left;   /* So much more may be taken away by it, ... */
     uint64_t grants_left;  /* ... and so many requests be granted, ... */
     uint64_t looks_left;   /* ... and so many looks be taken at waits. */
-    bool goes_on;          /* It is a SWEEP: goes on with what was cut off. */
+    bool goes_on;          /* It is a SWEEP, or ends a quarantine: goes on with
+                              what was cut off. */
     uint64_t edges_left;   /* Of its searches for deadlocks, ... */
     uint64_t reductions_left; /* ... and of what follows a suspicion. */
     uint64_t steps;           /* See lockfsm_steps(). */
@@ -604,6 +605,12 @@ static inline uint64_t span_clock(const struct lockfsm *fsm, uint64_t span_ms)
     return span_ms > 0 ? fsm->clock_ms : 0;
 }
 
+/* --- sweep.c -------------------------------------------------------------- */
+
+/* Has as many of the locks whose hand-over was cut off settled, the oldest
+ * first, as there may be grants, since each has at least one. */
+void sweep_cut(struct lockfsm *fsm);
+
 /* --- locks.c -------------------------------------------------------------- */
 
 struct lock *lock_find(const struct lockfsm *fsm, struct bytes name);
@@ -612,13 +619,14 @@ struct lock *lock_obtain(struct lockfsm *fsm, struct bytes name);
 void lock_free(struct lockfsm *fsm, struct lock *lock);
 /* Notes that something was taken from the lock or its queue. */
 void lock_touch(struct lockfsm *fsm, struct lock *lock);
-void lock_touch_all(struct lockfsm *fsm);
 /* Has it settled, though nothing was taken from it: SWEEP goes on there. */
 void lock_list_touched(struct lockfsm *fsm, struct lock *lock);
 /* Its hand-over was cut off, and goes on with 'wait'; where that is another
  * round, behind the hand-overs of other locks. */
 void lock_set_cut(struct lockfsm *fsm, struct lock *lock, struct wait *wait,
                   bool is_new_round);
+/* In a quarantine: it is handed over, from the head, when that has ended. */
+void lock_leave_to_sweep(struct lockfsm *fsm, struct lock *lock);
 /* Its hand-over, if it was cut off, has come to its end. */
 void lock_end_cut(struct lockfsm *fsm, struct lock *lock);
 /* Brings the first wait that must wait for a slot (lock.slot_edge) up to date

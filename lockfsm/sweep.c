@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* What one entry does not do at once, so that no entry keeps the loop for long.
- * settle.c has the other half, hand-overs to very many. Waits that may not
+ * settle.c has the other half, hand-overs to very many, and those at which
+ * nobody was granted anything in a quarantine. Waits that may not
  * stand any more (blacklisting, withdrawal) are found and ended here, too,
  * where one entry has made very many of them; they are granted nothing until
  * then. relist.c has very many sessions that are brought up to date with who is
@@ -20,15 +21,15 @@
 bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places)
 {
     *ret_places = fsm->slice;
-    return !list_is_empty(&fsm->to_sweep) || !list_is_empty(&fsm->cut) ||
+    return !list_is_empty(&fsm->to_sweep) ||
+           (!list_is_empty(&fsm->cut) && !is_quarantined(fsm)) ||
            !list_is_empty(&fsm->to_recheck) || fsm->relist_at != 0;
 }
 
-/* Touches as many of the oldest locks as there may be grants, since each has at
- * least one. */
-static void touch_cut(struct lockfsm *fsm)
+void sweep_cut(struct lockfsm *fsm)
 {
-    uint64_t left = fsm->grants_left;
+    uint64_t left = is_quarantined(fsm) ? 0 : fsm->grants_left;
+    fsm->goes_on = true;
     LIST_FOR (struct lock, lock, &fsm->cut, in_cut) {
         if (left-- == 0) {
             return;
@@ -64,8 +65,7 @@ void apply_sweep(struct lockfsm *fsm, const struct entry *command,
     uint64_t left = command->sweep->places;
     fsm->grants_left = left;
     fsm->looks_left = left * LOOKS_PER_PLACE;
-    fsm->goes_on = true;
-    touch_cut(fsm);
+    sweep_cut(fsm);
     left = relist_sweep(fsm, left);
     left = recheck(fsm, left, &result->count);
     while (left > 0 && !list_is_empty(&fsm->to_sweep)) {

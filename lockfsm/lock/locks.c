@@ -5,8 +5,6 @@
 
 #include "lockfsm/state.h"
 
-#include "base/sorted.h"
-
 struct lock *lock_find(const struct lockfsm *fsm, struct bytes name)
 {
     struct lock *lock = NULL;
@@ -98,6 +96,15 @@ void lock_set_cut(struct lockfsm *fsm, struct lock *lock, struct wait *wait,
     record_changed(fsm, &lock->stored);
 }
 
+void lock_leave_to_sweep(struct lockfsm *fsm, struct lock *lock)
+{
+    if (lock->cut_serial == 0) {
+        lock->cut_serial = ++fsm->next_serial;
+        list_push_back(&fsm->cut, &lock->in_cut);
+        record_changed(fsm, &lock->stored);
+    }
+}
+
 void lock_end_cut(struct lockfsm *fsm, struct lock *lock)
 {
     if (lock->cut_serial != 0) {
@@ -138,17 +145,4 @@ void lock_delay_drop(struct lockfsm *fsm, struct lock *lock)
     lock->delay_slots = 0;
     payers_count(fsm, &lock->stored, lock->name, user_takes);
     record_changed(fsm, &lock->stored);
-}
-
-void lock_touch_all(struct lockfsm *fsm)
-{
-    struct sorted locks = {0};
-    HASH_FOR (struct lock, lock, fsm->locks, by_name) {
-        sorted_add(&locks, lock->id, lock);
-    }
-    sorted_sort(&locks);
-    for (size_t i = 0; i < locks.count; i++) {
-        lock_touch(fsm, locks.at[i].item);
-    }
-    sorted_done(&locks);
 }

@@ -121,7 +121,9 @@ static void hand_over(struct lockfsm *fsm, struct lock *lock)
     struct handing handing = {
         lock->cut_at != 0 ? lock->cut_wait : head_of(lock), false};
     if (is_quarantined(fsm)) {
-        lock_end_cut(fsm, lock);
+        if (lock->wait_count == 0) {
+            lock_end_cut(fsm, lock);
+        }
         return;
     }
     bool is_through = grant_from(fsm, lock, &handing);

@@ -157,6 +157,10 @@ struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
     wait->serial = ++fsm->next_serial;
     wait->req = fsm->origin.req;
     wait_link(fsm, wait);
+    if (is_quarantined(fsm)) {
+        /* So the end of the quarantine need not look at every lock. */
+        lock_leave_to_sweep(fsm, lock);
+    }
     record_changed(fsm, &wait->stored);
     fsm->queued_index = wait->wait_index;
     return wait;

@@ -87,6 +87,7 @@ class Model(SessionOperations, LockOperations, Clock, Users, Rules):
         self.removed = {}
         self.is_begun = False
         self.new_life = True
+        self.shut = {}
         self.quarantine = 0
         self.quarantine_ms = int(ms)
         self.begins = []

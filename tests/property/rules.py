@@ -31,6 +31,7 @@ class Rules:
         self.removed = {}
         self.out = []
         self.touched = {}
+        self.shut = {}  # Locks with waits in a quarantine, by the first of them.
         self.delayed = {}
         self.limits = [1 << 60] * LIMIT_COUNT
         self.limits[TTL_LIMIT] = 60000
@@ -195,6 +196,9 @@ class Rules:
         self.answer(wait, result)
 
     def new_wait(self, lock, s, owner, mode, slots, ms, terms, req):
+        if self.quarantine and not lock.queue:
+            self.shut.pop(lock.name, None)
+            self.shut[lock.name] = True
         wait = Wait()
         wait.lock, wait.session, wait.owner = lock, s, owner
         wait.mode, wait.slots = mode, slots

@@ -54,7 +54,8 @@ class SessionOperations:
         self.quarantine = 0
         self.quarantine_ms = 0
         self.quarantine_clock = 0
-        self.touched.update(dict.fromkeys(self.locks))
+        self.touched.update(dict.fromkeys(self.shut))
+        self.shut = {}
         return ok(1)
 
     def hit(self, session, name):
