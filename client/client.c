@@ -16,6 +16,9 @@
 #include "client/clock.h"
 #include "client/transport.h"
 
+/* So many endpoints have their part of the time, if there are more. */
+#define ATTEMPTS 4
+
 struct client {
     struct asker asker;
     struct asker_member member;
@@ -143,6 +146,21 @@ static void answered(struct asking *ask, const struct asking_end *end)
     }
 }
 
+/* For an answer of one endpoint: a fraction of the whole time, so that there is
+ * some left for the others if one is cut off. */
+static uint64_t attempt_ms(const struct client *client,
+                           const struct client_options *options)
+{
+    uint64_t now_ns = client_now_ns();
+    if (options->attempt_ms != 0 || options->is_once ||
+        options->deadline_ns <= now_ns) {
+        return options->attempt_ms;
+    }
+    uint64_t parts = u64_min(client->asker.count, ATTEMPTS);
+    uint64_t left_ms = (options->deadline_ns - now_ns) / NS_PER_MS;
+    return u64_max(u64_min(left_ms / u64_max(parts, 1), CLIENT_ATTEMPT_MS), 1);
+}
+
 int client_ask(struct client *client, const struct query *query,
                const struct client_options *options,
                const struct resp_reply **ret_reply)
@@ -153,13 +171,14 @@ int client_ask(struct client *client, const struct query *query,
     client->ask = (struct asking){.query = *query,
                                   .member = &client->member,
                                   .deadline_ns = options->deadline_ns,
-                                  .attempt_ms = options->attempt_ms,
+                                  .attempt_ms = attempt_ms(client, options),
                                   .is_repeatable = options->is_repeatable,
                                   .is_read = options->is_read,
                                   .is_once = options->is_once,
                                   .again = again,
                                   .done = answered,
                                   .data = client};
+    client->member.open_ms = client->ask.attempt_ms;
     asker_ask(&client->asker, &client->ask, client_clock_read());
     while (!client->is_done) {
         if (wait_for_news(client, UINT64_MAX) == HASP_EINTR) {

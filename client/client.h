@@ -69,7 +69,8 @@ typedef void client_again_fn(void *data);
 
 struct client_options {
     uint64_t deadline_ns; /* Of the whole. */
-    uint64_t attempt_ms;  /* Of an answer at one node; 0: CLIENT_ATTEMPT_MS. */
+    uint64_t attempt_ms;  /* For an answer of one node; 0: as many parts of
+                            the whole as there are endpoints, four at most. */
     bool is_repeatable;
     bool is_read; /* Repeatable, and whether it was done does not matter. */
     bool is_once; /* One attempt at one node, whatever it ends with. */

@@ -442,8 +442,10 @@ int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
     if (!heed_frame(core, id, type)) {
         return type == FRAME_FORWARD ? forward_turned_away(core, id, body) : 0;
     }
+    core->leader.frame_of = id;
     int error = take_frame(core, id, type, body);
     follow(core);
+    core->leader.frame_of = 0;
     if (error == HASP_ETOOBIG) {
         snprintf(why, HASP_WHY_SIZE,
                  "its term is more than 2^32 above that of this node, %" PRIu64

@@ -5,6 +5,7 @@
 #include "core/reign.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -31,10 +32,72 @@ static void return_all(struct core *core, struct list *list)
     }
 }
 
-static void end(struct core *core)
+/* For how long fewer than a majority of the voters has been heard: the silence
+ * of the one that is missing. UINT64_MAX: it was never heard. */
+static uint64_t majority_silence_ms(const struct core *core,
+                                    const struct replica_members *members)
+{
+    uint64_t silence_ms[MEMBER_COUNT_MAX];
+    uint32_t others = 0, voters = 0;
+    for (uint32_t i = 0; i < members->count; i++) {
+        uint64_t id = members->member[i].id;
+        if (members->member[i].role != MEMBER_VOTER) {
+            continue;
+        }
+        voters++;
+        if (id == core->options.id) {
+            continue;
+        }
+        uint64_t here = core->port.peer_silence_ms(core->port.data, id);
+        uint32_t at = others++;
+        for (; at > 0 && silence_ms[at - 1] > here; at--) {
+            silence_ms[at] = silence_ms[at - 1];
+        }
+        silence_ms[at] = here;
+    }
+    return voters / 2 > 0 && voters / 2 <= others ? silence_ms[voters / 2 - 1]
+                                                  : 0;
+}
+
+/* Notes why this leadership ends: 'term' is the one that the replica has by
+ * now. */
+static void note_over(struct core *core, uint64_t term)
+{
+    const struct transfer *transfer = &core->reign.transfer;
+    struct leader *leader = &core->leader;
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    const struct replica_member *own = replica_members_find(&members,
+                                                            core->options.id);
+    uint64_t silence_ms = majority_silence_ms(core, &members);
+    leader->over_ns = core->now_ns;
+    leader->over_term = core->reign.term;
+    char *out = leader->over;
+    if (transfer->state == TRANSFER_UNDER_WAY) {
+        snprintf(out, REIGN_OVER_SIZE, "handed over to member %" PRIu64 ": %s",
+                 transfer->to, transfer->why);
+    } else if (term > core->reign.term && leader->frame_of != 0) {
+        snprintf(out, REIGN_OVER_SIZE,
+                 "a higher term, %" PRIu64 ", from member %" PRIu64, term,
+                 leader->frame_of);
+    } else if (own == NULL || own->role != MEMBER_VOTER) {
+        snprintf(out, REIGN_OVER_SIZE, "it is no longer a voter");
+    } else if (silence_ms == UINT64_MAX) {
+        snprintf(out, REIGN_OVER_SIZE, "no majority was ever heard");
+    } else {
+        snprintf(out, REIGN_OVER_SIZE,
+                 "no majority answered in time; none was heard for %" PRIu64
+                 " ms",
+                 silence_ms);
+    }
+    LOG_INFO("stepped down", "term=%" PRIu64 " reason=%s", core->reign.term,
+             log_quote(out));
+}
+
+static void end(struct core *core, uint64_t term)
 {
     CHECK(is_leader(core));
-    LOG_INFO("stepped down", "term=%" PRIu64, core->reign.term);
+    note_over(core, term);
     disks_led(core);
     core->reign.stage = REIGN_NONE;
     timers_end(core->timers);
@@ -76,7 +139,7 @@ void reign_follow(struct core *core)
     uint64_t leader = replica_leader(core->replica);
     CHECK(term >= core->leader.term); /* Terms only grow. */
     if (is_leader(core) && (!leads || term != core->reign.term)) {
-        end(core);
+        end(core, term);
     }
     if (leads && !is_leader(core)) {
         /* The reign before has ended. */

@@ -50,12 +50,18 @@ struct reign {
     uint64_t disk_heir;  /* Likewise, for its slow disk. */
 };
 
+#define REIGN_OVER_SIZE 128
+
 /* As last seen. Lives as long as the core. */
 struct leader {
     uint64_t id; /* 0: none is known. */
     uint64_t term;
     uint64_t last_id;  /* The newest that was known. */
     uint64_t heard_ns; /* When one was known last, or the core began. */
+    uint64_t frame_of; /* Whose frame is being taken; 0: none is. */
+    uint64_t over_ns;  /* When this node stepped down last; 0: never. */
+    uint64_t over_term;
+    char over[REIGN_OVER_SIZE]; /* Why. */
 };
 
 /* Lets go of what it has kept. */

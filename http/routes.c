@@ -475,7 +475,8 @@ const struct shape shapes[] = {
      "leader_address:text commit:integer applied:integer members:[Member] "
      "version:text quarantine_ms:integer disk:text flush:text "
      "flush_us:integer level:integer "
-     "cluster_level:integer finalize_level:integer users:text apart:text"},
+     "cluster_level:integer finalize_level:integer users:text "
+     "stepped_down:text stepped_down_ms:integer apart:text"},
     {"Member", "id:integer address:text role:text match:integer "
                "last_contact_ms:integer level:integer flush_us:integer "
                "round_trip_us:integer"},

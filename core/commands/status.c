@@ -97,6 +97,23 @@ static void put_replaced(struct core *core, struct resp_writer *writer)
     }
 }
 
+/* Why this node led no longer, and how long ago. */
+static void put_over(const struct core *core, struct resp_writer *writer)
+{
+    const struct leader *leader = &core->leader;
+    char text[REIGN_OVER_SIZE + 32] = "";
+    if (leader->over_ns != 0) {
+        snprintf(text, sizeof text, "term %" PRIu64 ": %s", leader->over_term,
+                 leader->over);
+    }
+    resp_key_text(writer, "stepped_down", text);
+    resp_key_integer(
+        writer, "stepped_down_ms",
+        leader->over_ns != 0
+            ? (int64_t)((core->now_ns - leader->over_ns) / NS_PER_MS)
+            : -1);
+}
+
 void raft_status_run(struct core *core, struct request *request)
 {
     static const char *const users[] = {[CORE_USERS_OPEN] = "open",
@@ -110,7 +127,7 @@ void raft_status_run(struct core *core, struct request *request)
     struct resp_writer *writer = request_reply(core, request);
     replica_members(core->replica, &members);
     forward_client_address(core, leader, leader_address);
-    resp_map(writer, 21);
+    resp_map(writer, 23);
     resp_key_number(writer, "node", core->options.id);
     put_incarnation(writer, "incarnation", core->options.incarnation);
     lockfsm_cluster_id(core->fsm, cluster);
@@ -141,6 +158,7 @@ void raft_status_run(struct core *core, struct request *request)
     resp_key_integer(writer, "finalize_level", feature_possible(core, why));
     resp_key_text(writer, "users", users[core_users(core)]);
     put_replaced(core, writer);
+    put_over(core, writer);
     resp_key_text(writer, "apart", core_is_apart(core, why) ? why : "");
     request_done(core, request);
 }

@@ -17,7 +17,8 @@
 /* How often a leader whose disk is scarce tries to hand over. */
 #define SCARCE_RETRY_NS (5000 * NS_PER_MS)
 
-static void begin(struct core *core, struct request *request, uint64_t to)
+static void begin(struct core *core, struct request *request, uint64_t to,
+                  const char *why)
 {
     struct transfer *transfer = &core->reign.transfer;
     /* Only a leader that serves hands over (rule 12). */
@@ -31,6 +32,7 @@ static void begin(struct core *core, struct request *request, uint64_t to)
     transfer->state = TRANSFER_WAITING;
     transfer->request = request;
     transfer->to = to;
+    transfer->why = why;
     transfer->after_index = 0;
     transfer->deadline_ns = core->now_ns +
                             core->options.election_ms * NS_PER_MS;
@@ -76,7 +78,8 @@ void raft_transfer_run(struct core *core, struct request *request)
         request_refuse(core, request, WORD_BUSY, "a transfer is under way");
     } else {
         trail_log(request);
-        begin(core, request, call->has_id ? call->id : 0);
+        begin(core, request, call->has_id ? call->id : 0,
+              "asked by an operator");
     }
 }
 
@@ -124,6 +127,7 @@ static void go(struct core *core)
         return;
     }
     transfer->state = TRANSFER_UNDER_WAY;
+    transfer->to = to;
     core->measures.counts.transfers++;
     if (transfer->request != NULL) {
         request_mark_logged(transfer->request);
@@ -143,11 +147,14 @@ static void begin_unasked(struct core *core)
                      core->now_ns >= reign->transfer.scarce_retry_ns;
     if ((core->run.is_stopping || is_scarce) && silence_heir(core) != 0) {
         transfer_put_off(core);
-        begin(core, NULL, 0);
+        begin(core, NULL, 0,
+              core->run.is_stopping              ? "this node stops"
+              : core->run.disk == CORE_DISK_FULL ? "its disk is nearly full"
+                                                 : "its disk hardly answers");
     } else if (reign->clock_heir != 0 && reign->change.state == CHANGE_NONE) {
         uint64_t heir = reign->clock_heir;
         clocks_handed_over(core, heir);
-        begin(core, NULL, heir);
+        begin(core, NULL, heir, "its clock is off");
     } else if (reign->disk_heir != 0 && reign->change.state == CHANGE_NONE &&
                disks_may_take_over(core, reign->disk_heir)) {
         uint64_t heir = reign->disk_heir;
@@ -155,7 +162,7 @@ static void begin_unasked(struct core *core)
         disks_handed_over(core, heir, why);
         LOG_WARN("leadership is handed over", "to=%" PRIu64 " reason=\"%s\"",
                  heir, why);
-        begin(core, NULL, heir);
+        begin(core, NULL, heir, "its disk is slow");
     }
 }
 

@@ -26,6 +26,7 @@ struct transfer {
     enum transfer_state state;
     struct request *request;  /* Of RAFT.TRANSFER, else NULL. */
     uint64_t to;              /* 0: to whom has most of the log. */
+    const char *why;          /* Static text, for the log. */
     uint64_t after_index;     /* WAITING: must be applied; 0: not known yet. */
     uint64_t deadline_ns;     /* WAITING: no longer for that. */
     uint64_t scarce_retry_ns; /* A scarce disk: not tried again sooner. */

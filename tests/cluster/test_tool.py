@@ -962,3 +962,28 @@ def test_a_command_outlives_the_leader_and_leadership_can_be_handed_over(dev):
     assert dev.json("show", "through")["holders"][0]["token"] == token
     run.stdin.close()
     assert run.wait(10) == 5
+
+
+def test_a_cut_off_endpoint_leaves_time_for_the_others():
+    """It answers first what it knows by itself, and then waits for a leader that
+    it does not reach."""
+    status = {"node": 1, "role": "follower", "leader": 2, "term": 1, "members": [],
+              "leader_address": ""}
+
+    def cut_off(words):
+        return status if words[0] == b"RAFT.STATUS" else Raw(b"")
+
+    def serving(words):
+        if words[0] == b"RAFT.STATUS":
+            time.sleep(0.5)
+            return {**status, "node": 2, "role": "leader"}
+        return [b"0", []]
+
+    with FakeNode(cut_off) as first, FakeNode(serving) as second:
+        ends = "%s,%s" % (first.endpoint, second.endpoint)
+        for words in ("health", "list", "fence list"):
+            asked = len(first.requests)
+            end = hasp("-e", ends, "-t", "3s", *words.split())
+            assert end.returncode == 0, (words, end.stderr)
+            # It was asked, and in vain.
+            assert [w for w in first.requests[asked:] if w[0] != b"RAFT.STATUS"]

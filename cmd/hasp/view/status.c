@@ -99,6 +99,25 @@ static void tell_of_links(const struct tool *tool, json_t *nodes)
     }
 }
 
+/* A change of leader that is older is no news. */
+#define STEPPED_DOWN_MS 600000
+
+static void tell_of_leaders(const struct tool *tool, json_t *nodes)
+{
+    size_t i;
+    json_t *node;
+    json_array_foreach (nodes, i, node) {
+        json_int_t ago_ms = json_integer_value(
+            value_at(node, "stepped_down_ms"));
+        if (value_text(node, "stepped_down")[0] != '\0' &&
+            !nodes_is_foreign(node) && ago_ms < STEPPED_DOWN_MS) {
+            tool_say(tool, "node %" PRIu64 " stepped down %s ago, %s",
+                     value_number(node, "node"), DURATION((uint64_t)ago_ms),
+                     value_text(node, "stepped_down"));
+        }
+    }
+}
+
 /* Prints what is wrong, last and on stderr, where it is seen. */
 static int judge(json_t *nodes)
 {
@@ -343,6 +362,7 @@ int run_status(struct tool *tool, char **argv)
     int exit_code = judge(nodes);
     sum_up(tool, nodes);
     tell_of_links(tool, nodes);
+    tell_of_leaders(tool, nodes);
     tell_of_upgrade(tool, nodes);
     tell_of_users(nodes);
     tell_of_certificates(tool, nodes);
