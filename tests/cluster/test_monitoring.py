@@ -56,7 +56,7 @@ def check_query(query, known):
             raise ValueError("%s: there is no %s" % (query, name))
     for name, matchers in MATCHER.findall(query):
         for label, how, value in re.findall(r'(\w+)(=~|=)"([^"]*)"', matchers):
-            if label == "job":
+            if label in ("job", "cluster"):  # Of the scrape.
                 continue
             wanted = value.split("|") if how == "=~" else [value]
             told = {one.get(label) for one in known[name]}
@@ -131,6 +131,20 @@ def test_what_the_page_says_to_do_can_be_done(cluster):
         assert get(cluster.leader(), path)[0] == 200
     unit = text_of("packaging", "haspd.service")
     assert "LimitNOFILE=" in unit
+
+
+def test_every_alert_looks_at_one_cluster_by_itself():
+    """Each is tried with two clusters; what joins series joins those of one."""
+    tests = text_of("packaging", "alerts_test.yml")
+    tried = set()
+    for part in tests.split("  - interval: ")[1:]:
+        if 'cluster="one"' in part and "cluster: two" in part:
+            tried.update(re.findall(r"alertname: (\w+)", part))
+    for name, query in alerts():
+        assert name in tried, name
+        for labels in re.findall(r"\b(?:by|on) ?\(([^)]*)\)", query):
+            assert "cluster" in labels.split(", "), query
+        assert not re.search(r"\b(?:sum|max|min|avg|count)\(", query), query
 
 
 def test_promtool_agrees():
