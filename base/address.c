@@ -25,6 +25,14 @@ bool address_is_loopback(const char *host)
     return false;
 }
 
+bool address_is_number(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    return inet_pton(AF_INET, host, &v4) == 1 ||
+           inet_pton(AF_INET6, host, &v6) == 1;
+}
+
 static bool parse_port(const char *text, uint16_t *ret_port)
 {
     uint64_t port;

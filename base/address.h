@@ -15,6 +15,8 @@
 /* True if 'host' is a loopback address, or "localhost": only its own machine
  * reaches it there. */
 bool address_is_loopback(const char *host);
+/* True of an IPv4 or IPv6 address, false of a name. */
+bool address_is_number(const char *host);
 /* Of the other end of a connection, with its end. */
 #define ADDRESS_SIZE 64
 /* Whose address that is, for limits: its host without the port; of IPv6 the

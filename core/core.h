@@ -253,6 +253,9 @@ struct core_options {
     struct account *account;
     /* Of the program, for HELLO, INFO and STATUS; static text. */
     const char *version;
+    /* "host:port" where this node listens, as configured; NULL: not known. */
+    const char *listen_peer;
+    const char *listen_client;
 };
 
 /* What the caller found on disk. */
@@ -353,6 +356,11 @@ void core_another_cluster(struct core *core, uint64_t from, const char *address,
                           uint64_t now_ns);
 /* True while this node serves nobody for that. */
 bool core_is_apart(const struct core *core, char why[HASP_WHY_SIZE]);
+
+/* True if the newest configuration names other addresses for this node than it
+ * listens at: then the others, or clients, look for it elsewhere. Of hosts only
+ * those are compared that are numbers, and no wildcards. */
+bool core_is_elsewhere(const struct core *core, char why[HASP_WHY_SIZE]);
 
 /* 0: both addresses are that node's, and its data directory is 'incarnation'.
  * HASP_ECONNECT: nobody answers there, which may come; another error: somebody

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "core/command.h"
 #include "core/forward.h"
+#include "core/members/announced.h"
 #include "core/members/vouch.h"
 #include "core/state.h"
 
@@ -123,6 +124,7 @@ void update_peers(struct core *core)
         }
     }
     keep_leader(core, &wanted);
+    announced_follow(core);
     core->port.peers_changed(core->port.data, &wanted);
     mark_removed(core, &wanted);
     core->members.wanted = wanted;

@@ -23,6 +23,7 @@ struct members {
     uint64_t snapshot_to;  /* The replica wants this one to have one; 0. */
     uint64_t probe_number; /* The newest one's, see port.probe_address. */
     bool is_cluster_known; /* The port has been told which it is. */
+    bool is_elsewhere;     /* It was logged, see core_is_elsewhere(). */
 };
 
 void update_carry_out(struct core *core, const struct replica_update *update);

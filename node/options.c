@@ -480,7 +480,9 @@ void options_for_core(const struct hasp_node_options *options,
                    .snapshot_chunk_size = limits->snapshot_chunk_size,
                    .flush_records = limits->flush_records,
                    .flush_ms = limits->flush_ms},
-        .version = HASP_VERSION};
+        .version = HASP_VERSION,
+        .listen_peer = options->listen_peer,
+        .listen_client = options->listen_client};
     for (int key = 0; key < LIMIT_COUNT; key++) {
         ret_options->limits.founding.of[key] = given_limit(limits,
                                                            (enum limit_key)key);

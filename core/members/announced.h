@@ -20,4 +20,8 @@ struct core;
 bool announced_fits(const struct core *core, uint64_t id, const char *address,
                     char why[HASP_WHY_SIZE]);
 
+/* The configuration has changed: logs that core_is_elsewhere(), when it is new.
+ */
+void announced_follow(struct core *core);
+
 #endif /* HASP_CORE_MEMBERS_ANNOUNCED_H */

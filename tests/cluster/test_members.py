@@ -502,3 +502,29 @@ def test_a_node_whose_peers_are_of_another_cluster_serves_nobody():
         with cluster.leader(besides=[node]).connect() as client:
             Session(client)
             client.do("LOCK.ACQUIRE", "a")
+
+
+def test_a_node_that_listens_elsewhere_says_so():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        node = cluster.followers(leader)[0]
+        assert node.status()["elsewhere"] == ""
+        listed, node.client_port = node.client_port, free_ports(1)[0]
+        node.kill()
+        with open(node.config) as file:
+            text = file.read()
+        with open(node.config, "w") as file:
+            file.write(text.replace("client = 127.0.0.1:%d\n" % listed,
+                                    "client = 127.0.0.1:%d\n" % node.client_port))
+        node.start()
+        event = 'event="this node listens elsewhere"'
+        wait_until(lambda: event in node.log(), 30, "it is told")
+        wait_until(lambda: node.status() is not None, 30, "it answers")
+        said = "clients at 127.0.0.1:%d, and the member list says 127.0.0.1:%d"
+        assert said % (node.client_port, listed) in node.status()["elsewhere"]
+        end = subprocess.run(
+            [HASP, "-e", "127.0.0.1:%d" % node.client_port, "status"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+        )
+        assert "node %d: it listens for clients at" % node.id in end.stderr
+        assert leader.status()["elsewhere"] == ""

@@ -144,6 +144,9 @@ static int judge(json_t *nodes)
         } else if (value_text(node, "apart")[0] != '\0') {
             tool_fail(0, "node %" PRIu64 ": %s", value_number(node, "node"),
                       value_text(node, "apart"));
+        } else if (value_text(node, "elsewhere")[0] != '\0') {
+            tool_fail(0, "node %" PRIu64 ": %s", value_number(node, "node"),
+                      value_text(node, "elsewhere"));
         } else if (disk_trouble(node) != NULL) {
             tool_fail(0,
                       "node %" PRIu64
