@@ -235,8 +235,9 @@ uint64_t show_quarantine(const struct core *core)
 }
 
 /* What is shown of a lock's holders and queue, and what is left out behind it.
- * Tokens grow along the list of the holders, and indexes along the queue, but
- * for an upgrade, which stands at its head. */
+ * Serials grow along the list of the holders (tokens may be equal: one entry
+ * grants to many), and indexes along the queue, but for an upgrade, which
+ * stands at its head. */
 struct page {
     const struct hold *hold; /* The first one; NULL: none is shown. */
     const struct wait *wait;
@@ -244,7 +245,7 @@ struct page {
     uint32_t wait_count;
     uint32_t more_holds;
     uint32_t more_waits;
-    uint64_t last_token; /* Of those that were shown by now; and ... */
+    uint64_t last_serial; /* Of those that were shown by now; and ... */
     uint64_t last_index;
 };
 
@@ -252,9 +253,9 @@ static void page_holds(const struct lock *lock, const struct showing *showing,
                        struct page *page)
 {
     uint32_t left = lock->hold_count;
-    page->last_token = showing->after_token;
+    page->last_serial = showing->after_serial;
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
-        if (hold->token > showing->after_token) {
+        if (hold->serial > showing->after_serial) {
             page->hold = hold;
             break;
         }
@@ -306,9 +307,9 @@ static void put_holders(struct core *core, const struct request *request,
     const struct hold *hold = page->hold;
     resp_key_array(writer, "holders", page->hold_count);
     for (uint32_t i = 0; i < page->hold_count; i++) {
-        CHECK(hold->lock == lock && hold->token > page->last_token);
+        CHECK(hold->lock == lock && hold->serial > page->last_serial);
         put_holder(core, request, hold, showing->explains, writer);
-        page->last_token = hold->token;
+        page->last_serial = hold->serial;
         hold = LIST_ENTRY(hold->in_lock.next, struct hold, in_lock);
     }
 }
@@ -327,12 +328,12 @@ static void put_queue(struct core *core, struct page *page,
     }
 }
 
-/* Tells what is left out, and where it goes on: "=TOKEN/INDEX". */
+/* Tells what is left out, and where it goes on: "=SERIAL/INDEX". */
 static void put_more(const struct page *page, struct resp_writer *writer)
 {
     char cursor[64];
     int size = snprintf(cursor, sizeof cursor, "=%" PRIu64 "/%" PRIu64,
-                        page->last_token, page->last_index);
+                        page->last_serial, page->last_index);
     resp_key_number(writer, "more_holders", page->more_holds);
     resp_key_number(writer, "more_waiters", page->more_waits);
     resp_key_bulk(writer, "cursor", bytes_of(cursor, (size_t)size));
@@ -406,7 +407,7 @@ static bool read_cursor(struct bytes text, struct showing *showing)
     }
     size_t size = (size_t)(slash - text.data);
     return bytes_to_u64(bytes_of(text.data + 1, size - 1),
-                        &showing->after_token) &&
+                        &showing->after_serial) &&
            bytes_to_u64(bytes_of(slash + 1, text.size - size - 1),
                         &showing->after_index);
 }

@@ -16,8 +16,8 @@ struct showing {
     uint32_t more; /* Members of the map that the caller adds. */
     bool is_page;  /* What is left out is counted, with a cursor behind which
                     * LOCK.SHOW goes on. */
-    uint64_t after_token; /* Holders up to this token were told; and ... */
-    uint64_t after_index; /* ... who queued up to this index; 0: none. */
+    uint64_t after_serial; /* Holds up to this serial were told; and ... */
+    uint64_t after_index;  /* ... who queued up to this index; 0: none. */
 };
 
 /* Writes the map of a lock. One that does not exist (NULL) is free. */

@@ -483,6 +483,38 @@ static void a_lock_is_shown_page_by_page(void **state)
     assert_int_equal(reply.value[0].type, RESP_ERROR);
 }
 
+/* One entry grants to many, under one token: a page may end among them. */
+static void holders_of_one_token_are_all_shown(void **state)
+{
+    uint32_t holders = 0, equal = 0;
+    int64_t last_token = 0;
+    char command[80] = "LOCK.SHOW a";
+    (void)state;
+    acts(CEE, "LOCK.ACQUIRE a");
+    crowd(BOB, "SHARED WAIT 60000 PUSH", HOLDERS);
+    acts(CEE, "LOCK.RELEASE a");
+    world_run(world, 500);
+    while (command[0] != '\0') {
+        look(command);
+        const struct resp_value *cursor = resp_find(&reply, 0, "cursor");
+        uint32_t holder_count = count("holders");
+        for (uint32_t i = 0; i < holder_count; i++) {
+            char path[40];
+            snprintf(path, sizeof path, "holders.%u.token", i);
+            equal += number(path) == last_token;
+            last_token = number(path);
+        }
+        holders += holder_count;
+        command[0] = '\0';
+        if (cursor != NULL) {
+            snprintf(command, sizeof command, "LOCK.SHOW a CURSOR %.*s",
+                     (int)cursor->bytes.size, (const char *)cursor->bytes.data);
+        }
+    }
+    assert_int_equal(holders, HOLDERS);
+    assert_true(equal > 0);
+}
+
 /* An upgrade stands at the head of the queue, with a larger index. */
 static void an_upgrade_is_on_the_first_page_alone(void **state)
 {
@@ -601,6 +633,7 @@ int main(void)
         T(the_graph_is_cut_and_says_so),
         T(the_graph_has_all_up_to_its_bound),
         T(a_lock_is_shown_page_by_page),
+        T(holders_of_one_token_are_all_shown),
         T(an_upgrade_is_on_the_first_page_alone),
         T(the_graph_begins_at_the_first_of_a_queue),
         T(who_looks_at_many_shares_the_turn),
