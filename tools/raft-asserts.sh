@@ -70,6 +70,7 @@ nm -u "${objects[@]}" | grep -q __assert_fail ||
     { printf 'raft-asserts: the core has no assertions\n' >&2; exit 1; }
 
 cc -pthread -o "$dir/sim" "$build"/tests/sim/*.o \
-    "$build/tests/unit/lockfsm_delta.o" "$build/libhasp-all.a" "${objects[@]}" \
+    "$build/tests/unit/lockfsm_delta.o" "$build/tests/unit/drawn_requests.o" \
+    "$build/libhasp-all.a" "${objects[@]}" \
     -luv -llmdb -lxxhash -lmicrohttpd -lcrypto
 "$dir/sim" --seed 1 --seeds "$seeds" --jobs "$(nproc)"

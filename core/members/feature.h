@@ -40,5 +40,8 @@ void feature_turn(struct core *core);
 
 /* Handlers of commands (core/command.h). */
 command_run_fn raft_finalize_run;
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+command_encode_fn raft_trial_encode;
+#endif
 
 #endif /* HASP_CORE_MEMBERS_FEATURE_H */

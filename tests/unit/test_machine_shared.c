@@ -148,7 +148,7 @@ static void who_may_not_be_attached_asks_again_after_a_pause(void **state)
 /* Both wait as "#1", at place 8. */
 static void a_push_is_for_the_session_that_it_names(void **state)
 {
-    struct told one, two;
+    static struct told one, two; /* The tear-down tells the one that waits. */
     (void)state;
     once("LOCK.ACQUIRE w", QUEUED);
     once("LOCK.ACQUIRE w", QUEUED);
