@@ -59,18 +59,37 @@ def blocks(path):
     return found
 
 
+def commands_of(text):
+    """Gives the words of each command of a piece of shell."""
+    words = []
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    for word in lexer:
+        if re.fullmatch(r'[;&|()]+', word):
+            yield words
+            words = []
+        else:
+            words.append(word)
+    yield words
+
+
 def tool_commands(path):
     """Gives (line, arguments) of each command of hasp in blocks of "sh"."""
-    found, is_inside = [], False
+    found, text = [], None
     with open(path, encoding='utf-8') as file:
         for number, line in enumerate(file, 1):
             if line.strip().startswith('```'):
-                is_inside = line.strip() == '```sh'
+                text = '' if line.strip() == '```sh' else None
                 continue
-            if not is_inside:
+            if text is None:
                 continue
-            for part in re.split(r'&&|\|\||[;|]', line.split('  #')[0]):
-                words = shlex.split(part, comments=True)
+            text += line
+            try:
+                commands = list(commands_of(text))
+            except ValueError:
+                continue  # A quoted text goes on in the next line.
+            text = ''
+            for words in commands:
                 if words[:2] == ['sudo', '-u']:
                     words = words[3:]
                 if words[:1] == ['hasp']:
