@@ -448,7 +448,9 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
     gauge(out, "hasp_ready", "1 if clients are served here.", is_ready);
     gauge(out, "hasp_connections", "Connections of clients.",
           node->clients.count);
-    put_logins(node->core, out);
+    if (node->core != NULL) {
+        put_logins(node->core, out);
+    }
     gauge(out, "hasp_connections_max",
           "Connections of clients that this node takes.",
           node->clients.count_max);

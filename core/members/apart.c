@@ -9,6 +9,15 @@
 
 #define APART_NS (60 * NS_PER_S)
 
+/* True if this is a new life after a restore. Nodes of the former life may
+ * still run, and are of another cluster; they grant nothing without a majority.
+ * Its tokens lie LIFE_TOKEN_GAP above the date's, which for twelve days no
+ * start of this node comes to. */
+static bool is_restored(const struct core *core)
+{
+    return lockfsm_token_base(core->fsm) > core->options.token_base;
+}
+
 /* True if this node is the only voter. */
 static bool is_alone(const struct core *core)
 {
@@ -46,7 +55,7 @@ void core_another_cluster(struct core *core, uint64_t from, const char *address,
     struct apart *apart = &core->apart;
     char text[CLUSTER_ID_TEXT_SIZE], why[HASP_WHY_SIZE];
     set_now(core, now_ns);
-    if (!is_alone(core)) {
+    if (!is_alone(core) || is_restored(core)) {
         return;
     }
     bool is_new = apart->until_ns == 0;

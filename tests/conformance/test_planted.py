@@ -88,8 +88,8 @@ PLANTED = [
         'java': (JAVA + 'HaspLock.java', 'session.waiting(words, until)',
                  'words.stream().map(w -> w.matches("[0-9]{1,2}") '
                  '? System.nanoTime() + "" : w).toList()'),
-        'python': ('hasp/core.py', '                *words, *(wait',
-                   '                *[w + len(trouble._last) if isinstance('
+        'python': ('hasp/core.py', 'line.ask(*words, *(wait',
+                   'line.ask(*[w + len(trouble._last) if isinstance('
                    'w, int) else w for w in words], *(wait'),
         'node': ('lib/core.js', '[...words, ...wait',
                  "[...words.map((w, i) => words[i - 1] === 'REQ' ? "

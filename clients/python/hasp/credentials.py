@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-import threading
 import weakref
 from typing import Dict, Hashable, NamedTuple, Optional, Tuple
 
@@ -33,7 +32,6 @@ class Credentials:
         self._given = tls if isinstance(tls, ssl.SSLContext) else None
         self._folder = '' if self._given else folder_of(tls)
         self._path = path_of(secret_file)
-        self._lock = threading.Lock()  # Event loops of several threads renew.
         self._refused: Optional[str] = None
         self.is_known = False  # A node has done what was asked.
         self._read = self._read_files()
@@ -57,27 +55,28 @@ class Credentials:
     def renew(self) -> Tuple[bool, str]:
         """Reads the files again: whether they were taken into use because they
         are others, and, once for each reason, why they were not."""
-        with self._lock:
-            try:
-                found = self._read_files()
-                if found == self._read:
-                    self._refused = None
-                    return False, ''
-                context, name = self._made(found)
-                if found.user[1:2] + (name,) != self.who():
-                    raise ValueError('they are of another user, who has no '
-                                     'part in this session')
-            except (OSError, ValueError) as error:
-                text = not_taken(error)
-                is_news, self._refused = text != self._refused, text
-                return False, text if is_news else ''
-            self.context, self.user, self._name = context, found.user, name
-            self._read, self._refused = found, None
-            return True, ''
+        # No mutex: an interrupted thread would leave it locked, and the loop
+        # that keeps all sessions would wait for it. Two loops that renew at
+        # once read the same files.
+        try:
+            found = self._read_files()
+            if found == self._read:
+                self._refused = None
+                return False, ''
+            context, name = self._made(found)
+            if found.user[1:2] + (name,) != self.who():
+                raise ValueError('they are of another user, who has no '
+                                 'part in this session')
+        except (OSError, ValueError) as error:
+            text = not_taken(error)
+            is_news, self._refused = text != self._refused, text
+            return False, text if is_news else ''
+        self.context, self.user, self._name = context, found.user, name
+        self._read, self._refused = found, None
+        return True, ''
 
 
 _known: Dict[Hashable, Credentials] = {}  # Those of files.
-_known_lock = threading.Lock()
 
 
 def credentials_of(tls: Tls, secret_file: SecretFile) -> Credentials:
@@ -88,18 +87,19 @@ def credentials_of(tls: Tls, secret_file: SecretFile) -> Credentials:
         key: Hashable = (id(tls), path_of(secret_file))
         return _in_memory(key, tls, secret_file)
     key = (folder_of(tls), path_of(secret_file))
-    with _known_lock:
-        known = _known.get(key)
-        try:
-            made = Credentials(tls, secret_file)
-        except (OSError, ValueError) as error:
-            if known is None or not known.is_known:
-                raise
-            LOG.warning('%s', not_taken(error))
-            return known
-        if known is None or known.who() != made.who():
-            _known[key] = known = made
+    known = _known.get(key)
+    try:
+        made = Credentials(tls, secret_file)
+    except (OSError, ValueError) as error:
+        if known is None or not known.is_known:
+            raise
+        LOG.warning('%s', not_taken(error))
         return known
+    if known is None:
+        return _known.setdefault(key, made)  # Another thread may be faster.
+    if known.who() != made.who():
+        _known[key] = known = made
+    return known
 
 
 _of_contexts: weakref.WeakValueDictionary[Hashable, Credentials] = \
@@ -108,12 +108,11 @@ _of_contexts: weakref.WeakValueDictionary[Hashable, Credentials] = \
 
 def _in_memory(key: Hashable, tls: Tls, secret_file: SecretFile) -> Credentials:
     """Those of a context of the program's own, as long as a session has it."""
-    with _known_lock:
-        made = Credentials(tls, secret_file)
-        known = _of_contexts.get(key)
-        if known is None or known.who() != made.who():
-            _of_contexts[key] = known = made
-        return known
+    made = Credentials(tls, secret_file)
+    known = _of_contexts.get(key)
+    if known is None or known.who() != made.who():
+        _of_contexts[key] = known = made
+    return known
 
 
 def not_taken(error: Exception) -> str:
