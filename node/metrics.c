@@ -448,9 +448,6 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
     gauge(out, "hasp_ready", "1 if clients are served here.", is_ready);
     gauge(out, "hasp_connections", "Connections of clients.",
           node->clients.count);
-    if (node->core != NULL) {
-        put_logins(node->core, out);
-    }
     gauge(out, "hasp_connections_max",
           "Connections of clients that this node takes.",
           node->clients.count_max);
@@ -477,6 +474,7 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
             "Times the event loop was away for longer than a tick.",
             node->loop.stall_count);
     if (node->has_begun) {
+        put_logins(node->core, out);
         put_raft(node, out);
         put_state(node, out);
         put_counts(core_counts(node->core), out);
