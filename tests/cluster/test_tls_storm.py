@@ -55,6 +55,7 @@ class Cycles:
             with self.node.connect() as client:
                 client.do("SESSION.OPEN", "TTL", "60000")
                 while not self.is_over.is_set():
+                    client.do("SESSION.KEEP")
                     assert client.do("LOCK.ACQUIRE", "cycle")
                     client.do("LOCK.RELEASE", "cycle")
                     self.count += 1

@@ -35,6 +35,7 @@ class Wire:
         self.lock = threading.Lock()
         self.open = []  # Requests that are not answered, the oldest first.
         self.is_silent = self.is_known = False
+        self.is_over = threading.Event()
 
     def send(self, value, pause_s=0):
         step = 1 + len(value) // 60  # Of what is slow.
@@ -137,6 +138,12 @@ class Request:
             return self.grant(self.names()[0], told)
         return [self.grant(*each) for each in zip(self.names(), told)]
 
+    def repeats(self, earlier):
+        """Whether this is 'earlier' again, whose connection its client closed."""
+        return earlier is not None and self.number is not None and \
+            self.words == earlier.words and self.wire is not earlier.wire and \
+            earlier.wire.is_over.wait(1)
+
     def answer_later(self):
         """A wait with PUSH holds back nothing that comes after it."""
         if self.may_push:
@@ -153,7 +160,7 @@ class Nodes:
         self.asked = queue.Queue()
         self.keep = ''
         self.kept = threading.Semaphore(0)
-        self.always = {}
+        self.always, self.is_set = {}, threading.Lock()
         self.opened = {'ttl_ms': 10000, 'linger_ms': 0}
         self.log = []
         self.wires = set()  # Who may be told of events.
@@ -209,6 +216,7 @@ class Nodes:
                 pass
             finally:
                 self.wires.discard(wire)
+                wire.is_over.set()
 
     def _asked(self, request, is_attached):
         verb = request.words[0].upper()
@@ -227,12 +235,34 @@ class Nodes:
             request.answer(kept(self.keep) if self.keep else json.dumps(
                 dict(self.opened, trust_ms=0, ended=[], dropped=0)))
             self.kept.release()
-        elif verb in self.always:
-            request.answer(self.always[verb])
-        elif verb not in self.is_about and verb in BY_ITSELF:
+        elif verb not in self.is_about and verb in BY_ITSELF and \
+                verb not in self.always:
             request.answer(self._by_itself(verb, request.words))
         else:
-            self.asked.put(request)
+            with self.is_set:
+                how = self.always.get(verb)
+                if how is None:
+                    self.asked.put(request)
+            if how is not None:
+                request.answer(how)
+
+    def set_always(self, verb, how):
+        """Answers 'verb' with 'how' from now on, also what was asked before:
+        a client that asks again does not wait for the script's next line."""
+        waiting = []
+        with self.is_set:
+            if not how:
+                del self.always[verb]
+                return
+            self.always[verb] = how
+            while not self.asked.empty():
+                waiting.append(self.asked.get())
+            for request in waiting:
+                if request.words[0].upper() != verb:
+                    self.asked.put(request)
+        for request in waiting:
+            if request.words[0].upper() == verb:
+                request.answer(how)
 
     def _by_itself(self, verb, words):
         if verb != 'SESSION.OPEN':
@@ -280,7 +310,7 @@ class Script:
         self.front = front(self.nodes.endpoints) if front else None
         self.untold = []
         self.owner = ''  # The newest that was named.
-        self.previous = self.pending = None
+        self.previous = self.how = self.pending = None
 
     def run(self):
         try:
@@ -330,15 +360,26 @@ class Script:
                         '>=': operator != '=' and told[key] >= value
                         }[operator], told
 
+    def next_asked(self):
+        try:
+            return self.nodes.asked.get(timeout=PATIENCE_S)
+        except queue.Empty:
+            raise AssertionError('it was not asked') from None
+
     def do_node(self, text):
         wanted, _, how = text.replace('$owner', self.owner).partition(' -> ')
         wanted, *options = re.split(r' (?=has |lacks )', wanted)
         wanted = wanted.split()
         same = wanted.pop() if wanted[-1] in ('same', 'other') else None
-        try:
-            request = self.nodes.asked.get(timeout=PATIENCE_S)
-        except queue.Empty:
-            raise AssertionError('it was not asked') from None
+        request = self.next_asked()
+        # On a busy machine a client can lose patience with its connection while
+        # the answer is under way. As at a node, the repetition has no effect and
+        # gets the same answer.
+        while request.words[0].upper() != wanted[0] and \
+                not re.match('lose|never', self.how or 'never') and \
+                request.repeats(self.previous):
+            request.answer(self.how)
+            request = self.next_asked()
         asked = request.words[:len(wanted)]
         assert [asked[0].upper(), *asked[1:]] == wanted, request.words
         for option in options:
@@ -348,7 +389,7 @@ class Script:
         if same:
             is_same = request.number == self.previous.number
             assert is_same == (same == 'same'), request.words
-        self.previous = request
+        self.previous, self.how = request, how
         self.owner = request.owner or self.owner
         if how == 'later':
             self.pending = request
@@ -362,10 +403,7 @@ class Script:
     def do_always(self, text):
         """Of a command, from here on; 'always LOCK.ACQUIRE' ends it."""
         verb, _, how = text.partition(' -> ')
-        if how:
-            self.nodes.always[verb] = how
-        else:
-            del self.nodes.always[verb]
+        self.nodes.set_always(verb, how)
 
     def do_push(self, text):
         """On each connection that is attached, or watches."""
