@@ -95,17 +95,20 @@ HASP_CFLAGS += -fno-sanitize-recover=all \
 HASP_LDFLAGS += -fsanitize=address,undefined
 endif
 
-FOLDERS := base lockfsm $(wildcard lockfsm/*/) lease storage raft net client \
-    core $(wildcard core/*/) http node
-SRC := $(foreach f,$(FOLDERS:/=),$(wildcard $(f)/*.c))
+# In an order that no locale changes: objects are linked as they stand here, and
+# two builds of one source are the same bytes (make test-deb T=same).
+files = $(sort $(wildcard $(1)))
+FOLDERS := base lockfsm $(call files,lockfsm/*/) lease storage raft net client \
+    core $(call files,core/*/) http node
+SRC := $(foreach f,$(FOLDERS:/=),$(call files,$(f)/*.c))
 OBJ := $(SRC:%.c=$(B)/%.o)
 ifeq ($(FLAVOUR),tsan)
 OBJ += $(B)/tests/tsan/syscall.o
 endif
 LIB := $(B)/libhasp-all.a
 
-HASPD_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cmd/haspd/*.c))
-HASP_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cmd/hasp/*.c cmd/hasp/*/*.c))
+HASPD_OBJ := $(patsubst %.c,$(B)/%.o,$(call files,cmd/haspd/*.c))
+HASP_OBJ := $(patsubst %.c,$(B)/%.o,$(call files,cmd/hasp/*.c cmd/hasp/*/*.c))
 UNIT := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/test_*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 SIM_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c) \
@@ -117,12 +120,12 @@ PROPERTY_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/property/*.c) \
 # The client library: what client/ needs and nothing else. SOVERSION changes when
 # a program that was built with an older one would break.
 SOVERSION := 0
-LIBHASP_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard client/*.c))
-LIBHASP_PARTS := $(patsubst %.c,$(B)/%.o,$(wildcard net/resp*.c net/tls*.c base/*.c) \
+LIBHASP_OBJ := $(patsubst %.c,$(B)/%.o,$(call files,client/*.c))
+LIBHASP_PARTS := $(patsubst %.c,$(B)/%.o,$(call files,net/resp*.c net/tls*.c base/*.c) \
     lease/lease.c)
 LIBHASP_SO := $(B)/libhasp.so.$(VERSION)
 # A node for other programs: all but the client, which has a library of its own.
-LIBNODE_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard node/*.c))
+LIBNODE_OBJ := $(patsubst %.c,$(B)/%.o,$(call files,node/*.c))
 LIBNODE_PARTS := $(filter-out $(LIBNODE_OBJ) $(B)/client/%,$(OBJ))
 EXAMPLES := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
 CLIENT_TESTS := $(patsubst tests/client/%.c,$(B)/client-tests/%,\
