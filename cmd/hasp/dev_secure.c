@@ -48,37 +48,18 @@ int dev_secure_check(const char *folder, bool is_secure)
     return 0;
 }
 
-/* Runs: hasp cert WHAT --dir FOLDER/certs WORD MORE; 'more' may be NULL. */
-static int run_cert(const struct tool *tool, const char *what,
-                    const char *folder, char *word, char *more)
-{
-    char certs[PATH_MAX];
-    struct tool quiet = *tool;
-    char *argv[] = {"cert", "--dir", certs, word, more, NULL};
-    snprintf(certs, sizeof certs, "%.3800s/certs", folder);
-    quiet.subcommand = tool_find("cert", what);
-    quiet.is_quiet = true;
-    return quiet.subcommand->run(&quiet, argv);
-}
-
 int dev_secure_certify(const struct tool *tool, const char *folder,
                        uint64_t count)
 {
-    int exit_code = has(folder, "ca.crt") ? 0
-                                          : run_cert(tool, "ca", folder,
-                                                     "--cluster", DEV_CLUSTER);
+    char certs[PATH_MAX];
+    snprintf(certs, sizeof certs, "%.3800s/certs", folder);
+    int exit_code = tool_make_ca(tool, certs, DEV_CLUSTER);
     for (uint64_t id = 1; exit_code == 0 && id <= count; id++) {
-        char file[64], node[64];
-        snprintf(file, sizeof file, "node-%" PRIu64 "/node.crt", id);
+        char node[64];
         snprintf(node, sizeof node, "%" PRIu64 "=127.0.0.1,localhost", id);
-        if (!has(folder, file)) {
-            exit_code = run_cert(tool, "node", folder, node, NULL);
-        }
+        exit_code = tool_make_certificate(tool, "node", certs, node);
     }
-    if (exit_code == 0 && !has(folder, "user-admin/client.crt")) {
-        exit_code = run_cert(tool, "user", folder, "admin", NULL);
-    }
-    return exit_code;
+    return exit_code ?: tool_make_certificate(tool, "user", certs, "admin");
 }
 
 static int make_demo(struct tool *by_door)
@@ -102,7 +83,8 @@ int dev_secure_admit(const struct tool *tool, const char *folder,
         .timeout_ms = tool->timeout_ms,
         .endpoints = {.endpoint = &endpoint, .count = 1},
     };
-    char why[HASP_WHY_SIZE];
+    char why[HASP_WHY_SIZE], certs[PATH_MAX];
+    snprintf(certs, sizeof certs, "%.3800s/certs", folder);
     if (has(folder, "user-" DEMO "/client.crt")) {
         return 0;
     }
@@ -111,7 +93,7 @@ int dev_secure_admit(const struct tool *tool, const char *folder,
     }
     int exit_code = make_demo(&by_door);
     client_free(by_door.client);
-    return exit_code ?: run_cert(tool, "user", folder, DEMO, NULL);
+    return exit_code ?: tool_make_certificate(tool, "user", certs, DEMO);
 }
 
 void dev_secure_print(const char *folder, const char *address)

@@ -72,6 +72,13 @@ static const struct field session_fields[] = {
     {0},
 };
 
+static const struct field setup_fields[] = {
+    {"machine", "MACHINE", FIELD_TEXT},
+    {"node", "NODE", FIELD_NUMBER},
+    {"command", "COMMAND", FIELD_TEXT},
+    {0},
+};
+
 static const struct field fence_fields[] = {
     {"resource", "RESOURCE", FIELD_TEXT},
     {"token", "TOKEN", FIELD_NUMBER},
@@ -233,6 +240,14 @@ const struct subcommand subcommands[] = {
     {SESSIONS, "fence remove", "RESOURCE", "forget a resource's highest token",
      .run = run_fence_remove},
 
+    {CLUSTER, "setup",
+     "NAME[=ADDRESS[,ADDRESS...]]... | --install FILE | --check",
+     "make machines the nodes of a new cluster with TLS and users",
+     "    --cluster NAME  as cluster.name of haspd (production)\n"
+     "    --dir DIR       for certificates and the files of machines (certs)\n"
+     "    --install FILE  make this machine a node, with its file; -: stdin\n"
+     "    --check         what this machine lacks to be a node that serves\n",
+     .run = run_setup, .fields = setup_fields, .is_offline = true},
     {CLUSTER, "status", "", "the members, their roles, how many may be lost",
      .run = run_status},
     {CLUSTER, "health", "", "exit 0 if the cluster serves, else 69",
@@ -276,9 +291,12 @@ const struct subcommand subcommands[] = {
     {USERS, "user show", "NAME",
      "a user, with his secrets and who comes by them", .run = run_user_show,
      .fields = user_fields},
-    {USERS, "user add", "NAME [--role ROLE]... [--reuse] [--sessions N] ...",
+    {USERS, "user add", "NAME [--role ROLE]... [--may GRANT]... [--reuse] ...",
      "make a user",
      "    --role ROLE      what he may; may come again\n"
+     "    --may GRANT      what he may, as in hasp role set; makes a role "
+     "that\n"
+     "                     is called as the user; may come again\n"
      "    --reuse          somebody else had the name, and was "
      "removed\n" QUOTA_OPTIONS,
      .run = run_user_add},

@@ -90,9 +90,9 @@ subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_remove,
     run_history, run_limits_set, run_member_add, run_member_change,
     run_member_list, run_member_transfer, run_note, run_object, run_break,
     run_please, run_quarantine_end, run_release, run_run, run_session_close,
-    run_session_keep, run_session_show, run_show, run_snapshot_inspect,
-    run_snapshot_restore, run_snapshot_save, run_status, run_top, run_version,
-    run_watch, run_why;
+    run_session_keep, run_session_show, run_setup, run_show,
+    run_snapshot_inspect, run_snapshot_restore, run_snapshot_save, run_status,
+    run_top, run_version, run_watch, run_why;
 
 /* Of a request: the records of a paged list that may begin with a prefix; the
  * records, or the record, that it is answered with; whether it is answered with
@@ -135,7 +135,16 @@ int tool_read_endpoints(struct tool *tool);
 
 bool parse_number(const char *text, uint64_t *ret_number);
 
-/* --- Certificates (cert/revoke.c) ----------------------------------------- */
+/* --- Certificates (cert/) ------------------------------------------------- */
+
+/* Makes the CA of the cluster in a folder, or checks that the one which is
+ * there is of that cluster. 0 or the exit code, as the following two. */
+int tool_make_ca(const struct tool *tool, const char *folder,
+                 const char *cluster);
+/* Makes what 'hasp cert WHAT WORD' makes, "node" or "user", unless it is there.
+ */
+int tool_make_certificate(const struct tool *tool, const char *what,
+                          const char *folder, const char *word);
 
 /* Has the cluster refuse a certificate from now on: 'text' is its fingerprint,
  * a file, or the folder of a node or a user. 0 or the exit code. */

@@ -335,20 +335,37 @@ int run_user_set(struct tool *tool, char **argv)
     return exit_code ?: rewrite(tool, argv[1], &change);
 }
 
+/* Makes a role, of which the name must be free. */
+static int make_role(struct tool *tool, const char *name,
+                     const struct option_list *grants)
+{
+    AUTO(words_done) struct words words = {0};
+    begin(&words, "ROLE.SET", name, 0);
+    add(&words, "GRANTS");
+    for (size_t i = 0; i < grants->count; i++) {
+        add(&words, grants->text[i]);
+    }
+    return tool_change(tool, words.word, CANNOT("make role", name), NULL);
+}
+
 int run_user_add(struct tool *tool, char **argv)
 {
-    struct option_list roles = {.count = 0};
+    struct option_list roles = {.count = 0}, grants = {.count = 0};
     struct quotas quotas = {.of = {NULL}};
     AUTO(words_done) struct words words = {0};
     bool is_reused = false;
     const struct option_row rows[] = {
         {"role", OPTION_LIST, .value = &roles},
+        {"may", OPTION_LIST, .value = &grants},
         {"reuse", OPTION_FLAG, .value = &is_reused},
         QUOTA_ROWS(&quotas),
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 1, 1);
     exit_code = exit_code ?: read_quotas(&quotas);
+    if (exit_code == 0 && grants.count > 0) {
+        exit_code = make_role(tool, argv[1], &grants);
+    }
     if (exit_code != 0) {
         return exit_code;
     }
@@ -361,7 +378,16 @@ int run_user_add(struct tool *tool, char **argv)
     for (size_t i = 0; i < roles.count; i++) {
         add(&words, roles.text[i]);
     }
-    return tool_change(tool, words.word, CANNOT("make user", argv[1]), NULL);
+    if (grants.count > 0) {
+        add(&words, argv[1]);
+    }
+    exit_code = tool_change(tool, words.word, CANNOT("make user", argv[1]),
+                            NULL);
+    if (exit_code != 0 && grants.count > 0) {
+        /* So that the command can be repeated. */
+        (void)tool_change(tool, WORDS("ROLE.REMOVE", argv[1]), NULL, NULL);
+    }
+    return exit_code;
 }
 
 int run_user_remove(struct tool *tool, char **argv)

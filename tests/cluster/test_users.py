@@ -75,6 +75,26 @@ def test_a_user_gets_as_far_as_his_roles_say(cluster, tmp_path):
     assert tool.run(*me, "user", "list").returncode == 77
 
 
+def test_a_user_is_added_with_what_he_may(cluster, tmp_path):
+    tool = Tool(cluster)
+    tool.admin("user", "add", "app", "--may", "lock:app/*", "--may", "read:*")
+    assert "lock:app/*" in tool.admin("role", "show", "app")
+    assert tool.admin("can", "app", "read", "x").startswith("yes")
+    assert tool.run(
+        "--socket", tool.door, "can", "app", "lock", "x"
+    ).stdout.startswith("no")
+    # A role that is there is not changed, nor is one left over.
+    done = tool.run("--socket", tool.door, "user", "add", "app", "--may", "x:y")
+    assert done.returncode != 0 and "cannot make role 'app'" in done.stderr
+    tool.admin("user", "add", "other")
+    done = tool.run(
+        "--socket", tool.door, "user", "add", "other", "--may", "lock:*"
+    )
+    assert done.returncode != 0 and "cannot make user 'other'" in done.stderr
+    assert "other" not in tool.admin("-o", "plain", "role", "list")
+    assert "lock:app/*" in tool.admin("role", "show", "app")
+
+
 def test_every_node_and_every_start_knows_the_users(cluster, tmp_path):
     tool = Tool(cluster)
     path = make_app(tool, tmp_path)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "cmd/hasp/cert/paper.h"
@@ -256,4 +257,62 @@ static int renew(struct tool *tool, char *word, const char *ca_folder,
 int run_cert_renew(struct tool *tool, char **argv)
 {
     return for_each(tool, argv, 0, renew);
+}
+
+/* --- For other subcommands ------------------------------------------------ */
+
+/* Runs: hasp -q cert WHAT --dir FOLDER WORD MORE; 'more' may be NULL. */
+static int run_quietly(const struct tool *tool, const char *what,
+                       const char *folder, const char *word, const char *more)
+{
+    struct tool quiet = *tool;
+    char copy[5][PATH_MAX];
+    const char *words[] = {"--dir", folder, word, more};
+    char *argv[6] = {"cert"};
+    for (size_t i = 0; i < 4 && words[i] != NULL; i++) {
+        snprintf(copy[i], sizeof copy[i], "%s", words[i]);
+        argv[i + 1] = copy[i];
+    }
+    quiet.subcommand = tool_find("cert", what);
+    quiet.is_quiet = true;
+    return quiet.subcommand->run(&quiet, argv);
+}
+
+static bool has_file(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%.3800s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+int tool_make_ca(const struct tool *tool, const char *folder,
+                 const char *cluster)
+{
+    struct paper ca;
+    struct tls_name name;
+    if (!has_file(folder, "ca.crt")) {
+        return run_quietly(tool, "ca", folder, "--cluster", cluster);
+    }
+    int rv = paper_load_ca(folder, &ca, &name);
+    if (rv != 0) {
+        return rv;
+    }
+    paper_done(&ca);
+    return strcmp(name.cluster, cluster) == 0
+               ? 0
+               : tool_fail(EX_DATAERR,
+                           "the CA in '%s' is that of cluster '%s', not of "
+                           "'%s'; name another folder with --dir",
+                           folder, name.cluster, cluster);
+}
+
+int tool_make_certificate(const struct tool *tool, const char *what,
+                          const char *folder, const char *word)
+{
+    char file[256];
+    snprintf(file, sizeof file, "%s-%.*s/%s.crt", what,
+             (int)(strcspn(word, "=") < 128 ? strcspn(word, "=") : 128), word,
+             strcmp(what, "node") == 0 ? "node" : "client");
+    return has_file(folder, file) ? 0
+                                  : run_quietly(tool, what, folder, word, NULL);
 }
