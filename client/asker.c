@@ -5,6 +5,7 @@
 
 #include "client/asker.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,11 +32,14 @@ int asker_init(struct asker *asker, const struct endpoints *endpoints,
     *asker = (struct asker){.random = seed, .due_ns = UINT64_MAX};
     asker->endpoint = calloc(endpoints->count, sizeof *asker->endpoint);
     asker->last = calloc(endpoints->count, sizeof *asker->last);
-    if (asker->endpoint == NULL || asker->last == NULL) {
+    int error = known_cluster_init(&asker->own_known, endpoints->count);
+    if (asker->endpoint == NULL || asker->last == NULL || error != 0) {
+        known_cluster_done(&asker->own_known);
         free(asker->endpoint);
         free(asker->last);
         return HASP_ENOMEM;
     }
+    asker->known = &asker->own_known;
     memcpy(asker->endpoint, endpoints->endpoint,
            endpoints->count * sizeof *asker->endpoint);
     asker->count = endpoints->count;
@@ -52,6 +56,7 @@ void asker_done(struct asker *asker)
     buffer_done(&asker->out);
     resp_reply_done(&asker->reply);
     explicit_bzero(asker->secret, sizeof asker->secret);
+    known_cluster_done(&asker->own_known);
     free(asker->endpoint);
     free(asker->last);
     free(asker->flight);
@@ -171,6 +176,12 @@ static uint64_t denied_pause_ns(struct asker *asker)
     return u64_min(pause_ms, open_ms(asker)) * NS_PER_MS;
 }
 
+/* By its number; an address that a node has named is none of them. */
+static uint32_t endpoint_number(const struct asker *asker)
+{
+    return asker->is_moved ? KNOWN_CLUSTER_ELSEWHERE : asker->at;
+}
+
 /* Ends the connection, by 'outcome'; the next one goes to the next endpoint. */
 static void lose(struct asker *asker, enum outcome outcome,
                  struct lease_clock now)
@@ -244,6 +255,7 @@ void asker_failed(struct asker *asker, const char *why, struct lease_clock now)
 {
     CHECK(asker->state != ASKER_REST);
     asker_note(asker, "%.80s", why);
+    known_cluster_miss(asker->known, endpoint_number(asker));
     lose(asker, OUTCOME_UNREACHABLE, now);
 }
 
@@ -252,6 +264,7 @@ void asker_distrusted(struct asker *asker, const char *why,
 {
     CHECK(asker->state != ASKER_REST);
     asker_note(asker, "%s", why);
+    known_cluster_miss(asker->known, endpoint_number(asker));
     asker->is_denied = asker->was_let_in;
     lose(asker, OUTCOME_DISTRUSTED, now);
 }
@@ -261,13 +274,20 @@ void asker_connected(struct asker *asker)
     struct query query = {0};
     CHECK(asker->state == ASKER_OPENING);
     asker->state = ASKER_GREETING;
+    asker->has_said_hello = false;
     query_begin(&query, "HELLO");
     query_number(&query, 3);
-    if (asker->secret[0] != '\0' && !endpoint_is_local(asker_endpoint(asker))) {
-        query_text(&query, "AUTH");
-        query_text(&query, "default"); /* A secret contains the user's name. */
-        query_text(&query, asker->secret);
-    }
+    query_encode(&query, &asker->out);
+    query_done(&query);
+}
+
+/* Shows the secret, to a node of the known cluster only. */
+static void authenticate(struct asker *asker)
+{
+    struct query query = {0};
+    query_begin(&query, "AUTH");
+    query_text(&query, "default"); /* A secret contains the user's name. */
+    query_text(&query, asker->secret);
     query_encode(&query, &asker->out);
     query_done(&query);
 }
@@ -321,6 +341,34 @@ void asker_renewed(struct asker *asker, bool has_changed, const char *why,
     }
 }
 
+/* Reads from the answer to HELLO of which cluster the node is. False: of none,
+ * or of another one; it is left, and people are told of it. */
+static bool is_of_cluster(struct asker *asker, struct lease_clock now)
+{
+    char known[CLUSTER_ID_TEXT_SIZE], text[ASKER_LAST_SIZE];
+    enum cluster_view view = known_cluster_see(
+        asker->known, endpoint_number(asker), &asker->reply, now.boottime_ns,
+        asker->cluster);
+    if (view == CLUSTER_UNBORN) {
+        asker_note(asker, "belongs to no cluster yet");
+    } else if (view != CLUSTER_FITS) {
+        known_cluster_id(asker->known, known);
+        asker_note(asker, "is a node of another cluster (%s, not %s)",
+                   asker->cluster, known);
+    }
+    if (view == CLUSTER_STRANGER) {
+        snprintf(text, sizeof text,
+                 "%.100s is a node of another cluster (%s, not %s); it is "
+                 "asked nothing",
+                 asker_endpoint(asker)->text, asker->cluster, known);
+        asker_members_notice(asker, text);
+    }
+    if (view != CLUSTER_FITS) {
+        lose(asker, OUTCOME_UNREACHABLE, now);
+    }
+    return view == CLUSTER_FITS;
+}
+
 static void greeted(struct asker *asker, struct lease_clock now)
 {
     if (asker->reply.value[0].type == RESP_ERROR) {
@@ -337,6 +385,17 @@ static void greeted(struct asker *asker, struct lease_clock now)
         }
         lose(asker, outcome == OUTCOME_UNKNOWN ? OUTCOME_BUSY : outcome, now);
         return;
+    }
+    if (!asker->has_said_hello) {
+        if (!is_of_cluster(asker, now)) {
+            return;
+        }
+        asker->has_said_hello = true;
+        if (asker->secret[0] != '\0' &&
+            !endpoint_is_local(asker_endpoint(asker))) {
+            authenticate(asker);
+            return;
+        }
     }
     asker->state = ASKER_OPEN;
     asker_members_attach(asker);
@@ -382,6 +441,7 @@ static enum outcome answered(struct asker *asker, struct lease_clock now)
     if (value->type != RESP_ERROR) {
         asker->failed = 0;
         asker->was_let_in = true;
+        known_cluster_learn(asker->known, asker->cluster);
         asking_finish(asker, ask, 0);
         return OUTCOME_NONE;
     }
@@ -492,6 +552,7 @@ static void leave_silent(struct asker *asker, struct lease_clock now)
         is_silent |= now.monotonic_ns >= attempt_end_ns(ask);
     }
     if (is_silent) {
+        known_cluster_miss(asker->known, endpoint_number(asker));
         asker_drop(asker, "no answer", now);
     }
 }

@@ -12,7 +12,8 @@
  *
  *     REST --somebody asks--> OPENING --asker_connected()--> GREETING
  *      ^ (a pause after each   |                              HELLO
- *      |  round of all nodes)  |                                |
+ *      |  round of all nodes)  |                             (AUTH)
+ *      |                       |                                |
  *      '------- failure, silence, NOLEADER, MOVED ----------- OPEN
  *
  * It has members, who share the connection (client/asker_member.h), and they
@@ -24,6 +25,9 @@
  * answer, since the files with these are read again before each connection; it
  * is tried again after 0.1 to 1 s. One that never was let in has its requests
  * refused, unless the files have changed by then.
+ *
+ * A node of another cluster than the known one (client/known_cluster.h) is left
+ * as soon as it has answered HELLO, before it is shown a secret.
  *
  * Driver: after each call of asker_turn() or asker_input() and after each
  * request look at 'number'. If it has changed, close what is open; if the state
@@ -46,6 +50,7 @@
 #include "client/asker_member.h"
 #include "client/asking.h"
 #include "client/endpoints.h"
+#include "client/known_cluster.h"
 #include "lease/lease.h"
 #include "net/resp.h"
 
@@ -64,7 +69,11 @@ struct asker {
     /* A message that tells of no member's session; borrowed. Or NULL. */
     void (*push)(void *data, const struct resp_reply *reply);
     void *push_data;
+    struct known_cluster *known; /* Its own, or one that others share. */
     /* The rest is private. */
+    struct known_cluster own_known;
+    char cluster[CLUSTER_ID_TEXT_SIZE]; /* Of the node that is connected. */
+    bool has_said_hello;                /* GREETING: AUTH is under way. */
     struct list members;
     bool is_touched; /* Some member is. */
     uint64_t due_ns; /* Of the members, the earliest turn. */

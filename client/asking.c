@@ -182,7 +182,7 @@ static void list_endpoints(const struct asker *asker, char *out, size_t size)
     }
 }
 
-void asking_give_up(struct asker *asker, struct asking *ask)
+int asking_judge(struct asker *asker, struct asking *ask)
 {
     static const struct {
         enum outcome outcome;
@@ -215,7 +215,13 @@ void asking_give_up(struct asker *asker, struct asking *ask)
     list_endpoints(asker, list, sizeof list);
     asker->code[0] = '\0';
     snprintf(asker->why, sizeof asker->why, "%s (%s)", ends[i].text, list);
-    asking_finish(asker, ask, ends[i].error);
+    return ends[i].error;
+}
+
+void asking_give_up(struct asker *asker, struct asking *ask)
+{
+    int error = asking_judge(asker, ask);
+    asking_finish(asker, ask, error);
 }
 
 void asking_take_refused(struct asker *asker, const struct asker_member *member,

@@ -100,6 +100,10 @@ struct asking {
  * is dropped. Harmless if it is not asked. */
 void asking_cancel(struct asker *asker, struct asking *ask);
 
+/* The worst outcome of its attempts so far, as an error; the asker's 'code' and
+ * 'why' say it in words. It is still asked. */
+int asking_judge(struct asker *asker, struct asking *ask);
+
 /* --- For the asker's files ------------------------------------------------ */
 
 /* How an attempt ended. */

@@ -13,11 +13,21 @@
 
 /* --- The registry --------------------------------------------------------- */
 
+/* Which cluster all links to the same endpoints work with. It stays for as long
+ * as the process lives: that is what it is for. */
+struct shared_known {
+    struct known_cluster known;
+    pthread_mutex_t mutex;
+    struct list in_knowns;
+    struct endpoints endpoints;
+};
+
 static struct {
     pthread_once_t once;
     pthread_mutex_t mutex;
     struct list links;
-    bool is_shared; /* A child of fork() gets an empty list with this. */
+    struct list knowns; /* struct shared_known */
+    bool is_shared;     /* A child of fork() gets an empty list with this. */
 } registry = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Forgets the links in a child: they are the parent's, and the thread that held
@@ -26,11 +36,15 @@ static void forget_links(void)
 {
     pthread_mutex_init(&registry.mutex, NULL);
     list_init(&registry.links);
+    LIST_FOR (struct shared_known, shared, &registry.knowns, in_knowns) {
+        pthread_mutex_init(&shared->mutex, NULL);
+    }
 }
 
 static void init_registry(void)
 {
     list_init(&registry.links);
+    list_init(&registry.knowns);
     registry.is_shared = pthread_atfork(NULL, NULL, forget_links) == 0;
 }
 
@@ -43,6 +57,54 @@ static bool are_endpoints_equal(const struct endpoints *a,
                    strcmp(a->endpoint[i].port, b->endpoint[i].port) == 0;
     }
     return is_equal;
+}
+
+static int copy_endpoints(const struct endpoints *from,
+                          struct endpoints *ret_copy)
+{
+    size_t size = from->count * sizeof *from->endpoint;
+    *ret_copy = (struct endpoints){.endpoint = malloc(size),
+                                   .count = from->count};
+    if (ret_copy->endpoint == NULL) {
+        return HASP_ENOMEM;
+    }
+    memcpy(ret_copy->endpoint, from->endpoint, size);
+    return 0;
+}
+
+static void guard_known(struct known_cluster *known, bool enters)
+{
+    struct shared_known *shared = LIST_ENTRY(known, struct shared_known, known);
+    if (enters) {
+        pthread_mutex_lock(&shared->mutex);
+    } else {
+        pthread_mutex_unlock(&shared->mutex);
+    }
+}
+
+/* Finds or makes what is known of the cluster at these endpoints. NULL: there
+ * is no memory. */
+static struct known_cluster *find_known(const struct endpoints *endpoints)
+{
+    LIST_FOR (struct shared_known, shared, &registry.knowns, in_knowns) {
+        if (are_endpoints_equal(&shared->endpoints, endpoints)) {
+            return &shared->known;
+        }
+    }
+    struct shared_known *shared = calloc(1, sizeof *shared);
+    if (shared == NULL || copy_endpoints(endpoints, &shared->endpoints) != 0) {
+        free(shared);
+        return NULL;
+    }
+    if (known_cluster_init(&shared->known, endpoints->count) != 0) {
+        endpoints_done(&shared->endpoints);
+        free(shared);
+        return NULL;
+    }
+    pthread_mutex_init(&shared->mutex, NULL);
+    shared->known.guard = guard_known;
+    list_push_back(&registry.knowns, &shared->in_knowns);
+    return &shared->known;
 }
 
 static bool is_fitting(const struct link *link, const struct link_key *key)
@@ -77,18 +139,18 @@ static uint64_t any_seed(void)
 static int init(struct link *link, const struct link_key *key)
 {
     uint64_t seed = any_seed();
-    size_t size = key->endpoints.count * sizeof *key->endpoints.endpoint;
+    struct known_cluster *known = find_known(&key->endpoints);
     link->key = *key;
-    link->key.endpoints.endpoint = malloc(size);
-    if (link->key.endpoints.endpoint == NULL) {
+    if (known == NULL ||
+        copy_endpoints(&key->endpoints, &link->key.endpoints) != 0) {
         return HASP_ENOMEM;
     }
-    memcpy(link->key.endpoints.endpoint, key->endpoints.endpoint, size);
     int error = asker_init(&link->asker, &key->endpoints, seed);
     if (error != 0) {
         endpoints_done(&link->key.endpoints);
         return error;
     }
+    link->asker.known = known;
     asker_begin_at(&link->asker, (uint32_t)(seed >> 33));
     transport_init(&link->transport, &link->asker, key->shown);
     list_init(&link->in_links);
@@ -162,23 +224,28 @@ bool link_fill(struct link *link)
     return has_others;
 }
 
-/* Gives up the link; true if this was the last user. */
-static bool give_up(struct link *link)
+/* Gives up the link 'count' times; true if no user is left. */
+static bool give_up(struct link *link, uint32_t count)
 {
-    CHECK(link->use_count > 0);
-    link->use_count--;
+    CHECK(link->use_count >= count);
+    link->use_count -= count;
     if (link->use_count == 0) {
         list_remove(&link->in_links);
     }
     return link->use_count == 0;
 }
 
-void link_leave(struct link *link)
+bool link_forget(struct link *link, uint32_t count)
 {
     pthread_mutex_lock(&registry.mutex);
-    bool is_last = give_up(link);
+    bool is_last = give_up(link, count);
     pthread_mutex_unlock(&registry.mutex);
-    if (is_last) {
+    return is_last;
+}
+
+void link_leave(struct link *link)
+{
+    if (link_forget(link, 1)) {
         link->driver->stop(link);
     }
 }
@@ -187,7 +254,10 @@ void link_abandon(struct link *link, bool is_whole)
 {
     /* The neighbours in the list are the parent's. */
     list_init(&link->in_links);
-    if (!give_up(link)) {
+    link->use_count -= is_whole ? session_free_orphans(link, true)
+                                : link->orphan_count;
+    link->orphan_count = 0;
+    if (!give_up(link, 1)) {
         return;
     }
     if (link->timer_fd >= 0) {

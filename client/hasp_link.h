@@ -66,8 +66,9 @@ struct link_driver {
 struct link {
     const struct link_driver *driver;
     struct link_key key;
-    struct list in_links; /* Unless it is its session's own. */
-    uint32_t use_count;   /* Under the registry's lock. */
+    struct list in_links;  /* Unless it is its session's own. */
+    uint32_t use_count;    /* Under the registry's lock. */
+    uint32_t orphan_count; /* Sessions that were not opened, of these. */
 
     pthread_mutex_t mutex;
     struct asker asker;
@@ -95,6 +96,9 @@ MUST_CHECK int link_join(const struct link_key *key,
 bool link_fill(struct link *link);
 /* 'link' may be gone after this. */
 void link_leave(struct link *link);
+/* So many of its sessions have gone. True: nobody has it any more, and the
+ * caller ends it. */
+bool link_forget(struct link *link, uint32_t count);
 /* A turn of the asker; under the mutex. */
 void link_turn(struct link *link, struct lease_clock now);
 /* For the driver, when nothing is under way any more. */

@@ -190,28 +190,85 @@ static int open_session(struct hasp_session *session,
     wait_init(&wait, session);
     session_lock(session);
     int error = session_begin(session, options, &wait.call);
-    error = wait_end(&wait, error);
-    return error == 0 ? notifier_start(session) : error;
+    return wait_end(&wait, error);
 }
 
-/* Opens the session, on a link of its own or on one that others have; true,
- * with the error, if those others fill it. */
-static bool open_on_link(struct hasp_session *session,
-                         const struct hasp_options *options, int *ret_error)
+/* Frees a session that was not opened. If a node may still open it, the link's
+ * thread does so when that is cleared up. */
+static void bury(struct hasp_session *session)
+{
+    session_lock(session);
+    bool is_orphan = machine_is_clearing(&session->machine);
+    session->is_orphan = is_orphan;
+    session->link->orphan_count += is_orphan;
+    session_unlock(session);
+    if (!is_orphan) {
+        session_done(session);
+        free(session);
+    }
+}
+
+/* Opens a session, on a link of its own or on one that others have; true, with
+ * the error, if those others fill it. */
+static bool open_on_link(const struct hasp_options *options, int *ret_error,
+                         struct hasp_session **ret_session)
 {
     static const char full[] = "LIMIT: sessions of a connection";
+    struct hasp_session *session = calloc(1, sizeof *session);
+    if (session == NULL) {
+        *ret_error = why_set(HASP_ENOMEM, "out of memory");
+        return false;
+    }
     *ret_error = session_init(session, options, &thread_driver, NULL);
     if (*ret_error != 0) {
+        free(session);
         return false;
     }
     *ret_error = open_session(session, options);
+    if (*ret_error == 0) {
+        *ret_session = session;
+        return false;
+    }
     bool is_full = *ret_error == HASP_EFULL &&
                    strncmp(why, full, sizeof full - 1) == 0 &&
                    link_fill(session->link);
-    if (*ret_error != 0) {
-        session_done(session);
-    }
+    bury(session);
     return is_full;
+}
+
+uint32_t session_free_orphans(struct link *link, bool are_all)
+{
+    uint32_t count = 0;
+    LIST_FOR_SAFE (struct hasp_session, session, &link->sessions, in_link) {
+        if (session->is_orphan &&
+            (are_all || !machine_is_clearing(&session->machine))) {
+            if (!are_all) {
+                machine_leave(&session->machine, client_clock_read());
+                pthread_cond_destroy(&session->news);
+            }
+            free_parts(session);
+            free(session);
+            count++;
+        }
+    }
+    link->orphan_count -= count;
+    return count;
+}
+
+typedef int finish_fn(struct machine *machine, struct client_call *call,
+                      struct lease_clock now);
+
+static int finish(struct hasp_session *session, finish_fn *begin)
+{
+    struct waiting wait;
+    notifier_stop(session);
+    wait_init(&wait, session);
+    session_lock(session);
+    int error = begin(&session->machine, &wait.call, client_clock_read());
+    error = wait_end(&wait, error);
+    session_done(session);
+    free(session);
+    return error;
 }
 
 int hasp_open(const struct hasp_options *options,
@@ -228,19 +285,19 @@ int hasp_open(const struct hasp_options *options,
                                       "hasp_options_init(), or nowhere to "
                                       "put the session");
     }
-    struct hasp_session *session = calloc(1, sizeof *session);
-    if (session == NULL) {
-        return why_set(HASP_ENOMEM, "out of memory");
-    }
-    while (open_on_link(session, options, &error)) {
+    struct hasp_session *session = NULL;
+    while (open_on_link(options, &error, &session)) {
         continue; /* Another link has room. */
     }
-    if (error != 0) {
-        free(session);
+    if (error == 0) {
+        error = notifier_start(session);
+    }
+    if (error != 0 && session != NULL) {
+        (void)finish(session, machine_close); /* It has no thread to tell it. */
         return error;
     }
-    *ret_session = session;
-    return 0;
+    *ret_session = error == 0 ? session : *ret_session;
+    return error;
 }
 
 /* --- Closing -------------------------------------------------------------- */
@@ -260,22 +317,6 @@ static void close_in_child(struct hasp_session *session)
         close(session->event_fd);
     }
     link_abandon(link, is_whole);
-}
-
-typedef int finish_fn(struct machine *machine, struct client_call *call,
-                      struct lease_clock now);
-
-static int finish(struct hasp_session *session, finish_fn *begin)
-{
-    struct waiting wait;
-    notifier_stop(session);
-    wait_init(&wait, session);
-    session_lock(session);
-    int error = begin(&session->machine, &wait.call, client_clock_read());
-    error = wait_end(&wait, error);
-    session_done(session);
-    free(session);
-    return error;
 }
 
 void hasp_close(struct hasp_session *session)

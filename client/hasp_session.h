@@ -46,6 +46,7 @@ struct hasp_session {
     struct machine machine;
     struct list waits; /* Those that may be interrupted. */
     int event_fd;      /* For the program; -1: it has not asked for it. */
+    bool is_orphan;    /* It was not opened, and its link clears up. */
 
     /* hasp_thread.c: the thread of 'on_event'. */
     pthread_t notifier;
@@ -76,6 +77,9 @@ MUST_CHECK int session_init(struct hasp_session *session,
                             const struct link_driver *driver, void *loop);
 /* Leaves its link, which may be gone then. */
 void session_done(struct hasp_session *session);
+/* Under the link's mutex: frees the orphans that have been cleared up, or (in a
+ * forked child, which leaves all to its parent) all. Returns how many. */
+uint32_t session_free_orphans(struct link *link, bool are_all);
 /* Begins to open it; under the mutex. */
 MUST_CHECK int session_begin(struct hasp_session *session,
                              const struct hasp_options *options,

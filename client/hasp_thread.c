@@ -149,14 +149,41 @@ static void wait_for_news(struct link *link, struct poll_set *set)
     }
 }
 
+/* Frees sessions that nobody has, once they are cleared up. True: they were the
+ * last that the link had. */
+static bool free_orphans(struct link *link)
+{
+    uint32_t count = session_free_orphans(link, false);
+    if (count == 0) {
+        return false;
+    }
+    pthread_mutex_unlock(&link->mutex); /* The registry's lock comes first. */
+    bool is_last = link_forget(link, count);
+    pthread_mutex_lock(&link->mutex);
+    return is_last;
+}
+
+/* Ends a link that only orphans had: nobody joins its thread. */
+static void end_alone(struct link *link)
+{
+    pthread_detach(pthread_self());
+    close(link->timer_fd);
+    link_free(link);
+}
+
 static void *run(void *data)
 {
     struct link *link = data;
     struct poll_set set = {.fds = set.few, .room = FEW};
+    bool is_alone = false;
     pthread_mutex_lock(&link->mutex);
     while (!link->is_stopping) {
         link->seen_count = atomic_load(&link->wake_count);
         link_turn(link, client_clock_read());
+        is_alone = free_orphans(link);
+        if (is_alone) {
+            break;
+        }
         transport_turn(&link->transport, &link->asker, &link->mutex);
         arm(link, client_clock_read());
         wait_for_news(link, &set);
@@ -164,6 +191,9 @@ static void *run(void *data)
     pthread_mutex_unlock(&link->mutex);
     if (set.fds != set.few) {
         free(set.fds);
+    }
+    if (is_alone) {
+        end_alone(link);
     }
     return NULL;
 }

@@ -537,6 +537,14 @@ static void end(struct hasp_uv *uv)
     }
 }
 
+static bool is_clearing(struct hasp_uv *uv)
+{
+    session_lock(&uv->session);
+    bool is_clearing = machine_is_clearing(&uv->session.machine);
+    session_unlock(&uv->session);
+    return is_clearing;
+}
+
 /* Goes on with closing: after the last call has been told the session is
  * closed, and then it is freed. */
 static void go_on_closing(struct hasp_uv *uv)
@@ -554,7 +562,7 @@ static void go_on_closing(struct hasp_uv *uv)
         }
         session_unlock(&uv->session);
         wake(uv->session.link);
-    } else if (uv->polls == 0) {
+    } else if (uv->polls == 0 && !is_clearing(uv)) {
         end(uv);
     }
 }

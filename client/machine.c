@@ -145,11 +145,21 @@ static int of_word(const char *word)
     return HASP_EREPLY;
 }
 
+/* Nothing is believed of the session any more. */
+static void end_lease(struct machine *machine)
+{
+    lease_refused(&machine->lease);
+    if (machine->is_endless) {
+        machine->is_endless = false;
+        known_cluster_endless(machine->asker->known, -1);
+    }
+}
+
 /* The cluster says that the session has ended: after this no hold may be found
  * held. */
 static void lose(struct machine *machine, const char *code, const char *why)
 {
-    lease_refused(&machine->lease);
+    end_lease(machine);
     machine->is_refused = true;
     snprintf(machine->why, sizeof machine->why, "%s %.440s", code, why);
 }
@@ -185,7 +195,10 @@ struct act {
     struct asking ask;
     struct machine *machine;
     struct list in_machine;
-    struct client_call *call;
+    struct client_call *call; /* NULL: its caller has been told. */
+    /* The caller of an OPEN is told then, in CLOCK_MONOTONIC; UINT64_MAX: at
+     * the end of 'ask'. */
+    uint64_t told_by_ns;
     struct credentials credentials;
 };
 
@@ -217,6 +230,7 @@ static struct act *act_new(struct machine *machine, const char *command,
         act->ask.data = act;
         act->ask.done = done;
         act->ask.is_read = true;
+        act->told_by_ns = UINT64_MAX;
         act->ask.deadline_ns = machine->asker->now.monotonic_ns +
                                machine->timeout_ms * NS_PER_MS;
         query_begin(&act->ask.query, command);
@@ -233,6 +247,10 @@ static bool renew(struct machine *machine, const struct asking *ask,
     uint64_t ttl_ms = reply_number(reply, 0, "ttl_ms");
     if (ttl != NULL && ttl->type == RESP_NULL) {
         lease_answered_endless(&machine->lease, ask->sent);
+        if (!machine->is_endless) {
+            machine->is_endless = true;
+            known_cluster_endless(machine->asker->known, 1);
+        }
         return true;
     }
     if (ttl_ms == 0) {
@@ -240,6 +258,10 @@ static bool renew(struct machine *machine, const struct asking *ask,
     }
     lease_answered(&machine->lease, ask->sent, ttl_ms,
                    reply_number(reply, 0, "linger_ms"));
+    struct lease_clock now = machine->asker->now;
+    known_cluster_believe(machine->asker->known,
+                          now.boottime_ns +
+                              lease_remaining(&machine->lease, now));
     return true;
 }
 
@@ -262,10 +284,96 @@ static void begin(struct machine *machine)
     machine->member.open_ms = lease_period_ns(&machine->lease) / NS_PER_MS;
 }
 
+static void closed_late(struct asking *ask, const struct asking_end *end)
+{
+    struct act *act = ask->data;
+    struct machine *machine = act->machine;
+    if (end->error == 0) {
+        asker_set_session(&machine->member, NULL, machine->asker->now);
+    }
+    act_free(act); /* Else it ends by its lease, if it has one. */
+}
+
+/* Closes what a node has opened when nobody waited for it any more: nobody else
+ * knows it. */
+static void opened_late(struct act *act, const struct asking_end *end)
+{
+    struct asking *ask = &act->ask;
+    struct machine *machine = act->machine;
+    uint64_t session = end->error == 0 ? reply_number(end->reply, 0, "id") : 0;
+    if (session == 0) {
+        act_free(act);
+        return;
+    }
+    act->credentials.session = session;
+    asker_adopt_session(&machine->member, &act->credentials);
+    ask->is_once = false;
+    ask->done = closed_late;
+    ask->deadline_ns = machine->asker->now.monotonic_ns +
+                       machine->timeout_ms * NS_PER_MS;
+    query_begin(&ask->query, "SESSION.CLOSE");
+    query_option(&ask->query, "SESSION", session);
+    asker_ask(machine->asker, ask, machine->asker->now);
+}
+
+/* Tells the caller of an OPEN that its time is over. What has been sent may
+ * still be done, so its answer is awaited, for as long as that of any request.
+ */
+static void tell_late(struct act *act)
+{
+    struct machine *machine = act->machine;
+    struct client_call *call = act->call;
+    struct asking_end end = {.code = "", .why = machine->asker->why};
+    end.error = asking_judge(machine->asker, &act->ask);
+    call->error = machine_error(machine, &end, call->why);
+    act->call = NULL;
+    act->told_by_ns = UINT64_MAX;
+    act->ask.is_once = true;
+    if (!act->ask.is_sent) {
+        act_free(act);
+    }
+    call->done(call);
+}
+
+static void acts_turn(struct machine *machine)
+{
+    LIST_FOR_SAFE (struct act, act, &machine->acts, in_machine) {
+        if (machine->asker->now.monotonic_ns >= act->told_by_ns) {
+            tell_late(act);
+        }
+    }
+}
+
+static uint64_t acts_left_ns(const struct machine *machine,
+                             struct lease_clock now)
+{
+    uint64_t next_ns = UINT64_MAX;
+    LIST_FOR (const struct act, act, &machine->acts, in_machine) {
+        next_ns = u64_min(next_ns, act->told_by_ns);
+    }
+    return next_ns == UINT64_MAX        ? next_ns
+           : next_ns > now.monotonic_ns ? next_ns - now.monotonic_ns
+                                        : 0;
+}
+
+bool machine_is_clearing(const struct machine *machine)
+{
+    LIST_FOR (const struct act, act, &machine->acts, in_machine) {
+        if (act->call == NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void opened(struct asking *ask, const struct asking_end *end)
 {
     struct act *act = ask->data;
     struct machine *machine = act->machine;
+    if (act->call == NULL) {
+        opened_late(act, end);
+        return;
+    }
     if (end->error != 0) {
         end_act(act, machine_error(machine, end, act->call->why));
         return;
@@ -297,6 +405,8 @@ int machine_open(struct machine *machine, const struct hasp_options *options,
         return HASP_ENOMEM;
     }
     act->ask.blocks = true;
+    act->told_by_ns = act->ask.deadline_ns;
+    act->ask.deadline_ns = UINT64_MAX;
     hex_put(act->credentials.secret, bytes_of(random, MACHINE_RANDOM_SIZE));
     int error = sha256(bytes_of_text(act->credentials.secret), hash);
     if (error != 0) {
@@ -404,7 +514,7 @@ int machine_close(struct machine *machine, struct client_call *call,
         query_option(&act->ask.query, "SESSION", machine->credentials.session);
     }
     int error = finish(machine, act, call, now);
-    lease_refused(&machine->lease);
+    end_lease(machine);
     return error;
 }
 
@@ -433,7 +543,7 @@ static void kept(struct asking *ask, const struct asking_end *end)
         machine->is_refused |= error == HASP_ELOST ||
                                error == HASP_EBLACKLISTED;
         if (error == HASP_ELOST) {
-            lease_refused(&machine->lease);
+            end_lease(machine);
         }
     }
 }
@@ -484,7 +594,7 @@ static uint64_t left_ns(struct machine *machine, struct lease_clock now)
 {
     struct lease sure = machine->lease;
     if (!machine->is_open || machine->is_over) {
-        return UINT64_MAX;
+        return acts_left_ns(machine, now);
     }
     enum lease_state state = lease_check(&machine->lease, now);
     if (state != machine->told) {
@@ -509,6 +619,7 @@ static uint64_t left_ns(struct machine *machine, struct lease_clock now)
 static uint64_t turn(void *data, struct lease_clock now)
 {
     struct machine *machine = data;
+    acts_turn(machine);
     if (machine->is_open && !machine->is_over) {
         tell_state(machine);
         machine->is_over = machine->told == LEASE_LOST;
@@ -572,6 +683,7 @@ void machine_leave(struct machine *machine, struct lease_clock now)
 
 void machine_done(struct machine *machine)
 {
+    end_lease(machine);
     changes_end(machine, false);
     LIST_FOR_SAFE (struct act, act, &machine->acts, in_machine) {
         act_free(act);

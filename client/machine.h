@@ -130,6 +130,7 @@ struct machine {
     struct lease lease;
     enum lease_state told;   /* By an event. */
     bool is_open;            /* It has been opened, and not closed. */
+    bool is_endless;         /* The known cluster counts it as that. */
     bool is_refused;         /* The cluster will not renew it any more. */
     bool is_over;            /* It was lost, and all calls have been told. */
     char why[HASP_WHY_SIZE]; /* Of the last heartbeat that failed, or "". */
@@ -163,13 +164,17 @@ struct event_node *machine_take_event(struct machine *machine);
  * copied. */
 
 /* Opens the session. 'random' becomes its secret, of which the cluster is shown
- * the hash alone. An answer that is lost leaves a session that owns nothing and
- * ends by itself. HASP_EIO: no hash. */
+ * the hash alone. An answer that comes after the call has ended is awaited
+ * still: what was opened is closed. One that is lost with its connection leaves
+ * a session that owns nothing and ends by itself. HASP_EIO: no hash. */
 MUST_CHECK int machine_open(struct machine *machine,
                             const struct hasp_options *options,
                             const char *name,
                             const uint8_t random[MACHINE_RANDOM_SIZE],
                             struct client_call *call, struct lease_clock now);
+/* The answer to an OPEN whose call has ended is awaited, or what it has opened
+ * is being closed: the machine should live on, and have its turns. */
+bool machine_is_clearing(const struct machine *machine);
 /* Goes on with a session that another process has opened. Its requests are
  * numbered from 'number' on, which must be above all that were used. */
 MUST_CHECK int machine_attach(struct machine *machine,

@@ -91,6 +91,11 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     CHECK(fsm->uses.waits == 0 && fsm->member_count == 0);
     CHECK(list_is_empty(&fsm->cut) && list_is_empty(&fsm->to_recheck));
     fsm->acts.first = fsm->acts.last + 1;
+    if (cluster_id_is_known(fsm->cluster_id)) {
+        memmove(fsm->former_ids + CLUSTER_ID_SIZE, fsm->former_ids,
+                FORMER_IDS_SIZE - CLUSTER_ID_SIZE);
+        memcpy(fsm->former_ids, fsm->cluster_id, CLUSTER_ID_SIZE);
+    }
     memset(fsm->cluster_id, 0, sizeof fsm->cluster_id);
     fsm->is_begun = false;
     fsm->is_new_life = true;

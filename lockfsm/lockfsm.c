@@ -194,6 +194,17 @@ void lockfsm_cluster_id(const struct lockfsm *fsm,
     memcpy(ret_id, fsm->cluster_id, sizeof fsm->cluster_id);
 }
 
+bool lockfsm_former_id(const struct lockfsm *fsm, uint32_t at,
+                       uint8_t ret_id[CLUSTER_ID_SIZE])
+{
+    const uint8_t *id = fsm->former_ids + (size_t)at * CLUSTER_ID_SIZE;
+    if (at >= FORMER_ID_MAX || !cluster_id_is_known(id)) {
+        return false;
+    }
+    memcpy(ret_id, id, CLUSTER_ID_SIZE);
+    return true;
+}
+
 uint64_t lockfsm_steps(const struct lockfsm *fsm)
 {
     return fsm->steps;

@@ -56,6 +56,8 @@
 /* Requests of one owner that wait, some of them at one place. */
 #define WAITING_COUNT_MAX 64
 #define ENDED_COUNT_MAX 64
+#define FORMER_ID_MAX 8 /* Ids of former lives that the state keeps. */
+#define FORMER_IDS_SIZE ((size_t)FORMER_ID_MAX * CLUSTER_ID_SIZE)
 #define TOKEN_MAX ((UINT64_C(1) << 53) - 1)
 /* A cluster's first token_base is at least this: smaller numbers are nobody's
  * tokens, and a fence admits them as what they are. */
@@ -261,10 +263,10 @@ uint32_t lockfsm_dirty_count(const struct lockfsm *fsm);
 
 /* Makes of a restored state the beginning of a new life of the cluster (rule
  * 21): sessions, holds, waits, results and members are dropped and the cluster
- * id forgotten. The next BEGIN brings a new id and raises token_base above all
- * tokens of the old life; limits stay; nothing is granted before
- * QUARANTINE_OVER, 'quarantine_ms' after that BEGIN: as long as clients of the
- * old life may trust their leases. */
+ * id becomes that of a former life. The next BEGIN brings a new id and raises
+ * token_base above all tokens of the old life; limits stay; nothing is granted
+ * before QUARANTINE_OVER, 'quarantine_ms' after that BEGIN: as long as clients
+ * of the old life may trust their leases. */
 void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms);
 
 /* --- Reading ------------------------------------------------------------- */
@@ -276,6 +278,10 @@ uint64_t lockfsm_token_base(const struct lockfsm *fsm);
 /* All zero before the first BEGIN, which brings it and token_base. */
 void lockfsm_cluster_id(const struct lockfsm *fsm,
                         uint8_t ret_id[CLUSTER_ID_SIZE]);
+/* The id of a former life, of which this one was restored: 0 is the newest;
+ * false if no more are known. */
+bool lockfsm_former_id(const struct lockfsm *fsm, uint32_t at,
+                       uint8_t ret_id[CLUSTER_ID_SIZE]);
 /* The data directory of member 'node'; 0 if it is not a member. */
 uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node);
 /* How 'node' was removed last, be it a member again or not; false if it was

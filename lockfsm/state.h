@@ -182,9 +182,8 @@ struct ledger {
     struct list settled[RECORD_KIND_COUNT];
     uint32_t settled_count[RECORD_KIND_COUNT];
     uint64_t digest;
-    enum record_kind
-        scrub_kind;        /* Where lockfsm_scrub() is, and how many ... */
-    uint32_t scrub_left;   /* ... of these it has yet to look at. */
+    enum record_kind scrub_kind; /* Where lockfsm_scrub() is; ... */
+    uint32_t scrub_left;   /* ... of these it has yet to look at so many. */
     struct buffer deleted; /* u8 map, run key; of records in the table. */
     uint32_t deleted_count;
     uint64_t flushed_index;
@@ -218,7 +217,8 @@ struct lockfsm {
     uint64_t applied_term;
     uint64_t token_base;
     uint8_t cluster_id[CLUSTER_ID_SIZE];
-    bool is_begun;    /* Has a cluster id. */
+    uint8_t former_ids[FORMER_IDS_SIZE]; /* The newest first. */
+    bool is_begun;                       /* Has a cluster id. */
     bool is_new_life; /* Restored, and waits for its BEGIN. */
     uint64_t quarantine_ms;
     uint64_t quarantine_index; /* The BEGIN since which it counts; 0: none. */

@@ -71,7 +71,7 @@ ROOMS = [
     ('examples', r'examples/', '', 'uv', False),
     # What a client decides, without I/O; the drivers stand on it.
     ('client/machine',
-     r'client/(machine|change|change_words|hold|asker|asker_member|asking'
+     r'client/(machine|change|change_words|hold|asker|asker_member|asking|known_cluster'
      r'|credentials|numbers|query|reply|endpoints)\.[ch]$',
      'base base/sha net/resp lease/lease lease/rules include', '', True),
     ('client', r'client/',

@@ -57,6 +57,28 @@ static const struct secret *find_secret(const struct core *core,
                : NULL;
 }
 
+/* The life that this node belongs to, "" before it has begun, and those of
+ * which it was restored: a client goes on to another node if it knows another
+ * life. */
+static void put_lives(struct core *core, struct resp_writer *writer)
+{
+    uint8_t id[CLUSTER_ID_SIZE];
+    char text[CLUSTER_ID_TEXT_SIZE];
+    uint32_t count = 0;
+    lockfsm_cluster_id(core->fsm, id);
+    cluster_id_format(id, text);
+    resp_key_text(writer, "cluster", text);
+    while (lockfsm_former_id(core->fsm, count, id)) {
+        count++;
+    }
+    resp_key_array(writer, "former", count);
+    for (uint32_t i = 0; i < count && lockfsm_former_id(core->fsm, i, id);
+         i++) {
+        cluster_id_format(id, text);
+        resp_text(writer, text);
+    }
+}
+
 void identity_say_hello(struct core *core, struct request *request, int version)
 {
     struct conn *conn = request->conn;
@@ -64,7 +86,7 @@ void identity_say_hello(struct core *core, struct request *request, int version)
     conn->version = version;
     request->version = (uint8_t)version;
     struct resp_writer *writer = request_reply(core, request);
-    resp_map(writer, 7);
+    resp_map(writer, 9);
     resp_key_text(writer, "server", "hasp");
     resp_key_text(writer, "version", core->options.version);
     resp_key_integer(writer, "proto", version);
@@ -74,6 +96,7 @@ void identity_say_hello(struct core *core, struct request *request, int version)
                                                            : "standalone");
     resp_key_text(writer, "role", takes_writes(core) ? "master" : "replica");
     resp_key_array(writer, "modules", 0);
+    put_lives(core, writer);
     request_done(core, request);
 }
 

@@ -274,9 +274,9 @@ static int do_alive(json_t *command, json_t **ret_told)
 
 static int do_can(json_t *command, json_t **ret_told)
 {
-    static const char *const features[] = {"several", "convert", "alive",
-                                           "cancel",  "owner",   "linger",
-                                           "hold",    "please",  "durable"};
+    static const char *const features[] = {
+        "several", "convert", "alive",  "cancel",  "owner",
+        "linger",  "hold",    "please", "durable", "late"};
     json_t *list = json_array();
     (void)command;
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {

@@ -18,6 +18,7 @@ import time
 import pytest
 
 from cluster import ROOT, Cluster, wait_until
+from fake_node import FakeNode
 
 BUILD = os.path.abspath(
     os.environ.get('HASP_BUILD', os.path.join(ROOT, 'build', 'release')))
@@ -285,6 +286,30 @@ def run(cluster, *command, timeout=60, **environment):
 def test_callbacks_on_a_loop(cluster, program):
     done = run(cluster, os.path.join(BUILD, 'client-tests', program))
     assert (done.returncode, done.stderr) == (0, '')
+
+
+@pytest.mark.parametrize('driver', ['thread', 'loop'])
+def test_what_is_opened_late_is_closed(driver):
+    """By either driver, which ends when that is done."""
+    is_over = threading.Event()
+
+    def answer(words):
+        if words[0] == b'SESSION.OPEN':
+            time.sleep(1.5)
+            return {'id': 77, 'ttl_ms': 10000, 'linger_ms': 0}
+        if words[0] == b'SESSION.CLOSE':
+            is_over.set()
+        return 1
+
+    with FakeNode(answer) as node:
+        with subprocess.Popen(
+                [os.path.join(BUILD, 'client-tests', 'libhasp_uv_late'),
+                 driver], stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=dict(os.environ, HASP_ENDPOINTS=node.endpoint)) as program:
+            assert is_over.wait(20)
+            _, told = program.communicate(b'x', timeout=20)
+        assert (program.returncode, told) == (0, b'')
+        assert node.requests[-1] == [b'SESSION.CLOSE', b'SESSION', b'77']
 
 
 def test_a_link_has_two_descriptors_and_one_thread(cluster):

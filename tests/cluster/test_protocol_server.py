@@ -35,13 +35,17 @@ def test_hello_is_truthful(connect, world, version):
     reply = wire.do("HELLO", version)
     assert isinstance(reply, Map) == (version == 3)
     told = plain(reply)
-    assert list(told) == "server version proto id mode role modules".split()
+    assert list(told) == ("server version proto id mode role modules "
+                          "cluster former").split()
     assert told["server"] == b"hasp"
     assert told["proto"] == version
     assert told["id"] == wire.do("CLIENT", "ID")
     assert told["mode"] == b"standalone"
     assert told["role"] == b"master"  # It takes writes, and passes them on.
     assert told["modules"] == []
+    status = plain(wire.do("RAFT.STATUS"))
+    assert told["cluster"] == status["cluster"] and len(told["cluster"]) == 32
+    assert told["former"] == []
 
 
 def test_hello_without_a_version_keeps_it(connect):

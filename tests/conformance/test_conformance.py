@@ -35,7 +35,7 @@ WORK_S = (0.1, 6)
 # What scripts need and a client has not. Only Node.js has one thread for all,
 # so only there can a program stop its own heartbeats.
 LACKING = {
-    'c': {'freeze', 'late', 'note', 'place', 'watch'},
+    'c': {'freeze', 'note', 'place', 'watch'},
     'go': {'freeze'},
     'java': {'freeze'},
     'node': set(),

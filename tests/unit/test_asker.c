@@ -542,7 +542,7 @@ static void a_node_that_cannot_greet_is_left(void **state)
     }
 }
 
-static void the_secret_of_the_user_is_said_in_the_greeting(void **state)
+static void the_secret_of_the_user_is_said_after_the_greeting(void **state)
 {
     struct asked asked = {0};
     struct endpoints endpoints;
@@ -555,10 +555,11 @@ static void the_secret_of_the_user_is_said_in_the_greeting(void **state)
     asker_show(&world.asker, (const char[CLIENT_USER_SECRET_SIZE]){"app.123"});
     machine_init(&world.machine, &world.asker);
     endpoints_done(&endpoints);
-    once("HELLO 3 AUTH default app.123", "+OK\r\n");
-    always("HELLO", "-NOAUTH say who you are\r\n");
+    once("HELLO 3", "%0\r\n");
+    once("AUTH default app.123", "+OK\r\n");
     ask(&asked);
     assert_int_equal(asked.error, 0);
+    assert_int_equal(world.asker.state, ASKER_OPEN);
 }
 
 static int pushes;
@@ -652,7 +653,7 @@ int main(void)
         one(who_is_sent_in_a_circle_leaves_it),
         one(a_refused_greeting_is_told_to_all),
         one(a_node_that_cannot_greet_is_left),
-        one(the_secret_of_the_user_is_said_in_the_greeting),
+        one(the_secret_of_the_user_is_said_after_the_greeting),
         one(what_is_pushed_for_no_session_is_handed_on),
         one(who_answers_unasked_is_left),
         one(credentials_are_a_number_and_a_secret),

@@ -450,6 +450,38 @@ static void a_node_that_loads_cuts_at_the_same_place(void **state)
     assert_true(cuts > 400);
 }
 
+/* Of ten lives, each restored from the one before, the newest eight are known,
+ * in a state that was loaded, too. */
+static void a_life_knows_of_which_it_was_restored(void **state)
+{
+    struct machine machine;
+    struct table *table = table_new_memory();
+    struct buffer command = {0};
+    uint8_t id[CLUSTER_ID_SIZE] = {1}, former[CLUSTER_ID_SIZE];
+    (void)state;
+    begin(&machine, 1000000);
+    for (uint8_t life = 2; life <= FORMER_ID_MAX + 2; life++) {
+        lockfsm_new_life(machine.fsm, 0);
+        lockfsm_new_life(machine.fsm, 0); /* A life that never began. */
+        id[0] = life;
+        encode_begin(&command, &(struct begin_command){
+                                   .node = 1,
+                                   .cluster_id = bytes_of(id, sizeof id),
+                                   .token_base = TOKEN_BASE_MIN});
+        apply(&machine, &command);
+        lockfsm_cluster_id(machine.fsm, former);
+        assert_memory_equal(former, id, sizeof id);
+    }
+    reload(&machine, table);
+    for (uint8_t i = 0; i < FORMER_ID_MAX; i++) {
+        assert_true(lockfsm_former_id(machine.fsm, i, former));
+        assert_int_equal(former[0], FORMER_ID_MAX + 1 - i);
+    }
+    assert_false(lockfsm_former_id(machine.fsm, FORMER_ID_MAX, former));
+    end(&machine);
+    table_close(table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +490,7 @@ int main(void)
         cmocka_unit_test(a_crowd_costs_no_entry_more_than_its_turn),
         cmocka_unit_test(a_stream_at_the_head_keeps_nobody_out),
         cmocka_unit_test(who_was_passed_is_looked_at_again),
+        cmocka_unit_test(a_life_knows_of_which_it_was_restored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
