@@ -500,6 +500,9 @@ install_pc = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
     -e 's|@VERSION@|$(VERSION)|' packaging/$(1).pc.in \
     > $(DESTDIR)$(LIBDIR)/pkgconfig/$(1).pc
 
+UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
+install_unit = sed 's|/usr/local|$(PREFIX)|g' packaging/$(1) > $(UNITS)/$(1)
+
 .PHONY: install
 install: all man ## into $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin
@@ -518,9 +521,12 @@ install: all man ## into $(DESTDIR)$(PREFIX)
 	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hasp.fish
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system \
 	    $(DESTDIR)$(PREFIX)/share/doc/hasp
-	sed -e 's|/usr/local/sbin|$(PREFIX)/sbin|' \
-	    -e 's|/usr/local/share|$(PREFIX)/share|' packaging/haspd.service \
-	    > $(DESTDIR)$(PREFIX)/lib/systemd/system/haspd.service
+	$(foreach unit,haspd.service hasp-run@.service hasp-once@.service \
+	    hasp-once@.timer,$(call install_unit,$(unit)) &&) \
+	sed -f packaging/instances.sed $(UNITS)/haspd.service \
+	    > $(UNITS)/haspd@.service
+	install -D -m 0755 docs/recipes/once.sh \
+	    $(DESTDIR)$(PREFIX)/libexec/hasp/once
 	install -m 0644 packaging/haspd.conf.example packaging/alerts.yml \
 	    packaging/dashboard.json $(DESTDIR)$(PREFIX)/share/doc/hasp/
 	$(MAKE) install-lib

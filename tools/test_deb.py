@@ -285,19 +285,9 @@ class Machine:
         self.log.close()
 
 
-CONFIGURATION = """[node]
-dir = /var/lib/hasp/data
-[cluster]
-name = test
-member = 1 127.7.0.1:7421 127.7.0.1:7420
-member = 2 127.7.0.2:7421 127.7.0.2:7420
-member = 3 127.7.0.3:7421 127.7.0.3:7420
-[listen]
-http = off
-[audit]
-file = /var/log/hasp/audit.jsonl
-"""
 ENDPOINTS = ','.join('127.7.0.%d:7420' % number for number in (1, 2, 3))
+# On the first machine.
+ADMIN = 'export HASP_ENDPOINTS=%s HASP_TLS=/root/certs/user-admin\n' % ENDPOINTS
 
 
 def give(machine, paths):
@@ -336,12 +326,21 @@ def install_on(machine):
     state = machine.run('systemctl is-enabled haspd; systemctl is-active haspd '
                         '|| true').stdout.split()
     assert state == ['enabled', 'inactive'], state
-    with open(machine.folder + '/etc/hasp/haspd.conf', 'w') as file:
-        file.write(CONFIGURATION)
-    with open(machine.folder + '/etc/default/haspd', 'a') as file:
-        file.write('HASP_NODE_ID=%d\n' % machine.number)
-    # --no-block: the first start waits for all founders.
-    machine.run('systemctl start --no-block haspd')
+
+
+def set_up(machines):
+    """A cluster with TLS and users, and a user 'app', by hasp setup."""
+    machines[0].run('cd /root && hasp setup %s' % ' '.join(
+        'machine-%d=%s' % (m.number, m.address) for m in machines))
+    for machine in machines:
+        shutil.copy('%s/root/certs/machine-%d.setup' % (
+            machines[0].folder, machine.number), machine.folder + '/root')
+    in_parallel(lambda machine: machine.run(
+        'hasp setup --install /root/machine-%d.setup' % machine.number),
+                machines)
+    machines[0].run(ADMIN + 'until hasp -t 1s health; do sleep 0.1; done\n'
+                    "hasp user add app --may 'lock,read:app/*'\n"
+                    'cd /root && hasp cert user app', timeout=60)
 
 
 def machines_with(debs):
@@ -358,10 +357,11 @@ def machines_with(debs):
         say('three machines run systemd')
         began = time.time()
         in_parallel(install_on, machines)
-        machines[1].run('HASP_ENDPOINTS=%s hasp run -w 60s x -- true'
-                        % ENDPOINTS)
-        say('from apt install ./*.deb on three machines to hasp run x -- '
-            'true: %.1f s' % (time.time() - began))
+        set_up(machines)
+        machines[0].run('HASP_ENDPOINTS=%s HASP_TLS=/root/certs/user-app '
+                        'hasp run -w 60s app/x -- true' % ENDPOINTS)
+        say('from apt install ./*.deb on three machines to hasp run app/x -- '
+            'true over TLS, as a user: %.1f s' % (time.time() - began))
     except BaseException:
         stop_all(machines)
         raise
@@ -387,6 +387,7 @@ def install():
     try:
         assert seconds <= 60, seconds
         exercise(machines)
+        exercise_units(machines)
     finally:
         stop_all(machines)
     root = unpack(base('fresh'), 'bare')
@@ -424,10 +425,124 @@ def exercise(machines):
     done = first.run('systemd-analyze security --no-pager haspd').stdout
     level = re.search(r'level for haspd.service: ([\d.]+)', done).group(1)
     assert float(level) <= 1.2, level
+    for machine in machines:
+        machine.run('hasp setup --check')
     first.run('bash -c ". /usr/share/bash-completion/completions/hasp; '
               'complete -p hasp"')
     say('logrotate makes haspd open a new audit file; systemd-analyze '
         'security says %s' % level)
+
+
+# What the user 'app' needs on a machine, as docs/recipes.md has it.
+CLIENT = """
+install -d -m 0700 /etc/hasp/client /etc/hasp/run /etc/hasp/once
+install -m 0400 /root/user-app/* /etc/hasp/client
+echo HASP_ENDPOINTS=%s > /etc/hasp/client.conf
+""" % ENDPOINTS
+JOB = """
+mkdir -p /etc/systemd/system/hasp-run@app-mail.service.d
+printf '[Service]\nUser=nobody\nRestartSec=1\n' \
+    > /etc/systemd/system/hasp-run@app-mail.service.d/user.conf
+systemctl daemon-reload
+echo 'COMMAND=/usr/bin/sleep 1000' > /etc/hasp/run/app-mail.conf
+echo 'OPTIONS=--ttl 2s' >> /etc/hasp/run/app-mail.conf
+systemctl enable --now hasp-run@app-mail
+printf 'COMMAND=/usr/bin/touch /root/did-it' > /etc/hasp/once/app-nightly.conf
+"""
+CREDENTIALS = """
+mkdir -p /etc/systemd/system/haspd.service.d
+cat > /etc/systemd/system/haspd.service.d/key.conf <<'TEXT'
+%s
+WatchdogSec=3
+TEXT
+chown root:root /etc/hasp/tls/node.key
+chmod 0400 /etc/hasp/tls/node.key
+systemctl daemon-reload
+systemctl restart haspd
+hasp setup --check || true
+until hasp --socket /var/lib/hasp/data -t 1s health; do sleep 0.1; done
+"""
+CELL = """
+cat > /etc/hasp/cell.conf <<'TEXT'
+[node]
+id = 1
+dir = /var/lib/hasp-cell/data
+[cluster]
+name = cell
+[listen]
+client = 127.0.0.1:7520
+peer = 127.0.0.1:7521
+http = off
+local = /run/hasp-cell/client.sock
+[audit]
+file = /var/log/hasp-cell/audit.jsonl
+TEXT
+systemctl enable --now haspd@cell
+hasp -e unix:/run/hasp-cell/client.sock run -w 20s x -- true
+stat -c '%U %a' /var/lib/hasp-cell /run/hasp-cell /var/log/hasp-cell
+"""
+
+
+SLEEPERS = 'grep -ls "^sleep$" /proc/[0-9]*/comm || true\n'
+
+
+def where_it_runs(machines):
+    """The machines on which the program of hasp-run@app-mail runs."""
+    return [machine for machine in machines
+            if machine.run(SLEEPERS).stdout.strip()]
+
+
+def until(condition, what, seconds=30):
+    for _ in range(seconds * 10):
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.1)
+    sys.exit('not within %d s: %s' % (seconds, what))
+
+
+def exercise_units(machines):
+    """A key that only root can read, the watchdog, a second node of a machine, a
+    service on one machine at a time, a timer's job once for all machines."""
+    first = machines[0]
+    with open(TOP + '/docs/install.md') as file:
+        unit = re.search(r'^```ini\n(\[Service\]\n.*?)^```', file.read(),
+                         re.M | re.S).group(1)
+    first.run(CREDENTIALS % unit.rstrip(), timeout=60)
+    say('haspd serves with a key of mode 0400 that is root\'s, as a credential')
+    pid = first.run('systemctl show -P MainPID haspd').stdout.strip()
+    first.run('kill -STOP ' + pid)
+    until(lambda: first.run('systemctl show -P MainPID haspd').stdout.strip()
+          not in (pid, '0'), 'another haspd after the watchdog')
+    say('a haspd that stands still is ended by the watchdog, and started again')
+    done = first.run(CELL, timeout=60).stdout.split('\n')
+    assert done[-4:-1] == ['hasp 700', 'hasp 750', 'hasp 700'], done
+    say('haspd@cell is a second node on the same machine')
+    for machine in machines:
+        if machine is not first:
+            shutil.copytree(first.folder + '/root/certs/user-app',
+                            machine.folder + '/root/user-app')
+    shutil.copytree(first.folder + '/root/certs/user-app',
+                    first.folder + '/root/user-app')
+    in_parallel(lambda machine: machine.run(CLIENT + JOB), machines)
+    one = until(lambda: where_it_runs(machines), 'hasp-run@app-mail')
+    time.sleep(3)
+    assert where_it_runs(machines) == one and len(one) == 1
+    one[0].run('systemctl stop hasp-run@app-mail')
+    other = until(lambda: where_it_runs(machines), 'another machine')
+    assert len(other) == 1 and other != one
+    user = other[0].run('stat -c %U $(' + SLEEPERS.strip() + ')').stdout
+    assert user.strip() == 'nobody', user
+    say('hasp-run@app-mail runs on one machine, as nobody, and on another one '
+        'after it was stopped')
+    in_parallel(lambda machine: machine.run(
+        'systemctl start hasp-once@app-nightly'), machines)
+    did = [machine for machine in machines
+           if os.path.exists(machine.folder + '/root/did-it')]
+    assert len(did) == 1, did
+    first.run('systemctl enable --now hasp-once@app-nightly.timer\n'
+              'systemctl list-timers hasp-once@app-nightly.timer | grep -q once')
+    say('hasp-once@app-nightly ran on one of three machines')
 
 
 # --- An upgrade under load ---------------------------------------------------
@@ -442,7 +557,7 @@ def work(number):
     with hasp.Session(name='load') as session:
         while time.monotonic() < stop:
             try:
-                with session.lock('load/%%d' %% number):
+                with session.lock('app/%%d' %% number):
                     pass
                 ends.append(time.monotonic())
             except Exception as error:
@@ -464,7 +579,8 @@ def upgrade():
     machines, _ = machines_with(named(packages(), 'hasp', 'haspd'))
     seconds = 45
     try:
-        env = dict(os.environ, HASP_ENDPOINTS=ENDPOINTS)
+        env = dict(os.environ, HASP_ENDPOINTS=ENDPOINTS,
+                   HASP_TLS=machines[0].folder + '/root/certs/user-app')
         load = subprocess.Popen(
             [sys.executable, '-c', LOADER % (TOP + '/clients/python'),
              str(seconds)], env=env, stdout=subprocess.PIPE, text=True)
@@ -473,7 +589,7 @@ def upgrade():
             give(machine, later)
             began = time.time()
             machine.run('cd /debs && apt-get install -y -qq ./*.deb')
-            wait_for_version(machines, machine)
+            wait_for_version(machines[0], machine)
             say('machine %d has %s after %.1f s' % (
                 machine.number, NEXT, time.time() - began))
             time.sleep(2)
@@ -490,10 +606,9 @@ def upgrade():
     assert gap < 0.3, gap
 
 
-def wait_for_version(machines, machine):
+def wait_for_version(first, machine):
     for _ in range(300):
-        done = machine.run('HASP_ENDPOINTS=%s hasp -o plain status'
-                           % ENDPOINTS, check=False).stdout
+        done = first.run(ADMIN + 'hasp -o plain status', check=False).stdout
         rows = [line.split('\t') for line in done.splitlines()]
         mine = [row for row in rows if row[0] == str(machine.number)]
         if (mine and NEXT in mine[0] and len(rows) >= 3

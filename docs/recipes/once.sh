@@ -5,8 +5,9 @@
 #
 #   once.sh NAME PERIOD COMMAND...
 #
-#   0 2 * * *  once.sh nightly "$(date -u +\%F)" /usr/local/bin/nightly
+#   0 2 * * *  once.sh nightly +\%F /usr/local/bin/nightly
 #
+# PERIOD is a text, or a format of date(1), which tells the time in UTC.
 # The first machine takes the lock NAME/PERIOD and leaves it to its TTL of a
 # minute, so a machine whose clock is behind by less than that finds it taken,
 # even if the job has ended. The second lock keeps tonight's run from
@@ -16,6 +17,9 @@ set -eu
 name=$1
 period=$2
 shift 2
+case $period in
++*) period=$(date -u "$period") ;;
+esac
 command -v hasp > /dev/null || {
     echo "once: '$name' was not run: no hasp in $PATH" >&2
     echo "once: cron's PATH is short; set it in the crontab" >&2

@@ -14,7 +14,6 @@ from cluster import (
 )
 
 EXAMPLE = os.path.join(ROOT, "packaging", "haspd.conf.example")
-UNIT = os.path.join(ROOT, "packaging", "haspd.service")
 MANUAL = os.path.join(ROOT, "docs", "operations.md")
 BUILD = os.path.abspath(
     os.environ.get("HASP_BUILD", os.path.join(ROOT, "build", "release"))
@@ -359,20 +358,52 @@ def test_three_programs_with_a_node_are_a_cluster(request, tmp_path, kind):
 @pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="no systemd-analyze"
 )
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path):
-    with open(UNIT) as file:
-        text = file.read()
-    assert "ExecStart=/usr/local/sbin/haspd " in text
-    path = tmp_path / "haspd.service"
-    path.write_text(
-        text.replace("/usr/local/sbin/haspd", os.path.abspath(HASPD))
-    )
+@pytest.mark.parametrize(
+    "name",
+    ("haspd.service", "haspd@x.service", "hasp-run@x.service",
+     "hasp-once@x.service", "hasp-once@x.timer"),
+)
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path, installed, name):
+    """As they are installed, each with an instance if it is a template."""
+    folder = installed + "/opt/hasp/lib/systemd/system/"
+    for template in os.listdir(folder):
+        with open(folder + template) as file:
+            text = file.read()
+        assert "/usr/local" not in text
+        path = tmp_path / template.replace("@.", "@x.")
+        path.write_text(
+            text.replace("=/opt/hasp", "=%s/opt/hasp" % installed)
+        )
     # Its manual pages are not installed here.
     result = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(path)],
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / name)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=60,
         encoding="utf-8",
     )
     assert (result.returncode, result.stdout) == (0, "")
+
+
+def test_several_nodes_of_a_machine_share_nothing(installed):
+    """haspd@.service is haspd.service but for what belongs to one node."""
+    folder = installed + "/opt/hasp/lib/systemd/system/"
+    lines = []
+    for name in ("haspd.service", "haspd@.service"):
+        with open(folder + name) as file:
+            lines.append(
+                [line for line in file.read().splitlines()
+                 if line and not line.startswith("#")]
+            )
+    one, several = lines
+    assert len(one) == len(several)
+    changed = [b for a, b in zip(one, several) if a != b]
+    assert changed == [
+        "Description=hasp lock service, node %i",
+        "ConditionPathExists=/etc/hasp/%i.conf",
+        "EnvironmentFile=-/etc/default/haspd-%i",
+        "ExecStart=/opt/hasp/sbin/haspd --config /etc/hasp/%i.conf",
+        "StateDirectory=hasp-%i",
+        "RuntimeDirectory=hasp-%i",
+        "LogsDirectory=hasp-%i",
+    ]

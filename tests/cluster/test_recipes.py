@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 
@@ -127,6 +128,11 @@ def test_a_cron_job_runs_once_per_period(recipe, run, tmp_path):
     assert len(log.read_text().splitlines()) == 1
     run("once.sh", "job", "d2", "sh", "-c", script)
     assert len(log.read_text().splitlines()) == 2
+    # A format of date: the same job in the same year, once.
+    run("once.sh", "job", "+%Y", "sh", "-c", script)
+    year = time.strftime("%Y", time.gmtime())
+    run("once.sh", "job", year, "sh", "-c", script)
+    assert len(log.read_text().splitlines()) == 3
     failing = recipe("once.sh", "job", "d3", "sh", "-c", "exit 3")
     assert failing.wait(30) == 3
 
