@@ -27,7 +27,7 @@ test='libcmocka-dev clang libclang-rt-dev clang-format python3 python3-pytest
     python3-wheel python3-redis python3-prometheus-client python3-jsonschema
     mandoc redis-tools nodejs chromium chromium-driver python3-selenium
     curl iproute2 iptables procps strace spin systemd
-    golang-go default-jdk-headless'
+    golang-go default-jdk-headless mypy node-typescript'
 deb='debhelper dpkg-dev dh-python git lintian pybuild-plugin-pyproject
     python3-all python3-setuptools
     piuparts mmdebstrap systemd-container reprepro minisign gpg gpg-agent'

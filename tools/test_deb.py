@@ -29,7 +29,10 @@ ROOTS = os.environ.get('HASP_ROOTS', os.path.join(TOP, 'build', 'roots'))
 VERSION = re.search(r'^VERSION := (\S+)', open(
     os.path.join(TOP, 'Makefile')).read(), re.M).group(1)
 NEXT = VERSION.rsplit('.', 1)[0] + '.%d' % (int(VERSION.split('.')[-1]) + 1)
-TREE = os.environ.get('HASP_TREE', 'HEAD')
+# The commit of the beginning, whatever is committed meanwhile.
+TREE = subprocess.run(
+    ['git', 'rev-parse', '--short=12', os.environ.get('HASP_TREE', 'HEAD')],
+    cwd=TOP, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 BUILD_NEEDS = (
     'build-essential debhelper dh-python lintian git libraft-dev/{backports} '
     'pkg-config libuv1-dev liblmdb-dev uthash-dev libxxhash-dev libinih-dev '
@@ -132,17 +135,13 @@ def builder():
 
 
 def packages(version=VERSION):
+    """Those of another commit are built anew: nodes of two commits before the
+    first release need not understand each other."""
     folder = os.path.join(ROOTS, 'debs-' + version)
-    if not os.path.exists(folder + '/of-' + commit()):
+    if not os.path.exists(folder + '/of-' + TREE):
         build(version)
     return sorted(path for path in glob.glob(folder + '/*.deb')
                   if '-dbgsym_' not in path)
-
-
-def commit():
-    """Packages of another commit are built anew: nodes of two commits before
-    the first release need not understand each other."""
-    return run('git', 'rev-parse', '--short=12', TREE).stdout.strip()
 
 
 # --- Parts -------------------------------------------------------------------
@@ -177,7 +176,7 @@ def build(version=VERSION):
     for path in glob.glob(root + '/b/*.*'):
         if os.path.isfile(path):
             shutil.move(path, target)
-    open(target + '/of-' + commit(), 'w').close()
+    open(target + '/of-' + TREE, 'w').close()
     say('build: %d packages of %s in %.0f s' % (
         len(packages(version)), version, time.time() - began))
 

@@ -2,6 +2,13 @@
 // All times are in milliseconds.
 import { EventEmitter } from 'node:events';
 
+declare global {
+  // As newer libraries of TypeScript have it; older ones do not know the name.
+  interface SymbolConstructor {
+    readonly asyncDispose: unique symbol;
+  }
+}
+
 export type Code = 'UNREACHABLE' | 'UNKNOWN' | 'LOST' | 'SHORT' | 'NOTHELD' |
   'TIMEDOUT' | 'LIMIT' | 'DEADLOCK' | 'BLACKLISTED' | 'BADARG' | (string & {});
 
@@ -110,6 +117,14 @@ export class Session extends EventEmitter {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+/** A lock from its grant to its release: what run() hands to the work, and what
+ * enter() resolves with. After a loss the token is that of the lost hold, which
+ * what the lock protects then refuses, and the signal is aborted. */
+export type Held<L extends Lock = Lock> = L & {
+  readonly token: number;
+  readonly signal: AbortSignal;
+};
+
 export class Lock {
   constructor(session: Session, names: string | string[],
     options?: LockOptions);
@@ -128,8 +143,8 @@ export class Lock {
   /** Has acquire() elsewhere resolve with false; was there one? */
   cancel(): boolean;
   /** As acquire(); rejects with TIMEDOUT. */
-  enter(how?: How): Promise<this>;
-  run<T>(work: (lock: this) => T | Promise<T>, how?: How): Promise<T>;
+  enter(how?: How): Promise<Held<this>>;
+  run<T>(work: (lock: Held<this>) => T | Promise<T>, how?: How): Promise<T>;
   /** Gives back the newest hold, by its token. NOTHELD: the cluster had ended it;
    * if that is known, nothing is asked. Other holds of the owner stay. */
   release(): Promise<void>;

@@ -16,10 +16,11 @@ from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, Refused,
 from .keeper import Event
 from .lease import State
 from .shared import ReadWriteLock, Semaphore
-from .threads import Election, Lock, Session, Watch
+from .threads import (Election, HeldElection, HeldLock, Lock, Session,
+                      Watch)
 from .watch import Change, Leader
 
-__all__ = ['Change', 'Election', 'Event', 'HaspError', 'Leader', 'LeaseLost',
-           'LeaseShort', 'Lock', 'NotHeld', 'ReadWriteLock', 'Refused',
-           'Semaphore', 'Session', 'State', 'TimedOut', 'Unknown',
-           'Unreachable', 'Watch']
+__all__ = ['Change', 'Election', 'Event', 'HaspError', 'HeldElection',
+           'HeldLock', 'Leader', 'LeaseLost', 'LeaseShort', 'Lock', 'NotHeld',
+           'ReadWriteLock', 'Refused', 'Semaphore', 'Session', 'State',
+           'TimedOut', 'Unknown', 'Unreachable', 'Watch']

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, AsyncIterator, List, Optional
+from typing import TYPE_CHECKING, Any, AsyncIterator, List, Optional, cast
 
 from .errors import HaspError, LeaseLost
 from .hold import Hold
 from .keeper import Event, Keeper
+from .options import CANCEL_ON_LOSS, LOCK, SESSION, explains
 from .request import wait_until
 from .resp import Argument
 from .shared import ReadWriteLock, Semaphore
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 
     from .hold import Options
 
-__all__ = ['Election', 'Lock', 'ReadWriteLock', 'Semaphore', 'Session', 'Watch']
+__all__ = ['Election', 'HeldElection', 'HeldLock', 'Lock', 'ReadWriteLock',
+           'Semaphore', 'Session', 'Watch']
 
 
+@explains(SESSION)
 class Session(Keeper):
     """As hasp.Session; open it with `async with` or `await session.open()`.
     'on_event' is called by the loop, and may be a coroutine function."""
@@ -57,9 +60,10 @@ class Session(Keeper):
             self._ending = asyncio.ensure_future(self._end())
         await asyncio.shield(self._ending)
 
+    @explains(LOCK + CANCEL_ON_LOSS)
     def lock(self, *names: str, cancel_on_loss: bool = False,
              **options: Unpack[Options]) -> Lock:
-        """A lock, or several at once, by name: see Lock for the options."""
+        """A lock, or several at once, by name."""
         return Lock(self, *names, cancel_on_loss=cancel_on_loss, **options)
 
     def watch(self, prefix: str = '') -> Watch:
@@ -87,6 +91,7 @@ class Session(Keeper):
                     {'message': 'on_event failed', 'exception': error})
 
 
+@explains(LOCK + CANCEL_ON_LOSS)
 class Lock(Hold):
     """As hasp.Lock, with awaitable methods. With 'cancel_on_loss' the task
     inside `async with` is cancelled as soon as the hold cannot be trusted, be
@@ -130,14 +135,14 @@ class Lock(Hold):
         self._is_cancelled = True
         task.cancel()
 
-    async def __aenter__(self) -> Lock:
+    async def __aenter__(self) -> HeldLock:
         self._entered(await self.acquire())
         task = asyncio.current_task()
         if self._cancels and task:
             self._is_cancelled = False
             self._guards.append(
                 asyncio.ensure_future(self._cancel_on_loss(task)))
-        return self
+        return cast('HeldLock', self)
 
     async def __aexit__(self, kind: Any, *_: Any) -> None:
         if self._guards:
@@ -158,8 +163,21 @@ class Lock(Hold):
                 raise LeaseLost(f'"{self.name}" could not be trusted any more')
 
 
+class HeldLock(Lock):
+    """What `async with` gives: a Lock of which the token is never None. This is a name
+    for annotations: at run time it is the Lock itself."""
+
+    if TYPE_CHECKING:
+        @property
+        def token(self) -> int: ...
+
+
+@explains(LOCK + CANCEL_ON_LOSS)
 class Election(Lock):
     """As hasp.Election."""
+
+    if TYPE_CHECKING:
+        async def __aenter__(self) -> HeldElection: ...
 
     async def leader(self) -> Optional[Leader]:
         return await leader_of(self.session, self.names[0])
@@ -171,6 +189,10 @@ class Election(Lock):
                 yield await leaders._next_leader()
         finally:
             leaders._stop()
+
+
+class HeldElection(HeldLock, Election):
+    """As HeldLock, of an Election."""
 
 
 class Watch(Changes):

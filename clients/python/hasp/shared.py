@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Generic, Protocol, TypeVar
 
 from .hold import Hold
+from .options import LOCK, explains
 
 L = TypeVar('L', bound=Hold)
 Made = TypeVar('Made', bound=Hold, covariant=True)
@@ -17,6 +18,7 @@ class Locksmith(Protocol[Made]):
     def lock(self, *names: str, **options: Any) -> Made: ...
 
 
+@explains(LOCK)
 class ReadWriteLock(Generic[L]):
     """Readers together, a writer alone, in the order of their arrival: readers
     that come later do not starve a writer. `with rw.read() as lock:`"""
@@ -34,6 +36,7 @@ class ReadWriteLock(Generic[L]):
         return self.session.lock(self.name, **self.options)
 
 
+@explains(LOCK)
 class Semaphore(Generic[L]):
     """Held by 'slots' at once, cluster-wide; all must say the same number.
     `with semaphore.slot() as slot:`"""

@@ -10,7 +10,7 @@ import queue
 import threading
 from functools import partial
 from typing import (TYPE_CHECKING, Any, Callable, Coroutine, Dict, Iterator,
-                    List, Optional, Set, TypeVar)
+                    List, Optional, Set, TypeVar, cast)
 
 from .bridge import (Block, Call, Cancelled, Exit, Handle, Loop, Over, When,
                      block_of, cancel, start, surely)
@@ -19,6 +19,7 @@ from .errors import HaspError, LeaseLost
 from .grant import Belief
 from .hold import Hold
 from .keeper import Event, Keeper
+from .options import LOCK, SESSION, explains
 from .request import wait_until
 from .resp import Argument
 from .watch import Change, Changes, Leader, Leaders, leader_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 Result = TypeVar('Result')
 
 
+@explains(SESSION)
 class Session(Keeper):
     """A lease-backed identity that owns locks.
 
@@ -38,20 +40,8 @@ class Session(Keeper):
             with session.lock('orders') as lock:
                 write(..., token=lock.token)
 
-    Any number of threads may share it. Times are in seconds:
-
-    ttl       locks pass on so long after the last heartbeat
-    linger    and so long after the connections are gone; 0: after 'ttl'
-    timeout   for one request, apart from the wait for a lock
-    alive     unless alive() is called so often, the lease is not renewed
-    tls       a folder with ca.crt, and client.crt with client.key ('hasp cert
-              user' makes it), or an ssl.SSLContext; None: HASP_TLS, or plain
-    secret_file  with the secret of a user ('hasp secret add' writes it, 0600);
-              None: HASP_SECRET_FILE, or who the certificate says, or anyone
-    own_connection  is not shared with the other sessions of the process, which
-              have one for all that ask the same nodes in the same way
-    on_event  is called with each Event, one after the other, on a thread that
-              does nothing else
+    Any number of threads may share it. 'on_event' is called with one event after
+    the other, on a thread that does nothing else.
 
     A session that the program has no reference to any more, nor to a lock or a
     watch of it, and that holds nothing, is closed.
@@ -133,8 +123,9 @@ class Session(Keeper):
             self._events.put(None)
             self._loop.leave()
 
+    @explains(LOCK)
     def lock(self, *names: str, **options: Unpack[Options]) -> Lock:
-        """A lock, or several at once, by name: see Lock for the options."""
+        """A lock, or several at once, by name."""
         return Lock(self, *names, **options)
 
     def watch(self, prefix: str = '') -> Watch:
@@ -194,6 +185,7 @@ class Session(Keeper):
                 LOG.exception('on_event failed')
 
 
+@explains(LOCK)
 class Lock(Hold):
     """A lock by name, or several at once, all or none of them.
 
@@ -289,9 +281,9 @@ class Lock(Hold):
         self._waits: Set[Call[List[Belief]]] = set()
         self._blocks: Dict[int, Block] = {}  # By thread: those being entered.
 
-    def __enter__(self) -> Lock:
+    def __enter__(self) -> HeldLock:
         self._entered(self._acquire_in(block_of(self)))
-        return self
+        return cast('HeldLock', self)
 
     def _leave(self, block: Optional[Block], kind: Any, *_: Any) -> None:
         async def leave() -> None:
@@ -311,9 +303,22 @@ class Lock(Hold):
         __exit__ = Exit(_leave)
 
 
+class HeldLock(Lock):
+    """What `with` gives: a Lock of which the token is never None. This is a name
+    for annotations: at run time it is the Lock itself."""
+
+    if TYPE_CHECKING:
+        @property
+        def token(self) -> int: ...
+
+
+@explains(LOCK)
 class Election(Lock):
     """A lock whose holder leads, and whose 'value' is what it tells the others:
     its address, for example. acquire() campaigns, release() resigns."""
+
+    if TYPE_CHECKING:
+        def __enter__(self) -> HeldElection: ...
 
     def leader(self) -> Optional[Leader]:
         """Who leads now; None: nobody. Old when it comes."""
@@ -328,6 +333,10 @@ class Election(Lock):
                 yield self.session._run(leaders._next_leader, leaders._again)
         finally:
             self.session._loop.post(leaders._stop)
+
+
+class HeldElection(HeldLock, Election):
+    """As HeldLock, of an Election."""
 
 
 class Watch(Changes):
