@@ -113,7 +113,8 @@ static struct account_payer *find_payer(struct account *account, uint64_t key)
 }
 
 /* Puts the claim behind the other fresh ones of its payer. */
-static void line_up(struct account *account, struct account_claim *claim)
+static void account_line_up(struct account *account,
+                            struct account_claim *claim)
 {
     struct account_payer *payer = claim->payer;
     if (!has_claims(payer)) {
@@ -158,7 +159,7 @@ void account_join(struct account *account, struct account_claim *claim,
         list_push_back(&account->ring, &claim->payer->in_ring);
     }
     if (rests) {
-        line_up(account, claim);
+        account_line_up(account, claim);
     }
     if (former != NULL && --former->claim_count == 0) {
         drop_payer(account, former);
@@ -213,7 +214,7 @@ void account_rest(struct account *account, struct account_claim *claim)
     }
     claim->since_ns = account->read_ns;
     list_push_back(&account->unserved, &claim->in_account);
-    line_up(account, claim);
+    account_line_up(account, claim);
     account->rested_count++;
 }
 
@@ -261,7 +262,7 @@ void account_charge(struct account *account, struct account_claim *claim)
 }
 
 /* The claim of the payer that is served next. */
-static struct account_claim *choose(struct account_payer *payer)
+static struct account_claim *account_choose(struct account_payer *payer)
 {
     bool is_fresh = list_is_empty(&payer->claims) ||
                     (!payer->was_fresh && !list_is_empty(&payer->fresh));
@@ -272,10 +273,10 @@ static struct account_claim *choose(struct account_payer *payer)
 
 /* Serves one request of a claim, which stands behind the others then if it has
  * had its share. */
-static void serve_one(struct account *account, struct account_payer *payer,
-                      uint64_t now_ns)
+static void account_serve_one(struct account *account,
+                              struct account_payer *payer, uint64_t now_ns)
 {
-    struct account_claim *claim = choose(payer);
+    struct account_claim *claim = account_choose(payer);
     if (claim->credit <= 0) {
         claim->credit = ACCOUNT_QUANTUM;
     }
@@ -302,7 +303,7 @@ static uint32_t serve_payer(struct account *account,
     payer->claim_count++; /* Or it might go with its last claim. */
     while (payer->credit > 0 && has_claims(payer) &&
            (count == 0 || !account_is_spent(account))) {
-        serve_one(account, payer, now_ns);
+        account_serve_one(account, payer, now_ns);
         count++;
     }
     if (--payer->claim_count == 0) {

@@ -14,18 +14,21 @@ static const void *member_of(const void *from, uint32_t offset)
     return (const char *)from + offset;
 }
 
-static uint32_t count_of(const struct codec_field *field, const void *from)
+static uint32_t codec_count_of(const struct codec_field *field,
+                               const void *from)
 {
     return *(const uint32_t *)member_of(from, field->count_offset);
 }
 
-static const void *array_of(const struct codec_field *field, const void *from)
+static const void *codec_array_of(const struct codec_field *field,
+                                  const void *from)
 {
     const void *at = member_of(from, field->offset);
     return field->is_inline ? at : *(const void *const *)at;
 }
 
-static const struct codec_message *part_of(const struct codec_field *field)
+static const struct codec_message *
+codec_part_of(const struct codec_field *field)
 {
     return field->part();
 }
@@ -126,8 +129,8 @@ static void put_part(struct buffer *out, uint32_t tag,
 static void put_numbers(struct buffer *out, const struct codec_field *field,
                         const void *from)
 {
-    const uint64_t *numbers = array_of(field, from);
-    size_t count = (size_t)count_of(field, from) * field->unit;
+    const uint64_t *numbers = codec_array_of(field, from);
+    size_t count = (size_t)codec_count_of(field, from) * field->unit;
     if (count == 0) {
         return;
     }
@@ -141,19 +144,19 @@ static void put_numbers(struct buffer *out, const struct codec_field *field,
 static void put_array(struct buffer *out, const struct codec_field *field,
                       const void *from)
 {
-    const char *array = array_of(field, from);
-    for (uint32_t i = 0; i < count_of(field, from); i++) {
+    const char *array = codec_array_of(field, from);
+    for (uint32_t i = 0; i < codec_count_of(field, from); i++) {
         if (field->type == CODEC_TYPE_RUNS) {
             put_run(out, field, ((const struct bytes *)(const void *)array)[i]);
         } else {
-            put_part(out, field->tag, part_of(field),
-                     array + i * part_of(field)->size);
+            put_part(out, field->tag, codec_part_of(field),
+                     array + i * codec_part_of(field)->size);
         }
     }
 }
 
-static void put_field(struct buffer *out, const struct codec_field *field,
-                      const void *from)
+static void codec_put_field(struct buffer *out, const struct codec_field *field,
+                            const void *from)
 {
     const void *at = member_of(from, field->offset);
     struct bytes bytes;
@@ -177,7 +180,7 @@ static void put_field(struct buffer *out, const struct codec_field *field,
     case CODEC_TYPE_PART: {
         size_t before = out->size;
         size_t start = begin_run(out, field->tag);
-        codec_put(out, part_of(field), at);
+        codec_put(out, codec_part_of(field), at);
         if (out->size == start) {
             out->size = before;
         } else {
@@ -194,7 +197,7 @@ static void put_field(struct buffer *out, const struct codec_field *field,
         return;
     case CODEC_TYPE_LIST:
         LIST_EACH (node, (const struct list *)at) {
-            put_part(out, field->tag, part_of(field),
+            put_part(out, field->tag, codec_part_of(field),
                      (const char *)node - field->node_offset);
         }
         return;
@@ -208,7 +211,7 @@ void codec_put(struct buffer *out, const struct codec_message *message,
                const void *from)
 {
     for (size_t i = 0; i < message->field_count; i++) {
-        put_field(out, &message->fields[i], from);
+        codec_put_field(out, &message->fields[i], from);
     }
 }
 
@@ -217,7 +220,7 @@ void codec_put_identity(struct buffer *out, const struct codec_message *message,
 {
     for (size_t i = 0; i < message->field_count; i++) {
         if (!message->fields[i].may_vary) {
-            put_field(out, &message->fields[i], from);
+            codec_put_field(out, &message->fields[i], from);
         }
     }
 }
@@ -301,14 +304,14 @@ static void note_level(struct decoding *d, uint32_t level, const char *what)
 static bool get_message(struct decoding *d, struct bytes in,
                         const struct codec_message *message, void *to);
 
-static struct bytes keep(const struct decoding *d, struct bytes bytes)
+static struct bytes codec_keep(const struct decoding *d, struct bytes bytes)
 {
     return d->memory->copy != NULL ? d->memory->copy(d->memory->data, bytes)
                                    : bytes;
 }
 
-static bool get_number(const struct codec_field *field, uint64_t number,
-                       void *at)
+static bool codec_get_number(const struct codec_field *field, uint64_t number,
+                             void *at)
 {
     if (field->max != 0 && number > field->max) {
         return false;
@@ -332,7 +335,7 @@ static bool get_bytes(struct decoding *d, const struct codec_field *field,
     if (field->max != 0 && run.size > field->max) {
         return false;
     }
-    *(struct bytes *)at = keep(d, run);
+    *(struct bytes *)at = codec_keep(d, run);
     return true;
 }
 
@@ -368,7 +371,7 @@ static bool get_element(struct decoding *d, const struct codec_field *field,
                         const struct item *item, uint64_t more, void *to)
 {
     bool is_runs = field->type == CODEC_TYPE_RUNS;
-    size_t size = is_runs ? sizeof(struct bytes) : part_of(field)->size;
+    size_t size = is_runs ? sizeof(struct bytes) : codec_part_of(field)->size;
     void *at = (char *)to + field->offset;
     uint32_t *count = (uint32_t *)(void *)((char *)to + field->count_offset);
     if (item->position == 0 && !field->is_inline) {
@@ -383,10 +386,10 @@ static bool get_element(struct decoding *d, const struct codec_field *field,
     void *element = array + item->position * size;
     *count = (uint32_t)item->position + 1;
     if (is_runs) {
-        *(struct bytes *)element = keep(d, item->run);
+        *(struct bytes *)element = codec_keep(d, item->run);
         return true;
     }
-    return get_message(d, item->run, part_of(field), element);
+    return get_message(d, item->run, codec_part_of(field), element);
 }
 
 static bool get_list_element(struct decoding *d,
@@ -396,11 +399,11 @@ static bool get_list_element(struct decoding *d,
     if (field->max != 0 && item->position >= field->max) {
         return false;
     }
-    char *part = d->memory->take(d->memory->data, part_of(field)->size);
+    char *part = d->memory->take(d->memory->data, codec_part_of(field)->size);
     list_push_back((struct list *)(void *)((char *)to + field->offset),
                    (struct list *)(void *)(part + field->node_offset));
     ++*(uint32_t *)(void *)((char *)to + field->count_offset);
-    return get_message(d, item->run, part_of(field), part);
+    return get_message(d, item->run, codec_part_of(field), part);
 }
 
 static bool get_choice(struct decoding *d, const struct codec_field *field,
@@ -411,9 +414,9 @@ static bool get_choice(struct decoding *d, const struct codec_field *field,
         return false;
     }
     *choice = field->tag;
-    void *part = d->memory->take(d->memory->data, part_of(field)->size);
+    void *part = d->memory->take(d->memory->data, codec_part_of(field)->size);
     *(void **)(void *)((char *)to + field->offset) = part;
-    return get_message(d, item->run, part_of(field), part);
+    return get_message(d, item->run, codec_part_of(field), part);
 }
 
 /* Reads a field; 'rest' is what follows the item. */
@@ -430,7 +433,7 @@ static bool get_field(struct decoding *d, const struct codec_field *field,
     case CODEC_TYPE_U32:
     case CODEC_TYPE_U64:
     case CODEC_TYPE_BOOL:
-        return get_number(field, item->number, at);
+        return codec_get_number(field, item->number, at);
     case CODEC_TYPE_BYTES:
         return get_bytes(d, field, item->run, at);
     case CODEC_TYPE_FIXED:
@@ -440,7 +443,7 @@ static bool get_field(struct decoding *d, const struct codec_field *field,
         memcpy(at, item->run.data, field->max);
         return true;
     case CODEC_TYPE_PART:
-        return get_message(d, item->run, part_of(field), at);
+        return get_message(d, item->run, codec_part_of(field), at);
     case CODEC_TYPE_CHOICE:
         return get_choice(d, field, item, to);
     case CODEC_TYPE_NUMBERS:

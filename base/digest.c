@@ -15,7 +15,7 @@ struct digest {
     XXH3_state_t *state;
 };
 
-static void store(XXH128_hash_t hash, uint8_t ret_value[DIGEST_SIZE])
+static void digest_store(XXH128_hash_t hash, uint8_t ret_value[DIGEST_SIZE])
 {
     XXH128_canonical_t canonical;
     _Static_assert(sizeof canonical == DIGEST_SIZE, "size of a digest");
@@ -47,12 +47,12 @@ void digest_add(struct digest *digest, struct bytes bytes)
 
 void digest_value(const struct digest *digest, uint8_t ret_value[DIGEST_SIZE])
 {
-    store(XXH3_128bits_digest(digest->state), ret_value);
+    digest_store(XXH3_128bits_digest(digest->state), ret_value);
 }
 
 void digest_of(struct bytes bytes, uint8_t ret_value[DIGEST_SIZE])
 {
-    store(XXH3_128bits(bytes.data, bytes.size), ret_value);
+    digest_store(XXH3_128bits(bytes.data, bytes.size), ret_value);
 }
 
 uint64_t digest_short(uint64_t seed, struct bytes bytes)

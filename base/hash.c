@@ -22,7 +22,7 @@ uint64_t hash_bytes(const void *data, size_t size)
 }
 
 /* Makes room for twice as many buckets. */
-static void make_room(struct UT_hash_table *table)
+static void hash_make_room(struct UT_hash_table *table)
 {
     table->log2_num_buckets++;
     table->buckets = memory_resize(
@@ -36,7 +36,7 @@ void hash_grow(struct UT_hash_table *table)
         return;
     }
     if (count == 1u << table->log2_num_buckets) {
-        make_room(table);
+        hash_make_room(table);
     }
     /* The elements of the new bucket were in this one. */
     struct UT_hash_bucket *from = &table->buckets[hash_bucket(count, count)];

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 
-static void place(struct heap *heap, size_t slot, struct heap_node *node)
+static void heap_place(struct heap *heap, size_t slot, struct heap_node *node)
 {
     heap->nodes[slot - 1] = node;
     node->slot = slot;
@@ -16,10 +16,10 @@ static void place(struct heap *heap, size_t slot, struct heap_node *node)
 static void sift_up(struct heap *heap, size_t slot, struct heap_node *node)
 {
     while (slot > 1 && heap->nodes[slot / 2 - 1]->key > node->key) {
-        place(heap, slot, heap->nodes[slot / 2 - 1]);
+        heap_place(heap, slot, heap->nodes[slot / 2 - 1]);
         slot /= 2;
     }
-    place(heap, slot, node);
+    heap_place(heap, slot, node);
 }
 
 static void sift_down(struct heap *heap, size_t slot, struct heap_node *node)
@@ -36,10 +36,10 @@ static void sift_down(struct heap *heap, size_t slot, struct heap_node *node)
         if (heap->nodes[child - 1]->key >= node->key) {
             break;
         }
-        place(heap, slot, heap->nodes[child - 1]);
+        heap_place(heap, slot, heap->nodes[child - 1]);
         slot = child;
     }
-    place(heap, slot, node);
+    heap_place(heap, slot, node);
 }
 
 void heap_done(struct heap *heap)

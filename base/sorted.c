@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 
-static int compare(const void *a, const void *b)
+static int sorted_compare(const void *a, const void *b)
 {
     const struct sorted_item *left = a, *right = b;
     return u64_order(left->number, right->number);
@@ -22,7 +22,7 @@ void sorted_add(struct sorted *sorted, uint64_t number, void *item)
 void sorted_sort(struct sorted *sorted)
 {
     if (sorted->count > 0) {
-        qsort(sorted->at, sorted->count, sizeof *sorted->at, compare);
+        qsort(sorted->at, sorted->count, sizeof *sorted->at, sorted_compare);
     }
 }
 
@@ -32,7 +32,7 @@ void *sorted_find(const struct sorted *sorted, uint64_t number)
     const struct sorted_item *found = NULL;
     if (sorted->count > 0) {
         found = bsearch(&sought, sorted->at, sorted->count, sizeof *sorted->at,
-                        compare);
+                        sorted_compare);
     }
     return found != NULL ? found->item : NULL;
 }

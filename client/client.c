@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "client/clock.h"
 #include "client/transport.h"
 
@@ -20,11 +20,11 @@
 #define ATTEMPTS 4
 
 struct client {
-    struct asker asker;
-    struct asker_member member;
+    struct cluster_conn conn;
+    struct cluster_conn_member member;
     struct transport transport;
     int interrupt_fd; /* -1 if there is none. */
-    struct asking ask;
+    struct client_request ask;
     const struct query *query;
     const struct client_options *options;
     struct resp_reply reply; /* The reply to the newest query. */
@@ -37,7 +37,7 @@ struct client {
     char why[HASP_WHY_SIZE];
 };
 
-static void pushed(void *data, const struct resp_reply *reply)
+static void client_pushed(void *data, const struct resp_reply *reply)
 {
     struct client *client = data;
     client->is_pushed = true;
@@ -51,13 +51,13 @@ struct client *client_new(const struct endpoints *endpoints,
 {
     struct client *client = memory_new(sizeof *client);
     uint64_t seed = client_now_ns() ^ (uint64_t)getpid() << 32;
-    int error = asker_init(&client->asker, endpoints, seed);
+    int error = cluster_conn_init(&client->conn, endpoints, seed);
     CHECK(error == 0);
-    client->asker.push = pushed;
-    client->asker.push_data = client;
-    asker_join(&client->asker, &client->member);
+    client->conn.push = client_pushed;
+    client->conn.push_data = client;
+    cluster_conn_join(&client->conn, &client->member);
     client->interrupt_fd = -1;
-    transport_init(&client->transport, &client->asker, shown);
+    transport_init(&client->transport, &client->conn, shown);
     return client;
 }
 
@@ -65,8 +65,8 @@ void client_free(struct client *client)
 {
     if (client != NULL) {
         transport_done(&client->transport);
-        asker_part(&client->member);
-        asker_done(&client->asker);
+        cluster_conn_part(&client->member);
+        cluster_conn_done(&client->conn);
         resp_reply_done(&client->reply);
         free(client);
     }
@@ -75,7 +75,7 @@ void client_free(struct client *client)
 void client_set_session(struct client *client,
                         const struct credentials *credentials)
 {
-    asker_set_session(&client->member, credentials, client_clock_read());
+    cluster_conn_set_session(&client->member, credentials, client_clock_read());
 }
 
 void client_set_interrupt(struct client *client, int fd)
@@ -91,34 +91,34 @@ void client_set_push(struct client *client, connection_push_fn *push,
 }
 
 /* Takes one turn, then waits for what comes next; HASP_EINTR if interrupted. */
-static int wait_for_news(struct client *client, uint64_t until_ns)
+static int client_wait_for_news(struct client *client, uint64_t until_ns)
 {
-    struct asker *asker = &client->asker;
+    struct cluster_conn *conn = &client->conn;
     struct transport *transport = &client->transport;
-    asker_turn(asker, client_clock_read());
-    transport_turn(transport, asker, NULL);
+    cluster_conn_turn(conn, client_clock_read());
+    transport_turn(transport, conn, NULL);
     if (client->is_done) {
         return 0;
     }
     struct lease_clock now = client_clock_read();
-    uint64_t left_ns = asker_left_ns(asker, now);
+    uint64_t left_ns = cluster_conn_left_ns(conn, now);
     uint64_t next_ns = left_ns < UINT64_MAX - now.monotonic_ns
                            ? now.monotonic_ns + left_ns
                            : UINT64_MAX;
     struct pollfd fds[2] = {
-        {.fd = transport->fd, .events = transport_events(transport, asker)},
+        {.fd = transport->fd, .events = transport_events(transport, conn)},
         {.fd = client->interrupt_fd, .events = POLLIN},
     };
     int count = poll(fds, 2, client_poll_ms(u64_min(next_ns, until_ns)));
     if (count > 0 && fds[0].revents != 0) {
-        transport_ready(transport, asker);
+        transport_ready(transport, conn);
     } else if (count > 0 && fds[1].revents != 0) {
         return HASP_EINTR;
     }
     return 0;
 }
 
-static void again(struct asking *ask, struct lease_clock now)
+static void client_again(struct client_request *ask, struct lease_clock now)
 {
     struct client *client = ask->data;
     (void)now;
@@ -128,7 +128,8 @@ static void again(struct asking *ask, struct lease_clock now)
     }
 }
 
-static void answered(struct asking *ask, const struct asking_end *end)
+static void client_answered(struct client_request *ask,
+                            const struct client_request_end *end)
 {
     struct client *client = ask->data;
     client->is_done = true;
@@ -138,8 +139,8 @@ static void answered(struct asking *ask, const struct asking_end *end)
     if (end->error == 0) {
         /* The reply lies in the asker's input until more is read. */
         struct resp_reply spare = client->reply;
-        client->reply = client->asker.reply;
-        client->asker.reply = spare;
+        client->reply = client->conn.reply;
+        client->conn.reply = spare;
     } else {
         memcpy(client->code, end->code, sizeof client->code);
         memcpy(client->why, end->why, sizeof client->why);
@@ -156,7 +157,7 @@ static uint64_t attempt_ms(const struct client *client,
         options->deadline_ns <= now_ns) {
         return options->attempt_ms;
     }
-    uint64_t parts = u64_min(client->asker.count, ATTEMPTS);
+    uint64_t parts = u64_min(client->conn.count, ATTEMPTS);
     uint64_t left_ms = (options->deadline_ns - now_ns) / NS_PER_MS;
     return u64_max(u64_min(left_ms / u64_max(parts, 1), CLIENT_ATTEMPT_MS), 1);
 }
@@ -168,22 +169,23 @@ int client_ask(struct client *client, const struct query *query,
     client->query = query;
     client->options = options;
     client->is_done = false;
-    client->ask = (struct asking){.query = *query,
-                                  .member = &client->member,
-                                  .deadline_ns = options->deadline_ns,
-                                  .attempt_ms = attempt_ms(client, options),
-                                  .is_repeatable = options->is_repeatable,
-                                  .is_read = options->is_read,
-                                  .is_once = options->is_once,
-                                  .again = again,
-                                  .done = answered,
-                                  .data = client};
+    client->ask = (struct client_request){
+        .query = *query,
+        .member = &client->member,
+        .deadline_ns = options->deadline_ns,
+        .attempt_ms = attempt_ms(client, options),
+        .is_repeatable = options->is_repeatable,
+        .is_read = options->is_read,
+        .is_once = options->is_once,
+        .again = client_again,
+        .done = client_answered,
+        .data = client};
     client->member.open_ms = client->ask.attempt_ms;
-    asker_ask(&client->asker, &client->ask, client_clock_read());
+    cluster_conn_ask(&client->conn, &client->ask, client_clock_read());
     while (!client->is_done) {
-        if (wait_for_news(client, UINT64_MAX) == HASP_EINTR) {
-            asking_cancel(&client->asker, &client->ask);
-            asker_drop(&client->asker, NULL, client_clock_read());
+        if (client_wait_for_news(client, UINT64_MAX) == HASP_EINTR) {
+            client_request_cancel(&client->conn, &client->ask);
+            cluster_conn_drop(&client->conn, NULL, client_clock_read());
             client->code[0] = '\0';
             snprintf(client->why, sizeof client->why, "interrupted");
             return HASP_EINTR;
@@ -204,15 +206,15 @@ int client_wait_push(struct client *client, uint64_t deadline_ns)
             client->is_pushed = false;
             return 0;
         }
-        if (client->asker.state != ASKER_OPEN) {
+        if (client->conn.state != CLUSTER_CONN_OPEN) {
             return HASP_ECLOSED;
         }
-        int error = wait_for_news(client, deadline_ns);
+        int error = client_wait_for_news(client, deadline_ns);
         if (error != 0) {
             return error;
         }
         if (client_now_ns() >= deadline_ns && !client->is_pushed &&
-            client->asker.state == ASKER_OPEN) {
+            client->conn.state == CLUSTER_CONN_OPEN) {
             return HASP_ETIMEDOUT;
         }
     }
@@ -226,13 +228,13 @@ const struct tls_identity *client_node(const struct client *client)
 
 void client_drop(struct client *client)
 {
-    asker_drop(&client->asker, NULL, client_clock_read());
-    transport_turn(&client->transport, &client->asker, NULL);
+    cluster_conn_drop(&client->conn, NULL, client_clock_read());
+    transport_turn(&client->transport, &client->conn, NULL);
 }
 
 void client_begin_at(struct client *client, uint32_t endpoint)
 {
-    asker_begin_at(&client->asker, endpoint);
+    cluster_conn_begin_at(&client->conn, endpoint);
 }
 
 const char *client_why(const struct client *client)
@@ -247,5 +249,5 @@ const char *client_code(const struct client *client)
 
 const char *client_peer(const struct client *client)
 {
-    return asker_endpoint(&client->asker)->text;
+    return cluster_conn_endpoint(&client->conn)->text;
 }

@@ -8,8 +8,8 @@
  * then it goes on to the next of its endpoints. A session that it acts for is
  * attached anew on each connection.
  *
- * What is asked again, when and where, is client/asker.h's matter; this waits
- * for it.
+ * What is asked again, when and where, is client/cluster_conn.h's matter; this
+ * waits for it.
  *
  * Errors:
  *
@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "client/asker.h"
+#include "client/cluster_conn.h"
 #include "client/endpoints.h"
 #include "client/query.h"
 #include "lease/lease.h"

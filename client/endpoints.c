@@ -16,8 +16,8 @@
 /* As much as fits into an address. */
 #define SOCKET_PATH_MAX (sizeof((struct sockaddr_un *)NULL)->sun_path - 1)
 
-static int refuse(const char *text, size_t size, const char *reason,
-                  char why[HASP_WHY_SIZE])
+static int endpoints_refuse(const char *text, size_t size, const char *reason,
+                            char why[HASP_WHY_SIZE])
 {
     snprintf(why, HASP_WHY_SIZE,
              "'%.*s' is no address of a node: %s; write host:port, as in "
@@ -28,8 +28,8 @@ static int refuse(const char *text, size_t size, const char *reason,
 
 /* Splits 'text' into host and port; the port is empty if there is none. A colon
  * more than one without brackets is an IPv6 address alone. */
-static const char *split(struct bytes text, struct bytes *ret_host,
-                         struct bytes *ret_port)
+static const char *endpoints_split(struct bytes text, struct bytes *ret_host,
+                                   struct bytes *ret_port)
 {
     const uint8_t *end = text.data + text.size;
     const uint8_t *colon = memrchr(text.data, ':', text.size);
@@ -65,7 +65,7 @@ int endpoint_parse(const char *text, size_t size, struct endpoint *ret_endpoint,
     struct bytes host, port;
     uint64_t number;
     if (size == 0) {
-        return refuse(text, size, "it is empty", why);
+        return endpoints_refuse(text, size, "it is empty", why);
     }
     bool is_socket = size > strlen(ENDPOINT_SOCKET "/") &&
                      memcmp(text, ENDPOINT_SOCKET "/",
@@ -74,30 +74,32 @@ int endpoint_parse(const char *text, size_t size, struct endpoint *ret_endpoint,
         size_t max = is_socket ? strlen(ENDPOINT_SOCKET) + SOCKET_PATH_MAX
                                : sizeof endpoint.host - 1;
         if (size > max) {
-            return refuse(text, size, "the path is too long", why);
+            return endpoints_refuse(text, size, "the path is too long", why);
         }
         memcpy(endpoint.host, text, size);
         memcpy(endpoint.text, text, size);
         *ret_endpoint = endpoint;
         return 0;
     }
-    const char *reason = split(bytes_of(text, size), &host, &port);
+    const char *reason = endpoints_split(bytes_of(text, size), &host, &port);
     if (reason != NULL) {
-        return refuse(text, size, reason, why);
+        return endpoints_refuse(text, size, reason, why);
     }
     if (host.size == 0 || host.size >= sizeof endpoint.host) {
-        return refuse(text, size, "the host is empty or too long", why);
+        return endpoints_refuse(text, size, "the host is empty or too long",
+                                why);
     }
     for (size_t i = 0; i < host.size; i++) {
         if (strchr(NO_HOST, host.data[i]) != NULL) {
-            return refuse(text, size, "no host has such characters", why);
+            return endpoints_refuse(text, size, "no host has such characters",
+                                    why);
         }
     }
     memcpy(endpoint.host, host.data, host.size);
     if (port.size > 0) {
         if (!bytes_to_u64(port, &number) || number == 0 || number > 65535) {
-            return refuse(text, size, "a port is a number from 1 to 65535",
-                          why);
+            return endpoints_refuse(text, size,
+                                    "a port is a number from 1 to 65535", why);
         }
         snprintf(endpoint.port, sizeof endpoint.port, "%u", (unsigned)number);
     }

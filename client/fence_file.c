@@ -35,7 +35,7 @@ struct hasp_fence {
 
 /* FNV-1a, 64 bits (Fowler, Noll, Vo): it finds torn and foreign bytes, it is no
  * protection from somebody who forges. */
-static uint64_t digest(const uint8_t *bytes, size_t size)
+static uint64_t fence_file_digest(const uint8_t *bytes, size_t size)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < size; i++) {
@@ -52,14 +52,14 @@ void fence_slot_encode(const struct fence_slot *slot,
     store_u32(ret_bytes + 8, FORMAT);
     store_u64(ret_bytes + 16, slot->sequence);
     store_u64(ret_bytes + 24, slot->mark);
-    store_u64(ret_bytes + BODY_SIZE, digest(ret_bytes, BODY_SIZE));
+    store_u64(ret_bytes + BODY_SIZE, fence_file_digest(ret_bytes, BODY_SIZE));
 }
 
 int fence_slot_decode(const uint8_t bytes[FENCE_SLOT_SIZE],
                       struct fence_slot *ret_slot)
 {
     if (memcmp(bytes, MAGIC, 8) != 0 || load_u32(bytes + 8) != FORMAT ||
-        load_u64(bytes + BODY_SIZE) != digest(bytes, BODY_SIZE)) {
+        load_u64(bytes + BODY_SIZE) != fence_file_digest(bytes, BODY_SIZE)) {
         return HASP_ECORRUPT;
     }
     ret_slot->sequence = load_u64(bytes + 16);
@@ -74,7 +74,8 @@ static int of_errno(const char *what, const char *path)
     return why_set(error, "cannot %s '%.200s': %s", what, path, strerror(code));
 }
 
-static bool write_all(int fd, const uint8_t *bytes, size_t size, off_t offset)
+static bool fence_file_write_all(int fd, const uint8_t *bytes, size_t size,
+                                 off_t offset)
 {
     while (size > 0) {
         ssize_t count = pwrite(fd, bytes, size, offset);
@@ -113,7 +114,7 @@ static int flush_folder(const char *path)
 
 /* Makes the file aside and links it to its name: whole or not at all. Somebody
  * else who was quicker is fine. */
-static int create(const char *path)
+static int fence_file_create(const char *path)
 {
     char aside[4096];
     uint8_t bytes[FENCE_FILE_SIZE];
@@ -129,7 +130,7 @@ static int create(const char *path)
     fence_slot_encode(&first, bytes);
     fence_slot_encode(&second, bytes + FENCE_SLOT_SIZE);
     int error = 0;
-    if (!write_all(fd, bytes, sizeof bytes, 0) || fsync(fd) != 0) {
+    if (!fence_file_write_all(fd, bytes, sizeof bytes, 0) || fsync(fd) != 0) {
         error = of_errno("write", aside);
     } else if (link(aside, path) != 0 && errno != EEXIST) {
         error = of_errno("make", path);
@@ -139,7 +140,7 @@ static int create(const char *path)
     return error != 0 ? error : flush_folder(path);
 }
 
-static int check_file(struct hasp_fence *fence)
+static int fence_file_check_file(struct hasp_fence *fence)
 {
     struct stat info;
     if (fstat(fence->fd, &info) != 0) {
@@ -222,7 +223,7 @@ static int write_mark(struct hasp_fence *fence, struct fence_slot slot)
     uint8_t bytes[FENCE_SLOT_SIZE];
     off_t at = slot.sequence % 2 == 1 ? 0 : FENCE_SLOT_SIZE;
     fence_slot_encode(&slot, bytes);
-    if (!write_all(fence->fd, bytes, sizeof bytes, at)) {
+    if (!fence_file_write_all(fence->fd, bytes, sizeof bytes, at)) {
         fence->is_broken = true;
         return of_errno("write", fence->path);
     }
@@ -248,7 +249,7 @@ int hasp_fence_open(const char *path, struct hasp_fence **ret_fence)
     fence->fd = open(path, O_RDWR | O_CLOEXEC);
     int error = 0;
     if (fence->fd < 0 && errno == ENOENT) {
-        error = create(path);
+        error = fence_file_create(path);
         if (error == 0) {
             fence->fd = open(path, O_RDWR | O_CLOEXEC);
         }
@@ -257,7 +258,7 @@ int hasp_fence_open(const char *path, struct hasp_fence **ret_fence)
         error = of_errno("open", path);
     }
     if (error == 0) {
-        error = check_file(fence);
+        error = fence_file_check_file(fence);
     }
     if (error == 0) {
         error = lock_file(fence);

@@ -41,7 +41,7 @@ static void forget_links(void)
     }
 }
 
-static void init_registry(void)
+static void link_init_registry(void)
 {
     list_init(&registry.links);
     list_init(&registry.knowns);
@@ -116,7 +116,7 @@ static bool is_fitting(const struct link *link, const struct link_key *key)
            are_endpoints_equal(&link->key.endpoints, &key->endpoints);
 }
 
-static struct link *find_link(const struct link_key *key)
+static struct link *link_find_link(const struct link_key *key)
 {
     LIST_FOR (struct link, link, &registry.links, in_links) {
         if (is_fitting(link, key)) {
@@ -136,7 +136,7 @@ static uint64_t any_seed(void)
     return seed * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static int init(struct link *link, const struct link_key *key)
+static int link_init(struct link *link, const struct link_key *key)
 {
     uint64_t seed = any_seed();
     struct known_cluster *known = find_known(&key->endpoints);
@@ -145,14 +145,14 @@ static int init(struct link *link, const struct link_key *key)
         copy_endpoints(&key->endpoints, &link->key.endpoints) != 0) {
         return HASP_ENOMEM;
     }
-    int error = asker_init(&link->asker, &key->endpoints, seed);
+    int error = cluster_conn_init(&link->conn, &key->endpoints, seed);
     if (error != 0) {
         endpoints_done(&link->key.endpoints);
         return error;
     }
-    link->asker.known = known;
-    asker_begin_at(&link->asker, (uint32_t)(seed >> 33));
-    transport_init(&link->transport, &link->asker, key->shown);
+    link->conn.known = known;
+    cluster_conn_begin_at(&link->conn, (uint32_t)(seed >> 33));
+    transport_init(&link->transport, &link->conn, key->shown);
     list_init(&link->in_links);
     list_init(&link->sessions);
     list_init(&link->interrupts);
@@ -162,16 +162,16 @@ static int init(struct link *link, const struct link_key *key)
 }
 
 /* Frees all parts but the mutex. */
-static void free_parts(struct link *link)
+static void link_free_parts(struct link *link)
 {
     transport_done(&link->transport);
-    asker_done(&link->asker);
+    cluster_conn_done(&link->conn);
     endpoints_done(&link->key.endpoints);
 }
 
 void link_free(struct link *link)
 {
-    free_parts(link);
+    link_free_parts(link);
     pthread_mutex_destroy(&link->mutex);
     free(link);
 }
@@ -180,7 +180,7 @@ static int make_link(const struct link_key *key,
                      const struct link_driver *driver, struct link **ret_link)
 {
     struct link *link = calloc(1, driver->size);
-    if (link == NULL || init(link, key) != 0) {
+    if (link == NULL || link_init(link, key) != 0) {
         free(link);
         return why_set(HASP_ENOMEM, "out of memory");
     }
@@ -201,9 +201,9 @@ int link_join(const struct link_key *key, const struct link_driver *driver,
               struct link **ret_link)
 {
     int error = 0;
-    pthread_once(&registry.once, init_registry);
+    pthread_once(&registry.once, link_init_registry);
     pthread_mutex_lock(&registry.mutex);
-    struct link *link = key->is_own ? NULL : find_link(key);
+    struct link *link = key->is_own ? NULL : link_find_link(key);
     if (link == NULL) {
         error = make_link(key, driver, &link);
     }
@@ -225,7 +225,7 @@ bool link_fill(struct link *link)
 }
 
 /* Gives up the link 'count' times; true if no user is left. */
-static bool give_up(struct link *link, uint32_t count)
+static bool link_give_up(struct link *link, uint32_t count)
 {
     CHECK(link->use_count >= count);
     link->use_count -= count;
@@ -238,7 +238,7 @@ static bool give_up(struct link *link, uint32_t count)
 bool link_forget(struct link *link, uint32_t count)
 {
     pthread_mutex_lock(&registry.mutex);
-    bool is_last = give_up(link, count);
+    bool is_last = link_give_up(link, count);
     pthread_mutex_unlock(&registry.mutex);
     return is_last;
 }
@@ -257,14 +257,14 @@ void link_abandon(struct link *link, bool is_whole)
     link->use_count -= is_whole ? session_free_orphans(link, true)
                                 : link->orphan_count;
     link->orphan_count = 0;
-    if (!give_up(link, 1)) {
+    if (!link_give_up(link, 1)) {
         return;
     }
     if (link->timer_fd >= 0) {
         close(link->timer_fd);
     }
     if (is_whole) {
-        free_parts(link);
+        link_free_parts(link);
         free(link);
     } else if (link->transport.fd >= 0) {
         close(link->transport.fd);
@@ -278,5 +278,5 @@ void link_turn(struct link *link, struct lease_clock now)
             session_interrupt(session, now);
         }
     }
-    asker_turn(&link->asker, now);
+    cluster_conn_turn(&link->conn, now);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A link: one connection of the process, shared by all sessions that would make
- * the same one. It has an asker (client/asker.h), of which each session's
- * machine is a member, its socket, the mutex that guards all that, and a
- * driver: a thread (hasp_thread.c) or a libuv loop (hasp_uv.c).
+ * the same one. It has an asker (client/cluster_conn.h), of which each
+ * session's machine is a member, its socket, the mutex that guards all that,
+ * and a driver: a thread (hasp_thread.c) or a libuv loop (hasp_uv.c).
  *
  *     link_join()  a session shares a link that fits, or makes one
  *     link_leave() the last one ends it
@@ -26,8 +26,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "client/asker.h"
 #include "client/clock.h"
+#include "client/cluster_conn.h"
 #include "client/shown.h"
 #include "client/transport.h"
 
@@ -71,7 +71,7 @@ struct link {
     uint32_t orphan_count; /* Sessions that were not opened, of these. */
 
     pthread_mutex_t mutex;
-    struct asker asker;
+    struct cluster_conn conn;
     struct transport transport;
     struct list sessions;
     struct list interrupts;      /* Waits that a descriptor interrupts. */

@@ -95,8 +95,8 @@ int wait_check(struct hasp_session *session, int interrupt_fd)
 
 /* Begins to wait for a lock, which may be interrupted. The caller holds the
  * mutex. */
-static int begin_wait(struct waiting *wait,
-                      const struct hasp_acquire_options *options)
+static int lock_begin_wait(struct waiting *wait,
+                           const struct hasp_acquire_options *options)
 {
     if (options->wait_ms == 0) {
         return 0;
@@ -118,7 +118,7 @@ int hasp_acquire(struct hasp_session *session, const char *name,
     return hasp_acquire_many(session, &name, 1, options, ret_hold);
 }
 
-static void take(struct waiting *wait, struct hasp_hold **ret_hold)
+static void lock_take(struct waiting *wait, struct hasp_hold **ret_hold)
 {
     wait->call.hold->session = wait->session;
     *ret_hold = wait->call.hold;
@@ -141,14 +141,14 @@ int hasp_acquire_many(struct hasp_session *session, const char *const *names,
     if (error != 0) {
         return error;
     }
-    error = begin_wait(&wait, &all);
+    error = lock_begin_wait(&wait, &all);
     if (error == 0) {
-        error = machine_acquire(&session->machine, names, count, &all,
-                                &wait.call, now);
+        error = session_fsm_acquire(&session->fsm, names, count, &all,
+                                    &wait.call, now);
     }
-    error = wait_end(&wait, error);
+    error = call_wait_end(&wait, error);
     if (error == 0) {
-        take(&wait, ret_hold);
+        lock_take(&wait, ret_hold);
     }
     return error;
 }
@@ -167,10 +167,10 @@ int hasp_resume(struct hasp_session *session, const char *name,
     if (error != 0) {
         return error;
     }
-    error = machine_resume(&session->machine, name, owner, &wait.call, now);
-    error = wait_end(&wait, error);
+    error = session_fsm_resume(&session->fsm, name, owner, &wait.call, now);
+    error = call_wait_end(&wait, error);
     if (error == 0) {
-        take(&wait, ret_hold);
+        lock_take(&wait, ret_hold);
     }
     return error;
 }
@@ -186,15 +186,15 @@ int hasp_release(struct hasp_hold *hold)
     int error = wait_lock(session, &wait, &now);
     if (error == HASP_ELOST) {
         session_lock(session);
-        machine_forget(&session->machine, hold);
+        session_fsm_forget(&session->fsm, hold);
         session_unlock(session);
     }
     if (error != 0) {
         /* The hold is the parent's; hasp_close() frees the copy. */
         return error;
     }
-    error = machine_release(&session->machine, hold, &wait.call, now);
-    return wait_end(&wait, error);
+    error = session_fsm_release(&session->fsm, hold, &wait.call, now);
+    return call_wait_end(&wait, error);
 }
 
 int hasp_convert(struct hasp_hold *hold, enum hasp_mode mode,
@@ -213,11 +213,11 @@ int hasp_convert(struct hasp_hold *hold, enum hasp_mode mode,
     if (error != 0) {
         return error;
     }
-    error = begin_wait(&wait, &all);
+    error = lock_begin_wait(&wait, &all);
     if (error == 0) {
-        error = machine_convert(hold->machine, hold, &all, &wait.call, now);
+        error = session_fsm_convert(hold->fsm, hold, &all, &wait.call, now);
     }
-    return wait_end(&wait, error);
+    return call_wait_end(&wait, error);
 }
 
 /* --- What is asked of a hold without a round trip ------------------------- */
@@ -255,7 +255,7 @@ int hasp_look(struct hasp_hold *hold, struct hasp_lease *ret_lease)
         return error;
     }
     session_lock(session);
-    machine_look(hold->machine, hold, client_clock_read(), ret_lease);
+    session_fsm_look(hold->fsm, hold, client_clock_read(), ret_lease);
     session_unlock(session);
     return 0;
 }
@@ -295,16 +295,16 @@ int hasp_guard(struct hasp_hold *hold, uint64_t need_ns)
 
 /* --- Questions and changes that belong to no hold ------------------------- */
 
-static int ask(struct hasp_session *session, struct query *query,
-               bool is_change, uint64_t *ret_number)
+static int lock_ask(struct hasp_session *session, struct query *query,
+                    bool is_change, uint64_t *ret_number)
 {
     struct lease_clock now;
     struct waiting wait;
     int error = wait_lock(session, &wait, &now);
     if (error == 0) {
-        error = machine_query(&session->machine, query, is_change, &wait.call,
-                              now);
-        error = wait_end(&wait, error);
+        error = session_fsm_query(&session->fsm, query, is_change, &wait.call,
+                                  now);
+        error = call_wait_end(&wait, error);
     }
     query_done(query);
     if (error == 0) {
@@ -324,7 +324,7 @@ int hasp_check(struct hasp_session *session, const char *name, uint64_t token,
     query_begin(&query, "LOCK.CHECK");
     query_text(&query, name);
     query_number(&query, token);
-    int error = ask(session, &query, false, &number);
+    int error = lock_ask(session, &query, false, &number);
     if (error == 0) {
         *ret_is_holder = number == 1;
     }
@@ -344,7 +344,7 @@ int hasp_please(struct hasp_session *session, const char *name,
         query_text(&query, "MESSAGE");
         query_text(&query, message);
     }
-    return ask(session, &query, true, ret_holder_count);
+    return lock_ask(session, &query, true, ret_holder_count);
 }
 
 int hasp_admit(struct hasp_session *session, const char *resource,
@@ -358,7 +358,7 @@ int hasp_admit(struct hasp_session *session, const char *resource,
     query_begin(&query, "FENCE.ADMIT");
     query_text(&query, resource);
     query_number(&query, token);
-    int error = ask(session, &query, true, &number);
+    int error = lock_ask(session, &query, true, &number);
     if (error == 0 && number != 1) {
         return why_set(HASP_ESTALE,
                        "a higher token than %llu has been seen "

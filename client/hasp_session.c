@@ -47,8 +47,8 @@ void hasp_options_init(struct hasp_options *options)
 
 /* Makes the key of what the connection needs; the endpoints, and the reference
  * of what it shows, are the caller's. */
-static int make_key(struct link_key *key, const struct hasp_options *options,
-                    void *loop)
+static int session_make_key(struct link_key *key,
+                            const struct hasp_options *options, void *loop)
 {
     const char *text = options->endpoints;
     *key = (struct link_key){
@@ -74,12 +74,12 @@ static int make_key(struct link_key *key, const struct hasp_options *options,
     return error;
 }
 
-static int find_link(const struct hasp_options *options,
-                     const struct link_driver *driver, void *loop,
-                     struct link **ret_link)
+static int session_find_link(const struct hasp_options *options,
+                             const struct link_driver *driver, void *loop,
+                             struct link **ret_link)
 {
     struct link_key key;
-    int error = make_key(&key, options, loop);
+    int error = session_make_key(&key, options, loop);
     if (error != 0) {
         return error;
     }
@@ -93,33 +93,33 @@ int session_init(struct hasp_session *session,
                  const struct hasp_options *options,
                  const struct link_driver *driver, void *loop)
 {
-    struct machine *machine = &session->machine;
+    struct session_fsm *fsm = &session->fsm;
     *session = (struct hasp_session){.pid = getpid(),
                                      .on_event = options->on_event,
                                      .event_data = options->event_data,
                                      .event_fd = -1};
-    int error = find_link(options, driver, loop, &session->link);
+    int error = session_find_link(options, driver, loop, &session->link);
     if (error != 0) {
         return error;
     }
     list_init(&session->waits);
     pthread_cond_init(&session->news, NULL);
     session_lock(session);
-    machine_init(machine, &session->link->asker);
-    machine->news = session_news;
-    machine->timeout_ms = options->timeout_ms != 0 ? options->timeout_ms
-                                                   : TIMEOUT_DEFAULT_MS;
-    machine->alive_ms = options->alive_ms;
-    machine_alive(machine, client_clock_read());
+    session_fsm_init(fsm, &session->link->conn);
+    fsm->news = session_news;
+    fsm->timeout_ms = options->timeout_ms != 0 ? options->timeout_ms
+                                               : TIMEOUT_DEFAULT_MS;
+    fsm->alive_ms = options->alive_ms;
+    session_fsm_alive(fsm, client_clock_read());
     list_push_back(&session->link->sessions, &session->in_link);
     session_unlock(session);
     return 0;
 }
 
 /* Frees all parts but the waits, which a child of fork() must not touch. */
-static void free_parts(struct hasp_session *session)
+static void session_free_parts(struct hasp_session *session)
 {
-    machine_done(&session->machine);
+    session_fsm_done(&session->fsm);
     list_remove(&session->in_link);
     if (session->event_fd >= 0) {
         close(session->event_fd);
@@ -130,8 +130,8 @@ void session_done(struct hasp_session *session)
 {
     struct link *link = session->link;
     session_lock(session);
-    machine_leave(&session->machine, client_clock_read());
-    free_parts(session);
+    session_fsm_leave(&session->fsm, client_clock_read());
+    session_free_parts(session);
     link->driver->drive(link);
     session_unlock(session);
     pthread_cond_destroy(&session->news);
@@ -150,9 +150,9 @@ int session_begin(struct hasp_session *session,
                   const struct hasp_options *options, struct client_call *call)
 {
     char name[160];
-    uint8_t random[MACHINE_RANDOM_SIZE];
+    uint8_t random[SESSION_FSM_RANDOM_SIZE];
     struct credentials credentials;
-    struct machine *machine = &session->machine;
+    struct session_fsm *fsm = &session->fsm;
     int error;
     if (options->is_durable &&
         (options->ttl_ms != 0 || options->linger_ms != 0)) {
@@ -169,28 +169,28 @@ int session_begin(struct hasp_session *session,
         clock_gettime(CLOCK_REALTIME, &now);
         uint64_t number = (uint64_t)now.tv_sec * 1000000 +
                           (uint64_t)now.tv_nsec / 1000;
-        error = machine_attach(machine, &credentials, number, call,
-                               client_clock_read());
+        error = session_fsm_attach(fsm, &credentials, number, call,
+                                   client_clock_read());
     } else {
         name_process(name, sizeof name);
         if (getrandom(random, sizeof random, 0) != sizeof random) {
             return why_set(HASP_EIO, "no random numbers: %s", strerror(errno));
         }
-        error = machine_open(machine, options,
-                             options->name != NULL ? options->name : name,
-                             random, call, client_clock_read());
+        error = session_fsm_open(fsm, options,
+                                 options->name != NULL ? options->name : name,
+                                 random, call, client_clock_read());
     }
     return error != 0 ? why_set(error, "out of memory, or no SHA-256") : 0;
 }
 
-static int open_session(struct hasp_session *session,
-                        const struct hasp_options *options)
+static int session_open_session(struct hasp_session *session,
+                                const struct hasp_options *options)
 {
     struct waiting wait;
     wait_init(&wait, session);
     session_lock(session);
     int error = session_begin(session, options, &wait.call);
-    return wait_end(&wait, error);
+    return call_wait_end(&wait, error);
 }
 
 /* Frees a session that was not opened. If a node may still open it, the link's
@@ -198,7 +198,7 @@ static int open_session(struct hasp_session *session,
 static void bury(struct hasp_session *session)
 {
     session_lock(session);
-    bool is_orphan = machine_is_clearing(&session->machine);
+    bool is_orphan = machine_is_clearing(&session->fsm);
     session->is_orphan = is_orphan;
     session->link->orphan_count += is_orphan;
     session_unlock(session);
@@ -224,7 +224,7 @@ static bool open_on_link(const struct hasp_options *options, int *ret_error,
         free(session);
         return false;
     }
-    *ret_error = open_session(session, options);
+    *ret_error = session_open_session(session, options);
     if (*ret_error == 0) {
         *ret_session = session;
         return false;
@@ -241,12 +241,12 @@ uint32_t session_free_orphans(struct link *link, bool are_all)
     uint32_t count = 0;
     LIST_FOR_SAFE (struct hasp_session, session, &link->sessions, in_link) {
         if (session->is_orphan &&
-            (are_all || !machine_is_clearing(&session->machine))) {
+            (are_all || !machine_is_clearing(&session->fsm))) {
             if (!are_all) {
-                machine_leave(&session->machine, client_clock_read());
+                session_fsm_leave(&session->fsm, client_clock_read());
                 pthread_cond_destroy(&session->news);
             }
-            free_parts(session);
+            session_free_parts(session);
             free(session);
             count++;
         }
@@ -255,17 +255,17 @@ uint32_t session_free_orphans(struct link *link, bool are_all)
     return count;
 }
 
-typedef int finish_fn(struct machine *machine, struct client_call *call,
+typedef int finish_fn(struct session_fsm *fsm, struct client_call *call,
                       struct lease_clock now);
 
-static int finish(struct hasp_session *session, finish_fn *begin)
+static int session_finish(struct hasp_session *session, finish_fn *begin)
 {
     struct waiting wait;
     notifier_stop(session);
     wait_init(&wait, session);
     session_lock(session);
-    int error = begin(&session->machine, &wait.call, client_clock_read());
-    error = wait_end(&wait, error);
+    int error = begin(&session->fsm, &wait.call, client_clock_read());
+    error = call_wait_end(&wait, error);
     session_done(session);
     free(session);
     return error;
@@ -293,7 +293,8 @@ int hasp_open(const struct hasp_options *options,
         error = notifier_start(session);
     }
     if (error != 0 && session != NULL) {
-        (void)finish(session, machine_close); /* It has no thread to tell it. */
+        (void)session_finish(
+            session, session_fsm_close); /* It has no thread to tell it. */
         return error;
     }
     *ret_session = error == 0 ? session : *ret_session;
@@ -310,7 +311,7 @@ static void close_in_child(struct hasp_session *session)
     struct link *link = session->link;
     bool is_whole = pthread_mutex_trylock(&link->mutex) == 0;
     if (is_whole) {
-        free_parts(session);
+        session_free_parts(session);
         session_unlock(session);
         free(session);
     } else if (session->event_fd >= 0) {
@@ -329,13 +330,13 @@ void hasp_close(struct hasp_session *session)
         return;
     }
     /* If no node answers the lease ends by itself. */
-    (void)finish(session, machine_close);
+    (void)session_finish(session, session_fsm_close);
 }
 
 int hasp_detach(struct hasp_session *session)
 {
     int error = session_check_process(session);
-    return error != 0 ? error : finish(session, machine_detach);
+    return error != 0 ? error : session_finish(session, session_fsm_detach);
 }
 
 /* --- What is asked without a round trip ----------------------------------- */
@@ -358,15 +359,15 @@ int hasp_credentials(const struct hasp_session *session,
     int error = session_check_process(session);
     if (error == 0) {
         snprintf(ret_credentials, HASP_CREDENTIALS_SIZE, "%" PRIu64 ":%s",
-                 session->machine.credentials.session,
-                 session->machine.credentials.secret);
+                 session->fsm.credentials.session,
+                 session->fsm.credentials.secret);
     }
     return error;
 }
 
 uint64_t hasp_session_id(const struct hasp_session *session)
 {
-    return session != NULL ? session->machine.credentials.session : 0;
+    return session != NULL ? session->fsm.credentials.session : 0;
 }
 
 uint64_t hasp_session_remaining(struct hasp_session *session)
@@ -375,7 +376,7 @@ uint64_t hasp_session_remaining(struct hasp_session *session)
         return 0;
     }
     session_lock(session);
-    uint64_t left_ns = lease_remaining(&session->machine.lease,
+    uint64_t left_ns = lease_remaining(&session->fsm.lease,
                                        client_clock_read());
     session_unlock(session);
     return left_ns;
@@ -386,7 +387,7 @@ int hasp_alive(struct hasp_session *session)
     struct lease_clock now;
     int error = wait_lock(session, NULL, &now);
     if (error == 0) {
-        machine_alive(&session->machine, now);
+        session_fsm_alive(&session->fsm, now);
         session_unlock(session);
     }
     return error;
@@ -405,7 +406,7 @@ void session_interrupt(struct hasp_session *session, struct lease_clock now)
 {
     if (atomic_load(&session->is_interrupted)) {
         LIST_FOR_SAFE (struct waiting, wait, &session->waits, in_session) {
-            machine_interrupt(&session->machine, &wait->call, now);
+            session_fsm_interrupt(&session->fsm, &wait->call, now);
         }
     }
 }
@@ -437,10 +438,9 @@ int hasp_interrupt_clear(struct hasp_session *session)
 
 /* --- Events --------------------------------------------------------------- */
 
-void session_news(struct machine *machine)
+void session_news(struct session_fsm *fsm)
 {
-    struct hasp_session *session = LIST_ENTRY(machine, struct hasp_session,
-                                              machine);
+    struct hasp_session *session = LIST_ENTRY(fsm, struct hasp_session, fsm);
     if (session->on_event != NULL) {
         pthread_cond_signal(&session->news);
     } else if (session->event_fd >= 0) {
@@ -456,7 +456,7 @@ int hasp_event_fd(struct hasp_session *session)
     }
     session_lock(session);
     if (session->event_fd < 0) {
-        bool has_some = !list_is_empty(&session->machine.events) &&
+        bool has_some = !list_is_empty(&session->fsm.events) &&
                         session->on_event == NULL;
         session->event_fd = eventfd(has_some ? 1 : 0,
                                     EFD_CLOEXEC | EFD_NONBLOCK);
@@ -474,8 +474,8 @@ bool hasp_event_next(struct hasp_session *session, struct hasp_event *ret_event)
         return false;
     }
     session_lock(session);
-    struct event_node *node = machine_take_event(&session->machine);
-    if (list_is_empty(&session->machine.events) && session->event_fd >= 0) {
+    struct event_node *node = session_fsm_take_event(&session->fsm);
+    if (list_is_empty(&session->fsm.events) && session->event_fd >= 0) {
         (void)eventfd_read(session->event_fd, &count);
     }
     session_unlock(session);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* What the parts of the public library (include/hasp/hasp.h) share: a session,
- * which is a machine (client/machine.h) on a link (client/hasp_link.h).
+ * which is a machine (client/session_fsm.h) on a link (client/hasp_link.h).
  *
  *     hasp_session.c   opening, closing, events, fork, hasp_why()
  *     hasp_lock.c      locks, and what is asked of the cluster
@@ -21,7 +21,7 @@
 
 #include "client/clock.h"
 #include "client/hasp_link.h"
-#include "client/machine.h"
+#include "client/session_fsm.h"
 #include "include/hasp/hasp.h"
 
 /* A call under way. */
@@ -43,7 +43,7 @@ struct hasp_session {
     void *event_data;
     atomic_bool is_interrupted;
 
-    struct machine machine;
+    struct session_fsm fsm;
     struct list waits; /* Those that may be interrupted. */
     int event_fd;      /* For the program; -1: it has not asked for it. */
     bool is_orphan;    /* It was not opened, and its link clears up. */
@@ -64,7 +64,7 @@ static inline void session_unlock(const struct hasp_session *session)
     pthread_mutex_unlock(&session->link->mutex);
 }
 
-/* --- hasp_session.c --- */
+/* --- hasp_session.c ------------------------------------------------------- */
 
 /* Sets hasp_why() and returns 'error'. */
 int why_set(int error, const char *format, ...)
@@ -91,9 +91,9 @@ void session_set_interrupted(struct hasp_session *session);
 /* Under the mutex: ends the waits, if that was asked for. */
 void session_interrupt(struct hasp_session *session, struct lease_clock now);
 /* The machine has events: whoever waits for them is woken. */
-void session_news(struct machine *machine);
+void session_news(struct session_fsm *fsm);
 
-/* --- hasp_lock.c --- */
+/* --- hasp_lock.c ---------------------------------------------------------- */
 
 /* Whole options of an acquisition; HASP_EINVALID. */
 MUST_CHECK int acquire_check(const char *const *names, size_t count,
@@ -105,7 +105,7 @@ MUST_CHECK int convert_check(const struct hasp_hold *hold, enum hasp_mode mode,
 /* Under the mutex: HASP_EINTR if no wait is to begin. */
 MUST_CHECK int wait_check(struct hasp_session *session, int interrupt_fd);
 
-/* --- hasp_thread.c --- */
+/* --- hasp_thread.c -------------------------------------------------------- */
 
 extern const struct link_driver thread_driver;
 
@@ -120,6 +120,6 @@ MUST_CHECK int wait_lock(struct hasp_session *session, struct waiting *wait,
                          struct lease_clock *now);
 /* The call has begun, unless there is an error: gives the mutex back, waits for
  * the end, and tells what it was. */
-int wait_end(struct waiting *wait, int error);
+int call_wait_end(struct waiting *wait, int error);
 
 #endif /* HASP_CLIENT_HASP_SESSION_H */

@@ -21,7 +21,7 @@
 
 /* --- The thread ----------------------------------------------------------- */
 
-static void set_timer(int fd, uint64_t left_ns)
+static void thread_set_timer(int fd, uint64_t left_ns)
 {
     struct itimerspec spec = {0};
     if (left_ns != UINT64_MAX) {
@@ -34,42 +34,42 @@ static void set_timer(int fd, uint64_t left_ns)
     timerfd_settime(fd, 0, &spec, NULL);
 }
 
-static void wake(struct link *link)
+static void thread_wake(struct link *link)
 {
     atomic_fetch_add(&link->wake_count, 1);
-    set_timer(link->timer_fd, 0);
+    thread_set_timer(link->timer_fd, 0);
 }
 
 /* Sets the timer. The caller holds the mutex. */
-static void arm(struct link *link, struct lease_clock now)
+static void thread_arm(struct link *link, struct lease_clock now)
 {
-    uint64_t left_ns = asker_left_ns(&link->asker, now);
+    uint64_t left_ns = cluster_conn_left_ns(&link->conn, now);
     uint64_t at_ns = left_ns < UINT64_MAX - now.boottime_ns
                          ? now.boottime_ns + left_ns
                          : UINT64_MAX;
     if (at_ns != link->armed_ns) {
         link->armed_ns = at_ns;
-        set_timer(link->timer_fd, left_ns);
+        thread_set_timer(link->timer_fd, left_ns);
         /* A wake-up that came meanwhile must not be put off. */
         if (atomic_load(&link->wake_count) != link->seen_count) {
-            set_timer(link->timer_fd, 0);
+            thread_set_timer(link->timer_fd, 0);
         }
     }
 }
 
 /* Sends a call that has begun, if that is possible at once. */
-static void drive(struct link *link)
+static void thread_drive(struct link *link)
 {
     struct lease_clock now = client_clock_read();
     link_turn(link, now);
-    transport_flush(&link->transport, &link->asker);
-    bool is_done = link->transport.number == link->asker.number &&
-                   (transport_events(&link->transport, &link->asker) &
+    transport_flush(&link->transport, &link->conn);
+    bool is_done = link->transport.number == link->conn.number &&
+                   (transport_events(&link->transport, &link->conn) &
                     POLLOUT) == 0;
     if (is_done) {
-        arm(link, now);
+        thread_arm(link, now);
     } else {
-        wake(link);
+        thread_wake(link);
     }
 }
 
@@ -84,7 +84,7 @@ struct poll_set {
     struct pollfd few[FEW];
 };
 
-static nfds_t fill(struct poll_set *set, struct link *link)
+static nfds_t thread_fill(struct poll_set *set, struct link *link)
 {
     nfds_t count = 0, needed = 2;
     LIST_EACH (node, &link->interrupts) {
@@ -102,7 +102,7 @@ static nfds_t fill(struct poll_set *set, struct link *link)
     set->fds[count++] = (struct pollfd){.fd = link->timer_fd, .events = POLLIN};
     set->fds[count++] = (struct pollfd){
         .fd = link->transport.fd,
-        .events = transport_events(&link->transport, &link->asker)};
+        .events = transport_events(&link->transport, &link->conn)};
     LIST_FOR (struct waiting, wait, &link->interrupts, in_link) {
         if (count < set->room) {
             set->fds[count++] = (struct pollfd){.fd = wait->interrupt_fd,
@@ -113,21 +113,21 @@ static nfds_t fill(struct poll_set *set, struct link *link)
 }
 
 /* Ends the waits whose descriptor is readable. */
-static void interrupt(struct link *link, const struct pollfd *fd)
+static void thread_interrupt(struct link *link, const struct pollfd *fd)
 {
     struct lease_clock now = client_clock_read();
     LIST_FOR_SAFE (struct waiting, wait, &link->interrupts, in_link) {
         if (wait->interrupt_fd == fd->fd && fd->revents != 0) {
             list_remove(&wait->in_link);
-            machine_interrupt(&wait->session->machine, &wait->call, now);
+            session_fsm_interrupt(&wait->session->fsm, &wait->call, now);
         }
     }
 }
 
-static void wait_for_news(struct link *link, struct poll_set *set)
+static void thread_wait_for_news(struct link *link, struct poll_set *set)
 {
     uint64_t ticks;
-    nfds_t count = fill(set, link);
+    nfds_t count = thread_fill(set, link);
     pthread_mutex_unlock(&link->mutex);
     int ready = poll(set->fds, count, -1);
     if (ready > 0 && set->fds[0].revents != 0) {
@@ -142,10 +142,10 @@ static void wait_for_news(struct link *link, struct poll_set *set)
         link->armed_ns = 0;
     }
     if (set->fds[1].revents != 0) {
-        transport_ready(&link->transport, &link->asker);
+        transport_ready(&link->transport, &link->conn);
     }
     for (nfds_t i = 2; i < count; i++) {
-        interrupt(link, &set->fds[i]);
+        thread_interrupt(link, &set->fds[i]);
     }
 }
 
@@ -171,7 +171,7 @@ static void end_alone(struct link *link)
     link_free(link);
 }
 
-static void *run(void *data)
+static void *thread_run(void *data)
 {
     struct link *link = data;
     struct poll_set set = {.fds = set.few, .room = FEW};
@@ -184,9 +184,9 @@ static void *run(void *data)
         if (is_alone) {
             break;
         }
-        transport_turn(&link->transport, &link->asker, &link->mutex);
-        arm(link, client_clock_read());
-        wait_for_news(link, &set);
+        transport_turn(&link->transport, &link->conn, &link->mutex);
+        thread_arm(link, client_clock_read());
+        thread_wait_for_news(link, &set);
     }
     pthread_mutex_unlock(&link->mutex);
     if (set.fds != set.few) {
@@ -198,13 +198,13 @@ static void *run(void *data)
     return NULL;
 }
 
-static int start(struct link *link)
+static int thread_start(struct link *link)
 {
     link->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (link->timer_fd < 0) {
         return why_set(HASP_EIO, "no descriptor: %s", strerror(errno));
     }
-    int code = client_thread_start(&link->thread, run, link);
+    int code = client_thread_start(&link->thread, thread_run, link);
     if (code != 0) {
         close(link->timer_fd);
         return why_set(HASP_EIO, "no thread: %s", strerror(code));
@@ -212,11 +212,11 @@ static int start(struct link *link)
     return 0;
 }
 
-static void stop(struct link *link)
+static void thread_stop(struct link *link)
 {
     pthread_mutex_lock(&link->mutex);
     link->is_stopping = true;
-    wake(link);
+    thread_wake(link);
     pthread_mutex_unlock(&link->mutex);
     pthread_join(link->thread, NULL);
     close(link->timer_fd);
@@ -224,21 +224,21 @@ static void stop(struct link *link)
 }
 
 const struct link_driver thread_driver = {.size = sizeof(struct link),
-                                          .start = start,
-                                          .stop = stop,
-                                          .drive = drive,
-                                          .wake = wake};
+                                          .start = thread_start,
+                                          .stop = thread_stop,
+                                          .drive = thread_drive,
+                                          .wake = thread_wake};
 
 /* --- The notifier --------------------------------------------------------- */
 
 /* The thread that runs the program's callback, which may take its time, and
  * nothing else. */
-static void *notify(void *data)
+static void *thread_notify(void *data)
 {
     struct hasp_session *session = data;
     session_lock(session);
     while (!session->is_notifier_stopping) {
-        struct event_node *node = machine_take_event(&session->machine);
+        struct event_node *node = session_fsm_take_event(&session->fsm);
         if (node == NULL) {
             pthread_cond_wait(&session->news, &session->link->mutex);
             continue;
@@ -257,7 +257,7 @@ int notifier_start(struct hasp_session *session)
     if (session->on_event == NULL) {
         return 0;
     }
-    int code = client_thread_start(&session->notifier, notify, session);
+    int code = client_thread_start(&session->notifier, thread_notify, session);
     session->has_notifier = code == 0;
     return code == 0 ? 0 : why_set(HASP_EIO, "no thread: %s", strerror(code));
 }
@@ -275,7 +275,7 @@ void notifier_stop(struct hasp_session *session)
 
 /* --- Calls that wait ------------------------------------------------------ */
 
-static void ended(struct client_call *call)
+static void thread_ended(struct client_call *call)
 {
     struct waiting *wait = call->data;
     wait->has_ended = true;
@@ -286,7 +286,7 @@ static void ended(struct client_call *call)
 
 void wait_init(struct waiting *wait, struct hasp_session *session)
 {
-    *wait = (struct waiting){.call = {.done = ended, .data = wait},
+    *wait = (struct waiting){.call = {.done = thread_ended, .data = wait},
                              .session = session,
                              .interrupt_fd = -1};
     list_init(&wait->in_session);
@@ -304,7 +304,7 @@ int wait_lock(struct hasp_session *session, struct waiting *wait,
     }
     session_lock(session);
     *now = client_clock_read();
-    error = machine_check(&session->machine, *now, text);
+    error = session_fsm_check(&session->fsm, *now, text);
     if (error != 0) {
         session_unlock(session);
         return why_set(error, "%s", text);
@@ -315,7 +315,7 @@ int wait_lock(struct hasp_session *session, struct waiting *wait,
     return 0;
 }
 
-int wait_end(struct waiting *wait, int error)
+int call_wait_end(struct waiting *wait, int error)
 {
     struct hasp_session *session = wait->session;
     if (error == HASP_ENOMEM) {

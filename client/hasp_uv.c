@@ -84,7 +84,7 @@ static struct loop_link *link_of(const struct hasp_uv *uv)
 }
 
 /* Frees the link when its last handle has left the loop. */
-static void let_go(struct loop_link *in)
+static void driver_let_go(struct loop_link *in)
 {
     hasp_uv_fn *closed = in->closed;
     void *data = in->closed_data;
@@ -117,7 +117,7 @@ static void on_poll_closed(uv_handle_t *handle)
 {
     struct loop_link *in = handle->data;
     free(handle);
-    let_go(in);
+    driver_let_go(in);
 }
 
 /* Stops polling; the descriptor may be closed after this. */
@@ -129,7 +129,7 @@ static void stop_polling(struct loop_link *in)
     }
 }
 
-static void on_ready(uv_poll_t *poll, int status, int events)
+static void driver_on_ready(uv_poll_t *poll, int status, int events)
 {
     struct loop_link *in = poll->data;
     struct link *link = &in->link;
@@ -139,7 +139,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
         stop_polling(in); /* The transport may have to try another address. */
     }
     pthread_mutex_lock(&link->mutex);
-    transport_ready(&link->transport, &link->asker);
+    transport_ready(&link->transport, &link->conn);
     pthread_mutex_unlock(&link->mutex);
     on_turn(in);
 }
@@ -155,18 +155,19 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int status,
     const char *why = status != 0 ? uv_strerror(status) : "";
     if (lookup->number == link->transport.number && !is_closing) {
         pthread_mutex_lock(&link->mutex);
-        transport_connect(&link->transport, &link->asker, addresses, why);
+        transport_connect(&link->transport, &link->conn, addresses, why);
         pthread_mutex_unlock(&link->mutex);
     } else {
         uv_freeaddrinfo(addresses);
     }
     free(lookup);
     on_turn(in);
-    let_go(in);
+    driver_let_go(in);
 }
 
 /* Looks up a name. The caller holds the mutex. */
-static void look_up(struct loop_link *in, const struct endpoint *endpoint)
+static void driver_look_up(struct loop_link *in,
+                           const struct endpoint *endpoint)
 {
     struct addrinfo hints = TRANSPORT_HINTS;
     struct lookup *lookup = calloc(1, sizeof *lookup);
@@ -183,7 +184,7 @@ static void look_up(struct loop_link *in, const struct endpoint *endpoint)
         return;
     }
     free(lookup);
-    transport_connect(&in->link.transport, &in->link.asker, NULL,
+    transport_connect(&in->link.transport, &in->link.conn, NULL,
                       uv_strerror(code));
 }
 
@@ -191,16 +192,16 @@ static void look_up(struct loop_link *in, const struct endpoint *endpoint)
 static void follow_asker(struct loop_link *in)
 {
     struct transport *transport = &in->link.transport;
-    struct asker *asker = &in->link.asker;
-    while (transport_is_late(transport, asker)) {
+    struct cluster_conn *conn = &in->link.conn;
+    while (transport_is_late(transport, conn)) {
         stop_polling(in);
-        transport_renew(transport, asker, NULL);
-        const struct endpoint *endpoint = transport_follow(transport, asker);
+        transport_renew(transport, conn, NULL);
+        const struct endpoint *endpoint = transport_follow(transport, conn);
         if (endpoint != NULL) {
-            look_up(in, endpoint);
+            driver_look_up(in, endpoint);
         }
     }
-    transport_flush(transport, asker);
+    transport_flush(transport, conn);
     if (transport->fd < 0) {
         return;
     }
@@ -209,16 +210,17 @@ static void follow_asker(struct loop_link *in)
         in->handles += in->poll != NULL;
     }
     if (in->poll == NULL) {
-        asker_failed(asker, "cannot be polled", client_clock_read());
+        cluster_conn_failed(conn, "cannot be polled", client_clock_read());
         return;
     }
-    bool writes = (transport_events(transport, asker) & POLLOUT) != 0;
-    uv_poll_start(in->poll, UV_READABLE | (writes ? UV_WRITABLE : 0), on_ready);
+    bool writes = (transport_events(transport, conn) & POLLOUT) != 0;
+    uv_poll_start(in->poll, UV_READABLE | (writes ? UV_WRITABLE : 0),
+                  driver_on_ready);
 }
 
 /* --- Calls ---------------------------------------------------------------- */
 
-static void wake(struct link *link)
+static void driver_wake(struct link *link)
 {
     uv_async_send(&((struct loop_link *)link)->async);
 }
@@ -228,7 +230,7 @@ static void on_interrupt_closed(uv_handle_t *handle)
     struct hasp_uv *uv = handle->data;
     uv->polls--;
     free(handle);
-    wake(uv->session.link);
+    driver_wake(uv->session.link);
 }
 
 static void stop_poll(struct job *job)
@@ -249,9 +251,9 @@ static void on_interrupted(uv_poll_t *poll, int status, int events)
     (void)events;
     uv_poll_stop(poll);
     session_lock(session);
-    machine_interrupt(&session->machine, &job->wait.call, client_clock_read());
+    session_fsm_interrupt(&session->fsm, &job->wait.call, client_clock_read());
     session_unlock(session);
-    wake(session->link);
+    driver_wake(session->link);
 }
 
 /* Watches a copy of the descriptor: the loop takes each only once. */
@@ -277,7 +279,7 @@ static int start_poll(struct job *job, int fd)
 }
 
 /* Is called on the loop's thread, with the mutex held. */
-static void on_ended(struct client_call *call)
+static void driver_on_ended(struct client_call *call)
 {
     struct job *job = call->data;
     list_remove(&job->wait.in_session);
@@ -288,7 +290,7 @@ static void job_init(struct job *job, struct hasp_uv *uv, void *data)
 {
     *job = (struct job){.uv = uv,
                         .data = data,
-                        .wait = {.call = {.done = on_ended, .data = job},
+                        .wait = {.call = {.done = driver_on_ended, .data = job},
                                  .session = &uv->session,
                                  .interrupt_fd = -1}};
     list_init(&job->in_link);
@@ -315,7 +317,7 @@ static int job_new(struct hasp_uv *uv, int error, void *data,
 /* Ends the beginning of a job, and gives the mutex back. An error of the call
  * itself is returned, and nothing has begun; any other one is told by the
  * callback. */
-static int begun(struct job *job, int error)
+static int driver_begun(struct job *job, int error)
 {
     struct hasp_uv *uv = job->uv;
     if (error == HASP_ENOMEM || error == HASP_EINVALID) {
@@ -333,29 +335,29 @@ static int begun(struct job *job, int error)
     uv->jobs++;
     if (error != 0) {
         job->wait.call.error = error;
-        on_ended(&job->wait.call);
+        driver_on_ended(&job->wait.call);
     }
     session_unlock(&uv->session);
-    wake(uv->session.link);
+    driver_wake(uv->session.link);
     return 0;
 }
 
 /* The same as wait_lock(), but the mutex is held in any case. */
-static int lock(struct job *job, struct lease_clock *now)
+static int driver_lock(struct job *job, struct lease_clock *now)
 {
     struct hasp_session *session = &job->uv->session;
     session_lock(session);
     *now = client_clock_read();
-    return machine_check(&session->machine, *now, job->wait.call.why);
+    return session_fsm_check(&session->fsm, *now, job->wait.call.why);
 }
 
 /* Takes the mutex, and watches what may interrupt the wait. */
-static int begin_wait(struct job *job,
-                      const struct hasp_acquire_options *options,
-                      struct lease_clock *now)
+static int driver_begin_wait(struct job *job,
+                             const struct hasp_acquire_options *options,
+                             struct lease_clock *now)
 {
     struct hasp_session *session = &job->uv->session;
-    int error = lock(job, now);
+    int error = driver_lock(job, now);
     if (error != 0 || options->wait_ms == 0) {
         return error;
     }
@@ -369,7 +371,7 @@ static int begin_wait(struct job *job,
     return error;
 }
 
-static int check(const struct hasp_uv *uv, bool is_ok)
+static int driver_check(const struct hasp_uv *uv, bool is_ok)
 {
     return uv == NULL || !uv->is_open || uv->is_closing || !is_ok
                ? why_set(HASP_EINVALID, "hasp_uv: not open, or an argument is "
@@ -392,7 +394,7 @@ int hasp_uv_acquire_many(struct hasp_uv *uv, const char *const *names,
     struct hasp_acquire_options all;
     struct lease_clock now;
     struct job *job;
-    int error = check(uv, done != NULL);
+    int error = driver_check(uv, done != NULL);
     if (error == 0) {
         error = acquire_check(names, count, options, &all);
     }
@@ -401,12 +403,12 @@ int hasp_uv_acquire_many(struct hasp_uv *uv, const char *const *names,
         return error;
     }
     job->held = done;
-    error = begin_wait(job, &all, &now);
+    error = driver_begin_wait(job, &all, &now);
     if (error == 0) {
-        error = machine_acquire(&uv->session.machine, names, count, &all,
-                                &job->wait.call, now);
+        error = session_fsm_acquire(&uv->session.fsm, names, count, &all,
+                                    &job->wait.call, now);
     }
-    return begun(job, error);
+    return driver_begun(job, error);
 }
 
 int hasp_uv_convert(struct hasp_uv *uv, struct hasp_hold *hold,
@@ -417,7 +419,7 @@ int hasp_uv_convert(struct hasp_uv *uv, struct hasp_hold *hold,
     struct hasp_acquire_options all;
     struct lease_clock now;
     struct job *job;
-    int error = check(uv, done != NULL);
+    int error = driver_check(uv, done != NULL);
     if (error == 0) {
         error = convert_check(hold, mode, options, &all);
     }
@@ -426,12 +428,12 @@ int hasp_uv_convert(struct hasp_uv *uv, struct hasp_hold *hold,
         return error;
     }
     job->done = done;
-    error = begin_wait(job, &all, &now);
+    error = driver_begin_wait(job, &all, &now);
     if (error == 0) {
-        error = machine_convert(hold->machine, hold, &all, &job->wait.call,
-                                now);
+        error = session_fsm_convert(hold->fsm, hold, &all, &job->wait.call,
+                                    now);
     }
-    return begun(job, error);
+    return driver_begun(job, error);
 }
 
 int hasp_uv_release(struct hasp_uv *uv, struct hasp_hold *hold,
@@ -439,19 +441,19 @@ int hasp_uv_release(struct hasp_uv *uv, struct hasp_hold *hold,
 {
     struct lease_clock now;
     struct job *job;
-    int error = job_new(uv, check(uv, hold != NULL), data, &job);
+    int error = job_new(uv, driver_check(uv, hold != NULL), data, &job);
     if (error != 0) {
         return error;
     }
     job->done = done;
-    error = lock(job, &now);
+    error = driver_lock(job, &now);
     if (error != 0) {
-        machine_forget(&uv->session.machine, hold);
-        return begun(job, error);
+        session_fsm_forget(&uv->session.fsm, hold);
+        return driver_begun(job, error);
     }
-    error = machine_release(&uv->session.machine, hold, &job->wait.call, now);
+    error = session_fsm_release(&uv->session.fsm, hold, &job->wait.call, now);
     /* The hold has gone, so even this error is for the callback. */
-    return begun(job, error == HASP_ENOMEM ? HASP_EUNKNOWN : error);
+    return driver_begun(job, error == HASP_ENOMEM ? HASP_EUNKNOWN : error);
 }
 
 struct hasp_session *hasp_uv_session(struct hasp_uv *uv)
@@ -461,7 +463,7 @@ struct hasp_session *hasp_uv_session(struct hasp_uv *uv)
 
 /* --- Turns ---------------------------------------------------------------- */
 
-static void tell(struct job *job)
+static void driver_tell(struct job *job)
 {
     struct hasp_uv *uv = job->uv;
     struct client_call *call = &job->wait.call;
@@ -494,7 +496,7 @@ static void tell(struct job *job)
 static void tell_events(struct hasp_uv *uv)
 {
     session_lock(&uv->session);
-    struct event_node *node = machine_take_event(&uv->session.machine);
+    struct event_node *node = session_fsm_take_event(&uv->session.fsm);
     if (node == NULL) {
         list_remove(&uv->in_news);
     }
@@ -506,10 +508,10 @@ static void tell_events(struct hasp_uv *uv)
 }
 
 /* Is called with the mutex held. */
-static void on_news(struct machine *machine)
+static void on_news(struct session_fsm *fsm)
 {
-    struct hasp_uv *uv = LIST_ENTRY(machine, struct hasp_uv, session.machine);
-    session_news(machine);
+    struct hasp_uv *uv = LIST_ENTRY(fsm, struct hasp_uv, session.fsm);
+    session_news(fsm);
     if (uv->session.on_event != NULL) {
         list_remove(&uv->in_news);
         list_push_back(&link_of(uv)->news, &uv->in_news);
@@ -518,7 +520,7 @@ static void on_news(struct machine *machine)
 
 /* Ends a session that has nothing in the loop any more. If it was the last of
  * its link, the link goes first, and 'closed' is called then. */
-static void end(struct hasp_uv *uv)
+static void driver_end(struct hasp_uv *uv)
 {
     struct loop_link *in = link_of(uv);
     hasp_uv_fn *closed = uv->closed;
@@ -540,7 +542,7 @@ static void end(struct hasp_uv *uv)
 static bool is_clearing(struct hasp_uv *uv)
 {
     session_lock(&uv->session);
-    bool is_clearing = machine_is_clearing(&uv->session.machine);
+    bool is_clearing = machine_is_clearing(&uv->session.fsm);
     session_unlock(&uv->session);
     return is_clearing;
 }
@@ -549,25 +551,26 @@ static bool is_clearing(struct hasp_uv *uv)
  * closed, and then it is freed. */
 static void go_on_closing(struct hasp_uv *uv)
 {
-    struct machine *machine = &uv->session.machine;
+    struct session_fsm *fsm = &uv->session.fsm;
     if (uv->jobs > 0) {
         return;
     }
     if (uv->is_open && !uv->has_ended) {
         session_lock(&uv->session);
         uv->jobs++;
-        if (machine_close(machine, &uv->close_job.wait.call,
-                          client_clock_read()) != 0) {
-            on_ended(&uv->close_job.wait.call); /* The lease ends by itself. */
+        if (session_fsm_close(fsm, &uv->close_job.wait.call,
+                              client_clock_read()) != 0) {
+            driver_on_ended(
+                &uv->close_job.wait.call); /* The lease ends by itself. */
         }
         session_unlock(&uv->session);
-        wake(uv->session.link);
+        driver_wake(uv->session.link);
     } else if (uv->polls == 0 && !is_clearing(uv)) {
-        end(uv);
+        driver_end(uv);
     }
 }
 
-static void on_timer(uv_timer_t *timer)
+static void driver_on_timer(uv_timer_t *timer)
 {
     on_turn(timer->data);
 }
@@ -579,17 +582,17 @@ static void on_async(uv_async_t *async)
 
 /* Takes what has come, and sets when to look again. The caller holds the mutex.
  */
-static void turn(struct loop_link *in)
+static void driver_turn(struct loop_link *in)
 {
     struct lease_clock now = client_clock_read();
     link_turn(&in->link, now);
     follow_asker(in);
-    uint64_t left_ns = asker_left_ns(&in->link.asker, now);
+    uint64_t left_ns = cluster_conn_left_ns(&in->link.conn, now);
     uv_update_time(in->loop);
     if (left_ns == UINT64_MAX) {
         uv_timer_stop(&in->timer);
     } else {
-        uv_timer_start(&in->timer, on_timer,
+        uv_timer_start(&in->timer, driver_on_timer,
                        left_ns / NS_PER_MS + (left_ns % NS_PER_MS != 0), 0);
     }
 }
@@ -602,12 +605,12 @@ static void on_turn(struct loop_link *in)
         return;
     }
     pthread_mutex_lock(&in->link.mutex);
-    turn(in);
+    driver_turn(in);
     pthread_mutex_unlock(&in->link.mutex);
     in->is_telling = true;
     while ((job = LIST_FIRST(&in->done, struct job, in_link)) != NULL) {
         list_remove(&job->in_link);
-        tell(job);
+        driver_tell(job);
     }
     while ((uv = LIST_FIRST(&in->news, struct hasp_uv, in_news)) != NULL) {
         tell_events(uv);
@@ -621,7 +624,7 @@ static void on_turn(struct loop_link *in)
 
 /* --- The link ------------------------------------------------------------- */
 
-static int start(struct link *link)
+static int driver_start(struct link *link)
 {
     struct loop_link *in = (struct loop_link *)link;
     in->loop = link->key.loop;
@@ -639,10 +642,10 @@ static int start(struct link *link)
 
 static void on_handle_closed(uv_handle_t *handle)
 {
-    let_go(handle->data);
+    driver_let_go(handle->data);
 }
 
-static void stop(struct link *link)
+static void driver_stop(struct link *link)
 {
     struct loop_link *in = (struct loop_link *)link;
     stop_polling(in);
@@ -651,10 +654,10 @@ static void stop(struct link *link)
 }
 
 static const struct link_driver loop_driver = {.size = sizeof(struct loop_link),
-                                               .start = start,
-                                               .stop = stop,
-                                               .drive = wake,
-                                               .wake = wake};
+                                               .start = driver_start,
+                                               .stop = driver_stop,
+                                               .drive = driver_wake,
+                                               .wake = driver_wake};
 
 /* --- Opening and closing -------------------------------------------------- */
 
@@ -682,14 +685,15 @@ int hasp_uv_open(struct uv_loop_s *loop, const struct hasp_options *options,
         free(uv);
         return error;
     }
-    uv->session.machine.news = on_news;
+    uv->session.fsm.news = on_news;
     list_init(&uv->in_news);
     list_init(&uv->in_closing);
     job_init(&uv->close_job, uv, NULL);
     job->done = done;
     job->is_open = true;
     session_lock(&uv->session);
-    error = begun(job, session_begin(&uv->session, options, &job->wait.call));
+    error = driver_begun(job,
+                         session_begin(&uv->session, options, &job->wait.call));
     if (error != 0) {
         hasp_uv_close(uv, NULL, NULL);
         return error;
@@ -710,5 +714,5 @@ void hasp_uv_close(struct hasp_uv *uv, hasp_uv_fn *closed, void *data)
     if (uv->is_open) {
         session_set_interrupted(&uv->session);
     }
-    wake(uv->session.link);
+    driver_wake(uv->session.link);
 }

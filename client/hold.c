@@ -8,22 +8,22 @@
  * numbered notices. If some are missing, it is asked which holds there are, and
  * belief ends in each that is older than the missing notices and not among
  * them. What was granted later needs no such confirmation, since an answer that
- * is older than a notice is not believed (change.c). */
+ * is older than a notice is not believed (operation.c). */
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/minmax.h"
 #include "base/units.h"
-#include "client/machine.h"
 #include "client/reply.h"
+#include "client/session_fsm.h"
 #include "lease/rules.h"
 
 /* Of a page of the list of holds. */
 #define HOLDS_PAGE 500
 
-struct hasp_hold *client_hold_new(struct machine *machine, size_t count)
+struct hasp_hold *client_hold_new(struct session_fsm *fsm, size_t count)
 {
     struct hasp_hold *hold = calloc(1, sizeof *hold);
     if (hold != NULL) {
@@ -33,13 +33,13 @@ struct hasp_hold *client_hold_new(struct machine *machine, size_t count)
         free(hold);
         return NULL;
     }
-    hold->release = change_room(machine, count);
+    hold->release = operation_room(fsm, count);
     if (hold->release == NULL) {
         free(hold->held);
         free(hold);
         return NULL;
     }
-    hold->machine = machine;
+    hold->fsm = fsm;
     hold->count = count;
     list_init(&hold->in_machine);
     return hold;
@@ -49,7 +49,7 @@ void client_hold_free(struct hasp_hold *hold)
 {
     list_remove(&hold->in_machine);
     if (hold->release != NULL) {
-        change_room_free(hold->machine, hold->release);
+        operation_room_free(hold->fsm, hold->release);
     }
     for (size_t i = 0; i < hold->count; i++) {
         free(hold->held[i].name);
@@ -58,9 +58,9 @@ void client_hold_free(struct hasp_hold *hold)
     free(hold);
 }
 
-void machine_forget(struct machine *machine, struct hasp_hold *hold)
+void session_fsm_forget(struct session_fsm *fsm, struct hasp_hold *hold)
 {
-    (void)machine;
+    (void)fsm;
     owner_put(hold->owner);
     client_hold_free(hold);
 }
@@ -151,8 +151,8 @@ static void end_held(struct hasp_hold *hold, struct held *held,
     hold->has_ended = true;
     if (!hold->is_told) {
         hold->is_told = true;
-        machine_add_event(hold->machine, HASP_EVENT_LOST, held->token,
-                          bytes_of_text(held->name), reason);
+        session_fsm_add_event(hold->fsm, HASP_EVENT_LOST, held->token,
+                              bytes_of_text(held->name), reason);
     }
 }
 
@@ -163,9 +163,9 @@ static bool is_held(const struct held *held, const struct ended *ended)
            ended->first <= held->token && held->token <= ended->token;
 }
 
-void holds_ended(struct machine *machine, const struct ended *ended)
+void holds_ended(struct session_fsm *fsm, const struct ended *ended)
 {
-    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
+    LIST_FOR (struct hasp_hold, hold, &fsm->holds, in_machine) {
         if (!bytes_equal(ended->owner, bytes_of_text(hold->owner->tag))) {
             continue;
         }
@@ -182,7 +182,7 @@ void holds_ended(struct machine *machine, const struct ended *ended)
 static void end_earlier(struct hasp_hold *hold, struct held *held)
 {
     static const struct bytes reason = BYTES_LITERAL("ended");
-    LIST_FOR (struct hasp_hold, other, &hold->machine->holds, in_machine) {
+    LIST_FOR (struct hasp_hold, other, &hold->fsm->holds, in_machine) {
         for (size_t i = 0; other->owner == hold->owner && i < other->count;
              i++) {
             struct held *one = &other->held[i];
@@ -214,13 +214,13 @@ void client_hold_begin(struct hasp_hold *hold, const struct granted *grants,
             end_earlier(hold, held);
         }
     }
-    list_push_back(&hold->machine->holds, &hold->in_machine);
+    list_push_back(&hold->fsm->holds, &hold->in_machine);
 }
 
-void holds_converted(struct machine *machine, const struct owner *owner,
+void holds_converted(struct session_fsm *fsm, const struct owner *owner,
                      const char *name, const struct granted *grant)
 {
-    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
+    LIST_FOR (struct hasp_hold, hold, &fsm->holds, in_machine) {
         for (size_t i = 0; hold->owner == owner && i < hold->count; i++) {
             struct held *held = &hold->held[i];
             if (strcmp(held->name, name) == 0 && grant->first <= held->token &&
@@ -237,12 +237,12 @@ void holds_converted(struct machine *machine, const struct owner *owner,
 
 /* True if what is believed of some lock is older than the notices that are
  * missing: then nobody knows whether one of them was about it. */
-static bool needs_list(const struct machine *machine)
+static bool needs_list(const struct session_fsm *fsm)
 {
-    LIST_FOR (const struct hasp_hold, hold, &machine->holds, in_machine) {
+    LIST_FOR (const struct hasp_hold, hold, &fsm->holds, in_machine) {
         for (size_t i = 0; i < hold->count; i++) {
             if (!hold->held[i].is_over &&
-                hold->held[i].as_of < machine->list_dropped) {
+                hold->held[i].as_of < fsm->list_dropped) {
                 return true;
             }
         }
@@ -250,65 +250,66 @@ static bool needs_list(const struct machine *machine)
     return false;
 }
 
-static void list_done(struct machine *machine)
+static void list_done(struct session_fsm *fsm)
 {
-    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
+    LIST_FOR (struct hasp_hold, hold, &fsm->holds, in_machine) {
         for (size_t i = 0; i < hold->count; i++) {
             struct held *held = &hold->held[i];
-            if (!held->is_over && held->as_of < machine->list_dropped) {
+            if (!held->is_over && held->as_of < fsm->list_dropped) {
                 end_held(hold, held, BYTES_LITERAL("ended"));
             }
         }
     }
-    machine->seen = u64_max(machine->seen, machine->list_dropped);
+    fsm->seen = u64_max(fsm->seen, fsm->list_dropped);
 }
 
-static void confirm(struct machine *machine, const struct ended *listed,
-                    uint64_t as_of)
+static void hold_confirm(struct session_fsm *fsm,
+                         const struct ended *hold_listed, uint64_t as_of)
 {
-    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
-        if (!bytes_equal(listed->owner, bytes_of_text(hold->owner->tag))) {
+    LIST_FOR (struct hasp_hold, hold, &fsm->holds, in_machine) {
+        if (!bytes_equal(hold_listed->owner, bytes_of_text(hold->owner->tag))) {
             continue;
         }
         for (size_t i = 0; i < hold->count; i++) {
             struct held *held = &hold->held[i];
-            if (is_held(held, listed)) {
+            if (is_held(held, hold_listed)) {
                 held->as_of = u64_max(held->as_of, as_of);
             }
         }
     }
 }
 
-static void ask_list(struct machine *machine, struct bytes cursor)
+static void ask_list(struct session_fsm *fsm, struct bytes cursor)
 {
-    struct asking *list = &machine->list;
+    struct client_request *list = &fsm->list;
     query_begin(&list->query, "SESSION.HOLDS");
     query_option(&list->query, "COUNT", HOLDS_PAGE);
     if (cursor.size > 0) {
         query_text(&list->query, "CURSOR");
         query_bytes(&list->query, cursor);
     }
-    query_option(&list->query, "SESSION", machine->credentials.session);
-    list->deadline_ns = machine->asker->now.monotonic_ns +
-                        machine->timeout_ms * NS_PER_MS;
-    asker_ask(machine->asker, list, machine->asker->now);
+    query_option(&list->query, "SESSION", fsm->credentials.session);
+    list->deadline_ns = fsm->conn->now.monotonic_ns +
+                        fsm->timeout_ms * NS_PER_MS;
+    cluster_conn_ask(fsm->conn, list, fsm->conn->now);
 }
 
 /* Takes a page. Without an answer the next heartbeat, which tells again that
  * notices are missing, asks anew. */
-static void listed(struct asking *ask, const struct asking_end *end)
+static void hold_listed(struct client_request *ask,
+                        const struct client_request_end *end)
 {
-    struct machine *machine = ask->data;
+    struct session_fsm *fsm = ask->data;
     uint32_t at = 0;
     if (end->error != 0) {
         char why[HASP_WHY_SIZE];
-        (void)machine_error(machine, end, why);
+        (void)session_fsm_error(fsm, end, why);
         return;
     }
     uint64_t as_of = reply_number(end->reply, 0, "as_of");
     struct bytes cursor = reply_text(end->reply, 0, "cursor");
     uint32_t count = reply_array(end->reply, 0, "holds", &at);
-    if (as_of < machine->list_dropped || cursor.size == 0) {
+    if (as_of < fsm->list_dropped || cursor.size == 0) {
         return; /* It is no such page, or older than what is missing. */
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -316,65 +317,65 @@ static void listed(struct asking *ask, const struct asking_end *end)
                              .owner = reply_text(end->reply, at, "owner"),
                              .first = reply_number(end->reply, at, "first"),
                              .token = reply_number(end->reply, at, "token")};
-        confirm(machine, &hold, as_of);
+        hold_confirm(fsm, &hold, as_of);
         at += end->reply->value[at].span;
     }
     if (bytes_equal(cursor, BYTES_LITERAL("0"))) {
-        list_done(machine);
-    } else if (needs_list(machine)) {
-        ask_list(machine, cursor);
+        list_done(fsm);
+    } else if (needs_list(fsm)) {
+        ask_list(fsm, cursor);
     } else {
-        machine->seen = u64_max(machine->seen, machine->list_dropped);
+        fsm->seen = u64_max(fsm->seen, fsm->list_dropped);
     }
 }
 
-void holds_listing(struct machine *machine)
+void holds_listing(struct session_fsm *fsm)
 {
-    machine->list.member = &machine->member;
-    machine->list.data = machine;
-    machine->list.done = listed;
-    machine->list.is_read = machine->list.is_urgent = true;
+    fsm->list.member = &fsm->member;
+    fsm->list.data = fsm;
+    fsm->list.done = hold_listed;
+    fsm->list.is_read = fsm->list.is_urgent = true;
 }
 
-void holds_notices(struct machine *machine, const struct resp_reply *reply)
+void holds_notices(struct session_fsm *fsm, const struct resp_reply *reply)
 {
     uint32_t at = 0;
     uint32_t count = reply_array(reply, 0, "ended", &at);
     uint64_t dropped = reply_number(reply, 0, "dropped");
-    uint64_t newest = machine->seen;
+    uint64_t newest = fsm->seen;
     for (uint32_t i = 0; i < count; i++) {
         struct ended ended = {.lock = reply_text(reply, at, "lock"),
                               .owner = reply_text(reply, at, "owner"),
                               .reason = reply_text(reply, at, "reason"),
                               .first = reply_number(reply, at, "first"),
                               .token = reply_number(reply, at, "token")};
-        holds_ended(machine, &ended);
+        holds_ended(fsm, &ended);
         newest = u64_max(newest, reply_number(reply, at, "number"));
         at += reply->value[at].span;
     }
-    machine->heard = u64_max(machine->heard, u64_max(newest, dropped));
-    if (dropped <= machine->seen) {
-        machine->seen = newest;
+    fsm->heard = u64_max(fsm->heard, u64_max(newest, dropped));
+    if (dropped <= fsm->seen) {
+        fsm->seen = newest;
         return;
     }
     /* 'seen' stays until the list has been read, so that it is asked for again
      * if it cannot be had. */
-    if (!machine->list.is_asked) {
-        machine->list_dropped = dropped;
-        if (needs_list(machine)) {
-            ask_list(machine, bytes_of(NULL, 0));
+    if (!fsm->list.is_asked) {
+        fsm->list_dropped = dropped;
+        if (needs_list(fsm)) {
+            ask_list(fsm, bytes_of(NULL, 0));
         } else {
-            machine->seen = u64_max(newest, dropped);
+            fsm->seen = u64_max(newest, dropped);
         }
     }
 }
 
 /* --- What is known -------------------------------------------------------- */
 
-void machine_look(struct machine *machine, const struct hasp_hold *hold,
-                  struct lease_clock now, struct hasp_lease *ret_lease)
+void session_fsm_look(struct session_fsm *fsm, const struct hasp_hold *hold,
+                      struct lease_clock now, struct hasp_lease *ret_lease)
 {
-    struct lease *lease = &machine->lease;
+    struct lease *lease = &fsm->lease;
     uint64_t limit_ns = hold != NULL ? limit_left_ns(hold, now) : UINT64_MAX;
     bool is_lost = lease_check(lease, now) == LEASE_LOST;
     struct lease sure = *lease;
@@ -387,30 +388,30 @@ void machine_look(struct machine *machine, const struct hasp_hold *hold,
         .remaining_ns = u64_min(limit_ns, lease_remaining(lease, now)),
         .sure_ns = u64_min(limit_ns, lease_remaining(&sure, now)),
         .most_ns = most_ns == UINT64_MAX ? most_ns : rules_trusted(most_ns),
-        .is_refused = machine->is_refused};
+        .is_refused = fsm->is_refused};
     snprintf(ret_lease->why, sizeof ret_lease->why, "%s",
-             !is_lost && limit_ns == 0 ? "the hold has ended" : machine->why);
+             !is_lost && limit_ns == 0 ? "the hold has ended" : fsm->why);
 }
 
-void holds_turn(struct machine *machine)
+void holds_turn(struct session_fsm *fsm)
 {
-    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
-        if (hold->is_told || limit_left_ns(hold, machine->asker->now) != 0) {
+    LIST_FOR (struct hasp_hold, hold, &fsm->holds, in_machine) {
+        if (hold->is_told || limit_left_ns(hold, fsm->conn->now) != 0) {
             continue;
         }
         hold->is_told = true;
-        if (!machine->is_over) {
-            machine_add_event(machine, HASP_EVENT_LOST, hold->held[0].token,
-                              bytes_of_text(hold->held[0].name),
-                              BYTES_LITERAL("max hold"));
+        if (!fsm->is_over) {
+            session_fsm_add_event(fsm, HASP_EVENT_LOST, hold->held[0].token,
+                                  bytes_of_text(hold->held[0].name),
+                                  BYTES_LITERAL("max hold"));
         }
     }
 }
 
-uint64_t holds_left_ns(struct machine *machine, struct lease_clock now)
+uint64_t holds_left_ns(struct session_fsm *fsm, struct lease_clock now)
 {
     uint64_t least_ns = UINT64_MAX;
-    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
+    LIST_FOR (struct hasp_hold, hold, &fsm->holds, in_machine) {
         uint64_t left_ns = limit_left_ns(hold, now);
         if (!hold->is_told && left_ns < least_ns) {
             least_ns = left_ns;

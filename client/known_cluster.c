@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "client/reply.h"
 
 /* Former lives that are read from an answer. */
@@ -156,11 +156,11 @@ void known_cluster_believe(struct known_cluster *known, uint64_t until_ns)
     leave(known);
 }
 
-void known_cluster_endless(struct known_cluster *known, int change)
+void known_cluster_endless(struct known_cluster *known, int operation)
 {
     enter(known);
-    CHECK(change > 0 || known->endless_count > 0);
-    known->endless_count += (uint32_t)change;
+    CHECK(operation > 0 || known->endless_count > 0);
+    known->endless_count += (uint32_t)operation;
     leave(known);
 }
 

@@ -68,7 +68,7 @@ void known_cluster_learn(struct known_cluster *known, const char *id);
 /* A lease is believed until then. */
 void known_cluster_believe(struct known_cluster *known, uint64_t until_ns);
 /* A session without end has been opened (+1) or has ended (-1). */
-void known_cluster_endless(struct known_cluster *known, int change);
+void known_cluster_endless(struct known_cluster *known, int operation);
 /* Copies the known id. */
 void known_cluster_id(struct known_cluster *known,
                       char ret_id[CLUSTER_ID_TEXT_SIZE]);

@@ -13,7 +13,7 @@
 #include "client/tls_folder.h"
 
 /* What was read. */
-struct reading {
+struct shown_reading {
     uint8_t digest[SHA256_SIZE]; /* Of all files. */
     struct tls_context *context;
     char secret[CLIENT_USER_SECRET_SIZE];
@@ -29,33 +29,35 @@ struct shown {
     char *path;     /* Of the secret; "": none. */
     /* Guards what follows. */
     pthread_mutex_t mutex;
-    struct reading reading;
+    struct shown_reading reading;
     bool was_let_in;
     char told[HASP_WHY_SIZE]; /* Why the files were not taken, or "". */
 };
 
 /* --- Reading -------------------------------------------------------------- */
 
-static void reading_done(struct reading *reading)
+static void reading_done(struct shown_reading *reading)
 {
     tls_context_unref(reading->context);
     explicit_bzero(reading, sizeof *reading);
 }
 
-static void put_text(struct buffer *all, struct bytes text)
+static void shown_put_text(struct buffer *all, struct bytes text)
 {
     buffer_put_u64(all, text.size);
     buffer_put_bytes(all, text);
 }
 
 /* Reads all files; makes a context unless they are those of 'old'. */
-static int read_files(const struct shown *shown, const struct reading *old,
-                      struct reading *ret_reading, char why[HASP_WHY_SIZE])
+static int shown_read_files(const struct shown *shown,
+                            const struct shown_reading *old,
+                            struct shown_reading *ret_reading,
+                            char why[HASP_WHY_SIZE])
 {
     struct tls_texts texts = {0};
     struct buffer all = {0};
     int rv = 0;
-    *ret_reading = (struct reading){.context = NULL};
+    *ret_reading = (struct shown_reading){.context = NULL};
     if (!shown_has_files(shown)) {
         return 0;
     }
@@ -66,10 +68,10 @@ static int read_files(const struct shown *shown, const struct reading *old,
         rv = secret_read(shown->path, ret_reading->secret, why);
     }
     if (rv == 0) {
-        put_text(&all, buffer_bytes(&texts.ca));
-        put_text(&all, buffer_bytes(&texts.certificate));
-        put_text(&all, buffer_bytes(&texts.key));
-        put_text(&all, bytes_of_text(ret_reading->secret));
+        shown_put_text(&all, buffer_bytes(&texts.ca));
+        shown_put_text(&all, buffer_bytes(&texts.certificate));
+        shown_put_text(&all, buffer_bytes(&texts.key));
+        shown_put_text(&all, bytes_of_text(ret_reading->secret));
         rv = sha256(buffer_bytes(&all), ret_reading->digest);
         if (rv != 0) {
             snprintf(why, HASP_WHY_SIZE, "no SHA-256");
@@ -90,7 +92,8 @@ static int read_files(const struct shown *shown, const struct reading *old,
 }
 
 /* The users that it comes as: by the secret, and by the certificate. */
-static bool is_of_same_user(const struct reading *a, const struct reading *b)
+static bool is_of_same_user(const struct shown_reading *a,
+                            const struct shown_reading *b)
 {
     size_t a_size = secret_user_size(a->secret);
     size_t b_size = secret_user_size(b->secret);
@@ -117,7 +120,7 @@ static void forget_all(void)
     registry.generation++;
 }
 
-static void init_registry(void)
+static void shown_init_registry(void)
 {
     list_init(&registry.all);
     (void)!pthread_atfork(NULL, NULL, forget_all);
@@ -189,13 +192,13 @@ static struct shown *shown_new(const char *folder, const char *cluster,
 int shown_open(const char *folder, const char *cluster, const char *secret,
                struct shown **ret_shown, char why[HASP_WHY_SIZE])
 {
-    pthread_once(&registry.once, init_registry);
+    pthread_once(&registry.once, shown_init_registry);
     struct shown *made = shown_new(folder, cluster, secret);
     if (made == NULL) {
         snprintf(why, HASP_WHY_SIZE, "out of memory");
         return HASP_ENOMEM;
     }
-    int error = read_files(made, NULL, &made->reading, why);
+    int error = shown_read_files(made, NULL, &made->reading, why);
     pthread_mutex_lock(&registry.mutex);
     struct shown *found = find_shown(made, error == 0);
     if (found != NULL) {
@@ -242,8 +245,8 @@ bool shown_has_files(const struct shown *shown)
 }
 
 /* Tells why the files were not taken, unless that was told before. */
-static void tell_refused(struct shown *shown, const char *reason,
-                         char why[HASP_WHY_SIZE])
+static void shown_tell_refused(struct shown *shown, const char *reason,
+                               char why[HASP_WHY_SIZE])
 {
     why[0] = '\0';
     if (strcmp(shown->told, reason) != 0) {
@@ -256,29 +259,29 @@ static void tell_refused(struct shown *shown, const char *reason,
 
 bool shown_renew(struct shown *shown, char why[HASP_WHY_SIZE])
 {
-    struct reading reading;
+    struct shown_reading reading;
     char reason[HASP_WHY_SIZE] = "";
     why[0] = '\0';
     if (!shown_has_files(shown)) {
         return false;
     }
     pthread_mutex_lock(&shown->mutex);
-    int error = read_files(shown, &shown->reading, &reading, reason);
+    int error = shown_read_files(shown, &shown->reading, &reading, reason);
     bool is_new = error == 0 && memcmp(reading.digest, shown->reading.digest,
                                        SHA256_SIZE) != 0;
     if (error == 0 && !is_new) {
         shown->told[0] = '\0';
     } else if (is_new && !is_of_same_user(&reading, &shown->reading)) {
         is_new = false;
-        tell_refused(shown,
-                     "they are of another user, who has no part in this "
-                     "session",
-                     why);
+        shown_tell_refused(shown,
+                           "they are of another user, who has no part in this "
+                           "session",
+                           why);
     } else if (error != 0) {
-        tell_refused(shown, reason, why);
+        shown_tell_refused(shown, reason, why);
     }
     if (is_new) {
-        struct reading old = shown->reading;
+        struct shown_reading old = shown->reading;
         shown->reading = reading;
         reading = old;
         shown->told[0] = '\0';

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/number.h"
+#include "base/minmax.h"
 
 /* More than any chain of certificates needs. */
 #define FILE_SIZE_MAX ((size_t)1 << 20)
@@ -31,7 +31,7 @@ void tls_texts_done(struct tls_texts *texts)
 }
 
 /* The directory that holds ca.crt now; -1. */
-static int open_folder(const char *folder)
+static int tls_folder_open_folder(const char *folder)
 {
     char data[PATH_MAX];
     struct stat info;
@@ -96,7 +96,7 @@ int tls_folder_read(const char *folder, struct tls_texts *ret_texts,
                     char why[HASP_WHY_SIZE])
 {
     *ret_texts = (struct tls_texts){.ca = {0}};
-    int directory = open_folder(folder);
+    int directory = tls_folder_open_folder(folder);
     if (directory < 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot open the CA '%.300s/ca.crt': %s",
                  folder, strerror(errno));

@@ -25,12 +25,12 @@
 #define READ_SIZE ((size_t)64 << 10)
 #define READ_ALL_MAX ((size_t)64 << 20)
 
-void transport_init(struct transport *transport, struct asker *asker,
+void transport_init(struct transport *transport, struct cluster_conn *conn,
                     struct shown *shown)
 {
     *transport = (struct transport){
         .fd = -1, .shown = shown != NULL ? shown_ref(shown) : NULL};
-    asker->may_renew = shown != NULL && shown_has_files(shown);
+    conn->may_renew = shown != NULL && shown_has_files(shown);
 }
 
 static void freeaddrinfo_if(struct addrinfo *addresses)
@@ -40,7 +40,7 @@ static void freeaddrinfo_if(struct addrinfo *addresses)
     }
 }
 
-static void shut(struct transport *transport)
+static void transport_shut(struct transport *transport)
 {
     if (transport->fd >= 0) {
         close(transport->fd);
@@ -55,7 +55,7 @@ static void shut(struct transport *transport)
 
 void transport_done(struct transport *transport)
 {
-    shut(transport);
+    transport_shut(transport);
     tls_context_unref(transport->context);
     shown_unref(transport->shown);
     buffer_done(&transport->in);
@@ -85,52 +85,55 @@ static void send_some(struct transport *transport, struct buffer *out)
 }
 
 /* Fails with an error of TLS, whose last words the other side should have. */
-static void fail_tls(struct transport *transport, struct asker *asker,
+static void fail_tls(struct transport *transport, struct cluster_conn *conn,
                      int error)
 {
     if (error == HASP_ECLOSED) {
-        asker_failed(asker, "closed the connection", client_clock_read());
+        cluster_conn_failed(conn, "closed the connection", client_clock_read());
         return;
     }
     send_some(transport, tls_output(transport->tls));
-    asker_distrusted(asker, tls_why(transport->tls), client_clock_read());
+    cluster_conn_distrusted(conn, tls_why(transport->tls), client_clock_read());
 }
 
 /* Goes on with the handshake, until it is complete. */
-static void shake(struct transport *transport, struct asker *asker)
+static void transport_shake(struct transport *transport,
+                            struct cluster_conn *conn)
 {
     int error = tls_handshake(transport->tls);
     send_some(transport, tls_output(transport->tls));
     if (error == 0) {
-        asker_connected(asker);
+        cluster_conn_connected(conn);
     } else if (error != HASP_EMORE) {
-        fail_tls(transport, asker, error);
+        fail_tls(transport, conn, error);
     }
 }
 
 /* Begins to use a socket that is connected. */
-static void begin(struct transport *transport, struct asker *asker)
+static void transport_begin(struct transport *transport,
+                            struct cluster_conn *conn)
 {
     if (transport->context == NULL) {
-        asker_connected(asker);
+        cluster_conn_connected(conn);
         return;
     }
     transport->tls = tls_new(transport->context, false, 0);
-    shake(transport, asker);
+    transport_shake(transport, conn);
 }
 
 /* Deciphers what has come into 'plain'; 0, or an error of TLS. */
-static int decipher(struct transport *transport, struct asker *asker)
+static int transport_decipher(struct transport *transport,
+                              struct cluster_conn *conn)
 {
-    uint32_t number = asker->number;
+    uint32_t number = conn->number;
     struct buffer *plain = &transport->plain;
     size_t size;
     buffer_clear(plain);
     int error = tls_feed(transport->tls, buffer_bytes(&transport->in));
     if (error == 0 && is_shaking(transport)) {
-        shake(transport, asker);
+        transport_shake(transport, conn);
     }
-    if (asker->number != number || is_shaking(transport)) {
+    if (conn->number != number || is_shaking(transport)) {
         return 0; /* The asker has been told. */
     }
     while (error == 0) {
@@ -158,7 +161,7 @@ static void watch_peer(int fd)
 }
 
 /* Tries the next address; 'code' is how the last one failed. */
-static void connect_next(struct transport *transport, struct asker *asker,
+static void connect_next(struct transport *transport, struct cluster_conn *conn,
                          int code)
 {
     while (transport->next != NULL) {
@@ -176,7 +179,7 @@ static void connect_next(struct transport *transport, struct asker *asker,
         }
         watch_peer(transport->fd);
         if (connect(transport->fd, to->ai_addr, to->ai_addrlen) == 0) {
-            begin(transport, asker);
+            transport_begin(transport, conn);
             return;
         }
         code = errno;
@@ -185,14 +188,14 @@ static void connect_next(struct transport *transport, struct asker *asker,
             return;
         }
     }
-    asker_failed(asker, strerror(code), client_clock_read());
+    cluster_conn_failed(conn, strerror(code), client_clock_read());
 }
 
-void transport_renew(struct transport *transport, struct asker *asker,
+void transport_renew(struct transport *transport, struct cluster_conn *conn,
                      pthread_mutex_t *mutex)
 {
     char secret[CLIENT_USER_SECRET_SIZE], why[HASP_WHY_SIZE];
-    if (transport->shown == NULL || asker->state != ASKER_OPENING) {
+    if (transport->shown == NULL || conn->state != CLUSTER_CONN_OPENING) {
         return;
     }
     if (mutex != NULL) {
@@ -207,25 +210,27 @@ void transport_renew(struct transport *transport, struct asker *asker,
     tls_context_unref(transport->context);
     transport->context = context;
     transport->was_let_in = shown_was_let_in(transport->shown);
-    asker->was_let_in |= transport->was_let_in;
-    asker_show(asker, secret);
+    conn->was_let_in |= transport->was_let_in;
+    cluster_conn_show(conn, secret);
     explicit_bzero(secret, sizeof secret);
-    asker_renewed(asker, has_changed, why, client_clock_read());
+    cluster_conn_renewed(conn, has_changed, why, client_clock_read());
 }
 
 /* A node has done what was asked: that is known to all who show the same. */
-static void tell_let_in(struct transport *transport, const struct asker *asker)
+static void tell_let_in(struct transport *transport,
+                        const struct cluster_conn *conn)
 {
-    if (transport->shown != NULL && asker->was_let_in &&
+    if (transport->shown != NULL && conn->was_let_in &&
         !transport->was_let_in) {
         transport->was_let_in = true;
         shown_let_in(transport->shown);
     }
 }
 
-bool transport_is_late(struct transport *transport, const struct asker *asker)
+bool transport_is_late(struct transport *transport,
+                       const struct cluster_conn *conn)
 {
-    return transport->number != asker->number;
+    return transport->number != conn->number;
 }
 
 /* Connects to a socket of this machine, without TLS, at once or not at all. */
@@ -270,14 +275,14 @@ static int connect_path(struct transport *transport, const char *path)
 }
 
 const struct endpoint *transport_follow(struct transport *transport,
-                                        struct asker *asker)
+                                        struct cluster_conn *conn)
 {
-    shut(transport);
-    transport->number = asker->number;
-    if (asker->state != ASKER_OPENING) {
+    transport_shut(transport);
+    transport->number = conn->number;
+    if (conn->state != CLUSTER_CONN_OPENING) {
         return NULL;
     }
-    const struct endpoint *endpoint = asker_endpoint(asker);
+    const struct endpoint *endpoint = cluster_conn_endpoint(conn);
     const char *path = endpoint_socket(endpoint);
     if (path == NULL && !endpoint_is_local(endpoint)) {
         return endpoint;
@@ -285,28 +290,28 @@ const struct endpoint *transport_follow(struct transport *transport,
     int code = path != NULL ? connect_path(transport, path)
                             : connect_door(transport, endpoint->host);
     if (code == 0) {
-        asker_connected(asker);
+        cluster_conn_connected(conn);
     } else {
-        asker_failed(asker, strerror(code), client_clock_read());
+        cluster_conn_failed(conn, strerror(code), client_clock_read());
     }
     return NULL;
 }
 
-void transport_connect(struct transport *transport, struct asker *asker,
+void transport_connect(struct transport *transport, struct cluster_conn *conn,
                        struct addrinfo *addresses, const char *why)
 {
-    if (transport_is_late(transport, asker)) {
+    if (transport_is_late(transport, conn)) {
         freeaddrinfo_if(addresses);
     } else if (addresses == NULL) {
-        asker_failed(asker, why, client_clock_read());
+        cluster_conn_failed(conn, why, client_clock_read());
     } else {
         transport->addresses = transport->next = addresses;
-        connect_next(transport, asker, ECONNREFUSED);
+        connect_next(transport, conn, ECONNREFUSED);
     }
 }
 
 /* Looks the name up, without the mutex. */
-static void connect_to(struct transport *transport, struct asker *asker,
+static void connect_to(struct transport *transport, struct cluster_conn *conn,
                        struct endpoint endpoint, pthread_mutex_t *mutex)
 {
     struct addrinfo hints = TRANSPORT_HINTS, *addresses = NULL;
@@ -318,45 +323,45 @@ static void connect_to(struct transport *transport, struct asker *asker,
     if (mutex != NULL) {
         pthread_mutex_lock(mutex);
     }
-    transport_connect(transport, asker, code == 0 ? addresses : NULL, why);
+    transport_connect(transport, conn, code == 0 ? addresses : NULL, why);
 }
 
-void transport_turn(struct transport *transport, struct asker *asker,
+void transport_turn(struct transport *transport, struct cluster_conn *conn,
                     pthread_mutex_t *mutex)
 {
-    while (transport_is_late(transport, asker)) {
-        transport_renew(transport, asker, mutex);
-        const struct endpoint *endpoint = transport_follow(transport, asker);
+    while (transport_is_late(transport, conn)) {
+        transport_renew(transport, conn, mutex);
+        const struct endpoint *endpoint = transport_follow(transport, conn);
         if (endpoint != NULL) {
-            connect_to(transport, asker, *endpoint, mutex);
+            connect_to(transport, conn, *endpoint, mutex);
         }
     }
-    transport_flush(transport, asker);
+    transport_flush(transport, conn);
 }
 
 short transport_events(const struct transport *transport,
-                       const struct asker *asker)
+                       const struct cluster_conn *conn)
 {
     bool writes = transport->is_connecting ||
-                  (asker->out.size > 0 && !is_shaking(transport)) ||
+                  (conn->out.size > 0 && !is_shaking(transport)) ||
                   (transport->tls != NULL &&
                    tls_output(transport->tls)->size > 0);
     return (short)(POLLIN | (writes ? POLLOUT : 0));
 }
 
-void transport_flush(struct transport *transport, struct asker *asker)
+void transport_flush(struct transport *transport, struct cluster_conn *conn)
 {
     if (transport->fd < 0 || transport->is_connecting ||
-        transport->number != asker->number) {
+        transport->number != conn->number) {
         return;
     }
     if (transport->tls == NULL) {
-        send_some(transport, &asker->out);
+        send_some(transport, &conn->out);
         return;
     }
-    if (!is_shaking(transport) && asker->out.size > 0 &&
-        tls_write(transport->tls, buffer_bytes(&asker->out)) == 0) {
-        buffer_clear(&asker->out); /* Reading shows this error, too. */
+    if (!is_shaking(transport) && conn->out.size > 0 &&
+        tls_write(transport->tls, buffer_bytes(&conn->out)) == 0) {
+        buffer_clear(&conn->out); /* Reading shows this error, too. */
     }
     send_some(transport, tls_output(transport->tls));
 }
@@ -364,7 +369,8 @@ void transport_flush(struct transport *transport, struct asker *asker)
 /* An unfinished reply is parsed from its start when more has come, so all that
  * is there is read first. What came before the end of the stream is still given
  * out: a node that refuses a client says why and closes. */
-static void receive(struct transport *transport, struct asker *asker)
+static void transport_receive(struct transport *transport,
+                              struct cluster_conn *conn)
 {
     struct buffer *in = &transport->in;
     ssize_t count;
@@ -380,20 +386,20 @@ static void receive(struct transport *transport, struct asker *asker)
     int error = 0;
     struct buffer *plain = in;
     if (transport->tls != NULL && in->size > 0) {
-        error = decipher(transport, asker);
+        error = transport_decipher(transport, conn);
         plain = &transport->plain;
     }
     struct lease_clock now = client_clock_read();
-    if (plain->size > 0 && transport->number == asker->number) {
-        asker_input(asker, buffer_bytes(plain), now);
-        tell_let_in(transport, asker);
+    if (plain->size > 0 && transport->number == conn->number) {
+        cluster_conn_input(conn, buffer_bytes(plain), now);
+        tell_let_in(transport, conn);
     }
-    if (transport->number == asker->number && error != 0) {
-        fail_tls(transport, asker, error);
+    if (transport->number == conn->number && error != 0) {
+        fail_tls(transport, conn, error);
     }
-    if (transport->number == asker->number &&
+    if (transport->number == conn->number &&
         (count == 0 || (count < 0 && code != EAGAIN))) {
-        asker_failed(asker, "closed the connection", now);
+        cluster_conn_failed(conn, "closed the connection", now);
     }
     if (in->capacity > READ_SIZE * 4) {
         buffer_done(in);
@@ -403,22 +409,22 @@ static void receive(struct transport *transport, struct asker *asker)
     }
 }
 
-void transport_ready(struct transport *transport, struct asker *asker)
+void transport_ready(struct transport *transport, struct cluster_conn *conn)
 {
     int code = 0;
     socklen_t size = sizeof code;
-    if (transport->fd < 0 || transport->number != asker->number) {
+    if (transport->fd < 0 || transport->number != conn->number) {
         return;
     }
     if (!transport->is_connecting) {
-        receive(transport, asker);
+        transport_receive(transport, conn);
         return;
     }
     getsockopt(transport->fd, SOL_SOCKET, SO_ERROR, &code, &size);
     if (code != 0) {
-        connect_next(transport, asker, code);
+        connect_next(transport, conn, code);
         return;
     }
     transport->is_connecting = false;
-    begin(transport, asker);
+    transport_begin(transport, conn);
 }

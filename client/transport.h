@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The socket of an asker (client/asker.h), for all drivers.
+/* The socket of an asker (client/cluster_conn.h), for all drivers.
  *
  * It connects where the asker says, speaks TLS if it is given a context, reads
  * what there is and sends what can be sent; it never waits. Names are looked up
@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
-#include "client/asker.h"
+#include "client/cluster_conn.h"
 #include "net/tls.h"
 
 struct addrinfo;
@@ -40,12 +40,12 @@ struct transport {
 };
 
 /* Takes a reference of 'shown', which is NULL for plain without a secret. */
-void transport_init(struct transport *transport, struct asker *asker,
+void transport_init(struct transport *transport, struct cluster_conn *conn,
                     struct shown *shown);
 void transport_done(struct transport *transport);
 /* Does what the asker wants; 'mutex', if there is one, is held by the caller
  * and given up while files are read and a name is looked up. */
-void transport_turn(struct transport *transport, struct asker *asker,
+void transport_turn(struct transport *transport, struct cluster_conn *conn,
                     pthread_mutex_t *mutex);
 
 /* The same in parts. Late: the asker has gone on, and what is open is to be
@@ -56,22 +56,23 @@ void transport_turn(struct transport *transport, struct asker *asker,
     {                                                          \
         .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV \
     }
-bool transport_is_late(struct transport *transport, const struct asker *asker);
+bool transport_is_late(struct transport *transport,
+                       const struct cluster_conn *conn);
 /* First of these: reads again what the connection is to show; 'mutex' as above.
  */
-void transport_renew(struct transport *transport, struct asker *asker,
+void transport_renew(struct transport *transport, struct cluster_conn *conn,
                      pthread_mutex_t *mutex);
 const struct endpoint *transport_follow(struct transport *transport,
-                                        struct asker *asker);
-void transport_connect(struct transport *transport, struct asker *asker,
+                                        struct cluster_conn *conn);
+void transport_connect(struct transport *transport, struct cluster_conn *conn,
                        struct addrinfo *addresses, const char *why);
 
 /* What to poll() for. */
 short transport_events(const struct transport *transport,
-                       const struct asker *asker);
+                       const struct cluster_conn *conn);
 /* It is ready, or broken. */
-void transport_ready(struct transport *transport, struct asker *asker);
+void transport_ready(struct transport *transport, struct cluster_conn *conn);
 /* Sends what can be sent; an error shows when it is read from. */
-void transport_flush(struct transport *transport, struct asker *asker);
+void transport_flush(struct transport *transport, struct cluster_conn *conn);
 
 #endif /* HASP_CLIENT_TRANSPORT_H */

@@ -10,13 +10,13 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/number.h"
+#include "base/minmax.h"
+#include "core/audit_log.h"
 #include "core/command.h"
 #include "core/dispatch.h"
 #include "core/events/events.h"
 #include "core/session/lease.h"
 #include "core/state.h"
-#include "core/trail.h"
 
 /* Entries and effects of one turn: an entry takes some microseconds, and of an
  * EXPIRE of many sessions each effect does. What has come meanwhile is to be
@@ -58,11 +58,11 @@ static void answer_wait(struct core *core, const struct effect *effect)
     events_answer(core, effect);
 }
 
-static void follow(struct core *core, const struct replica_entry *entry,
-                   const struct effect *effect)
+static void apply_follow(struct core *core, const struct replica_entry *entry,
+                         const struct effect *effect)
 {
     timers_follow(core->timers, core->fsm, effect, core->now_ns);
-    measures_effect(core, effect);
+    stats_effect(core, effect);
     switch (effect->type) {
     case EFFECT_WAIT_RESULT:
         answer_wait(core, effect);
@@ -75,11 +75,11 @@ static void follow(struct core *core, const struct replica_entry *entry,
         sweep_applied(core);
         return;
     case EFFECT_BEGUN:
-        update_cluster_id(core);
-        if (core->reign.stage == REIGN_BEGUN &&
+        raft_output_cluster_id(core);
+        if (core->leadership.stage == LEADERSHIP_BEGUN &&
             effect->count == core->options.id &&
-            entry->term == core->reign.term) {
-            reign_begun(core);
+            entry->term == core->leadership.term) {
+            leadership_begun(core);
         }
         return;
     default:
@@ -123,7 +123,8 @@ static void answer_entry(struct core *core, uint64_t log_index,
     }
 }
 
-static void act(struct core *core, const struct replica_entry *entry)
+static void apply_entry_effects(struct core *core,
+                                const struct replica_entry *entry)
 {
     const struct effects *effects = &core->turn.effects;
     const struct effect *result = NULL;
@@ -135,7 +136,7 @@ static void act(struct core *core, const struct replica_entry *entry)
         } else if (effect->type == EFFECT_ACCESS_CHANGED) {
             has_access_changed = true;
         } else {
-            follow(core, entry, effect);
+            apply_follow(core, entry, effect);
         }
     }
     answer_entry(core, entry->log_index, result);
@@ -181,15 +182,15 @@ bool apply_committed(struct core *core)
         note_time(core, entry.term);
         budget -= u64_min(core->turn.effects.count, budget);
         if (entry.type == ENTRY_COMMAND) {
-            trail_applied(core, &core->turn.effects);
+            audit_log_applied(core, &core->turn.effects);
         }
-        act(core, &entry);
+        apply_entry_effects(core, &entry);
         effects_clear(&core->turn.effects);
         if (entry.type == ENTRY_CHANGE) {
             /* The configuration may have a new member, or lack a former one. */
-            reign_member_changed(core);
-            update_members(core, applied);
-            trail_members(core, applied, &core->members.applied);
+            leadership_member_changed(core);
+            raft_output_members(core, applied);
+            audit_log_members(core, applied, &core->members.applied);
         }
     }
     core->turn.has_left_over |= applied < target;

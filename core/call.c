@@ -106,10 +106,10 @@ struct parse {
     uint32_t at; /* The index of the next argument. */
 };
 
-static bool fail(struct parse *parse, const char *format, ...)
+static bool call_parse_fail(struct parse *parse, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static bool fail(struct parse *parse, const char *format, ...)
+static bool call_parse_fail(struct parse *parse, const char *format, ...)
 {
     char text[256];
     va_list args;
@@ -119,38 +119,40 @@ static bool fail(struct parse *parse, const char *format, ...)
     return call_fail(parse->call, parse->writer, text);
 }
 
-static bool parse_number(struct parse *parse, const char *what, uint64_t min,
-                         uint64_t max, uint64_t *ret_value)
+static bool call_parse_number(struct parse *parse, const char *what,
+                              uint64_t min, uint64_t max, uint64_t *ret_value)
 {
     CHECK(parse->at < parse->call->count);
     struct bytes text = parse->call->argument[parse->at];
     uint64_t value;
     char buffer[BYTES_SHOWN_SIZE];
     if (!bytes_to_u64(text, &value)) {
-        return fail(parse, "%s must be a decimal integer, not '%s'", what,
-                    bytes_shown(text, buffer));
+        return call_parse_fail(parse, "%s must be a decimal integer, not '%s'",
+                               what, bytes_shown(text, buffer));
     }
     if (value < min || value > max) {
-        return fail(parse, "%s must be from %llu to %llu", what,
-                    (unsigned long long)min, (unsigned long long)max);
+        return call_parse_fail(parse, "%s must be from %llu to %llu", what,
+                               (unsigned long long)min,
+                               (unsigned long long)max);
     }
     parse->at++;
     *ret_value = value;
     return true;
 }
 
-static bool check_size(struct parse *parse, const char *what, size_t size,
-                       size_t min, size_t max)
+static bool call_check_size(struct parse *parse, const char *what, size_t size,
+                            size_t min, size_t max)
 {
     if (size < min || size > max) {
-        return fail(parse, "%s must have %zu to %zu bytes", what, min, max);
+        return call_parse_fail(parse, "%s must have %zu to %zu bytes", what,
+                               min, max);
     }
     return true;
 }
 
 /* True for "host:port" in ASCII, with the host in brackets if it has colons
  * itself. */
-static bool is_address(struct bytes text)
+static bool call_is_address(struct bytes text)
 {
     char address[MEMBER_ADDRESS_SIZE], host[MEMBER_ADDRESS_SIZE];
     uint16_t port;
@@ -175,11 +177,11 @@ static bool is_member_address(struct bytes text)
     const uint8_t *comma = text.size == 0 ? NULL
                                           : memchr(text.data, ',', text.size);
     if (comma == NULL) {
-        return is_address(text);
+        return call_is_address(text);
     }
     size_t first = (size_t)(comma - text.data);
-    return is_address(bytes_of(text.data, first)) &&
-           is_address(bytes_of(comma + 1, text.size - first - 1));
+    return call_is_address(bytes_of(text.data, first)) &&
+           call_is_address(bytes_of(comma + 1, text.size - first - 1));
 }
 
 static bool parse_limit(struct parse *parse)
@@ -187,8 +189,9 @@ static bool parse_limit(struct parse *parse)
     char buffer[BYTES_SHOWN_SIZE];
     struct bytes name = parse->call->argument[parse->at];
     if (!limit_find(name, &parse->call->limit)) {
-        return fail(parse, "there is no limit '%s'; LIMITS.LIST has them all",
-                    bytes_shown(name, buffer));
+        return call_parse_fail(
+            parse, "there is no limit '%s'; LIMITS.LIST has them all",
+            bytes_shown(name, buffer));
     }
     parse->at++;
     return true;
@@ -198,27 +201,27 @@ static bool parse_names(struct parse *parse)
 {
     struct call *call = parse->call;
     uint64_t count;
-    if (!parse_number(parse, "the number of names", 1, MULTI_COUNT_MAX,
-                      &count)) {
+    if (!call_parse_number(parse, "the number of names", 1, MULTI_COUNT_MAX,
+                           &count)) {
         return false;
     }
     /* Else the difference would wrap around. */
     CHECK(parse->at <= call->count);
     if (call->count - parse->at < count) {
-        return fail(parse, "%llu names expected, fewer follow",
-                    (unsigned long long)count);
+        return call_parse_fail(parse, "%llu names expected, fewer follow",
+                               (unsigned long long)count);
     }
     call->names = &call->argument[parse->at];
     call->name_count = (uint32_t)count;
     parse->at += (uint32_t)count;
     for (uint32_t i = 0; i < count; i++) {
-        if (!check_size(parse, "a lock's name", call->names[i].size, 1,
-                        LOCK_NAME_SIZE_MAX)) {
+        if (!call_check_size(parse, "a lock's name", call->names[i].size, 1,
+                             LOCK_NAME_SIZE_MAX)) {
             return false;
         }
         for (uint32_t j = 0; j < i; j++) {
             if (bytes_equal(call->names[i], call->names[j])) {
-                return fail(parse, "a name stands there twice");
+                return call_parse_fail(parse, "a name stands there twice");
             }
         }
     }
@@ -236,17 +239,19 @@ static bool parse_of_user(struct parse *parse, char letter)
     case 'u':
         call->name = argument;
         return user_name_is_valid(argument) ||
-               fail(parse, "a name has 1 to 64 letters, digits, '.', '_', "
-                           "'-'");
+               call_parse_fail(parse,
+                               "a name has 1 to 64 letters, digits, '.', '_', "
+                               "'-'");
     case 'b':
         return verb_find(argument, &call->verb) ||
-               fail(parse, "there is no such verb: read, share, lock, fence, "
-                           "kick, sessions, blacklist, cluster, backup, "
-                           "audit, admin, access");
+               call_parse_fail(
+                   parse, "there is no such verb: read, share, lock, fence, "
+                          "kick, sessions, blacklist, cluster, backup, "
+                          "audit, admin, access");
     default:
         return (argument.size == (size_t)2 * PROOF_SIZE &&
                 hex_get(argument, call->proof, PROOF_SIZE)) ||
-               fail(parse, "the hash must be 64 hex digits");
+               call_parse_fail(parse, "the hash must be 64 hex digits");
     }
 }
 
@@ -260,7 +265,7 @@ static bool parse_operand(struct parse *parse, char letter)
             return true;
         }
     } else if (parse->at >= call->count) {
-        return fail(parse, "wrong number of arguments");
+        return call_parse_fail(parse, "wrong number of arguments");
     }
     if (strchr("ubh", letter) != NULL) {
         return parse_of_user(parse, letter);
@@ -272,38 +277,41 @@ static bool parse_operand(struct parse *parse, char letter)
         call->name = argument;
         call->names = &call->argument[parse->at++];
         call->name_count = 1;
-        return check_size(
+        return call_check_size(
             parse, letter == 'l' ? "the lock's name" : "the resource's name",
             argument.size, 1, LOCK_NAME_SIZE_MAX);
     case 'p':
         call->name = argument;
         parse->at++;
-        return check_size(parse, "the prefix", argument.size, 0,
-                          LOCK_NAME_SIZE_MAX);
+        return call_check_size(parse, "the prefix", argument.size, 0,
+                               LOCK_NAME_SIZE_MAX);
     case 'a':
         call->name = argument;
         parse->at++;
         if (!is_member_address(argument)) {
-            return fail(parse, "the address must be peer-host:port, or "
-                               "peer-host:port,client-host:port");
+            return call_parse_fail(parse,
+                                   "the address must be peer-host:port, or "
+                                   "peer-host:port,client-host:port");
         }
-        return check_size(parse, "the address", argument.size, 1,
-                          MEMBER_ADDRESS_SIZE - 1);
+        return call_check_size(parse, "the address", argument.size, 1,
+                               MEMBER_ADDRESS_SIZE - 1);
     case 'k':
         return parse_limit(parse);
     case 'v':
-        return parse_number(parse, limit_rules[call->limit].name,
-                            limit_rules[call->limit].min,
-                            limit_rules[call->limit].max, &call->value);
+        return call_parse_number(parse, limit_rules[call->limit].name,
+                                 limit_rules[call->limit].min,
+                                 limit_rules[call->limit].max, &call->value);
     case 'n':
         return parse_names(parse);
     case 't':
-        return parse_number(parse, "the token", 0, TOKEN_MAX, &call->token);
+        return call_parse_number(parse, "the token", 0, TOKEN_MAX,
+                                 &call->token);
     case 'x':
         call->given |= UINT64_C(1) << OPTION_VALUE;
         call->text[OPTION_VALUE] = argument;
         parse->at++;
-        return check_size(parse, "a note", argument.size, 0, VALUE_SIZE_MAX);
+        return call_check_size(parse, "a note", argument.size, 0,
+                               VALUE_SIZE_MAX);
     case 's':
         /* A malformed secret is a wrong one; see the table of error words. */
         if (!call_secret(argument, call->proof)) {
@@ -313,7 +321,7 @@ static bool parse_operand(struct parse *parse, char letter)
         return true;
     default:
         call->has_id = true;
-        return parse_number(parse, "the id", 1, INT64_MAX, &call->id);
+        return call_parse_number(parse, "the id", 1, INT64_MAX, &call->id);
     }
 }
 
@@ -321,18 +329,18 @@ static bool parse_label(struct parse *parse)
 {
     struct call *call = parse->call;
     if (call->count - parse->at < 2) {
-        return fail(parse, "option LABEL needs a key and a value");
+        return call_parse_fail(parse, "option LABEL needs a key and a value");
     }
     if (call->label_count == LABEL_COUNT_MAX) {
-        return fail(parse, "more than %d labels", LABEL_COUNT_MAX);
+        return call_parse_fail(parse, "more than %d labels", LABEL_COUNT_MAX);
     }
     struct label *label = &call->labels[call->label_count++];
     label->key = call->argument[parse->at++];
     label->value = call->argument[parse->at++];
-    return check_size(parse, "a label's key", label->key.size, 1,
-                      LABEL_SIZE_MAX) &&
-           check_size(parse, "a label's value", label->value.size, 0,
-                      LABEL_SIZE_MAX);
+    return call_check_size(parse, "a label's key", label->key.size, 1,
+                           LABEL_SIZE_MAX) &&
+           call_check_size(parse, "a label's value", label->value.size, 0,
+                           LABEL_SIZE_MAX);
 }
 
 /* Parses "7" or "7,9,12-40": all numbers up to the first one, and the others.
@@ -350,15 +358,17 @@ static bool parse_ranges(struct parse *parse)
         struct bytes from = bytes_cut(&to, '-');
         uint64_t *pair = &call->also_acked[2 * call->also_acked_count];
         if (call->also_acked_count++ == ACKED_RANGE_MAX) {
-            return fail(parse, "more than %d ranges in ACKED", ACKED_RANGE_MAX);
+            return call_parse_fail(parse, "more than %d ranges in ACKED",
+                                   ACKED_RANGE_MAX);
         }
         is_good = bytes_to_u64(from, &pair[0]) &&
                   bytes_to_u64(to.size > 0 ? to : from, &pair[1]) &&
                   pair[0] > 0 && pair[0] <= pair[1] && pair[1] <= INT64_MAX;
     }
     return is_good ||
-           fail(parse, "ACKED must be a number, or one with others that are "
-                       "answered, too, as 7,9,12-40");
+           call_parse_fail(
+               parse, "ACKED must be a number, or one with others that are "
+                      "answered, too, as 7,9,12-40");
 }
 
 /* Parses one token per name. */
@@ -367,10 +377,11 @@ static bool parse_tokens(struct parse *parse)
     struct call *call = parse->call;
     for (uint32_t i = 0; i < call->name_count; i++) {
         if (parse->at >= call->count) {
-            return fail(parse, "%u tokens expected, one per name",
-                        call->name_count);
+            return call_parse_fail(parse, "%u tokens expected, one per name",
+                                   call->name_count);
         }
-        if (!parse_number(parse, "a token", 1, TOKEN_MAX, &call->tokens[i])) {
+        if (!call_parse_number(parse, "a token", 1, TOKEN_MAX,
+                               &call->tokens[i])) {
             return false;
         }
     }
@@ -386,7 +397,7 @@ static bool parse_option(struct parse *parse, enum option option)
         return true;
     }
     if (parse->at >= call->count) {
-        return fail(parse, "option %s needs a value", word);
+        return call_parse_fail(parse, "option %s needs a value", word);
     }
     struct bytes argument = call->argument[parse->at];
     if (option == OPTION_WAIT && bytes_is_word(argument, "FOREVER")) {
@@ -401,8 +412,8 @@ static bool parse_option(struct parse *parse, enum option option)
     }
     switch (options[option].kind) {
     case KIND_NUMBER:
-        return parse_number(parse, word, options[option].min,
-                            options[option].max, &call->number[option]);
+        return call_parse_number(parse, word, options[option].min,
+                                 options[option].max, &call->number[option]);
     case KIND_LABEL:
         return parse_label(parse);
     case KIND_RANGES:
@@ -412,8 +423,8 @@ static bool parse_option(struct parse *parse, enum option option)
     default:
         call->text[option] = argument;
         parse->at++;
-        return check_size(parse, word, argument.size, options[option].min,
-                          options[option].max);
+        return call_check_size(parse, word, argument.size, options[option].min,
+                               options[option].max);
     }
 }
 
@@ -438,12 +449,12 @@ static bool parse_options(struct parse *parse)
         found = is_forever ? OPTION_WAIT : found;
         if (found < 0) {
             char buffer[BYTES_SHOWN_SIZE];
-            return fail(parse, "unknown option '%s'",
-                        bytes_shown(word, buffer));
+            return call_parse_fail(parse, "unknown option '%s'",
+                                   bytes_shown(word, buffer));
         }
         if (call_has(call, (enum option)found) && found != OPTION_LABEL) {
-            return fail(parse, "option %s stands there twice",
-                        options[found].word);
+            return call_parse_fail(parse, "option %s stands there twice",
+                                   options[found].word);
         }
         /* For FOREVER parse_option() takes the word itself as the value of
          * WAIT. */
@@ -464,16 +475,16 @@ static bool check_req(struct parse *parse)
         return true;
     }
     if (!call_has(call, OPTION_REQ)) {
-        return fail(parse, "ACKED needs REQ");
+        return call_parse_fail(parse, "ACKED needs REQ");
     }
     uint64_t req = call->number[OPTION_REQ];
     if (req <= call->number[OPTION_ACKED]) {
-        return fail(parse, "REQ must be greater than ACKED");
+        return call_parse_fail(parse, "REQ must be greater than ACKED");
     }
     for (uint32_t i = 0; i < call->also_acked_count; i++) {
         if (req >= call->also_acked[2 * i] &&
             req <= call->also_acked[2 * i + 1]) {
-            return fail(parse, "REQ must not be among ACKED");
+            return call_parse_fail(parse, "REQ must not be among ACKED");
         }
     }
     return true;

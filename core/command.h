@@ -57,8 +57,8 @@ enum command_flag {
     COMMAND_ASKED = 1 << 23
 };
 
-/* Who may ask: what a row of the table must say. Decided by gate.h where the
- * request is answered or proposed. */
+/* Who may ask: what a row of the table must say. Decided by authorize.h where
+ * the request is answered or proposed. */
 enum command_needs {
     NEEDS_MISSING, /* No command; a row without its needs. */
     NEEDS_NOTHING, /* Whoever is there, before AUTH, too. */

@@ -86,7 +86,7 @@ uint32_t conn_count_of(const struct core *core, uint64_t user)
     return presence != NULL ? presence->count : 0;
 }
 
-static void leave(struct core *core, uint64_t user)
+static void conn_leave(struct core *core, uint64_t user)
 {
     struct presence *presence = find_presence(core, user);
     CHECK((presence != NULL) == (user > USER_LOCAL));
@@ -108,7 +108,7 @@ void conn_set_user(struct core *core, struct conn *conn, uint64_t user)
     if (presence != NULL) {
         presence->count++;
     }
-    leave(core, conn->user);
+    conn_leave(core, conn->user);
     conn->user = user;
     if (core->port.client_user != NULL) {
         core->port.client_user(core->port.data, conn->id, user);
@@ -128,7 +128,7 @@ void conn_free(struct core *core, struct conn *conn)
     free_slots(conn);
     watches_remove(core, conn);
     attach_remove_conn(core, conn);
-    leave(core, conn->user);
+    conn_leave(core, conn->user);
     CHECK(conn->session_count == 0 && conn->watch_count == 0);
     HASH_DELETE(by_id, core->conns.by_id, conn);
     list_remove(&conn->in_core);
@@ -142,7 +142,7 @@ void conn_free(struct core *core, struct conn *conn)
 }
 
 /* Doubles the ring; each slot moves to its place under the new mask. */
-static void grow(struct conn *conn)
+static void conn_grow(struct conn *conn)
 {
     uint32_t capacity = conn->slot_capacity == 0 ? SLOT_COUNT_FIRST
                                                  : 2 * conn->slot_capacity;
@@ -160,7 +160,7 @@ static void grow(struct conn *conn)
 uint64_t conn_slot_new(struct conn *conn, struct request *request)
 {
     if (conn->next_slot - conn->first_slot == conn->slot_capacity) {
-        grow(conn);
+        conn_grow(conn);
     }
     uint64_t slot = conn->next_slot++;
     /* The ring has room, so the slot was free. */
@@ -172,8 +172,8 @@ uint64_t conn_slot_new(struct conn *conn, struct request *request)
 
 /* True if a request of this order waits for earlier ones that touch its names.
  */
-static bool must_wait(const struct conn *conn, enum conn_order order,
-                      uint64_t names)
+static bool conn_must_wait(const struct conn *conn, enum conn_order order,
+                           uint64_t names)
 {
     for (int other = ORDER_CHANGE; other < ORDER_COUNT; other++) {
         bool is_alike = other == (int)order && order != ORDER_EITHER;
@@ -188,7 +188,7 @@ bool conn_order_slot(struct core *core, struct conn *conn, uint64_t slot,
                      enum conn_order order, uint64_t names)
 {
     struct slot *at = slot_at(conn, slot);
-    bool is_held = must_wait(conn, order, names);
+    bool is_held = conn_must_wait(conn, order, names);
     CHECK(order != ORDER_NONE && at->order == ORDER_NONE);
     at->order = (uint8_t)order;
     conn->open_count[order]++;
@@ -227,7 +227,7 @@ struct buffer *conn_slot_output(struct core *core, struct conn *conn,
 }
 
 /* Ends the connection; what was written before is still sent. */
-static void end(struct core *core, struct conn *conn)
+static void conn_end(struct core *core, struct conn *conn)
 {
     if (!conn->is_closing) {
         conn->is_closing = true;
@@ -298,7 +298,7 @@ void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
     release_held(core, conn);
     conn_block_update(core, conn);
     if (conn->quit_slot < conn->first_slot) {
-        end(core, conn);
+        conn_end(core, conn);
     }
 }
 
@@ -307,7 +307,7 @@ void conn_quit(struct core *core, struct conn *conn, uint64_t slot)
     CHECK(slot < conn->next_slot);
     conn->quit_slot = slot;
     if (slot < conn->first_slot) {
-        end(core, conn);
+        conn_end(core, conn);
     }
 }
 

@@ -12,15 +12,15 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "core/apply.h"
 #include "core/command.h"
 #include "core/dispatch.h"
 #include "core/forward.h"
+#include "core/members/admission.h"
 #include "core/members/feature.h"
-#include "core/members/heed.h"
-#include "core/members/silence.h"
-#include "core/members/vouch.h"
+#include "core/members/liveness.h"
+#include "core/members/peer_filter.h"
 #include "core/session/lease.h"
 #include "core/session/quarantine.h"
 #include "core/state.h"
@@ -55,8 +55,8 @@ static void init_lists(struct core *core)
     list_init(&core->conns.settling);
     list_init(&core->conns.due);
     watches_init(core);
-    measures_init(core);
-    denials_init(core);
+    stats_init(core);
+    audit_denied_init(core);
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
         list_init(&core->requests.at[i]);
     }
@@ -82,7 +82,7 @@ struct core *core_new(const struct core_options *options,
     core->options = *options;
     core->port = *port;
     core->run.commands = commands;
-    loss_begin(core, &options->accused);
+    log_loss_begin(core, &options->accused);
     struct core_limits *limits = &core->options.limits;
     if (limits->sessions_per_conn > FRAME_SESSION_MAX) {
         limits->sessions_per_conn = FRAME_SESSION_MAX;
@@ -124,7 +124,7 @@ struct core *core_new(const struct core_options *options,
     }
     core->timers = timers_new();
     init_lists(core);
-    askers_init(core, decide_resting, forward_closed);
+    forward_queue_init(core, decide_resting, forward_closed);
     command_init(core);
     return core;
 }
@@ -133,18 +133,18 @@ static void free_requests(struct core *core)
 {
     /* The slots of connections point to requests. */
     CHECK(core->conns.by_id == NULL);
-    askers_done(core);
+    forward_queue_done(core);
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
         LIST_FOR_SAFE (struct request, request, &core->requests.at[i],
                        in_list) {
             request_drop(core, request);
         }
     }
-    if (core->reign.change.request != NULL) {
-        request_drop(core, core->reign.change.request);
+    if (core->leadership.change.request != NULL) {
+        request_drop(core, core->leadership.change.request);
     }
-    if (core->reign.transfer.request != NULL) {
-        request_drop(core, core->reign.transfer.request);
+    if (core->leadership.transfer.request != NULL) {
+        request_drop(core, core->leadership.transfer.request);
     }
     requests_free(core);
     scripts_done(&core->scripts);
@@ -162,11 +162,11 @@ void core_free(struct core *core)
     }
     attach_free(core);
     free_requests(core);
-    reign_done(core);
+    leadership_done(core);
     pending_access_done(&core->pending_access);
-    measures_done(core);
-    denials_done(core);
-    past_done(&core->past);
+    stats_done(core);
+    audit_denied_done(core);
+    event_log_done(&core->event_log);
     history_done(&core->history);
     effects_done(&core->turn.effects);
     buffer_done(&core->watches.message);
@@ -179,7 +179,7 @@ void core_free(struct core *core)
 
 /* Adopts what the replica has decided, after each event and each stage of a
  * turn. */
-static void follow(struct core *core)
+static void core_follow(struct core *core)
 {
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         if (core->peers[i].is_removed) {
@@ -187,8 +187,8 @@ static void follow(struct core *core)
             core_peer_down(core, core->peers[i].id, false, core->now_ns);
         }
     }
-    reign_follow(core);
-    uint64_t to = update_snapshot_to(core);
+    leadership_follow(core);
+    uint64_t to = raft_output_snapshot_to(core);
     if (to != 0 && is_leader(core)) {
         snapshots_send(core, to);
     }
@@ -222,23 +222,23 @@ int core_begin(struct core *core, const struct core_start *start,
     }
     snapshots_begin(core, replica.snapshot_index);
     history_begin(&core->history, replica.applied_index, now_ns);
-    past_reset(core, replica.applied_index);
+    event_log_reset(core, replica.applied_index);
     error = replica_begin(core->replica, &replica, now_ns / NS_PER_MS, &update,
                           why);
     if (error != 0) {
         return error;
     }
     if (replica.applied_index > 0) {
-        update_members(core, replica.applied_index);
+        raft_output_members(core, replica.applied_index);
     } else {
-        update_peers(core);
+        raft_output_peers(core);
     }
     core->run.replayed_index = replica_last_index(core->replica);
     CHECK(replica.applied_index <= core->run.replayed_index);
     pending_access_begin(core, &start->replica);
-    update_cluster_id(core);
-    update_carry_out(core, &update);
-    follow(core);
+    raft_output_cluster_id(core);
+    raft_output_carry_out(core, &update);
+    core_follow(core);
     return 0;
 }
 
@@ -335,14 +335,14 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
     peer->disk = (struct disk_report){.at_ns = 0};
     peer->is_up = true;
     peer->says_removed = false;
-    if (loss_seen(core, peer, hello)) {
+    if (log_loss_seen(core, peer, hello)) {
         return;
     }
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     send_trial(core, id);
 #endif
-    reign_member_changed(core);
-    vouch_greeted(core, id, hello->members_index);
+    leadership_member_changed(core);
+    admission_greeted(core, id, hello->members_index);
     if (id == core->leader.id) {
         attach_report(core);
     }
@@ -364,7 +364,7 @@ void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
     }
     forward_peer_lost(core, id);
     digests_peer_lost(core, id);
-    loss_peer_lost(core, id);
+    log_loss_peer_lost(core, id);
     if (was_closed_by_peer) {
         replica_hurry(core->replica, id, now_ns / NS_PER_MS);
     }
@@ -380,26 +380,26 @@ static int take_forward(struct core *core, uint64_t id, struct bytes body)
     return error;
 }
 
-static int take_message(struct core *core, uint64_t id, struct bytes body)
+static int core_take_message(struct core *core, uint64_t id, struct bytes body)
 {
     struct replica_update update;
     const struct peer *peer = peer_find(core, id);
-    CHECK(peer != NULL); /* heed_frame() has found it. */
+    CHECK(peer != NULL); /* peer_filter_frame() has found it. */
     int error = replica_receive(core->replica, id, peer->incarnation, body,
                                 core->now_ns / NS_PER_MS, &update);
     if (error == 0) {
-        loss_update(core, id);
-        update_carry_out(core, &update);
+        log_loss_update(core, id);
+        raft_output_carry_out(core, &update);
     }
     return error;
 }
 
-static int take_frame(struct core *core, uint64_t id, enum frame_type type,
-                      struct bytes body)
+static int core_take_frame(struct core *core, uint64_t id, enum frame_type type,
+                           struct bytes body)
 {
     switch (type) {
     case FRAME_RAFT:
-        return take_message(core, id, body);
+        return core_take_message(core, id, body);
     case FRAME_FORWARD:
         return take_forward(core, id, body);
     case FRAME_ANSWER:
@@ -411,13 +411,13 @@ static int take_frame(struct core *core, uint64_t id, enum frame_type type,
     case FRAME_SNAPSHOT_ACK:
         return snapshots_ack(core, id, body);
     case FRAME_MEMBERS:
-        return vouch_received(core, id, body);
+        return admission_received(core, id, body);
     case FRAME_LOST:
-        return loss_received(core, id, body);
+        return log_loss_received(core, id, body);
     case FRAME_ACCUSED:
-        return loss_asked(core, id, body);
+        return log_loss_asked(core, id, body);
     case FRAME_CLEARED:
-        return loss_cleared(core, id, body);
+        return log_loss_cleared(core, id, body);
     case FRAME_DIGEST:
         return digests_received(core, id, body);
     case FRAME_DIVERGED:
@@ -439,12 +439,12 @@ int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
 {
     CHECK(id != 0 && id != core->options.id);
     set_now(core, now_ns);
-    if (!heed_frame(core, id, type)) {
+    if (!peer_filter_frame(core, id, type)) {
         return type == FRAME_FORWARD ? forward_turned_away(core, id, body) : 0;
     }
     core->leader.frame_of = id;
-    int error = take_frame(core, id, type, body);
-    follow(core);
+    int error = core_take_frame(core, id, type, body);
+    core_follow(core);
     core->leader.frame_of = 0;
     if (error == HASP_ETOOBIG) {
         snprintf(why, HASP_WHY_SIZE,
@@ -467,8 +467,8 @@ void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
     disks_flushed(core, flush_ns);
     replica_persisted(core->replica, term, log_index, flush_ns / NS_PER_MS,
                       now_ns / NS_PER_MS, &update);
-    update_carry_out(core, &update);
-    follow(core);
+    raft_output_carry_out(core, &update);
+    core_follow(core);
 }
 
 void core_vote_saved(struct core *core, uint64_t term, uint64_t voted_for,
@@ -479,10 +479,10 @@ void core_vote_saved(struct core *core, uint64_t term, uint64_t voted_for,
     set_now(core, now_ns);
     replica_vote_saved(core->replica, term, voted_for, flush_ns / NS_PER_MS,
                        now_ns / NS_PER_MS, &update);
-    update_carry_out(core, &update);
-    follow(core);
+    raft_output_carry_out(core, &update);
+    core_follow(core);
     snapshots_vote_saved(core);
-    follow(core);
+    core_follow(core);
 }
 
 void core_snapshot_taken(struct core *core, uint64_t log_index, int error,
@@ -490,7 +490,7 @@ void core_snapshot_taken(struct core *core, uint64_t log_index, int error,
 {
     set_now(core, now_ns);
     snapshots_taken(core, log_index, error);
-    follow(core);
+    core_follow(core);
 }
 
 void core_snapshot_received(struct core *core,
@@ -499,14 +499,14 @@ void core_snapshot_received(struct core *core,
 {
     set_now(core, now_ns);
     snapshots_received(core, header, error);
-    follow(core);
+    core_follow(core);
 }
 
 void core_snapshot_installed(struct core *core, uint64_t now_ns)
 {
     set_now(core, now_ns);
     snapshots_installed(core);
-    follow(core);
+    core_follow(core);
 }
 
 static uint64_t next_deadline(struct core *core)
@@ -519,7 +519,7 @@ static uint64_t next_deadline(struct core *core)
      */
     next = next > now_ns ? next : now_ns + NS_PER_MS;
     next = u64_min(next, lease_next(core));
-    next = u64_min(next, questions_next(core));
+    next = u64_min(next, read_index_next(core));
     next = u64_min(next, forward_next(core));
     next = u64_min(next, identity_next(core));
     next = u64_min(next, membership_next(core));
@@ -529,7 +529,7 @@ static uint64_t next_deadline(struct core *core)
     next = u64_min(next, quarantine_next(core));
     next = u64_min(next, clocks_next(core));
     next = u64_min(next, apart_next(core));
-    next = u64_min(next, denials_next(core));
+    next = u64_min(next, audit_denied_next(core));
     if (core->flush.due_ns != 0) {
         next = u64_min(next, core->flush.due_ns);
     }
@@ -550,42 +550,42 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     set_now(core, now_ns);
     core->turn.has_left_over = core->turn.has_spent_budget = false;
     core->turn.read_budget = READ_BUDGET;
-    askers_turn(core);
+    forward_queue_turn(core);
     if (now_ns / NS_PER_MS >= replica_deadline(core->replica)) {
         replica_tick(core->replica, now_ns / NS_PER_MS, &update);
-        update_carry_out(core, &update);
-        follow(core);
+        raft_output_carry_out(core, &update);
+        core_follow(core);
     }
     for (int round = 0; round < TURN_ROUNDS && !core->run.has_fatal; round++) {
         bool was_serving = is_serving(core);
-        reign_begin(core);
-        reign_turn(core);
-        follow(core);
-        questions_update(core);
+        leadership_begin(core);
+        leadership_turn(core);
+        core_follow(core);
+        read_index_update(core);
         forward_turn(core);
         dispatch_run_ready(core);
         membership_turn(core);
         transfer_turn(core);
-        loss_turn(core);
-        follow(core);
+        log_loss_turn(core);
+        core_follow(core);
         feature_turn(core);
         lease_turn(core, read_ns);
         propose_submit(core);
-        follow(core);
-        questions_ask(core);
-        follow(core);
+        core_follow(core);
+        read_index_ask(core);
+        core_follow(core);
         stage_over(core, CORE_STAGE_PROPOSE);
         propose_replicated(core);
         bool has_applied = apply_committed(core);
         if (has_applied) {
-            follow(core);
+            core_follow(core);
             membership_applied(core, lockfsm_applied_index(core->fsm));
-            follow(core);
+            core_follow(core);
             lease_sessions_ended(core);
         }
         sweep_turn(core);
         identity_turn(core);
-        questions_answer(core);
+        read_index_answer(core);
         dispatch_run_ready(core);
         if (has_applied) {
             stage_over(core, CORE_STAGE_APPLY);
@@ -606,7 +606,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     snapshots_go_on(core);
     snapshots_turn(core);
     watches_turn(core);
-    denials_turn(core);
+    audit_denied_turn(core);
     stage_over(core, CORE_STAGE_UPKEEP);
     return core->turn.has_left_over ? now_ns : next_deadline(core);
 }
@@ -625,7 +625,7 @@ void core_stop(struct core *core, uint64_t now_ns)
     set_now(core, now_ns);
     if (!core->run.is_stopping) {
         core->run.is_stopping = true;
-        denials_tell(core);
+        audit_denied_tell(core);
         LOG_INFO("stopping", "role=%s",
                  replica_role_name(replica_role(core->replica)));
     }
@@ -636,7 +636,7 @@ bool core_is_quiet(const struct core *core)
     if (!core->run.is_stopping) {
         return false;
     }
-    if (is_leader(core) && silence_heir(core) != 0) {
+    if (is_leader(core) && liveness_heir(core) != 0) {
         return false;
     }
     return list_is_empty(&core->requests.at[REQUEST_LOGGED]) &&
@@ -678,7 +678,7 @@ uint64_t core_agreed_index(const struct core *core)
 
 const struct core_counts *core_counts(const struct core *core)
 {
-    return &core->measures.counts;
+    return &core->stats.counts;
 }
 
 void core_member(const struct core *core, uint64_t id, uint64_t *ret_match,

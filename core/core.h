@@ -59,7 +59,7 @@ struct act;
 struct core;
 
 /* That this node has acknowledged entries of a term up to an index, and has
- * them no more (core/members/loss.h). Term 0: nobody says so. */
+ * them no more (core/members/log_loss.h). Term 0: nobody says so. */
 struct core_accusation {
     uint64_t term;
     uint64_t last_index;
@@ -275,7 +275,7 @@ void core_free(struct core *core);
 MUST_CHECK int core_begin(struct core *core, const struct core_start *start,
                           uint64_t now_ns, char why[HASP_WHY_SIZE]);
 
-/* --- Events ------------------------------------------------------------- */
+/* --- Events --------------------------------------------------------------- */
 
 /* Of the number of a connection that carries one request for whoever has no
  * connection of its own (HTTP). It acts for sessions, but is no presence: for
@@ -337,8 +337,8 @@ bool core_was_removed(const struct core *core, const struct frame_hello *hello,
  * whose word it takes for that to be true have said so, the node must stop. */
 void core_removed_by(struct core *core, uint64_t id, const char *why,
                      uint64_t now_ns);
-/* A HELLO that shows a loss (core/members/loss.h) is answered with FRAME_LOST,
- * and nothing that comes later counts. */
+/* A HELLO that shows a loss (core/members/log_loss.h) is answered with
+ * FRAME_LOST, and nothing that comes later counts. */
 void core_peer_up(struct core *core, const struct frame_hello *hello,
                   uint64_t now_ns);
 void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
@@ -410,7 +410,7 @@ bool core_is_quiet(const struct core *core);
 /* The last act: flushes the state into the table. */
 MUST_CHECK int core_flush(struct core *core);
 
-/* --- Questions ---------------------------------------------------------- */
+/* --- Questions ------------------------------------------------------------ */
 
 const struct lockfsm *core_state(const struct core *core);
 /* "OK", or the word of the refusal and why. */
@@ -531,8 +531,8 @@ struct core_counts {
 const struct core_counts *core_counts(const struct core *core);
 
 /* What clients of this node were denied, alike, gathered
- * (core/session/denials.h). Times are of CLOCK_MONOTONIC (_ns), and of the wall
- * clock for people. */
+ * (core/session/audit_denied.h). Times are of CLOCK_MONOTONIC (_ns), and of the
+ * wall clock for people. */
 struct core_denial {
     char user[65];           /* "": who has not said who he is. */
     char from[ADDRESS_SIZE]; /* The newest; "": several. */

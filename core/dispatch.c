@@ -12,14 +12,14 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
+#include "core/authorize.h"
 #include "core/command.h"
 #include "core/conn.h"
 #include "core/forward.h"
-#include "core/gate.h"
 #include "core/members/feature.h"
 #include "core/propose.h"
-#include "core/questions.h"
+#include "core/read_index.h"
 #include "core/request.h"
 #include "core/scripts.h"
 #include "core/session/attach.h"
@@ -49,8 +49,8 @@ static struct bytes *with_text(struct core *core, const struct bytes *argument,
 
 /* Keeps the request as it came, or as the node that asks the leader for it.
  * False if it has been answered. */
-static bool keep(struct core *core, struct request *request,
-                 const struct bytes *argument, uint32_t count)
+static bool dispatch_keep(struct core *core, struct request *request,
+                          const struct bytes *argument, uint32_t count)
 {
     struct bytes *own = NULL;
     struct buffer room = {0};
@@ -70,13 +70,13 @@ static bool keep(struct core *core, struct request *request,
 
 /* Keeps and understands a request of this node, unless it can be answered at
  * once. False if it has been answered. */
-static bool understand(struct core *core, struct request *request,
-                       const struct bytes *argument, uint32_t count)
+static bool dispatch_understand(struct core *core, struct request *request,
+                                const struct bytes *argument, uint32_t count)
 {
     bool is_good;
     if ((request->command->flags & COMMAND_LOCAL) != 0) {
         is_good = request_understand_borrowed(core, request, argument, count);
-    } else if (keep(core, request, argument, count)) {
+    } else if (dispatch_keep(core, request, argument, count)) {
         is_good = request_understand(core, request);
     } else {
         return false;
@@ -298,7 +298,7 @@ static bool may_wait(const struct command *command, const struct call *call)
 
 /* The explanation for a command that Redis' lock clients may expect and hasp
  * does not have. */
-static const char *why_not(const struct core *core, struct bytes name)
+static const char *dispatch_why_not(const struct core *core, struct bytes name)
 {
     static const char function[] = ": there are no functions; send the script "
                                    "by EVAL";
@@ -327,14 +327,14 @@ static void unknown_command(struct core *core, struct request *request,
     }
     shown[size] = '\0';
     snprintf(why, sizeof why, "unknown command '%s'%s", shown,
-             why_not(core, name));
+             dispatch_why_not(core, name));
     request_refuse(core, request, WORD_ERR, why);
 }
 
 /* Queues a command behind MULTI, or refuses it, and with it the whole
  * transaction. */
-static void queue(struct core *core, struct request *request,
-                  const struct bytes *argument, uint32_t count)
+static void dispatch_queue(struct core *core, struct request *request,
+                           const struct bytes *argument, uint32_t count)
 {
     struct conn *conn = request->conn;
     char name[64], why[160];
@@ -362,7 +362,7 @@ void dispatch_received(struct core *core, struct conn *conn,
     CHECK(count > 0); /* The parser gives no empty request. */
     identity_find_again(core, conn);
     struct request *request = request_new_local(core, conn);
-    core->measures.counts.commands++;
+    core->stats.counts.commands++;
     request->command = command_find(core, argument[0]);
     if (request->command == NULL) {
         transaction_break(conn);
@@ -376,15 +376,15 @@ void dispatch_received(struct core *core, struct conn *conn,
     }
     if (transaction_is_open(conn) &&
         (request->command->flags & COMMAND_PASSES) == 0) {
-        queue(core, request, argument, count);
+        dispatch_queue(core, request, argument, count);
         return;
     }
-    if (!understand(core, request, argument, count)) {
+    if (!dispatch_understand(core, request, argument, count)) {
         return;
     }
     const struct call *call = request->call;
     if ((request->command->flags & COMMAND_LOCAL) != 0) {
-        if (gate_passes(core, request, call, true) &&
+        if (authorize_passes(core, request, call, true) &&
             choose_session(core, request, call)) {
             request->command->run(core, request);
         }
@@ -458,8 +458,8 @@ void dispatch_refuse_for_disk(struct core *core, struct request *request)
 /* A try while nothing is granted to anybody. nil would say that somebody else
  * has the lock. Those who wait have their place, and get it in their turn; who
  * asks for it again without WAIT gives it up. */
-static bool is_vain(struct core *core, const struct request *request,
-                    const struct call *call)
+static bool dispatch_is_vain(struct core *core, const struct request *request,
+                             const struct call *call)
 {
     return (call->command->flags & COMMAND_ACQUIRES) != 0 &&
            call_number(call, OPTION_WAIT, 0) == 0 &&
@@ -489,7 +489,7 @@ void dispatch_decide(struct core *core, struct request *request)
         attach_hear(core, request->session);
     }
     bool is_read = (command->flags & COMMAND_READ) != 0 && command->run == NULL;
-    if (!is_read && !gate_passes(core, request, call, false)) {
+    if (!is_read && !authorize_passes(core, request, call, false)) {
         return;
     }
     if ((command->flags & COMMAND_CHANGE) != 0) {
@@ -501,10 +501,10 @@ void dispatch_decide(struct core *core, struct request *request)
             /* Another node may lead and have granted it: the request must first
              * make sure of that (rule 13). */
             request->is_unwelcome = true;
-            questions_enqueue(core, request);
+            read_index_enqueue(core, request);
             return;
         }
-        if (is_vain(core, request, call)) {
+        if (dispatch_is_vain(core, request, call)) {
             refuse_vain(core, request);
             return;
         }
@@ -520,12 +520,12 @@ void dispatch_decide(struct core *core, struct request *request)
         command->encode(core, request, call, propose_begin(core));
         propose_end(core, request);
     } else {
-        questions_enqueue(core, request);
+        read_index_enqueue(core, request);
     }
 }
 
 /* Decides on the request anew. */
-static void resume(struct core *core, struct request *request)
+static void dispatch_resume(struct core *core, struct request *request)
 {
     request_leave(core, request);
     if (request_understand(core, request)) {
@@ -543,7 +543,7 @@ void dispatch_run_ready(struct core *core)
     struct list *resumed = &core->requests.at[REQUEST_RESUMED];
     struct list *ready = &core->requests.at[REQUEST_READY];
     while (!list_is_empty(resumed)) {
-        resume(core, LIST_FIRST(resumed, struct request, in_list));
+        dispatch_resume(core, LIST_FIRST(resumed, struct request, in_list));
     }
     /* Scans for which there is no time left stay here, and the others pass
      * them, or else heartbeats would wait for clients that list very many
@@ -575,7 +575,7 @@ void dispatch_read(struct core *core, struct request *request)
     CHECK(call != NULL);
     request_leave(core, request);
     if (!request->is_unwelcome) {
-        if (gate_passes(core, request, call, true)) {
+        if (authorize_passes(core, request, call, true)) {
             request->command->read(core, request);
         }
         return;

@@ -11,17 +11,17 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "core/askers.h"
 #include "core/cluster_slot.h"
 #include "core/command.h"
 #include "core/events/events.h"
-#include "core/members/heed.h"
+#include "core/forward_queue.h"
+#include "core/members/peer_filter.h"
 #include "core/state.h"
 
 /* A request that the leader refused is not sent to it again sooner. */
 #define FORWARD_RETRY_NS (20 * NS_PER_MS)
 
-static void park(struct core *core, struct request *request)
+static void forward_park(struct core *core, struct request *request)
 {
     request_move(core, request, REQUEST_PARKED);
 }
@@ -43,7 +43,7 @@ static bool refuse_plain(struct core *core, struct request *request)
 
 /* Sends the request to the leader if it can be reached, or tells the client
  * where the leader is. */
-static bool send(struct core *core, struct request *request)
+static bool forward_send(struct core *core, struct request *request)
 {
     if (core->leader.id == 0 || core->leader.id == core->options.id ||
         standing_of(core, core->leader.id) == STANDING_GUEST) {
@@ -71,7 +71,7 @@ static bool send(struct core *core, struct request *request)
     if (out == NULL) {
         return false;
     }
-    if (!heed_speaks_for_users(core, core->leader.id)) {
+    if (!peer_filter_speaks_for_users(core, core->leader.id)) {
         return refuse_plain(core, request);
     }
     size_t start = out->size;
@@ -112,8 +112,8 @@ void forward_request(struct core *core, struct request *request)
     request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
     if (core->leader.id == 0 && needs_no_leader(request)) {
         answer_myself(core, request);
-    } else if (is_leader(core) || !send(core, request)) {
-        park(core, request);
+    } else if (is_leader(core) || !forward_send(core, request)) {
+        forward_park(core, request);
     }
 }
 
@@ -144,7 +144,7 @@ static void orphan_all(struct core *core, struct list *list, uint64_t peer)
 
 void forward_peer_lost(struct core *core, uint64_t peer)
 {
-    askers_peer_lost(core, peer);
+    forward_queue_peer_lost(core, peer);
     LIST_FOR_SAFE (struct request, request,
                    &core->requests.at[REQUEST_FORWARDED], in_list) {
         if (request->sent_to == peer) {
@@ -208,7 +208,7 @@ static void send_parked(struct core *core)
             transfer_answer(core, request);
             continue;
         }
-        if (!send(core, request)) {
+        if (!forward_send(core, request)) {
             break;
         }
     }
@@ -253,7 +253,7 @@ uint64_t forward_next(const struct core *core)
 static bool leads_in(const struct core *core, uint64_t term)
 {
     return is_leader(core) && !core->run.is_stopping &&
-           core->apart.until_ns == 0 && term == core->reign.term;
+           core->apart.until_ns == 0 && term == core->leadership.term;
 }
 
 /* Refuses or returns what this node has not to deal with; false if it did. */
@@ -286,7 +286,7 @@ static bool may_be_received(struct core *core, struct request *request,
         return request_refuse(core, request, WORD_BUSY,
                               "too much is in flight");
     }
-    return !askers_are_over(core, request) ||
+    return !forward_queue_are_over(core, request) ||
            request_refuse(core, request, WORD_BUSY,
                           "too many bytes are in flight");
 }
@@ -298,7 +298,7 @@ bool forward_may_decide(struct core *core, struct request *request)
         request_return(core, request);
     } else if (!is_serving(core)) {
         request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
-        park(core, request);
+        forward_park(core, request);
     } else if (!request_understand(core, request)) {
         request_misunderstood(core, request);
     } else {
@@ -317,8 +317,9 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
         return error;
     }
     request->sent_term = term;
-    core->measures.counts.commands++;
-    if (may_be_received(core, request, term) && !askers_hold(core, request) &&
+    core->stats.counts.commands++;
+    if (may_be_received(core, request, term) &&
+        !forward_queue_hold(core, request) &&
         forward_may_decide(core, request)) {
         *ret_request = request;
     }
@@ -336,8 +337,9 @@ int forward_turned_away(struct core *core, uint64_t peer, struct bytes body)
     return error;
 }
 
-static void answered(struct core *core, uint64_t peer, struct request *request,
-                     const struct frame_answer *answer)
+static void forward_take_answer(struct core *core, uint64_t peer,
+                                struct request *request,
+                                const struct frame_answer *answer)
 {
     if (answer->kind == ANSWER_NOT_LEADER || answer->kind == ANSWER_UNKNOWN) {
         if (request->state != REQUEST_FORWARDED || request->sent_to != peer) {
@@ -353,7 +355,7 @@ static void answered(struct core *core, uint64_t peer, struct request *request,
             !request_may_go_on(request)) {
             refuse_late(core, request);
         } else {
-            park(core, request);
+            forward_park(core, request);
         }
         return;
     }
@@ -398,7 +400,7 @@ int forward_answered(struct core *core, uint64_t peer, struct bytes body)
             (request->command->flags & COMMAND_ASKED) == 0) {
             return HASP_EPROTO;
         }
-        answered(core, peer, request, &answer);
+        forward_take_answer(core, peer, request, &answer);
         return 0;
     }
     /* No client waits for the answer any more. If it opened a session, that
@@ -418,7 +420,7 @@ int forward_closed(struct core *core, uint64_t peer, struct bytes body)
     bool is_quiet;
     uint64_t *sessions = memory_new(FRAME_SESSION_MAX * sizeof *sessions);
     int error = frame_get_closed(body, &conn, &is_quiet, sessions, &count);
-    if (error == 0 && !askers_hold_closed(core, peer, conn, body)) {
+    if (error == 0 && !forward_queue_hold_closed(core, peer, conn, body)) {
         attach_closed_at(core, peer, conn, is_quiet, sessions, count);
     }
     free(sessions);

@@ -6,7 +6,7 @@
 #include "core/command.h"
 
 #include "base/check.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "core/request.h"
 #include "core/state.h"
 

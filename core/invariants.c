@@ -8,7 +8,7 @@
 #include "core/transaction.h"
 
 /* True for the states that only the leader's requests have. */
-static bool is_of_leader(enum request_state state)
+static bool invariants_is_of_leader(enum request_state state)
 {
     return state >= REQUEST_ASKING && state <= REQUEST_READY;
 }
@@ -33,8 +33,8 @@ static const struct peer *find_peer(const struct core *core, uint64_t id)
 }
 
 /* The asker of a request can still be answered, and is known to have asked. */
-static const char *check_asker(const struct core *core,
-                               const struct request *request)
+static const char *check_requester(const struct core *core,
+                                   const struct request *request)
 {
     if (request->conn != NULL) {
         return slot_request(request->conn, request->slot) == request
@@ -65,7 +65,7 @@ static const char *check_request(const struct core *core,
     if (request->state != station) {
         return "a request stands in another station than it says";
     }
-    if (is_of_leader(station) && !is_serving(core)) {
+    if (invariants_is_of_leader(station) && !is_serving(core)) {
         return "a request waits for a leader that does not serve";
     }
     if (request->command == NULL) {
@@ -91,7 +91,7 @@ static const char *check_request(const struct core *core,
          request->read_index > replica_commit_index(core->replica))) {
         return "a request waits for what nobody will ask";
     }
-    return check_asker(core, request);
+    return check_requester(core, request);
 }
 
 /* Checks a request that stands in no list. */
@@ -106,7 +106,7 @@ static const char *check_changing(const struct core *core,
     if (!is_under_way || request->state != REQUEST_CHANGING) {
         return "a request waits for a change that is not under way";
     }
-    return check_asker(core, request);
+    return check_requester(core, request);
 }
 
 static uint32_t count_held(const struct core *core)
@@ -123,7 +123,7 @@ static uint32_t count_held(const struct core *core)
 
 static const char *check_requests(const struct core *core)
 {
-    const struct reign *reign = &core->reign;
+    const struct leadership *leadership = &core->leadership;
     uint32_t in_flight = count_held(core);
     uint64_t question = 0;
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
@@ -143,12 +143,12 @@ static const char *check_requests(const struct core *core)
             }
         }
     }
-    const char *wrong = check_changing(core, reign->change.request,
-                                       reign->change.state != CHANGE_NONE,
+    const char *wrong = check_changing(core, leadership->change.request,
+                                       leadership->change.state != CHANGE_NONE,
                                        &in_flight);
     if (wrong == NULL) {
-        wrong = check_changing(core, reign->transfer.request,
-                               reign->transfer.state != TRANSFER_NONE,
+        wrong = check_changing(core, leadership->transfer.request,
+                               leadership->transfer.state != TRANSFER_NONE,
                                &in_flight);
     }
     if (wrong == NULL && in_flight != core->requests.in_flight) {
@@ -178,7 +178,7 @@ static uint32_t list_count(const struct list *list)
 /* Each logged request is expected at one index, which is not applied yet. */
 static const char *check_propose(const struct core *core)
 {
-    const struct propose *propose = &core->reign.propose;
+    const struct propose *propose = &core->leadership.propose;
     uint32_t own = 0, waiting = 0;
     if (propose->ring_end > propose->ring_first &&
         propose->ring_first <= lockfsm_applied_index(core->fsm)) {
@@ -236,15 +236,17 @@ static const char *check_queued(const struct core *core)
  * that does not lead keeps nothing of a reign (rule 14). */
 static const char *check_reign(const struct core *core)
 {
-    const struct reign *reign = &core->reign;
+    const struct leadership *leadership = &core->leadership;
     if (is_serving(core)) {
         return NULL;
     }
-    if (reign->propose.ring != NULL || reign->propose.items != NULL ||
-        reign->propose.hearing != NULL || reign->change.state != CHANGE_NONE ||
-        reign->transfer.state != TRANSFER_NONE ||
-        reign->questions.newest.number != 0 || reign->clock_heir != 0 ||
-        reign->disk_heir != 0 || reign->sweep.is_under_way) {
+    if (leadership->propose.ring != NULL || leadership->propose.items != NULL ||
+        leadership->propose.hearing != NULL ||
+        leadership->change.state != CHANGE_NONE ||
+        leadership->transfer.state != TRANSFER_NONE ||
+        leadership->read_index.newest.number != 0 ||
+        leadership->clock_heir != 0 || leadership->disk_heir != 0 ||
+        leadership->sweep.is_under_way) {
         return "something is under way at a leader that does not serve";
     }
     if (is_leader(core)) {
@@ -252,12 +254,12 @@ static const char *check_reign(const struct core *core)
     }
     bool is_sending = false, is_attached = false;
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
-        is_sending |= reign->senders[i].is_active;
+        is_sending |= leadership->senders[i].is_active;
         is_attached |= core->peers[i].id != 0 &&
                        !list_is_empty(&core->peers[i].attachments);
     }
-    return reign->term != 0 || reign->must_compare_levels || is_sending ||
-                   is_attached
+    return leadership->term != 0 || leadership->must_compare_levels ||
+                   is_sending || is_attached
                ? "a node that does not lead has kept what was a leader's"
                : NULL;
 }
@@ -266,9 +268,9 @@ static const char *check_sweep(const struct core *core)
 {
     uint32_t places;
     bool may_propose = propose_is_open(core) && !core->run.has_fatal &&
-                       core->reign.propose.own_in_flight <
+                       core->leadership.propose.own_in_flight <
                            core->options.limits.own_in_flight;
-    return may_propose && !core->reign.sweep.is_under_way &&
+    return may_propose && !core->leadership.sweep.is_under_way &&
                    lockfsm_has_left_over(core->fsm, &places)
                ? "something is left over, and no SWEEP is under way"
                : NULL;

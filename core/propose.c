@@ -10,12 +10,12 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
+#include "core/audit_log.h"
+#include "core/authorize.h"
 #include "core/command.h"
-#include "core/gate.h"
 #include "core/members/feature.h"
 #include "core/state.h"
-#include "core/trail.h"
 #include "lockfsm/feature.h"
 
 #define RING_SIZE_FIRST 1024
@@ -30,15 +30,15 @@ bool propose_is_open(const struct core *core)
 
 struct buffer *propose_begin(struct core *core)
 {
-    struct propose *propose = &core->reign.propose;
+    struct propose *propose = &core->leadership.propose;
     CHECK(is_serving(core)); /* Only a leader that serves proposes (rule 12). */
     propose->item_start = propose->batch.size;
     return &propose->batch;
 }
 
 /* Makes one entry of the bytes of the batch from 'start' on. */
-static void add_item(struct propose *propose, size_t start,
-                     struct request *chain)
+static void propose_add_item(struct propose *propose, size_t start,
+                             struct request *chain)
 {
     CHECK(start < propose->batch.size); /* An empty entry is no command. */
     if (propose->item_count == propose->item_capacity) {
@@ -60,23 +60,23 @@ static void refuse_level(struct core *core, struct request *request,
         feature_refuse(core, request, what);
     } else {
         request->is_unwelcome = true;
-        questions_enqueue(core, request);
+        read_index_enqueue(core, request);
     }
 }
 
 void propose_end(struct core *core, struct request *request)
 {
-    struct propose *propose = &core->reign.propose;
+    struct propose *propose = &core->leadership.propose;
     const char *what;
     if (request != NULL) {
         encode_user(&propose->batch, request->user);
     }
     if (request != NULL && (request->command->flags & COMMAND_TRAIL) != 0) {
-        trail_append(core, request, &propose->batch);
+        audit_log_append(core, request, &propose->batch);
     }
     struct bytes command = bytes_of(propose->batch.data + propose->item_start,
                                     propose->batch.size - propose->item_start);
-    if (request != NULL && gate_refuses_entry(core, request, command)) {
+    if (request != NULL && authorize_refuses_entry(core, request, command)) {
         propose->batch.size = propose->item_start;
         return;
     }
@@ -102,27 +102,27 @@ void propose_end(struct core *core, struct request *request)
             request_release_call(core, request);
         }
     }
-    add_item(propose, propose->item_start, request);
+    propose_add_item(propose, propose->item_start, request);
 }
 
 bool propose_own(void *data, struct bytes command)
 {
     struct core *core = data;
     const char *what;
-    if (!propose_is_open(core) || core->reign.propose.own_in_flight >=
+    if (!propose_is_open(core) || core->leadership.propose.own_in_flight >=
                                       core->options.limits.own_in_flight) {
         return false;
     }
     CHECK(feature_allows(core, command, &what));
     buffer_put_bytes(propose_begin(core), command);
     propose_end(core, NULL);
-    core->reign.propose.own_in_flight++;
+    core->leadership.propose.own_in_flight++;
     return true;
 }
 
 void propose_heard(struct core *core, uint64_t session)
 {
-    struct propose *propose = &core->reign.propose;
+    struct propose *propose = &core->leadership.propose;
     CHECK(propose_is_open(core));
     ROOM(propose->hearing, propose->hearing_capacity,
          propose->hearing_count + 1);
@@ -133,7 +133,7 @@ void propose_heard(struct core *core, uint64_t session)
 
 void propose_after_heard(struct core *core, struct request *request)
 {
-    struct propose *propose = &core->reign.propose;
+    struct propose *propose = &core->leadership.propose;
     CHECK(propose->hearing_count > 0);
     struct hearing *last = &propose->hearing[propose->hearing_count - 1];
     /* The request has named that session just now. */
@@ -144,7 +144,7 @@ void propose_after_heard(struct core *core, struct request *request)
 
 bool propose_has_work(const struct core *core)
 {
-    const struct propose *propose = &core->reign.propose;
+    const struct propose *propose = &core->leadership.propose;
     return propose->item_count > 0 ||
            (propose->hearing_count > 0 && propose->heard_index == 0);
 }
@@ -176,7 +176,7 @@ static void add_heard(struct propose *propose)
     propose->hearing_count -= count;
     memmove(propose->hearing, propose->hearing + count,
             propose->hearing_count * sizeof *propose->hearing);
-    add_item(propose, start, chain);
+    propose_add_item(propose, start, chain);
     propose->heard_item = propose->item_count;
 }
 
@@ -206,7 +206,8 @@ static void grow_ring(struct propose *propose, uint64_t end)
 }
 
 /* Enters the batch into the ring, from index 'first' on. */
-static void enter(struct propose *propose, uint64_t first, uint64_t now_ns)
+static void propose_enter(struct propose *propose, uint64_t first,
+                          uint64_t now_ns)
 {
     if (propose->ring_first == propose->ring_end) {
         propose->ring_first = propose->ring_end = first;
@@ -241,9 +242,9 @@ static void empty_batch(struct propose *propose)
 }
 
 /* Gives up the batch, nothing of which was submitted. */
-static void refused(struct core *core, int error)
+static void propose_refused(struct core *core, int error)
 {
-    struct propose *propose = &core->reign.propose;
+    struct propose *propose = &core->leadership.propose;
     struct request *next;
     for (uint32_t i = 0; i < propose->item_count; i++) {
         /* The modules that propose for the node itself count on their entries:
@@ -265,7 +266,7 @@ static void refused(struct core *core, int error)
 
 void propose_submit(struct core *core)
 {
-    struct propose *propose = &core->reign.propose;
+    struct propose *propose = &core->leadership.propose;
     struct replica_update update;
     uint64_t first;
     if (propose->hearing_count > 0 && propose->heard_index == 0) {
@@ -283,17 +284,17 @@ void propose_submit(struct core *core)
                                propose->item_count, core->now_ns / NS_PER_MS,
                                &first, &update);
     if (error != 0) {
-        refused(core, error);
+        propose_refused(core, error);
         return;
     }
-    enter(propose, first, core->now_ns);
+    propose_enter(propose, first, core->now_ns);
     empty_batch(propose);
-    update_carry_out(core, &update);
+    raft_output_carry_out(core, &update);
 }
 
 void propose_replicated(struct core *core)
 {
-    struct propose *propose = &core->reign.propose;
+    struct propose *propose = &core->leadership.propose;
     uint64_t end = u64_min(replica_commit_index(core->replica) + 1,
                            propose->ring_end);
     uint64_t batch_ns = 0; /* When the last counted batch was proposed. */
@@ -301,7 +302,7 @@ void propose_replicated(struct core *core)
         uint64_t proposed_ns = expected_at(propose, propose->ring_committed)
                                    ->proposed_ns;
         if (proposed_ns != 0 && proposed_ns != batch_ns) {
-            histogram_note(&core->measures.counts.replicate,
+            histogram_note(&core->stats.counts.replicate,
                            core->now_ns - proposed_ns);
             batch_ns = proposed_ns;
         }
@@ -310,7 +311,7 @@ void propose_replicated(struct core *core)
 
 struct request *propose_take(struct core *core, uint64_t log_index)
 {
-    struct propose *propose = &core->reign.propose;
+    struct propose *propose = &core->leadership.propose;
     if (log_index < propose->ring_first || log_index >= propose->ring_end) {
         return NULL;
     }
@@ -327,7 +328,7 @@ struct request *propose_take(struct core *core, uint64_t log_index)
         propose->own_in_flight--;
     }
     if (expected->proposed_ns != 0) {
-        histogram_note(&core->measures.counts.commit,
+        histogram_note(&core->stats.counts.commit,
                        core->now_ns - expected->proposed_ns);
     }
     return expected->requests;
@@ -335,7 +336,7 @@ struct request *propose_take(struct core *core, uint64_t log_index)
 
 void propose_abandon(struct core *core)
 {
-    struct propose *propose = &core->reign.propose;
+    struct propose *propose = &core->leadership.propose;
     /* The requests stand in requests.logged, and stepping down would take them
      * for submitted: but these never were, so nothing was done. */
     for (uint32_t i = 0; i < propose->hearing_count; i++) {

@@ -94,7 +94,7 @@ void request_release_call(struct core *core, struct request *request)
 
 /* Decodes the call from the body, a FORWARD that this node has written or
  * checked. */
-static void decode(struct core *core, struct request *request)
+static void request_decode(struct core *core, struct request *request)
 {
     CHECK(request->call == NULL && request->body.size >= FRAME_HEADER_SIZE);
     struct call *call = new_call(core, request->count);
@@ -133,7 +133,7 @@ int request_new_remote(struct core *core, uint64_t peer, struct bytes body,
     size_t start = frame_begin(&request->body, FRAME_FORWARD);
     buffer_put_bytes(&request->body, body);
     frame_end(&request->body, start);
-    decode(core, request);
+    request_decode(core, request);
     request->command = command_find(core, request->call->argument[0]);
     *ret_request = request;
     *ret_term = forward.term;
@@ -189,7 +189,7 @@ void request_keep(struct core *core, struct request *request,
 bool request_understand(struct core *core, struct request *request)
 {
     if (request->call == NULL) {
-        decode(core, request);
+        request_decode(core, request);
     }
     struct call *call = request->call;
     return call->command != NULL ||
@@ -399,7 +399,7 @@ void request_done_as(struct core *core, struct request *request,
         resp_simple(writer, "OK");
     }
     if (conn != NULL) {
-        measures_answered(core, request, reply_at_hand(core));
+        stats_answered(core, request, reply_at_hand(core));
     }
     if (conn != NULL) {
         conn->is_known |= request->outcome.has_changed;

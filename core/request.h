@@ -45,7 +45,7 @@ enum request_state {
     REQUEST_READY,   /* For nothing: to be read or answered in this stage. */
     REQUEST_AUTHENTICATING, /* AUTH: for its secret to be known here. */
     REQUEST_SNAPSHOT,       /* RAFT.SNAPSHOT, RAFT.BACKUP: for one on disk. */
-    REQUEST_RESTING,        /* Of a peer: for its user's turn (askers.h). */
+    REQUEST_RESTING, /* Of a peer: for its user's turn (forward_queue.h). */
     REQUEST_STATE_COUNT
 };
 

@@ -10,8 +10,8 @@
 #include "base/units.h"
 #include "lease/rules.h"
 
-static struct loaded_script *find(const struct scripts *scripts,
-                                  const char *sha)
+static struct loaded_script *scripts_find_loaded(const struct scripts *scripts,
+                                                 const char *sha)
 {
     struct loaded_script *found;
     HASH_FIND(hh, scripts->by_sha, sha, SHA1_TEXT_SIZE - 1, found);
@@ -28,7 +28,7 @@ bool scripts_find(const struct scripts *scripts, struct bytes sha,
     for (size_t i = 0; i < sha.size; i++) {
         wanted[i] = (char)tolower(sha.data[i]);
     }
-    const struct loaded_script *found = find(scripts, wanted);
+    const struct loaded_script *found = scripts_find_loaded(scripts, wanted);
     if (found != NULL) {
         *ret_text = buffer_bytes(&found->text);
     }
@@ -39,7 +39,8 @@ void scripts_load(struct scripts *scripts, struct bytes text,
                   char ret_sha[SHA1_TEXT_SIZE])
 {
     sha1_text(text, ret_sha);
-    if (text.size > SCRIPT_SIZE_MAX || find(scripts, ret_sha) != NULL) {
+    if (text.size > SCRIPT_SIZE_MAX ||
+        scripts_find_loaded(scripts, ret_sha) != NULL) {
         return;
     }
     struct loaded_script

@@ -16,28 +16,28 @@
 #define HASP_CORE_STATE_H
 
 #include "base/log_limit.h"
-#include "base/number.h"
-#include "core/askers.h"
+#include "base/minmax.h"
 #include "core/conn.h"
 #include "core/core.h"
+#include "core/events/event_log.h"
 #include "core/events/history.h"
-#include "core/events/past.h"
 #include "core/events/watches.h"
-#include "core/measures.h"
+#include "core/forward_queue.h"
+#include "core/leadership.h"
 #include "core/members/apart.h"
 #include "core/members/clocks.h"
 #include "core/members/digests.h"
 #include "core/members/disks.h"
-#include "core/members/loss.h"
+#include "core/members/log_loss.h"
 #include "core/members/peer.h"
-#include "core/reign.h"
+#include "core/raft_output.h"
 #include "core/request.h"
 #include "core/scripts.h"
 #include "core/session/attach.h"
 #include "core/session/pending_access.h"
 #include "core/snapshot/flush.h"
 #include "core/snapshot/snapshots.h"
-#include "core/update.h"
+#include "core/stats.h"
 #include "lease/timers.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/user/access.h"
@@ -50,11 +50,11 @@ struct core {
     struct timers *timers;
     uint64_t now_ns;
 
-    struct reign reign;
+    struct leadership leadership;
     struct leader leader;
-    struct members members;
+    struct member_view members;
     struct peer peers[PEER_COUNT_MAX];
-    struct loss loss;
+    struct log_loss loss;
     struct clocks clocks;
     struct disks disks;
     struct apart apart;
@@ -64,11 +64,11 @@ struct core {
     struct pending_access pending_access;
     struct attach attach;
     struct watches watches;
-    struct past past;
+    struct event_log event_log;
     struct requests requests;
-    struct askers askers;
+    struct forward_queue forward_queue;
     struct scripts scripts;
-    struct measures measures;
+    struct stats stats;
 
     struct flush flush;
     struct snapshots snapshots;
@@ -107,7 +107,7 @@ struct core {
 /* This node leads, as far as the core has taken note. */
 static inline bool is_leader(const struct core *core)
 {
-    return core->reign.stage != REIGN_NONE;
+    return core->leadership.stage != LEADERSHIP_NONE;
 }
 
 /* Since that entry was applied here, as far as is known. */
@@ -119,7 +119,7 @@ static inline uint64_t age_ms(const struct core *core, uint64_t log_index)
 /* See core_is_serving(). */
 static inline bool is_serving(const struct core *core)
 {
-    return core->reign.stage == REIGN_SERVING;
+    return core->leadership.stage == LEADERSHIP_SERVING;
 }
 
 /* See core_is_barred(). */

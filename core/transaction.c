@@ -30,7 +30,7 @@ struct transaction {
     uint32_t word_count;
 };
 
-static struct transaction *of(struct conn *conn)
+static struct transaction *transaction_of(struct conn *conn)
 {
     if (conn->transaction == NULL) {
         conn->transaction = memory_new(sizeof *conn->transaction);
@@ -40,7 +40,7 @@ static struct transaction *of(struct conn *conn)
 
 void transaction_open(struct conn *conn)
 {
-    of(conn)->is_open = true;
+    transaction_of(conn)->is_open = true;
 }
 
 bool transaction_is_open(const struct conn *conn)
@@ -81,8 +81,8 @@ void transaction_forget(struct core *core, struct conn *conn)
     conn->transaction = NULL;
 }
 
-static struct transaction_key *find(struct transaction *transaction,
-                                    struct bytes name)
+static struct transaction_key *transaction_find(struct transaction *transaction,
+                                                struct bytes name)
 {
     for (uint32_t i = 0; i < transaction->key_count; i++) {
         if (bytes_equal(transaction->key[i].name, name)) {
@@ -98,7 +98,7 @@ static bool add_keys(struct transaction *transaction, const struct call *call)
 {
     for (uint32_t i = 0; i < call->name_count; i++) {
         struct bytes name = call->names[i];
-        if (find(transaction, name) != NULL) {
+        if (transaction_find(transaction, name) != NULL) {
             continue;
         }
         if (transaction->key_count == MULTI_COUNT_MAX) {
@@ -145,7 +145,7 @@ void transaction_queue(struct core *core, struct request *request,
 }
 
 /* Why an open transaction is not carried out; NULL: it is. */
-static const char *why_not(const struct transaction *transaction)
+static const char *transaction_why_not(const struct transaction *transaction)
 {
     if (transaction->is_broken) {
         return "Transaction discarded because of previous errors.";
@@ -160,7 +160,7 @@ static const char *why_not(const struct transaction *transaction)
 }
 
 /* A number as a word in 'room', which has room for it. */
-static struct bytes put_number(struct buffer *room, uint64_t number)
+static struct bytes transaction_put_number(struct buffer *room, uint64_t number)
 {
     size_t start = room->size;
     buffer_printf(room, "%" PRIu64, number);
@@ -190,19 +190,19 @@ static struct bytes *make_exec(const struct transaction *transaction,
     (void)buffer_reserve(room, size); /* The words point into it. */
     uint32_t at = 0;
     word[at++] = BYTES_LITERAL("EXEC");
-    word[at++] = put_number(room, transaction->key_count);
+    word[at++] = transaction_put_number(room, transaction->key_count);
     for (uint32_t i = 0; i < transaction->key_count; i++) {
         const struct transaction_key *key = &transaction->key[i];
         word[at + i] = put_bytes(room, key->name);
         word[at + transaction->key_count + i] = key->is_watched
-                                                    ? put_number(room,
-                                                                 key->version)
+                                                    ? transaction_put_number(
+                                                          room, key->version)
                                                     : BYTES_LITERAL("");
     }
     at += 2 * transaction->key_count;
     for (uint32_t i = 0; i < transaction->command_count; i++) {
         uint32_t words = reader_u32(&queue);
-        word[at++] = put_number(room, words);
+        word[at++] = transaction_put_number(room, words);
         for (uint32_t j = 0; j < words; j++) {
             word[at++] = put_bytes(room, reader_run(&queue));
         }
@@ -225,7 +225,7 @@ struct bytes *transaction_end(struct core *core, struct request *request,
         request_refuse(core, request, WORD_ERR, "EXEC without MULTI");
         return NULL; /* What is watched stays so. */
     }
-    why = why == NULL ? why_not(conn->transaction) : why;
+    why = why == NULL ? transaction_why_not(conn->transaction) : why;
     if (why != NULL) {
         request_refuse(core, request, WORD_EXECABORT, why);
     } else if (conn->transaction->key_count == 0) {
@@ -244,7 +244,7 @@ struct bytes *transaction_end(struct core *core, struct request *request,
 bool transaction_watch(struct core *core, struct request *request,
                        const struct call *call)
 {
-    struct transaction *transaction = of(request->conn);
+    struct transaction *transaction = transaction_of(request->conn);
     if (transaction->is_open) {
         return request_refuse(core, request, WORD_ERR,
                               "WATCH inside MULTI is not allowed");
@@ -255,7 +255,8 @@ bool transaction_watch(struct core *core, struct request *request,
                               "keys of a transaction");
     }
     for (uint32_t i = 0; i < call->name_count; i++) {
-        struct transaction_key *key = find(transaction, call->names[i]);
+        struct transaction_key *key = transaction_find(transaction,
+                                                       call->names[i]);
         CHECK(key != NULL); /* add_keys() has made it, or it was there. */
         key->is_watched = true;
     }
@@ -268,7 +269,7 @@ void transaction_watched(struct conn *conn, struct bytes versions)
     while (conn->transaction != NULL && reader_left(&reader) > 0) {
         struct bytes name = reader_run(&reader);
         uint64_t version = reader_u64(&reader);
-        struct transaction_key *key = find(conn->transaction, name);
+        struct transaction_key *key = transaction_find(conn->transaction, name);
         /* What is watched already counts from then on. */
         if (!reader.is_bad && key != NULL && !key->is_known) {
             key->is_known = true;

@@ -75,7 +75,7 @@ struct reading {
      false)
 
 /* Finds the field 'name', which may have "_b64" behind it. */
-static bool find_field(struct reading *reading, struct bytes name)
+static bool fields_find_field(struct reading *reading, struct bytes name)
 {
     const struct route *route = reading->fields->route;
     for (uint32_t i = 0; route->fields[i].kind != FIELD_END; i++) {
@@ -114,7 +114,7 @@ static bool refuse_unknown(struct reading *reading, struct bytes name,
     return false;
 }
 
-static bool take_number(struct reading *reading, uint64_t number)
+static bool fields_take_number(struct reading *reading, uint64_t number)
 {
     uint64_t min, max;
     field_range(reading->field, &min, &max);
@@ -135,7 +135,7 @@ static void add_text(struct reading *reading, struct bytes text)
     words_put(texts, text);
 }
 
-static bool take_text(struct reading *reading, struct bytes text)
+static bool fields_take_text(struct reading *reading, struct bytes text)
 {
     uint64_t min, max;
     field_range(reading->field, &min, &max);
@@ -161,7 +161,7 @@ static bool take_text(struct reading *reading, struct bytes text)
 }
 
 /* Takes one of the words "A|B", given in lower case, as the command has it. */
-static bool take_choice(struct reading *reading, struct bytes text)
+static bool fields_take_choice(struct reading *reading, struct bytes text)
 {
     const char *at = reading->field->word;
     while (*at != '\0') {
@@ -195,7 +195,7 @@ static bool take_acked(struct reading *reading, struct bytes text)
     return true;
 }
 
-/* --- As text: of a path, or of a query ----------------------------------- */
+/* --- As text: of a path, or of a query ------------------------------------ */
 
 static bool take_decoded(struct reading *reading, struct bytes text)
 {
@@ -203,7 +203,7 @@ static bool take_decoded(struct reading *reading, struct bytes text)
     switch (reading->field->kind) {
     case FIELD_NUMBER:
         return bytes_to_u64(text, &number)
-                   ? take_number(reading, number)
+                   ? fields_take_number(reading, number)
                    : REFUSE(reading, "%s must be a whole number",
                             reading->field->name);
     case FIELD_FLAG:
@@ -212,7 +212,7 @@ static bool take_decoded(struct reading *reading, struct bytes text)
                REFUSE(reading, "%s must be true or false",
                       reading->field->name);
     case FIELD_TEXT:
-        return take_text(reading, text);
+        return fields_take_text(reading, text);
     default:
         return REFUSE(reading, "%s cannot stand in a query",
                       reading->field->name);
@@ -238,7 +238,7 @@ static bool begin_value(struct reading *reading, struct bytes name)
 {
     size_t size = 0;
     const char *parameter = route_parameter(reading->fields->route, &size);
-    if (!find_field(reading, name) ||
+    if (!fields_find_field(reading, name) ||
         (parameter != NULL &&
          strncmp(reading->field->name, parameter, size) == 0)) {
         return refuse_unknown(reading, name, parameter, size);
@@ -258,9 +258,9 @@ static bool read_query(struct reading *reading, struct bytes query)
     return true;
 }
 
-/* --- As JSON ------------------------------------------------------------- */
+/* --- As JSON -------------------------------------------------------------- */
 
-static struct bytes text_of(const json_t *json)
+static struct bytes fields_text_of(const json_t *json)
 {
     return bytes_of(json_string_value(json), json_string_length(json));
 }
@@ -279,7 +279,7 @@ static bool take_texts(struct reading *reading, const json_t *json)
             return REFUSE(reading, "%s must be an array of texts",
                           reading->field->name);
         }
-        add_text(reading, text_of(json_array_get(json, i)));
+        add_text(reading, fields_text_of(json_array_get(json, i)));
     }
     return true;
 }
@@ -318,7 +318,7 @@ static bool take_labels(struct reading *reading, json_t *json)
             return REFUSE(reading, "labels must be an object of texts");
         }
         add_text(reading, bytes_of(key, json_object_iter_key_len(at)));
-        add_text(reading, text_of(text));
+        add_text(reading, fields_text_of(text));
     }
     return true;
 }
@@ -332,7 +332,7 @@ static bool take_json_number(struct reading *reading, const json_t *json)
     json_int_t number = json_integer_value(json);
     uint64_t min, max;
     field_range(reading->field, &min, &max);
-    return take_number(reading, number < 0 ? max + 1 : (uint64_t)number);
+    return fields_take_number(reading, number < 0 ? max + 1 : (uint64_t)number);
 }
 
 static bool take_json(struct reading *reading, json_t *json)
@@ -358,15 +358,15 @@ static bool take_json(struct reading *reading, json_t *json)
                      json_integer_value(json));
             return take_acked(reading, bytes_of_text(number));
         }
-        return take_acked(reading, json_is_string(json) ? text_of(json)
+        return take_acked(reading, json_is_string(json) ? fields_text_of(json)
                                                         : bytes_of("", 0));
     default:
         if (!json_is_string(json)) {
             return REFUSE(reading, "%s must be a text", reading->field->name);
         }
         return reading->field->kind == FIELD_CHOICE
-                   ? take_choice(reading, text_of(json))
-                   : take_text(reading, text_of(json));
+                   ? fields_take_choice(reading, fields_text_of(json))
+                   : fields_take_text(reading, fields_text_of(json));
     }
 }
 
@@ -438,7 +438,7 @@ int fields_read(struct fields *fields, const struct match *match,
     const char *parameter = route_parameter(match->route, &size);
     bool is_good = true;
     if (parameter != NULL) {
-        is_good = find_field(&reading, bytes_of(parameter, size));
+        is_good = fields_find_field(&reading, bytes_of(parameter, size));
         CHECK(is_good);
         is_good = take_encoded(&reading, match->rest, false);
     }
@@ -481,7 +481,7 @@ struct bytes fields_text(const struct fields *fields, const char *name)
 }
 
 /* Puts "TTL NONE" as two words. */
-static void put_words(const char *text, struct words *out)
+static void fields_put_words(const char *text, struct words *out)
 {
     const char *end = strchr(text, ' ');
     while (end != NULL) {
@@ -492,13 +492,14 @@ static void put_words(const char *text, struct words *out)
     words_put_text(out, text);
 }
 
-static void put_field(const struct fields *fields, const struct field *field,
-                      const struct value *value, struct words *out)
+static void fields_put_field(const struct fields *fields,
+                             const struct field *field,
+                             const struct value *value, struct words *out)
 {
     const struct words *texts = &fields->texts;
     if (field->kind == FIELD_FLAG) {
         if (value->number != 0) {
-            put_words(field->word, out);
+            fields_put_words(field->word, out);
         }
         return;
     }
@@ -538,7 +539,7 @@ void fields_command(const struct fields *fields,
             if (fields->value[i].is_given &&
                 (field->flags & FIELD_ASIDE) == 0 &&
                 (field->word != NULL) == is_option) {
-                put_field(fields, field, &fields->value[i], out);
+                fields_put_field(fields, field, &fields->value[i], out);
             }
         }
     }

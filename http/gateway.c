@@ -12,32 +12,32 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "core/core.h"
-#include "http/guard.h"
+#include "http/exchange.h"
 #include "http/json.h"
 #include "http/openapi.h"
+#include "http/origin_check.h"
 #include "http/page.h"
 #include "http/uri.h"
-#include "http/visit.h"
 
 #define REPLY_VALUE_MAX 1000000
 #define POLL_NS (50 * NS_PER_S)
 #define COMMENT_NS (5 * NS_PER_S)
 
-struct words *visit_step(struct visit *visit)
+struct words *exchange_step(struct exchange *exchange)
 {
-    CHECK(visit->step_count < VISIT_STEP_MAX);
-    return &visit->step[visit->step_count++];
+    CHECK(exchange->step_count < EXCHANGE_STEP_MAX);
+    return &exchange->step[exchange->step_count++];
 }
 
-static void hang_up(struct visit *visit)
+static void hang_up(struct exchange *exchange)
 {
-    struct gateway *gateway = visit->gateway;
+    struct gateway *gateway = exchange->gateway;
     struct core *core = gateway->port.core(gateway->port.data);
-    if (visit->is_open) {
-        visit->is_open = false;
-        HASH_DELETE(by_conn, gateway->visits, visit);
+    if (exchange->is_open) {
+        exchange->is_open = false;
+        HASH_DELETE(by_conn, gateway->visits, exchange);
         if (core != NULL) {
-            core_client_closed(core, visit->conn,
+            core_client_closed(core, exchange->conn,
                                gateway->port.now_ns(gateway->port.data));
             gateway->port.wake(gateway->port.data);
         }
@@ -45,28 +45,29 @@ static void hang_up(struct visit *visit)
 }
 
 /* Answers; the visit ends with its exchange. */
-static void give_answer(struct visit *visit, struct http_reply *reply)
+static void give_answer(struct exchange *exchange, struct http_reply *reply)
 {
-    CHECK(!visit->is_answered && !visit->is_stream);
-    visit->is_answered = true;
-    http_answer(visit->exchange, reply);
-    hang_up(visit);
+    CHECK(!exchange->is_answered && !exchange->is_stream);
+    exchange->is_answered = true;
+    http_answer(exchange->raw_exchange, reply);
+    hang_up(exchange);
 }
 
-void visit_refuse(struct visit *visit, const struct problem *problem,
-                  json_t *more)
+void exchange_refuse(struct exchange *exchange, const struct problem *problem,
+                     json_t *more)
 {
     struct http_reply reply = {0};
     problem_reply(problem, more, &reply);
-    give_answer(visit, &reply);
+    give_answer(exchange, &reply);
 }
 
-void visit_answer_json(struct visit *visit, unsigned status, json_t *document)
+void exchange_answer_json(struct exchange *exchange, unsigned status,
+                          json_t *document)
 {
     struct http_reply reply = {.status = status,
                                .content_type = "application/json"};
     json_write(document, &reply.body);
-    give_answer(visit, &reply);
+    give_answer(exchange, &reply);
 }
 
 /* Makes the document of a reply, such as "{name: the reply}". */
@@ -93,132 +94,135 @@ static json_t *document_of(const struct answer *answer,
     }
 }
 
-static void take_answer(struct visit *visit, const struct resp_reply *reply)
+static void gateway_take_answer(struct exchange *exchange,
+                                const struct resp_reply *reply)
 {
-    const struct route *route = visit->fields.route;
+    const struct route *route = exchange->fields.route;
     if (reply->value[0].type == RESP_NULL &&
         (route->flags & ROUTE_MAY_BE_HELD) != 0) {
         struct problem problem;
         problem_set(&problem, 423, "HELD", NULL,
                     "the lock was not to be had in this time");
-        visit_refuse(visit, &problem, NULL);
+        exchange_refuse(exchange, &problem, NULL);
         return;
     }
-    visit_answer_json(visit, 200, document_of(&route->answer, reply));
+    exchange_answer_json(exchange, 200, document_of(&route->answer, reply));
 }
 
-static void take_reply(struct visit *visit, const struct resp_reply *reply)
+static void take_reply(struct exchange *exchange,
+                       const struct resp_reply *reply)
 {
-    const struct route *route = visit->fields.route;
+    const struct route *route = exchange->fields.route;
     const struct resp_value *value = &reply->value[0];
-    bool is_last = visit->at + 1 == visit->step_count;
+    bool is_last = exchange->at + 1 == exchange->step_count;
     bool is_lease = route->kind == ROUTE_LEASE_TAKE ||
                     route->kind == ROUTE_LEASE_DROP;
-    visit->is_sent = false;
+    exchange->is_sent = false;
     if (value->type == RESP_ERROR) {
         struct problem problem;
         problem_of_error(&problem, value->bytes);
-        visit_refuse(visit, &problem, NULL);
-    } else if (is_lease && visit->at >= visit->first_own) {
-        lease_reply(visit, reply);
+        exchange_refuse(exchange, &problem, NULL);
+    } else if (is_lease && exchange->at >= exchange->first_own) {
+        lease_reply(exchange, reply);
     } else if (is_last && route->kind == ROUTE_MONITOR) {
         struct http_reply answer = {.status = 200};
-        visit->gateway->port.monitor(visit->gateway->port.data, route->path,
-                                     &answer);
-        give_answer(visit, &answer);
+        exchange->gateway->port.monitor(exchange->gateway->port.data,
+                                        route->path, &answer);
+        give_answer(exchange, &answer);
     } else if (is_last && route->kind == ROUTE_COMMAND) {
-        take_answer(visit, reply);
+        gateway_take_answer(exchange, reply);
     } else if (is_last) {
-        stream_begin(visit);
+        stream_begin(exchange);
     }
-    visit->at++;
+    exchange->at++;
 }
 
-static void send_step(struct visit *visit)
+static void send_step(struct exchange *exchange)
 {
-    struct gateway *gateway = visit->gateway;
+    struct gateway *gateway = exchange->gateway;
     struct core *core = gateway->port.core(gateway->port.data);
-    const struct words *words = &visit->step[visit->at];
+    const struct words *words = &exchange->step[exchange->at];
     struct bytes *argument = memory_new(words->count * sizeof *argument);
     for (uint32_t i = 0; i < words->count; i++) {
         argument[i] = words_at(words, i);
     }
     struct resp_request request = {argument, words->count};
-    visit->is_sent = true;
-    core_client_request(core, visit->conn, &request,
+    exchange->is_sent = true;
+    core_client_request(core, exchange->conn, &request,
                         gateway->port.now_ns(gateway->port.data));
     gateway->port.wake(gateway->port.data);
     free(argument);
 }
 
 /* Gives the visit up. */
-static void cut(struct visit *visit)
+static void gateway_cut(struct exchange *exchange)
 {
-    if (visit->is_stream && !visit->is_answered) {
-        visit->is_answered = true;
-        http_stream_end(visit->exchange);
-        hang_up(visit);
-    } else if (!visit->is_answered) {
+    if (exchange->is_stream && !exchange->is_answered) {
+        exchange->is_answered = true;
+        http_stream_end(exchange->raw_exchange);
+        hang_up(exchange);
+    } else if (!exchange->is_answered) {
         struct problem problem;
         problem_set(&problem, 503, "BUSY", NULL, "the node has given it up");
-        visit_refuse(visit, &problem, NULL);
+        exchange_refuse(exchange, &problem, NULL);
     }
 }
 
 /* How large a reply is depends on what clients have put into the state. */
-static void refuse_reply(struct visit *visit)
+static void refuse_reply(struct exchange *exchange)
 {
     struct problem problem;
-    buffer_clear(&visit->output);
-    if (visit->is_stream) {
-        cut(visit);
+    buffer_clear(&exchange->output);
+    if (exchange->is_stream) {
+        gateway_cut(exchange);
         return;
     }
     problem_set(&problem, 500, "LIMIT", NULL,
                 "the answer is too large for HTTP: ask for less, or by RESP");
-    visit_refuse(visit, &problem, NULL);
+    exchange_refuse(exchange, &problem, NULL);
 }
 
 /* Goes as far as it can with what the core has answered by now. */
-static void advance(struct visit *visit)
+static void gateway_advance(struct exchange *exchange)
 {
-    struct resp_reply *reply = &visit->gateway->reply;
-    if (visit->is_stream && visit->output.size > 0 && stream_is_slow(visit)) {
+    struct resp_reply *reply = &exchange->gateway->reply;
+    if (exchange->is_stream && exchange->output.size > 0 &&
+        stream_is_slow(exchange)) {
         /* The client misses events from now on, and has to know that. */
-        buffer_clear(http_stream_output(visit->exchange));
-        cut(visit);
+        buffer_clear(http_stream_output(exchange->raw_exchange));
+        gateway_cut(exchange);
     }
-    while (!visit->is_answered) {
+    while (!exchange->is_answered) {
         size_t used;
-        if (!visit->is_sent && !visit->is_stream) {
-            send_step(visit);
+        if (!exchange->is_sent && !exchange->is_stream) {
+            send_step(exchange);
         }
-        if (visit->output.size == 0) {
+        if (exchange->output.size == 0) {
             return;
         }
-        int rv = resp_parse_reply(buffer_bytes(&visit->output), REPLY_VALUE_MAX,
-                                  reply, &used);
+        int rv = resp_parse_reply(buffer_bytes(&exchange->output),
+                                  REPLY_VALUE_MAX, reply, &used);
         if (rv == HASP_EMORE) {
             return;
         }
         if (rv != 0) {
-            refuse_reply(visit);
+            refuse_reply(exchange);
             return;
         }
         if (reply->value[0].type != RESP_PUSH) {
-            take_reply(visit, reply);
-        } else if (visit->is_stream) {
-            stream_push(visit, reply);
+            take_reply(exchange, reply);
+        } else if (exchange->is_stream) {
+            stream_push(exchange, reply);
         }
-        buffer_consume(&visit->output, used);
+        buffer_consume(&exchange->output, used);
     }
 }
 
 /* Reads "id:secret". */
-static bool read_session(struct visit *visit, struct words *credentials,
+static bool read_session(struct exchange *exchange, struct words *credentials,
                          struct problem *problem)
 {
-    const char *header = http_header(visit->exchange, "Hasp-Session");
+    const char *header = http_header(exchange->raw_exchange, "Hasp-Session");
     const char *mark = header != NULL ? strchr(header, ':') : NULL;
     if (mark == NULL) {
         problem_set(problem, 400, "BADARG", NULL,
@@ -232,120 +236,121 @@ static bool read_session(struct visit *visit, struct words *credentials,
 }
 
 /* The bearer's secret; no data: there is none. */
-static struct bytes bearer_of(const struct http_exchange *exchange)
+static struct bytes bearer_of(const struct http_exchange *raw_exchange)
 {
     static const char bearer[] = "Bearer ";
-    const char *user = http_header(exchange, "Authorization");
+    const char *user = http_header(raw_exchange, "Authorization");
     return user != NULL && strncasecmp(user, bearer, sizeof bearer - 1) == 0
                ? bytes_of_text(user + sizeof bearer - 1)
                : (struct bytes){NULL, 0};
 }
 
-static void put_first_steps(struct visit *visit,
+static void put_first_steps(struct exchange *exchange,
                             const struct words *credentials)
 {
-    struct bytes secret = bearer_of(visit->exchange);
-    struct words *hello = visit_step(visit);
+    struct bytes secret = bearer_of(exchange->raw_exchange);
+    struct words *hello = exchange_step(exchange);
     words_put_text(hello, "HELLO");
     words_put_text(hello, "3");
     if (secret.data != NULL) {
-        struct words *auth = visit_step(visit);
+        struct words *auth = exchange_step(exchange);
         words_put_text(auth, "AUTH");
         words_put(auth, secret);
     }
-    if ((visit->fields.route->flags & ROUTE_NEEDS_SESSION) != 0) {
-        struct words *attach = visit_step(visit);
+    if ((exchange->fields.route->flags & ROUTE_NEEDS_SESSION) != 0) {
+        struct words *attach = exchange_step(exchange);
         words_put_text(attach, "SESSION.ATTACH");
         words_put(attach, words_at(credentials, 0));
         words_put(attach, words_at(credentials, 1));
     }
-    visit->first_own = visit->step_count;
+    exchange->first_own = exchange->step_count;
 }
 
 /* Puts the command for events. Browsers and the like reconnect with the header.
  */
-static void put_watch(struct visit *visit, struct words *step)
+static void put_watch(struct exchange *exchange, struct words *step)
 {
-    struct bytes from = fields_text(&visit->fields, "from");
-    const char *header = http_header(visit->exchange, "Last-Event-ID");
+    struct bytes from = fields_text(&exchange->fields, "from");
+    const char *header = http_header(exchange->raw_exchange, "Last-Event-ID");
     if (from.size == 0 && header != NULL) {
         from = bytes_of_text(header);
     }
     words_put_text(step, "LOCK.WATCH");
-    words_put(step, fields_text(&visit->fields, "prefix"));
+    words_put(step, fields_text(&exchange->fields, "prefix"));
     if (from.size > 0) {
         words_put_text(step, "FROM");
         words_put(step, from);
     }
 }
 
-static void put_steps(struct visit *visit, const struct words *credentials)
+static void put_steps(struct exchange *exchange,
+                      const struct words *credentials)
 {
-    put_first_steps(visit, credentials);
-    switch (visit->fields.route->kind) {
+    put_first_steps(exchange, credentials);
+    switch (exchange->fields.route->kind) {
     case ROUTE_LEASE_TAKE:
     case ROUTE_LEASE_DROP:
-        lease_begin(visit);
+        lease_begin(exchange);
         break;
     case ROUTE_EVENTS:
-        put_watch(visit, visit_step(visit));
+        put_watch(exchange, exchange_step(exchange));
         break;
     case ROUTE_PRESENCE:
         break;          /* ATTACH is the whole request. */
     case ROUTE_MONITOR: /* Every user may send this command. */
-        words_put_text(visit_step(visit), "RAFT.STATUS");
+        words_put_text(exchange_step(exchange), "RAFT.STATUS");
         break;
     default:
-        fields_command(&visit->fields, credentials, visit_step(visit));
+        fields_command(&exchange->fields, credentials, exchange_step(exchange));
     }
 }
 
 /* Sets how long the client wants to wait, if its command waits at all. */
-static void begin_poll(struct visit *visit)
+static void begin_poll(struct exchange *exchange)
 {
-    struct gateway *gateway = visit->gateway;
-    if ((visit->fields.route->flags & ROUTE_WAITS) == 0 ||
-        fields_get(&visit->fields, "wait_ms")->number == 0) {
+    struct gateway *gateway = exchange->gateway;
+    if ((exchange->fields.route->flags & ROUTE_WAITS) == 0 ||
+        fields_get(&exchange->fields, "wait_ms")->number == 0) {
         return;
     }
-    const struct value *poll = fields_get(&visit->fields, "poll_ms");
-    visit->due_ns = gateway->port.now_ns(gateway->port.data) +
-                    (poll->is_given ? poll->number * NS_PER_MS : POLL_NS);
-    list_push_back(&gateway->polls, &visit->in_waiting);
+    const struct value *poll = fields_get(&exchange->fields, "poll_ms");
+    exchange->due_ns = gateway->port.now_ns(gateway->port.data) +
+                       (poll->is_given ? poll->number * NS_PER_MS : POLL_NS);
+    list_push_back(&gateway->polls, &exchange->in_waiting);
 }
 
 /* True if a secret may be sent: over TLS, or over loopback. */
-static bool is_private(const struct visit *visit)
+static bool is_private(const struct exchange *exchange)
 {
     char host[128];
     uint16_t port;
-    return http_identity(visit->exchange) != NULL ||
-           (address_split(http_address(visit->exchange), host, sizeof host,
-                          &port) == 0 &&
+    return http_identity(exchange->raw_exchange) != NULL ||
+           (address_split(http_address(exchange->raw_exchange), host,
+                          sizeof host, &port) == 0 &&
             address_is_loopback(host));
 }
 
 /* Opens a connection without a user, whatever its address, unless there was a
  * certificate. */
-static void open_connection(struct visit *visit)
+static void open_connection(struct exchange *exchange)
 {
-    struct gateway *gateway = visit->gateway;
+    struct gateway *gateway = exchange->gateway;
     struct identity identity = {.way = IDENTITY_NONE,
-                                .is_private = is_private(visit)};
-    const struct tls_identity *who = http_identity(visit->exchange);
+                                .is_private = is_private(exchange)};
+    const struct tls_identity *who = http_identity(exchange->raw_exchange);
     if (who != NULL && who->name.role == TLS_USER) {
         identity.way = IDENTITY_CERTIFICATE;
         identity.user = who->name.user;
         identity.fingerprint = who->fingerprint;
         identity.ca = who->ca;
     }
-    bool is_brief = visit->fields.route->kind != ROUTE_PRESENCE;
-    visit->conn = ++gateway->number | GATEWAY_CONN |
-                  (is_brief ? CORE_CONN_BRIEF : 0);
-    visit->is_open = true;
-    HASH_ADD(by_conn, gateway->visits, conn, sizeof visit->conn, visit);
-    core_client_opened(gateway->port.core(gateway->port.data), visit->conn,
-                       http_address(visit->exchange), &identity,
+    bool is_brief = exchange->fields.route->kind != ROUTE_PRESENCE;
+    exchange->conn = ++gateway->number | GATEWAY_CONN |
+                     (is_brief ? CORE_CONN_BRIEF : 0);
+    exchange->is_open = true;
+    HASH_ADD(by_conn, gateway->visits, conn, sizeof exchange->conn, exchange);
+    core_client_opened(gateway->port.core(gateway->port.data), exchange->conn,
+                       http_address(exchange->raw_exchange), &identity,
                        gateway->port.now_ns(gateway->port.data));
 }
 
@@ -354,41 +359,41 @@ static bool is_stream(const struct route *route)
     return route->kind == ROUTE_EVENTS || route->kind == ROUTE_PRESENCE;
 }
 
-static void begin(struct visit *visit, const struct match *match,
-                  struct bytes query)
+static void gateway_begin(struct exchange *exchange, const struct match *match,
+                          struct bytes query)
 {
-    struct gateway *gateway = visit->gateway;
+    struct gateway *gateway = exchange->gateway;
     struct words credentials = {0};
     struct problem problem;
     unsigned needs_session = ROUTE_NEEDS_SESSION | ROUTE_KEEPS;
-    if (fields_read(&visit->fields, match, query, http_body(visit->exchange),
-                    &problem) != 0 ||
+    if (fields_read(&exchange->fields, match, query,
+                    http_body(exchange->raw_exchange), &problem) != 0 ||
         ((match->route->flags & needs_session) != 0 &&
-         !read_session(visit, &credentials, &problem))) {
-        visit_refuse(visit, &problem, NULL);
+         !read_session(exchange, &credentials, &problem))) {
+        exchange_refuse(exchange, &problem, NULL);
     } else if (gateway->port.core(gateway->port.data) == NULL) {
         problem_set(&problem, 503, "NOLEADER", NULL,
                     "the cluster has not begun, or this node is ending: see "
                     "/readyz");
-        visit_refuse(visit, &problem, NULL);
+        exchange_refuse(exchange, &problem, NULL);
     } else if (is_stream(match->route) &&
                gateway->stream_count >= STREAM_COUNT_MAX) {
         problem_set(&problem, 503, "BUSY", NULL,
                     "this node has %d streams, and takes no more",
                     STREAM_COUNT_MAX);
-        visit_refuse(visit, &problem, NULL);
+        exchange_refuse(exchange, &problem, NULL);
     } else {
-        put_steps(visit, &credentials);
-        open_connection(visit);
-        begin_poll(visit);
-        advance(visit);
+        put_steps(exchange, &credentials);
+        open_connection(exchange);
+        begin_poll(exchange);
+        gateway_advance(exchange);
     }
     words_done(&credentials);
 }
 
-/* --- Requests ------------------------------------------------------------ */
+/* --- Requests ------------------------------------------------------------- */
 
-static void answer_problem(struct http_exchange *exchange,
+static void answer_problem(struct http_exchange *raw_exchange,
                            const struct problem *problem, const char *allowed)
 {
     struct http_reply reply = {0};
@@ -396,67 +401,68 @@ static void answer_problem(struct http_exchange *exchange,
     if (allowed != NULL) {
         reply.header[0] = (struct http_header){"Allow", allowed};
     }
-    http_answer(exchange, &reply);
+    http_answer(raw_exchange, &reply);
 }
 
-static void refuse_path(struct http_exchange *exchange,
+static void refuse_path(struct http_exchange *raw_exchange,
                         const struct match *match)
 {
     struct problem problem;
     if (match->allowed[0] != '\0') {
         problem_set(&problem, 405, "BADARG", NULL,
                     "this path takes %s, not %.20s", match->allowed,
-                    http_method(exchange));
-        answer_problem(exchange, &problem, match->allowed);
+                    http_method(raw_exchange));
+        answer_problem(raw_exchange, &problem, match->allowed);
     } else {
         problem_set(&problem, 404, "BADARG", NULL,
                     "there is no such path; /v1/openapi.json has them all");
-        answer_problem(exchange, &problem, NULL);
+        answer_problem(raw_exchange, &problem, NULL);
     }
 }
 
 /* Answers for the node's own pages, which are no part of the API. */
 static void answer_monitor(struct gateway *gateway,
-                           struct http_exchange *exchange,
+                           struct http_exchange *raw_exchange,
                            const struct route *route)
 {
     struct http_reply reply = {.status = 200};
     gateway->port.monitor(gateway->port.data, route->path, &reply);
-    http_answer(exchange, &reply);
+    http_answer(raw_exchange, &reply);
 }
 
 /* False if the request has been answered and needs no visit. */
-static bool is_admitted(struct gateway *gateway, struct http_exchange *exchange,
+static bool is_admitted(struct gateway *gateway,
+                        struct http_exchange *raw_exchange,
                         const struct match *match)
 {
     struct problem problem;
-    struct guard_request request = {
-        .method = http_method(exchange),
-        .host = http_header(exchange, "Host"),
-        .is_secure = http_identity(exchange) != NULL,
-        .origin = http_header(exchange, "Origin"),
-        .fetch_site = http_header(exchange, "Sec-Fetch-Site"),
-        .content_type = http_header(exchange, "Content-Type"),
-        .has_body = http_body(exchange).size > 0};
+    struct origin_check_request request = {
+        .method = http_method(raw_exchange),
+        .host = http_header(raw_exchange, "Host"),
+        .is_secure = http_identity(raw_exchange) != NULL,
+        .origin = http_header(raw_exchange, "Origin"),
+        .fetch_site = http_header(raw_exchange, "Sec-Fetch-Site"),
+        .content_type = http_header(raw_exchange, "Content-Type"),
+        .has_body = http_body(raw_exchange).size > 0};
     if (!gateway->has_api) {
         problem_set(&problem, 404, "BADARG", NULL,
                     "this node has http.api = no: /healthz, /readyz and "
                     "/metrics are all there is");
-    } else if (guard_admits(&request, gateway->names, &problem)) {
+    } else if (origin_check_admits(&request, gateway->names, &problem)) {
         if (match->route == NULL) {
-            refuse_path(exchange, match);
+            refuse_path(raw_exchange, match);
             return false;
         }
-        if (guard_takes_body(&request, &problem)) {
+        if (origin_check_takes_body(&request, &problem)) {
             return true;
         }
     }
-    answer_problem(exchange, &problem, NULL);
+    answer_problem(raw_exchange, &problem, NULL);
     return false;
 }
 
 static void answer_document(struct gateway *gateway,
-                            struct http_exchange *exchange)
+                            struct http_exchange *raw_exchange)
 {
     struct http_reply reply = {.status = 200,
                                .content_type = "application/json"};
@@ -464,15 +470,15 @@ static void answer_document(struct gateway *gateway,
         openapi_put(&gateway->document);
     }
     reply.constant = buffer_bytes(&gateway->document);
-    http_answer(exchange, &reply);
+    http_answer(raw_exchange, &reply);
 }
 
-uint32_t gateway_head(void *data, struct http_exchange *exchange)
+uint32_t gateway_head(void *data, struct http_exchange *raw_exchange)
 {
     struct gateway *gateway = data;
     struct core *core = gateway->port.core(gateway->port.data);
-    const struct tls_identity *who = http_identity(exchange);
-    struct bytes secret = bearer_of(exchange);
+    const struct tls_identity *who = http_identity(raw_exchange);
+    struct bytes secret = bearer_of(raw_exchange);
     struct http_reply reply = {0};
     struct problem problem;
     if (core == NULL || !gateway->has_api) {
@@ -491,88 +497,88 @@ uint32_t gateway_head(void *data, struct http_exchange *exchange)
                 "certificate or Authorization: Bearer SECRET");
     problem_reply(&problem, NULL, &reply);
     reply.header[1] = (struct http_header){"Connection", "close"};
-    http_answer(exchange, &reply);
+    http_answer(raw_exchange, &reply);
     return 0;
 }
 
-void gateway_request(void *data, struct http_exchange *exchange)
+void gateway_request(void *data, struct http_exchange *raw_exchange)
 {
     struct gateway *gateway = data;
     struct match match;
     struct bytes path, query;
-    uri_split(http_target(exchange), &path, &query);
-    routes_find(http_method(exchange), path, &match);
+    uri_split(http_target(raw_exchange), &path, &query);
+    routes_find(http_method(raw_exchange), path, &match);
     bool is_monitor = match.route != NULL && match.route->kind == ROUTE_MONITOR;
     bool is_guarded = is_monitor && gateway->guards_metrics &&
                       strcmp(match.route->path, "/metrics") == 0;
     if (is_monitor && !is_guarded) {
-        answer_monitor(gateway, exchange, match.route);
-    } else if (!is_monitor && !is_admitted(gateway, exchange, &match)) {
+        answer_monitor(gateway, raw_exchange, match.route);
+    } else if (!is_monitor && !is_admitted(gateway, raw_exchange, &match)) {
         return;
     } else if (match.route->kind == ROUTE_DOCUMENT) {
-        answer_document(gateway, exchange);
+        answer_document(gateway, raw_exchange);
     } else if (match.route->kind == ROUTE_PAGE) {
-        page_answer(exchange, &gateway->policy);
+        page_answer(raw_exchange, &gateway->policy);
     } else {
-        struct visit *visit = memory_new(sizeof *visit);
-        visit->gateway = gateway;
-        visit->exchange = exchange;
-        list_init(&visit->in_dirty);
-        list_init(&visit->in_waiting);
-        http_set_owner(exchange, visit);
-        begin(visit, &match, query);
+        struct exchange *exchange = memory_new(sizeof *exchange);
+        exchange->gateway = gateway;
+        exchange->raw_exchange = raw_exchange;
+        list_init(&exchange->in_dirty);
+        list_init(&exchange->in_waiting);
+        http_set_owner(raw_exchange, exchange);
+        gateway_begin(exchange, &match, query);
     }
 }
 
-void gateway_end(void *data, struct http_exchange *exchange)
+void gateway_end(void *data, struct http_exchange *raw_exchange)
 {
-    struct visit *visit = http_owner(exchange);
+    struct exchange *exchange = http_owner(raw_exchange);
     (void)data;
-    if (visit == NULL) {
+    if (exchange == NULL) {
         return;
     }
-    hang_up(visit);
-    if (visit->is_stream) {
-        CHECK(visit->gateway->stream_count > 0);
-        visit->gateway->stream_count--;
+    hang_up(exchange);
+    if (exchange->is_stream) {
+        CHECK(exchange->gateway->stream_count > 0);
+        exchange->gateway->stream_count--;
     }
-    list_remove(&visit->in_dirty);
-    list_remove(&visit->in_waiting);
-    for (uint32_t i = 0; i < VISIT_STEP_MAX; i++) {
-        words_done(&visit->step[i]);
+    list_remove(&exchange->in_dirty);
+    list_remove(&exchange->in_waiting);
+    for (uint32_t i = 0; i < EXCHANGE_STEP_MAX; i++) {
+        words_done(&exchange->step[i]);
     }
-    fields_done(&visit->fields);
-    buffer_done(&visit->output);
-    free(visit);
+    fields_done(&exchange->fields);
+    buffer_done(&exchange->output);
+    free(exchange);
 }
 
 /* --- The core's side ------------------------------------------------------ */
 
-static struct visit *find(struct gateway *gateway, uint64_t conn)
+static struct exchange *gateway_find(struct gateway *gateway, uint64_t conn)
 {
-    struct visit *visit;
-    HASH_FIND(by_conn, gateway->visits, &conn, sizeof conn, visit);
-    return visit;
+    struct exchange *exchange;
+    HASH_FIND(by_conn, gateway->visits, &conn, sizeof conn, exchange);
+    return exchange;
 }
 
 struct buffer *gateway_output(struct gateway *gateway, uint64_t conn)
 {
-    struct visit *visit = find(gateway, conn);
-    if (visit == NULL || visit->is_answered) {
+    struct exchange *exchange = gateway_find(gateway, conn);
+    if (exchange == NULL || exchange->is_answered) {
         buffer_clear(&gateway->nowhere);
         return &gateway->nowhere;
     }
-    if (list_is_empty(&visit->in_dirty)) {
-        list_push_back(&gateway->dirty, &visit->in_dirty);
+    if (list_is_empty(&exchange->in_dirty)) {
+        list_push_back(&gateway->dirty, &exchange->in_dirty);
     }
-    return &visit->output;
+    return &exchange->output;
 }
 
 void gateway_close(struct gateway *gateway, uint64_t conn)
 {
-    struct visit *visit = find(gateway, conn);
-    if (visit != NULL) {
-        visit->is_cut = true;
+    struct exchange *exchange = gateway_find(gateway, conn);
+    if (exchange != NULL) {
+        exchange->is_cut = true;
         (void)gateway_output(gateway, conn);
     }
 }
@@ -580,36 +586,38 @@ void gateway_close(struct gateway *gateway, uint64_t conn)
 void gateway_flush(struct gateway *gateway)
 {
     while (!list_is_empty(&gateway->dirty)) {
-        struct visit *visit = LIST_FIRST(&gateway->dirty, struct visit,
-                                         in_dirty);
-        list_remove(&visit->in_dirty);
-        if (visit->is_open) {
-            advance(visit);
+        struct exchange *exchange = LIST_FIRST(&gateway->dirty, struct exchange,
+                                               in_dirty);
+        list_remove(&exchange->in_dirty);
+        if (exchange->is_open) {
+            gateway_advance(exchange);
         }
-        if (visit->is_cut) {
-            cut(visit);
+        if (exchange->is_cut) {
+            gateway_cut(exchange);
         }
     }
 }
 
 void gateway_tick(struct gateway *gateway, uint64_t now_ns)
 {
-    LIST_FOR_SAFE (struct visit, visit, &gateway->polls, in_waiting) {
-        bool is_asked = visit->is_sent && visit->at + 1 == visit->step_count;
-        if (visit->is_answered) {
-            list_remove(&visit->in_waiting);
-        } else if (now_ns >= visit->due_ns && is_asked) {
-            list_remove(&visit->in_waiting);
-            visit_answer_json(visit, 202, json_pack("{sb}", "waiting", true));
+    LIST_FOR_SAFE (struct exchange, exchange, &gateway->polls, in_waiting) {
+        bool is_asked = exchange->is_sent &&
+                        exchange->at + 1 == exchange->step_count;
+        if (exchange->is_answered) {
+            list_remove(&exchange->in_waiting);
+        } else if (now_ns >= exchange->due_ns && is_asked) {
+            list_remove(&exchange->in_waiting);
+            exchange_answer_json(exchange, 202,
+                                 json_pack("{sb}", "waiting", true));
         }
     }
     if (now_ns < gateway->comment_ns) {
         return;
     }
     gateway->comment_ns = now_ns + COMMENT_NS;
-    LIST_FOR_SAFE (struct visit, visit, &gateway->streams, in_waiting) {
-        if (!visit->is_answered) {
-            stream_comment(visit);
+    LIST_FOR_SAFE (struct exchange, exchange, &gateway->streams, in_waiting) {
+        if (!exchange->is_answered) {
+            stream_comment(exchange);
         }
     }
 }

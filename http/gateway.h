@@ -61,7 +61,7 @@ struct gateway {
     const char *names;   /* Hosts, with blanks between them; borrowed. */
     bool has_api;        /* False: the node's own paths alone. */
     bool guards_metrics; /* They are for users, as access demands. */
-    struct visit *visits;
+    struct exchange *visits;
     struct list streams; /* Of visits, those without an end; and ... */
     uint32_t stream_count;
     struct list polls;       /* ... those that wait, with a limit. */
@@ -84,9 +84,9 @@ void gateway_done(struct gateway *gateway);
  * this node knows, and while access is required none from a client that shows
  * neither. */
 #define GATEWAY_GUEST_BODY 4096u
-uint32_t gateway_head(void *data, struct http_exchange *exchange);
-void gateway_request(void *data, struct http_exchange *exchange);
-void gateway_end(void *data, struct http_exchange *exchange);
+uint32_t gateway_head(void *data, struct http_exchange *raw_exchange);
+void gateway_request(void *data, struct http_exchange *raw_exchange);
+void gateway_end(void *data, struct http_exchange *raw_exchange);
 
 /* The end of a turn: what was answered goes on its way. */
 void gateway_flush(struct gateway *gateway);

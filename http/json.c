@@ -23,7 +23,7 @@ void json_add(json_t *array, json_t *value)
     CHECK(value != NULL && json_array_append_new(array, value) == 0);
 }
 
-static json_t *base64_of(struct bytes text)
+static json_t *json_base64_of(struct bytes text)
 {
     AUTO(buffer_done) struct buffer digits = {0};
     base64_put(&digits, text);
@@ -33,7 +33,7 @@ static json_t *base64_of(struct bytes text)
 }
 
 /* NULL if the text is no UTF-8. */
-static json_t *string_of(struct bytes text)
+static json_t *json_string_of(struct bytes text)
 {
     return json_stringn(text.size > 0 ? (const char *)text.data : "",
                         text.size);
@@ -42,13 +42,13 @@ static json_t *string_of(struct bytes text)
 void json_put_text(json_t *object, const char *name, struct bytes text)
 {
     char with_suffix[NAME_SIZE_MAX];
-    json_t *value = string_of(text);
+    json_t *value = json_string_of(text);
     if (value != NULL) {
         json_put(object, name, value);
         return;
     }
     snprintf(with_suffix, sizeof with_suffix, "%s_b64", name);
-    json_put(object, with_suffix, base64_of(text));
+    json_put(object, with_suffix, json_base64_of(text));
 }
 
 void json_write(json_t *document, struct buffer *out)
@@ -63,9 +63,9 @@ void json_write(json_t *document, struct buffer *out)
 }
 
 /* The key of a map is a word, except for labels, which may have any bytes. */
-static void key_of(struct bytes key, char out[NAME_SIZE_MAX])
+static void json_key_of(struct bytes key, char out[NAME_SIZE_MAX])
 {
-    json_t *text = string_of(key);
+    json_t *text = json_string_of(key);
     bool is_plain = text != NULL && memchr(key.data, '\0', key.size) == NULL;
     CHECK(2 * key.size < NAME_SIZE_MAX - 8);
     json_decref(text);
@@ -81,14 +81,14 @@ static void key_of(struct bytes key, char out[NAME_SIZE_MAX])
     }
 }
 
-static json_t *map_of(const struct resp_reply *reply, uint32_t at)
+static json_t *json_map_of(const struct resp_reply *reply, uint32_t at)
 {
     json_t *object = json_object();
     uint32_t next = at + 1;
     for (uint32_t i = 0; i < reply->value[at].count; i++) {
         char name[NAME_SIZE_MAX];
         const struct resp_value *value = &reply->value[next + 1];
-        key_of(reply->value[next].bytes, name);
+        json_key_of(reply->value[next].bytes, name);
         if (value->type == RESP_BULK || value->type == RESP_SIMPLE) {
             json_put_text(object, name, value->bytes);
         } else {
@@ -99,7 +99,7 @@ static json_t *map_of(const struct resp_reply *reply, uint32_t at)
     return object;
 }
 
-static json_t *array_of(const struct resp_reply *reply, uint32_t at)
+static json_t *json_array_of(const struct resp_reply *reply, uint32_t at)
 {
     json_t *array = json_array();
     uint32_t next = at + 1;
@@ -122,12 +122,12 @@ json_t *json_of_reply(const struct resp_reply *reply, uint32_t at)
     case RESP_NULL:
         return json_null();
     case RESP_MAP:
-        return map_of(reply, at);
+        return json_map_of(reply, at);
     case RESP_ARRAY:
     case RESP_PUSH:
-        return array_of(reply, at);
+        return json_array_of(reply, at);
     default:
-        text = string_of(value->bytes);
-        return text != NULL ? text : base64_of(value->bytes);
+        text = json_string_of(value->bytes);
+        return text != NULL ? text : json_base64_of(value->bytes);
     }
 }

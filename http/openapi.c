@@ -15,13 +15,13 @@
 /* The longest name of a type or field. */
 #define NAME_SIZE 64
 
-static json_t *reference(const char *kind, const char *name)
+static json_t *openapi_reference(const char *kind, const char *name)
 {
     return json_pack("{so}", "$ref",
                      json_sprintf("#/components/%s/%s", kind, name));
 }
 
-static json_t *typed(const char *type)
+static json_t *openapi_typed(const char *type)
 {
     return json_pack("{ss}", "type", type);
 }
@@ -32,20 +32,20 @@ static json_t *schema_of_type(const char *type)
     char inner[NAME_SIZE];
     json_t *schema;
     if (strcmp(type, "integer") == 0) {
-        return typed("integer");
+        return openapi_typed("integer");
     }
     if (strcmp(type, "text") == 0) {
-        return typed("string");
+        return openapi_typed("string");
     }
     if (strcmp(type, "yes") == 0) {
-        return typed("boolean");
+        return openapi_typed("boolean");
     }
     if (isupper((unsigned char)type[0])) {
-        return reference("schemas", type);
+        return openapi_reference("schemas", type);
     }
     CHECK(type[0] == '[' || type[0] == '{');
     snprintf(inner, sizeof inner, "%.*s", (int)strlen(type) - 2, type + 1);
-    schema = typed(type[0] == '[' ? "array" : "object");
+    schema = openapi_typed(type[0] == '[' ? "array" : "object");
     json_put(schema, type[0] == '[' ? "items" : "additionalProperties",
              schema_of_type(inner));
     return schema;
@@ -53,7 +53,7 @@ static json_t *schema_of_type(const char *type)
 
 static json_t *or_null(json_t *schema)
 {
-    return json_pack("{s[oo]}", "oneOf", schema, typed("null"));
+    return json_pack("{s[oo]}", "oneOf", schema, openapi_typed("null"));
 }
 
 static json_t *schema_of_shape(const struct shape *shape)
@@ -79,7 +79,7 @@ static json_t *schema_of_shape(const struct shape *shape)
             /* The text may come in base 64 instead, so neither field is always
              * there. */
             strncat(name, "_b64", sizeof name - strlen(name) - 1);
-            json_put(properties, name, typed("string"));
+            json_put(properties, name, openapi_typed("string"));
         } else if (mark != '?') {
             json_add(required, json_string(name));
         }
@@ -100,7 +100,7 @@ static void put_range(const struct field *field, const char *min_name,
 
 static json_t *schema_of_choice(const struct field *field)
 {
-    json_t *schema = typed("string");
+    json_t *schema = openapi_typed("string");
     json_t *words = json_array();
     const char *at = field->word;
     while (*at != '\0') {
@@ -121,11 +121,11 @@ static json_t *schema_of_field(const struct field *field)
     json_t *schema = NULL;
     switch (field->kind) {
     case FIELD_NUMBER:
-        schema = typed("integer");
+        schema = openapi_typed("integer");
         put_range(field, "minimum", "maximum", schema);
         break;
     case FIELD_FLAG:
-        schema = typed("boolean");
+        schema = openapi_typed("boolean");
         break;
     case FIELD_CHOICE:
         schema = schema_of_choice(field);
@@ -141,12 +141,12 @@ static json_t *schema_of_field(const struct field *field)
         schema = schema_of_type("{text}");
         break;
     case FIELD_ACKED:
-        schema = json_pack("{s[oo]}", "oneOf", typed("integer"),
-                           typed("string"));
+        schema = json_pack("{s[oo]}", "oneOf", openapi_typed("integer"),
+                           openapi_typed("string"));
         break;
     default:
         /* The field's bounds are of bytes, not of letters. */
-        schema = typed("string");
+        schema = openapi_typed("string");
     }
     json_put(schema, "description", json_string(field->summary));
     return schema;
@@ -160,8 +160,8 @@ static bool is_parameter(const struct route *route, const struct field *field)
            memcmp(field->name, parameter, size) == 0;
 }
 
-static json_t *parameter(const char *name, const char *in, bool is_required,
-                         json_t *schema)
+static json_t *openapi_parameter(const char *name, const char *in,
+                                 bool is_required, json_t *schema)
 {
     return json_pack("{ss, ss, sb, so}", "name", name, "in", in, "required",
                      is_required, "schema", schema);
@@ -171,22 +171,23 @@ static json_t *parameters_of(const struct route *route)
 {
     json_t *all = json_array();
     if ((route->flags & (ROUTE_NEEDS_SESSION | ROUTE_KEEPS)) != 0) {
-        json_add(all,
-                 parameter("Hasp-Session", "header", true, typed("string")));
+        json_add(all, openapi_parameter("Hasp-Session", "header", true,
+                                        openapi_typed("string")));
     }
     for (uint32_t i = 0; route->fields[i].kind != FIELD_END; i++) {
         const struct field *field = &route->fields[i];
         bool is_in_path = is_parameter(route, field);
         if (is_in_path || route_has_query(route)) {
-            json_add(all, parameter(field->name, is_in_path ? "path" : "query",
-                                    (field->flags & FIELD_REQUIRED) != 0,
-                                    schema_of_field(field)));
+            json_add(all, openapi_parameter(
+                              field->name, is_in_path ? "path" : "query",
+                              (field->flags & FIELD_REQUIRED) != 0,
+                              schema_of_field(field)));
         }
     }
     return all;
 }
 
-static json_t *content(const char *type, json_t *schema)
+static json_t *openapi_content(const char *type, json_t *schema)
 {
     return json_pack("{s{s{so}}}", "content", type, "schema", schema);
 }
@@ -204,15 +205,15 @@ static json_t *body_of(const struct route *route)
         if (field->kind == FIELD_TEXT) {
             char name[NAME_SIZE];
             snprintf(name, sizeof name, "%s_b64", field->name);
-            json_put(properties, name, typed("string"));
+            json_put(properties, name, openapi_typed("string"));
         } else if ((field->flags & FIELD_REQUIRED) != 0) {
             json_add(required, json_string(field->name));
         }
     }
-    return content("application/json",
-                   json_pack("{ss, so, so, sb}", "type", "object", "properties",
-                             properties, "required", required,
-                             "additionalProperties", false));
+    return openapi_content("application/json",
+                           json_pack("{ss, so, so, sb}", "type", "object",
+                                     "properties", properties, "required",
+                                     required, "additionalProperties", false));
 }
 
 static json_t *schema_of_answer(const struct answer *answer)
@@ -221,15 +222,15 @@ static json_t *schema_of_answer(const struct answer *answer)
     char list[NAME_SIZE];
     if (answer->kind == ANSWER_MAP) {
         json_decref(properties);
-        return reference("schemas", answer->type);
+        return openapi_reference("schemas", answer->type);
     }
     snprintf(list, sizeof list, "[%s]", answer->type);
     json_put(
         properties, answer->name,
         schema_of_type(answer->kind == ANSWER_MEMBER ? answer->type : list));
     if (answer->kind == ANSWER_PAGE) {
-        json_put(properties, "cursor", typed("string"));
-        json_put(properties, "cursor_b64", typed("string"));
+        json_put(properties, "cursor", openapi_typed("string"));
+        json_put(properties, "cursor_b64", openapi_typed("string"));
     }
     return json_pack("{ss, so, s[s]}", "type", "object", "properties",
                      properties, "required", answer->name);
@@ -241,19 +242,20 @@ static json_t *good_answer(const struct route *route)
     switch (route->kind) {
     case ROUTE_EVENTS:
     case ROUTE_PRESENCE:
-        answer = content("text/event-stream", typed("string"));
+        answer = openapi_content("text/event-stream", openapi_typed("string"));
         break;
     case ROUTE_DOCUMENT:
-        answer = content("application/json", typed("object"));
+        answer = openapi_content("application/json", openapi_typed("object"));
         break;
     case ROUTE_PAGE:
-        answer = content("text/html", typed("string"));
+        answer = openapi_content("text/html", openapi_typed("string"));
         break;
     case ROUTE_MONITOR:
-        answer = content("text/plain", typed("string"));
+        answer = openapi_content("text/plain", openapi_typed("string"));
         break;
     default:
-        answer = content("application/json", schema_of_answer(&route->answer));
+        answer = openapi_content("application/json",
+                                 schema_of_answer(&route->answer));
     }
     json_put(answer, "description", json_string("Done."));
     return answer;
@@ -264,14 +266,14 @@ static json_t *responses_of(const struct route *route)
     json_t *all = json_object();
     json_put(all, "200", good_answer(route));
     if ((route->flags & ROUTE_WAITS) != 0) {
-        json_t *waiting = content("application/json",
-                                  reference("schemas", "Waiting"));
+        json_t *waiting = openapi_content(
+            "application/json", openapi_reference("schemas", "Waiting"));
         json_put(waiting, "description",
                  json_string("Nothing is decided yet: ask again with the same "
                              "req."));
         json_put(all, "202", waiting);
     }
-    json_put(all, "default", reference("responses", "Problem"));
+    json_put(all, "default", openapi_reference("responses", "Problem"));
     return all;
 }
 
@@ -298,7 +300,7 @@ static json_t *operation_of(const struct route *route)
     return operation;
 }
 
-static json_t *paths(void)
+static json_t *openapi_paths(void)
 {
     json_t *all = json_object();
     for (uint32_t i = 0; i < route_count; i++) {
@@ -317,14 +319,14 @@ static json_t *paths(void)
     return all;
 }
 
-static json_t *components(void)
+static json_t *openapi_components(void)
 {
     json_t *schemas = json_object();
     for (uint32_t i = 0; i < shape_count; i++) {
         json_put(schemas, shapes[i].name, schema_of_shape(&shapes[i]));
     }
-    json_t *problem = content("application/problem+json",
-                              reference("schemas", "Problem"));
+    json_t *problem = openapi_content("application/problem+json",
+                                      openapi_reference("schemas", "Problem"));
     json_put(problem, "description", json_string("Why not (RFC 9457)."));
     return json_pack("{so, s{so}}", "schemas", schemas, "responses", "Problem",
                      problem);
@@ -335,6 +337,7 @@ void openapi_put(struct buffer *out)
     json_write(json_pack("{ss, s{ss, ss, ss}, so, so}", "openapi", "3.1.1",
                          "info", "title", "hasp", "version", HASP_VERSION,
                          "summary", "A lock service; see docs/http.md.",
-                         "paths", paths(), "components", components()),
+                         "paths", openapi_paths(), "components",
+                         openapi_components()),
                out);
 }

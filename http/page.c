@@ -16,7 +16,7 @@
 EMBED_TEXT(hasp_page, "http/index.html");
 
 /* The bytes between <tag> and </tag>, which the page has once each. */
-static struct bytes inside(const char *tag)
+static struct bytes page_inside(const char *tag)
 {
     char begin[16], end[16];
     snprintf(begin, sizeof begin, "<%s>", tag);
@@ -32,7 +32,7 @@ static struct bytes inside(const char *tag)
 MUST_CHECK static int put_digest(struct buffer *out, const char *tag)
 {
     uint8_t digest[SHA256_SIZE];
-    int rv = sha256(inside(tag), digest);
+    int rv = sha256(page_inside(tag), digest);
     if (rv == 0) {
         buffer_printf(out, "; %s-src 'sha256-", tag);
         base64_put(out, bytes_of(digest, sizeof digest));
@@ -55,7 +55,7 @@ MUST_CHECK static int put_policy(struct buffer *out)
     return rv;
 }
 
-void page_answer(struct http_exchange *exchange, struct buffer *policy)
+void page_answer(struct http_exchange *raw_exchange, struct buffer *policy)
 {
     struct http_reply reply = {.status = 200,
                                .content_type = "text/html; charset=utf-8"};
@@ -70,7 +70,7 @@ void page_answer(struct http_exchange *exchange, struct buffer *policy)
     reply.header[0] = (struct http_header){"Content-Security-Policy",
                                            (const char *)policy->data};
     reply.header[1] = (struct http_header){"Referrer-Policy", "no-referrer"};
-    http_answer(exchange, &reply);
+    http_answer(raw_exchange, &reply);
     if (reply.status != 200) {
         buffer_clear(policy);
     }

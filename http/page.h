@@ -12,6 +12,6 @@
 /* Answers with the page, and with what a browser may do with it: this script
  * and this style, by their digests, and no others; requests to this node
  * alone. 'policy' is empty at first, and keeps what is made once. */
-void page_answer(struct http_exchange *exchange, struct buffer *policy);
+void page_answer(struct http_exchange *raw_exchange, struct buffer *policy);
 
 #endif /* HASP_HTTP_PAGE_H */

@@ -3,38 +3,38 @@
 /* Events as text/event-stream
  * (https://html.spec.whatwg.org/multipage/server-sent-events.html). */
 
+#include "http/exchange.h"
 #include "http/json.h"
-#include "http/visit.h"
 
-void stream_begin(struct visit *visit)
+void stream_begin(struct exchange *exchange)
 {
     struct http_reply head = {.status = 200,
                               .content_type = "text/event-stream",
                               .header = {{"X-Accel-Buffering", "no"}}};
-    visit->is_stream = true;
-    visit->gateway->stream_count++;
-    list_push_back(&visit->gateway->streams, &visit->in_waiting);
-    http_stream(visit->exchange, &head);
-    stream_comment(visit);
+    exchange->is_stream = true;
+    exchange->gateway->stream_count++;
+    list_push_back(&exchange->gateway->streams, &exchange->in_waiting);
+    http_stream(exchange->raw_exchange, &head);
+    stream_comment(exchange);
 }
 
-bool stream_is_slow(const struct visit *visit)
+bool stream_is_slow(const struct exchange *exchange)
 {
-    return http_stream_unsent(visit->exchange) > STREAM_UNSENT_MAX;
+    return http_stream_unsent(exchange->raw_exchange) > STREAM_UNSENT_MAX;
 }
 
-void stream_comment(struct visit *visit)
+void stream_comment(struct exchange *exchange)
 {
-    buffer_put_text(http_stream_output(visit->exchange), ": hasp\n\n");
-    http_stream_more(visit->exchange);
+    buffer_put_text(http_stream_output(exchange->raw_exchange), ": hasp\n\n");
+    http_stream_more(exchange->raw_exchange);
 }
 
 /* [lock, kind, {lock, session, token, index, message, id}]; of other kinds, as
  * the answer to a PUSH that another connection has asked for, nothing is told.
  */
-void stream_push(struct visit *visit, const struct resp_reply *reply)
+void stream_push(struct exchange *exchange, const struct resp_reply *reply)
 {
-    struct buffer *out = http_stream_output(visit->exchange);
+    struct buffer *out = http_stream_output(exchange->raw_exchange);
     if (reply->count < 4 || reply->value[3].type != RESP_MAP ||
         resp_find(reply, 3, "message") == NULL) {
         return;
@@ -54,5 +54,5 @@ void stream_push(struct visit *visit, const struct resp_reply *reply)
     buffer_put_text(out, "\ndata: ");
     json_write(event, out);
     buffer_put_u8(out, '\n');
-    http_stream_more(visit->exchange);
+    http_stream_more(exchange->raw_exchange);
 }

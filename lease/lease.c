@@ -6,12 +6,12 @@
 #include "lease/lease.h"
 
 #include "base/check.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "base/units.h"
 #include "lease/rules.h"
 
 /* The time since 'then' by the clock that has gone further. */
-static uint64_t elapsed(struct lease_clock then, struct lease_clock now)
+static uint64_t lease_elapsed(struct lease_clock then, struct lease_clock now)
 {
     uint64_t monotonic_ns = rules_left(now.monotonic_ns, then.monotonic_ns);
     uint64_t boottime_ns = rules_left(now.boottime_ns, then.boottime_ns);
@@ -20,7 +20,7 @@ static uint64_t elapsed(struct lease_clock then, struct lease_clock now)
 
 /* True if 'a' is earlier. Only the second clock shows that the machine was
  * suspended between the readings. */
-static bool is_before(struct lease_clock a, struct lease_clock b)
+static bool lease_is_before(struct lease_clock a, struct lease_clock b)
 {
     if (a.monotonic_ns != b.monotonic_ns) {
         return a.monotonic_ns < b.monotonic_ns;
@@ -47,7 +47,7 @@ void lease_init(struct lease *lease)
 
 void lease_beat_sent(struct lease *lease, struct lease_clock at)
 {
-    if (!lease->is_tried || is_before(lease->tried, at)) {
+    if (!lease->is_tried || lease_is_before(lease->tried, at)) {
         lease->tried = at;
         lease->is_tried = true;
     }
@@ -61,7 +61,7 @@ void lease_answered(struct lease *lease, struct lease_clock sent,
     if (lease_check(lease, sent) == LEASE_LOST) {
         return;
     }
-    if (lease->is_granted && is_before(sent, lease->sent)) {
+    if (lease->is_granted && lease_is_before(sent, lease->sent)) {
         return;
     }
     lease->sent = sent;
@@ -72,7 +72,8 @@ void lease_answered(struct lease *lease, struct lease_clock sent,
 
 void lease_answered_endless(struct lease *lease, struct lease_clock sent)
 {
-    if (lease->is_lost || (lease->is_granted && is_before(sent, lease->sent))) {
+    if (lease->is_lost ||
+        (lease->is_granted && lease_is_before(sent, lease->sent))) {
         return;
     }
     lease->sent = sent;
@@ -96,7 +97,7 @@ enum lease_state lease_check(struct lease *lease, struct lease_clock now)
     if (lease->is_endless) {
         return LEASE_HELD;
     }
-    uint64_t passed_ns = elapsed(lease->sent, now);
+    uint64_t passed_ns = lease_elapsed(lease->sent, now);
     if (passed_ns >= rules_trusted(lease->ttl_ns)) {
         lease->is_lost = true;
         return LEASE_LOST;
@@ -114,7 +115,7 @@ uint64_t lease_remaining(struct lease *lease, struct lease_clock now)
         return UINT64_MAX;
     }
     uint64_t trust_ns = rules_trusted(lease_promised_ns(lease));
-    uint64_t passed_ns = elapsed(lease->sent, now);
+    uint64_t passed_ns = lease_elapsed(lease->sent, now);
     CHECK(passed_ns < trust_ns);
     return trust_ns - passed_ns;
 }
@@ -123,7 +124,7 @@ uint64_t lease_hold_remaining(struct lease_clock sent, uint64_t hold_left_ms,
                               struct lease_clock now)
 {
     uint64_t trust_ns = rules_trusted(hold_left_ms * NS_PER_MS);
-    return rules_left(trust_ns, elapsed(sent, now));
+    return rules_left(trust_ns, lease_elapsed(sent, now));
 }
 
 uint64_t lease_next_beat(const struct lease *lease, struct lease_clock now)
@@ -135,8 +136,8 @@ uint64_t lease_next_beat(const struct lease *lease, struct lease_clock now)
         return 0;
     }
     struct lease_clock last = lease->sent;
-    if (lease->is_tried && is_before(last, lease->tried)) {
+    if (lease->is_tried && lease_is_before(last, lease->tried)) {
         last = lease->tried;
     }
-    return rules_left(lease_period_ns(lease), elapsed(last, now));
+    return rules_left(lease_period_ns(lease), lease_elapsed(last, now));
 }

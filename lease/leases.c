@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "base/units.h"
 #include "lease/rules.h"
 #include "lockfsm/entry.h"
@@ -38,7 +38,8 @@ struct timed_session {
     struct heap_node mark;
 };
 
-static struct timed_session *find(const struct leases *leases, uint64_t id)
+static struct timed_session *leases_find(const struct leases *leases,
+                                         uint64_t id)
 {
     struct timed_session *session = NULL;
     HASH_FIND(hh, leases->by_id, &id, sizeof id, session);
@@ -84,7 +85,7 @@ static void set_bound(struct leases *leases, struct timed_session *session,
     session->is_bound = is_bound;
 }
 
-static void drop(struct leases *leases, struct timed_session *session)
+static void leases_drop(struct leases *leases, struct timed_session *session)
 {
     heap_remove(&leases->deadlines, &session->deadline);
     heap_remove(&leases->marks, &session->mark);
@@ -137,8 +138,8 @@ static struct timed_session *pop_unmarked(struct leases *leases,
     }
 }
 
-static void choose(struct leases *leases, uint32_t slot,
-                   struct timed_session *session)
+static void leases_choose(struct leases *leases, uint32_t slot,
+                          struct timed_session *session)
 {
     if (slot == leases->chosen_capacity) {
         ROOM(leases->chosen, leases->chosen_capacity, slot + 1);
@@ -149,10 +150,10 @@ static void choose(struct leases *leases, uint32_t slot,
     leases->chosen[slot] = session;
 }
 
-static struct timed_session *add(struct leases *leases,
-                                 const struct session *session)
+static struct timed_session *leases_add(struct leases *leases,
+                                        const struct session *session)
 {
-    CHECK(find(leases, session->id) == NULL);
+    CHECK(leases_find(leases, session->id) == NULL);
     struct timed_session *timed = pool_take(&leases->pool, sizeof *timed);
     timed->id = session->id;
     timed->is_durable = session->is_durable;
@@ -184,7 +185,7 @@ void leases_inherit(struct leases *leases, const struct lockfsm *fsm,
                     const struct session *session, uint64_t now_ns)
 {
     struct quiet quiet;
-    struct timed_session *timed = add(leases, session);
+    struct timed_session *timed = leases_add(leases, session);
     if (timed->is_durable) {
         return;
     }
@@ -204,7 +205,7 @@ void leases_inherit(struct leases *leases, const struct lockfsm *fsm,
 void leases_open(struct leases *leases, const struct session *session,
                  uint64_t now_ns)
 {
-    struct timed_session *timed = add(leases, session);
+    struct timed_session *timed = leases_add(leases, session);
     if (timed->is_durable) {
         return;
     }
@@ -216,21 +217,21 @@ void leases_open(struct leases *leases, const struct session *session,
 
 void leases_end(struct leases *leases, uint64_t session)
 {
-    struct timed_session *timed = find(leases, session);
+    struct timed_session *timed = leases_find(leases, session);
     if (timed != NULL) {
-        drop(leases, timed);
+        leases_drop(leases, timed);
     }
 }
 
 void leases_marked(struct leases *leases, uint64_t session)
 {
-    struct timed_session *timed = find(leases, session);
+    struct timed_session *timed = leases_find(leases, session);
     if (timed != NULL) {
         CHECK(!timed->is_durable); /* The state marks none. */
         /* A Redis value that lost its end and got another while the mark was
-         * under way is timed anew (change_kind()), so it need not have one in
-         * flight. The mark is right all the same: it counts the silence since
-         * the receipt of what gave the end. */
+         * under way is timed anew (operation_kind()), so it need not have one
+         * in flight. The mark is right all the same: it counts the silence
+         * since the receipt of what gave the end. */
         timed->is_mark_in_flight = false;
         set_bound(leases, timed, true);
     }
@@ -239,7 +240,7 @@ void leases_marked(struct leases *leases, uint64_t session)
 /* A mark that stands behind the HEARD in the log is not ended by that. */
 void leases_unmarked(struct leases *leases, uint64_t session)
 {
-    struct timed_session *timed = find(leases, session);
+    struct timed_session *timed = leases_find(leases, session);
     if (timed != NULL && !timed->is_doomed && !timed->is_durable) {
         timed->is_hearing = false;
         timed->is_marked = timed->is_mark_in_flight;
@@ -250,7 +251,7 @@ void leases_unmarked(struct leases *leases, uint64_t session)
 
 void leases_hearing(struct leases *leases, uint64_t session)
 {
-    struct timed_session *timed = find(leases, session);
+    struct timed_session *timed = leases_find(leases, session);
     if (timed != NULL && !timed->is_doomed && !timed->is_durable) {
         timed->is_hearing = true;
         schedule_mark(leases, timed);
@@ -258,24 +259,24 @@ void leases_hearing(struct leases *leases, uint64_t session)
 }
 
 /* Follows a Redis value that was given an end, or lost it. */
-static void change_kind(struct leases *leases, struct timed_session *timed,
-                        const struct session *session, uint64_t now_ns)
+static void operation_kind(struct leases *leases, struct timed_session *timed,
+                           const struct session *session, uint64_t now_ns)
 {
-    drop(leases, timed);
+    leases_drop(leases, timed);
     leases_open(leases, session, now_ns);
 }
 
 void leases_changed(struct leases *leases, const struct session *session,
                     bool is_renewed, uint64_t now_ns)
 {
-    struct timed_session *timed = find(leases, session->id);
+    struct timed_session *timed = leases_find(leases, session->id);
     uint64_t ttl_ns = session->ttl_ms * NS_PER_MS;
     /* A blacklisting also comes here, and must not move the deadline. */
     if (timed == NULL || timed->is_doomed || !is_renewed) {
         return;
     }
     if (timed->is_durable || session->is_durable) {
-        change_kind(leases, timed, session, now_ns);
+        operation_kind(leases, timed, session, now_ns);
         return;
     }
     CHECK(ttl_ns > 0);
@@ -292,7 +293,7 @@ void leases_changed(struct leases *leases, const struct session *session,
 
 bool leases_heard(struct leases *leases, uint64_t session, uint64_t received_ns)
 {
-    struct timed_session *timed = find(leases, session);
+    struct timed_session *timed = leases_find(leases, session);
     if (timed == NULL || timed->is_doomed) {
         return false;
     }
@@ -310,7 +311,7 @@ bool leases_heard(struct leases *leases, uint64_t session, uint64_t received_ns)
 
 void leases_detached(struct leases *leases, uint64_t session, uint64_t now_ns)
 {
-    struct timed_session *timed = find(leases, session);
+    struct timed_session *timed = leases_find(leases, session);
     if (timed == NULL || timed->is_doomed || timed->linger_ns == 0) {
         return;
     }
@@ -332,21 +333,21 @@ void leases_detached(struct leases *leases, uint64_t session, uint64_t now_ns)
 
 bool leases_needs_heard(const struct leases *leases, uint64_t session)
 {
-    const struct timed_session *timed = find(leases, session);
+    const struct timed_session *timed = leases_find(leases, session);
     return timed == NULL || (!timed->is_durable &&
                              (timed->is_bound || timed->is_mark_in_flight));
 }
 
 bool leases_is_doomed(const struct leases *leases, uint64_t session)
 {
-    const struct timed_session *timed = find(leases, session);
+    const struct timed_session *timed = leases_find(leases, session);
     return timed != NULL && timed->is_doomed;
 }
 
 uint64_t leases_left(const struct leases *leases, uint64_t session,
                      uint64_t now_ns)
 {
-    const struct timed_session *timed = find(leases, session);
+    const struct timed_session *timed = leases_find(leases, session);
     return timed == NULL ? 0 : rules_left(timed->deadline_ns, now_ns);
 }
 
@@ -379,7 +380,7 @@ enum leases_step leases_expire(struct leases *leases, uint64_t now_ns,
     uint32_t count = 0;
     struct timed_session *session = NULL;
     while (count < session_max && (session = pop_due(leases, now_ns)) != NULL) {
-        choose(leases, count++, session);
+        leases_choose(leases, count++, session);
     }
     if (count == 0) {
         return LEASES_NOTHING;
@@ -416,7 +417,7 @@ uint32_t leases_due_marks(struct leases *leases, uint64_t now_ns,
     struct timed_session *session = NULL;
     while (count < session_max &&
            (session = pop_unmarked(leases, now_ns)) != NULL) {
-        choose(leases, count, session);
+        leases_choose(leases, count, session);
         /* Rounding down makes it too small at most, never too great. */
         uint64_t quiet_ms = quiet_at(session, now_ns) / NS_PER_MS;
         CHECK(quiet_ms > 0);

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "base/units.h"
 #include "lease/rules.h"
 #include "lockfsm/entry.h"
@@ -59,7 +59,8 @@ struct span {
     uint8_t key[];
 };
 
-static struct bytes make_key(struct spans *spans, const struct span_key *key)
+static struct bytes spans_make_key(struct spans *spans,
+                                   const struct span_key *key)
 {
     buffer_clear(&spans->key);
     buffer_put_u8(&spans->key, (uint8_t)key->kind);
@@ -69,15 +70,15 @@ static struct bytes make_key(struct spans *spans, const struct span_key *key)
     return buffer_bytes(&spans->key);
 }
 
-static struct span *find(struct spans *spans, const struct span_key *key)
+static struct span *spans_find(struct spans *spans, const struct span_key *key)
 {
-    struct bytes bytes = make_key(spans, key);
+    struct bytes bytes = spans_make_key(spans, key);
     struct span *span = NULL;
     HASH_FIND(hh, spans->by_key, bytes.data, bytes.size, span);
     return span;
 }
 
-static void drop(struct spans *spans, struct span *span)
+static void spans_drop(struct spans *spans, struct span *span)
 {
     heap_remove(&spans->due, &span->due);
     HASH_DEL(spans->by_key, span);
@@ -86,19 +87,20 @@ static void drop(struct spans *spans, struct span *span)
 
 static void drop_key(struct spans *spans, const struct span_key *key)
 {
-    struct span *span = find(spans, key);
+    struct span *span = spans_find(spans, key);
     if (span != NULL) {
-        drop(spans, span);
+        spans_drop(spans, span);
     }
 }
 
-static struct span *obtain(struct spans *spans, const struct span_key *key)
+static struct span *spans_obtain(struct spans *spans,
+                                 const struct span_key *key)
 {
-    struct span *span = find(spans, key);
+    struct span *span = spans_find(spans, key);
     if (span != NULL) {
         return span;
     }
-    struct bytes bytes = make_key(spans, key);
+    struct bytes bytes = spans_make_key(spans, key);
     span = pool_take(&spans->pool, sizeof *span + bytes.size);
     span->key_size = (uint32_t)bytes.size;
     span->kind = key->kind;
@@ -123,10 +125,10 @@ static uint64_t inherited_end(const struct lockfsm *fsm, uint64_t span_ms,
     return now_ns + rules_left(span_ms, passed_ms) * NS_PER_MS;
 }
 
-static struct span *start(struct spans *spans, const struct span_key *key,
-                          uint64_t instance, uint64_t end_ns)
+static struct span *spans_start(struct spans *spans, const struct span_key *key,
+                                uint64_t instance, uint64_t end_ns)
 {
-    struct span *span = obtain(spans, key);
+    struct span *span = spans_obtain(spans, key);
     CHECK(span->due.slot == 0 || span->due.key == span->end_ns);
     span->instance = instance;
     span->end_ns = end_ns;
@@ -140,9 +142,9 @@ static void start_hold(struct spans *spans, const struct span_key *key,
                        uint64_t token, uint64_t hold_ms, uint64_t clock_ms,
                        uint64_t end_ns)
 {
-    struct span *span = find(spans, key);
+    struct span *span = spans_find(spans, key);
     if (span == NULL || span->instance != token || span->hold_ms != hold_ms) {
-        span = start(spans, key, token, end_ns);
+        span = spans_start(spans, key, token, end_ns);
         span->hold_ms = hold_ms;
         span->clock_ms = clock_ms;
     }
@@ -167,9 +169,9 @@ void spans_inherit_lock(struct spans *spans, const struct lockfsm *fsm,
 {
     if (lock->delay_ms > 0) {
         struct span_key key = {.kind = SPAN_DELAY, .lock = lock->name};
-        start(spans, &key, lock->delay_index,
-              inherited_end(fsm, lock->delay_ms, lock->delay_clock_ms, SLACK_MS,
-                            now_ns));
+        spans_start(spans, &key, lock->delay_index,
+                    inherited_end(fsm, lock->delay_ms, lock->delay_clock_ms,
+                                  SLACK_MS, now_ns));
     }
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         struct span_key key = {SPAN_HOLD, hold->session->id, lock->name,
@@ -182,9 +184,10 @@ void spans_inherit_lock(struct spans *spans, const struct lockfsm *fsm,
         }
         if (hold->break_count > 0) {
             key.kind = SPAN_BREAK;
-            start(spans, &key, hold->breaks->since_index,
-                  inherited_end(fsm, hold->breaks->after_ms,
-                                hold->breaks->clock_ms, SLACK_MS, now_ns));
+            spans_start(spans, &key, hold->breaks->since_index,
+                        inherited_end(fsm, hold->breaks->after_ms,
+                                      hold->breaks->clock_ms, SLACK_MS,
+                                      now_ns));
         }
     }
     LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
@@ -192,9 +195,9 @@ void spans_inherit_lock(struct spans *spans, const struct lockfsm *fsm,
                                .number = wait->wait_index,
                                .owner = wait->owner};
         if (wait->wait_ms > 0) {
-            start(spans, &key, wait->asked_index,
-                  inherited_end(fsm, wait->wait_ms, wait->wait_clock_ms,
-                                SLACK_MS, now_ns))
+            spans_start(spans, &key, wait->asked_index,
+                        inherited_end(fsm, wait->wait_ms, wait->wait_clock_ms,
+                                      SLACK_MS, now_ns))
                 ->session = wait->session->id;
         }
     }
@@ -208,9 +211,9 @@ void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
         struct span_key key = {.kind = SPAN_BLACKLISTING,
                                .number = entry->since_index};
         if (entry->for_ms > 0) {
-            start(spans, &key, 0,
-                  inherited_end(fsm, entry->for_ms, entry->clock_ms, SLACK_MS,
-                                now_ns));
+            spans_start(spans, &key, 0,
+                        inherited_end(fsm, entry->for_ms, entry->clock_ms,
+                                      SLACK_MS, now_ns));
         }
     }
     /* The quarantine begins with the BEGIN of a new life, whose effect
@@ -219,9 +222,10 @@ void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
     struct span_key key = {.kind = SPAN_QUARANTINE,
                            .number = lockfsm_quarantine(fsm, &quarantine_ms)};
     if (key.number != 0) {
-        start(spans, &key, 0,
-              inherited_end(fsm, quarantine_ms, lockfsm_quarantine_clock(fsm),
-                            SLACK_MS, now_ns));
+        spans_start(spans, &key, 0,
+                    inherited_end(fsm, quarantine_ms,
+                                  lockfsm_quarantine_clock(fsm), SLACK_MS,
+                                  now_ns));
     }
 }
 
@@ -242,7 +246,7 @@ void spans_follow(struct spans *spans, const struct lockfsm *fsm,
     switch (effect->type) {
     case EFFECT_QUEUED:
         if (effect->time_ms > 0) {
-            start(spans, &wait, effect->asked_index, end_ns)
+            spans_start(spans, &wait, effect->asked_index, end_ns)
                 ->session = effect->session;
         } else {
             drop_key(spans, &wait);
@@ -267,20 +271,20 @@ void spans_follow(struct spans *spans, const struct lockfsm *fsm,
         drop_key(spans, &breaking);
         break;
     case EFFECT_BREAKING:
-        start(spans, &breaking, effect->log_index, end_ns);
+        spans_start(spans, &breaking, effect->log_index, end_ns);
         break;
     case EFFECT_OBJECTED:
         drop_key(spans, &breaking);
         break;
     case EFFECT_DELAYED:
-        start(spans, &delay, effect->log_index, end_ns);
+        spans_start(spans, &delay, effect->log_index, end_ns);
         break;
     case EFFECT_DELAY_OVER:
         drop_key(spans, &delay);
         break;
     case EFFECT_BLACKLISTED:
         if (effect->time_ms > 0) {
-            start(spans, &blacklisting, 0, end_ns);
+            spans_start(spans, &blacklisting, 0, end_ns);
         }
         break;
     default:
@@ -294,7 +298,7 @@ uint64_t spans_next(const struct spans *spans)
     return first == NULL ? UINT64_MAX : first->key;
 }
 
-static uint64_t left(const struct span *span, uint64_t now_ns)
+static uint64_t spans_left(const struct span *span, uint64_t now_ns)
 {
     return span != NULL ? rules_left(span->end_ns, now_ns) : 0;
 }
@@ -303,14 +307,14 @@ uint64_t spans_break_left(struct spans *spans, struct bytes lock,
                           uint64_t session, struct bytes owner, uint64_t now_ns)
 {
     struct span_key key = {SPAN_BREAK, session, lock, owner};
-    return left(find(spans, &key), now_ns);
+    return spans_left(spans_find(spans, &key), now_ns);
 }
 
 uint64_t spans_delay_left(struct spans *spans, struct bytes lock,
                           uint64_t now_ns)
 {
     struct span_key key = {.kind = SPAN_DELAY, .lock = lock};
-    return left(find(spans, &key), now_ns);
+    return spans_left(spans_find(spans, &key), now_ns);
 }
 
 /* A successor ends it at length - (its clock - the clock at the grant - two
@@ -322,14 +326,14 @@ uint64_t spans_hold_left(struct spans *spans, struct bytes lock,
 {
     struct span_key key = {
         .kind = SPAN_HOLD, .number = session, .lock = lock, .owner = owner};
-    const struct span *span = find(spans, &key);
+    const struct span *span = spans_find(spans, &key);
     if (span == NULL) {
         return 0;
     }
     CHECK(span->clock_ms <= clock_ms);
     uint64_t passed_ms = rules_left(clock_ms - span->clock_ms, SLACK_MS);
     uint64_t left_ns = rules_left(span->hold_ms, passed_ms) * NS_PER_MS;
-    uint64_t own_ns = left(span, now_ns);
+    uint64_t own_ns = spans_left(span, now_ns);
     return u64_min(own_ns, left_ns);
 }
 
@@ -337,7 +341,7 @@ uint64_t spans_quarantine_left(struct spans *spans, uint64_t since_index,
                                uint64_t now_ns)
 {
     struct span_key key = {.kind = SPAN_QUARANTINE, .number = since_index};
-    return left(find(spans, &key), now_ns);
+    return spans_left(spans_find(spans, &key), now_ns);
 }
 
 bool spans_are_none(const struct spans *spans)
@@ -402,7 +406,7 @@ uint32_t spans_due(struct spans *spans, uint64_t now_ns, uint32_t command_max,
         count++;
         if (span->kind == SPAN_BLACKLISTING || span->kind == SPAN_QUARANTINE) {
             /* No effect names this span when it ends. */
-            drop(spans, span);
+            spans_drop(spans, span);
         } else {
             heap_remove(&spans->due, &span->due);
         }

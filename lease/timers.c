@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "base/units.h"
 #include "lease/leases.h"
 #include "lease/rules.h"
@@ -61,7 +61,8 @@ void timers_free(struct timers *timers)
     free(timers);
 }
 
-static void note(struct timers *timers, uint64_t clock_index, uint64_t now_ns)
+static void timers_note(struct timers *timers, uint64_t clock_index,
+                        uint64_t now_ns)
 {
     timers->clock_index = clock_index;
     timers->noted_ns = now_ns;
@@ -72,7 +73,7 @@ static void note(struct timers *timers, uint64_t clock_index, uint64_t now_ns)
 void timers_loaded(struct timers *timers, const struct lockfsm *fsm,
                    uint64_t now_ns)
 {
-    note(timers, lockfsm_clock_index(fsm), now_ns);
+    timers_note(timers, lockfsm_clock_index(fsm), now_ns);
 }
 
 uint64_t timers_base(const struct timers *timers)
@@ -151,7 +152,7 @@ void timers_follow(struct timers *timers, const struct lockfsm *fsm,
                    const struct effect *effect, uint64_t now_ns)
 {
     if (effect->type == EFFECT_TIME) {
-        note(timers, effect->log_index, now_ns);
+        timers_note(timers, effect->log_index, now_ns);
     }
     /* A leader that does not serve yet has logged nothing but its BEGIN (rule
      * 12). */

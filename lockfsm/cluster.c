@@ -3,7 +3,7 @@
 /* The cluster's own: its id and life, members' data directories, the feature
  * level, the quarantine after a restore. */
 
-#include "base/number.h"
+#include "base/minmax.h"
 #include "lockfsm/state.h"
 
 static struct member *member_find(const struct lockfsm *fsm, uint64_t node)
@@ -62,7 +62,8 @@ void member_free(struct lockfsm *fsm, struct member *member)
     structure_free(fsm, &member->stored);
 }
 
-static void add_member(struct lockfsm *fsm, const struct lockfsm_member *named)
+static void cluster_add_member(struct lockfsm *fsm,
+                               const struct lockfsm_member *named)
 {
     struct member *member = member_obtain(fsm, named->node);
     if (member->incarnation != 0) {
@@ -92,7 +93,7 @@ static void remove_member(struct lockfsm *fsm, struct member *member,
 }
 
 /* Forgets the trace of the member that was removed longest ago. */
-static void forget_oldest(struct lockfsm *fsm)
+static void cluster_forget_oldest(struct lockfsm *fsm)
 {
     struct member *oldest = NULL;
     LIST_FOR (struct member, member, &fsm->members, in_order) {
@@ -105,8 +106,8 @@ static void forget_oldest(struct lockfsm *fsm)
     member_free(fsm, oldest);
 }
 
-static bool is_named(const struct lockfsm_member *members, uint32_t count,
-                     const struct member *member)
+static bool cluster_is_named(const struct lockfsm_member *members,
+                             uint32_t count, const struct member *member)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (members[i].node == member->node &&
@@ -122,15 +123,16 @@ void lockfsm_change(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
 {
     lockfsm_skip(fsm, log_index, term);
     LIST_FOR (struct member, member, &fsm->members, in_order) {
-        if (member->incarnation != 0 && !is_named(members, count, member)) {
+        if (member->incarnation != 0 &&
+            !cluster_is_named(members, count, member)) {
             remove_member(fsm, member, log_index);
         }
     }
     for (uint32_t i = 0; i < count; i++) {
-        add_member(fsm, &members[i]);
+        cluster_add_member(fsm, &members[i]);
     }
     while (fsm->removed_count > REMOVED_COUNT_MAX) {
-        forget_oldest(fsm);
+        cluster_forget_oldest(fsm);
     }
 }
 
@@ -155,11 +157,11 @@ static void begin_life(struct lockfsm *fsm, const struct begin_command *begin,
         base += base <= TOKEN_BASE_MAX ? LIFE_TOKEN_GAP : 0;
     }
     if (id.size != CLUSTER_ID_SIZE || !cluster_id_is_known(id.data)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "cluster id");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "cluster id");
         return;
     }
     if (base > TOKEN_BASE_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT, "token base");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "token base");
         return;
     }
     memcpy(fsm->cluster_id, id.data, sizeof fsm->cluster_id);
@@ -204,7 +206,7 @@ void apply_begin(struct lockfsm *fsm, const struct entry *command,
     struct lockfsm_limits limits;
     clock_begin(fsm, begin->base_index, begin->elapsed_ms);
     if (!read_limits(begin, &limits)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "limit");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "limit");
         return;
     }
     if (!fsm->is_begun && begin->cluster_id.size > 0) {

@@ -102,7 +102,7 @@ void encode_trail(struct buffer *out, struct bytes from, struct bytes by,
               &(struct entry){.from = from, .by = by, .wall_ms = wall_ms});
 }
 
-static void *take(void *arena, size_t size)
+static void *entry_take(void *arena, size_t size)
 {
     void *piece = arena_take(arena, size);
     memset(piece, 0, size);
@@ -112,7 +112,7 @@ static void *take(void *arena, size_t size)
 bool entry_get(struct bytes in, struct arena *arena, struct entry *ret_entry,
                struct codec_level *ret_level)
 {
-    struct codec_memory memory = {.take = take, .data = arena};
+    struct codec_memory memory = {.take = entry_take, .data = arena};
     *ret_entry = (struct entry){.op = OP_NONE};
     if (!codec_get(in, entry_message(), ret_entry, &memory, ret_level)) {
         return false;

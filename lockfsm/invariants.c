@@ -4,7 +4,7 @@
  * do so after every step, with what may change in one (tests/unit/
  * lockfsm_delta.h). */
 
-#include "base/number.h"
+#include "base/minmax.h"
 #include "lockfsm/store/records.h"
 
 /* --- What is true of any state -------------------------------------------- */
@@ -94,8 +94,8 @@ static const char *check_holds(const struct lockfsm *fsm,
     return NULL;
 }
 
-static const char *check_wait(const struct lockfsm *fsm,
-                              const struct wait *wait)
+static const char *invariants_check_wait(const struct lockfsm *fsm,
+                                         const struct wait *wait)
 {
     const struct hold *own = hold_find(fsm, wait->lock, wait->session->id,
                                        wait->owner);
@@ -106,8 +106,8 @@ static const char *check_wait(const struct lockfsm *fsm,
     if (wait_find(fsm, wait->lock, wait->session->id, wait->owner) != wait) {
         return "a wait that the index does not know";
     }
-    if (wait->asker == NULL ||
-        asker_find(fsm, wait->session->id, wait->owner) != wait->asker) {
+    if (wait->waiter == NULL ||
+        waiter_find(fsm, wait->session->id, wait->owner) != wait->waiter) {
         return "a wait without its asker";
     }
     if (wait->is_upgrade && (own == NULL || own->mode != LOCK_SHARED)) {
@@ -206,7 +206,7 @@ static const char *check_queue(const struct lockfsm *fsm,
     LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
         count++;
         waits_by_mode[wait->mode]++;
-        const char *wrong = check_wait(fsm, wait);
+        const char *wrong = invariants_check_wait(fsm, wait);
         if (wrong != NULL) {
             return wrong;
         }
@@ -232,8 +232,8 @@ static const char *check_queue(const struct lockfsm *fsm,
                                  : "a wait that is not in its mode's list";
 }
 
-static const char *check_lock(const struct lockfsm *fsm,
-                              const struct lock *lock)
+static const char *invariants_check_lock(const struct lockfsm *fsm,
+                                         const struct lock *lock)
 {
     if (lock->hold_count == 0 && lock->wait_count == 0 && lock->delay_ms == 0 &&
         (!has_payer(&lock->stored) || lock->slots != 0)) {
@@ -268,17 +268,17 @@ static const char *check_lock(const struct lockfsm *fsm,
     return wrong != NULL ? wrong : check_queue(fsm, lock);
 }
 
-static const char *check_asker(const struct lockfsm *fsm,
-                               const struct asker *asker)
+static const char *check_waiter(const struct lockfsm *fsm,
+                                const struct waiter *waiter)
 {
     uint32_t count = 0;
-    LIST_FOR (struct wait, one, &asker->waits, in_asker) {
+    LIST_FOR (struct wait, one, &waiter->waits, in_asker) {
         count++;
-        if (one->asker != asker) {
+        if (one->waiter != waiter) {
             return "a wait of another asker";
         }
     }
-    if (count != asker->wait_count) {
+    if (count != waiter->wait_count) {
         return "a wrong count of an asker's waits";
     }
     if (count == 0) {
@@ -286,12 +286,12 @@ static const char *check_asker(const struct lockfsm *fsm,
     }
     uint64_t serial = 0;
     count = 0;
-    LIST_FOR (const struct kept_result, kept, &asker->waiting, in_order) {
+    LIST_FOR (const struct kept_result, kept, &waiter->waiting, in_order) {
         count++;
-        if (kept->asker != asker || kept->wait_index == 0 ||
-            kept_find(fsm, asker->session->id, kept->req) != kept ||
-            request_find(fsm, kept->wait_index, asker->session->id,
-                         asker->owner) == NULL) {
+        if (kept->waiter != waiter || kept->wait_index == 0 ||
+            result_cache_find(fsm, waiter->session->id, kept->req) != kept ||
+            request_find(fsm, kept->wait_index, waiter->session->id,
+                         waiter->owner) == NULL) {
             return "a request that waits nowhere";
         }
         if (kept->serial <= serial || kept->serial > fsm->next_serial) {
@@ -299,14 +299,14 @@ static const char *check_asker(const struct lockfsm *fsm,
         }
         serial = kept->serial;
     }
-    if (count != asker->waiting_count || count > WAITING_COUNT_MAX) {
+    if (count != waiter->waiting_count || count > WAITING_COUNT_MAX) {
         return "a wrong count of requests that wait";
     }
     return NULL;
 }
 
-static const char *check_mark(const struct lockfsm *fsm,
-                              const struct session *session)
+static const char *invariants_check_mark(const struct lockfsm *fsm,
+                                         const struct session *session)
 {
     if (session->is_durable && session->mark_index != 0) {
         return "a mark of a session without end";
@@ -332,8 +332,8 @@ static const char *check_mark(const struct lockfsm *fsm,
     return NULL;
 }
 
-static const char *check_numbers(const struct lockfsm *fsm,
-                                 const struct numbers *numbers)
+static const char *invariants_check_numbers(const struct lockfsm *fsm,
+                                            const struct numbers *numbers)
 {
     uint64_t serial = 0;
     uint32_t count = 0;
@@ -349,9 +349,9 @@ static const char *check_numbers(const struct lockfsm *fsm,
     }
     LIST_FOR (const struct kept_result, kept, &numbers->answered, in_order) {
         count++;
-        if (kept->asker != NULL || kept->wait_index != 0 ||
-            kept_find(fsm, numbers->session->id, kept->req) != kept ||
-            !numbers_has(numbers, kept->req)) {
+        if (kept->waiter != NULL || kept->wait_index != 0 ||
+            result_cache_find(fsm, numbers->session->id, kept->req) != kept ||
+            !request_ids_has(numbers, kept->req)) {
             return "a result that should not be kept";
         }
         if (kept->serial <= serial || kept->serial > fsm->next_serial) {
@@ -463,8 +463,8 @@ static const char *check_notices(const struct lockfsm *fsm,
                : NULL;
 }
 
-static const char *check_session(const struct lockfsm *fsm,
-                                 const struct session *session)
+static const char *invariants_check_session(const struct lockfsm *fsm,
+                                            const struct session *session)
 {
     uint32_t hold_count = 0;
     uint32_t wait_count = 0;
@@ -472,21 +472,21 @@ static const char *check_session(const struct lockfsm *fsm,
     uint32_t result_count = 0;
     LIST_FOR (struct hold, hold, &session->holds, in_session) {
         hold_count += hold->session == session &&
-                      ordered_has(&session->hold_order, &hold->in_order);
+                      treap_has(&session->hold_order, &hold->in_order);
     }
     LIST_FOR (struct wait, wait, &session->waits, in_session) {
         wait_count += wait->session == session;
     }
-    LIST_FOR (const struct asker, asker, &session->askers, in_session) {
-        const char *wrong = check_asker(fsm, asker);
+    LIST_FOR (const struct waiter, waiter, &session->waiters, in_session) {
+        const char *wrong = check_waiter(fsm, waiter);
         if (wrong != NULL) {
             return wrong;
         }
         asker_count++;
-        result_count += asker->waiting_count;
+        result_count += waiter->waiting_count;
     }
     if (session->numbers != NULL) {
-        const char *wrong = check_numbers(fsm, session->numbers);
+        const char *wrong = invariants_check_numbers(fsm, session->numbers);
         if (wrong != NULL) {
             return wrong;
         }
@@ -516,7 +516,7 @@ static const char *check_session(const struct lockfsm *fsm,
     }
     const char *wrong = check_notices(fsm, session);
     if (wrong == NULL) {
-        wrong = check_mark(fsm, session);
+        wrong = invariants_check_mark(fsm, session);
     }
     if (wrong != NULL) {
         return wrong;
@@ -560,7 +560,7 @@ static uint64_t size_of_users(const struct lockfsm *fsm)
     return size;
 }
 
-static const char *check_size(const struct lockfsm *fsm)
+static const char *invariants_check_size(const struct lockfsm *fsm)
 {
     uint64_t size = size_of_users(fsm);
     LIST_FOR (const struct member, member, &fsm->members, in_order) {
@@ -687,8 +687,8 @@ static const char *check_clock(const struct lockfsm *fsm)
                : NULL;
 }
 
-static const char *check_user(const struct lockfsm *fsm,
-                              const struct user *user)
+static const char *invariants_check_user(const struct lockfsm *fsm,
+                                         const struct user *user)
 {
     uint32_t count = 0;
     LIST_FOR (const struct secret, secret, &user->secrets, in_user) {
@@ -718,7 +718,7 @@ static const char *check_users(const struct lockfsm *fsm)
         counted += role->user_count;
     }
     HASH_FOR (const struct user, user, fsm->users, by_name) {
-        const char *wrong = check_user(fsm, user);
+        const char *wrong = invariants_check_user(fsm, user);
         if (wrong != NULL) {
             return wrong;
         }
@@ -741,13 +741,13 @@ static const char *check_users(const struct lockfsm *fsm)
 static bool is_in_order(const struct lockfsm *fsm)
 {
     HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
-        if (!ordered_has(&fsm->lock_order, &lock->in_order)) {
+        if (!treap_has(&fsm->lock_order, &lock->in_order)) {
             return false;
         }
     }
     HASH_FOR (const struct session, session, fsm->sessions, by_id) {
-        if (!ordered_has(&fsm->session_order, &session->in_order) ||
-            !ordered_has(&session->user->sessions, &session->in_user)) {
+        if (!treap_has(&fsm->session_order, &session->in_order) ||
+            !treap_has(&session->user->sessions, &session->in_user)) {
             return false;
         }
     }
@@ -777,7 +777,7 @@ static const char *check_orders(const struct lockfsm *fsm)
     return is_complete && is_in_order(fsm) ? NULL : "something is not listed";
 }
 
-static const char *check_members(const struct lockfsm *fsm)
+static const char *invariants_check_members(const struct lockfsm *fsm)
 {
     uint32_t count = 0, removed = 0;
     LIST_FOR (const struct member, member, &fsm->members, in_order) {
@@ -793,13 +793,13 @@ static const char *check_members(const struct lockfsm *fsm)
 const char *lockfsm_check_basic(const struct lockfsm *fsm)
 {
     HASH_FOR (const struct lock, lock, fsm->locks, by_name) {
-        const char *wrong = check_lock(fsm, lock);
+        const char *wrong = invariants_check_lock(fsm, lock);
         if (wrong != NULL) {
             return wrong;
         }
     }
     SESSION_EACH (const struct session, session, fsm) {
-        const char *wrong = check_session(fsm, session);
+        const char *wrong = invariants_check_session(fsm, session);
         if (wrong != NULL) {
             return wrong;
         }
@@ -823,6 +823,6 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
     wrong = wrong != NULL ? wrong : check_uses(fsm);
     wrong = wrong != NULL ? wrong : check_users(fsm);
     wrong = wrong != NULL ? wrong : check_orders(fsm);
-    wrong = wrong != NULL ? wrong : check_members(fsm);
-    return wrong != NULL ? wrong : check_size(fsm);
+    wrong = wrong != NULL ? wrong : invariants_check_members(fsm);
+    return wrong != NULL ? wrong : invariants_check_size(fsm);
 }

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/number.h"
+#include "base/minmax.h"
 #include "lease/rules.h"
 #include "lockfsm/state.h"
 
@@ -188,7 +188,7 @@ void apply_set_limit(struct lockfsm *fsm, const struct entry *command,
 {
     const struct set_limit_command *message = command->set_limit;
     if (!limit_set(&fsm->limits, message->key, message->value)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "limit");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "limit");
         return;
     }
     fsm->limit_count = LIMIT_COUNT;

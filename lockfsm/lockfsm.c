@@ -24,7 +24,7 @@ const char *lock_mode_name(enum lock_mode mode)
     UNREACHABLE();
 }
 
-static void init(struct lockfsm *fsm)
+static void lockfsm_init(struct lockfsm *fsm)
 {
     fsm->limits = lockfsm_default_limits;
     list_init(&fsm->durable);
@@ -49,12 +49,12 @@ struct lockfsm *lockfsm_new(void)
     struct lockfsm *fsm = memory_new(sizeof *fsm);
     fsm->node_level = FEATURE_LEVEL;
     fsm->slice = SLICE_DEFAULT;
-    init(fsm);
+    lockfsm_init(fsm);
     return fsm;
 }
 
 /* Frees all but 'fsm' itself. The pool frees all that it holds. */
-static void done(struct lockfsm *fsm)
+static void lockfsm_done(struct lockfsm *fsm)
 {
     HASH_CLEAR(by_id, fsm->sessions);
     HASH_CLEAR(by_id, fsm->swept);
@@ -63,7 +63,7 @@ static void done(struct lockfsm *fsm)
     users_done(fsm);
     HASH_CLEAR(by_fingerprint, fsm->revocations);
     former_done(fsm);
-    places_done(&fsm->places);
+    holder_index_done(&fsm->places);
     pool_done(&fsm->pool);
     arena_done(&fsm->decoded);
     buffer_done(&fsm->ledger.deleted);
@@ -71,16 +71,16 @@ static void done(struct lockfsm *fsm)
     buffer_done(&fsm->refusal);
     buffer_done(&fsm->listed);
     deadlock_search_free(fsm->search);
-    tally_done(&fsm->uses.places_of_session);
-    tally_done(&fsm->uses.waits_of_session);
-    tally_done(&fsm->uses.waits_of_lock);
-    tally_done(&fsm->uses.owners_of_session);
+    max_counter_done(&fsm->uses.places_of_session);
+    max_counter_done(&fsm->uses.waits_of_session);
+    max_counter_done(&fsm->uses.waits_of_lock);
+    max_counter_done(&fsm->uses.owners_of_session);
 }
 
 void lockfsm_free(struct lockfsm *fsm)
 {
     if (fsm != NULL) {
-        done(fsm);
+        lockfsm_done(fsm);
         free(fsm);
     }
 }
@@ -89,9 +89,9 @@ void lockfsm_reset(struct lockfsm *fsm)
 {
     uint32_t node_level = fsm->node_level;
     uint32_t slice = fsm->slice;
-    done(fsm);
+    lockfsm_done(fsm);
     *fsm = (struct lockfsm){.node_level = node_level, .slice = slice};
-    init(fsm);
+    lockfsm_init(fsm);
 }
 
 /* --- Applying ------------------------------------------------------------- */
@@ -136,12 +136,12 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
     effect_add(fsm, EFFECT_RESULT);
     struct result result = {.code = RESULT_OK};
     if (needed.level <= lockfsm_feature_level(fsm)) {
-        results_run(fsm, &decoded, commands[decoded.op], &result);
+        dedup_run(fsm, &decoded, commands[decoded.op], &result);
     } else {
         /* No leader proposes such an entry. */
-        refuse(&result, RESULT_LEVEL, needed.what);
+        entry_refuse(&result, RESULT_LEVEL, needed.what);
     }
-    settle(fsm);
+    finish_entry(fsm);
     CHECK_SLOW(fsm->steps <= lockfsm_step_max(fsm));
     CHECK(IMPLIES(result.code == RESULT_QUEUED, fsm->queued_index != 0));
     audit_note(fsm, &decoded, &result);
@@ -266,29 +266,29 @@ uint32_t lockfsm_fence_count(const struct lockfsm *fsm)
     return HASH_CNT(by_resource, fsm->fences);
 }
 
-struct ordered *lockfsm_fence_order(struct lockfsm *fsm)
+struct treap *lockfsm_fence_order(struct lockfsm *fsm)
 {
     return &fsm->fence_order;
 }
 
-struct ordered *lockfsm_lock_order(struct lockfsm *fsm)
+struct treap *lockfsm_lock_order(struct lockfsm *fsm)
 {
     return &fsm->lock_order;
 }
 
-struct ordered *lockfsm_session_order(struct lockfsm *fsm)
+struct treap *lockfsm_session_order(struct lockfsm *fsm)
 {
     return &fsm->session_order;
 }
 
-struct ordered *lockfsm_session_order_of(struct lockfsm *fsm, uint64_t user)
+struct treap *lockfsm_session_order_of(struct lockfsm *fsm, uint64_t user)
 {
     struct user *found = user_numbered(fsm, user);
     CHECK(found != NULL);
     return &found->sessions;
 }
 
-struct ordered *lockfsm_hold_order(struct lockfsm *fsm, uint64_t session)
+struct treap *lockfsm_hold_order(struct lockfsm *fsm, uint64_t session)
 {
     struct session *found = session_find(fsm, session);
     return found != NULL ? &found->hold_order : NULL;
@@ -329,12 +329,12 @@ const struct blacklisting *lockfsm_blacklisting(const struct lockfsm *fsm,
 bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,
                          uint64_t req, struct result *ret_result)
 {
-    const struct kept_result *kept = kept_find(fsm, session, req);
+    const struct kept_result *kept = result_cache_find(fsm, session, req);
     if (kept == NULL || kept->wait_index != 0 ||
         kept->numbers->session->end != SESSION_LIVES) {
         return false;
     }
-    kept_result_of(kept, ret_result);
+    result_cache_result_of(kept, ret_result);
     return true;
 }
 
@@ -343,7 +343,7 @@ bool lockfsm_was_asked(const struct lockfsm *fsm, uint64_t session,
 {
     const struct session *found = session_find(fsm, session);
     return found != NULL && found->numbers != NULL &&
-           numbers_has(found->numbers, req);
+           request_ids_has(found->numbers, req);
 }
 
 uint32_t lockfsm_level_of(struct lockfsm *fsm, struct bytes command,

@@ -269,7 +269,7 @@ uint32_t lockfsm_dirty_count(const struct lockfsm *fsm);
  * of the old life may trust their leases. */
 void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms);
 
-/* --- Reading ------------------------------------------------------------- */
+/* --- Reading -------------------------------------------------------------- */
 
 uint64_t lockfsm_applied_index(const struct lockfsm *fsm);
 uint64_t lockfsm_applied_term(const struct lockfsm *fsm);
@@ -363,13 +363,13 @@ uint32_t lockfsm_fence_count(const struct lockfsm *fsm);
 /* What there is, by name (and id): fence.in_order, lock.in_order,
  * session.in_order, and of one user session.in_user. For reading only; that
  * a reader sorts in what is new changes nothing else. */
-struct ordered *lockfsm_fence_order(struct lockfsm *fsm);
-struct ordered *lockfsm_lock_order(struct lockfsm *fsm);
-struct ordered *lockfsm_session_order(struct lockfsm *fsm);
-struct ordered *lockfsm_session_order_of(struct lockfsm *fsm, uint64_t user);
+struct treap *lockfsm_fence_order(struct lockfsm *fsm);
+struct treap *lockfsm_lock_order(struct lockfsm *fsm);
+struct treap *lockfsm_session_order(struct lockfsm *fsm);
+struct treap *lockfsm_session_order_of(struct lockfsm *fsm, uint64_t user);
 /* The holds of a session, by lock name and serial: hold.in_order. NULL: there
  * is no such session. */
-struct ordered *lockfsm_hold_order(struct lockfsm *fsm, uint64_t session);
+struct treap *lockfsm_hold_order(struct lockfsm *fsm, uint64_t session);
 /* The token that a hold granted by the newest entry would have: all that were
  * granted so far have none above it. */
 uint64_t lockfsm_newest_token(const struct lockfsm *fsm);
@@ -412,7 +412,7 @@ uint64_t lockfsm_settled_count(const struct lockfsm *fsm);
  * applied index. Costs a walk over everything; for tests. */
 uint64_t lockfsm_hash(const struct lockfsm *fsm);
 
-/* --- Invariants (lockfsm/invariants.c) ----------------------------------- */
+/* --- Invariants (lockfsm/invariants.c) ------------------------------------ */
 
 /* True of any state: at most one exclusive hold; no hold or wait without its
  * session; a queue implies that its head cannot be granted; indexes agree both

@@ -11,7 +11,7 @@
  * only lockfsm_apply() changes them. Lists are in the order of log index; hash
  * tables have no order, and nothing replicated depends on theirs. What is
  * listed page by page also stands in a set in the order of names
- * (base/ordered.h). */
+ * (base/treap.h). */
 
 #ifndef HASP_LOCKFSM_MODEL_H
 #define HASP_LOCKFSM_MODEL_H
@@ -22,7 +22,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/list.h"
-#include "base/ordered.h"
+#include "base/treap.h"
 #include "lockfsm/user/quota.h"
 
 /* SHA-256 of a session's secret, which the state never sees: what is read from
@@ -64,10 +64,10 @@ struct stored {
     uint8_t flags;
 };
 
-/* Where something hangs in the index of places (lockfsm/lock/places.c,
+/* Where something hangs in the index of places (lockfsm/lock/holder_index.c,
  * private). */
-struct place {
-    struct place *next;
+struct holder_place {
+    struct holder_place *next;
     uint64_t hash;
     uint64_t number;    /* Lock id, or wait index; see enum place_kind. */
     uint64_t session;   /* Session id. */
@@ -79,8 +79,8 @@ struct place {
  * lock and owner (lockfsm/lock/claims.c, private): those of all users, and
  * those of its own. */
 struct claim {
-    struct place place; /* The first of them. */
-    struct list ring;   /* Circular over them, in the order of their serials. */
+    struct holder_place place; /* The first of them. */
+    struct list ring; /* Circular over them, in the order of their serials. */
 };
 enum { CLAIM_OF_ALL, CLAIM_OF_USER, CLAIM_COUNT };
 struct claims {
@@ -88,10 +88,10 @@ struct claims {
     struct hold *hold;
 };
 
-/* One (session, owner) that waits; private to lockfsm/lock/askers.c. */
-struct asker;
+/* One (session, owner) that waits; private to lockfsm/lock/waiters.c. */
+struct waiter;
 /* What the numbered requests of a session have left; private to
- * lockfsm/session/results.c. */
+ * lockfsm/session/dedup.c. */
 struct numbers;
 
 /* A notice: a hold was taken away while its session lived on. A session keeps
@@ -148,7 +148,7 @@ struct grant {
 
 struct role {
     UT_hash_handle by_name;
-    struct ordered_node in_order;
+    struct treap_node in_order;
     struct bytes name;    /* Owned. */
     struct grant *grants; /* Owned. */
     uint32_t grant_count;
@@ -175,7 +175,7 @@ struct role_name {
 struct user {
     UT_hash_handle by_name;
     UT_hash_handle by_number;
-    struct ordered_node in_order;
+    struct treap_node in_order;
     struct bytes name; /* Owned. */
     uint64_t number;   /* From the entry that made him; 0: he was removed. */
     uint64_t changed;  /* Token of the entry that made him what he is. */
@@ -184,11 +184,11 @@ struct user {
     uint32_t role_count;
     struct list secrets; /* Nodes: secret.in_user. */
     uint32_t secret_count;
-    struct quota bound;      /* Of those that are built in, nothing. */
-    uint32_t bound_count;    /* QUOTA_COUNT, once he was made. */
-    struct quota use;        /* Holds without the waits. */
-    struct quota recounted;  /* Private to lockfsm/user/quota.c. */
-    struct ordered sessions; /* Whose 'user' he is, by name and id. */
+    struct quota bound;     /* Of those that are built in, nothing. */
+    uint32_t bound_count;   /* QUOTA_COUNT, once he was made. */
+    struct quota use;       /* Holds without the waits. */
+    struct quota recounted; /* Private to lockfsm/user/quota.c. */
+    struct treap sessions;  /* Whose 'user' he is, by name and id. */
     struct stored stored;
 };
 
@@ -226,11 +226,11 @@ struct session {
     uint32_t asker_count;
     bool is_disabled;        /* Its user is, as far as SWEEP has come to it. */
     struct list waits;       /* Nodes: wait.in_session. */
-    struct list askers;      /* Private, of asker.in_session. */
+    struct list waiters;     /* Private, of asker.in_session. */
     struct numbers *numbers; /* Private; NULL before the first one. */
     struct stored stored;
-    struct ordered_node in_order; /* By name and id. */
-    struct ordered_node in_user;
+    struct treap_node in_order; /* By name and id. */
+    struct treap_node in_user;
     uint8_t proof[PROOF_SIZE]; /* Zeros of a Redis value: none. */
     uint64_t opened_ms; /* If durable: when it was, by a wall clock, for people;
                            0: not known. */
@@ -247,21 +247,21 @@ struct session {
     uint64_t px_ms;    /* The PX that was asked for such a one. */
     struct list ended; /* Nodes: ended_hold.in_session; the newest. */
     uint32_t ended_count;
-    uint64_t dropped_number;   /* Of the newest notice that is not kept; 0. */
-    struct ordered hold_order; /* Its holds by lock name and serial. */
-    struct list in_durable;    /* If it has no end. */
-    uint32_t result_count;     /* Results kept for exactly-once. */
-    uint64_t end_serial;    /* Counter in the state: who ended first; or 0. */
-    struct list in_swept;   /* Private: of what SWEEP takes away. */
-    struct list in_recheck; /* Private: of those. */
-    uint64_t recheck_from;  /* With recheck_serial: which of its waits SWEEP has
-                               yet to look at, those of this serial on. */
+    uint64_t dropped_number; /* Of the newest notice that is not kept; 0. */
+    struct treap hold_order; /* Its holds by lock name and serial. */
+    struct list in_durable;  /* If it has no end. */
+    uint32_t result_count;   /* Results kept for exactly-once. */
+    uint64_t end_serial;     /* Counter in the state: who ended first; or 0. */
+    struct list in_swept;    /* Private: of what SWEEP takes away. */
+    struct list in_recheck;  /* Private: of those. */
+    uint64_t recheck_from; /* With recheck_serial: which of its waits SWEEP has
+                              yet to look at, those of this serial on. */
     struct wait *recheck_at; /* The first of them, or NULL. */
 };
 
 struct lock {
     UT_hash_handle by_name;
-    struct ordered_node in_order;
+    struct treap_node in_order;
     uint64_t id;         /* Counter in the state; never reused. */
     struct bytes name;   /* Owned. */
     enum lock_mode mode; /* The holders'; meaningless without holders. */
@@ -297,10 +297,10 @@ struct lock {
 };
 
 struct hold {
-    struct place place; /* By (lock, session, owner). */
+    struct holder_place place; /* By (lock, session, owner). */
     struct list in_lock;
     struct list in_session;
-    struct ordered_node in_order; /* Of the session's holds. */
+    struct treap_node in_order; /* Of the session's holds. */
     struct lock *lock;
     struct session *session;
     struct bytes owner; /* Owned. */
@@ -325,8 +325,9 @@ struct hold {
 /* A place in the queue of one lock. The waits of one MACQUIRE share their
  * wait_index, session and owner and are granted together. */
 struct wait {
-    struct place place;      /* By (lock, session, owner). */
-    struct place by_request; /* By (wait_index, session, owner): the first. */
+    struct holder_place place; /* By (lock, session, owner). */
+    struct holder_place
+        by_request; /* By (wait_index, session, owner): the first. */
     struct list in_lock;
     struct list in_mode;
     struct list in_session;
@@ -334,7 +335,7 @@ struct wait {
     struct list in_group;    /* Circular over the waits of one request. */
     struct list in_unbacked; /* Private: of what to settle. */
     struct list in_state;
-    struct asker *asker;
+    struct waiter *waiter;
     struct lock *lock;
     struct session *session;
     struct bytes owner; /* Owned. */
@@ -355,7 +356,7 @@ struct wait {
 
 struct fence {
     UT_hash_handle by_resource;
-    struct ordered_node in_order;
+    struct treap_node in_order;
     struct bytes resource; /* Owned. */
     uint64_t token;        /* Highest admitted. */
     uint64_t user;         /* The number of him who was the first. */
@@ -366,7 +367,7 @@ struct fence {
 struct revocation {
     UT_hash_handle by_fingerprint;
     uint8_t fingerprint[FINGERPRINT_SIZE];
-    struct ordered_node in_order;          /* By its digits. */
+    struct treap_node in_order;            /* By its digits. */
     char digits[2 * FINGERPRINT_SIZE + 1]; /* Hexadecimal. */
     struct bytes subject; /* Owned: whose it is, as was said then; or none. */
     uint64_t log_index;   /* Of the entry that revoked it. */

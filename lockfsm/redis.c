@@ -11,7 +11,7 @@
 
 #include "lockfsm/state.h"
 
-#include "base/number.h"
+#include "base/minmax.h"
 
 enum redis_state lockfsm_redis(const struct lockfsm *fsm,
                                const struct user *user, struct bytes name,
@@ -43,7 +43,7 @@ static struct hold *find_value(struct lockfsm *fsm, struct bytes name)
     return (struct hold *)hold;
 }
 
-static bool is_taken(const struct redis_key *key)
+static bool redis_is_taken(const struct redis_key *key)
 {
     return key->change == REDIS_SET && key->was == REDIS_FREE;
 }
@@ -83,7 +83,7 @@ static bool check_keys(struct lockfsm *fsm, const struct redis_command *message,
 {
     if (message->key_count == 0 || message->key_count > MULTI_COUNT_MAX ||
         message->message_count > REDIS_MESSAGES_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT, "keys");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "keys");
         return false;
     }
     for (uint32_t i = 0; i < message->key_count; i++) {
@@ -93,7 +93,7 @@ static bool check_keys(struct lockfsm *fsm, const struct redis_command *message,
             is_good &= !bytes_equal(message->keys[j].name, key->name);
         }
         if (!is_good) {
-            refuse(result, RESULT_BAD_ARGUMENT, "key");
+            entry_refuse(result, RESULT_BAD_ARGUMENT, "key");
             return false;
         }
         if (ttl_is_over_limit(fsm, key->px_ms, result)) {
@@ -148,7 +148,7 @@ static bool is_refused(struct lockfsm *fsm, const struct redis_command *message,
             locks += lock_find(fsm, key->name) == NULL;
             records += 3;
             text += key->name.size + key->new_value.size;
-            more.of[QUOTA_HOLDS] += is_taken(key);
+            more.of[QUOTA_HOLDS] += redis_is_taken(key);
             more.of[QUOTA_BYTES] += bytes_of_set(key, hold);
         }
     }
@@ -157,7 +157,7 @@ static bool is_refused(struct lockfsm *fsm, const struct redis_command *message,
     }
     if (locks > 0 &&
         HASH_CNT(by_name, fsm->locks) + locks > fsm->limits.of[LIMIT_LOCKS]) {
-        refuse(result, RESULT_LIMIT, "locks");
+        entry_refuse(result, RESULT_LIMIT, "locks");
         return true;
     }
     /* The new values stand in a session of their own: see session_open(). */
@@ -178,7 +178,7 @@ static struct session *open_for(struct lockfsm *fsm,
     uint32_t count = 0;
     for (uint32_t i = 0; i < message->key_count; i++) {
         const struct redis_key *key = &message->keys[i];
-        if (!is_taken(key)) {
+        if (!redis_is_taken(key)) {
             continue;
         }
         count++;
@@ -189,7 +189,7 @@ static struct session *open_for(struct lockfsm *fsm,
         }
     }
     if (count > fsm->limits.of[LIMIT_HOLDS_PER_SESSION]) {
-        refuse(result, RESULT_LIMIT, "holds_per_session");
+        entry_refuse(result, RESULT_LIMIT, "holds_per_session");
         return NULL;
     }
     if (count == 0) {
@@ -217,8 +217,8 @@ static bool is_longer(const struct redis_key *key,
 /* Renews the session: each success is a heartbeat in the log, and ends a mark.
  * Where several keys stand in the session, none gets less than it was promised.
  */
-static void renew(struct lockfsm *fsm, struct session *session,
-                  const struct redis_key *key, uint64_t wall_ms)
+static void redis_renew(struct lockfsm *fsm, struct session *session,
+                        const struct redis_key *key, uint64_t wall_ms)
 {
     session_heard(fsm, session);
     if (session->hold_count == 1 || is_longer(key, session)) {
@@ -238,11 +238,11 @@ static void delete_key(struct lockfsm *fsm, struct hold *hold)
     }
 }
 
-static void change(struct lockfsm *fsm, const struct redis_key *key,
-                   struct session *session, uint64_t wall_ms)
+static void redis_change_value(struct lockfsm *fsm, const struct redis_key *key,
+                               struct session *session, uint64_t wall_ms)
 {
     struct hold *hold = find_value(fsm, key->name);
-    if (is_taken(key)) {
+    if (redis_is_taken(key)) {
         CHECK(session != NULL && hold == NULL);
         struct hold_terms terms = {.value = key->new_value,
                                    .mode = LOCK_EXCLUSIVE};
@@ -266,11 +266,11 @@ static void change(struct lockfsm *fsm, const struct redis_key *key,
         hold_replace(fsm, hold, key->new_value);
     }
     if (key->ttl_ms > 0 || key->is_durable) {
-        renew(fsm, hold->session, key, wall_ms);
+        redis_renew(fsm, hold->session, key, wall_ms);
     }
 }
 
-static void tell(struct lockfsm *fsm, const struct redis_command *message)
+static void redis_tell(struct lockfsm *fsm, const struct redis_command *message)
 {
     /* Messages are always a user's; the leader sends none of its own. */
     CHECK(fsm->user != NULL);
@@ -295,9 +295,9 @@ void apply_redis(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     for (uint32_t i = 0; i < message->key_count; i++) {
-        change(fsm, &message->keys[i], session, message->wall_ms);
+        redis_change_value(fsm, &message->keys[i], session, message->wall_ms);
     }
-    tell(fsm, message);
+    redis_tell(fsm, message);
     fsm->redis_time_ms = u64_max(fsm->redis_time_ms, message->time_ms);
     result->count = 1;
 }

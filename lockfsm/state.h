@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the files of lockfsm/ share; nobody outside includes it.
+/* What the files of lockfsm/ share; nothing outside includes it.
  *
- * Who calls whom while an entry is applied:
+ * Who calls whom while an entry is applied (no file calls one above it):
  *
- *     lockfsm.c    decodes, looks into the table of commands
- *     results.c    has this request been answered before?
- *     access.c     may its user do that?
- *     audit.c      keeps who did what
- *     acquire.c convert.c release.c open.c blacklist.c redis.c cluster.c
- *     clock.c fences.c limits.c quota.c users.c revocations.c breaks.c sweep.c
- *                  one function per command: checks, then changes
- *     settle.c     at the end of the entry: hands over every touched lock
- *     grant.c deadlock.c listed.c
- *                  who may have a lock; who waits for whom; who is refused
- *     locks.c sessions.c holds.c claims.c waits.c askers.c numbers.c kept.c
- *     places.c     make and unmake the structures, keep their indexes, tell
- *     dirty.c      notes what the next flush must write
+ *     lockfsm.c          decodes, and finds the function in the table
+ *     dedup.c            has this request been answered before?
+ *     access.c           may its user do that?
+ *     audit.c            records who did what
+ *     acquire.c convert.c release.c session_lifecycle.c blacklist.c redis.c
+ *     cluster.c clock.c fences.c limits.c quota.c users.c revocations.c
+ *     breaks.c sweep.c   one function per command: checks, then changes
+ *     finish_entry.c     at the end of the entry: hands over touched locks
+ *     grant.c deadlock.c blacklist_match.c
+ *                        who may have a lock; who waits for whom; who is barred
+ *     locks.c sessions.c holds.c claims.c waits.c waiters.c request_ids.c
+ *     result_cache.c holder_index.c
+ *                        create and free the structures, keep their indexes
+ *     dirty.c            records what the next flush must write
  *
- * No file calls one above it. A command that takes something away notes what is
- * to be settled: it touches the lock. */
+ * A command that takes something away marks the lock as touched. */
 
 #ifndef HASP_LOCKFSM_STATE_H
 #define HASP_LOCKFSM_STATE_H
@@ -28,8 +28,8 @@
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "lockfsm/store/arena.h"
+#include "lockfsm/store/max_counter.h"
 #include "lockfsm/store/pool.h"
-#include "lockfsm/store/tally.h"
 #include "lockfsm/user/access.h"
 #include "lockfsm/user/audit.h"
 #include "lockfsm/user/trail.h"
@@ -37,7 +37,6 @@
 
 #define TOKEN_BASE_MAX (UINT64_C(1) << 52)
 #define CYCLE_TEXT_SIZE_MAX 400
-
 /* --- Private structures --------------------------------------------------- */
 
 enum place_kind {
@@ -57,8 +56,8 @@ struct place_key {
 };
 
 /* A hash table of chains; grows by one bucket at a time (base/hash.h). */
-struct places {
-    struct place **buckets;
+struct holder_index {
+    struct holder_place **buckets;
     uint32_t bucket_count;
     uint32_t room; /* For buckets; a power of two. */
     uint64_t count;
@@ -66,10 +65,10 @@ struct places {
 
 /* A request whose result is kept, or which still waits. */
 struct kept_result {
-    struct place place;   /* By (session, req). */
-    struct list in_order; /* In numbers.answered, or asker.waiting. */
+    struct holder_place place; /* By (session, req). */
+    struct list in_order;      /* In numbers.answered, or asker.waiting. */
     struct numbers *numbers;
-    struct asker *asker; /* Whose it is while it waits; else NULL. */
+    struct waiter *waiter; /* Whose it is while it waits; else NULL. */
     uint64_t req;
     uint64_t hash;       /* What was asked, and by which owner. */
     uint64_t wait_index; /* The place it waits at; 0: it is answered. */
@@ -97,8 +96,8 @@ struct numbers {
 };
 
 /* One (session, owner) that waits. A node of the wait-for graph. */
-struct asker {
-    struct place place;
+struct waiter {
+    struct holder_place place;
     struct list in_session;
     struct session *session;
     struct bytes owner; /* Owned. */
@@ -167,11 +166,11 @@ struct acts {
 struct uses {
     uint64_t waits; /* In all locks. */
     uint64_t holds;
-    uint64_t spent_ranges;          /* In all numbers. */
-    struct tally places_of_session; /* Holds and waits. */
-    struct tally waits_of_session;
-    struct tally waits_of_lock;
-    struct tally owners_of_session; /* Askers. */
+    uint64_t spent_ranges;                /* In all numbers. */
+    struct max_counter places_of_session; /* Holds and waits. */
+    struct max_counter waits_of_session;
+    struct max_counter waits_of_lock;
+    struct max_counter owners_of_session; /* Askers. */
 };
 
 /* The records: what the next flush writes, what the table has as it is, and the
@@ -262,15 +261,15 @@ struct lockfsm {
     uint32_t removed_count; /* ... and those that were. */
 
     /* Indexes, sums and memory. */
-    struct ordered lock_order;
-    struct ordered session_order;
-    struct ordered fence_order;
-    struct ordered user_order; /* All but the built-in ones. */
-    struct ordered role_order;
-    struct ordered revocation_order;
+    struct treap lock_order;
+    struct treap session_order;
+    struct treap fence_order;
+    struct treap user_order; /* All but the built-in ones. */
+    struct treap role_order;
+    struct treap revocation_order;
     struct list waits; /* Nodes: wait.in_state; by age, the oldest first. */
     struct uses uses;
-    struct places places;
+    struct holder_index places;
     struct former_token *former; /* Private to lockfsm/lock/fences.c. */
     struct pool pool;
     struct list touched;     /* Locks to settle; */
@@ -345,8 +344,8 @@ static inline bool name_is_valid(struct bytes name)
     return name.size > 0 && name.size <= LOCK_NAME_SIZE_MAX;
 }
 
-static inline void refuse(struct result *result, enum result_code code,
-                          const char *text)
+static inline void entry_refuse(struct result *result, enum result_code code,
+                                const char *text)
 {
     result->code = code;
     result->text = bytes_of_text(text);
@@ -355,7 +354,7 @@ static inline void refuse(struct result *result, enum result_code code,
 static inline bool is_wrong(struct result *result, const char *wrong)
 {
     if (wrong != NULL) {
-        refuse(result, RESULT_BAD_ARGUMENT, wrong);
+        entry_refuse(result, RESULT_BAD_ARGUMENT, wrong);
     }
     return wrong != NULL;
 }
@@ -369,7 +368,6 @@ static inline bool text_is_wrong(struct bytes name, struct bytes text,
 }
 
 /* --- lockfsm.c ------------------------------------------------------------ */
-
 /* Empties everything but what the node understands. */
 void lockfsm_reset(struct lockfsm *fsm);
 /* --- The commands ---------------------------------------------------------
@@ -383,19 +381,16 @@ typedef void command_fn(struct lockfsm *fsm, const struct entry *command,
 #include "lockfsm/entry.def"
 
 /* --- feature.c ------------------------------------------------------------ */
-
 /* To which level the cluster is raised by the command, in this state; 0: to
  * none. */
 uint32_t command_raises_to(const struct lockfsm *fsm,
                            const struct entry *command);
 
 /* --- trail.c -------------------------------------------------------------- */
-
 /* Before the command is applied. */
 void trail_note(struct lockfsm *fsm, const struct entry *command);
 
 /* --- access.c ------------------------------------------------------------- */
-
 /* The refusal of nobody (NULL), or of one who may do nothing. */
 void user_refuse(struct lockfsm *fsm, const struct user *user,
                  struct result *result);
@@ -425,7 +420,6 @@ void access_changed(struct lockfsm *fsm, struct user *user,
                     const struct role *role, bool tells_sessions);
 
 /* --- users.c -------------------------------------------------------------- */
-
 void users_init(struct lockfsm *fsm);
 void users_done(struct lockfsm *fsm);
 /* What a cluster has from its founding on. */
@@ -455,47 +449,48 @@ void user_count_roles(struct lockfsm *fsm, const struct user *user,
 struct role *role_new(struct lockfsm *fsm, struct bytes name);
 
 /* --- revocations.c -------------------------------------------------------- */
-
 /* Its fingerprint must not be there yet. */
 struct revocation *revocation_new(struct lockfsm *fsm,
                                   const uint8_t fingerprint[FINGERPRINT_SIZE]);
 
-/* --- results.c ------------------------------------------------------------ */
+/* --- dedup.c -------------------------------------------------------------- */
 
 /* Runs 'apply', or gives the result that the same request had before. */
-void results_run(struct lockfsm *fsm, const struct entry *command,
-                 command_fn *apply, struct result *result);
-/* --- kept.c --------------------------------------------------------------- */
+void dedup_run(struct lockfsm *fsm, const struct entry *command,
+               command_fn *apply, struct result *result);
+/* --- result_cache.c ------------------------------------------------------- */
 
 /* The wait 'wait_index' of 'asker' is over: that is the result of whatever
  * requests stood at this place. */
-void kept_finish(struct lockfsm *fsm, struct asker *asker, uint64_t wait_index,
-                 const struct result *result);
-struct kept_result *kept_find(const struct lockfsm *fsm, uint64_t session,
-                              uint64_t req);
+void result_cache_finish(struct lockfsm *fsm, struct waiter *waiter,
+                         uint64_t wait_index, const struct result *result);
+struct kept_result *result_cache_find(const struct lockfsm *fsm,
+                                      uint64_t session, uint64_t req);
 /* Makes one that is neither answered nor waits yet. */
-struct kept_result *kept_add(struct lockfsm *fsm, struct numbers *numbers,
-                             uint64_t req);
+struct kept_result *result_cache_add(struct lockfsm *fsm,
+                                     struct numbers *numbers, uint64_t req);
 /* The request is answered. Of those of its session that nobody acknowledges the
  * oldest is forgotten. */
-void kept_answer(struct lockfsm *fsm, struct kept_result *kept,
-                 const struct result *result);
+void result_cache_answer(struct lockfsm *fsm, struct kept_result *kept,
+                         const struct result *result);
 /* Puts it at the end of its list. */
-void kept_link(struct kept_result *kept);
-void kept_drop(struct lockfsm *fsm, struct kept_result *kept);
+void result_cache_link(struct kept_result *kept);
+void result_cache_drop(struct lockfsm *fsm, struct kept_result *kept);
 /* Borrows from 'kept'. */
-void kept_result_of(const struct kept_result *kept, struct result *ret_result);
+void result_cache_result_of(const struct kept_result *kept,
+                            struct result *ret_result);
 
-/* --- numbers.c ------------------------------------------------------------ */
+/* --- request_ids.c -------------------------------------------------------- */
 
-struct numbers *numbers_obtain(struct lockfsm *fsm, struct session *session);
+struct numbers *request_ids_obtain(struct lockfsm *fsm,
+                                   struct session *session);
 /* With all results that are answered; those that wait must have gone. */
-void numbers_free(struct lockfsm *fsm, struct numbers *numbers);
-bool numbers_has(const struct numbers *numbers, uint64_t number);
+void request_ids_free(struct lockfsm *fsm, struct numbers *numbers);
+bool request_ids_has(const struct numbers *numbers, uint64_t number);
 /* These, too, are spent from now on. Where the ranges become too many the
  * lowest gap is spent as well. */
-void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
-                   uint64_t to);
+void request_ids_spend(struct lockfsm *fsm, struct numbers *numbers,
+                       uint64_t from, uint64_t to);
 
 /* --- sessions.c ----------------------------------------------------------- */
 
@@ -566,7 +561,7 @@ void session_drop_notices(struct lockfsm *fsm, struct session *session);
  * exclusive hold and gets nothing else. */
 bool session_is_value(const struct session *session, struct result *result);
 
-/* --- open.c --------------------------------------------------------------- */
+/* --- session_lifecycle.c -------------------------------------------------- */
 
 struct session_terms {
     struct bytes proof; /* Empty: nobody can attach it. */
@@ -756,23 +751,24 @@ struct wait *request_first(struct wait *wait);
 uint32_t request_count(const struct wait *wait);
 void request_free(struct lockfsm *fsm, struct wait *wait);
 
-/* --- askers.c ------------------------------------------------------------- */
+/* --- waiters.c ------------------------------------------------------------ */
 
-struct asker *asker_find(const struct lockfsm *fsm, uint64_t session,
-                         struct bytes owner);
-struct asker *asker_obtain(struct lockfsm *fsm, struct session *session,
+struct waiter *waiter_find(const struct lockfsm *fsm, uint64_t session,
                            struct bytes owner);
+struct waiter *waiter_obtain(struct lockfsm *fsm, struct session *session,
+                             struct bytes owner);
 /* Frees it if it does not wait any more. */
-void asker_release(struct lockfsm *fsm, struct asker *asker);
+void waiter_release(struct lockfsm *fsm, struct waiter *waiter);
 
-/* --- places.c ------------------------------------------------------------- */
+/* --- holder_index.c ------------------------------------------------------- */
 
-void places_add(struct places *places, struct place *place,
-                const struct place_key *key);
-void places_remove(struct places *places, struct place *place);
-struct place *places_find(const struct places *places,
-                          const struct place_key *key);
-void places_done(struct places *places);
+void holder_index_add(struct holder_index *places, struct holder_place *place,
+                      const struct place_key *key);
+void holder_index_remove(struct holder_index *places,
+                         struct holder_place *place);
+struct holder_place *holder_index_find(const struct holder_index *places,
+                                       const struct place_key *key);
+void holder_index_done(struct holder_index *places);
 
 /* --- grant.c -------------------------------------------------------------- */
 
@@ -802,10 +798,10 @@ bool request_is_going(const struct lockfsm *fsm, const struct wait *wait);
 bool request_is_free(const struct lockfsm *fsm, const struct wait *wait,
                      uint64_t *ret_looks);
 
-/* --- settle.c ------------------------------------------------------------- */
+/* --- finish_entry.c ------------------------------------------------------- */
 
 /* Puts right what the entry has left: the last step of applying it. */
-void settle(struct lockfsm *fsm);
+void finish_entry(struct lockfsm *fsm);
 
 /* --- acquire.c ------------------------------------------------------------ */
 
@@ -827,15 +823,15 @@ void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
 
 /* True if the waits of 'asker' close a cycle, which then goes through it; its
  * text goes to the effects' arena. */
-bool deadlock_found(struct lockfsm *fsm, struct asker *asker,
+bool deadlock_found(struct lockfsm *fsm, struct waiter *waiter,
                     struct bytes *ret_cycle);
 /* As deadlock_found() where the newest wait was just queued, which nobody
  * stands behind: often there is nothing to search. */
-bool deadlock_of_newcomer(struct lockfsm *fsm, struct asker *asker,
+bool deadlock_of_newcomer(struct lockfsm *fsm, struct waiter *waiter,
                           struct bytes *ret_cycle);
 void deadlock_search_free(struct deadlock_search *search);
 
-/* --- listed.c ------------------------------------------------------------- */
+/* --- blacklist_match.c ---------------------------------------------------- */
 
 struct blacklisting *blacklisting_new(struct lockfsm *fsm);
 void blacklisting_free(struct lockfsm *fsm, struct blacklisting *entry);
@@ -853,7 +849,7 @@ bool blacklist_refuses(struct lockfsm *fsm, const struct session *session,
 void blacklist_refuse(struct lockfsm *fsm, const struct blacklisting *entry,
                       struct result *result);
 
-/* --- relist.c ------------------------------------------------------------- */
+/* --- reevaluate.c --------------------------------------------------------- */
 
 /* The sessions that a change concerns, as far as one entry may take them. */
 struct relisting {
@@ -863,17 +859,17 @@ struct relisting {
     bool is_cut; /* There are more: SWEEP goes through all there are. */
 };
 /* Whoever has begun one ends it. */
-struct relisting relist_begin(const struct lockfsm *fsm);
+struct relisting reevaluate_begin(const struct lockfsm *fsm);
 /* Looks at one, which may be NULL if it is not concerned; false: there is no
  * need to look at any other. */
-bool relist_look(struct relisting *relisting, struct session *session,
-                 bool is_concerned);
+bool reevaluate_look(struct relisting *relisting, struct session *session,
+                     bool is_concerned);
 /* The change is made: brings what was found up to date with it, or leaves that
  * to SWEEP. */
-void relist_end(struct lockfsm *fsm, struct relisting *relisting);
+void reevaluate_end(struct lockfsm *fsm, struct relisting *relisting);
 /* The same of all sessions, a slice of them; returns how many of the places are
  * left. */
-uint64_t relist_sweep(struct lockfsm *fsm, uint64_t places);
+uint64_t reevaluate_sweep(struct lockfsm *fsm, uint64_t places);
 
 /* --- cluster.c ------------------------------------------------------------ */
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /* What one entry does not do at once, so that no entry keeps the loop for long.
- * settle.c has the other half, hand-overs to very many, and those at which
- * nobody was granted anything in a quarantine. Waits that may not
- * stand any more (blacklisting, withdrawal) are found and ended here, too,
- * where one entry has made very many of them; they are granted nothing until
- * then. relist.c has very many sessions that are brought up to date with who is
+ * finish_entry.c has the other half, hand-overs to very many, and those at
+ * which nobody was granted anything in a quarantine. Waits that may not stand
+ * any more (blacklisting, withdrawal) are found and ended here, too, where one
+ * entry has made very many of them; they are granted nothing until then.
+ * reevaluate.c has very many sessions that are brought up to date with who is
  * refused what.
  *
  * A session that ends with more than the entry may take away (lockfsm.slice) is
@@ -15,7 +15,7 @@
  * milliseconds more. SWEEP takes the sessions in the order of their ends, of
  * each the waits before the holds, each in the order of their serials. */
 
-#include "base/number.h"
+#include "base/minmax.h"
 #include "lockfsm/state.h"
 
 bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places)
@@ -40,7 +40,8 @@ void sweep_cut(struct lockfsm *fsm)
 
 /* Ends waits that may not stand any more; returns how many of the 'left' places
  * remain. */
-static uint64_t recheck(struct lockfsm *fsm, uint64_t left, uint64_t *ret_count)
+static uint64_t sweep_recheck(struct lockfsm *fsm, uint64_t left,
+                              uint64_t *ret_count)
 {
     while (left > 0 && !list_is_empty(&fsm->to_recheck)) {
         struct session *session = LIST_FIRST(&fsm->to_recheck, struct session,
@@ -66,8 +67,8 @@ void apply_sweep(struct lockfsm *fsm, const struct entry *command,
     fsm->grants_left = left;
     fsm->looks_left = left * LOOKS_PER_PLACE;
     sweep_cut(fsm);
-    left = relist_sweep(fsm, left);
-    left = recheck(fsm, left, &result->count);
+    left = reevaluate_sweep(fsm, left);
+    left = sweep_recheck(fsm, left, &result->count);
     while (left > 0 && !list_is_empty(&fsm->to_sweep)) {
         struct session *session = LIST_FIRST(&fsm->to_sweep, struct session,
                                              in_swept);

@@ -77,7 +77,7 @@ void frame_end(struct buffer *out, size_t start)
     store_u32(out->data + start, (uint32_t)size);
 }
 
-static void put_terms(struct buffer *out, const struct frame_terms *terms)
+static void frame_put_terms(struct buffer *out, const struct frame_terms *terms)
 {
     CHECK(terms->limit_count <= FRAME_LIMIT_MAX);
     buffer_put_u32(out, terms->limit_count);
@@ -130,7 +130,7 @@ void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
     buffer_put_u64(out, hello->term);
     buffer_put_u64(out, hello->last_index);
     buffer_put_u64(out, hello->last_term);
-    put_terms(out, &hello->terms);
+    frame_put_terms(out, &hello->terms);
     /* The frame may be longer than is read. The first byte, of its size, must
      * not look like TLS. */
     if ((out->size - start - FRAME_HEADER_SIZE) % 256 == FRAME_NOT_SIZE) {

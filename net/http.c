@@ -33,9 +33,9 @@
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "base/memory.h"
-#include "base/number.h"
-#include "net/http_front.h"
+#include "base/minmax.h"
 #include "net/http_head.h"
+#include "net/http_tls_bridge.h"
 #include "net/stream.h"
 
 /* How many connections may be about to leave; the next turn closes them. */
@@ -59,7 +59,7 @@ struct http {
     struct http_limits limits;
     struct http_handler handler;
     /* Accepts, and speaks TLS; NULL if this file accepts. */
-    struct front *front;
+    struct http_tls_bridge *front;
     int listen_fd; /* Used without 'front'. */
     uv_poll_t listening;
     uv_poll_t poll;
@@ -120,7 +120,7 @@ struct http_exchange {
     bool has_gone;  /* The stream's client has gone. */
 };
 
-static void part_closed(void *http_data)
+static void http_part_closed(void *http_data)
 {
     struct http *http = http_data;
     if (--http->handle_count == 0) {
@@ -129,12 +129,12 @@ static void part_closed(void *http_data)
     }
 }
 
-static void closed_cb(uv_handle_t *handle)
+static void http_closed_cb(uv_handle_t *handle)
 {
-    part_closed(handle->data);
+    http_part_closed(handle->data);
 }
 
-static void resume(struct http_exchange *exchange)
+static void http_resume(struct http_exchange *exchange)
 {
     if (exchange->is_suspended) {
         exchange->is_suspended = false;
@@ -148,20 +148,20 @@ static void resume(struct http_exchange *exchange)
 static void close_now(struct http *http)
 {
     if (http->front != NULL) {
-        front_close(http->front, part_closed, http);
+        http_tls_bridge_close(http->front, http_part_closed, http);
     } else {
-        uv_close((uv_handle_t *)&http->listening, closed_cb);
+        uv_close((uv_handle_t *)&http->listening, http_closed_cb);
         close(http->listen_fd); /* The poll has been closed before. */
     }
-    uv_close((uv_handle_t *)&http->poll, closed_cb);
-    uv_close((uv_handle_t *)&http->prepare, closed_cb);
-    uv_close((uv_handle_t *)&http->timer, closed_cb);
+    uv_close((uv_handle_t *)&http->poll, http_closed_cb);
+    uv_close((uv_handle_t *)&http->prepare, http_closed_cb);
+    uv_close((uv_handle_t *)&http->timer, http_closed_cb);
     LIST_FOR (struct guest, guest, &http->asking, in_http) {
-        resume(guest->exchange);
+        http_resume(guest->exchange);
     }
     LIST_FOR (struct guest, guest, &http->leaving, in_http) {
         if (guest->exchange != NULL) {
-            resume(guest->exchange);
+            http_resume(guest->exchange);
         }
     }
     MHD_stop_daemon(http->daemon);
@@ -174,14 +174,14 @@ static uint64_t now_ms(const struct http *http)
 }
 
 /* Makes a connection leave; libmicrohttpd notices and closes it. */
-static void leave(struct http *http, struct guest *guest)
+static void http_leave(struct http *http, struct guest *guest)
 {
     (void)shutdown(guest->fd, SHUT_RDWR);
     list_remove(&guest->in_http);
     list_push_back(&http->leaving, &guest->in_http);
     if (guest->exchange != NULL) {
         guest->exchange->has_gone = true;
-        resume(guest->exchange);
+        http_resume(guest->exchange);
     }
 }
 
@@ -196,7 +196,7 @@ static uint64_t request_due_ms(const struct http *http)
 static void close_overdue(struct http *http)
 {
     while (request_due_ms(http) <= now_ms(http)) {
-        leave(http, LIST_FIRST(&http->idle, struct guest, in_http));
+        http_leave(http, LIST_FIRST(&http->idle, struct guest, in_http));
     }
 }
 
@@ -219,12 +219,12 @@ static void look_for_presence(struct http *http)
     count = 0;
     LIST_FOR_SAFE (struct guest, guest, &http->asking, in_http) {
         if (http->presence[count++].revents != 0) {
-            leave(http, guest);
+            http_leave(http, guest);
         }
     }
 }
 
-static void run(struct http *http)
+static void http_run(struct http *http)
 {
     struct account *account = http->limits.account;
     if (http->is_closing) {
@@ -253,16 +253,16 @@ static void run(struct http *http)
     }
 }
 
-static void poll_cb(uv_poll_t *poll, int status, int events)
+static void http_poll_cb(uv_poll_t *poll, int status, int events)
 {
     (void)status;
     (void)events;
-    run(poll->data);
+    http_run(poll->data);
 }
 
 /* Makes room for one more connection from 'origin', or from all if that is
  * NULL. */
-static void make_room(struct http *http, const char *origin, uint32_t max)
+static void http_make_room(struct http *http, const char *origin, uint32_t max)
 {
     struct list *lists[] = {&http->idle, &http->asking};
     uint32_t count = 0;
@@ -276,11 +276,11 @@ static void make_room(struct http *http, const char *origin, uint32_t max)
         }
     }
     if (count >= max) {
-        leave(http, oldest);
+        http_leave(http, oldest);
     }
 }
 
-static void pause_starved(struct http *http)
+static void http_pause_starved(struct http *http)
 {
     LOG_ERROR("accepting pauses",
               "port=%u error=%s hint=\"raise the limit of open files\"",
@@ -289,7 +289,7 @@ static void pause_starved(struct http *http)
     uv_poll_stop(&http->listening);
 }
 
-static void accept_cb(uv_poll_t *poll, int status, int events)
+static void http_accept_cb(uv_poll_t *poll, int status, int events)
 {
     struct http *http = poll->data;
     char address[STREAM_ADDRESS_SIZE], origin[STREAM_ADDRESS_SIZE];
@@ -303,30 +303,31 @@ static void accept_cb(uv_poll_t *poll, int status, int events)
         if (fd >= 0) {
             address_format((struct sockaddr *)&from, address);
             address_origin(address, origin);
-            make_room(http, origin, http->limits.per_address);
-            make_room(http, NULL, http->limits.connections);
+            http_make_room(http, origin, http->limits.per_address);
+            http_make_room(http, NULL, http->limits.connections);
             /* libmicrohttpd closes the socket if this fails. */
             (void)MHD_add_connection(http->daemon, fd, (struct sockaddr *)&from,
                                      size);
         } else if (errno == EMFILE || errno == ENFILE) {
-            pause_starved(http);
+            http_pause_starved(http);
             break;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             break;
         }
     }
-    run(http);
+    http_run(http);
 }
 
-static void timer_cb(uv_timer_t *timer)
+static void http_timer_cb(uv_timer_t *timer)
 {
     struct http *http = timer->data;
     if (http->starved_ms != 0 &&
         now_ms(http) >= http->starved_ms + STARVED_PAUSE_MS) {
         http->starved_ms = 0;
-        CHECK(uv_poll_start(&http->listening, UV_READABLE, accept_cb) == 0);
+        CHECK(uv_poll_start(&http->listening, UV_READABLE, http_accept_cb) ==
+              0);
     }
-    run(http);
+    http_run(http);
 }
 
 static void prepare_cb(uv_prepare_t *prepare)
@@ -349,7 +350,7 @@ static void prepare_cb(uv_prepare_t *prepare)
     }
     if (due_ms != UINT64_MAX) {
         after_ms = due_ms > now_ms(http) ? due_ms - now_ms(http) : 0;
-        CHECK(uv_timer_start(&http->timer, timer_cb, after_ms, 0) == 0);
+        CHECK(uv_timer_start(&http->timer, http_timer_cb, after_ms, 0) == 0);
     } else {
         uv_timer_stop(&http->timer);
     }
@@ -364,9 +365,10 @@ static struct guest *guest_of(struct MHD_Connection *connection)
 
 static void know_by_front(const struct http *http, struct guest *guest)
 {
-    const struct tls_identity *who = front_identity(http->front, guest->fd);
+    const struct tls_identity *who = http_tls_bridge_identity(http->front,
+                                                              guest->fd);
     snprintf(guest->address, sizeof guest->address, "%s",
-             front_address(http->front, guest->fd));
+             http_tls_bridge_address(http->front, guest->fd));
     if (who != NULL) {
         guest->who = *who;
     }
@@ -481,11 +483,11 @@ static void set_response(struct http_exchange *exchange, unsigned status,
     exchange->is_answered = true;
     exchange->status = status;
     exchange->response = response;
-    resume(exchange);
+    http_resume(exchange);
 }
 
 /* What the answer or the stream holds in memory until its client reads it. */
-static size_t unread_size(const struct guest *guest)
+static size_t http_unread_size(const struct guest *guest)
 {
     const struct http_exchange *exchange = guest->exchange;
     return exchange != NULL ? exchange->answer_size + exchange->output.size : 0;
@@ -499,18 +501,18 @@ static void cut_unread(struct http *http, const struct http_exchange *exchange,
     size_t unread = 0;
     LIST_FOR (struct guest, guest, &http->asking, in_http) {
         if (origin == NULL || strcmp(guest->origin, origin) == 0) {
-            unread += guest != exchange->guest ? unread_size(guest) : 0;
+            unread += guest != exchange->guest ? http_unread_size(guest) : 0;
         }
     }
     LIST_FOR_SAFE (struct guest, guest, &http->asking, in_http) {
         if (unread <= size) {
             return;
         }
-        if (guest != exchange->guest && unread_size(guest) > 0 &&
+        if (guest != exchange->guest && http_unread_size(guest) > 0 &&
             (origin == NULL || strcmp(guest->origin, origin) == 0)) {
-            unread -= unread_size(guest);
+            unread -= http_unread_size(guest);
             http->cut_count++;
-            leave(http, guest);
+            http_leave(http, guest);
         }
     }
 }
@@ -521,7 +523,7 @@ static void bound_unread(struct http_exchange *exchange)
 {
     struct http *http = exchange->http;
     const struct http_limits *limits = &http->limits;
-    size_t own = unread_size(exchange->guest);
+    size_t own = http_unread_size(exchange->guest);
     if (own > HTTP_UNREAD_FREE && limits->unread > 0) {
         size_t share = limits->unread_per_address;
         cut_unread(http, exchange, exchange->guest->origin,
@@ -552,7 +554,7 @@ void http_answer(struct http_exchange *exchange, struct http_reply *reply)
 }
 
 /* Gives the library a stream's next bytes. */
-static ssize_t read_cb(void *data, uint64_t at, char *to, size_t size)
+static ssize_t http_read_cb(void *data, uint64_t at, char *to, size_t size)
 {
     struct http_exchange *exchange = data;
     struct buffer *output = &exchange->output;
@@ -577,7 +579,7 @@ static ssize_t read_cb(void *data, uint64_t at, char *to, size_t size)
 void http_stream(struct http_exchange *exchange, struct http_reply *reply)
 {
     struct MHD_Response *response = MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, STREAM_BLOCK_SIZE, read_cb, exchange, NULL);
+        MHD_SIZE_UNKNOWN, STREAM_BLOCK_SIZE, http_read_cb, exchange, NULL);
     CHECK(response != NULL && reply->body.size == 0);
     put_headers(response, reply);
     exchange->is_stream = true;
@@ -593,7 +595,7 @@ struct buffer *http_stream_output(struct http_exchange *exchange)
 void http_stream_more(struct http_exchange *exchange)
 {
     bound_unread(exchange);
-    resume(exchange);
+    http_resume(exchange);
 }
 
 size_t http_stream_unsent(const struct http_exchange *exchange)
@@ -604,11 +606,11 @@ size_t http_stream_unsent(const struct http_exchange *exchange)
 void http_stream_end(struct http_exchange *exchange)
 {
     exchange->is_at_end = true;
-    resume(exchange);
+    http_resume(exchange);
 }
 
-static void refuse(struct http_exchange *exchange, unsigned status,
-                   const char *title, const char *detail)
+static void http_refuse(struct http_exchange *exchange, unsigned status,
+                        const char *title, const char *detail)
 {
     struct http_reply reply = {.status = status,
                                .content_type = "application/problem+json",
@@ -621,8 +623,8 @@ static void refuse(struct http_exchange *exchange, unsigned status,
 }
 
 /* Begins a request whose head is there. */
-static enum MHD_Result begin(struct http_exchange *exchange, const char *method,
-                             const char *version)
+static enum MHD_Result http_begin(struct http_exchange *exchange,
+                                  const char *method, const char *version)
 {
     const struct http *http = exchange->http;
     struct http_head head;
@@ -634,7 +636,7 @@ static enum MHD_Result begin(struct http_exchange *exchange, const char *method,
         exchange->connection, exchange->line_target, strlen(exchange->target),
         method, version, &head);
     if (why != NULL) {
-        refuse(exchange, MHD_HTTP_BAD_REQUEST, "Bad Request", why);
+        http_refuse(exchange, MHD_HTTP_BAD_REQUEST, "Bad Request", why);
         return queue_response(exchange);
     }
     if (head.has_body && http->handler.on_head != NULL) {
@@ -645,14 +647,14 @@ static enum MHD_Result begin(struct http_exchange *exchange, const char *method,
     if (exchange->response == NULL && head.body_size > exchange->body_max) {
         snprintf(detail, sizeof detail, "a body has at most %u bytes",
                  (unsigned)exchange->body_max);
-        refuse(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
-               detail);
+        http_refuse(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
+                    detail);
     }
     return exchange->response != NULL ? queue_response(exchange) : MHD_YES;
 }
 
 /* Hands over a whole request. */
-static void tell(struct http_exchange *exchange)
+static void http_tell(struct http_exchange *exchange)
 {
     struct http *http = exchange->http;
     exchange->is_told = true;
@@ -660,31 +662,31 @@ static void tell(struct http_exchange *exchange)
 }
 
 /* It is the turn of a request, whose connection is suspended. */
-static bool serve(struct account_claim *claim)
+static bool http_serve(struct account_claim *claim)
 {
     struct http_exchange *exchange = LIST_ENTRY(claim, struct http_exchange,
                                                 claim);
     if (!exchange->has_gone && !exchange->http->is_closing) {
-        tell(exchange);
+        http_tell(exchange);
     }
     return false;
 }
 
 /* A request is whole: tells the handler, now or when it is its turn. */
-static void arrive(struct http_exchange *exchange)
+static void http_arrive(struct http_exchange *exchange)
 {
     struct account *account = exchange->http->limits.account;
     list_remove(&exchange->guest->in_http);
     list_push_back(&exchange->http->asking, &exchange->guest->in_http);
     exchange->has_arrived = true;
     if (account == NULL) {
-        tell(exchange);
+        http_tell(exchange);
         return;
     }
     account_join(account, &exchange->claim,
-                 account_key_of_origin(exchange->guest->origin), serve);
+                 account_key_of_origin(exchange->guest->origin), http_serve);
     if (account_is_open(account)) {
-        tell(exchange);
+        http_tell(exchange);
         account_charge(account, &exchange->claim);
     } else {
         account_rest(account, &exchange->claim);
@@ -706,7 +708,7 @@ static enum MHD_Result request_cb(void *data, struct MHD_Connection *connection,
         return MHD_NO;
     }
     if (!exchange->has_begun) {
-        return begin(exchange, method, version);
+        return http_begin(exchange, method, version);
     }
     if (*upload_size > 0) {
         if (*upload_size > exchange->body_max - exchange->body.size) {
@@ -718,7 +720,7 @@ static enum MHD_Result request_cb(void *data, struct MHD_Connection *connection,
         return MHD_YES;
     }
     if (!exchange->has_arrived) {
-        arrive(exchange);
+        http_arrive(exchange);
     }
     if (exchange->response != NULL) {
         return queue_response(exchange);
@@ -742,8 +744,8 @@ static size_t unescape_cb(void *data, struct MHD_Connection *connection,
 static void front_make_room(void *data, const char *origin)
 {
     struct http *http = data;
-    make_room(http, origin, http->limits.per_address);
-    make_room(http, NULL, http->limits.connections);
+    http_make_room(http, origin, http->limits.per_address);
+    http_make_room(http, NULL, http->limits.connections);
 }
 
 static void front_joined(void *data, int fd)
@@ -770,25 +772,26 @@ static void front_failed(void *data, const char *address, const char *reason)
 static void listen_on(struct http *http, uv_loop_t *loop, int fd,
                       struct tls_context *context)
 {
-    const struct front_events events = {.make_room = front_make_room,
-                                        .joined = front_joined,
-                                        .failed = front_failed,
-                                        .data = http};
+    const struct http_tls_bridge_events events = {.make_room = front_make_room,
+                                                  .joined = front_joined,
+                                                  .failed = front_failed,
+                                                  .data = http};
     if (context != NULL) {
-        http->front = front_open(loop, fd, http->limits.connections,
-                                 http->limits.per_address, context, &events);
+        http->front = http_tls_bridge_open(loop, fd, http->limits.connections,
+                                           http->limits.per_address, context,
+                                           &events);
         return;
     }
     http->listen_fd = fd;
     CHECK(uv_poll_init(loop, &http->listening, fd) == 0);
     http->listening.data = http;
-    CHECK(uv_poll_start(&http->listening, UV_READABLE, accept_cb) == 0);
+    CHECK(uv_poll_start(&http->listening, UV_READABLE, http_accept_cb) == 0);
 }
 
 void http_use_tls(struct http *http, struct tls_context *context)
 {
     CHECK(http->front != NULL);
-    front_use_tls(http->front, context);
+    http_tls_bridge_use_tls(http->front, context);
 }
 
 uint64_t http_tls_failed(const struct http *http)
@@ -849,7 +852,7 @@ int http_open(uv_loop_t *loop, const char *host, uint16_t port,
     http->poll.data = http;
     http->prepare.data = http;
     http->timer.data = http;
-    CHECK(uv_poll_start(&http->poll, UV_READABLE, poll_cb) == 0);
+    CHECK(uv_poll_start(&http->poll, UV_READABLE, http_poll_cb) == 0);
     listen_on(http, loop, fd, context);
     CHECK(uv_prepare_start(&http->prepare, prepare_cb) == 0);
     *ret_http = http;
@@ -900,7 +903,7 @@ void *http_owner(const struct http_exchange *exchange)
 void http_flush(struct http *http)
 {
     if (http->has_resumed && !http->is_running) {
-        run(http);
+        http_run(http);
     }
 }
 

@@ -13,8 +13,8 @@
  * connection without a whole request makes room, or else the oldest: whoever
  * asks at once is always answered.
  *
- * With a context all speak TLS (net/http_front.h); who speaks plain is answered
- * 400. A connection then takes three descriptors in place of one.
+ * With a context all speak TLS (net/http_tls_bridge.h); who speaks plain is
+ * answered 400. A connection then takes three descriptors in place of one.
  *
  * Unread answers are bounded in all and by address: beyond the bound the
  * connections with the oldest requests are closed.

@@ -18,7 +18,7 @@ static const char *const once[] = {
 
 #define ONCE_COUNT (sizeof once / sizeof *once)
 
-struct reading {
+struct head_reading {
     uint32_t count[ONCE_COUNT];
     uint64_t body_size;
     bool has_odd_name; /* A name has, for example, a blank before its colon. */
@@ -39,7 +39,7 @@ static const char *end_of(const char *text)
 }
 
 /* Follows the line "name: value" in memory. */
-static void follow_line(struct reading *reading, const char *name,
+static void follow_line(struct head_reading *reading, const char *name,
                         const char *value)
 {
     if (reading->has_odd_line || name != reading->at || value == NULL ||
@@ -56,7 +56,7 @@ static void follow_line(struct reading *reading, const char *name,
 static enum MHD_Result line_cb(void *data, enum MHD_ValueKind kind,
                                const char *name, const char *value)
 {
-    struct reading *reading = data;
+    struct head_reading *reading = data;
     (void)kind;
     follow_line(reading, name, value);
     value = value != NULL ? value : "";
@@ -73,7 +73,7 @@ static enum MHD_Result line_cb(void *data, enum MHD_ValueKind kind,
     return MHD_YES;
 }
 
-static const char *ambiguity(const struct reading *reading)
+static const char *http_head_ambiguity(const struct head_reading *reading)
 {
     static char text[80];
     if (reading->has_odd_line) {
@@ -105,7 +105,7 @@ const char *http_head_read(struct MHD_Connection *connection,
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(
         connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     CHECK(info != NULL);
-    struct reading reading = {.at = end_of(version) + 2};
+    struct head_reading reading = {.at = end_of(version) + 2};
     reading.has_odd_line = target != end_of(method) + 1 ||
                            version != target + target_size + 1;
     (void)MHD_get_connection_values(connection, MHD_HEADER_KIND, line_cb,
@@ -115,5 +115,5 @@ const char *http_head_read(struct MHD_Connection *connection,
     *ret_head = (struct http_head){.body_size = reading.body_size,
                                    .has_body = reading.body_size > 0 ||
                                                reading.count[2] > 0};
-    return ambiguity(&reading);
+    return http_head_ambiguity(&reading);
 }

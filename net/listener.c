@@ -14,9 +14,9 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "net/door.h"
+#include "net/admin_socket.h"
 #include "net/rights.h"
-#include "net/secure.h"
+#include "net/stream_tls.h"
 
 #define BACKLOG 1024
 /* Bounds what a flood of new connections takes from those that stand. */
@@ -43,10 +43,10 @@ struct listener {
     bool may_get_rights; /* A UNIX socket; the kernel refuses no descriptors. */
 };
 
-static void poll_cb(uv_poll_t *poll, int status, int events);
-static void check_cb(uv_check_t *check);
-static void timer_cb(uv_timer_t *timer);
-static void closed_cb(uv_handle_t *handle);
+static void listener_poll_cb(uv_poll_t *poll, int status, int events);
+static void listener_check_cb(uv_check_t *check);
+static void listener_timer_cb(uv_timer_t *timer);
+static void listener_handle_closed_cb(uv_handle_t *handle);
 
 /* Binds the first address of the list that can be bound; returns a socket, or
  * -errno. */
@@ -164,7 +164,7 @@ struct listener *listener_adopt(uv_loop_t *loop, int fd, const char *name,
     listener->gate.idle.data = listener;
     listener->poll.data = listener;
     listener->timer.data = listener;
-    CHECK(uv_poll_start(&listener->poll, UV_READABLE, poll_cb) == 0);
+    CHECK(uv_poll_start(&listener->poll, UV_READABLE, listener_poll_cb) == 0);
     return listener;
 }
 
@@ -191,10 +191,10 @@ void listener_close_then(struct listener *listener, void (*closed)(void *data),
     listener->is_closing = true;
     listener->closed = closed;
     listener->closed_data = data;
-    uv_close((uv_handle_t *)&listener->poll, closed_cb);
-    uv_close((uv_handle_t *)&listener->check, closed_cb);
-    uv_close((uv_handle_t *)&listener->timer, closed_cb);
-    gate_close(&listener->gate, closed_cb);
+    uv_close((uv_handle_t *)&listener->poll, listener_handle_closed_cb);
+    uv_close((uv_handle_t *)&listener->check, listener_handle_closed_cb);
+    uv_close((uv_handle_t *)&listener->timer, listener_handle_closed_cb);
+    gate_close(&listener->gate, listener_handle_closed_cb);
     close(listener->fd); /* uv_close() has taken it out of the poll. */
     listener->fd = -1;
 }
@@ -204,7 +204,7 @@ void listener_close(struct listener *listener)
     listener_close_then(listener, NULL, NULL);
 }
 
-static void closed_cb(uv_handle_t *handle)
+static void listener_handle_closed_cb(uv_handle_t *handle)
 {
     struct listener *listener = handle->data;
     if (--listener->handle_count > 0) {
@@ -221,14 +221,16 @@ static void closed_cb(uv_handle_t *handle)
 /* Says 'refusal' if the socket takes it at once, and closes. What has been sent
  * to us is read first: unread bytes would make the close a reset, which can
  * overtake the refusal. */
-static void refuse(const struct listener *listener, int fd, const char *refusal)
+static void listener_refuse(const struct listener *listener, int fd,
+                            const char *refusal)
 {
     char unread[4096];
     if (refusal != NULL) {
         (void)!send(fd, refusal, strlen(refusal), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     if (listener->may_get_rights) {
-        /* Their number is bounded, since poll_cb() waits while many close. */
+        /* Their number is bounded, since listener_poll_cb() waits while many
+         * close. */
         if (!rights_drain(fd) && rights_close_apart(fd, true)) {
             return;
         }
@@ -241,7 +243,8 @@ static void refuse(const struct listener *listener, int fd, const char *refusal)
 
 static bool is_door(const struct listener *listener)
 {
-    return listener->name != NULL && strcmp(listener->name, DOOR_ADDRESS) == 0;
+    return listener->name != NULL &&
+           strcmp(listener->name, ADMIN_SOCKET_ADDRESS) == 0;
 }
 
 static void take_connection(struct listener *listener, int fd,
@@ -255,10 +258,11 @@ static void take_connection(struct listener *listener, int fd,
     if (listener->may_get_rights) {
         rights_expect(fd);
     }
-    if (is_door(listener) && !door_lets_in(fd)) {
-        refuse(listener, fd,
-               "-NOPERM only root and the user that runs the node may come by "
-               "its own socket\r\n");
+    if (is_door(listener) && !admin_socket_lets_in(fd)) {
+        listener_refuse(
+            listener, fd,
+            "-NOPERM only root and the user that runs the node may come by "
+            "its own socket\r\n");
         return;
     }
     if (listener->name != NULL) {
@@ -269,7 +273,7 @@ static void take_connection(struct listener *listener, int fd,
     struct stream *stream = listener->accept(listener->data, address, &events,
                                              &limits, &owner, &refusal);
     if (stream == NULL) {
-        refuse(listener, fd, refusal);
+        listener_refuse(listener, fd, refusal);
         return;
     }
     CHECK(events != NULL);
@@ -283,11 +287,12 @@ static void take_connection(struct listener *listener, int fd,
 static void pause_accepting(struct listener *listener)
 {
     uv_poll_stop(&listener->poll);
-    CHECK(uv_timer_start(&listener->timer, timer_cb, STARVED_PAUSE_MS, 0) == 0);
+    CHECK(uv_timer_start(&listener->timer, listener_timer_cb, STARVED_PAUSE_MS,
+                         0) == 0);
 }
 
 /* Pauses for want of a descriptor or of memory. */
-static void pause_starved(struct listener *listener, int error)
+static void listener_pause_starved(struct listener *listener, int error)
 {
     uint64_t now_ms = uv_now(listener->poll.loop);
     if (listener->starved_logged_ms == 0 ||
@@ -300,11 +305,12 @@ static void pause_starved(struct listener *listener, int error)
     pause_accepting(listener);
 }
 
-static void timer_cb(uv_timer_t *timer)
+static void listener_timer_cb(uv_timer_t *timer)
 {
     struct listener *listener = timer->data;
     if (!listener->is_closing) {
-        CHECK(uv_poll_start(&listener->poll, UV_READABLE, poll_cb) == 0);
+        CHECK(uv_poll_start(&listener->poll, UV_READABLE, listener_poll_cb) ==
+              0);
     }
 }
 
@@ -316,15 +322,15 @@ static bool is_starvation(int error)
 
 /* Accepts after all that was polled has been read: connections whose end is
  * among that keep no place of the new ones. */
-static void poll_cb(uv_poll_t *poll, int status, int events)
+static void listener_poll_cb(uv_poll_t *poll, int status, int events)
 {
     struct listener *listener = poll->data;
     (void)status;
     (void)events;
-    CHECK(uv_check_start(&listener->check, check_cb) == 0);
+    CHECK(uv_check_start(&listener->check, listener_check_cb) == 0);
 }
 
-static void check_cb(uv_check_t *check)
+static void listener_check_cb(uv_check_t *check)
 {
     struct listener *listener = check->data;
     uv_check_stop(check);
@@ -342,7 +348,7 @@ static void check_cb(uv_check_t *check)
         if (fd >= 0) {
             take_connection(listener, fd, (struct sockaddr *)&from);
         } else if (is_starvation(errno)) {
-            pause_starved(listener, errno);
+            listener_pause_starved(listener, errno);
             return;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;

@@ -11,18 +11,20 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 
 #define OUTPUT_MAX (64u << 20)
 #define IDLE_MAX (256u << 10)
 #define UP_FOR_A_WHILE_MS 1000
 
-static void bytes_cb(struct stream *stream);
-static void connected_cb(struct stream *stream);
-static void closed_cb(struct stream *stream, const char *reason);
+static void peer_link_bytes_cb(struct stream *stream);
+static void peer_link_connected_cb(struct stream *stream);
+static void peer_link_closed_cb(struct stream *stream, const char *reason);
 
 const struct stream_events peer_link_events = {
-    .on_bytes = bytes_cb, .on_connected = connected_cb, .on_closed = closed_cb};
+    .on_bytes = peer_link_bytes_cb,
+    .on_connected = peer_link_connected_cb,
+    .on_closed = peer_link_closed_cb};
 const struct stream_limits peer_link_stranger_limits = {
     .input_max = FRAME_HEADER_SIZE + FRAME_HELLO_SIZE_MAX,
     .output_max = 64u << 10,
@@ -45,7 +47,7 @@ struct peer_link *peer_link_new(struct peers *peers)
 static bool was_secure(const struct peers *peers, uint64_t id)
 {
     for (uint32_t i = 0; i < peers->secure_count; i++) {
-        if (peers->secure[i] == id) {
+        if (peers->stream_tls[i] == id) {
             return true;
         }
     }
@@ -55,18 +57,18 @@ static bool was_secure(const struct peers *peers, uint64_t id)
 static void note_secure(struct peers *peers, uint64_t id)
 {
     if (!was_secure(peers, id)) {
-        peers->secure[peers->secure_count++] = id;
+        peers->stream_tls[peers->secure_count++] = id;
     }
 }
 
-static bool dials_tls(const struct peers *peers, const struct peer *peer)
+static bool dials_tls(const struct peers *peers, const struct net_peer *peer)
 {
     return peers->tls == TLS_REQUIRE ||
            (peers->tls == TLS_ALLOW &&
             (!peer->dials_plain || was_secure(peers, peer->id)));
 }
 
-void peer_link_dial(struct peers *peers, struct peer *peer)
+void peer_link_dial(struct peers *peers, struct net_peer *peer)
 {
     CHECK(peer->link == NULL && peer->host[0] != '\0');
     struct peer_link *link = peer_link_new(peers);
@@ -115,7 +117,7 @@ static void put_levels(struct peer_link *link, const struct frame_hello *own)
     stream_flush(&link->stream);
 }
 
-static void connected_cb(struct stream *stream)
+static void peer_link_connected_cb(struct stream *stream)
 {
     struct peer_link *link = stream->owner;
     link->deadline_ms = peers_now_ms() + PEER_HELLO_MS;
@@ -138,11 +140,11 @@ void peer_link_close(struct peer_link *link, const char *reason)
 }
 
 /* Tells the owner that the member is down; its peer may dial again. */
-static void go_down(struct peer_link *link, const char *reason,
-                    bool was_closed_by_peer)
+static void peer_link_go_down(struct peer_link *link, const char *reason,
+                              bool was_closed_by_peer)
 {
     struct peers *peers = link->peers;
-    struct peer *peer = link->peer;
+    struct net_peer *peer = link->peer;
     bool was_up = link->is_up;
     bool was_up_for_a_while = was_up &&
                               peers_now_ms() - link->up_ms >= UP_FOR_A_WHILE_MS;
@@ -169,8 +171,8 @@ static void go_down(struct peer_link *link, const char *reason,
 }
 
 /* Logs a refusal; strangers must not be able to fill the log. */
-static void log_refusal(struct peers *peers, const char *address,
-                        const char *why)
+static void peer_link_log_refusal(struct peers *peers, const char *address,
+                                  const char *why)
 {
     uint32_t left_out;
     if (log_limit_pass(&peers->refusals, peers_now_ms(), &left_out)) {
@@ -179,16 +181,16 @@ static void log_refusal(struct peers *peers, const char *address,
     }
 }
 
-static void closed_cb(struct stream *stream, const char *reason)
+static void peer_link_closed_cb(struct stream *stream, const char *reason)
 {
     struct peer_link *link = stream->owner;
     struct peers *peers = link->peers;
     leave_strangers(link);
     if (stream->has_failed_tls) {
         peers->tls_failed_count++;
-        log_refusal(peers, stream->address, reason);
+        peer_link_log_refusal(peers, stream->address, reason);
     }
-    go_down(link, reason, stream->was_closed_by_peer);
+    peer_link_go_down(link, reason, stream->was_closed_by_peer);
     list_remove(&link->node);
     free(link);
     peers_part_closed(peers);
@@ -196,17 +198,17 @@ static void closed_cb(struct stream *stream, const char *reason)
 
 /* --- Refusing ------------------------------------------------------------- */
 
-static void refuse(struct peer_link *link, const char *format, ...)
+static void peer_link_refuse(struct peer_link *link, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void refuse(struct peer_link *link, const char *format, ...)
+static void peer_link_refuse(struct peer_link *link, const char *format, ...)
 {
     char why[HASP_WHY_SIZE];
     va_list args;
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    log_refusal(link->peers, link->stream.address, why);
+    peer_link_log_refusal(link->peers, link->stream.address, why);
     peer_link_close(link, "refused");
 }
 
@@ -229,7 +231,7 @@ static void refuse_hello(struct peer_link *link,
                           bytes_of_text(why));
         stream_flush(&link->stream);
     }
-    refuse(link, "%s", why);
+    peer_link_refuse(link, "%s", why);
 }
 
 /* Handles the other node's refusal of this node's greeting. */
@@ -240,7 +242,7 @@ static void take_refusal(struct peer_link *link, struct bytes body)
     struct bytes text;
     char why[FRAME_REFUSED_SIZE_MAX + 1];
     if (frame_get_refused(body, &refusal, &text) != 0) {
-        refuse(link, "its refusal is malformed");
+        peer_link_refuse(link, "its refusal is malformed");
         return;
     }
     CHECK(text.size <=
@@ -256,8 +258,8 @@ static void take_refusal(struct peer_link *link, struct bytes body)
 
 /* --- HELLO ---------------------------------------------------------------- */
 
-static bool may_be_guest(const struct peer_link *link,
-                         const struct frame_hello *hello)
+static bool peer_link_may_be_guest(const struct peer_link *link,
+                                   const struct frame_hello *hello)
 {
     const struct peers *peers = link->peers;
     return !link->is_dialled && peers->guest_count < PEERS_GUEST_MAX &&
@@ -269,7 +271,7 @@ static int check_ids(const struct peer_link *link,
                      const struct frame_hello *hello, char why[HASP_WHY_SIZE])
 {
     const struct peers *peers = link->peers;
-    const struct peer *peer = peers_find(peers, hello->from);
+    const struct net_peer *peer = peers_find(peers, hello->from);
     const struct tls_identity *who = stream_identity(&link->stream);
     if (who != NULL && who->name.node != hello->from) {
         snprintf(why, HASP_WHY_SIZE,
@@ -293,7 +295,7 @@ static int check_ids(const struct peer_link *link,
         snprintf(why, HASP_WHY_SIZE,
                  "node %" PRIu64 " answers at the address of node %" PRIu64,
                  hello->from, link->id);
-    } else if (peer == NULL && !may_be_guest(link, hello)) {
+    } else if (peer == NULL && !peer_link_may_be_guest(link, hello)) {
         snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
                  hello->from);
         return HASP_ENOENT;
@@ -310,7 +312,7 @@ static int check_levels(struct peer_link *link, const struct frame_hello *hello,
 {
     struct peers *peers = link->peers;
     struct frame_hello own = own_hello(peers, hello->from);
-    struct peer *peer = peers_find(peers, hello->from);
+    struct net_peer *peer = peers_find(peers, hello->from);
     enum frame_age age = frame_compare_levels(&own, hello);
     bool is_other = age == FRAME_OTHER_TOO_OLD;
     if (age == FRAME_FITS) {
@@ -363,8 +365,8 @@ bool peer_link_is_revoked(const struct peer_link *link)
            events->is_revoked(events->data, who->fingerprint);
 }
 
-static bool goes_before(const struct peers *peers,
-                        const struct frame_hello *hello)
+static bool peer_link_goes_before(const struct peers *peers,
+                                  const struct frame_hello *hello)
 {
     return peers->events.goes_before != NULL &&
            peers->events.goes_before(peers->events.data, hello);
@@ -373,7 +375,8 @@ static bool goes_before(const struct peers *peers,
 /* True if this node is the one to dial: where the member's address leads to the
  * directory that greets. It need not while the log here names another one,
  * which is at another place, or while that one is still connected. */
-static bool is_to_be_dialled(const struct peers *peers, const struct peer *peer,
+static bool is_to_be_dialled(const struct peers *peers,
+                             const struct net_peer *peer,
                              const struct frame_hello *hello)
 {
     const struct peers_events *events = &peers->events;
@@ -415,7 +418,7 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
     if (error != 0) {
         return error;
     }
-    const struct peer *peer = peers_find(peers, hello->from);
+    const struct net_peer *peer = peers_find(peers, hello->from);
     bool is_wanted = peer != NULL && !peer->is_guest;
     /* The owner judges first: a directory that was replaced is to hear that,
      * and to be noticed, whichever side has dialled and whoever is up. */
@@ -431,7 +434,7 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
     }
     if (peer != NULL && peer->link != NULL && peer->link->is_up &&
         peer->link != link && peer->link->incarnation != hello->incarnation &&
-        !goes_before(peers, hello)) {
+        !peer_link_goes_before(peers, hello)) {
         snprintf(why, HASP_WHY_SIZE,
                  "node %" PRIu64 " is connected with another data directory",
                  hello->from);
@@ -451,15 +454,16 @@ static struct peer_link *find_earlier(const struct peer_link *link, uint64_t id)
     return NULL;
 }
 
-static void go_up(struct peer_link *link, const struct frame_hello *hello)
+static void peer_link_go_up(struct peer_link *link,
+                            const struct frame_hello *hello)
 {
     struct peers *peers = link->peers;
-    struct peer *peer = peers_find(peers, hello->from);
+    struct net_peer *peer = peers_find(peers, hello->from);
     bool is_guest = peer == NULL || peer->is_guest;
     uint64_t now_ms = peers_now_ms();
     struct peer_link *old;
     while ((old = find_earlier(link, hello->from)) != NULL) {
-        go_down(old, "replaced by a new connection", false);
+        peer_link_go_down(old, "replaced by a new connection", false);
         peer_link_close(old, "replaced by a new connection");
     }
     peer = peers_find(peers, hello->from);
@@ -513,12 +517,12 @@ static void take_hello(struct peer_link *link, struct bytes body)
     struct frame_hello hello;
     char why[HASP_WHY_SIZE] = "";
     if (frame_get_hello(body, &hello) != 0) {
-        refuse(link, "its HELLO is cut short");
+        peer_link_refuse(link, "its HELLO is cut short");
         return;
     }
     int error = check_hello(link, &hello, why);
     if (error == 0) {
-        go_up(link, &hello);
+        peer_link_go_up(link, &hello);
     } else if (!link->stream.is_closing) {
         refuse_hello(link, &hello, error, why);
     }
@@ -555,8 +559,8 @@ static void take_pong(struct peer_link *link, uint64_t stamp)
     }
 }
 
-static void take_frame(struct peer_link *link, enum frame_type type,
-                       struct bytes body)
+static void peer_link_take_frame(struct peer_link *link, enum frame_type type,
+                                 struct bytes body)
 {
     struct peers *peers = link->peers;
     uint64_t stamp;
@@ -566,20 +570,21 @@ static void take_frame(struct peer_link *link, enum frame_type type,
         } else if (type == FRAME_REFUSED && link->is_dialled) {
             take_refusal(link, body);
         } else {
-            refuse(link, "it did not say HELLO first");
+            peer_link_refuse(link, "it did not say HELLO first");
         }
         return;
     }
     if (frame_since(type) > link->version) {
-        refuse(link, "a frame of type %d, which version %" PRIu32 " has not",
-               (int)type, link->version);
+        peer_link_refuse(
+            link, "a frame of type %d, which version %" PRIu32 " has not",
+            (int)type, link->version);
     } else if (type == FRAME_HELLO) {
-        refuse(link, "it said HELLO twice");
+        peer_link_refuse(link, "it said HELLO twice");
     } else if (type == FRAME_REFUSED) {
         take_refusal(link, body);
     } else if (type == FRAME_PING || type == FRAME_PONG) {
         if (frame_get_u64(body, &stamp) != 0) {
-            refuse(link, "its PING is malformed");
+            peer_link_refuse(link, "its PING is malformed");
         } else if (type == FRAME_PING) {
             frame_put_u64(stream_output(&link->stream), FRAME_PONG, stamp);
         } else {
@@ -590,14 +595,14 @@ static void take_frame(struct peer_link *link, enum frame_type type,
         int error = peers->events.on_frame(peers->events.data, link->id, type,
                                            body, why);
         if (error != 0 && !link->stream.is_closing) {
-            refuse(link, "node %" PRIu64 ", a frame of type %d: %.400s",
-                   link->id, (int)type,
-                   why[0] != '\0' ? why : hasp_strerror(error));
+            peer_link_refuse(
+                link, "node %" PRIu64 ", a frame of type %d: %.400s", link->id,
+                (int)type, why[0] != '\0' ? why : hasp_strerror(error));
         }
     }
 }
 
-static void bytes_cb(struct stream *stream)
+static void peer_link_bytes_cb(struct stream *stream)
 {
     struct peer_link *link = stream->owner;
     bool must_answer = false;
@@ -617,15 +622,15 @@ static void bytes_cb(struct stream *stream)
             break;
         }
         if (error != 0) {
-            refuse(link,
-                   link->is_up ? "a malformed frame: %s"
-                               : "it does not speak hasp's peer "
-                                 "protocol: %s",
-                   hasp_strerror(error));
+            peer_link_refuse(link,
+                             link->is_up ? "a malformed frame: %s"
+                                         : "it does not speak hasp's peer "
+                                           "protocol: %s",
+                             hasp_strerror(error));
             return;
         }
         must_answer = must_answer || type == FRAME_PING;
-        take_frame(link, type, body);
+        peer_link_take_frame(link, type, body);
         stream_consume(stream, used);
     }
     if (must_answer) {
@@ -644,7 +649,8 @@ uint64_t peer_link_tick(struct peer_link *link, uint64_t now_ms)
         if (now_ms < link->deadline_ms || now_ms < peers->grace_ms) {
             return u64_max(link->deadline_ms, peers->grace_ms);
         }
-        refuse(link, "it did not say HELLO within %d ms", PEER_HELLO_MS);
+        peer_link_refuse(link, "it did not say HELLO within %d ms",
+                         PEER_HELLO_MS);
         return UINT64_MAX;
     }
     uint64_t silent_ms = u64_max(link->heard_ms + PEER_SILENCE_MS,

@@ -32,7 +32,7 @@
 #define PEER_HOST_SIZE 256
 #define PEERS_SECURE_MAX 64
 
-struct peer {
+struct net_peer {
     struct list node;
     uint64_t id;
     char host[PEER_HOST_SIZE]; /* Empty: it cannot be dialled. */
@@ -48,10 +48,10 @@ struct peer {
 struct peer_link {
     struct stream stream;
     struct peers *peers;
-    struct peer *peer; /* NULL: stranger, or let go. */
-    struct list node;  /* In peers->links, oldest first. */
-    uint64_t id;       /* From the HELLO. */
-    uint32_t version;  /* Of the frames, once it is up. */
+    struct net_peer *peer; /* NULL: stranger, or let go. */
+    struct list node;      /* In peers->links, oldest first. */
+    uint64_t id;           /* From the HELLO. */
+    uint32_t version;      /* Of the frames, once it is up. */
     uint64_t incarnation;
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     uint64_t up_ms;
@@ -91,23 +91,23 @@ struct peers {
     uint64_t tls_failed_count;
     /* Members that were up with TLS, also those that are forgotten since: they
      * are not dialled in plain any more. When it is full nobody is. */
-    uint64_t secure[PEERS_SECURE_MAX];
+    uint64_t stream_tls[PEERS_SECURE_MAX];
     uint32_t secure_count;
     bool is_closing;
 };
 
 uint64_t peers_now_ms(void);
-struct peer *peers_find(const struct peers *peers, uint64_t id);
+struct net_peer *peers_find(const struct peers *peers, uint64_t id);
 /* A guest; there must be room, and no peer of that id. */
-struct peer *peers_let_in(struct peers *peers, uint64_t id);
+struct net_peer *peers_let_in(struct peers *peers, uint64_t id);
 /* A guest whose connection has gone. */
-void peers_let_out(struct peers *peers, struct peer *peer);
+void peers_let_out(struct peers *peers, struct net_peer *peer);
 /* The timer must fire at 'at_ms' or before. */
 void peers_wake_by(struct peers *peers, uint64_t at_ms);
 /* Dials without waiting to be dialled. */
-void peers_dial_now(struct peers *peers, struct peer *peer);
+void peers_dial_now(struct peers *peers, struct net_peer *peer);
 /* 'peer' no longer has a link: sets the time of the next dial. */
-void peers_redial_later(struct peers *peers, struct peer *peer,
+void peers_redial_later(struct peers *peers, struct net_peer *peer,
                         bool was_up_for_a_while);
 /* One of part_count has closed. May free 'peers'. */
 void peers_part_closed(struct peers *peers);
@@ -117,7 +117,7 @@ extern const struct stream_events peer_link_events;
 
 struct peer_link *peer_link_new(struct peers *peers);
 /* Dials 'peer', which has no link. */
-void peer_link_dial(struct peers *peers, struct peer *peer);
+void peer_link_dial(struct peers *peers, struct net_peer *peer);
 /* True if its other end has shown a certificate that is refused. */
 bool peer_link_is_revoked(const struct peer_link *link);
 #define PEER_REVOKED "certificate was revoked"

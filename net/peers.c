@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "base/units.h"
 #include "net/peer_link.h"
 #include "net/stream.h"
@@ -21,14 +21,15 @@
 #define STALL_MS 200
 #define STALL_GRACE_MS 500
 
-static void forget(struct peers *peers, struct peer *peer);
-static void timer_cb(uv_timer_t *timer);
-static void timer_closed_cb(uv_handle_t *handle);
+static void peers_forget(struct peers *peers, struct net_peer *peer);
+static void peers_timer_cb(uv_timer_t *timer);
+static void peers_timer_closed_cb(uv_handle_t *handle);
 static void listener_closed_cb(void *data);
-static struct stream *accept_cb(void *data, const char *address,
-                                const struct stream_events **ret_events,
-                                const struct stream_limits **ret_limits,
-                                void **ret_owner, const char **ret_refusal);
+static struct stream *peers_accept_cb(void *data, const char *address,
+                                      const struct stream_events **ret_events,
+                                      const struct stream_limits **ret_limits,
+                                      void **ret_owner,
+                                      const char **ret_refusal);
 
 uint64_t peers_now_ms(void)
 {
@@ -55,8 +56,9 @@ int peers_open(uv_loop_t *loop, const struct peers_options *options,
     if (uv_random(NULL, NULL, &peers->prng, sizeof peers->prng, 0, NULL) != 0) {
         peers->prng.state = uv_hrtime() ^ options->id;
     }
-    int error = listener_open(loop, options->host, options->port, accept_cb,
-                              NULL, peers, &peers->listener, why);
+    int error = listener_open(loop, options->host, options->port,
+                              peers_accept_cb, NULL, peers, &peers->listener,
+                              why);
     if (error != 0) {
         free(peers);
         return error;
@@ -115,7 +117,7 @@ void peers_close(struct peers *peers, void (*closed)(void *data), void *data)
     }
     listener_close_then(peers->listener, listener_closed_cb, peers);
     peers->listener = NULL;
-    uv_close((uv_handle_t *)&peers->timer, timer_closed_cb);
+    uv_close((uv_handle_t *)&peers->timer, peers_timer_closed_cb);
 }
 
 static void listener_closed_cb(void *data)
@@ -123,7 +125,7 @@ static void listener_closed_cb(void *data)
     peers_part_closed(data);
 }
 
-static void timer_closed_cb(uv_handle_t *handle)
+static void peers_timer_closed_cb(uv_handle_t *handle)
 {
     peers_part_closed(handle->data);
 }
@@ -138,7 +140,7 @@ void peers_part_closed(struct peers *peers)
     CHECK(peers->is_closing);
     void (*closed)(void *data) = peers->closed;
     void *data = peers->closed_data;
-    LIST_FOR_SAFE (struct peer, peer, &peers->members, node) {
+    LIST_FOR_SAFE (struct net_peer, peer, &peers->members, node) {
         free(peer);
     }
     tls_context_unref(peers->context);
@@ -150,9 +152,9 @@ void peers_part_closed(struct peers *peers)
 
 /* --- Members -------------------------------------------------------------- */
 
-struct peer *peers_find(const struct peers *peers, uint64_t id)
+struct net_peer *peers_find(const struct peers *peers, uint64_t id)
 {
-    LIST_FOR (struct peer, peer, &peers->members, node) {
+    LIST_FOR (struct net_peer, peer, &peers->members, node) {
         if (peer->id == id) {
             return peer;
         }
@@ -162,7 +164,7 @@ struct peer *peers_find(const struct peers *peers, uint64_t id)
 
 static struct peer_link *find_up(const struct peers *peers, uint64_t id)
 {
-    const struct peer *peer = peers_find(peers, id);
+    const struct net_peer *peer = peers_find(peers, id);
     if (peer == NULL || peer->link == NULL || !peer->link->is_up ||
         peer->link->stream.is_closing) {
         return NULL;
@@ -170,14 +172,14 @@ static struct peer_link *find_up(const struct peers *peers, uint64_t id)
     return peer->link;
 }
 
-static bool can_be_dialled(const struct peer *peer)
+static bool can_be_dialled(const struct net_peer *peer)
 {
     return peer->host[0] != '\0';
 }
 
 /* The other side dials members with a smaller id than its own, if it knows
  * them. */
-static void dial_at(struct peers *peers, struct peer *peer, uint64_t at_ms)
+static void dial_at(struct peers *peers, struct net_peer *peer, uint64_t at_ms)
 {
     peer->dial_at_ms = at_ms;
     if (peer->id > peers->id) {
@@ -188,7 +190,7 @@ static void dial_at(struct peers *peers, struct peer *peer, uint64_t at_ms)
     }
 }
 
-void peers_dial_now(struct peers *peers, struct peer *peer)
+void peers_dial_now(struct peers *peers, struct net_peer *peer)
 {
     if (can_be_dialled(peer)) {
         peer->dial_at_ms = peers_now_ms();
@@ -198,7 +200,7 @@ void peers_dial_now(struct peers *peers, struct peer *peer)
 
 /* Doubles from DIAL_FIRST_MS to DIAL_LAST_MS, less up to a half by chance, so
  * that nodes that lost each other together do not come back in step. */
-void peers_redial_later(struct peers *peers, struct peer *peer,
+void peers_redial_later(struct peers *peers, struct net_peer *peer,
                         bool was_up_for_a_while)
 {
     if (was_up_for_a_while) {
@@ -230,7 +232,7 @@ void peers_add(struct peers *peers, uint64_t id, const char *address)
         host[0] = '\0';
         port = 0;
     }
-    struct peer *peer = peers_find(peers, id);
+    struct net_peer *peer = peers_find(peers, id);
     if (peer == NULL) {
         peer = memory_new(sizeof *peer);
         peer->id = id;
@@ -258,7 +260,7 @@ void peers_add(struct peers *peers, uint64_t id, const char *address)
 
 void peers_remove(struct peers *peers, uint64_t id)
 {
-    struct peer *peer = peers_find(peers, id);
+    struct net_peer *peer = peers_find(peers, id);
     if (peer == NULL) {
         return;
     }
@@ -268,12 +270,12 @@ void peers_remove(struct peers *peers, uint64_t id)
         peer->link = NULL;
         peer_link_close(link, "not a member any more");
     }
-    forget(peers, peer);
+    peers_forget(peers, peer);
 }
 
 void peers_drop(struct peers *peers, uint64_t id)
 {
-    struct peer *peer = peers_find(peers, id);
+    struct net_peer *peer = peers_find(peers, id);
     if (peer != NULL && peer->link != NULL) {
         peer_link_close(peer->link, "another data directory than the member's");
     }
@@ -282,10 +284,10 @@ void peers_drop(struct peers *peers, uint64_t id)
     }
 }
 
-struct peer *peers_let_in(struct peers *peers, uint64_t id)
+struct net_peer *peers_let_in(struct peers *peers, uint64_t id)
 {
     CHECK(peers->guest_count < PEERS_GUEST_MAX);
-    struct peer *peer = memory_new(sizeof *peer);
+    struct net_peer *peer = memory_new(sizeof *peer);
     peer->id = id;
     peer->is_guest = true;
     peers->guest_count++;
@@ -293,13 +295,13 @@ struct peer *peers_let_in(struct peers *peers, uint64_t id)
     return peer;
 }
 
-void peers_let_out(struct peers *peers, struct peer *peer)
+void peers_let_out(struct peers *peers, struct net_peer *peer)
 {
     CHECK(peer->is_guest && peer->link == NULL);
-    forget(peers, peer);
+    peers_forget(peers, peer);
 }
 
-static void forget(struct peers *peers, struct peer *peer)
+static void peers_forget(struct peers *peers, struct net_peer *peer)
 {
     peers->guest_count -= peer->is_guest ? 1 : 0;
     list_remove(&peer->node);
@@ -331,7 +333,7 @@ bool peers_is_secure(const struct peers *peers, uint64_t id)
 
 uint64_t peers_silence_ms(const struct peers *peers, uint64_t id)
 {
-    const struct peer *peer = peers_find(peers, id);
+    const struct net_peer *peer = peers_find(peers, id);
     if (peer == NULL || peer->heard_ms == 0) {
         return UINT64_MAX;
     }
@@ -356,7 +358,7 @@ struct buffer *peers_output(struct peers *peers, uint64_t id,
 
 void peers_flush(struct peers *peers)
 {
-    LIST_FOR (struct peer, peer, &peers->members, node) {
+    LIST_FOR (struct net_peer, peer, &peers->members, node) {
         if (peer->link != NULL && peer->link->is_up) {
             stream_flush(&peer->link->stream);
         }
@@ -378,10 +380,11 @@ static void drop_oldest_stranger(struct peers *peers)
     UNREACHABLE();
 }
 
-static struct stream *accept_cb(void *data, const char *address,
-                                const struct stream_events **ret_events,
-                                const struct stream_limits **ret_limits,
-                                void **ret_owner, const char **ret_refusal)
+static struct stream *peers_accept_cb(void *data, const char *address,
+                                      const struct stream_events **ret_events,
+                                      const struct stream_limits **ret_limits,
+                                      void **ret_owner,
+                                      const char **ret_refusal)
 {
     struct peers *peers = data;
     (void)address;
@@ -409,11 +412,11 @@ void peers_wake_by(struct peers *peers, uint64_t at_ms)
     }
     uint64_t now_ms = peers_now_ms();
     peers->wake_ms = at_ms;
-    CHECK(uv_timer_start(&peers->timer, timer_cb,
+    CHECK(uv_timer_start(&peers->timer, peers_timer_cb,
                          at_ms > now_ms ? at_ms - now_ms : 0, 0) == 0);
 }
 
-static void timer_cb(uv_timer_t *timer)
+static void peers_timer_cb(uv_timer_t *timer)
 {
     struct peers *peers = timer->data;
     uint64_t now_ms = peers_now_ms();
@@ -429,7 +432,7 @@ static void timer_cb(uv_timer_t *timer)
         uint64_t at_ms = peer_link_tick(link, now_ms);
         next_ms = u64_min(at_ms, next_ms);
     }
-    LIST_FOR (struct peer, peer, &peers->members, node) {
+    LIST_FOR (struct net_peer, peer, &peers->members, node) {
         if (peer->link != NULL || !can_be_dialled(peer)) {
             continue;
         }

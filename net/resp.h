@@ -67,7 +67,7 @@ MUST_CHECK int resp_parse(struct resp_parser *parser, struct bytes input,
                           struct resp_request *ret_request, size_t *ret_used,
                           const char **ret_why);
 
-/* --- Writing ------------------------------------------------------------- */
+/* --- Writing -------------------------------------------------------------- */
 
 /* Where replies are encoded. 'version' is 2 or 3: with 2 a map becomes a flat
  * array, null "$-1", a bool an integer, a push an array. */

@@ -95,7 +95,7 @@ static void borrow_arguments(struct resp_parser *parser, const uint8_t *base)
     }
 }
 
-static int refuse(struct scan *scan, int error, const char *why)
+static int resp_parse_refuse(struct scan *scan, int error, const char *why)
 {
     scan->why = why;
     return error;
@@ -103,8 +103,8 @@ static int refuse(struct scan *scan, int error, const char *why)
 
 /* Parses the digits and the line end behind the '*' or '$' at 'at'. "-1" gives
  * -1; no other sign, no leading zero, no blank is a length. */
-static int parse_length(struct bytes input, size_t at, int64_t *ret_length,
-                        size_t *ret_next)
+static int resp_parse_parse_length(struct bytes input, size_t at,
+                                   int64_t *ret_length, size_t *ret_next)
 {
     const uint8_t *data = input.data;
     size_t i = at + 1;
@@ -140,20 +140,20 @@ static int parse_length(struct bytes input, size_t at, int64_t *ret_length,
 }
 
 /* Parses the "*n" line. */
-static int parse_count(struct scan *scan)
+static int resp_parse_parse_count(struct scan *scan)
 {
     struct resp_parser *parser = scan->parser;
     int64_t length;
     size_t next;
-    int error = parse_length(scan->input, 0, &length, &next);
+    int error = resp_parse_parse_length(scan->input, 0, &length, &next);
     if (error == HASP_EMORE) {
         return error;
     }
     if (error != 0) {
-        return refuse(scan, error, "invalid multibulk length");
+        return resp_parse_refuse(scan, error, "invalid multibulk length");
     }
     if (length > (int64_t)scan->limits.argument_count_max) {
-        return refuse(scan, HASP_ETOOBIG, "too many arguments");
+        return resp_parse_refuse(scan, HASP_ETOOBIG, "too many arguments");
     }
     parser->expected = length > 0 ? (uint32_t)length : 0;
     parser->parsed = next;
@@ -186,20 +186,22 @@ static int parse_size(struct scan *scan)
         return HASP_EMORE;
     }
     if (scan->input.data[parser->parsed] != '$') {
-        return refuse(scan, HASP_EPROTO, "expected '$'");
+        return resp_parse_refuse(scan, HASP_EPROTO, "expected '$'");
     }
-    int error = parse_length(scan->input, parser->parsed, &length, &next);
+    int error = resp_parse_parse_length(scan->input, parser->parsed, &length,
+                                        &next);
     if (error == HASP_EMORE) {
         return error;
     }
     if (error != 0 || length < 0) {
-        return refuse(scan, error ?: HASP_EPROTO, "invalid bulk length");
+        return resp_parse_refuse(scan, error ?: HASP_EPROTO,
+                                 "invalid bulk length");
     }
     if (length > (int64_t)scan->limits.argument_size_max) {
-        return refuse(scan, HASP_ETOOBIG, "argument too big");
+        return resp_parse_refuse(scan, HASP_ETOOBIG, "argument too big");
     }
     if (next + (size_t)length + 2 > scan->limits.request_size_max) {
-        return refuse(scan, HASP_ETOOBIG, "request too big");
+        return resp_parse_refuse(scan, HASP_ETOOBIG, "request too big");
     }
     reserve_argument(parser);
     parser->spans[parser->count] = (struct resp_span){(uint32_t)next,
@@ -209,7 +211,7 @@ static int parse_size(struct scan *scan)
     return 0;
 }
 
-static int parse_arguments(struct scan *scan)
+static int resp_parse_parse_arguments(struct scan *scan)
 {
     struct resp_parser *parser = scan->parser;
     while (parser->count < parser->expected) {
@@ -226,8 +228,8 @@ static int parse_arguments(struct scan *scan)
         }
         if (scan->input.data[end] != '\r' ||
             scan->input.data[end + 1] != '\n') {
-            return refuse(scan, HASP_EPROTO,
-                          "an argument does not end with its line");
+            return resp_parse_refuse(scan, HASP_EPROTO,
+                                     "an argument does not end with its line");
         }
         parser->count++;
         parser->parsed = end + 2;
@@ -270,7 +272,8 @@ static size_t put_escape(struct bytes line, size_t at, struct buffer *out)
 
 /* Copies the quoted part that begins at '*at' and moves '*at' behind it. False:
  * it does not end, or something clings to its end. */
-static bool put_quoted(struct bytes line, size_t *at, struct buffer *out)
+static bool resp_parse_put_quoted(struct bytes line, size_t *at,
+                                  struct buffer *out)
 {
     uint8_t quote = line.data[*at];
     size_t i = *at + 1;
@@ -297,13 +300,13 @@ static int parse_word(struct scan *scan, struct bytes line, size_t *at)
     uint32_t start = (uint32_t)out->size;
     size_t i = *at;
     if (parser->count == scan->limits.argument_count_max) {
-        return refuse(scan, HASP_ETOOBIG, "too many arguments");
+        return resp_parse_refuse(scan, HASP_ETOOBIG, "too many arguments");
     }
     while (i < line.size && !is_blank(line.data[i])) {
         if (line.data[i] == '"' || line.data[i] == '\'') {
-            if (!put_quoted(line, &i, out)) {
-                return refuse(scan, HASP_EPROTO,
-                              "unbalanced quotes in request");
+            if (!resp_parse_put_quoted(line, &i, out)) {
+                return resp_parse_refuse(scan, HASP_EPROTO,
+                                         "unbalanced quotes in request");
             }
         } else {
             buffer_put_u8(out, line.data[i++]);
@@ -311,7 +314,7 @@ static int parse_word(struct scan *scan, struct bytes line, size_t *at)
     }
     uint32_t size = (uint32_t)out->size - start;
     if (size > scan->limits.argument_size_max) {
-        return refuse(scan, HASP_ETOOBIG, "argument too big");
+        return resp_parse_refuse(scan, HASP_ETOOBIG, "argument too big");
     }
     reserve_argument(parser);
     parser->spans[parser->count++] = (struct resp_span){start, size};
@@ -354,8 +357,8 @@ static int parse_words(struct scan *scan, struct bytes line)
     size_t at = 0;
     for (size_t i = 0; i < line.size; i++) {
         if (is_control(line.data[i])) {
-            return refuse(scan, HASP_EPROTO,
-                          "binary bytes in an inline request");
+            return resp_parse_refuse(scan, HASP_EPROTO,
+                                     "binary bytes in an inline request");
         }
     }
     buffer_clear(&scan->parser->scratch);
@@ -374,7 +377,8 @@ static int parse_words(struct scan *scan, struct bytes line)
         }
     }
     if (is_http(scan->parser)) {
-        return refuse(scan, HASP_EPROTO, "this port does not speak HTTP");
+        return resp_parse_refuse(scan, HASP_EPROTO,
+                                 "this port does not speak HTTP");
     }
     return 0;
 }
@@ -386,14 +390,15 @@ static int parse_inline(struct scan *scan)
     uint8_t first = input.data[0];
     /* A TLS client's first byte is 22, and a line feed may never come. */
     if (is_control(first) && first != '\r' && first != '\n') {
-        return refuse(scan, HASP_EPROTO, "binary bytes in an inline request");
+        return resp_parse_refuse(scan, HASP_EPROTO,
+                                 "binary bytes in an inline request");
     }
     size_t limit = scan->limits.inline_size_max;
     const uint8_t *end = memchr(input.data + parser->parsed, '\n',
                                 input.size - parser->parsed);
     size_t line_size = end != NULL ? (size_t)(end - input.data) : input.size;
     if (line_size > limit) {
-        return refuse(scan, HASP_ETOOBIG, "inline request too big");
+        return resp_parse_refuse(scan, HASP_ETOOBIG, "inline request too big");
     }
     if (end == NULL) {
         parser->parsed = input.size;
@@ -420,7 +425,7 @@ int resp_parse(struct resp_parser *parser, struct bytes input,
     }
     if (parser->state == STATE_START) {
         if (input.data[0] == '*') {
-            error = parse_count(&scan);
+            error = resp_parse_parse_count(&scan);
         } else {
             parser->state = STATE_INLINE;
         }
@@ -430,7 +435,7 @@ int resp_parse(struct resp_parser *parser, struct bytes input,
             error = parse_inline(&scan);
             base = parser->scratch.data;
         } else {
-            error = parse_arguments(&scan);
+            error = resp_parse_parse_arguments(&scan);
         }
     }
     if (error == HASP_EMORE) {

@@ -18,7 +18,7 @@ struct level {
     uint32_t left; /* How many elements are still to come. */
 };
 
-struct scan {
+struct reply_scan {
     struct bytes input;
     size_t at;
     uint32_t value_max;
@@ -34,7 +34,7 @@ void resp_reply_done(struct resp_reply *reply)
 }
 
 /* Ends the aggregates whose last element has just been read. */
-static void close_levels(struct scan *scan)
+static void close_levels(struct reply_scan *scan)
 {
     while (scan->depth > 0) {
         struct level *level = &scan->stack[scan->depth - 1];
@@ -46,7 +46,8 @@ static void close_levels(struct scan *scan)
     }
 }
 
-static struct resp_value *add_value(struct scan *scan, enum resp_type type)
+static struct resp_value *add_value(struct reply_scan *scan,
+                                    enum resp_type type)
 {
     struct resp_reply *reply = scan->reply;
     ROOM(reply->value, reply->capacity, reply->count + 1);
@@ -59,7 +60,7 @@ static struct resp_value *add_value(struct scan *scan, enum resp_type type)
 }
 
 /* Reads the rest of the line behind the type byte; 'at' moves behind it. */
-static int read_line(struct scan *scan, struct bytes *ret_line)
+static int resp_reply_read_line(struct reply_scan *scan, struct bytes *ret_line)
 {
     size_t start = scan->at + 1;
     size_t left = scan->input.size - start;
@@ -81,10 +82,10 @@ static int read_line(struct scan *scan, struct bytes *ret_line)
     return 0;
 }
 
-static int parse_line(struct scan *scan, enum resp_type type)
+static int resp_reply_parse_line(struct reply_scan *scan, enum resp_type type)
 {
     struct bytes line;
-    int error = read_line(scan, &line);
+    int error = resp_reply_read_line(scan, &line);
     if (error == 0) {
         add_value(scan, type)->bytes = line;
     }
@@ -106,11 +107,11 @@ static bool to_integer(struct bytes line, int64_t *ret_value)
     return true;
 }
 
-static int parse_integer(struct scan *scan)
+static int parse_integer(struct reply_scan *scan)
 {
     struct bytes line;
     int64_t integer;
-    int error = read_line(scan, &line);
+    int error = resp_reply_read_line(scan, &line);
     if (error != 0) {
         return error;
     }
@@ -121,10 +122,10 @@ static int parse_integer(struct scan *scan)
     return 0;
 }
 
-static int parse_null_or_bool(struct scan *scan, uint8_t type)
+static int parse_null_or_bool(struct reply_scan *scan, uint8_t type)
 {
     struct bytes line;
-    int error = read_line(scan, &line);
+    int error = resp_reply_read_line(scan, &line);
     if (error != 0) {
         return error;
     }
@@ -143,10 +144,11 @@ static int parse_null_or_bool(struct scan *scan, uint8_t type)
 }
 
 /* Parses a length of at most 'max', or -1 where RESP2 has a null. */
-static int parse_length(struct scan *scan, uint64_t max, int64_t *ret_length)
+static int resp_reply_parse_length(struct reply_scan *scan, uint64_t max,
+                                   int64_t *ret_length)
 {
     struct bytes line;
-    int error = read_line(scan, &line);
+    int error = resp_reply_read_line(scan, &line);
     if (error != 0) {
         return error;
     }
@@ -156,10 +158,10 @@ static int parse_length(struct scan *scan, uint64_t max, int64_t *ret_length)
     return *ret_length > 0 && (uint64_t)*ret_length > max ? HASP_ETOOBIG : 0;
 }
 
-static int parse_bulk(struct scan *scan, uint8_t type)
+static int parse_bulk(struct reply_scan *scan, uint8_t type)
 {
     int64_t length;
-    int error = parse_length(scan, RESP_REPLY_BULK_MAX, &length);
+    int error = resp_reply_parse_length(scan, RESP_REPLY_BULK_MAX, &length);
     if (error != 0) {
         return error;
     }
@@ -189,10 +191,10 @@ static int parse_bulk(struct scan *scan, uint8_t type)
     return 0;
 }
 
-static int parse_aggregate(struct scan *scan, uint8_t type)
+static int parse_aggregate(struct reply_scan *scan, uint8_t type)
 {
     int64_t length;
-    int error = parse_length(scan, scan->value_max, &length);
+    int error = resp_reply_parse_length(scan, scan->value_max, &length);
     if (error != 0) {
         return error;
     }
@@ -216,7 +218,7 @@ static int parse_aggregate(struct scan *scan, uint8_t type)
     return 0;
 }
 
-static int parse_value(struct scan *scan)
+static int parse_value(struct reply_scan *scan)
 {
     if (scan->at == scan->input.size) {
         return HASP_EMORE;
@@ -228,11 +230,11 @@ static int parse_value(struct scan *scan)
     switch (type) {
     case '+':
     case '(':
-        return parse_line(scan, RESP_SIMPLE);
+        return resp_reply_parse_line(scan, RESP_SIMPLE);
     case '-':
-        return parse_line(scan, RESP_ERROR);
+        return resp_reply_parse_line(scan, RESP_ERROR);
     case ',':
-        return parse_line(scan, RESP_DOUBLE);
+        return resp_reply_parse_line(scan, RESP_DOUBLE);
     case ':':
         return parse_integer(scan);
     case '_':
@@ -255,7 +257,8 @@ static int parse_value(struct scan *scan)
 int resp_parse_reply(struct bytes input, uint32_t value_max,
                      struct resp_reply *reply, size_t *ret_used)
 {
-    struct scan scan = {.input = input, .value_max = value_max, .reply = reply};
+    struct reply_scan scan = {
+        .input = input, .value_max = value_max, .reply = reply};
     reply->count = 0;
     do {
         int error = parse_value(&scan);

@@ -70,7 +70,7 @@ static void put_bulk(struct buffer *out, struct bytes bytes)
 
 /* Ends the line that begins at 'start', which has no line break inside,
  * whatever it was made of. */
-static void end_line(struct buffer *out, size_t start)
+static void resp_write_end_line(struct buffer *out, size_t start)
 {
     for (size_t i = start; i < out->size; i++) {
         if (out->data[i] < 0x20 || out->data[i] == 0x7f) {
@@ -85,7 +85,7 @@ void resp_simple(struct resp_writer *writer, const char *text)
     size_t start = writer->out->size;
     buffer_put_u8(writer->out, '+');
     buffer_put_text(writer->out, text);
-    end_line(writer->out, start);
+    resp_write_end_line(writer->out, start);
 }
 
 void resp_verror(struct resp_writer *writer, const char *code,
@@ -115,7 +115,7 @@ void resp_verror(struct resp_writer *writer, const char *code,
     if (size == 0) {
         out->size--; /* A code without a text has no blank behind it. */
     }
-    end_line(out, start);
+    resp_write_end_line(out, start);
 }
 
 void resp_error(struct resp_writer *writer, const char *code,

@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-#include "base/number.h"
+#include "base/minmax.h"
 #include "base/units.h"
 
-static uint32_t median(const uint32_t *values, uint32_t count)
+static uint32_t round_trip_median(const uint32_t *values, uint32_t count)
 {
     uint32_t sorted[ROUND_TRIP_COUNT] = {0};
     for (uint32_t i = 0; i < count; i++) {
@@ -26,9 +26,9 @@ bool round_trip_note(struct round_trip *trip, uint64_t took_ns)
     trip->trip_us[trip->count % ROUND_TRIP_COUNT] = (uint32_t)u64_min(
         took_ns / NS_PER_US, UINT32_MAX);
     trip->count++;
-    trip->median_us = median(trip->trip_us, trip->count < ROUND_TRIP_COUNT
-                                                ? trip->count
-                                                : ROUND_TRIP_COUNT);
+    trip->median_us = round_trip_median(
+        trip->trip_us,
+        trip->count < ROUND_TRIP_COUNT ? trip->count : ROUND_TRIP_COUNT);
     /* The first ones may wait for the other node's start. */
     if (trip->count >= ROUND_TRIP_COUNT) {
         trip->is_slow = trip->median_us >=

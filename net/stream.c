@@ -8,9 +8,9 @@
  *     stream_flush -> send_output -> write_cb
  *     stream_close -> handle_closed_cb (twice) -> on_closed
  *
- * read_cb() and stream_send_output() are the two places where bytes pass
- * between the socket and the owner's buffers: TLS (net/secure.c) goes between
- * there. */
+ * stream_read_cb() and stream_send_output() are the two places where bytes pass
+ * between the socket and the owner's buffers: TLS (net/stream_tls.c) goes
+ * between there. */
 
 #include "net/stream.h"
 
@@ -28,8 +28,8 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "net/rights.h"
-#include "net/secure.h"
 #include "net/stream_parts.h"
+#include "net/stream_tls.h"
 
 #define READ_SIZE (64u << 10)
 #define KEEPALIVE_IDLE_S 2
@@ -56,28 +56,28 @@ static void resolved_cb(uv_getaddrinfo_t *request, int status,
                         struct addrinfo *list);
 static void connect_cb(uv_connect_t *request, int status);
 static void alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
-static void read_cb(uv_stream_t *tcp, ssize_t size, const uv_buf_t *buf);
+static void stream_read_cb(uv_stream_t *tcp, ssize_t size, const uv_buf_t *buf);
 static void write_cb(uv_write_t *request, int status);
 static void shutdown_cb(uv_shutdown_t *request, int status);
-static void timer_cb(uv_timer_t *timer);
+static void stream_timer_cb(uv_timer_t *timer);
 static void handle_closed_cb(uv_handle_t *handle);
 
 static void target_resolve(struct stream *stream);
 static void target_drop(struct stream *stream);
 static void try_address(struct stream *stream);
-static void begin(struct stream *stream);
-static void deliver(struct stream *stream);
+static void stream_start(struct stream *stream);
+static void stream_deliver(struct stream *stream);
 
-static size_t unread_size(const struct stream *stream)
+static size_t stream_unread_size(const struct stream *stream)
 {
     return stream->arrived.size + stream->input.size - stream->input_start;
 }
 
 /* --- Birth ---------------------------------------------------------------- */
 
-static void init(struct stream *stream, uv_loop_t *loop,
-                 const struct stream_events *events,
-                 const struct stream_limits *limits, void *owner)
+static void stream_init(struct stream *stream, uv_loop_t *loop,
+                        const struct stream_events *events,
+                        const struct stream_limits *limits, void *owner)
 {
     *stream = (struct stream){.events = events, .owner = owner};
     if (limits != NULL) {
@@ -107,7 +107,7 @@ int stream_connect(struct stream *stream, uv_loop_t *loop, const char *host,
     if (host[0] == '\0' || strlen(host) >= HOST_SIZE || port == 0) {
         return HASP_EINVALID;
     }
-    init(stream, loop, events, limits, owner);
+    stream_init(stream, loop, events, limits, owner);
     struct stream_target *target = memory_new(sizeof *target);
     target->stream = stream;
     target->request.data = target;
@@ -130,14 +130,14 @@ void stream_adopt(struct stream *stream, uv_loop_t *loop, int fd,
                   const struct stream_events *events,
                   const struct stream_limits *limits, void *owner)
 {
-    init(stream, loop, events, limits, owner);
+    stream_init(stream, loop, events, limits, owner);
     int error = uv_tcp_open(&stream->tcp, fd);
     if (error != 0) {
         close(fd);
         stream_fail(stream, error);
         return;
     }
-    begin(stream);
+    stream_start(stream);
 }
 
 static void target_resolve(struct stream *stream)
@@ -229,12 +229,12 @@ static void connect_cb(uv_connect_t *request, int status)
     }
     uv_timer_stop(&stream->timer);
     target_drop(stream);
-    begin(stream);
+    stream_start(stream);
     if (stream->is_closing) {
         return;
     }
-    if (stream->secure != NULL) {
-        secure_connected(stream); /* That tells the owner later. */
+    if (stream->stream_tls != NULL) {
+        stream_tls_connected(stream); /* That tells the owner later. */
         return;
     }
     if (stream->events->on_connected != NULL) {
@@ -265,7 +265,7 @@ static void set_socket_options(int fd)
 }
 
 /* Begins to use a connection that stands. */
-static void begin(struct stream *stream)
+static void stream_start(struct stream *stream)
 {
     struct sockaddr_storage peer = {0};
     int size = sizeof peer;
@@ -283,12 +283,13 @@ static void begin(struct stream *stream)
 
 /* --- Input ---------------------------------------------------------------- */
 
-/* Between alloc_cb() and the end of read_cb() nothing else runs on a thread, so
- * one spare buffer serves all streams; a second thread makes one of its own. */
+/* Between alloc_cb() and the end of stream_read_cb() nothing else runs on a
+ * thread, so one spare buffer serves all streams; a second thread makes one of
+ * its own. */
 static _Atomic(char *) spare_buffer;
 
 /* libuv would read() here, which takes descriptors along and drops them. It is
- * given no room instead, and calls read_cb() with UV_ENOBUFS. */
+ * given no room instead, and calls stream_read_cb() with UV_ENOBUFS. */
 static void read_ourselves(struct stream *stream, uv_buf_t *buf)
 {
     uv_os_fd_t fd;
@@ -297,32 +298,32 @@ static void read_ourselves(struct stream *stream, uv_buf_t *buf)
     buf->len = 0;
 }
 
-static char *borrow(void)
+static char *stream_borrow(void)
 {
     char *memory = atomic_exchange(&spare_buffer, NULL);
     return memory != NULL ? memory : memory_resize(NULL, READ_SIZE);
 }
 
-static bool may_read(struct stream *stream)
+static bool stream_may_read(struct stream *stream)
 {
     return stream->events->may_read == NULL || stream->closes_when_flushed ||
-           secure_is_unready(stream) || stream->events->may_read(stream);
+           stream_tls_is_unready(stream) || stream->events->may_read(stream);
 }
 
 static void alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     (void)suggested;
     struct stream *stream = handle->data;
-    if (!may_read(stream)) {
+    if (!stream_may_read(stream)) {
         /* libuv then tells UV_ENOBUFS without a read. */
         *buf = uv_buf_init(NULL, 0);
         return;
     }
-    char *memory = borrow();
-    size_t unread = unread_size(stream);
+    char *memory = stream_borrow();
+    size_t unread = stream_unread_size(stream);
     size_t max = stream->limits.input_max;
     size_t room = READ_SIZE;
-    if (!stream->closes_when_flushed && !secure_is_unready(stream) &&
+    if (!stream->closes_when_flushed && !stream_tls_is_unready(stream) &&
         max < unread + READ_SIZE) {
         room = max > unread ? max - unread : 1;
     }
@@ -332,7 +333,7 @@ static void alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     }
 }
 
-static void give_back(char *memory)
+static void stream_give_back(char *memory)
 {
     free(atomic_exchange(&spare_buffer, memory));
 }
@@ -372,13 +373,13 @@ void stream_take_in(struct stream *stream, struct bytes bytes)
     if (stream->is_closing || stream->closes_when_flushed) {
         return;
     }
-    if (unread_size(stream) > 0) {
+    if (stream_unread_size(stream) > 0) {
         input_append(stream, bytes);
     } else {
         stream->arrived = bytes;
     }
     if (!stream->is_paused) {
-        deliver(stream);
+        stream_deliver(stream);
     }
     struct bytes left = stream->arrived;
     stream->arrived = (struct bytes){NULL, 0};
@@ -390,7 +391,7 @@ void stream_take_in(struct stream *stream, struct bytes bytes)
     }
 }
 
-static void deliver(struct stream *stream)
+static void stream_deliver(struct stream *stream)
 {
     CHECK(!stream->is_delivering);
     stream->is_delivering = true;
@@ -399,7 +400,7 @@ static void deliver(struct stream *stream)
         stream->events->on_bytes(stream);
     } while (stream->is_again && !stream->is_closing &&
              !stream->closes_when_flushed && !stream->is_paused &&
-             unread_size(stream) > 0);
+             stream_unread_size(stream) > 0);
     stream->is_again = false;
     stream->is_delivering = false;
 }
@@ -411,9 +412,9 @@ void stream_keep_reading(struct stream *stream)
         (stream->is_resting && !stream->closes_when_flushed)) {
         return;
     }
-    size_t unread = unread_size(stream);
+    size_t unread = stream_unread_size(stream);
     size_t max = stream->limits.input_max;
-    bool is_full = secure_is_full(stream);
+    bool is_full = stream_tls_is_full(stream);
     if (stream->is_reading) {
         if ((unread >= max || is_full) && !stream->closes_when_flushed) {
             uv_read_stop((uv_stream_t *)&stream->tcp);
@@ -421,7 +422,7 @@ void stream_keep_reading(struct stream *stream)
         }
     } else if ((unread <= max / 2 && !is_full) || stream->closes_when_flushed) {
         int error = uv_read_start((uv_stream_t *)&stream->tcp, alloc_cb,
-                                  read_cb);
+                                  stream_read_cb);
         stream->is_reading = error == 0;
         if (error != 0) {
             stream_fail(stream, error);
@@ -430,14 +431,14 @@ void stream_keep_reading(struct stream *stream)
 }
 
 /* What a read of the socket has brought: bytes, nothing, or an error. */
-static void take(struct stream *stream, const char *data, ssize_t size)
+static void stream_take(struct stream *stream, const char *data, ssize_t size)
 {
     if (size == -EBADMSG && stream->may_get_rights) {
         stream_close(stream, STREAM_PASSED_RIGHTS);
     } else if (size == UV_EAGAIN) {
         /* Nothing has come. */
-    } else if (size > 0 && stream->secure != NULL) {
-        secure_take(stream, bytes_of(data, (size_t)size));
+    } else if (size > 0 && stream->stream_tls != NULL) {
+        stream_tls_take(stream, bytes_of(data, (size_t)size));
     } else if (size > 0) {
         stream_take_in(stream, bytes_of(data, (size_t)size));
     } else if (size < 0 && !stream->is_closing) {
@@ -445,7 +446,7 @@ static void take(struct stream *stream, const char *data, ssize_t size)
     }
 }
 
-static void read_cb(uv_stream_t *tcp, ssize_t size, const uv_buf_t *buf)
+static void stream_read_cb(uv_stream_t *tcp, ssize_t size, const uv_buf_t *buf)
 {
     struct stream *stream = tcp->data;
     if (size == UV_ENOBUFS && buf->base == NULL) {
@@ -455,9 +456,9 @@ static void read_cb(uv_stream_t *tcp, ssize_t size, const uv_buf_t *buf)
     if (stream->may_get_rights && size == UV_ENOBUFS) {
         size = stream->read_size != 0 ? stream->read_size : UV_EOF;
     }
-    take(stream, buf->base, size);
+    stream_take(stream, buf->base, size);
     if (buf->base != NULL) {
-        give_back(buf->base);
+        stream_give_back(buf->base);
     }
 }
 
@@ -483,20 +484,20 @@ bool stream_read(struct stream *stream)
 {
     uv_os_fd_t fd;
     if (!stream->is_resting || stream->is_closing ||
-        stream->closes_when_flushed || secure_is_full(stream) ||
-        unread_size(stream) >= stream->limits.input_max ||
+        stream->closes_when_flushed || stream_tls_is_full(stream) ||
+        stream_unread_size(stream) >= stream->limits.input_max ||
         uv_fileno((uv_handle_t *)&stream->tcp, &fd) != 0) {
         return false;
     }
-    char *memory = borrow();
+    char *memory = stream_borrow();
     ssize_t size = stream->may_get_rights
                        ? rights_read(fd, memory, STREAM_READ_SIZE)
                        : read(fd, memory, STREAM_READ_SIZE);
     if (size < 0 && !stream->may_get_rights) {
         size = errno == EINTR ? UV_EAGAIN : uv_translate_sys_error(errno);
     }
-    take(stream, memory, size != 0 ? size : UV_EOF);
-    give_back(memory);
+    stream_take(stream, memory, size != 0 ? size : UV_EOF);
+    stream_give_back(memory);
     return size == STREAM_READ_SIZE;
 }
 
@@ -514,7 +515,7 @@ struct bytes stream_input(const struct stream *stream)
 
 void stream_consume(struct stream *stream, size_t size)
 {
-    CHECK(size <= unread_size(stream));
+    CHECK(size <= stream_unread_size(stream));
     if (stream->arrived.size > 0) {
         stream->arrived = bytes_of(stream->arrived.data + size,
                                    stream->arrived.size - size);
@@ -547,7 +548,7 @@ void stream_resume(struct stream *stream)
     }
     if (stream->is_delivering) {
         stream->is_again = true;
-    } else if (unread_size(stream) > 0) {
+    } else if (stream_unread_size(stream) > 0) {
         stream_start_timer(stream, 0);
     }
 }
@@ -566,8 +567,8 @@ size_t stream_unsent(const struct stream *stream)
 
 static bool has_output(const struct stream *stream)
 {
-    return stream->secure != NULL ? secure_has_output(stream)
-                                  : stream->output.size > 0;
+    return stream->stream_tls != NULL ? stream_tls_has_output(stream)
+                                      : stream->output.size > 0;
 }
 
 void stream_flush(struct stream *stream)
@@ -596,7 +597,7 @@ static void output_is_empty(struct stream *stream)
     }
     buffer_shrink(&stream->in_flight, stream->limits.idle_max / 4);
     if (stream->closes_when_flushed) {
-        if (stream->secure != NULL && secure_end(stream)) {
+        if (stream->stream_tls != NULL && stream_tls_end(stream)) {
             /* This function is called again after that. */
             stream_send_output(stream);
             return;
@@ -611,8 +612,9 @@ static void output_is_empty(struct stream *stream)
 
 void stream_send_output(struct stream *stream)
 {
-    struct buffer *output = stream->secure != NULL ? secure_output(stream)
-                                                   : &stream->output;
+    struct buffer *output = stream->stream_tls != NULL
+                                ? stream_tls_output(stream)
+                                : &stream->output;
     if (output == NULL) {
         return;
     }
@@ -680,7 +682,7 @@ static void shutdown_cb(uv_shutdown_t *request, int status)
 
 void stream_start_timer(struct stream *stream, uint64_t after_ms)
 {
-    CHECK(uv_timer_start(&stream->timer, timer_cb, after_ms, 0) == 0);
+    CHECK(uv_timer_start(&stream->timer, stream_timer_cb, after_ms, 0) == 0);
 }
 
 /* True if the close of our descriptor does not wait for passed ones: none is
@@ -773,7 +775,7 @@ static void close_after(struct stream *stream, const char *reason,
     }
 }
 
-static void timer_cb(uv_timer_t *timer)
+static void stream_timer_cb(uv_timer_t *timer)
 {
     struct stream *stream = timer->data;
     if (stream->is_closing) {
@@ -782,10 +784,10 @@ static void timer_cb(uv_timer_t *timer)
         stream_close_in_slot(stream, stream->close_reason);
     } else if (!stream->is_open) {
         attempt_failed(stream, UV_ETIMEDOUT);
-    } else if (secure_is_unready(stream)) {
-        secure_is_late(stream);
-    } else if (!stream->is_paused && unread_size(stream) > 0) {
-        deliver(stream);
+    } else if (stream_tls_is_unready(stream)) {
+        stream_tls_is_late(stream);
+    } else if (!stream->is_paused && stream_unread_size(stream) > 0) {
+        stream_deliver(stream);
         if (!stream->is_closing) {
             input_settle(stream);
         }
@@ -860,9 +862,9 @@ static void handle_closed_cb(uv_handle_t *handle)
         CHECK(stream->limits.pace->gone_count > 0);
         stream->limits.pace->gone_count--;
     }
-    struct secure *secure = stream->secure;
+    struct stream_tls *stream_tls = stream->stream_tls;
     stream->events->on_closed(stream, stream->close_reason);
-    secure_free(secure); /* The reason may be text of this memory. */
+    stream_tls_free(stream_tls); /* The reason may be text of this memory. */
 }
 
 static const char *reason_of(int uv_error)
@@ -906,7 +908,7 @@ void stream_fail(struct stream *stream, int uv_error)
                                  uv_error == UV_ECONNRESET ||
                                  uv_error == UV_EPIPE ||
                                  uv_error == UV_ECONNABORTED;
-    if (stream->was_closed_by_peer && secure_is_dialling(stream)) {
+    if (stream->was_closed_by_peer && stream_tls_is_dialling(stream)) {
         stream->has_failed_tls = true;
         reason = "it closed instead of a TLS handshake: it speaks plain, or "
                  "its log says why";

@@ -42,7 +42,7 @@
 #include "base/list.h"
 #include "net/tls.h"
 
-struct secure;
+struct stream_tls;
 struct stream;
 
 /* Streams that share one are closed a few at a time when they end at once: a
@@ -112,8 +112,8 @@ struct stream {
     size_t input_start; /* Consumed part of 'input'. */
     struct buffer output;
     struct buffer in_flight;
-    struct stream_target *target; /* While connecting. */
-    struct secure *secure;        /* NULL: plain. */
+    struct stream_target *target;  /* While connecting. */
+    struct stream_tls *stream_tls; /* NULL: plain. */
     const char *close_reason;
     struct list in_pace;               /* While its close waits for its slot. */
     char address[STREAM_ADDRESS_SIZE]; /* "host:port" of the other end. */
@@ -223,7 +223,8 @@ MUST_CHECK int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
                              char why[HASP_WHY_SIZE]);
 /* Likewise on a socket that is bound, which it closes with itself. 'name'
  * (static text, or NULL) is what those who come by it have for an address:
- * DOOR_ADDRESS, who are then looked at (net/door.h), or LOCAL_ADDRESS. */
+ * ADMIN_SOCKET_ADDRESS, who are then looked at (net/admin_socket.h), or
+ * LOCAL_ADDRESS. */
 struct listener *listener_adopt(uv_loop_t *loop, int fd, const char *name,
                                 listener_accept_fn *accept,
                                 listener_ready_fn *ready, void *data);

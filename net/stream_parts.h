@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What net/secure.c calls in net/stream.c. */
+/* What net/stream_tls.c calls in net/stream.c. */
 
 #ifndef HASP_NET_STREAM_PARTS_H
 #define HASP_NET_STREAM_PARTS_H
@@ -11,7 +11,7 @@
 void stream_take_in(struct stream *stream, struct bytes bytes);
 /* Sends what lies there; nothing may be under way. */
 void stream_send_output(struct stream *stream);
-/* Reads while there is room, as secure_is_full() and the limits say. */
+/* Reads while there is room, as stream_tls_is_full() and the limits say. */
 void stream_keep_reading(struct stream *stream);
 void stream_start_timer(struct stream *stream, uint64_t after_ms);
 /* The other end has gone, or the socket failed. */

@@ -114,7 +114,7 @@ SSL *tls_ssl(const struct tls *tls)
 
 /* --- Who is there --------------------------------------------------------- */
 
-static const char *whose(const struct tls *tls)
+static const char *tls_whose(const struct tls *tls)
 {
     switch (tls->context->use) {
     case TLS_FOR_PEERS:
@@ -132,8 +132,8 @@ static int check_identity(struct tls *tls, X509 *certificate)
 {
     struct tls_name *name = &tls->identity.name;
     unsigned size = 0;
-    int rv = tls_check_name(tls->context, certificate, whose(tls), false, name,
-                            tls->why);
+    int rv = tls_check_name(tls->context, certificate, tls_whose(tls), false,
+                            name, tls->why);
     if (rv == 0 && tls->node != 0 && name->node != tls->node) {
         snprintf(tls->why, sizeof tls->why,
                  "node %" PRIu64 " answers at the address of node %" PRIu64
@@ -161,7 +161,7 @@ int tls_verified(int is_fine, X509_STORE_CTX *store)
     int depth = X509_STORE_CTX_get_error_depth(store);
     if (is_fine != 1) {
         tls_explain(tls->context, X509_STORE_CTX_get_error(store), depth,
-                    certificate, whose(tls), tls->why);
+                    certificate, tls_whose(tls), tls->why);
         return 0;
     }
     if (depth == 0 && check_identity(tls, certificate) != 0) {
@@ -228,7 +228,7 @@ static bool is_plain_answer(const struct tls *tls, int reason)
             reason == SSL_R_PACKET_LENGTH_TOO_LONG);
 }
 
-static int explain(struct tls *tls)
+static int tls_explain_failure(struct tls *tls)
 {
     unsigned long code = ERR_peek_last_error();
     int reason = ERR_GET_REASON(code);
@@ -255,7 +255,7 @@ static int explain(struct tls *tls)
 }
 
 /* What a call of OpenSSL that has not succeeded means. */
-static int outcome(struct tls *tls, int rv)
+static int tls_outcome(struct tls *tls, int rv)
 {
     switch (SSL_get_error(tls->ssl, rv)) {
     case SSL_ERROR_WANT_READ:
@@ -265,7 +265,7 @@ static int outcome(struct tls *tls, int rv)
         tls->has_ended = true;
         return HASP_ECLOSED;
     default:
-        return explain(tls);
+        return tls_explain_failure(tls);
     }
 }
 
@@ -324,7 +324,7 @@ int tls_handshake(struct tls *tls)
     forget_errors();
     int rv = SSL_do_handshake(tls->ssl);
     if (rv != 1) {
-        return outcome(tls, rv);
+        return tls_outcome(tls, rv);
     }
     /* A peer is known only by a certificate that tls_verified() has seen. */
     bool has_shown = SSL_get0_peer_certificate(tls->ssl) != NULL;
@@ -361,7 +361,7 @@ int tls_read(struct tls *tls, uint8_t *to, size_t size, size_t *ret_size)
     forget_errors();
     int rv = SSL_read_ex(tls->ssl, to, size, ret_size);
     if (rv != 1) {
-        return outcome(tls, rv);
+        return tls_outcome(tls, rv);
     }
     tls->silent_size = 0;
     return 0;
@@ -375,7 +375,7 @@ int tls_write(struct tls *tls, struct bytes plain)
         forget_errors();
         int rv = SSL_write_ex(tls->ssl, plain.data, plain.size, &written);
         if (rv != 1) {
-            return outcome(tls, rv);
+            return tls_outcome(tls, rv);
         }
         plain = bytes_of(plain.data + written, plain.size - written);
     }

@@ -29,17 +29,19 @@
     ":TLS_CHACHA20_POLY1305_SHA256"
 
 /* The context that is being loaded. */
-struct loading {
+struct context_loading {
     struct tls_context *context;
     const struct tls_files *files;
     uint64_t node;
     char *why;
 };
 
-static int refuse(const struct loading *loading, const char *format, ...)
+static int tls_context_refuse(const struct context_loading *loading,
+                              const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static int refuse(const struct loading *loading, const char *format, ...)
+static int tls_context_refuse(const struct context_loading *loading,
+                              const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -95,14 +97,14 @@ static bool is_at_end(void)
            ERR_GET_REASON(code) == PEM_R_NO_START_LINE;
 }
 
-static int load_cas(const struct loading *loading)
+static int load_cas(const struct context_loading *loading)
 {
     struct tls_context *context = loading->context;
     const char *path = loading->files->ca;
     BIO *bio = open_text(path, loading->files->ca_text);
     if (bio == NULL) {
-        return refuse(loading, "cannot open the CA '%.300s': %s", path,
-                      strerror(errno));
+        return tls_context_refuse(loading, "cannot open the CA '%.300s': %s",
+                                  path, strerror(errno));
     }
     X509_STORE *store = SSL_CTX_get_cert_store(context->ssl);
     X509 *ca;
@@ -121,18 +123,19 @@ static int load_cas(const struct loading *loading)
     bool is_whole = is_at_end();
     ERR_clear_error();
     if (count > 0 && !is_whole) {
-        return refuse(loading, "the CA '%.300s' is cut short, or damaged",
-                      path);
+        return tls_context_refuse(
+            loading, "the CA '%.300s' is cut short, or damaged", path);
     }
     if (count == 0) {
-        return refuse(loading, "'%.300s' holds no certificate of a CA (PEM)",
-                      path);
+        return tls_context_refuse(
+            loading, "'%.300s' holds no certificate of a CA (PEM)", path);
     }
     if (context->cluster[0] == '\0') {
-        return refuse(loading,
-                      "the CA '%.300s' does not say for which cluster it is, "
-                      "since it was not made by hasp cert: name the cluster",
-                      path);
+        return tls_context_refuse(
+            loading,
+            "the CA '%.300s' does not say for which cluster it is, "
+            "since it was not made by hasp cert: name the cluster",
+            path);
     }
     return 0;
 }
@@ -157,7 +160,7 @@ int tls_check_key_mode(const char *path, unsigned mode, char why[HASP_WHY_SIZE])
     return HASP_ECERT;
 }
 
-static int check_mode(const struct loading *loading)
+static int check_mode(const struct context_loading *loading)
 {
     const char *path = loading->files->key;
     struct stat status;
@@ -165,8 +168,8 @@ static int check_mode(const struct loading *loading)
         return 0; /* Checked by who has read it. */
     }
     if (stat(path, &status) != 0) {
-        return refuse(loading, "cannot open the key '%.300s': %s", path,
-                      strerror(errno));
+        return tls_context_refuse(loading, "cannot open the key '%.300s': %s",
+                                  path, strerror(errno));
     }
     return tls_check_key_mode(path, status.st_mode, loading->why);
 }
@@ -189,7 +192,7 @@ static bool use_chain(SSL_CTX *ssl, BIO *bio)
     return is_fine;
 }
 
-static bool use_certificate(const struct loading *loading)
+static bool use_certificate(const struct context_loading *loading)
 {
     const struct tls_files *files = loading->files;
     BIO *bio = open_text(files->certificate, files->certificate_text);
@@ -199,7 +202,7 @@ static bool use_certificate(const struct loading *loading)
 }
 
 /* Without a passphrase OpenSSL would ask for one on the terminal. */
-static bool use_key(const struct loading *loading)
+static bool use_key(const struct context_loading *loading)
 {
     const struct tls_files *files = loading->files;
     BIO *bio = open_text(files->key, files->key_text);
@@ -214,7 +217,7 @@ static bool use_key(const struct loading *loading)
 }
 
 /* Checks whether the other end would accept the certificate. */
-static int check_chain(const struct loading *loading, X509 *own)
+static int check_chain(const struct context_loading *loading, X509 *own)
 {
     struct tls_context *context = loading->context;
     char whose[300];
@@ -245,7 +248,7 @@ static int check_chain(const struct loading *loading, X509 *own)
     return rv;
 }
 
-static int check_own(const struct loading *loading)
+static int check_own(const struct context_loading *loading)
 {
     struct tls_context *context = loading->context;
     X509 *own = SSL_CTX_get0_certificate(context->ssl);
@@ -261,52 +264,56 @@ static int check_own(const struct loading *loading)
         memcpy(context->user, name.user, sizeof context->user);
     }
     if (rv == 0 && loading->node != 0 && name.node != loading->node) {
-        return refuse(loading,
-                      "%s is of node %" PRIu64 ", this is node %" PRIu64, whose,
-                      name.node, loading->node);
+        return tls_context_refuse(
+            loading, "%s is of node %" PRIu64 ", this is node %" PRIu64, whose,
+            name.node, loading->node);
     }
     return rv;
 }
 
-static int load_own(const struct loading *loading)
+static int load_own(const struct context_loading *loading)
 {
     const struct tls_files *files = loading->files;
     if (files->certificate == NULL || files->key == NULL) {
         return loading->context->use == TLS_AS_CLIENT
                    ? 0
-                   : refuse(loading, "a node needs a certificate and its key");
+                   : tls_context_refuse(
+                         loading, "a node needs a certificate and its key");
     }
     int rv = check_mode(loading);
     if (rv != 0) {
         return rv;
     }
     if (!use_certificate(loading)) {
-        return refuse(loading, "cannot read the certificate '%.300s' (PEM): %s",
-                      files->certificate, fault_of(files->certificate));
+        return tls_context_refuse(
+            loading, "cannot read the certificate '%.300s' (PEM): %s",
+            files->certificate, fault_of(files->certificate));
     }
     if (!use_key(loading)) {
         unsigned long code = ERR_peek_last_error();
         bool differs = ERR_GET_LIB(code) == ERR_LIB_X509 &&
                        ERR_GET_REASON(code) == X509_R_KEY_VALUES_MISMATCH;
         if (files->key_text.data == NULL && access(files->key, R_OK) != 0) {
-            return refuse(loading,
-                          "cannot open the key '%.300s': %s: chown it to the "
-                          "user that runs this program (uid %u)",
-                          files->key, strerror(errno), (unsigned)geteuid());
+            return tls_context_refuse(
+                loading,
+                "cannot open the key '%.300s': %s: chown it to the "
+                "user that runs this program (uid %u)",
+                files->key, strerror(errno), (unsigned)geteuid());
         }
-        return refuse(loading,
-                      differs ? "the key '%.200s' is not that of the "
-                                "certificate '%.200s'"
-                              : "cannot read the key '%.200s' (PEM without a "
-                                "passphrase), which goes with '%.200s'",
-                      files->key, files->certificate);
+        return tls_context_refuse(
+            loading,
+            differs ? "the key '%.200s' is not that of the "
+                      "certificate '%.200s'"
+                    : "cannot read the key '%.200s' (PEM without a "
+                      "passphrase), which goes with '%.200s'",
+            files->key, files->certificate);
     }
     return check_own(loading);
 }
 
 /* --- The whole ------------------------------------------------------------ */
 
-static void demand(struct tls_context *context)
+static void tls_context_demand(struct tls_context *context)
 {
     SSL_CTX *ssl = context->ssl;
     CHECK(SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION) == 1);
@@ -337,7 +344,7 @@ int tls_context_load(const struct tls_files *files, enum tls_use use,
                      struct tls_context **ret_context, char why[HASP_WHY_SIZE])
 {
     struct tls_context *context = memory_new(sizeof *context);
-    struct loading loading = {context, files, node, why};
+    struct context_loading loading = {context, files, node, why};
     CHECK(use == TLS_AS_CLIENT || cluster != NULL);
     context->use = use;
     atomic_init(&context->count, 1);
@@ -348,10 +355,11 @@ int tls_context_load(const struct tls_files *files, enum tls_use use,
     context->ssl = SSL_CTX_new(TLS_method());
     if (context->ssl == NULL) {
         free(context);
-        return refuse(&loading, "OpenSSL cannot begin: %s",
-                      ERR_reason_error_string(ERR_peek_last_error()));
+        return tls_context_refuse(
+            &loading, "OpenSSL cannot begin: %s",
+            ERR_reason_error_string(ERR_peek_last_error()));
     }
-    demand(context);
+    tls_context_demand(context);
     int rv = load_cas(&loading);
     rv = rv ?: load_own(&loading);
     if (rv != 0) {

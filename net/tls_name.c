@@ -21,7 +21,7 @@ bool tls_word_is_fine(struct bytes word)
 }
 
 /* Takes "PREFIX" off the front. */
-static bool skip(struct bytes *at, const char *prefix)
+static bool tls_name_skip(struct bytes *at, const char *prefix)
 {
     struct bytes start = bytes_of_text(prefix);
     if (!bytes_has_prefix(*at, start)) {
@@ -45,10 +45,10 @@ int tls_name_parse(struct bytes uri, struct tls_name *ret_name)
 {
     struct tls_name name = {0};
     struct bytes at = uri;
-    if (!skip(&at, SCHEME)) {
+    if (!tls_name_skip(&at, SCHEME)) {
         return HASP_ENOENT;
     }
-    if (!skip(&at, "//")) {
+    if (!tls_name_skip(&at, "//")) {
         return HASP_EINVALID;
     }
     const uint8_t *slash = at.size > 0 ? memchr(at.data, '/', at.size) : NULL;
@@ -60,10 +60,10 @@ int tls_name_parse(struct bytes uri, struct tls_name *ret_name)
     bool is_fine = true;
     if (at.size == 0) {
         name.role = TLS_CA;
-    } else if (skip(&at, "/user/")) {
+    } else if (tls_name_skip(&at, "/user/")) {
         name.role = TLS_USER;
         is_fine = take_word(at, name.user);
-    } else if (skip(&at, "/node/")) {
+    } else if (tls_name_skip(&at, "/node/")) {
         name.role = TLS_NODE;
         is_fine = at.size > 0 && at.data[0] != '0' &&
                   bytes_to_u64(at, &name.node);

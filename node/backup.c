@@ -19,7 +19,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "core/apply.h"
 #include "lockfsm/feature.h"
 #include "lockfsm/lockfsm.h"
@@ -42,7 +42,7 @@ _Static_assert(sizeof(((struct hasp_node_snapshot *)0)->checksum) ==
                "one size of checksums");
 
 /* A state at one index, with its table in memory. */
-struct backup {
+struct backup_run {
     struct lockfsm *fsm;
     struct table *table; /* In memory. */
     uint64_t configuration_index;
@@ -62,7 +62,7 @@ void backup_set_slice(uint32_t entry_slice)
     slice = entry_slice;
 }
 
-static void fill_random(void *out, size_t size)
+static void backup_fill_random(void *out, size_t size)
 {
     ssize_t got;
     do {
@@ -71,27 +71,27 @@ static void fill_random(void *out, size_t size)
     CHECK(got == (ssize_t)size); /* Up to 256 bytes always come at once. */
 }
 
-static void backup_new(struct backup *backup)
+static void backup_new(struct backup_run *backup)
 {
     if (hash_seed == 0) {
         uint64_t seed;
-        fill_random(&seed, sizeof seed);
+        backup_fill_random(&seed, sizeof seed);
         hash_seed_set(seed);
     }
-    *backup = (struct backup){.fsm = lockfsm_new(),
-                              .table = table_new_memory()};
+    *backup = (struct backup_run){.fsm = lockfsm_new(),
+                                  .table = table_new_memory()};
     lockfsm_set_node_level(backup->fsm, level);
     lockfsm_set_slice(backup->fsm, slice);
 }
 
-static void backup_done(struct backup *backup)
+static void backup_done(struct backup_run *backup)
 {
     lockfsm_free(backup->fsm);
     table_close(backup->table);
 }
 
-static int load_file(struct backup *backup, const struct snapshot_file *file,
-                     char why[HASP_WHY_SIZE])
+static int load_file(struct backup_run *backup,
+                     const struct snapshot_file *file, char why[HASP_WHY_SIZE])
 {
     struct table_txn *txn;
     char reason[HASP_WHY_SIZE] = "the records do not fit together";
@@ -170,8 +170,8 @@ static void describe_users(const struct lockfsm *fsm,
     }
 }
 
-static void describe(const struct backup *backup,
-                     struct hasp_node_snapshot *ret_snapshot)
+static void backup_describe(const struct backup_run *backup,
+                            struct hasp_node_snapshot *ret_snapshot)
 {
     const struct lockfsm *fsm = backup->fsm;
     struct hasp_node_snapshot snapshot = {
@@ -202,7 +202,7 @@ static void describe(const struct backup *backup,
     *ret_snapshot = snapshot;
 }
 
-static int status_of(int error)
+static int backup_status_of(int error)
 {
     if (error == 0) {
         return 0;
@@ -218,25 +218,25 @@ int hasp_node_inspect(const char *path, struct hasp_node_snapshot *ret_snapshot,
                       char why[HASP_NODE_WHY_SIZE])
 {
     struct snapshot_file file;
-    struct backup backup;
+    struct backup_run backup;
     int error = snapshot_file_map(path, &file, why);
     if (error != 0) {
-        return status_of(error);
+        return backup_status_of(error);
     }
     backup_new(&backup);
     error = load_file(&backup, &file, why);
     if (error == 0) {
-        describe(&backup, ret_snapshot);
+        backup_describe(&backup, ret_snapshot);
         ret_snapshot->size = file.stream.size;
         snapshot_checksum(file.stream, ret_snapshot->checksum);
     }
     backup_done(&backup);
     snapshot_file_unmap(&file);
-    return status_of(error);
+    return backup_status_of(error);
 }
 
 /* Applies what the log has behind the state. */
-static int apply_log(struct backup *backup, const struct wal_image *log,
+static int apply_log(struct backup_run *backup, const struct wal_image *log,
                      char why[HASP_WHY_SIZE])
 {
     struct effects effects = {0};
@@ -272,7 +272,8 @@ static int apply_log(struct backup *backup, const struct wal_image *log,
 
 /* True if the log goes on from the snapshot; false for what an interrupted
  * installation leaves behind, where the snapshot is all there is. */
-static bool goes_on(const struct backup *backup, const struct wal_image *log)
+static bool goes_on(const struct backup_run *backup,
+                    const struct wal_image *log)
 {
     uint64_t at = lockfsm_applied_index(backup->fsm);
     if (at < log->first) {
@@ -284,7 +285,7 @@ static bool goes_on(const struct backup *backup, const struct wal_image *log)
                                  lockfsm_applied_term(backup->fsm);
 }
 
-static int load_log(struct backup *backup, const char *path,
+static int load_log(struct backup_run *backup, const char *path,
                     char why[HASP_WHY_SIZE])
 {
     struct wal_image log;
@@ -313,7 +314,7 @@ static int load_log(struct backup *backup, const char *path,
     return error;
 }
 
-static int load_directory(struct backup *backup, struct datadir *datadir,
+static int load_directory(struct backup_run *backup, struct datadir *datadir,
                           char why[HASP_WHY_SIZE])
 {
     struct snapshot_file file;
@@ -341,7 +342,7 @@ int hasp_node_export(const char *directory, const char *path, bool may_replace,
                      char why[HASP_NODE_WHY_SIZE])
 {
     struct datadir *datadir;
-    struct backup backup;
+    struct backup_run backup;
     struct table_txn *txn;
     AUTO(buffer_done) struct buffer members = {0};
     uint64_t size;
@@ -379,7 +380,7 @@ int hasp_node_export(const char *directory, const char *path, bool may_replace,
 /* In this order: from the second step on haspd refuses the directory, because a
  * cluster is known and its log is missing, and the last step makes that log. So
  * what is left of a restore that was cut short does not start. */
-static int write_directory(struct backup *backup,
+static int write_directory(struct backup_run *backup,
                            const struct hasp_node_options *options,
                            const struct backup_chance *chance,
                            uint64_t *ret_size, char why[HASP_WHY_SIZE])
@@ -467,7 +468,7 @@ static int choose_member(const struct hasp_node_options *options,
     return 0;
 }
 
-static bool is_found(void *data, const char *name)
+static bool backup_is_found(void *data, const char *name)
 {
     (void)name;
     *(bool *)data = true;
@@ -482,8 +483,8 @@ static int check_empty(const char *directory, char why[HASP_WHY_SIZE])
     if (folder_fd < 0 && errno == ENOENT) {
         return 0; /* The directory will be made. */
     }
-    int error = folder_fd < 0 ||
-                        storage_port->list(folder_fd, is_found, &is_full) != 0
+    int error = folder_fd < 0 || storage_port->list(folder_fd, backup_is_found,
+                                                    &is_full) != 0
                     ? errno
                     : 0;
     if (folder_fd >= 0) {
@@ -511,7 +512,7 @@ int backup_new_life(const struct hasp_node_options *options, const char *path,
                     char why[HASP_NODE_WHY_SIZE])
 {
     struct snapshot_file file;
-    struct backup backup;
+    struct backup_run backup;
     struct replica_members members;
     struct hasp_node_snapshot snapshot;
     int status = hasp_node_options_check(options, why);
@@ -522,14 +523,14 @@ int backup_new_life(const struct hasp_node_options *options, const char *path,
     }
     int error = snapshot_file_map(path, &file, why);
     if (error != 0) {
-        return status_of(error);
+        return backup_status_of(error);
     }
     backup_new(&backup);
     error = load_file(&backup, &file, why);
     snapshot_file_unmap(&file);
-    status = status_of(error);
+    status = backup_status_of(error);
     if (error == 0) {
-        describe(&backup, &snapshot);
+        backup_describe(&backup, &snapshot);
         if (quarantine_ms == HASP_NODE_QUARANTINE_FULL) {
             quarantine_ms = lockfsm_lease_max(backup.fsm) +
                             snapshot.longest_delay_ms;
@@ -542,7 +543,7 @@ int backup_new_life(const struct hasp_node_options *options, const char *path,
         backup.configuration_index = lockfsm_applied_index(backup.fsm);
         error = lockfsm_flush(backup.fsm, backup.table);
         CHECK(error == 0);
-        describe(&backup, &snapshot);
+        backup_describe(&backup, &snapshot);
         error = write_directory(&backup, options, chance, &snapshot.size, why);
         status = error == 0 ? 0 : HASP_NODE_STORAGE;
     }
@@ -559,7 +560,7 @@ int hasp_node_restore(const struct hasp_node_options *options, const char *path,
                       char why[HASP_NODE_WHY_SIZE])
 {
     struct backup_chance chance;
-    fill_random(&chance, sizeof chance);
+    backup_fill_random(&chance, sizeof chance);
     chance.incarnation |= 1;
     chance.log_id |= 1;
     return backup_new_life(options, path, quarantine_ms, suspends_users,

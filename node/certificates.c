@@ -95,7 +95,7 @@ static int set_load(const struct hasp_node_options *options,
     return 0;
 }
 
-static bool is_wanted(const struct hasp_node_options *options)
+static bool certificates_is_wanted(const struct hasp_node_options *options)
 {
     return options->tls_peer != HASP_NODE_TLS_OFF ||
            options->tls_client != HASP_NODE_TLS_OFF ||
@@ -117,7 +117,7 @@ int certificates_open(struct certificates *certificates, struct hasp_node *node,
 {
     struct paths paths;
     *certificates = (struct certificates){.node = node};
-    if (!is_wanted(&node->options)) {
+    if (!certificates_is_wanted(&node->options)) {
         return 0;
     }
     find_files(&node->options, &paths);
@@ -132,7 +132,7 @@ int certificates_check(const struct hasp_node_options *options,
 {
     struct paths paths;
     struct certificate_set set = {0};
-    if (!is_wanted(options)) {
+    if (!certificates_is_wanted(options)) {
         return 0;
     }
     find_files(options, &paths);
@@ -147,7 +147,7 @@ void certificates_use(struct certificates *certificates)
 {
     struct hasp_node *node = certificates->node;
     const struct hasp_node_options *options = &node->options;
-    if (!is_wanted(options)) {
+    if (!certificates_is_wanted(options)) {
         return;
     }
     clients_use_tls(&node->clients, (enum tls_mode)options->tls_client,
@@ -203,7 +203,7 @@ static void tell_expiry(struct certificates *certificates)
 
 /* --- Again ---------------------------------------------------------------- */
 
-static void read_files(uv_work_t *work)
+static void certificates_read_files(uv_work_t *work)
 {
     struct certificates *certificates = work->data;
     struct paths paths;
@@ -219,7 +219,8 @@ static void read_files(uv_work_t *work)
     }
 }
 
-static void start(struct certificates *certificates, bool must_read);
+static void certificates_start(struct certificates *certificates,
+                               bool must_read);
 
 static void files_read(uv_work_t *work, int status)
 {
@@ -250,11 +251,12 @@ static void files_read(uv_work_t *work, int status)
     if (certificates->must_read_again &&
         !turn_is_over(&certificates->node->turn)) {
         certificates->must_read_again = false;
-        start(certificates, true);
+        certificates_start(certificates, true);
     }
 }
 
-static void start(struct certificates *certificates, bool must_read)
+static void certificates_start(struct certificates *certificates,
+                               bool must_read)
 {
     CHECK(!certificates->is_busy);
     certificates->is_busy = true;
@@ -263,30 +265,30 @@ static void start(struct certificates *certificates, bool must_read)
     certificates->error = 0;
     certificates->work.data = certificates;
     CHECK(uv_queue_work(&certificates->node->uv, &certificates->work,
-                        read_files, files_read) == 0);
+                        certificates_read_files, files_read) == 0);
 }
 
 void certificates_reload(struct certificates *certificates)
 {
-    if (!is_wanted(&certificates->node->options)) {
+    if (!certificates_is_wanted(&certificates->node->options)) {
         return;
     }
     if (certificates->is_busy) {
         certificates->must_read_again = true;
     } else {
-        start(certificates, true);
+        certificates_start(certificates, true);
     }
 }
 
 void certificates_tick(struct certificates *certificates, uint64_t now_ns)
 {
-    if (!is_wanted(&certificates->node->options)) {
+    if (!certificates_is_wanted(&certificates->node->options)) {
         return;
     }
     tell_expiry(certificates);
     if (now_ns >= certificates->look_ns && !certificates->is_busy) {
         if (certificates->look_ns != 0) {
-            start(certificates, false);
+            certificates_start(certificates, false);
         }
         certificates->look_ns = now_ns + CERTIFICATES_LOOK_NS;
     }

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "lockfsm/user/access.h"
-#include "net/door.h"
+#include "net/admin_socket.h"
 #include "net/local.h"
 #include "net/resp.h"
 #include "net/stream.h"
@@ -61,7 +61,7 @@ struct origin {
     uint32_t count;
 };
 
-struct client {
+struct node_client {
     struct stream stream; /* First: the stream is the client. */
     struct clients *clients;
     struct account_claim claim; /* Whose its work is. */
@@ -88,7 +88,7 @@ struct client {
     bool may_have_more; /* While it rests: the kernel, of its bytes. */
 };
 
-static void answer_too_early(struct client *client)
+static void answer_too_early(struct node_client *client)
 {
     struct hasp_node *node = client->clients->node;
     struct resp_writer writer = {clients_port_output(node, client->conn), 2};
@@ -103,12 +103,12 @@ static void answer_too_early(struct client *client)
 }
 
 /* True if none of its requests is served for now, whatever lies there. */
-static bool is_held_back(const struct client *client)
+static bool is_held_back(const struct node_client *client)
 {
     return client->is_blocked || client->is_slow || client->is_closing;
 }
 
-static void note_unfinished(struct client *client, uint64_t now_ns)
+static void note_unfinished(struct node_client *client, uint64_t now_ns)
 {
     if (is_held_back(client) || account_rests(&client->claim) ||
         stream_input(&client->stream).size == 0) {
@@ -121,7 +121,7 @@ static void note_unfinished(struct client *client, uint64_t now_ns)
 
 /* --- Who does not say who he is ------------------------------------------- */
 
-static void know(struct client *client)
+static void clients_know(struct node_client *client)
 {
     if (!list_is_empty(&client->in_unknown)) {
         CHECK(client->clients->unknown_count > 0);
@@ -131,16 +131,16 @@ static void know(struct client *client)
 }
 
 /* True if the core knows of the client, and does not know who it is. */
-static bool is_nobody(const struct client *client)
+static bool is_nobody(const struct node_client *client)
 {
     return client->is_known && !client->is_closing &&
            core_client_is_nobody(client->clients->node->core, client->conn);
 }
 
-static void refuse_nobody(struct client *client)
+static void refuse_nobody(struct node_client *client)
 {
     CHECK(!client->is_closing); /* What is said last would be said twice. */
-    know(client);
+    clients_know(client);
     client->is_closing = true;
     buffer_put_text(stream_output(&client->stream), WHO_ARE_YOU);
     stream_close_flushed(&client->stream, UNKNOWN);
@@ -148,7 +148,7 @@ static void refuse_nobody(struct client *client)
 
 /* Counts what has come from a client that nobody knows, with what it has left
  * unread; false if that was too much, and it has been refused. */
-static bool has_room_as_nobody(struct client *client, size_t size)
+static bool has_room_as_nobody(struct node_client *client, size_t size)
 {
     if (list_is_empty(&client->in_unknown)) {
         return true;
@@ -181,7 +181,7 @@ static bool sift_unknown(struct clients *clients, uint64_t by_ns, uint32_t max,
     if (!is_access_required(clients)) {
         return true;
     }
-    LIST_FOR_SAFE (struct client, client, &clients->unknown, in_unknown) {
+    LIST_FOR_SAFE (struct node_client, client, &clients->unknown, in_unknown) {
         if (client->came_ns >= by_ns && clients->unknown_count <= max) {
             return true;
         }
@@ -191,13 +191,13 @@ static bool sift_unknown(struct clients *clients, uint64_t by_ns, uint32_t max,
             }
             refuse_nobody(client);
         } else if (client->is_known || client->is_closing) {
-            know(client);
+            clients_know(client);
         }
     }
     return true;
 }
 
-static void refuse_bytes(struct client *client, const char *why)
+static void refuse_bytes(struct node_client *client, const char *why)
 {
     struct resp_writer writer = {stream_output(&client->stream), 2};
     resp_error(&writer, "ERR", "Protocol error: %s", why);
@@ -205,30 +205,30 @@ static void refuse_bytes(struct client *client, const char *why)
     stream_close_flushed(&client->stream, MALFORMED);
 }
 
-static struct account *account_of(const struct client *client)
+static struct account *clients_account_of(const struct node_client *client)
 {
     return &client->clients->node->turn.account;
 }
 
-static void line_up(struct client *client)
+static void clients_line_up(struct node_client *client)
 {
-    account_rest(account_of(client), &client->claim);
+    account_rest(clients_account_of(client), &client->claim);
     client->may_have_more = true;
     list_remove(&client->in_unfinished);
 }
 
 /* What the client has sent is left where it is, for account_serve(). */
-static void rest(struct client *client)
+static void clients_rest(struct node_client *client)
 {
-    line_up(client);
+    clients_line_up(client);
     stream_rest(&client->stream);
 }
 
 /* One request is over. False if what is left has to wait: the account serves
  * one at a time, and otherwise there is nothing left to spend. */
-static bool may_go_on(struct client *client)
+static bool may_go_on(struct node_client *client)
 {
-    struct account *account = account_of(client);
+    struct account *account = clients_account_of(client);
     if (client->is_served) {
         return false;
     }
@@ -237,21 +237,21 @@ static bool may_go_on(struct client *client)
         return true;
     }
     if (!is_held_back(client) && stream_input(&client->stream).size > 0) {
-        rest(client);
+        clients_rest(client);
     }
     return false;
 }
 
 /* Parses and hands over what lies there, until it ends, the core blocks, or the
  * account does. */
-static void feed(struct client *client, uint64_t now_ns)
+static void clients_feed(struct node_client *client, uint64_t now_ns)
 {
     struct clients *clients = client->clients;
     struct resp_request request;
     const char *why = NULL;
     size_t used;
     if (!client->is_served) {
-        account_start(account_of(client));
+        account_start(clients_account_of(client));
     }
     while (!client->is_blocked && !client->is_closing) {
         if (stream_unsent(&client->stream) > UNSENT_MAX) {
@@ -296,37 +296,37 @@ static void feed(struct client *client, uint64_t now_ns)
 
 static void on_bytes(struct stream *stream)
 {
-    struct client *client = stream->owner;
+    struct node_client *client = stream->owner;
     struct hasp_node *node = client->clients->node;
     if (client->is_closing || turn_is_over(&node->turn)) {
         stream_consume(stream, stream_input(stream).size);
         return;
     }
-    feed(client, turn_at_work(&node->turn));
+    clients_feed(client, turn_at_work(&node->turn));
     turn_wake(&node->turn);
 }
 
-static bool may_read(struct stream *stream)
+static bool clients_may_read(struct stream *stream)
 {
-    struct client *client = stream->owner;
+    struct node_client *client = stream->owner;
     /* One that is held back takes no more than its input, and is to be found
      * out when it goes. */
-    if (is_held_back(client) || account_is_open(account_of(client))) {
+    if (is_held_back(client) || account_is_open(clients_account_of(client))) {
         return true;
     }
-    line_up(client); /* net/stream.c lets it rest. */
+    clients_line_up(client); /* net/stream.c lets it rest. */
     return false;
 }
 
 /* Serves one request: of what was read, or else of what is read now. True if
  * there may be another one. */
-static bool serve_one(struct client *client)
+static bool clients_serve_one(struct node_client *client)
 {
     struct stream *stream = &client->stream;
     client->is_served = true;
     client->has_fed = false;
     if (stream_input(stream).size > 0) {
-        feed(client, turn_now());
+        clients_feed(client, turn_now());
     }
     if (!client->has_fed && client->may_have_more) {
         client->may_have_more = stream_read(stream);
@@ -336,15 +336,16 @@ static bool serve_one(struct client *client)
            (client->has_fed && stream_input(stream).size > 0);
 }
 
-static bool serve(struct account_claim *claim)
+static bool clients_serve(struct account_claim *claim)
 {
-    struct client *client = LIST_ENTRY(claim, struct client, claim);
+    struct node_client *client = LIST_ENTRY(claim, struct node_client, claim);
     struct turn *turn = &client->clients->node->turn;
     if (turn_is_over(turn)) {
         return false;
     }
     turn_wake(turn);
-    if (!is_held_back(client) && serve_one(client) && !is_held_back(client)) {
+    if (!is_held_back(client) && clients_serve_one(client) &&
+        !is_held_back(client)) {
         return true;
     }
     account_wake(claim);
@@ -355,7 +356,7 @@ static bool serve(struct account_claim *claim)
 
 /* A reader that is cut off is worth a line: it costs whoever wants one some
  * megabytes. What strangers can have for a few bytes is only counted. */
-static void count_cut(struct client *client, const char *reason)
+static void count_cut(struct node_client *client, const char *reason)
 {
     for (int i = 0; i < CLIENTS_CUT_REASONS; i++) {
         client->clients->cut_count[i] += strcmp(reason,
@@ -367,7 +368,7 @@ static void count_cut(struct client *client, const char *reason)
     }
 }
 
-static void count_unsent(struct client *client, size_t size)
+static void count_unsent(struct node_client *client, size_t size)
 {
     CHECK(client->clients->unsent_size >= client->unsent_size);
     client->clients->unsent_size += size;
@@ -375,7 +376,7 @@ static void count_unsent(struct client *client, size_t size)
     client->unsent_size = size;
 }
 
-static void tell_refused(struct client *client, const char *reason)
+static void clients_tell_refused(struct node_client *client, const char *reason)
 {
     struct clients *clients = client->clients;
     uint32_t left_out;
@@ -396,7 +397,7 @@ static void forget_origin(struct clients *clients, struct origin *origin)
 }
 
 /* It no longer counts as a connection from its host. */
-static void leave_origin(struct client *client)
+static void leave_origin(struct node_client *client)
 {
     struct origin *origin = client->origin;
     if (origin != NULL) {
@@ -407,24 +408,24 @@ static void leave_origin(struct client *client)
     }
 }
 
-static void on_ended(struct stream *stream)
+static void clients_on_ended(struct stream *stream)
 {
     leave_origin(stream->owner);
 }
 
-static void on_closed(struct stream *stream, const char *reason)
+static void clients_on_closed(struct stream *stream, const char *reason)
 {
-    struct client *client = stream->owner;
+    struct node_client *client = stream->owner;
     struct clients *clients = client->clients;
     struct hasp_node *node = clients->node;
     uint32_t slot = (uint32_t)(client->conn & UINT32_MAX);
     CHECK(slot < clients->slot_count && clients->slot[slot] == client);
     CHECK(clients->count > 0);
-    account_start(account_of(client));
+    account_start(clients_account_of(client));
     count_cut(client, reason);
     clients->tls_failed_count += stream->has_failed_tls;
     if (stream->has_failed_tls || strcmp(reason, STREAM_PASSED_RIGHTS) == 0) {
-        tell_refused(client, reason);
+        clients_tell_refused(client, reason);
     }
     if (client->is_known && !turn_is_over(&node->turn)) {
         LOG_DEBUG("client gone", "address=%s reason=%s", stream->address,
@@ -436,7 +437,7 @@ static void on_closed(struct stream *stream, const char *reason)
     list_remove(&client->in_resumed);
     list_remove(&client->in_unfinished);
     list_remove(&client->in_strangers);
-    know(client);
+    clients_know(client);
     count_unsent(client, 0);
     resp_parser_done(&client->parser);
     clients->slot[slot] = NULL;
@@ -445,8 +446,8 @@ static void on_closed(struct stream *stream, const char *reason)
     CHECK(clients->vacant_count < clients->slot_count);
     clients->vacant[clients->vacant_count++] = slot;
     clients->count--;
-    account_charge(account_of(client), &client->claim);
-    account_leave(account_of(client), &client->claim);
+    account_charge(clients_account_of(client), &client->claim);
+    account_leave(clients_account_of(client), &client->claim);
     leave_origin(client);
     free(client);
 }
@@ -454,7 +455,7 @@ static void on_closed(struct stream *stream, const char *reason)
 /* The client has read what was sent, so what it asked meanwhile is served. */
 static void on_drained(struct stream *stream)
 {
-    struct client *client = stream->owner;
+    struct node_client *client = stream->owner;
     count_unsent(client, stream_unsent(stream));
     if (client->is_slow) {
         client->is_slow = false;
@@ -466,23 +467,23 @@ static void on_drained(struct stream *stream)
 }
 
 static const struct stream_events events = {.on_bytes = on_bytes,
-                                            .on_ended = on_ended,
-                                            .on_closed = on_closed,
-                                            .may_read = may_read,
+                                            .on_ended = clients_on_ended,
+                                            .on_closed = clients_on_closed,
+                                            .may_read = clients_may_read,
                                             .on_drained = on_drained};
 
 /* Closes one whose other end has gone, or else the oldest of those that have
  * done nothing so far, be it that its last words are still on their way. A list
  * of candidates is kept: once one has done something it is no stranger any
  * more, and is looked at no more. */
-static bool make_room(struct clients *clients)
+static bool clients_make_room(struct clients *clients)
 {
     if (stream_pace_hurry(&clients->pace)) {
         return true;
     }
     while (!list_is_empty(&clients->strangers)) {
-        struct client *client = LIST_FIRST(&clients->strangers, struct client,
-                                           in_strangers);
+        struct node_client *client = LIST_FIRST(
+            &clients->strangers, struct node_client, in_strangers);
         CHECK(!client->is_local); /* The local door has room of its own. */
         list_remove(&client->in_strangers);
         if (!client->is_closing) {
@@ -500,7 +501,7 @@ static bool make_room(struct clients *clients)
     return false;
 }
 
-static uint64_t take_slot(struct clients *clients, struct client *client)
+static uint64_t take_slot(struct clients *clients, struct node_client *client)
 {
     if (clients->vacant_count == 0) {
         uint32_t count = clients->slot_count == 0 ? 64 : clients->slot_count;
@@ -545,7 +546,7 @@ static struct stream *new_client(struct clients *clients, struct origin *origin,
                                  const struct stream_limits **ret_limits,
                                  void **ret_owner)
 {
-    struct client *client = memory_new(sizeof *client);
+    struct node_client *client = memory_new(sizeof *client);
     client->clients = clients;
     client->parser.limits.request_size_max = clients->node->options.limits
                                                  .request_size;
@@ -553,8 +554,8 @@ static struct stream *new_client(struct clients *clients, struct origin *origin,
     origin->count++;
     clients->count++;
     client->conn = take_slot(clients, client);
-    account_join(account_of(client), &client->claim,
-                 account_key_of_origin(origin->host), serve);
+    account_join(clients_account_of(client), &client->claim,
+                 account_key_of_origin(origin->host), clients_serve);
     list_init(&client->in_dirty);
     list_init(&client->in_resumed);
     list_init(&client->in_unfinished);
@@ -569,10 +570,11 @@ static struct stream *new_client(struct clients *clients, struct origin *origin,
     return &client->stream;
 }
 
-static struct stream *on_accept(void *data, const char *address,
-                                const struct stream_events **ret_events,
-                                const struct stream_limits **ret_limits,
-                                void **ret_owner, const char **ret_refusal)
+static struct stream *clients_on_accept(void *data, const char *address,
+                                        const struct stream_events **ret_events,
+                                        const struct stream_limits **ret_limits,
+                                        void **ret_owner,
+                                        const char **ret_refusal)
 {
     struct clients *clients = data;
     struct origin *origin = NULL;
@@ -581,7 +583,7 @@ static struct stream *on_accept(void *data, const char *address,
         *ret_refusal = "-LIMIT connections from one address\r\n";
     } else if (clients->count - clients->pace.gone_count >=
                    clients->count_max &&
-               !make_room(clients)) {
+               !clients_make_room(clients)) {
         *ret_refusal = AT_LIMIT;
         forget_origin(clients, origin);
     } else {
@@ -604,17 +606,17 @@ static struct stream *on_accept_local(void *data, const char *address,
 {
     struct clients *clients = data;
     struct origin *origin = find_origin(clients, address);
-    if (origin->count >= DOOR_CONNECTION_MAX) {
+    if (origin->count >= ADMIN_SOCKET_CONNECTION_MAX) {
         *ret_refusal = "-LIMIT connections by the node's own socket\r\n";
         clients->refused_count++;
         return NULL;
     }
     struct stream *stream = new_client(clients, origin, ret_events, ret_limits,
                                        ret_owner);
-    struct client *client = *ret_owner;
+    struct node_client *client = *ret_owner;
     client->is_local = true;
     list_remove(&client->in_strangers);
-    know(client);
+    clients_know(client);
     return stream;
 }
 
@@ -638,7 +640,7 @@ static struct identity identity_of(const struct stream *stream)
                              .is_private = who != NULL || is_here};
 }
 
-static void tell_core(struct client *client)
+static void clients_tell_core(struct node_client *client)
 {
     struct hasp_node *node = client->clients->node;
     CHECK(node->has_begun && !client->is_known);
@@ -653,13 +655,13 @@ static void tell_core(struct client *client)
     turn_wake(&node->turn);
 }
 
-static void on_ready(void *data, struct stream *stream)
+static void clients_on_ready(void *data, struct stream *stream)
 {
     struct clients *clients = data;
-    struct client *client = stream->owner;
+    struct node_client *client = stream->owner;
     client->is_ready = true;
     if (clients->node->has_begun && !clients->node->turn.has_failed) {
-        tell_core(client);
+        clients_tell_core(client);
     }
 }
 
@@ -687,8 +689,8 @@ int clients_open(struct clients *clients, struct hasp_node *node,
         snprintf(why, HASP_WHY_SIZE, "'%s' is not an address", address);
         return rv;
     }
-    rv = listener_open(&node->uv, host, port, on_accept, on_ready, clients,
-                       &clients->listener, why);
+    rv = listener_open(&node->uv, host, port, clients_on_accept,
+                       clients_on_ready, clients, &clients->listener, why);
     if (rv == 0) {
         snprintf(node->client_address, sizeof node->client_address,
                  strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host,
@@ -711,10 +713,11 @@ int clients_open_door(struct clients *clients, char why[HASP_WHY_SIZE])
 {
     struct hasp_node *node = clients->node;
     int fd;
-    int rv = door_bind(node->options.directory, &fd, why);
+    int rv = admin_socket_bind(node->options.directory, &fd, why);
     if (rv == 0) {
-        clients->door = listener_adopt(&node->uv, fd, DOOR_ADDRESS,
-                                       on_accept_local, on_ready, clients);
+        clients->door = listener_adopt(&node->uv, fd, ADMIN_SOCKET_ADDRESS,
+                                       on_accept_local, clients_on_ready,
+                                       clients);
     }
     return rv;
 }
@@ -726,8 +729,9 @@ int clients_open_local(struct clients *clients, const char *path,
     int fd;
     int rv = local_bind(path, &fd, why);
     if (rv == 0) {
-        clients->local = listener_adopt(&node->uv, fd, LOCAL_ADDRESS, on_accept,
-                                        on_ready, clients);
+        clients->local = listener_adopt(&node->uv, fd, LOCAL_ADDRESS,
+                                        clients_on_accept, clients_on_ready,
+                                        clients);
         LOG_INFO("listening for clients", "path=%s", log_quote(path));
     }
     return rv;
@@ -738,7 +742,7 @@ void clients_begin(struct clients *clients)
     CHECK(clients->node->has_begun);
     for (uint32_t i = 0; i < clients->slot_count; i++) {
         if (clients->slot[i] != NULL && clients->slot[i]->is_ready) {
-            tell_core(clients->slot[i]);
+            clients_tell_core(clients->slot[i]);
         }
     }
 }
@@ -755,7 +759,7 @@ void clients_refuse(struct clients *clients)
         clients->local = NULL;
     }
     if (clients->door != NULL) {
-        door_remove(clients->node->options.directory);
+        admin_socket_remove(clients->node->options.directory);
         listener_close(clients->door);
         clients->door = NULL;
     }
@@ -810,7 +814,7 @@ static void close_slowest(struct clients *clients)
     uint32_t waiting_count = 0;
     uint32_t closed_count = 0;
     for (uint32_t i = 0; i < clients->slot_count; i++) {
-        struct client *client = clients->slot[i];
+        struct node_client *client = clients->slot[i];
         if (client != NULL) {
             count_unsent(client, stream_unsent(&client->stream));
             waiting_count += client->unsent_size > 0 ? 1 : 0;
@@ -819,7 +823,7 @@ static void close_slowest(struct clients *clients)
     for (uint32_t i = 0;
          i < clients->slot_count && clients->unsent_size > clients->unsent_max;
          i++) {
-        struct client *client = clients->slot[i];
+        struct node_client *client = clients->slot[i];
         if (client != NULL &&
             client->unsent_size > clients->unsent_max / waiting_count) {
             client->is_closing = true;
@@ -841,10 +845,10 @@ void clients_flush(struct clients *clients)
     /* What it would say may rest on what is not on disk. */
     CHECK(!clients->node->turn.has_failed);
     account_start(&clients->node->turn.account);
-    LIST_FOR_SAFE (struct client, client, &clients->dirty, in_dirty) {
+    LIST_FOR_SAFE (struct node_client, client, &clients->dirty, in_dirty) {
         list_remove(&client->in_dirty);
         stream_flush(&client->stream);
-        account_charge(account_of(client), &client->claim);
+        account_charge(clients_account_of(client), &client->claim);
         count_unsent(client, stream_unsent(&client->stream));
         if (client->is_slow && stream_unsent(&client->stream) <= UNSENT_MAX) {
             on_drained(&client->stream);
@@ -879,16 +883,16 @@ void clients_resume(struct clients *clients)
         list_push_back(&now_resumed, node);
     }
     while (!list_is_empty(&now_resumed)) {
-        struct client *client = LIST_ENTRY(now_resumed.next, struct client,
-                                           in_resumed);
+        struct node_client *client = LIST_ENTRY(now_resumed.next,
+                                                struct node_client, in_resumed);
         list_remove(&client->in_resumed);
         /* What lies there already needs no new round of the loop. */
         if (!is_held_back(client) && !account_rests(&client->claim) &&
             stream_input(&client->stream).size > 0) {
-            if (account_is_open(account_of(client))) {
-                feed(client, turn_now());
+            if (account_is_open(clients_account_of(client))) {
+                clients_feed(client, turn_now());
             } else {
-                rest(client);
+                clients_rest(client);
             }
             turn_wake(&clients->node->turn);
         }
@@ -904,8 +908,8 @@ void clients_tick(struct clients *clients, uint64_t now_ns)
         clients->sift_by_ns = now_ns - CLIENTS_UNKNOWN_NS;
     }
     while (!list_is_empty(&clients->unfinished)) {
-        struct client *client = LIST_ENTRY(clients->unfinished.next,
-                                           struct client, in_unfinished);
+        struct node_client *client = LIST_ENTRY(
+            clients->unfinished.next, struct node_client, in_unfinished);
         if (now_ns < client->unfinished_ns + CLIENT_REQUEST_NS) {
             break;
         }
@@ -915,7 +919,7 @@ void clients_tick(struct clients *clients, uint64_t now_ns)
     }
 }
 
-static struct client *find(struct clients *clients, uint64_t conn)
+static struct node_client *clients_find(struct clients *clients, uint64_t conn)
 {
     uint32_t slot = (uint32_t)(conn & UINT32_MAX);
     if (slot >= clients->slot_count || clients->slot[slot] == NULL ||
@@ -929,7 +933,7 @@ struct buffer *clients_port_output(void *data, uint64_t conn)
 {
     struct hasp_node *node = data;
     struct clients *clients = &node->clients;
-    struct client *client = find(clients, conn);
+    struct node_client *client = clients_find(clients, conn);
     if (conn == LOGINS_CONN) {
         return &node->logins.answer;
     }
@@ -945,7 +949,7 @@ struct buffer *clients_port_output(void *data, uint64_t conn)
 void clients_port_close(void *data, uint64_t conn, const char *reason)
 {
     struct hasp_node *node = data;
-    struct client *client = find(&node->clients, conn);
+    struct node_client *client = clients_find(&node->clients, conn);
     if (client != NULL && !client->is_closing) {
         client->is_closing = true;
         list_remove(&client->in_unfinished);
@@ -960,13 +964,13 @@ void clients_port_close(void *data, uint64_t conn, const char *reason)
 void clients_port_user(void *data, uint64_t conn, uint64_t user)
 {
     struct hasp_node *node = data;
-    struct client *client = find(&node->clients, conn);
+    struct node_client *client = clients_find(&node->clients, conn);
     if (client != NULL && client->origin != NULL) {
         account_join(&node->turn.account, &client->claim,
                      user != USER_ANYONE
                          ? account_key_of_user(user)
                          : account_key_of_origin(client->origin->host),
-                     serve);
+                     clients_serve);
     }
 }
 
@@ -974,7 +978,7 @@ void clients_port_block(void *data, uint64_t conn, bool is_blocked)
 {
     struct hasp_node *node = data;
     struct clients *clients = &node->clients;
-    struct client *client = find(clients, conn);
+    struct node_client *client = clients_find(clients, conn);
     if (client == NULL || client->is_blocked == is_blocked) {
         return;
     }

@@ -53,7 +53,7 @@ extern const char *const clients_cut_reason[CLIENTS_CUT_REASONS];
 #define CLIENTS_UNKNOWN_PART 8
 
 struct hasp_node;
-struct client;
+struct node_client;
 struct listener;
 struct origin;
 
@@ -64,7 +64,7 @@ struct clients {
     struct listener *listener;
     struct listener *door;  /* The local one. */
     struct listener *local; /* At listen.local; NULL: none. */
-    struct client **slot;
+    struct node_client **slot;
     uint32_t *generation;
     uint32_t *vacant; /* A stack of free slots. */
     uint32_t vacant_count;

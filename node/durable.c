@@ -30,7 +30,7 @@ void durable_save_vote(struct durable *durable, uint64_t term,
     durable->asked_vote = voted_for;
     durable->is_saving = true;
     wal_hold(durable->wal, true);
-    writes_began(&durable->votes, now_ns);
+    write_latency_began(&durable->votes, now_ns);
     vote_saver_save(durable->saver, term, voted_for);
 }
 
@@ -64,9 +64,9 @@ int durable_start(struct durable *durable, uint64_t now_ns)
         return error;
     }
     if (is_writing(durable)) {
-        writes_began(&durable->writes, now_ns);
+        write_latency_began(&durable->writes, now_ns);
     } else {
-        writes_ended(&durable->writes, now_ns);
+        write_latency_ended(&durable->writes, now_ns);
     }
     return 0;
 }
@@ -84,7 +84,7 @@ int durable_take_vote(struct durable *durable, uint64_t now_ns,
     if (saved.term == durable->asked_term &&
         saved.voted_for == durable->asked_vote) {
         durable->is_saving = false;
-        writes_ended(&durable->votes, now_ns);
+        write_latency_ended(&durable->votes, now_ns);
         wal_hold(durable->wal, false);
         error = durable_start(durable, now_ns);
     }
@@ -101,11 +101,11 @@ int durable_take_log(struct durable *durable, uint64_t now_ns,
         return error;
     }
     if (wal_write_count(durable->wal) != count || !is_writing(durable)) {
-        writes_ended(&durable->writes, now_ns);
+        write_latency_ended(&durable->writes, now_ns);
     }
     if (is_writing(durable)) {
         /* wal_complete() has started the next one. */
-        writes_began(&durable->writes, now_ns);
+        write_latency_began(&durable->writes, now_ns);
     }
     if (!wal_is_busy(durable->wal)) {
         durable->is_resetting = false;

@@ -6,7 +6,7 @@
  * decided here is the order. While a vote is being saved no write of the log
  * begins: what a leader has sent must not be on disk before its term is. Of
  * votes that are asked for meanwhile only the newest is saved. How long writes
- * take is measured (node/writes.h).
+ * take is measured (node/write_latency.h).
  *
  * No loop and no clock: the times come in. node/journal.c drives it on libuv,
  * the simulator on its events. Errors are final, as everywhere in storage/.
@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "node/writes.h"
+#include "node/write_latency.h"
 #include "raft/replica.h"
 
 struct vote_saved;
@@ -33,8 +33,8 @@ struct durable {
     uint64_t asked_vote;
     bool is_saving; /* ... and has not been saved yet. */
     bool is_resetting;
-    struct writes votes;
-    struct writes writes;
+    struct write_latency votes;
+    struct write_latency writes;
 };
 
 void durable_save_vote(struct durable *durable, uint64_t term,

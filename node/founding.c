@@ -39,7 +39,7 @@ void founding_init(struct founding *founding, uint64_t own_id,
     founding->members = *members;
 }
 
-static struct founder *find(struct founding *founding, uint64_t id)
+static struct founder *founding_find(struct founding *founding, uint64_t id)
 {
     for (uint32_t i = 0; i < founding->count; i++) {
         if (founding->founder[i].id == id) {
@@ -50,7 +50,8 @@ static struct founder *find(struct founding *founding, uint64_t id)
 }
 
 /* The members as the file has them. */
-static void put_members(const struct founding *founding, struct buffer *out)
+static void founding_put_members(const struct founding *founding,
+                                 struct buffer *out)
 {
     MEMBER_EACH (member, &founding->members) {
         buffer_put_u64(out, member->id);
@@ -65,7 +66,7 @@ void founding_show(const struct founding *founding,
     *ret_terms = (struct frame_terms){.limit_count = LIMIT_COUNT};
     memcpy(ret_terms->limit, founding->limits.of, sizeof founding->limits.of);
     AUTO(buffer_done) struct buffer members = {0};
-    put_members(founding, &members);
+    founding_put_members(founding, &members);
     digest_of(buffer_bytes(&members), ret_terms->members);
     snprintf(ret_terms->name, sizeof ret_terms->name, "%s", founding->name);
     ret_terms->is_access_required = founding->is_access_required;
@@ -137,7 +138,7 @@ void founding_heard(struct founding *founding, uint64_t id,
                     uint64_t incarnation,
                     const uint8_t cluster_id[CLUSTER_ID_SIZE], uint64_t now_ns)
 {
-    struct founder *founder = find(founding, id);
+    struct founder *founder = founding_find(founding, id);
     if (founding->is_over || id == founding->own_id) {
         return;
     }
@@ -247,7 +248,8 @@ void founding_missing(const struct founding *founding, char *out, size_t size)
     }
 }
 
-static void put_hex(struct buffer *text, const uint8_t digest[DIGEST_SIZE])
+static void founding_put_hex(struct buffer *text,
+                             const uint8_t digest[DIGEST_SIZE])
 {
     for (size_t i = 0; i < DIGEST_SIZE; i++) {
         buffer_printf(text, "%02x", digest[i]);
@@ -269,14 +271,14 @@ int founding_save(const struct founding *founding, const char *folder,
                       founding->founder[i].incarnation);
     }
     buffer_printf(&text, "cluster = ");
-    put_hex(&text, founding->seen_id);
+    founding_put_hex(&text, founding->seen_id);
     digest_of(buffer_bytes(&text), digest);
     buffer_put_text(&text, "digest = ");
-    put_hex(&text, digest);
+    founding_put_hex(&text, digest);
     return disk_replace_in(folder, FILE_NAME, buffer_bytes(&text), why);
 }
 
-static bool parse_line(struct founding *founding, const char *line)
+static bool founding_parse_line(struct founding *founding, const char *line)
 {
     uint64_t id, incarnation;
     if (line[0] == '#' || line[0] == '\0') {
@@ -310,14 +312,14 @@ int founding_load(struct founding *founding, const char *folder,
     char *end = strstr(text, "digest = ");
     if (end != NULL) {
         digest_of(bytes_of(text, (size_t)(end - text)), digest);
-        put_hex(&hex, digest);
+        founding_put_hex(&hex, digest);
         is_bad = strncmp(end + strlen("digest = "), (const char *)hex.data,
                          hex.size) != 0;
         *end = '\0';
     }
     char *rest = text;
     for (char *line; end != NULL && (line = strsep(&rest, "\n")) != NULL;) {
-        is_bad = is_bad || !parse_line(founding, line);
+        is_bad = is_bad || !founding_parse_line(founding, line);
     }
     if (is_bad || end == NULL) {
         snprintf(why, HASP_WHY_SIZE,

@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "node/node.h"
 #include "storage/disk_watch.h"
 #include "storage/vote_saver.h"
@@ -20,7 +20,7 @@
 /* How often it is logged that files cannot be opened. */
 #define STARVED_TOLD_NS (60 * NS_PER_S)
 
-static void fail(struct hasp_node *node, const char *what, int error)
+static void journal_fail(struct hasp_node *node, const char *what, int error)
 {
     if (error == HASP_ENOSPC) {
         turn_fail(&node->turn, HASP_NODE_STORAGE,
@@ -43,7 +43,7 @@ static void take_completions(struct journal *journal)
     uint64_t now = turn_at_work(&node->turn);
     int rv = durable_take_log(&journal->durable, now, &term, &log_index);
     if (rv != 0) {
-        fail(node, "write the log", rv);
+        journal_fail(node, "write the log", rv);
         return;
     }
     if (log_index != 0 && node->has_begun && !node->turn.is_over) {
@@ -146,7 +146,7 @@ static void on_vote_saved(uv_poll_t *poll, int status, int events)
         return;
     }
     if (rv != 0) {
-        fail(node, "write the vote", rv);
+        journal_fail(node, "write the vote", rv);
         return;
     }
     if (!turn_is_over(&node->turn)) {
@@ -197,7 +197,7 @@ void journal_start(struct journal *journal)
 {
     int rv = durable_start(&journal->durable, turn_now());
     if (rv != 0) {
-        fail(journal->node, "write the log", rv);
+        journal_fail(journal->node, "write the log", rv);
     }
 }
 
@@ -218,7 +218,7 @@ enum core_disk journal_disk(const struct journal *journal)
                                              : CORE_DISK_OK;
 }
 
-static void tell_core(struct journal *journal, uint64_t now_ns)
+static void journal_tell_core(struct journal *journal, uint64_t now_ns)
 {
     struct hasp_node *node = journal->node;
     enum core_disk disk = journal_disk(journal);
@@ -236,7 +236,7 @@ static void space_ended(uv_work_t *work, int status)
     journal->is_asking = false;
     if (!turn_is_over(&journal->node->turn)) {
         look_at_space(journal);
-        tell_core(journal, turn_now());
+        journal_tell_core(journal, turn_now());
     }
 }
 
@@ -275,10 +275,11 @@ void journal_tick(struct journal *journal, uint64_t now_ns)
     look_at_files(journal, now_ns);
 }
 
-static void look_at_hang(struct hasp_node *node, const struct writes *writes,
-                         uint64_t since_ns, const char *what)
+static void look_at_hang(struct hasp_node *node,
+                         const struct write_latency *writes, uint64_t since_ns,
+                         const char *what)
 {
-    if (writes_hang(writes, since_ns)) {
+    if (write_latency_hang(writes, since_ns)) {
         turn_fail(&node->turn, HASP_NODE_STORAGE,
                   "a write to the %s in '%s' has not ended for %" PRIu64
                   " ms: the disk hangs",
@@ -292,9 +293,9 @@ static void look_at_hang(struct hasp_node *node, const struct writes *writes,
 static void look_at_write(struct journal *journal, uint64_t read_ns)
 {
     struct hasp_node *node = journal->node;
-    struct writes *writes = &journal->durable.writes;
+    struct write_latency *writes = &journal->durable.writes;
     bool was_slow = writes->is_slow;
-    uint64_t since_ns = writes_look(writes, read_ns);
+    uint64_t since_ns = write_latency_look(writes, read_ns);
     /* A log without descriptors waits for a segment, not for the disk. */
     if (!wal_is_starved(journal->durable.wal)) {
         look_at_hang(node, writes, since_ns, "log");
@@ -316,15 +317,15 @@ void journal_look(struct journal *journal, uint64_t now_ns)
     struct hasp_node *node = journal->node;
     uint64_t read_ns = turn_read(&node->turn, now_ns);
     look_at_hang(node, &journal->durable.votes,
-                 writes_look(&journal->durable.votes, read_ns), "vote");
+                 write_latency_look(&journal->durable.votes, read_ns), "vote");
     look_at_write(journal, read_ns);
-    tell_core(journal, now_ns);
+    journal_tell_core(journal, now_ns);
 }
 
 uint64_t journal_next(const struct journal *journal)
 {
-    uint64_t write_ns = writes_next(&journal->durable.writes);
-    uint64_t vote_ns = writes_next(&journal->durable.votes);
+    uint64_t write_ns = write_latency_next(&journal->durable.writes);
+    uint64_t vote_ns = write_latency_next(&journal->durable.votes);
     return u64_min(write_ns, vote_ns);
 }
 
@@ -388,7 +389,7 @@ void journal_port_log_trim(void *data, uint64_t up_to_index)
     }
     int rv = wal_trim(node->journal.durable.wal, up_to_index);
     if (rv != 0) {
-        fail(node, "trim the log", rv);
+        journal_fail(node, "trim the log", rv);
     }
 }
 

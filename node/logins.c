@@ -5,7 +5,7 @@
 #include "node/logins.h"
 
 #include "base/check.h"
-#include "net/door.h"
+#include "net/admin_socket.h"
 #include "node/node.h"
 
 void logins_init(struct logins *logins, struct hasp_node *node)
@@ -21,7 +21,7 @@ void logins_note(struct logins *logins, uint64_t now_ns)
     }
 }
 
-static void ask(struct logins *logins, uint64_t now_ns)
+static void logins_ask(struct logins *logins, uint64_t now_ns)
 {
     static const struct identity local = {.way = IDENTITY_LOCAL,
                                           .is_private = true};
@@ -31,12 +31,12 @@ static void ask(struct logins *logins, uint64_t now_ns)
     CHECK(!logins->is_asking); /* There is only one connection to ask by. */
     buffer_clear(&logins->answer);
     logins->is_asking = true;
-    core_client_opened(core, LOGINS_CONN, DOOR_ADDRESS, &local, now_ns);
+    core_client_opened(core, LOGINS_CONN, ADMIN_SOCKET_ADDRESS, &local, now_ns);
     core_client_request(core, LOGINS_CONN, &request, now_ns);
     turn_wake(&logins->node->turn);
 }
 
-static void take_answer(struct logins *logins, uint64_t now_ns)
+static void logins_take_answer(struct logins *logins, uint64_t now_ns)
 {
     CHECK(logins->is_asking && logins->answer.size > 0);
     if (logins->answer.data[0] == '-') {
@@ -53,10 +53,10 @@ void logins_turn(struct logins *logins, uint64_t now_ns)
 {
     CHECK(logins->node->has_begun);
     if (logins->is_asking && logins->answer.size > 0) {
-        take_answer(logins, now_ns);
+        logins_take_answer(logins, now_ns);
     }
     if (logins->is_due && !logins->is_asking && now_ns >= logins->not_before) {
-        ask(logins, now_ns);
+        logins_ask(logins, now_ns);
     }
 }
 

@@ -11,10 +11,10 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/number.h"
-#include "node/begin.h"
+#include "base/minmax.h"
 #include "node/node.h"
 #include "node/options.h"
+#include "node/startup.h"
 
 /* How often housekeeping is done. */
 #define TICK_NS NS_PER_S
@@ -85,16 +85,16 @@ static void look_at_role(struct hasp_node *node)
 
 static void end_stage(struct hasp_node *node, enum stage stage)
 {
-    stages_end(&node->turn.stages, stage, turn_now());
+    loop_profile_end(&node->turn.loop_profile, stage, turn_now());
 }
 
-static void turn(struct hasp_node *node, uint64_t now_ns)
+static void loop_turn(struct hasp_node *node, uint64_t now_ns)
 {
     struct loop *loop = &node->loop;
     CHECK(!turn_is_over(&node->turn));
     loop->turn_count++;
     if (!node->has_begun) {
-        begin_when_due(node, now_ns);
+        startup_when_due(node, now_ns);
         if (!node->turn.has_failed) {
             peers_flush(node->members.peers);
             clients_flush(&node->clients);
@@ -103,7 +103,7 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
         end_stage(node, STAGE_REST);
         return;
     }
-    archive_report(&node->archive);
+    snapshot_store_report(&node->snapshot_store);
     loop->deadline_ns = core_turn(node->core, turn_read(&node->turn, now_ns),
                                   now_ns);
     if (turn_is_over(&node->turn)) {
@@ -111,7 +111,7 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
     }
     monitor_note(&node->monitor, node->core, now_ns);
     logins_turn(&node->logins, now_ns);
-    acts_file_turn(&node->acts_file, now_ns);
+    audit_file_turn(&node->audit_file, now_ns);
     if (loop->deadline_ns <= now_ns) {
         loop->turn->is_due = true; /* The core has more to do. */
     }
@@ -154,7 +154,7 @@ static void on_reload(uv_async_t *reload)
     struct hasp_node *node = reload->data;
     if (!turn_is_over(&node->turn)) {
         certificates_reload(&node->certificates);
-        acts_file_reopen(&node->acts_file);
+        audit_file_reopen(&node->audit_file);
     }
 }
 
@@ -225,7 +225,7 @@ static void tell_users(struct hasp_node *node)
     node->loop.told_unenforced = is_unenforced;
 }
 
-static void tick(struct hasp_node *node, uint64_t now_ns)
+static void loop_tick(struct hasp_node *node, uint64_t now_ns)
 {
     tell_users(node);
     tell_limits(node);
@@ -262,7 +262,7 @@ static void note_alive(struct loop *loop, uint64_t expected_ns, uint64_t now_ns)
     if (stall_note(&loop->turn->stall, expected_ns, now_ns)) {
         LOG_WARN("loop stalled", "ms=%" PRIu64 " longest_stage=%s",
                  (now_ns - expected_ns) / NS_PER_MS,
-                 stages_longest(&loop->turn->stages));
+                 loop_profile_longest(&loop->turn->loop_profile));
         loop->stall_count++;
     }
 }
@@ -274,7 +274,7 @@ static void serve_resting(struct hasp_node *node)
     if (account_has_resting(&turn->account) && !turn_is_over(turn)) {
         uint64_t now = turn_at_work(turn);
         account_serve(&turn->account, now);
-        stages_end(&turn->stages, STAGE_RECEIVE, turn_now());
+        loop_profile_end(&turn->loop_profile, STAGE_RECEIVE, turn_now());
     }
 }
 
@@ -283,7 +283,7 @@ static void run_turns(struct hasp_node *node)
     struct loop *loop = &node->loop;
     uint64_t now = turn_now();
     uint64_t by = now + TURNS_NS;
-    stages_begin(&loop->turn->stages, now);
+    loop_profile_begin(&loop->turn->loop_profile, now);
     for (int i = 0; i < TURNS_MAX && loop->turn->is_due && now < by; i++) {
         if (turn_is_over(&node->turn)) {
             return;
@@ -291,7 +291,7 @@ static void run_turns(struct hasp_node *node)
         loop->turn->is_due = false;
         if (now >= loop->tick_ns) {
             loop->tick_ns = now + TICK_NS;
-            tick(node, now);
+            loop_tick(node, now);
             end_stage(node, STAGE_REST);
         }
         if (now >= journal_next(&node->journal)) {
@@ -300,14 +300,14 @@ static void run_turns(struct hasp_node *node)
         if (turn_is_over(&node->turn)) {
             return; /* After a failure the core is not called any more. */
         }
-        turn(node, now);
+        loop_turn(node, now);
         if (turn_is_over(&node->turn)) {
             return;
         }
         look_for_end(node, now);
         journal_await(&node->journal, false);
         uint64_t after = turn_now();
-        stages_end(&loop->turn->stages, STAGE_REPLY, after);
+        loop_profile_end(&loop->turn->loop_profile, STAGE_REPLY, after);
         note_alive(loop, now, after);
         histogram_note(&loop->turns, after - now);
         now = after;
@@ -319,7 +319,7 @@ static void on_idle(uv_idle_t *idle)
     (void)idle;
 }
 
-static void on_timer(uv_timer_t *timer)
+static void loop_on_timer(uv_timer_t *timer)
 {
     struct hasp_node *node = timer->data;
     node->loop.armed_ns = 0;
@@ -327,7 +327,7 @@ static void on_timer(uv_timer_t *timer)
 }
 
 /* Sets the one timer, or keeps the next poll from blocking. */
-static void arm(struct hasp_node *node, uint64_t now_ns)
+static void loop_arm(struct hasp_node *node, uint64_t now_ns)
 {
     struct loop *loop = &node->loop;
     uint64_t at = u64_min(loop->tick_ns, journal_next(&node->journal));
@@ -352,7 +352,7 @@ static void arm(struct hasp_node *node, uint64_t now_ns)
                                : 1;
         loop->armed_ns = at;
         uv_update_time(&node->uv);
-        CHECK(uv_timer_start(&loop->timer, on_timer, left_ms, 0) == 0);
+        CHECK(uv_timer_start(&loop->timer, loop_on_timer, left_ms, 0) == 0);
     }
 }
 
@@ -362,14 +362,14 @@ static void on_prepare(uv_prepare_t *prepare)
     struct hasp_node *node = prepare->data;
     struct loop *loop = &node->loop;
     uint64_t now = turn_now();
-    stages_end(&loop->turn->stages, STAGE_REST, now);
+    loop_profile_end(&loop->turn->loop_profile, STAGE_REST, now);
     note_alive(loop, loop->turn->stall.alive_ns, now);
     if (loop->turn->is_due) {
         run_turns(node);
     }
     account_begin(&loop->turn->account, loop->turn->read_ns);
-    arm(node, turn_now());
-    stages_sleep(&loop->turn->stages);
+    loop_arm(node, turn_now());
+    loop_profile_sleep(&loop->turn->loop_profile);
 }
 
 /* The poll and its callbacks are done: what was ready has been fed, or rests.
@@ -384,7 +384,7 @@ static void on_check(uv_check_t *check)
     if (!loop->is_idling && loop->armed_ns > expected) {
         expected = loop->armed_ns; /* The loop was free to sleep until then. */
     }
-    stages_end(&loop->turn->stages, STAGE_RECEIVE, now);
+    loop_profile_end(&loop->turn->loop_profile, STAGE_RECEIVE, now);
     note_alive(loop, expected, now);
     if (was_stalled &&
         stall_pass(&loop->turn->stall, loop->turn->saw_more, now)) {

@@ -19,7 +19,7 @@
 /* How often the same refusal by the same node is logged. */
 #define REFUSED_LOG_NS (60 * NS_PER_S)
 
-static struct member_link *find(struct members *members, uint64_t id)
+static struct member_link *members_find(struct members *members, uint64_t id)
 {
     for (uint32_t i = 0; i < members->count; i++) {
         if (members->link[i].id == id) {
@@ -29,10 +29,10 @@ static struct member_link *find(struct members *members, uint64_t id)
     return NULL;
 }
 
-static struct member_link *add(struct members *members, uint64_t id)
+static struct member_link *members_add(struct members *members, uint64_t id)
 {
     CHECK(members->count < MEMBER_LINK_MAX);
-    CHECK(id != members->node->options.id && find(members, id) == NULL);
+    CHECK(id != members->node->options.id && members_find(members, id) == NULL);
     struct member_link *link = &members->link[members->count++];
     *link = (struct member_link){.id = id};
     return link;
@@ -42,7 +42,7 @@ static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
 {
     struct members *members = data;
     struct hasp_node *node = members->node;
-    struct member_link *link = find(members, id);
+    struct member_link *link = members_find(members, id);
     uint64_t now = turn_now();
     CHECK(hello->from == id);
     if (turn_is_over(&node->turn)) {
@@ -53,7 +53,7 @@ static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
                  "node=%" PRIu64 " members_index=%" PRIu64
                  " hint=\"added while this node was away\"",
                  id, hello->members_index);
-        link = add(members, id);
+        link = members_add(members, id);
         link->is_guest = true;
     }
     link->is_up = true;
@@ -72,7 +72,7 @@ static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
 {
     struct members *members = data;
     struct hasp_node *node = members->node;
-    struct member_link *link = find(members, id);
+    struct member_link *link = members_find(members, id);
     bool was_told = link != NULL && link->is_told;
     if (link != NULL) {
         link->is_up = false;
@@ -111,8 +111,8 @@ static int on_frame(void *data, uint64_t id, enum frame_type type,
 
 /* A node that joins has no cluster id yet, but may have seen that of the
  * cluster. */
-static bool may_be_guest(const struct members *members,
-                         const struct frame_hello *hello)
+static bool members_may_be_guest(const struct members *members,
+                                 const struct frame_hello *hello)
 {
     const struct hasp_node *node = members->node;
     const struct datadir_identity *identity = datadir_identity(node->datadir);
@@ -124,12 +124,12 @@ static bool may_be_guest(const struct members *members,
            cluster_id_equal(hello->cluster_id, own);
 }
 
-static int check(void *data, const struct frame_hello *hello, bool is_wanted,
-                 char why[HASP_WHY_SIZE])
+static int members_check(void *data, const struct frame_hello *hello,
+                         bool is_wanted, char why[HASP_WHY_SIZE])
 {
     struct members *members = data;
     struct hasp_node *node = members->node;
-    if (!is_wanted && !may_be_guest(members, hello)) {
+    if (!is_wanted && !members_may_be_guest(members, hello)) {
         snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member%s",
                  hello->from,
                  node->has_begun ? "" : ", nor named in the [cluster] section");
@@ -140,7 +140,7 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
                                               &hello->terms, why);
 }
 
-static bool goes_before(void *data, const struct frame_hello *hello)
+static bool members_goes_before(void *data, const struct frame_hello *hello)
 {
     const struct hasp_node *node = ((const struct members *)data)->node;
     return node->has_begun && core_goes_before(node->core, hello);
@@ -177,8 +177,9 @@ static bool was_removed(void *data, const struct frame_hello *hello,
 
 /* Is called at each attempt to connect: logs a refusal when it is new, and
  * again now and then. */
-static void log_refusal(struct member_link *link, enum frame_refusal refusal,
-                        const char *why, bool is_joining)
+static void members_log_refusal(struct member_link *link,
+                                enum frame_refusal refusal, const char *why,
+                                bool is_joining)
 {
     uint64_t now = turn_now();
     if (strcmp(link->refusal, why) == 0 &&
@@ -200,13 +201,13 @@ static void on_refused(void *data, uint64_t id, enum frame_refusal refusal,
 {
     struct members *members = data;
     struct hasp_node *node = members->node;
-    struct member_link *link = find(members, id);
+    struct member_link *link = members_find(members, id);
     if (turn_is_over(&node->turn) || link == NULL) {
         return;
     }
     bool is_new = !node->has_begun ||
                   replica_last_index(core_replica(node->core)) == 0;
-    log_refusal(link, refusal, why, is_new);
+    members_log_refusal(link, refusal, why, is_new);
     if (refusal == REFUSAL_REMOVED && was_dialled && node->has_begun) {
         core_removed_by(node->core, id, why, turn_now());
         turn_wake(&node->turn);
@@ -280,16 +281,17 @@ static void peer_part(const char *address, char out[MEMBER_ADDRESS_SIZE])
     out[size] = '\0';
 }
 
-static void want(struct members *members, const struct replica_member *member)
+static void members_want(struct members *members,
+                         const struct replica_member *member)
 {
-    struct member_link *link = find(members, member->id);
+    struct member_link *link = members_find(members, member->id);
     char address[MEMBER_ADDRESS_SIZE];
     CHECK(member->id != 0);
     if (member->id == members->node->options.id) {
         return;
     }
     if (link == NULL) {
-        link = add(members, member->id);
+        link = members_add(members, member->id);
     } else if (strcmp(link->address, member->address) == 0) {
         return;
     }
@@ -321,8 +323,8 @@ int members_open(struct members *members, struct hasp_node *node,
                                   .on_up = on_up,
                                   .on_down = on_down,
                                   .on_frame = on_frame,
-                                  .check = check,
-                                  .goes_before = goes_before,
+                                  .check = members_check,
+                                  .goes_before = members_goes_before,
                                   .names_other = names_other,
                                   .is_revoked = is_revoked,
                                   .was_removed = was_removed,
@@ -343,12 +345,12 @@ int members_open(struct members *members, struct hasp_node *node,
         return rv;
     }
     for (uint32_t i = 0; i < node->configured.count; i++) {
-        want(members, &node->configured.member[i]);
+        members_want(members, &node->configured.member[i]);
     }
     return 0;
 }
 
-static void on_closed(void *data)
+static void members_on_closed(void *data)
 {
     struct members *members = data;
     members->is_closed = true;
@@ -362,7 +364,7 @@ void members_close(struct members *members)
     }
     struct peers *peers = members->peers;
     members->peers = NULL;
-    peers_close(peers, on_closed, members);
+    peers_close(peers, members_on_closed, members);
 }
 
 void members_set_cluster(struct members *members,
@@ -410,7 +412,7 @@ struct buffer *members_port_output(void *data, uint64_t id,
                : peers_output(node->members.peers, id, type);
 }
 
-static bool is_named(const struct replica_members *named, uint64_t id)
+static bool members_is_named(const struct replica_members *named, uint64_t id)
 {
     for (uint32_t i = 0; i < named->count; i++) {
         if (named->member[i].id == id) {
@@ -433,7 +435,7 @@ void members_port_changed(void *data, const struct replica_members *named)
     for (uint32_t i = 0; i < members->count;) {
         struct member_link *link = &members->link[i];
         uint64_t id = link->id;
-        if (is_named(named, id) || link->is_guest ||
+        if (members_is_named(named, id) || link->is_guest ||
             (members->is_joining && !link->was_named)) {
             i++;
             continue;
@@ -443,8 +445,8 @@ void members_port_changed(void *data, const struct replica_members *named)
         *link = members->link[--members->count];
     }
     for (uint32_t i = 0; i < named->count; i++) {
-        want(members, &named->member[i]);
-        struct member_link *link = find(members, named->member[i].id);
+        members_want(members, &named->member[i]);
+        struct member_link *link = members_find(members, named->member[i].id);
         if (link != NULL) {
             link->was_named = true;
         }
@@ -455,7 +457,7 @@ void members_port_drop(void *data, uint64_t id)
 {
     struct hasp_node *node = data;
     struct members *members = &node->members;
-    struct member_link *link = find(members, id);
+    struct member_link *link = members_find(members, id);
     if (members->peers == NULL || link == NULL) {
         return;
     }
@@ -505,7 +507,7 @@ struct identity_note {
 
 /* Saves the identity. If the process ends before, the next start learns it from
  * the log again. */
-static int save_identity(void *data, char why[HASP_WHY_SIZE])
+static int members_save_identity(void *data, char why[HASP_WHY_SIZE])
 {
     const struct identity_note *note = data;
     return datadir_save_identity(note->datadir, &note->identity, why);
@@ -522,7 +524,8 @@ void members_port_cluster_known(void *data,
         datadir_know_cluster(node->datadir, cluster_id);
         note->datadir = node->datadir;
         note->identity = *identity;
-        errands_add(&node->errands, save_identity, note);
+        metadata_writer_add(&node->metadata_writer, members_save_identity,
+                            note);
     }
     if (node->members.peers != NULL) {
         peers_set_cluster(node->members.peers, cluster_id);

@@ -16,50 +16,52 @@
 #include "storage/disk_watch.h"
 #include "storage/wal.h"
 
-static void head(struct buffer *out, const char *name, const char *type,
-                 const char *help)
+static void metrics_head(struct buffer *out, const char *name, const char *type,
+                         const char *help)
 {
     buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void counter(struct buffer *out, const char *name, const char *help,
-                    uint64_t value)
+static void metrics_counter(struct buffer *out, const char *name,
+                            const char *help, uint64_t value)
 {
-    head(out, name, "counter", help);
+    metrics_head(out, name, "counter", help);
     buffer_printf(out, "%s %" PRIu64 "\n", name, value);
 }
 
 static void put_counts(const struct core_counts *counts, struct buffer *out)
 {
-    counter(out, "hasp_grants_total", "Locks granted.", counts->grants);
-    counter(out, "hasp_sessions_ended_total", "Sessions that have ended.",
-            counts->sessions_ended);
-    counter(out, "hasp_deadlock_searches_given_up_total",
-            "Waits that were queued though the search for a deadlock had come "
-            "to its bound.",
-            counts->searches_given_up);
-    counter(out, "hasp_unclean_ends_total",
-            "Holds that expired or outlasted their limit.",
-            counts->unclean_ends);
-    counter(out, "hasp_scrubbed_records_total",
-            "Records looked at at rest, in memory and in the table.",
-            counts->scrubbed);
-    counter(out, "hasp_unknown_scripts_total",
-            "EVAL and SCRIPT LOAD of what hasp does not run.",
-            counts->unknown_scripts);
-    counter(out, "hasp_elections_won_total",
-            "Times that this node has become the leader.", counts->elected);
-    counter(out, "hasp_leader_changes_total",
-            "Leaders that this node has seen, one after the other.",
-            counts->leaders);
-    counter(out, "hasp_transfers_total",
-            "Transfers of leadership that this node has begun.",
-            counts->transfers);
-    counter(out, "hasp_transfers_failed_total",
-            "Of those, the ones that came to nothing.",
-            counts->transfers_failed);
-    head(out, "hasp_errors_total", "counter",
-         "Error answers to clients of this node, by their word.");
+    metrics_counter(out, "hasp_grants_total", "Locks granted.", counts->grants);
+    metrics_counter(out, "hasp_sessions_ended_total",
+                    "Sessions that have ended.", counts->sessions_ended);
+    metrics_counter(
+        out, "hasp_deadlock_searches_given_up_total",
+        "Waits that were queued though the search for a deadlock had come "
+        "to its bound.",
+        counts->searches_given_up);
+    metrics_counter(out, "hasp_unclean_ends_total",
+                    "Holds that expired or outlasted their limit.",
+                    counts->unclean_ends);
+    metrics_counter(out, "hasp_scrubbed_records_total",
+                    "Records looked at at rest, in memory and in the table.",
+                    counts->scrubbed);
+    metrics_counter(out, "hasp_unknown_scripts_total",
+                    "EVAL and SCRIPT LOAD of what hasp does not run.",
+                    counts->unknown_scripts);
+    metrics_counter(out, "hasp_elections_won_total",
+                    "Times that this node has become the leader.",
+                    counts->elected);
+    metrics_counter(out, "hasp_leader_changes_total",
+                    "Leaders that this node has seen, one after the other.",
+                    counts->leaders);
+    metrics_counter(out, "hasp_transfers_total",
+                    "Transfers of leadership that this node has begun.",
+                    counts->transfers);
+    metrics_counter(out, "hasp_transfers_failed_total",
+                    "Of those, the ones that came to nothing.",
+                    counts->transfers_failed);
+    metrics_head(out, "hasp_errors_total", "counter",
+                 "Error answers to clients of this node, by their word.");
     for (uint32_t i = WORD_NONE + 1; i < CORE_WORD_COUNT; i++) {
         buffer_printf(out, "hasp_errors_total{word=\"%s\"} %" PRIu64 "\n",
                       core_words[i], counts->by_word[i]);
@@ -95,22 +97,25 @@ static void put_times(const struct core *core, struct buffer *out)
     const struct core_counts *counts = core_counts(core);
     const struct histogram *times;
     const char *command;
-    head(out, "hasp_wait_seconds", "histogram",
-         "How long those waited who were granted a lock after waiting.");
+    metrics_head(
+        out, "hasp_wait_seconds", "histogram",
+        "How long those waited who were granted a lock after waiting.");
     put_histogram(out, "hasp_wait_seconds", "", &counts->wait);
-    head(out, "hasp_hold_seconds", "histogram",
-         "How long holds lasted that have ended.");
+    metrics_head(out, "hasp_hold_seconds", "histogram",
+                 "How long holds lasted that have ended.");
     put_histogram(out, "hasp_hold_seconds", "", &counts->hold);
-    head(out, "hasp_replicate_seconds", "histogram",
-         "From proposing a batch of entries until a majority has it on disk, "
-         "at the leader.");
+    metrics_head(
+        out, "hasp_replicate_seconds", "histogram",
+        "From proposing a batch of entries until a majority has it on disk, "
+        "at the leader.");
     put_histogram(out, "hasp_replicate_seconds", "", &counts->replicate);
-    head(out, "hasp_commit_seconds", "histogram",
-         "From proposing an entry to applying it, at the leader.");
+    metrics_head(out, "hasp_commit_seconds", "histogram",
+                 "From proposing an entry to applying it, at the leader.");
     put_histogram(out, "hasp_commit_seconds", "", &counts->commit);
-    head(out, "hasp_request_seconds", "histogram",
-         "Requests of this node's clients, waits for locks included; of "
-         "commands that were asked.");
+    metrics_head(
+        out, "hasp_request_seconds", "histogram",
+        "Requests of this node's clients, waits for locks included; of "
+        "commands that were asked.");
     for (uint32_t i = 0;
          (times = core_request_times(core, i, &command)) != NULL; i++) {
         char label[64];
@@ -121,10 +126,10 @@ static void put_times(const struct core *core, struct buffer *out)
     }
 }
 
-static void gauge(struct buffer *out, const char *name, const char *help,
-                  uint64_t value)
+static void metrics_gauge(struct buffer *out, const char *name,
+                          const char *help, uint64_t value)
 {
-    head(out, name, "gauge", help);
+    metrics_head(out, name, "gauge", help);
     buffer_printf(out, "%s %" PRIu64 "\n", name, value);
 }
 
@@ -148,9 +153,10 @@ static void put_login(void *data, const struct core_login *login)
 /* Rows beyond the bound are left out: hasp_connections has their sum. */
 static void put_logins(const struct core *core, struct buffer *out)
 {
-    head(out, "hasp_connections_by", "gauge",
-         "Connections of clients by what identified them: a user's secret, by "
-         "its number, or a certificate, by the fingerprint of its CA.");
+    metrics_head(
+        out, "hasp_connections_by", "gauge",
+        "Connections of clients by what identified them: a user's secret, by "
+        "its number, or a certificate, by the fingerprint of its CA.");
     (void)!core_logins(core, put_login, out);
 }
 
@@ -163,39 +169,47 @@ static void put_raft(const struct hasp_node *node, struct buffer *out)
 {
     char why[HASP_WHY_SIZE];
     const struct replica *replica = core_replica(node->core);
-    gauge(out, "hasp_raft_term", "Raft's current term.", replica_term(replica));
-    gauge(out, "hasp_raft_leader", "Id of the leader, 0 if none is known.",
-          replica_leader(replica));
-    gauge(out, "hasp_raft_is_leader", "1 if this node leads.",
-          replica_role(replica) == REPLICA_LEADER);
-    gauge(out, "hasp_raft_is_serving",
-          "1 if this node leads and answers requests.",
-          core_is_serving(node->core));
-    gauge(out, "hasp_serves_nobody",
-          "1 while this node is alone in its cluster, and a peer belongs to "
-          "another one: it serves nobody.",
-          core_is_apart(node->core, why));
-    gauge(out, "hasp_takes_changes",
-          "1 if this node leads and its disk has room: changes are taken.",
-          core_is_serving(node->core) && !is_scarce(node));
-    gauge(out, "hasp_raft_last_index", "Index of the newest entry of the log.",
-          replica_last_index(replica));
-    gauge(out, "hasp_raft_commit_index", "Index of the newest committed entry.",
-          replica_commit_index(replica));
-    gauge(out, "hasp_raft_known_commit_index",
-          "The newest commit index that a leader has told.",
-          replica_known_commit(replica));
-    gauge(out, "hasp_raft_applied_index", "Index of the newest applied entry.",
-          lockfsm_applied_index(core_state(node->core)));
-    gauge(out, "hasp_raft_log_cache_bytes", "Payload of entries in memory.",
-          replica_log_size(replica));
+    metrics_gauge(out, "hasp_raft_term", "Raft's current term.",
+                  replica_term(replica));
+    metrics_gauge(out, "hasp_raft_leader",
+                  "Id of the leader, 0 if none is known.",
+                  replica_leader(replica));
+    metrics_gauge(out, "hasp_raft_is_leader", "1 if this node leads.",
+                  replica_role(replica) == REPLICA_LEADER);
+    metrics_gauge(out, "hasp_raft_is_serving",
+                  "1 if this node leads and answers requests.",
+                  core_is_serving(node->core));
+    metrics_gauge(
+        out, "hasp_serves_nobody",
+        "1 while this node is alone in its cluster, and a peer belongs to "
+        "another one: it serves nobody.",
+        core_is_apart(node->core, why));
+    metrics_gauge(
+        out, "hasp_takes_changes",
+        "1 if this node leads and its disk has room: changes are taken.",
+        core_is_serving(node->core) && !is_scarce(node));
+    metrics_gauge(out, "hasp_raft_last_index",
+                  "Index of the newest entry of the log.",
+                  replica_last_index(replica));
+    metrics_gauge(out, "hasp_raft_commit_index",
+                  "Index of the newest committed entry.",
+                  replica_commit_index(replica));
+    metrics_gauge(out, "hasp_raft_known_commit_index",
+                  "The newest commit index that a leader has told.",
+                  replica_known_commit(replica));
+    metrics_gauge(out, "hasp_raft_applied_index",
+                  "Index of the newest applied entry.",
+                  lockfsm_applied_index(core_state(node->core)));
+    metrics_gauge(out, "hasp_raft_log_cache_bytes",
+                  "Payload of entries in memory.", replica_log_size(replica));
 }
 
 static void put_round_trips(const struct hasp_node *node, struct buffer *out)
 {
-    head(out, "hasp_member_round_trip_seconds", "gauge",
-         "How long a PING takes to be answered by the member: the median of "
-         "the newest nine.");
+    metrics_head(
+        out, "hasp_member_round_trip_seconds", "gauge",
+        "How long a PING takes to be answered by the member: the median of "
+        "the newest nine.");
     for (uint32_t i = 0; i < node->members.count; i++) {
         const struct member_link *link = &node->members.link[i];
         int64_t us = peers_round_trip_us(node->members.peers, link->id);
@@ -208,11 +222,13 @@ static void put_round_trips(const struct hasp_node *node, struct buffer *out)
     }
 }
 
-static void put_members(const struct hasp_node *node, struct buffer *out)
+static void metrics_put_members(const struct hasp_node *node,
+                                struct buffer *out)
 {
     int32_t ppm;
-    head(out, "hasp_clock_rate_ppm", "gauge",
-         "Millionths by which the peer's clock is faster than this node's.");
+    metrics_head(
+        out, "hasp_clock_rate_ppm", "gauge",
+        "Millionths by which the peer's clock is faster than this node's.");
     for (uint32_t i = 0; node->has_begun && i < node->members.count; i++) {
         uint64_t id = node->members.link[i].id;
         if (!node->members.link[i].is_guest &&
@@ -222,12 +238,14 @@ static void put_members(const struct hasp_node *node, struct buffer *out)
                 id, ppm);
         }
     }
-    gauge(out, "hasp_replaced_directories",
-          "Data directories that tried to connect within the last minute and "
-          "are not, or no longer, a member's: stop them.",
-          node->has_begun ? core_replaced_count(node->core, turn_now()) : 0);
-    head(out, "hasp_member_match_index", "gauge",
-         "Up to where the member's log is this node's; 0: this one leads not.");
+    metrics_gauge(
+        out, "hasp_replaced_directories",
+        "Data directories that tried to connect within the last minute and "
+        "are not, or no longer, a member's: stop them.",
+        node->has_begun ? core_replaced_count(node->core, turn_now()) : 0);
+    metrics_head(
+        out, "hasp_member_match_index", "gauge",
+        "Up to where the member's log is this node's; 0: this one leads not.");
     for (uint32_t i = 0; node->has_begun && i < node->members.count; i++) {
         uint64_t match, silence_ms;
         if (!node->members.link[i].is_guest) {
@@ -239,8 +257,8 @@ static void put_members(const struct hasp_node *node, struct buffer *out)
                           node->members.link[i].id, match);
         }
     }
-    head(out, "hasp_member_last_contact_seconds", "gauge",
-         "Since the member was heard last; -1: never.");
+    metrics_head(out, "hasp_member_last_contact_seconds", "gauge",
+                 "Since the member was heard last; -1: never.");
     for (uint32_t i = 0; node->has_begun && i < node->members.count; i++) {
         uint64_t match, silence_ms;
         if (!node->members.link[i].is_guest) {
@@ -255,8 +273,8 @@ static void put_members(const struct hasp_node *node, struct buffer *out)
         }
     }
     put_round_trips(node, out);
-    head(out, "hasp_member_up", "gauge",
-         "1 if there is a connection with the member.");
+    metrics_head(out, "hasp_member_up", "gauge",
+                 "1 if there is a connection with the member.");
     for (uint32_t i = 0; i < node->members.count; i++) {
         const struct member_link *link = &node->members.link[i];
         if (link->is_guest) {
@@ -270,37 +288,42 @@ static void put_members(const struct hasp_node *node, struct buffer *out)
 static void put_state(const struct hasp_node *node, struct buffer *out)
 {
     const struct lockfsm *state = core_state(node->core);
-    gauge(out, "hasp_sessions", "Open sessions.",
-          HASH_CNT(by_id, lockfsm_sessions(state)));
-    gauge(out, "hasp_holds", "Holds of locks.", lockfsm_hold_count(state));
-    gauge(out, "hasp_waits", "Waits in the queues of locks.",
-          lockfsm_wait_count(state));
-    head(out, "hasp_oldest_wait_seconds", "gauge",
-         "How long the oldest wait has lasted; 0: nobody waits.");
+    metrics_gauge(out, "hasp_sessions", "Open sessions.",
+                  HASH_CNT(by_id, lockfsm_sessions(state)));
+    metrics_gauge(out, "hasp_holds", "Holds of locks.",
+                  lockfsm_hold_count(state));
+    metrics_gauge(out, "hasp_waits", "Waits in the queues of locks.",
+                  lockfsm_wait_count(state));
+    metrics_head(out, "hasp_oldest_wait_seconds", "gauge",
+                 "How long the oldest wait has lasted; 0: nobody waits.");
     buffer_printf(out, "hasp_oldest_wait_seconds %.3f\n",
                   (double)core_oldest_wait_ms(node->core) / 1000.0);
-    gauge(out, "hasp_locks", "Locks that are held, waited for or delayed.",
-          HASH_CNT(by_name, lockfsm_locks(state)));
-    gauge(out, "hasp_feature_level",
-          "Up to which feature level this node understands entries.",
-          FEATURE_LEVEL);
-    gauge(out, "hasp_cluster_feature_level",
-          "To which the cluster was raised, as far as is applied here.",
-          lockfsm_feature_level(state));
-    gauge(out, "hasp_quarantine_left_seconds",
-          "Until anything is granted again after a restore; 0: no quarantine.",
-          (core_quarantine_ms(node->core) + 999) / 1000);
-    gauge(out, "hasp_state_agreed_index",
-          "Index at which a majority had the same state, as the leader saw.",
-          core_agreed_index(node->core));
-    head(out, "hasp_limit", "gauge", "Limits of the cluster's state.");
+    metrics_gauge(out, "hasp_locks",
+                  "Locks that are held, waited for or delayed.",
+                  HASH_CNT(by_name, lockfsm_locks(state)));
+    metrics_gauge(out, "hasp_feature_level",
+                  "Up to which feature level this node understands entries.",
+                  FEATURE_LEVEL);
+    metrics_gauge(out, "hasp_cluster_feature_level",
+                  "To which the cluster was raised, as far as is applied here.",
+                  lockfsm_feature_level(state));
+    metrics_gauge(
+        out, "hasp_quarantine_left_seconds",
+        "Until anything is granted again after a restore; 0: no quarantine.",
+        (core_quarantine_ms(node->core) + 999) / 1000);
+    metrics_gauge(
+        out, "hasp_state_agreed_index",
+        "Index at which a majority had the same state, as the leader saw.",
+        core_agreed_index(node->core));
+    metrics_head(out, "hasp_limit", "gauge", "Limits of the cluster's state.");
     for (int key = 0; key < LIMIT_COUNT; key++) {
         buffer_printf(out, "hasp_limit{limit=\"%s\"} %" PRIu64 "\n",
                       limit_rules[key].name,
                       lockfsm_limit(state, (enum limit_key)key));
     }
-    head(out, "hasp_limit_used", "gauge",
-         "What is used of a limit, by the session or lock that has most.");
+    metrics_head(
+        out, "hasp_limit_used", "gauge",
+        "What is used of a limit, by the session or lock that has most.");
     for (int key = 0; key < LIMIT_COUNT; key++) {
         if (limit_is_bound((enum limit_key)key)) {
             continue;
@@ -309,106 +332,116 @@ static void put_state(const struct hasp_node *node, struct buffer *out)
                       limit_rules[key].name,
                       lockfsm_limit_use(state, (enum limit_key)key));
     }
-    gauge(out, "hasp_state_dirty_records",
-          "Records of the state that are not in the table yet.",
-          lockfsm_dirty_count(state));
+    metrics_gauge(out, "hasp_state_dirty_records",
+                  "Records of the state that are not in the table yet.",
+                  lockfsm_dirty_count(state));
 }
 
-static void put_stages(const struct stages *stages, struct buffer *out)
+static void put_stages(const struct loop_profile *loop_profile,
+                       struct buffer *out)
 {
-    head(out, "hasp_stage_seconds", "histogram",
-         "What a pass of the loop spends in each stage; meanwhile everything "
-         "else waits.");
+    metrics_head(
+        out, "hasp_stage_seconds", "histogram",
+        "What a pass of the loop spends in each stage; meanwhile everything "
+        "else waits.");
     for (int i = 0; i < STAGE_COUNT; i++) {
         char label[64];
         snprintf(label, sizeof label, "stage=\"%s\",", stage_names[i]);
-        put_histogram(out, "hasp_stage_seconds", label, &stages->times[i]);
+        put_histogram(out, "hasp_stage_seconds", label,
+                      &loop_profile->times[i]);
     }
-    head(out, "hasp_stage_seconds_max", "gauge",
-         "The longest stay in a stage since the start.");
+    metrics_head(out, "hasp_stage_seconds_max", "gauge",
+                 "The longest stay in a stage since the start.");
     for (int i = 0; i < STAGE_COUNT; i++) {
         buffer_printf(out, "hasp_stage_seconds_max{stage=\"%s\"} %.6f\n",
-                      stage_names[i], (double)stages->max_ns[i] / 1e9);
+                      stage_names[i], (double)loop_profile->max_ns[i] / 1e9);
     }
 }
 
-static void put_disk(const struct hasp_node *node, struct buffer *out)
+static void metrics_put_disk(const struct hasp_node *node, struct buffer *out)
 {
     const struct journal *journal = &node->journal;
     uint64_t used, room;
-    head(out, "hasp_log_write_seconds", "histogram",
-         "Durable writes of the log.");
+    metrics_head(out, "hasp_log_write_seconds", "histogram",
+                 "Durable writes of the log.");
     put_histogram(out, "hasp_log_write_seconds", "",
                   &journal->durable.writes.times);
     uint64_t flush_us = 0, moved_to;
     bool is_slow = node->has_begun && core_disk_is_slow(node->core, &flush_us);
-    head(out, "hasp_disk_flush_seconds", "gauge",
-         "Median of the newest durable writes of the log, of at least 2 s; 0: "
-         "none within 30 s.");
+    metrics_head(
+        out, "hasp_disk_flush_seconds", "gauge",
+        "Median of the newest durable writes of the log, of at least 2 s; 0: "
+        "none within 30 s.");
     buffer_printf(out, "hasp_disk_flush_seconds %.6f\n",
                   (double)flush_us / 1e6);
-    gauge(out, "hasp_disk_is_slow",
-          "1 while that is 50 ms and more; nothing is refused for it.",
-          is_slow);
-    counter(out, "hasp_disk_handovers_total",
-            "Times this node handed leadership over for its slow disk.",
-            node->has_begun ? core_disk_moved(node->core, &moved_to) : 0);
-    head(out, "hasp_log_write_seconds_max", "gauge",
-         "The longest durable write since the start.");
+    metrics_gauge(out, "hasp_disk_is_slow",
+                  "1 while that is 50 ms and more; nothing is refused for it.",
+                  is_slow);
+    metrics_counter(out, "hasp_disk_handovers_total",
+                    "Times this node handed leadership over for its slow disk.",
+                    node->has_begun ? core_disk_moved(node->core, &moved_to)
+                                    : 0);
+    metrics_head(out, "hasp_log_write_seconds_max", "gauge",
+                 "The longest durable write since the start.");
     buffer_printf(out, "hasp_log_write_seconds_max %.6f\n",
                   (double)journal->durable.writes.max_ns / 1e9);
-    gauge(out, "hasp_log_disk_bytes", "Size of the log on disk.",
-          wal_disk_size(journal->durable.wal));
-    gauge(out, "hasp_disk_free_bytes", "Room left for the data directory.",
-          journal->free_size);
-    gauge(out, "hasp_disk_is_scarce",
-          "1 if changes are refused because the disk is full or hangs.",
-          is_scarce(node));
+    metrics_gauge(out, "hasp_log_disk_bytes", "Size of the log on disk.",
+                  wal_disk_size(journal->durable.wal));
+    metrics_gauge(out, "hasp_disk_free_bytes",
+                  "Room left for the data directory.", journal->free_size);
+    metrics_gauge(out, "hasp_disk_is_scarce",
+                  "1 if changes are refused because the disk is full or hangs.",
+                  is_scarce(node));
     table_size(node->table, &used, &room);
-    gauge(out, "hasp_table_bytes", "Size of the table on disk.", used);
-    gauge(out, "hasp_table_room_bytes",
-          "Address space reserved for the table; it grows by itself.", room);
+    metrics_gauge(out, "hasp_table_bytes", "Size of the table on disk.", used);
+    metrics_gauge(out, "hasp_table_room_bytes",
+                  "Address space reserved for the table; it grows by itself.",
+                  room);
     const char *what = "";
     uint64_t oldest_ns = disk_watch_oldest(&what);
-    head(out, "hasp_disk_wait_seconds", "gauge",
-         "How long the oldest operation under way has waited for the disk.");
+    metrics_head(
+        out, "hasp_disk_wait_seconds", "gauge",
+        "How long the oldest operation under way has waited for the disk.");
     buffer_printf(out, "hasp_disk_wait_seconds{what=\"%s\"} %.1f\n", what,
                   (double)oldest_ns / (double)NS_PER_S);
-    counter(out, "hasp_snapshots_total", "Snapshots that were taken here.",
-            node->archive.taken_count);
-    counter(out, "hasp_snapshots_failed_total",
-            "Snapshots that could not be taken, read, or received.",
-            node->archive.failed_count);
-    counter(out, "hasp_audit_file_failures_total",
-            "How often audit.file could not be opened or written.",
-            node->acts_file.failed_count);
-    gauge(out, "hasp_snapshot_index", "Index of the newest snapshot.",
-          node->archive.newest_index);
-    gauge(out, "hasp_snapshot_bytes", "Size of the newest snapshot.",
-          node->archive.newest_size);
+    metrics_counter(out, "hasp_snapshots_total",
+                    "Snapshots that were taken here.",
+                    node->snapshot_store.taken_count);
+    metrics_counter(out, "hasp_snapshots_failed_total",
+                    "Snapshots that could not be taken, read, or received.",
+                    node->snapshot_store.failed_count);
+    metrics_counter(out, "hasp_audit_file_failures_total",
+                    "How often audit.file could not be opened or written.",
+                    node->audit_file.failed_count);
+    metrics_gauge(out, "hasp_snapshot_index", "Index of the newest snapshot.",
+                  node->snapshot_store.newest_index);
+    metrics_gauge(out, "hasp_snapshot_bytes", "Size of the newest snapshot.",
+                  node->snapshot_store.newest_size);
 }
 
 static void put_tls(const struct hasp_node *node, struct buffer *out)
 {
     int64_t days_node, days_ca;
-    head(out, "hasp_tls_failures_total", "counter",
-         "Connections without TLS although it is wanted, or with a bad "
-         "certificate.");
+    metrics_head(out, "hasp_tls_failures_total", "counter",
+                 "Connections without TLS although it is wanted, or with a bad "
+                 "certificate.");
     buffer_printf(out, "hasp_tls_failures_total{port=\"client\"} %" PRIu64 "\n",
                   node->clients.tls_failed_count);
     buffer_printf(out, "hasp_tls_failures_total{port=\"peer\"} %" PRIu64 "\n",
                   peers_tls_failed(node->members.peers));
     buffer_printf(out, "hasp_tls_failures_total{port=\"http\"} %" PRIu64 "\n",
                   node->web.http != NULL ? http_tls_failed(node->web.http) : 0);
-    counter(out, "hasp_http_unread_closed_total",
-            "Connections of HTTP closed because clients left too many bytes of "
-            "answers unread.",
-            node->web.http != NULL ? http_unread_cut(node->web.http) : 0);
-    counter(out, "hasp_tls_reload_failures_total",
-            "Changed certificates that were not taken.",
-            node->certificates.failed_count);
-    head(out, "hasp_tls_days_left", "gauge",
-         "Days until a certificate of this node expires; none without TLS.");
+    metrics_counter(
+        out, "hasp_http_unread_closed_total",
+        "Connections of HTTP closed because clients left too many bytes of "
+        "answers unread.",
+        node->web.http != NULL ? http_unread_cut(node->web.http) : 0);
+    metrics_counter(out, "hasp_tls_reload_failures_total",
+                    "Changed certificates that were not taken.",
+                    node->certificates.failed_count);
+    metrics_head(
+        out, "hasp_tls_days_left", "gauge",
+        "Days until a certificate of this node expires; none without TLS.");
     if (certificates_days_left(&node->certificates, &days_node, &days_ca)) {
         buffer_printf(out, "hasp_tls_days_left{what=\"node\"} %" PRId64 "\n",
                       days_node);
@@ -423,56 +456,58 @@ static void put_process(struct buffer *out)
 {
     struct process process;
     process_look(&process);
-    head(out, "process_cpu_seconds_total", "counter",
-         "Time of user and system.");
+    metrics_head(out, "process_cpu_seconds_total", "counter",
+                 "Time of user and system.");
     buffer_printf(out, "process_cpu_seconds_total %.6f\n", process.cpu_s);
-    gauge(out, "process_resident_memory_bytes", "Memory in use.",
-          process.resident_size);
-    gauge(out, "process_virtual_memory_bytes", "Address space in use.",
-          process.virtual_size);
-    gauge(out, "process_open_fds", "Open files.", process.open_files);
-    gauge(out, "process_max_fds", "Files that may be open.",
-          process.most_files);
-    head(out, "process_start_time_seconds", "gauge",
-         "When the process began, since 1970.");
+    metrics_gauge(out, "process_resident_memory_bytes", "Memory in use.",
+                  process.resident_size);
+    metrics_gauge(out, "process_virtual_memory_bytes", "Address space in use.",
+                  process.virtual_size);
+    metrics_gauge(out, "process_open_fds", "Open files.", process.open_files);
+    metrics_gauge(out, "process_max_fds", "Files that may be open.",
+                  process.most_files);
+    metrics_head(out, "process_start_time_seconds", "gauge",
+                 "When the process began, since 1970.");
     buffer_printf(out, "process_start_time_seconds %.2f\n", process.started_s);
 }
 
 void metrics_put(const struct hasp_node *node, bool is_ready,
                  struct buffer *out)
 {
-    head(out, "hasp_build_info", "gauge", "The program's version.");
+    metrics_head(out, "hasp_build_info", "gauge", "The program's version.");
     buffer_printf(out, "hasp_build_info{version=\"%s\"} 1\n", HASP_VERSION);
-    gauge(out, "hasp_node_id", "Id of this node in its cluster.",
-          node->options.id);
-    gauge(out, "hasp_ready", "1 if clients are served here.", is_ready);
-    gauge(out, "hasp_connections", "Connections of clients.",
-          node->clients.count);
-    gauge(out, "hasp_connections_max",
-          "Connections of clients that this node takes.",
-          node->clients.count_max);
-    counter(out, "hasp_connections_refused_total",
-            "Connections refused because of a limit.",
-            node->clients.refused_count);
-    head(out, "hasp_connections_cut_total", "counter",
-         "Connections that this node closed, by the reason.");
+    metrics_gauge(out, "hasp_node_id", "Id of this node in its cluster.",
+                  node->options.id);
+    metrics_gauge(out, "hasp_ready", "1 if clients are served here.", is_ready);
+    metrics_gauge(out, "hasp_connections", "Connections of clients.",
+                  node->clients.count);
+    metrics_gauge(out, "hasp_connections_max",
+                  "Connections of clients that this node takes.",
+                  node->clients.count_max);
+    metrics_counter(out, "hasp_connections_refused_total",
+                    "Connections refused because of a limit.",
+                    node->clients.refused_count);
+    metrics_head(out, "hasp_connections_cut_total", "counter",
+                 "Connections that this node closed, by the reason.");
     for (int i = 0; i < CLIENTS_CUT_REASONS; i++) {
         buffer_printf(out,
                       "hasp_connections_cut_total{reason=\"%s\"} %" PRIu64 "\n",
                       clients_cut_reason[i], node->clients.cut_count[i]);
     }
-    counter(out, "hasp_requests_total", "Requests received from clients.",
-            node->clients.request_count);
-    counter(out, "hasp_loop_turns_total", "Turns of the event loop's core.",
-            node->loop.turn_count);
-    head(out, "hasp_turn_seconds", "histogram",
-         "Turns of the loop: what has come is decided, proposed, applied, "
-         "answered and sent; meanwhile everything else waits.");
+    metrics_counter(out, "hasp_requests_total",
+                    "Requests received from clients.",
+                    node->clients.request_count);
+    metrics_counter(out, "hasp_loop_turns_total",
+                    "Turns of the event loop's core.", node->loop.turn_count);
+    metrics_head(
+        out, "hasp_turn_seconds", "histogram",
+        "Turns of the loop: what has come is decided, proposed, applied, "
+        "answered and sent; meanwhile everything else waits.");
     put_histogram(out, "hasp_turn_seconds", "", &node->loop.turns);
-    put_stages(&node->turn.stages, out);
-    counter(out, "hasp_loop_stalls_total",
-            "Times the event loop was away for longer than a tick.",
-            node->loop.stall_count);
+    put_stages(&node->turn.loop_profile, out);
+    metrics_counter(out, "hasp_loop_stalls_total",
+                    "Times the event loop was away for longer than a tick.",
+                    node->loop.stall_count);
     if (node->has_begun) {
         put_logins(node->core, out);
         put_raft(node, out);
@@ -480,8 +515,8 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
         put_counts(core_counts(node->core), out);
         put_times(node->core, out);
     }
-    put_members(node, out);
-    put_disk(node, out);
+    metrics_put_members(node, out);
+    metrics_put_disk(node, out);
     put_tls(node, out);
     put_process(out);
 }

@@ -12,9 +12,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "lockfsm/lockfsm.h"
-#include "node/begin.h"
 #include "node/options.h"
 #include "node/recovery.h"
+#include "node/startup.h"
 #include "storage/wal.h"
 
 /* How long a node that stops waits for its connections to close. */
@@ -49,10 +49,10 @@ int hasp_node_open(const struct hasp_node_options *options,
     CHECK(uv_loop_init(&node->uv) == 0);
     node->turn.uv = &node->uv;
     node->journal.node = node;
-    archive_init(&node->archive, node);
+    snapshot_store_init(&node->snapshot_store, node);
     probes_open(&node->probes);
-    errands_init(&node->errands, &node->turn);
-    acts_file_init(&node->acts_file, node);
+    metadata_writer_init(&node->metadata_writer, &node->turn);
+    audit_file_init(&node->audit_file, node);
     logins_init(&node->logins, node);
     loop_open(node);
     node->monitor.node = node;
@@ -60,7 +60,7 @@ int hasp_node_open(const struct hasp_node_options *options,
 
     if (certificates_open(&node->certificates, node, why) != 0) {
         status = HASP_NODE_CONFIG;
-    } else if (begin_open_disk(node, &recovery, why) != 0) {
+    } else if (startup_open_disk(node, &recovery, why) != 0) {
         status = HASP_NODE_STORAGE;
     } else if (members_open(&node->members, node, node->options.listen_peer,
                             why) != 0 ||
@@ -77,7 +77,7 @@ int hasp_node_open(const struct hasp_node_options *options,
         certificates_use(&node->certificates);
         journal_watch(&node->journal);
         if (!node->turn.has_failed) {
-            begin_from_disk(node, &recovery);
+            startup_from_disk(node, &recovery);
         }
         if (node->turn.has_failed) {
             status = node->turn.exit_status;
@@ -99,7 +99,7 @@ static void on_settle(uv_timer_t *timer)
 }
 
 /* Runs the loop until connections and workers have ended. */
-static void settle(struct hasp_node *node)
+static void node_settle(struct hasp_node *node)
 {
     uint64_t began = turn_now();
     uint64_t by = began + SETTLE_NS;
@@ -112,9 +112,9 @@ static void settle(struct hasp_node *node)
         journal_await(&node->journal, true);
     }
     /* Workers read the table and the directory: they are waited for. */
-    while (archive_is_busy(&node->archive) ||
-           errands_are_busy(&node->errands) || node->acts_file.is_busy ||
-           node->certificates.is_busy ||
+    while (snapshot_store_is_busy(&node->snapshot_store) ||
+           metadata_writer_are_busy(&node->metadata_writer) ||
+           node->audit_file.is_busy || node->certificates.is_busy ||
            (turn_now() < by &&
             (node->clients.count > 0 || !node->members.is_closed ||
              !probes_are_closed(&node->probes) ||
@@ -136,11 +136,11 @@ static void stop_cleanly(struct hasp_node *node)
     members_close(&node->members);
     probes_close(&node->probes);
     web_close(&node->web);
-    settle(node);
+    node_settle(node);
     if (node->turn.has_failed || !node->has_begun) {
         return;
     }
-    acts_file_finish(&node->acts_file);
+    audit_file_finish(&node->audit_file);
     int rv = core_flush(node->core);
     rv = rv ?: table_sync(node->table);
     if (rv == 0) {
@@ -193,7 +193,7 @@ void hasp_node_close(struct hasp_node *node)
     members_close(&node->members);
     probes_close(&node->probes);
     web_close(&node->web);
-    settle(node);
+    node_settle(node);
     journal_unwatch(&node->journal);
     loop_close(node);
     uv_run(&node->uv, UV_RUN_DEFAULT);
@@ -206,9 +206,9 @@ void hasp_node_close(struct hasp_node *node)
     web_done(&node->web);
     monitor_done(&node->monitor);
     certificates_done(&node->certificates);
-    acts_file_done(&node->acts_file);
+    audit_file_done(&node->audit_file);
     logins_done(&node->logins);
-    archive_done(&node->archive);
+    snapshot_store_done(&node->snapshot_store);
     journal_done(&node->journal);
     wal_close(node->journal.durable.wal);
     table_close(node->table);

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "net/local.h"
 #include "net/stream.h"
 #include "net/tls.h"
@@ -26,10 +26,10 @@
 
 _Static_assert(HASP_NODE_WHY_SIZE == HASP_WHY_SIZE, "one size of messages");
 
-static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
+static int options_refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
+static int options_refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -109,18 +109,19 @@ static int check_address(const struct hasp_node_options *options,
     if (address == NULL ||
         address_split(address, host, sizeof host, &port) != 0 ||
         strlen(address) > 120 || strpbrk(address, ", \t") != NULL) {
-        return refuse(why, "%s = '%s' is not an address: host:port", what,
-                      address == NULL ? "" : address);
+        return options_refuse(why, "%s = '%s' is not an address: host:port",
+                              what, address == NULL ? "" : address);
     }
     if (!options->is_insecure && tls != HASP_NODE_TLS_REQUIRE &&
         !address_is_loopback(host)) {
-        return refuse(why,
-                      "%s = '%s' is not a loopback address, and traffic is "
-                      "not encrypted: anybody on that network could take "
-                      "every lock; use 127.0.0.1, or TLS ([tls] in "
-                      "haspd.conf, hasp cert), or say 'insecure = yes' in "
-                      "[security] if the network is trusted",
-                      what, address);
+        return options_refuse(
+            why,
+            "%s = '%s' is not a loopback address, and traffic is "
+            "not encrypted: anybody on that network could take "
+            "every lock; use 127.0.0.1, or TLS ([tls] in "
+            "haspd.conf, hasp cert), or say 'insecure = yes' in "
+            "[security] if the network is trusted",
+            what, address);
     }
     return 0;
 }
@@ -136,26 +137,29 @@ static int check_tls(const struct hasp_node_options *options,
         return 0;
     }
     if (options->tls_http == HASP_NODE_TLS_ALLOW) {
-        return refuse(why, "tls.http is off or require: a browser that may "
-                           "speak plain can be made to");
+        return options_refuse(why,
+                              "tls.http is off or require: a browser that may "
+                              "speak plain can be made to");
     }
     if (options->tls_dir == NULL &&
         (options->tls_ca == NULL || options->tls_cert == NULL ||
          options->tls_key == NULL)) {
-        return refuse(why, "TLS needs certificates: say where they are with "
-                           "tls.dir (ca.crt, node.crt, node.key; hasp cert "
-                           "makes them)");
+        return options_refuse(why,
+                              "TLS needs certificates: say where they are with "
+                              "tls.dir (ca.crt, node.crt, node.key; hasp cert "
+                              "makes them)");
     }
     if (strcmp(options->cluster_name, DEFAULT_NAME) == 0) {
-        return refuse(why, "TLS needs cluster.name: certificates are for a "
-                           "cluster by its name, and '" DEFAULT_NAME
-                           "' is everybody's");
+        return options_refuse(
+            why, "TLS needs cluster.name: certificates are for a "
+                 "cluster by its name, and '" DEFAULT_NAME "' is everybody's");
     }
     if (!tls_word_is_fine(bytes_of_text(options->cluster_name))) {
-        return refuse(why,
-                      "cluster.name = '%s' cannot stand in a certificate: use "
-                      "letters, digits, '.', '_' and '-'",
-                      options->cluster_name);
+        return options_refuse(
+            why,
+            "cluster.name = '%s' cannot stand in a certificate: use "
+            "letters, digits, '.', '_' and '-'",
+            options->cluster_name);
     }
     return 0;
 }
@@ -179,32 +183,32 @@ static int check_distinct(const struct hasp_node_member *members,
             twice = last->client_address;
         }
         if (twice != NULL) {
-            return refuse(why,
-                          "address %s stands twice, at member %" PRIu64
-                          " and at member %" PRIu64
-                          ": each port of each member has its own",
-                          twice, other->id, last->id);
+            return options_refuse(why,
+                                  "address %s stands twice, at member %" PRIu64
+                                  " and at member %" PRIu64
+                                  ": each port of each member has its own",
+                                  twice, other->id, last->id);
         }
     }
     return 0;
 }
 
-static int check_members(const struct hasp_node_options *options,
-                         char why[HASP_NODE_WHY_SIZE])
+static int options_check_members(const struct hasp_node_options *options,
+                                 char why[HASP_NODE_WHY_SIZE])
 {
     if (options->member_count > MEMBER_COUNT_MAX) {
-        return refuse(why, "at most %d members", MEMBER_COUNT_MAX);
+        return options_refuse(why, "at most %d members", MEMBER_COUNT_MAX);
     }
     for (uint32_t i = 0; i < options->member_count; i++) {
         const struct hasp_node_member *member = &options->members[i];
         char what[64];
         if (member->id == 0) {
-            return refuse(why, "a member's id is 1 or greater");
+            return options_refuse(why, "a member's id is 1 or greater");
         }
         for (uint32_t j = 0; j < i; j++) {
             if (options->members[j].id == member->id) {
-                return refuse(why, "member %" PRIu64 " is named twice",
-                              member->id);
+                return options_refuse(why, "member %" PRIu64 " is named twice",
+                                      member->id);
             }
         }
         snprintf(what, sizeof what, "the peer address of member %" PRIu64,
@@ -239,8 +243,8 @@ static int check_listeners(const struct hasp_node_options *options,
             size_t size = strlen(one);
             if (other != NULL && strcmp(one, other) == 0 &&
                 strcmp(one + size - 2, ":0") != 0) {
-                return refuse(why, "%s and %s are both %s", listeners[j][0],
-                              listeners[i][0], one);
+                return options_refuse(why, "%s and %s are both %s",
+                                      listeners[j][0], listeners[i][0], one);
             }
         }
     }
@@ -254,34 +258,38 @@ static int check_limits(const struct hasp_node_limits *limits,
         limits->requests_in_flight == 0 || limits->requests_per_conn == 0 ||
         limits->sessions_per_conn == 0 || limits->snapshot_log_size == 0 ||
         limits->snapshot_entries == 0 || limits->flush_records == 0) {
-        return refuse(why, "a limit of 0 would keep the node from working");
+        return options_refuse(why,
+                              "a limit of 0 would keep the node from working");
     }
     if (limits->name_size == 0 || limits->name_size > LOCK_NAME_SIZE_MAX ||
         limits->value_size == 0 || limits->value_size > VALUE_SIZE_MAX) {
-        return refuse(why, "name_size must be from 1 to %d, value_size to %d",
-                      LOCK_NAME_SIZE_MAX, VALUE_SIZE_MAX);
+        return options_refuse(
+            why, "name_size must be from 1 to %d, value_size to %d",
+            LOCK_NAME_SIZE_MAX, VALUE_SIZE_MAX);
     }
     if (limits->request_size < 4096 || limits->request_size > MIB / 2) {
-        return refuse(why, "request_size must be from 4096 to 524288");
+        return options_refuse(why, "request_size must be from 4096 to 524288");
     }
     if (limits->snapshot_chunk_size < 4096 ||
         limits->snapshot_chunk_size > 16 * MIB) {
-        return refuse(why, "snapshot_chunk_size must be from 4096 to 16777216");
+        return options_refuse(
+            why, "snapshot_chunk_size must be from 4096 to 16777216");
     }
     if (limits->wal_segment_size % 4096 != 0 ||
         limits->wal_segment_size < MIB ||
         limits->wal_segment_size > 4096 * MIB) {
-        return refuse(why, "wal_segment_size must be a multiple of 4096, from "
-                           "1 MiB to 4 GiB");
+        return options_refuse(
+            why, "wal_segment_size must be a multiple of 4096, from "
+                 "1 MiB to 4 GiB");
     }
     if (limits->table_size < 16 * MIB) {
-        return refuse(why, "table_size must be at least 16 MiB");
+        return options_refuse(why, "table_size must be at least 16 MiB");
     }
     for (int key = 0; key < LIMIT_COUNT; key++) {
         const struct limit_rule *rule = &limit_rules[key];
         uint64_t value = given_limit(limits, (enum limit_key)key);
         if (value != 0 && !limit_allows((enum limit_key)key, value)) {
-            return refuse(
+            return options_refuse(
                 why, "%s = %" PRIu64 " must be from %" PRIu64 " to %" PRIu64,
                 rule->name, value, rule->min, rule->max);
         }
@@ -295,37 +303,40 @@ static int check_path(const char *path, char why[HASP_NODE_WHY_SIZE])
                          strpbrk(path, ", \t") == NULL)) {
         return 0;
     }
-    return refuse(why,
-                  "listen.local = '%s' is not the path of a socket: it begins "
-                  "with '/', has at most %d bytes, and no blanks or commas",
-                  path, LOCAL_PATH_MAX);
+    return options_refuse(
+        why,
+        "listen.local = '%s' is not the path of a socket: it begins "
+        "with '/', has at most %d bytes, and no blanks or commas",
+        path, LOCAL_PATH_MAX);
 }
 
 int hasp_node_options_check(const struct hasp_node_options *options,
                             char why[HASP_NODE_WHY_SIZE])
 {
     if (options->size != sizeof *options) {
-        return refuse(why, "the options come from another version of hasp");
+        return options_refuse(why,
+                              "the options come from another version of hasp");
     }
     if (options->id == 0) {
-        return refuse(why, "the node needs an id, 1 or greater");
+        return options_refuse(why, "the node needs an id, 1 or greater");
     }
     if (options->directory == NULL || options->directory[0] == '\0') {
-        return refuse(why, "the node needs a data directory");
+        return options_refuse(why, "the node needs a data directory");
     }
     if (strlen(options->directory) > 1024) {
-        return refuse(why, "the data directory's name is too long");
+        return options_refuse(why, "the data directory's name is too long");
     }
     if (options->cluster_name == NULL || strlen(options->cluster_name) > 64) {
-        return refuse(why, "the cluster's name is missing or too long");
+        return options_refuse(why, "the cluster's name is missing or too long");
     }
     if (options->heartbeat_ms < 10 || options->election_ms > 60000 ||
         options->election_ms < 3 * options->heartbeat_ms) {
-        return refuse(why,
-                      "election_ms (%" PRIu32 ") must be at least three "
-                      "times heartbeat_ms (%" PRIu32 ", from 10) and at most "
-                      "60000",
-                      options->election_ms, options->heartbeat_ms);
+        return options_refuse(
+            why,
+            "election_ms (%" PRIu32 ") must be at least three "
+            "times heartbeat_ms (%" PRIu32 ", from 10) and at most "
+            "60000",
+            options->election_ms, options->heartbeat_ms);
     }
     int rv = check_tls(options, why);
     if (rv == 0) {
@@ -342,7 +353,7 @@ int hasp_node_options_check(const struct hasp_node_options *options,
                            options->listen_http, why);
     }
     rv = rv ?: check_listeners(options, why);
-    rv = rv ?: check_members(options, why);
+    rv = rv ?: options_check_members(options, why);
     return rv ?: check_limits(&options->limits, why);
 }
 
@@ -355,7 +366,7 @@ static const size_t texts[] = {
     TEXT(tls_ca),       TEXT(tls_cert),      TEXT(tls_key)};
 #define TEXT_COUNT (sizeof texts / sizeof texts[0])
 
-static char **text_of(struct hasp_node_options *options, size_t i)
+static char **options_text_of(struct hasp_node_options *options, size_t i)
 {
     return (char **)((char *)options + texts[i]);
 }
@@ -365,7 +376,7 @@ void options_copy(struct hasp_node_options *to,
 {
     *to = *from;
     for (size_t i = 0; i < TEXT_COUNT; i++) {
-        char **text = text_of(to, i);
+        char **text = options_text_of(to, i);
         *text = *text == NULL ? NULL : memory_text(*text);
     }
     struct hasp_node_member *members = memory_new((from->member_count + 1) *
@@ -387,7 +398,7 @@ void options_done(struct hasp_node_options *options)
     }
     free((void *)(uintptr_t)options->members);
     for (size_t i = 0; i < TEXT_COUNT; i++) {
-        free(*text_of(options, i));
+        free(*options_text_of(options, i));
     }
     *options = (struct hasp_node_options){0};
 }

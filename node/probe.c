@@ -37,7 +37,7 @@ struct probe {
     uv_timer_t timer;
 };
 
-static void connected_cb(struct stream *stream)
+static void probe_connected_cb(struct stream *stream)
 {
     static const char question[] = "*1\r\n$11\r\nRAFT.STATUS\r\n";
     struct probe *probe = stream->owner;
@@ -81,8 +81,8 @@ static void read_refusal(struct probe *probe, struct bytes text)
     }
 }
 
-static bool read_incarnation(const struct resp_reply *reply,
-                             uint64_t *ret_incarnation)
+static bool probe_read_incarnation(const struct resp_reply *reply,
+                                   uint64_t *ret_incarnation)
 {
     const struct resp_value *value = resp_find(reply, 0, "incarnation");
     uint8_t bytes[8];
@@ -94,7 +94,7 @@ static bool read_incarnation(const struct resp_reply *reply,
     return *ret_incarnation != 0;
 }
 
-static void bytes_cb(struct stream *stream)
+static void probe_bytes_cb(struct stream *stream)
 {
     struct probe *probe = stream->owner;
     struct resp_reply reply = {0};
@@ -122,7 +122,7 @@ static void bytes_cb(struct stream *stream)
         snprintf(probe->other, sizeof probe->other,
                  "that node belongs to another cluster; give it an empty "
                  "directory, and this cluster's members in its configuration");
-    } else if (!read_incarnation(&reply, &probe->incarnation)) {
+    } else if (!probe_read_incarnation(&reply, &probe->incarnation)) {
         snprintf(probe->other, sizeof probe->other,
                  "it does not say which data directory it has");
     } else {
@@ -132,14 +132,14 @@ static void bytes_cb(struct stream *stream)
     stream_close(stream, "answered");
 }
 
-static void timer_closed_cb(uv_handle_t *handle)
+static void probe_timer_closed_cb(uv_handle_t *handle)
 {
     struct probe *probe = handle->data;
     list_remove(&probe->node);
     free(probe);
 }
 
-static void end(struct probe *probe, int error, const char *why)
+static void probe_end(struct probe *probe, int error, const char *why)
 {
     struct hasp_node *node = probe->owner;
     if (!turn_is_over(&node->turn)) {
@@ -147,18 +147,18 @@ static void end(struct probe *probe, int error, const char *why)
                             probe->incarnation, why, turn_now());
         turn_wake(&node->turn);
     }
-    uv_close((uv_handle_t *)&probe->timer, timer_closed_cb);
+    uv_close((uv_handle_t *)&probe->timer, probe_timer_closed_cb);
 }
 
-static void dial(struct probe *probe);
+static void probe_dial(struct probe *probe);
 
-static void closed_cb(struct stream *stream, const char *reason)
+static void probe_closed_cb(struct stream *stream, const char *reason)
 {
     struct probe *probe = stream->owner;
     char why[HASP_WHY_SIZE];
     if (probe->is_there && !probe->is_client && probe->client[0] != '\0') {
         probe->is_client = true;
-        dial(probe);
+        probe_dial(probe);
         return;
     }
     if (probe->is_there && probe->incarnation == 0) {
@@ -169,19 +169,20 @@ static void closed_cb(struct stream *stream, const char *reason)
     snprintf(why, sizeof why, "%s: %s",
              probe->is_client ? probe->client : probe->peer,
              probe->other[0] != '\0' ? probe->other : reason);
-    end(probe,
-        probe->incarnation != 0   ? 0
-        : probe->other[0] == '\0' ? HASP_ECONNECT
-                                  : HASP_EREFUSED,
-        why);
+    probe_end(probe,
+              probe->incarnation != 0   ? 0
+              : probe->other[0] == '\0' ? HASP_ECONNECT
+                                        : HASP_EREFUSED,
+              why);
 }
 
-static const struct stream_events events = {
-    .on_connected = connected_cb, .on_bytes = bytes_cb, .on_closed = closed_cb};
+static const struct stream_events events = {.on_connected = probe_connected_cb,
+                                            .on_bytes = probe_bytes_cb,
+                                            .on_closed = probe_closed_cb};
 static const struct stream_limits limits = {0};
 
 /* Dials the present address. */
-static void dial(struct probe *probe)
+static void probe_dial(struct probe *probe)
 {
     char host[MEMBER_ADDRESS_SIZE];
     uint16_t port;
@@ -243,5 +244,5 @@ void probe_port_address(void *data, uint64_t number, uint64_t id,
     CHECK(uv_timer_init(&node->uv, &probe->timer) == 0);
     probe->timer.data = probe;
     CHECK(uv_timer_start(&probe->timer, late_cb, PROBE_MS, 0) == 0);
-    dial(probe);
+    probe_dial(probe);
 }

@@ -17,8 +17,8 @@
 
 #define CHUNK_SIZE ((size_t)1 << 20)
 
-static int fail(const struct recovery_disk *disk, int error, const char *what,
-                char why[HASP_WHY_SIZE])
+static int recovery_fail(const struct recovery_disk *disk, int error,
+                         const char *what, char why[HASP_WHY_SIZE])
 {
     snprintf(why, HASP_WHY_SIZE, "cannot %s in '%.300s': %s", what,
              datadir_path(disk->datadir), hasp_strerror(error));
@@ -27,7 +27,7 @@ static int fail(const struct recovery_disk *disk, int error, const char *what,
 
 /* Copies the body into chunks, since a log has hundreds of thousands of small
  * ones. */
-static struct bytes keep(struct recovery *recovery, struct bytes body)
+static struct bytes recovery_keep(struct recovery *recovery, struct bytes body)
 {
     if (body.size == 0) {
         return (struct bytes){NULL, 0};
@@ -61,17 +61,19 @@ static void on_entry(void *data, const struct wal_entry *entry)
         .term = entry->term,
         .log_index = entry->log_index,
         .type = (enum replica_entry_type)entry->type,
-        .body = keep(recovery, entry->body)};
+        .body = recovery_keep(recovery, entry->body)};
 }
 
-static int open_log(struct recovery *recovery, struct recovery_disk *disk,
-                    char why[HASP_WHY_SIZE])
+static int recovery_open_log(struct recovery *recovery,
+                             struct recovery_disk *disk,
+                             char why[HASP_WHY_SIZE])
 {
     return wal_open(datadir_wal_path(disk->datadir), &disk->wal_options,
                     on_entry, recovery, &disk->wal, why);
 }
 
-static int open_table(struct recovery_disk *disk, char why[HASP_WHY_SIZE])
+static int recovery_open_table(struct recovery_disk *disk,
+                               char why[HASP_WHY_SIZE])
 {
     return disk->open_table(disk->data, datadir_table_path(disk->datadir),
                             &disk->table, why);
@@ -185,7 +187,7 @@ static int finish_installation(struct recovery *recovery,
              "snapshot=%" PRIu64 " last=%" PRIu64, at, wal_last(wal));
     forget_entries(recovery);
     int rv = wal_reset(wal, at + 1);
-    return rv != 0 ? fail(disk, rv, "empty the log", why) : 0;
+    return rv != 0 ? recovery_fail(disk, rv, "empty the log", why) : 0;
 }
 
 static int fit_log_to_snapshot(struct recovery *recovery,
@@ -199,7 +201,8 @@ static int fit_log_to_snapshot(struct recovery *recovery,
         return rv;
     }
     rv = datadir_install_end(disk->datadir);
-    return rv != 0 ? fail(disk, rv, "remove the mark of an installation", why)
+    return rv != 0 ? recovery_fail(disk, rv,
+                                   "remove the mark of an installation", why)
                    : 0;
 }
 
@@ -228,7 +231,8 @@ static int read_applied(struct table *table, uint64_t *ret_index)
 }
 
 /* Replaces the table's content by 'file', or empties it if NULL. */
-static int decode(struct table *table, const struct snapshot_file *file)
+static int recovery_decode(struct table *table,
+                           const struct snapshot_file *file)
 {
     struct table_txn *txn;
     int rv = table_begin_write(table, &txn);
@@ -247,10 +251,10 @@ int recovery_fill_table(struct datadir *datadir, struct table *table,
                         const struct snapshot_file *file)
 {
     int rv = datadir_table_restoring(datadir, true);
-    rv = rv ?: decode(table, file);
+    rv = rv ?: recovery_decode(table, file);
     while (rv == HASP_EFULL) {
         rv = table_grow(table);
-        rv = rv ?: decode(table, file);
+        rv = rv ?: recovery_decode(table, file);
     }
     return rv ?: datadir_table_restoring(datadir, false);
 }
@@ -269,7 +273,7 @@ static int rebuild_table(struct recovery *recovery, struct recovery_disk *disk,
                                  recovery->has_snapshot ? &recovery->snapshot
                                                         : NULL);
     if (rv != 0) {
-        return fail(disk, rv, "rebuild the table", why);
+        return recovery_fail(disk, rv, "rebuild the table", why);
     }
     recovery->start.applied_index = recovery->has_snapshot
                                         ? recovery->snapshot.header.last_index
@@ -305,7 +309,7 @@ int recovery_replace_table(struct recovery *recovery,
               "why=%s kept=table.damaged-%d hint=\"look at the memory and the "
               "disk\"",
               log_quote(wrong), number);
-    rv = open_table(disk, why);
+    rv = recovery_open_table(disk, why);
     return rv ?: rebuild_table(recovery, disk, "damaged", why);
 }
 
@@ -320,9 +324,9 @@ static int replace_cut_table(struct recovery *recovery,
               log_quote(why));
     int rv = datadir_table_remove(disk->datadir);
     if (rv != 0) {
-        return fail(disk, rv, "remove the table", why);
+        return recovery_fail(disk, rv, "remove the table", why);
     }
-    rv = open_table(disk, why);
+    rv = recovery_open_table(disk, why);
     return rv ?: rebuild_table(recovery, disk, "cut short", why);
 }
 
@@ -337,18 +341,18 @@ static int load_table(struct recovery *recovery, struct recovery_disk *disk,
     bool is_trusted = datadir_table_is_trusted(disk->datadir);
     int rv = is_trusted ? 0 : datadir_table_remove(disk->datadir);
     if (rv != 0) {
-        return fail(disk, rv, "remove the table", why);
+        return recovery_fail(disk, rv, "remove the table", why);
     }
     /* Marked until it is read: LMDB may crash on a damaged page. */
     rv = datadir_table_restoring(disk->datadir, true);
     if (rv != 0) {
-        return fail(disk, rv, "mark the table", why);
+        return recovery_fail(disk, rv, "mark the table", why);
     }
-    rv = open_table(disk, why);
+    rv = recovery_open_table(disk, why);
     if (rv == 0 && is_trusted) {
         rv = read_applied(disk->table, &applied);
         if (rv != 0) {
-            rv = fail(disk, rv, "read the table", why);
+            rv = recovery_fail(disk, rv, "read the table", why);
         }
     }
     if (rv == HASP_ECORRUPT) {
@@ -380,7 +384,7 @@ int recovery_run(struct recovery *recovery, struct recovery_disk *disk,
     struct replica_start *start = &recovery->start;
     int rv = datadir_load_vote(disk->datadir, &start->term, &start->voted_for,
                                why);
-    rv = rv ?: open_log(recovery, disk, why);
+    rv = rv ?: recovery_open_log(recovery, disk, why);
     rv = rv ?: find_snapshot(recovery, disk, why);
     rv = rv ?: look_for_gaps(recovery, disk, why);
     rv = rv ?: fit_log_to_snapshot(recovery, disk, why);

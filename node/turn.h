@@ -22,10 +22,10 @@
 #include <uv.h>
 
 #include "base/account.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "base/units.h"
 #include "include/hasp/node.h"
-#include "node/stages.h"
+#include "node/loop_profile.h"
 #include "node/stall.h"
 
 struct turn {
@@ -35,7 +35,7 @@ struct turn {
     struct stall stall;
     struct account account; /* Of the work that a pass does for clients. */
     uint64_t read_ns;       /* What turn_read() returned last. */
-    struct stages stages;
+    struct loop_profile loop_profile;
     bool is_stopping; /* The host was told to stop: leadership goes first. */
     bool is_over;     /* The core is not called any more. */
     bool has_failed;
@@ -57,7 +57,7 @@ static inline uint64_t turn_now(void)
 static inline uint64_t turn_at_work(struct turn *turn)
 {
     uint64_t now_ns = turn_now();
-    stages_begin(&turn->stages, now_ns);
+    loop_profile_begin(&turn->loop_profile, now_ns);
     return now_ns;
 }
 

@@ -43,7 +43,7 @@ static bool newest_voters_have_it(const struct replica *replica, uint64_t id)
 static int check_change(const struct replica *replica, uint64_t id)
 {
     const struct raft *core = &replica->core;
-    if (!is_leader(replica)) {
+    if (!replica_is_leader(replica)) {
         return HASP_ENOTLEADER;
     }
     /* RAFT_CATCH_UP is never used. */
@@ -61,8 +61,8 @@ static int check_change(const struct replica *replica, uint64_t id)
     return newest_voters_have_it(replica, id) ? 0 : HASP_EBUSY;
 }
 
-static uint64_t propose(struct replica *replica,
-                        const struct replica_members *next)
+static uint64_t change_propose(struct replica *replica,
+                               const struct replica_members *next)
 {
     struct buffer encoded = {0};
     replica_members_encode(next, &encoded);
@@ -104,7 +104,7 @@ int replica_add(struct replica *replica, uint64_t id, uint64_t incarnation,
         *member = (struct replica_member){
             .id = id, .incarnation = incarnation, .role = MEMBER_STANDBY};
         snprintf(member->address, sizeof member->address, "%s", address);
-        *ret_index = propose(replica, &next);
+        *ret_index = change_propose(replica, &next);
     }
     return step_end_call(replica, error, update);
 }
@@ -143,7 +143,7 @@ int replica_set_role(struct replica *replica, uint64_t id,
     }
     if (error == 0) {
         member->role = role;
-        *ret_index = propose(replica, &next);
+        *ret_index = change_propose(replica, &next);
     }
     return step_end_call(replica, error, update);
 }
@@ -168,7 +168,7 @@ int replica_remove(struct replica *replica, uint64_t id, uint64_t now_ms,
         memmove(&next.member[at], &next.member[at + 1],
                 (next.count - at - 1) * sizeof next.member[0]);
         next.count--;
-        *ret_index = propose(replica, &next);
+        *ret_index = change_propose(replica, &next);
     }
     return step_end_call(replica, error, update);
 }
@@ -193,7 +193,7 @@ static uint64_t best_voter(const struct replica *replica)
 /* Checks whether leadership may go to '*id'; finds a voter if that is 0. */
 static int check_transfer(const struct replica *replica, uint64_t *id)
 {
-    if (!is_leader(replica)) {
+    if (!replica_is_leader(replica)) {
         return HASP_ENOTLEADER;
     }
     if (replica->core.leader_state.transferee != 0) {

@@ -3,7 +3,7 @@
 #include "raft/confirm.h"
 
 #include "base/check.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "raft/members.h"
 
 void confirm_begin(struct confirm *confirm, uint64_t term)

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 
 /* The bodies of entries that were appended together. */
 struct log_batch {
@@ -62,7 +62,7 @@ struct replica_entry log_entry(const struct log *log, uint64_t log_index)
 }
 
 /* Makes room for 'count' more entries. */
-static void reserve(struct log *log, uint64_t count)
+static void log_reserve(struct log *log, uint64_t count)
 {
     uint64_t last_chunk = (log_last(log) + count) / LOG_CHUNK;
     if (log->chunk_count == 0) {
@@ -119,7 +119,7 @@ static uint64_t append_batch(struct log *log,
 void log_append(struct log *log, const struct replica_entry *entries,
                 uint64_t count)
 {
-    reserve(log, count);
+    log_reserve(log, count);
     while (count > 0) {
         uint64_t appended = append_batch(log, entries, count);
         entries += appended;
@@ -127,7 +127,7 @@ void log_append(struct log *log, const struct replica_entry *entries,
     }
 }
 
-static void release(const struct log_slot *slot)
+static void log_release(const struct log_slot *slot)
 {
     CHECK(slot->batch->references > 0);
     slot->batch->references--;
@@ -140,7 +140,7 @@ void log_truncate(struct log *log, uint64_t from_index)
 {
     CHECK(from_index > log->base);
     while (log_last(log) >= from_index) {
-        release(log_slot(log, log_last(log)));
+        log_release(log_slot(log, log_last(log)));
         log->count--;
     }
 }
@@ -149,7 +149,7 @@ void log_trim(struct log *log, uint64_t up_to_index)
 {
     CHECK(up_to_index <= log_last(log));
     while (log->base < up_to_index) {
-        release(log_slot(log, log->base + 1));
+        log_release(log_slot(log, log->base + 1));
         log->base++;
         log->count--;
     }

@@ -78,7 +78,7 @@ void message_encode(const struct message *message, struct buffer *out)
 }
 
 /* Reads a term or an index. */
-static uint64_t read_number(struct reader *reader)
+static uint64_t message_read_number(struct reader *reader)
 {
     uint64_t value = reader_u64(reader);
     if (value > MESSAGE_NUMBER_MAX) {
@@ -90,9 +90,9 @@ static uint64_t read_number(struct reader *reader)
 static bool decode_append(struct reader *reader,
                           struct message_append *ret_append)
 {
-    ret_append->prev_index = read_number(reader);
-    ret_append->prev_term = read_number(reader);
-    ret_append->commit_index = read_number(reader);
+    ret_append->prev_index = message_read_number(reader);
+    ret_append->prev_term = message_read_number(reader);
+    ret_append->commit_index = message_read_number(reader);
     ret_append->count = reader_u32(reader);
     if (!reader_ok(reader, false) ||
         ret_append->count > reader_left(reader) / ENTRY_HEAD_SIZE) {
@@ -156,7 +156,7 @@ int message_decode(struct bytes encoded, struct message *ret_message)
     uint8_t format = reader_u8(&reader);
     uint8_t flags;
     message.kind = (enum message_kind)kind;
-    message.term = read_number(&reader);
+    message.term = message_read_number(&reader);
     if (!reader_ok(&reader, false) || format != 0 || message.term == 0) {
         return HASP_EPROTO;
     }
@@ -168,13 +168,13 @@ int message_decode(struct bytes encoded, struct message *ret_message)
         }
         break;
     case MESSAGE_APPEND_RESULT:
-        message.append_result.rejected_index = read_number(&reader);
-        message.append_result.last_index = read_number(&reader);
+        message.append_result.rejected_index = message_read_number(&reader);
+        message.append_result.last_index = message_read_number(&reader);
         break;
     case MESSAGE_VOTE:
         message.vote.candidate = reader_u64(&reader);
-        message.vote.last_index = read_number(&reader);
-        message.vote.last_term = read_number(&reader);
+        message.vote.last_index = message_read_number(&reader);
+        message.vote.last_term = message_read_number(&reader);
         flags = read_flags(&reader,
                            VOTE_DISRUPTING | VOTE_PRE_VOTE | VOTE_STANDING);
         message.vote.is_disrupting = (flags & VOTE_DISRUPTING) != 0;
@@ -189,12 +189,12 @@ int message_decode(struct bytes encoded, struct message *ret_message)
         message.vote_result.flush_ms = reader_u32(&reader);
         break;
     case MESSAGE_TIMEOUT_NOW:
-        message.timeout_now.last_index = read_number(&reader);
-        message.timeout_now.last_term = read_number(&reader);
+        message.timeout_now.last_index = message_read_number(&reader);
+        message.timeout_now.last_term = message_read_number(&reader);
         break;
     case MESSAGE_CONFIRM:
     case MESSAGE_CONFIRMED:
-        message.number = read_number(&reader);
+        message.number = message_read_number(&reader);
         break;
     default:
         return HASP_EPROTO;

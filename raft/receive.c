@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 
 /* A part of an AppendEntries, as the core is fed with it. */
 struct part {
@@ -57,7 +57,7 @@ static bool append_fits(const struct replica *replica, uint64_t from,
  * from the very first entry on, appends old entries behind the newest. All that
  * a snapshot of ours covers is committed, so the leader has it, too (Leader
  * Completeness): the message is made to begin at the snapshot's end. */
-static void reanchor(const struct replica *replica, struct part *all)
+static void receive_reanchor(const struct replica *replica, struct part *all)
 {
     const struct raft_trail *trail = &replica->core.trail;
     uint64_t snapshot = trail->snapshot.index;
@@ -95,8 +95,8 @@ static uint64_t sound_commit(const struct replica *replica,
     return commit_index;
 }
 
-static void feed(struct replica *replica, uint64_t from,
-                 struct raft_message *message)
+static void receive_feed(struct replica *replica, uint64_t from,
+                         struct raft_message *message)
 {
     struct raft_event event = {.type = RAFT_RECEIVE};
     message->server_id = from;
@@ -134,7 +134,7 @@ static void feed_part(struct replica *replica, uint64_t from,
                                                   message->append.commit_index);
     m.append_entries.entries = part->count > 0 ? replica->core_entries : NULL;
     m.append_entries.n_entries = part->count;
-    feed(replica, from, &m);
+    receive_feed(replica, from, &m);
 }
 
 /* T13: a configuration follows another one in a log only if that one was
@@ -200,7 +200,7 @@ static int receive_append(struct replica *replica, uint64_t from,
     all.entries = replica->received;
     all.count = append->count;
     if (!replica->is_installing) {
-        reanchor(replica, &all);
+        receive_reanchor(replica, &all);
     }
     feed_parts(replica, from, message, all);
     replica->told_commit = u64_max(replica->told_commit, append->commit_index);
@@ -215,7 +215,7 @@ static void receive_append_result(struct replica *replica, uint64_t from,
     uint64_t rejected = message->append_result.rejected_index;
     uint64_t last = message->append_result.last_index;
     raft_index match = 0;
-    if (!is_leader(replica) ||
+    if (!replica_is_leader(replica) ||
         raft_match_index(&replica->core, from, &match) != 0) {
         return; /* The answer is late, or the node is no longer a member. */
     }
@@ -236,7 +236,7 @@ static void receive_append_result(struct replica *replica, uint64_t from,
     if (message->term == replica->core.current_term) {
         note_answer(replica, from, rejected > 0);
     }
-    feed(replica, from, &m);
+    receive_feed(replica, from, &m);
 }
 
 static void answer_pre_vote(struct replica *replica, uint64_t to, uint64_t term,
@@ -248,7 +248,7 @@ static void answer_pre_vote(struct replica *replica, uint64_t to, uint64_t term,
     }
     answer.vote_result.is_granted = is_granted;
     answer.vote_result.is_pre_vote = true;
-    answer.vote_result.flush_ms = (uint32_t)replica->patience.flush_ms;
+    answer.vote_result.flush_ms = (uint32_t)replica->timing.flush_ms;
     step_send(replica, to, &answer);
 }
 
@@ -291,7 +291,7 @@ static int receive_vote(struct replica *replica, uint64_t from,
         return HASP_EPROTO;
     }
     if (message->vote.is_standing) {
-        patience_stands(replica, from, message->vote.flush_ms);
+        election_timing_stands(replica, from, message->vote.flush_ms);
         return 0;
     }
     m.request_vote.version = 2;
@@ -301,20 +301,20 @@ static int receive_vote(struct replica *replica, uint64_t from,
     m.request_vote.last_log_term = message->vote.last_term;
     m.request_vote.disrupt_leader = message->vote.is_disrupting;
     m.request_vote.pre_vote = message->vote.is_pre_vote;
-    replica->patience.asking_flush = message->vote.flush_ms;
+    replica->timing.asking_flush = message->vote.flush_ms;
     if (!hears_leader(replica)) {
         /* T8: the core would go by its own random timer. */
         m.request_vote.disrupt_leader = true;
     }
-    if (message->vote.is_pre_vote && patience_refuses(replica, from)) {
+    if (message->vote.is_pre_vote && election_timing_refuses(replica, from)) {
         answer_pre_vote(replica, from, message->term, false);
     } else if (!may_lend_vote(replica, from, message)) {
-        feed(replica, from, &m);
+        receive_feed(replica, from, &m);
     } else if (message->vote.is_pre_vote) {
         answer_pre_vote(replica, from, message->term, true);
     } else {
         replica->is_lending_vote = true;
-        feed(replica, from, &m);
+        receive_feed(replica, from, &m);
         replica->is_lending_vote = false;
         CHECK(replica->core.current_term == message->term);
         CHECK(replica->core.voted_for == 0 || replica->core.voted_for == from);
@@ -340,8 +340,8 @@ static int receive_vote_result(struct replica *replica, uint64_t from,
     }
     if (message->vote_result.is_pre_vote &&
         replica->core.candidate_state.in_pre_vote) {
-        patience_answered(replica, message->vote_result.is_granted,
-                          message->vote_result.flush_ms);
+        election_timing_answered(replica, message->vote_result.is_granted,
+                                 message->vote_result.flush_ms);
     }
     if (message->vote_result.is_granted && message->term == term) {
         note_answer(replica, from, false);
@@ -350,7 +350,7 @@ static int receive_vote_result(struct replica *replica, uint64_t from,
     m.request_vote_result.term = message->term;
     m.request_vote_result.vote_granted = message->vote_result.is_granted;
     m.request_vote_result.pre_vote = message->vote_result.is_pre_vote;
-    feed(replica, from, &m);
+    receive_feed(replica, from, &m);
     return 0;
 }
 
@@ -364,7 +364,7 @@ static void receive_timeout_now(struct replica *replica, uint64_t from,
     m.timeout_now.term = message->term;
     m.timeout_now.last_log_index = message->timeout_now.last_index;
     m.timeout_now.last_log_term = message->timeout_now.last_term;
-    feed(replica, from, &m);
+    receive_feed(replica, from, &m);
 }
 
 /* Rule 22: the answer comes from the core's current term, in this very step. */
@@ -402,8 +402,8 @@ int replica_receive(struct replica *replica, uint64_t from,
     /* The answer of a directory that the configuration does not name, or not
      * any more, promises nothing for the one that it names: it must make no
      * majority. */
-    if (error == 0 &&
-        (!is_answer(&message) || is_named(replica, from, incarnation))) {
+    if (error == 0 && (!is_answer(&message) ||
+                       replica_is_named(replica, from, incarnation))) {
         switch (message.kind) {
         case MESSAGE_APPEND:
             error = receive_append(replica, from, &message);

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "raft/replica_state.h"
 
 #define IN_FLIGHT_DEFAULT 16384u
@@ -25,7 +25,7 @@ const char *replica_role_name(enum replica_role role)
     return "unknown";
 }
 
-/* --- Life --------------------------------------------------------------- */
+/* --- Life ----------------------------------------------------------------- */
 
 struct replica *replica_new(const struct replica_options *options)
 {
@@ -68,7 +68,7 @@ void replica_free(struct replica *replica)
     }
     raft_close(&replica->core, NULL);
     log_done(&replica->log);
-    written_done(&replica->written);
+    pending_writes_done(&replica->written);
     members_history_done(&replica->history);
     buffer_done(&replica->view);
     buffer_done(&replica->out.bytes);
@@ -80,15 +80,16 @@ void replica_free(struct replica *replica)
     free(replica);
 }
 
-/* --- Events ------------------------------------------------------------- */
+/* --- Events --------------------------------------------------------------- */
 
 void replica_persisted(struct replica *replica, uint64_t term,
                        uint64_t log_index, uint64_t flush_ms, uint64_t now_ms,
                        struct replica_update *update)
 {
     step_begin(replica, now_ms);
-    patience_note_flush(replica, flush_ms);
-    uint64_t durable = written_complete(&replica->written, term, log_index);
+    election_timing_note_flush(replica, flush_ms);
+    uint64_t durable = pending_writes_complete(&replica->written, term,
+                                               log_index);
     if (durable > replica->core.last_stored && !replica->is_installing) {
         /* A node does not stand while its writes are under way. */
         CHECK(replica->core.state == RAFT_LEADER ||
@@ -107,11 +108,11 @@ void replica_vote_saved(struct replica *replica, uint64_t term,
 {
     step_begin(replica, now_ms);
     CHECK(term <= replica->core.current_term);
-    patience_note_flush(replica, flush_ms);
+    election_timing_note_flush(replica, flush_ms);
     replica->saved_term = term;
     replica->saved_vote = voted_for;
     if (vote_is_saved(replica)) {
-        patience_vote_saved(replica);
+        election_timing_vote_saved(replica);
     }
     step_end(replica, update);
 }
@@ -122,7 +123,7 @@ bool replica_vote_is_saved(const struct replica *replica)
 }
 
 /* True for a follower that can become leader by its own vote alone. */
-static bool is_alone(const struct replica *replica)
+static bool replica_is_alone(const struct replica *replica)
 {
     return replica->core.state == RAFT_FOLLOWER && !replica->is_installing &&
            replica->core.last_stored == log_last(&replica->log) &&
@@ -169,22 +170,24 @@ void replica_tick(struct replica *replica, uint64_t now_ms,
                   struct replica_update *update)
 {
     step_begin(replica, now_ms);
-    patience_silence(replica);
+    election_timing_silence(replica);
     if (replica->now_ms >= replica_deadline(replica) &&
         replica->clock_ms >= raft_timeout(&replica->core)) {
         replica->ticked_ms = replica->now_ms;
         replica->has_ticked = true;
-        if (is_alone(replica) && replica->core.voted_for != replica->id) {
+        if (replica_is_alone(replica) &&
+            replica->core.voted_for != replica->id) {
             vote_for_itself(replica);
         } else {
             struct raft_event event = {.type = RAFT_TIMEOUT};
-            if (!is_leader(replica)) {
-                patience_attempt(replica);
+            if (!replica_is_leader(replica)) {
+                election_timing_attempt(replica);
             }
             step_core(replica, &event);
         }
         /* The newest question may have been lost on the way. */
-        if (is_leader(replica) && replica->confirmed < replica->confirm.asked &&
+        if (replica_is_leader(replica) &&
+            replica->confirmed < replica->confirm.asked &&
             replica->confirm.asked > replica->confirm.asked_before) {
             send_question(replica, replica->confirm.asked);
         }
@@ -205,13 +208,13 @@ uint64_t replica_deadline(const struct replica *replica)
     /* T3: with a member that was demoted to a spare the core's deadline stays
      * in the past for ever. */
     uint64_t pause_ms = 1;
-    if (is_leader(replica) && replica->heartbeat_ms >= 8) {
+    if (replica_is_leader(replica) && replica->heartbeat_ms >= 8) {
         pause_ms = replica->heartbeat_ms / 4;
     }
     if (replica->has_ticked && deadline < replica->ticked_ms + pause_ms) {
         deadline = replica->ticked_ms + pause_ms;
     }
-    return patience_deadline(replica, deadline);
+    return election_timing_deadline(replica, deadline);
 }
 
 int replica_submit(struct replica *replica, const struct bytes *commands,
@@ -226,7 +229,7 @@ int replica_submit(struct replica *replica, const struct bytes *commands,
      * first entry might be refused because of them. */
     uint64_t settled = u64_max(replica->core.commit_index,
                                replica->reign_index);
-    if (!is_leader(replica) || replica_is_transferring(replica)) {
+    if (!replica_is_leader(replica) || replica_is_transferring(replica)) {
         error = HASP_ENOTLEADER;
     } else if (last - settled + count > replica->in_flight_max) {
         error = HASP_EBUSY;
@@ -248,7 +251,7 @@ uint64_t replica_ask(struct replica *replica, uint64_t now_ms,
 {
     uint64_t number = 0;
     step_begin(replica, now_ms);
-    if (is_leader(replica)) {
+    if (replica_is_leader(replica)) {
         number = confirm_ask(&replica->confirm);
         confirm_take(&replica->confirm, replica->id,
                      raft_current_term(&replica->core), number);
@@ -265,10 +268,10 @@ uint64_t replica_next_question(const struct replica *replica)
 
 uint64_t replica_confirmed(const struct replica *replica)
 {
-    return is_leader(replica) ? replica->confirmed : 0;
+    return replica_is_leader(replica) ? replica->confirmed : 0;
 }
 
-/* --- Snapshots ---------------------------------------------------------- */
+/* --- Snapshots ------------------------------------------------------------ */
 
 uint64_t replica_snapshot_taken(struct replica *replica, uint64_t log_index,
                                 uint64_t now_ms, struct replica_update *update)
@@ -335,7 +338,7 @@ bool replica_install(struct replica *replica, uint64_t from,
     }
     if (is_accepted) {
         log_reset(&replica->log, log_index);
-        written_clear(&replica->written);
+        pending_writes_clear(&replica->written);
         replica->installing = members;
     }
     step_end(replica, update);
@@ -363,7 +366,7 @@ void replica_installed(struct replica *replica, uint64_t now_ms,
     step_end(replica, update);
 }
 
-/* --- Questions ---------------------------------------------------------- */
+/* --- Questions ------------------------------------------------------------ */
 
 enum replica_role replica_role(const struct replica *replica)
 {
@@ -395,7 +398,7 @@ uint64_t replica_voted_for(const struct replica *replica)
 
 uint64_t replica_leader(const struct replica *replica)
 {
-    if (is_leader(replica)) {
+    if (replica_is_leader(replica)) {
         return replica->id;
     }
     /* In a new term the core keeps the leader of an earlier one. */
@@ -412,7 +415,7 @@ bool replica_has_leader(const struct replica *replica, uint64_t now_ms)
     if (is_sole_voter(replica)) {
         return false;
     }
-    return is_leader(replica) ||
+    return replica_is_leader(replica) ||
            (replica->has_heard_leader &&
             clock_ms < replica->heard_ms + replica->election_ms);
 }
@@ -439,8 +442,8 @@ uint64_t replica_commit_index(const struct replica *replica)
 
 uint64_t replica_known_commit(const struct replica *replica)
 {
-    return is_leader(replica) ? replica_commit_index(replica)
-                              : replica->told_commit;
+    return replica_is_leader(replica) ? replica_commit_index(replica)
+                                      : replica->told_commit;
 }
 
 uint64_t replica_appliable(const struct replica *replica)

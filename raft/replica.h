@@ -166,7 +166,7 @@ struct replica_update {
     bool members_changed; /* replica_members() has changed. */
 };
 
-/* --- Life --------------------------------------------------------------- */
+/* --- Life ----------------------------------------------------------------- */
 
 struct replica *replica_new(const struct replica_options *options);
 void replica_free(struct replica *replica);
@@ -199,7 +199,7 @@ MUST_CHECK int replica_begin(struct replica *replica,
                              struct replica_update *update,
                              char why[HASP_WHY_SIZE]);
 
-/* --- Events ------------------------------------------------------------- */
+/* --- Events --------------------------------------------------------------- */
 
 /* No election raises the term by more than this. A few terms that did, if they
  * were adopted, would exhaust the numbers. */
@@ -261,11 +261,11 @@ uint64_t replica_confirmed(const struct replica *replica);
 
 /* The other end has closed the connection to 'id': its process has died. If it
  * was this follower's leader, Raft's clock moves, and the voters take turns to
- * stand (patience.h). 'id' 0 says that no leader has been heard since the
- * start. */
+ * stand (election_timing.h). 'id' 0 says that no leader has been heard since
+ * the start. */
 void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms);
 
-/* --- Snapshots ---------------------------------------------------------- */
+/* --- Snapshots ------------------------------------------------------------ */
 
 /* A snapshot at 'log_index', which has been applied, is on disk. A run of
  * entries before it is kept for followers that lag. Returns the index up to
@@ -287,7 +287,7 @@ MUST_CHECK bool replica_install(struct replica *replica, uint64_t from,
 void replica_installed(struct replica *replica, uint64_t now_ms,
                        struct replica_update *update);
 
-/* --- Membership: one change at a time ----------------------------------- */
+/* --- Membership: one change at a time ------------------------------------- */
 
 /* Each proposes one ENTRY_CHANGE and returns its index. HASP_ENOTLEADER;
  * HASP_EBUSY: another change or a transfer is under way, no entry of this term
@@ -318,7 +318,7 @@ MUST_CHECK int replica_remove(struct replica *replica, uint64_t id,
 MUST_CHECK int replica_transfer(struct replica *replica, uint64_t id,
                                 uint64_t now_ms, struct replica_update *update);
 
-/* --- Questions ---------------------------------------------------------- */
+/* --- Questions ------------------------------------------------------------ */
 
 enum replica_role replica_role(const struct replica *replica);
 uint64_t replica_term(const struct replica *replica);

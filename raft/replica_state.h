@@ -10,7 +10,7 @@
  *
  * The core (struct raft) is read through its public fields where it has no
  * accessor. Fields are written in two places: 'voted_for' in receive.c (T14),
- * and what says how a candidate tries again in patience.c (T16). */
+ * and what says how a candidate tries again in election_timing.c (T16). */
 
 #ifndef HASP_RAFT_REPLICA_STATE_H
 #define HASP_RAFT_REPLICA_STATE_H
@@ -20,12 +20,12 @@
 #include "base/bytes.h"
 #include "base/prng.h"
 #include "raft/confirm.h"
+#include "raft/election_timing.h"
 #include "raft/log.h"
 #include "raft/members.h"
 #include "raft/message.h"
-#include "raft/patience.h"
+#include "raft/pending_writes.h"
 #include "raft/replica.h"
-#include "raft/written.h"
 
 /* The ownership rules of other versions differ; reading them comes first. */
 #if RAFT_VERSION_NUMBER != 2201
@@ -87,14 +87,14 @@ struct replica {
     uint32_t heartbeat_ms;
     uint32_t in_flight_max;
     bool is_begun;
-    struct prng prng; /* For patience.c. */
+    struct prng prng; /* For election_timing.c. */
 
     uint64_t now_ms;    /* The caller's clock at the last event. */
     uint64_t clock_ms;  /* Raft's: never behind now_ms + ahead_ms. */
     uint64_t ahead_ms;  /* By how much replica_hurry() has moved it. */
     uint64_t ticked_ms; /* The caller's clock at the last RAFT_TIMEOUT. */
     bool has_ticked;
-    struct patience patience;
+    struct election_timing timing;
 
     uint64_t asked_term; /* What the caller was asked last to save ... */
     uint64_t asked_vote;
@@ -103,7 +103,7 @@ struct replica {
     bool is_holding; /* Messages are kept back until the vote is on disk. */
 
     struct log log;
-    struct written written;
+    struct pending_writes written;
     struct members_history history;
     struct confirm confirm;
 
@@ -162,12 +162,13 @@ void step_submit(struct replica *replica, enum replica_entry_type type,
 const struct replica_members *newest_members(const struct replica *replica);
 /* The term of an entry in the cache or of the snapshot's last one, else 0. */
 uint64_t known_term(const struct replica *replica, uint64_t log_index);
-bool is_leader(const struct replica *replica);
+bool replica_is_leader(const struct replica *replica);
 /* This directory in its newest configuration; NULL if that does not name it. */
 const struct replica_member *own_member(const struct replica *replica);
 bool is_sole_voter(const struct replica *replica);
 /* The newest configuration in the log names that node with that directory. */
-bool is_named(const struct replica *replica, uint64_t id, uint64_t incarnation);
+bool replica_is_named(const struct replica *replica, uint64_t id,
+                      uint64_t incarnation);
 /* What the core is to decode as the body of this entry. Valid until the next
  * call. */
 struct bytes core_body(struct replica *replica,

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 
 /* What the core is to be started with. */
 struct plan {
@@ -220,9 +220,9 @@ static void view_configurations(struct replica *replica,
     }
 }
 
-static void start_core(struct replica *replica,
-                       const struct replica_start *start,
-                       const struct plan *plan)
+static void start_start_core(struct replica *replica,
+                             const struct replica_start *start,
+                             const struct plan *plan)
 {
     struct raft_snapshot_metadata metadata = {0};
     struct raft_event event = {.type = RAFT_START};
@@ -297,7 +297,7 @@ int replica_begin(struct replica *replica, const struct replica_start *start,
     if (plan.is_log_obsolete) {
         replica->out.truncate_from = start->entries[0].log_index;
     }
-    start_core(replica, start, &plan);
+    start_start_core(replica, start, &plan);
     CHECK(replica->core.current_term == plan.term);
     step_end(replica, update);
     return 0;

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 
 /* An AppendEntries of the core is cut into messages of about this size ... */
 #define PART_SIZE_MAX (1u << 20)
@@ -76,7 +76,7 @@ static void take_entries(struct replica *replica,
             entry.body = replica->view_body;
         }
         out->entries[i] = entry;
-        written_queue(&replica->written, entry.term, entry.log_index);
+        pending_writes_queue(&replica->written, entry.term, entry.log_index);
         if (entry.type == ENTRY_CHANGE) {
             struct replica_members members;
             int error = replica_members_decode(entry.body, &members);
@@ -231,7 +231,8 @@ static void queue_snapshot(struct replica *replica, uint64_t to)
     }
 }
 
-static void take_message(struct replica *replica, const struct raft_message *m)
+static void step_take_message(struct replica *replica,
+                              const struct raft_message *m)
 {
     struct message message = {0};
     switch (m->type) {
@@ -259,7 +260,7 @@ static void take_message(struct replica *replica, const struct raft_message *m)
         message.vote.last_term = m->request_vote.last_log_term;
         message.vote.is_disrupting = m->request_vote.disrupt_leader;
         message.vote.is_pre_vote = m->request_vote.pre_vote;
-        message.vote.flush_ms = (uint32_t)patience_flush(replica);
+        message.vote.flush_ms = (uint32_t)election_timing_flush(replica);
         break;
     case RAFT_REQUEST_VOTE_RESULT:
         message.kind = MESSAGE_VOTE_RESULT;
@@ -273,10 +274,10 @@ static void take_message(struct replica *replica, const struct raft_message *m)
         message.vote_result.is_granted = m->request_vote_result.vote_granted ||
                                          replica->is_lending_vote;
         message.vote_result.is_pre_vote = m->request_vote_result.pre_vote;
-        message.vote_result.flush_ms = (uint32_t)replica->patience.flush_ms;
+        message.vote_result.flush_ms = (uint32_t)replica->timing.flush_ms;
         if (message.vote_result.is_granted) {
-            patience_granted(replica, m->server_id,
-                             message.vote_result.is_pre_vote);
+            election_timing_granted(replica, m->server_id,
+                                    message.vote_result.is_pre_vote);
         }
         break;
     case RAFT_TIMEOUT_NOW:
@@ -298,7 +299,7 @@ static void take_messages(struct replica *replica,
     for (uint32_t i = 0; i < update->messages.n; i++) {
         const struct raft_message *message = &update->messages.batch[i];
         if (message->server_id != replica->id) {
-            take_message(replica, message);
+            step_take_message(replica, message);
         }
     }
 }
@@ -307,7 +308,9 @@ static void take_messages(struct replica *replica,
  * that they belong to. */
 static void follow_leadership(struct replica *replica)
 {
-    uint64_t leading_term = is_leader(replica) ? replica->core.current_term : 0;
+    uint64_t leading_term = replica_is_leader(replica)
+                                ? replica->core.current_term
+                                : 0;
     if (replica->confirm.term != leading_term) {
         /* A node leads a term at most once. */
         CHECK(leading_term == 0 || leading_term > replica->confirm.term);
@@ -383,7 +386,7 @@ static bool needs_nudge(const struct replica *replica,
  * heartbeat, until one brings it something new. So new entries go to whoever
  * has answered lately and was left out; the answer makes the core go on by
  * itself. */
-static void nudge(struct replica *replica)
+static void step_nudge(struct replica *replica)
 {
     const struct replica_members *members = newest_members(replica);
     uint64_t last = log_last(&replica->log);
@@ -473,7 +476,7 @@ static void end_news(struct replica *replica, struct replica_update *update)
         replica->told_appliable = appliable;
         update->committed = true;
     }
-    if (is_leader(replica)) {
+    if (replica_is_leader(replica)) {
         uint64_t confirmed = confirm_count(&replica->confirm,
                                            newest_members(replica));
         if (confirmed > replica->confirmed) {
@@ -510,9 +513,9 @@ void step_end(struct replica *replica, struct replica_update *update)
         confirm_keep(&replica->confirm, newest_members(replica));
         forget_followers(replica);
     }
-    patience_follow(replica);
-    if (is_leader(replica) && replica->out.append_first > 0) {
-        nudge(replica);
+    election_timing_follow(replica);
+    if (replica_is_leader(replica) && replica->out.append_first > 0) {
+        step_nudge(replica);
     }
     end_entries(replica, update);
     end_messages(replica, update);
@@ -581,7 +584,8 @@ bool is_sole_voter(const struct replica *replica)
            members_voter_count(newest_members(replica)) == 1;
 }
 
-bool is_named(const struct replica *replica, uint64_t id, uint64_t incarnation)
+bool replica_is_named(const struct replica *replica, uint64_t id,
+                      uint64_t incarnation)
 {
     return replica_members_name(newest_members(replica), id, incarnation);
 }
@@ -621,7 +625,7 @@ uint64_t known_term(const struct replica *replica, uint64_t log_index)
     return term;
 }
 
-bool is_leader(const struct replica *replica)
+bool replica_is_leader(const struct replica *replica)
 {
     return replica->core.state == RAFT_LEADER;
 }
@@ -634,8 +638,8 @@ bool vote_is_saved(const struct replica *replica)
 
 bool hears_leader(const struct replica *replica)
 {
-    return is_leader(replica) ||
-           (replica->has_heard_leader && !replica->patience.is_leader_gone &&
+    return replica_is_leader(replica) ||
+           (replica->has_heard_leader && !replica->timing.is_leader_gone &&
             replica->clock_ms - replica->heard_ms < replica->election_ms);
 }
 
@@ -652,7 +656,7 @@ void note_leader(struct replica *replica, uint64_t term)
     replica->leader_term = term;
     replica->heard_ms = replica->clock_ms;
     replica->has_heard_leader = true;
-    patience_leader(replica);
+    election_timing_leader(replica);
 }
 
 void feed_configuration(struct replica *replica, uint64_t log_index)

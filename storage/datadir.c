@@ -42,16 +42,17 @@ struct datadir {
 };
 
 static int take_lock(struct datadir *datadir, char why[HASP_WHY_SIZE]);
-static int make_folders(struct datadir *datadir, char why[HASP_WHY_SIZE]);
+static int datadir_make_folders(struct datadir *datadir,
+                                char why[HASP_WHY_SIZE]);
 static int load_identity(struct datadir *datadir, char why[HASP_WHY_SIZE]);
-static int save_identity(const struct datadir *datadir,
-                         const struct datadir_identity *identity);
-static int create(struct datadir *datadir, uint64_t node_id,
-                  uint64_t incarnation, char why[HASP_WHY_SIZE]);
+static int datadir_write_identity(const struct datadir *datadir,
+                                  const struct datadir_identity *identity);
+static int datadir_create(struct datadir *datadir, uint64_t node_id,
+                          uint64_t incarnation, char why[HASP_WHY_SIZE]);
 static int write_trust(struct datadir *datadir, const char *text);
 static int remove_files(const char *path);
 
-static char *join(const char *path, const char *name)
+static char *datadir_join(const char *path, const char *name)
 {
     size_t size = strlen(path) + strlen(name) + 2;
     char *joined = memory_new(size);
@@ -66,9 +67,9 @@ int datadir_open(const char *path, uint64_t node_id,
     struct datadir *datadir = memory_new(sizeof *datadir);
     bool is_new = false;
     datadir->path = memory_text(path);
-    datadir->wal_path = join(path, "wal");
-    datadir->snapshot_path = join(path, "snapshot");
-    datadir->table_path = join(path, TABLE_NAME);
+    datadir->wal_path = datadir_join(path, "wal");
+    datadir->snapshot_path = datadir_join(path, "snapshot");
+    datadir->table_path = datadir_join(path, TABLE_NAME);
     datadir->folder_fd = -1;
     datadir->lock_fd = -1;
     datadir->vote.fd = -1;
@@ -79,11 +80,11 @@ int datadir_open(const char *path, uint64_t node_id,
     }
     storage_port->boot_id(datadir->folder_fd, datadir->boot_id);
     error = take_lock(datadir, why);
-    error = error ?: make_folders(datadir, why);
+    error = error ?: datadir_make_folders(datadir, why);
     error = error ?: load_identity(datadir, why);
     if (error == HASP_ENOENT) {
         is_new = true;
-        error = create(datadir, node_id, random_incarnation, why);
+        error = datadir_create(datadir, node_id, random_incarnation, why);
     }
     if (error != 0) {
         goto out_close;
@@ -161,7 +162,7 @@ int datadir_set_cluster(struct datadir *datadir,
     struct datadir_identity before = datadir->identity;
     CHECK(cluster_id_is_known(cluster_id)); /* Zeros mean that it has none. */
     memcpy(datadir->identity.cluster_id, cluster_id, CLUSTER_ID_SIZE);
-    int error = save_identity(datadir, &datadir->identity);
+    int error = datadir_write_identity(datadir, &datadir->identity);
     if (error != 0) {
         datadir->identity = before;
         return disk_error(error);
@@ -179,7 +180,7 @@ int datadir_save_identity(const struct datadir *datadir,
                           const struct datadir_identity *identity,
                           char why[HASP_WHY_SIZE])
 {
-    int error = save_identity(datadir, identity);
+    int error = datadir_write_identity(datadir, identity);
     return error == 0
                ? 0
                : disk_fail(why, error, "write", datadir->path, IDENTITY_NAME);
@@ -236,8 +237,8 @@ int datadir_save_vote(struct datadir *datadir, uint64_t term,
 }
 
 /* Reads a short file; false if that fails. */
-static bool read_text(const struct datadir *datadir, const char *name,
-                      char ret_text[TRUST_SIZE_MAX + 1])
+static bool datadir_read_text(const struct datadir *datadir, const char *name,
+                              char ret_text[TRUST_SIZE_MAX + 1])
 {
     size_t size = 0;
     int fd = storage_port->openat(datadir->folder_fd, name, O_RDONLY);
@@ -253,7 +254,7 @@ bool datadir_table_is_trusted(const struct datadir *datadir)
 {
     char text[TRUST_SIZE_MAX + 1] = "";
     char here[TRUST_SIZE_MAX];
-    if (!read_text(datadir, TRUST_NAME, text)) {
+    if (!datadir_read_text(datadir, TRUST_NAME, text)) {
         return false;
     }
     snprintf(here, sizeof here, "boot %s\n", datadir->boot_id);
@@ -361,7 +362,7 @@ bool datadir_is_installing(const struct datadir *datadir, uint64_t log_index,
     char text[TRUST_SIZE_MAX + 1] = "";
     char expected[TRUST_SIZE_MAX];
     put_installation(log_index, term, expected);
-    return read_text(datadir, INSTALLING_NAME, text) &&
+    return datadir_read_text(datadir, INSTALLING_NAME, text) &&
            strcmp(text, expected) == 0;
 }
 
@@ -372,7 +373,7 @@ int datadir_space(const struct datadir *datadir, uint64_t *ret_free)
                : disk_error(errno);
 }
 
-/* --- Opening ------------------------------------------------------------ */
+/* --- Opening -------------------------------------------------------------- */
 
 static int take_lock(struct datadir *datadir, char why[HASP_WHY_SIZE])
 {
@@ -407,7 +408,8 @@ static int take_lock(struct datadir *datadir, char why[HASP_WHY_SIZE])
     return 0;
 }
 
-static int make_folders(struct datadir *datadir, char why[HASP_WHY_SIZE])
+static int datadir_make_folders(struct datadir *datadir,
+                                char why[HASP_WHY_SIZE])
 {
     const char *paths[] = {datadir->wal_path, datadir->snapshot_path,
                            datadir->table_path};
@@ -449,8 +451,8 @@ static bool has_been_used(struct datadir *datadir)
 
 /* Creates a directory's files. The identity is written last: a directory
  * without one has never been used. */
-static int create(struct datadir *datadir, uint64_t node_id,
-                  uint64_t incarnation, char why[HASP_WHY_SIZE])
+static int datadir_create(struct datadir *datadir, uint64_t node_id,
+                          uint64_t incarnation, char why[HASP_WHY_SIZE])
 {
     if (has_been_used(datadir)) {
         snprintf(why, HASP_WHY_SIZE,
@@ -468,14 +470,15 @@ static int create(struct datadir *datadir, uint64_t node_id,
     if (error != 0) {
         return disk_fail(why, error, "write", datadir->path, VOTE_FILE_NAME);
     }
-    error = save_identity(datadir, &datadir->identity);
+    error = datadir_write_identity(datadir, &datadir->identity);
     if (error != 0) {
         return disk_fail(why, error, "write", datadir->path, IDENTITY_NAME);
     }
     return 0;
 }
 
-static void put_hex(struct buffer *out, const uint8_t *data, size_t size)
+static void datadir_put_hex(struct buffer *out, const uint8_t *data,
+                            size_t size)
 {
     for (size_t i = 0; i < size; i++) {
         buffer_printf(out, "%02x", data[i]);
@@ -486,15 +489,15 @@ static void encode_identity(const struct datadir_identity *identity,
                             struct buffer *out)
 {
     buffer_printf(out, "format=%u\ncluster=", IDENTITY_FORMAT);
-    put_hex(out, identity->cluster_id, CLUSTER_ID_SIZE);
+    datadir_put_hex(out, identity->cluster_id, CLUSTER_ID_SIZE);
     buffer_printf(out, "\nnode=%" PRIu64 "\nincarnation=%016" PRIx64 "\n",
                   identity->node_id, identity->incarnation);
     buffer_printf(out, "crc32c=%08" PRIx32 "\n",
                   crc32c(0, out->data, out->size));
 }
 
-static int save_identity(const struct datadir *datadir,
-                         const struct datadir_identity *identity)
+static int datadir_write_identity(const struct datadir *datadir,
+                                  const struct datadir_identity *identity)
 {
     struct buffer text = {0};
     encode_identity(identity, &text);
@@ -560,7 +563,7 @@ static int load_identity(struct datadir *datadir, char why[HASP_WHY_SIZE])
     return 0;
 }
 
-/* --- Files -------------------------------------------------------------- */
+/* --- Files ---------------------------------------------------------------- */
 
 static int write_trust(struct datadir *datadir, const char *text)
 {
@@ -569,7 +572,7 @@ static int write_trust(struct datadir *datadir, const char *text)
     return error == 0 ? 0 : disk_error(error);
 }
 
-struct removal {
+struct datadir_removal {
     int folder_fd;
     int error;
 };
@@ -577,7 +580,7 @@ struct removal {
 /* A storage_name_fn that removes the file. */
 static bool remove_file(void *data, const char *name)
 {
-    struct removal *removal = data;
+    struct datadir_removal *removal = data;
     if (storage_port->unlinkat(removal->folder_fd, name) != 0) {
         removal->error = errno;
     }
@@ -587,7 +590,7 @@ static bool remove_file(void *data, const char *name)
 /* Removes all files of a folder, durably. Returns 0 or an errno. */
 static int remove_files(const char *path)
 {
-    struct removal removal = {.error = 0};
+    struct datadir_removal removal = {.error = 0};
     removal.folder_fd = storage_port->openat(AT_FDCWD, path,
                                              O_RDONLY | O_DIRECTORY);
     if (removal.folder_fd < 0) {

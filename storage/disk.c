@@ -48,8 +48,8 @@ int disk_fail(char why[HASP_WHY_SIZE], int system_error, const char *verb,
     return disk_error(system_error);
 }
 
-static int write_all(int fd, struct bytes data, uint64_t offset,
-                     bool is_durable)
+static int disk_write_all(int fd, struct bytes data, uint64_t offset,
+                          bool is_durable)
 {
     size_t done = 0;
     while (done < data.size) {
@@ -79,26 +79,26 @@ static int flush_data(int fd)
 
 int disk_write(int fd, struct bytes data, uint64_t offset)
 {
-    int error = write_all(fd, data, offset, true);
+    int error = disk_write_all(fd, data, offset, true);
     if (error != EOPNOTSUPP && error != ENOSYS && error != EINVAL) {
         return error;
     }
     /* Old kernels and some file systems refuse the flag before anything is
      * written: then the same is done in two steps. */
-    return write_all(fd, data, offset, false) ?: flush_data(fd);
+    return disk_write_all(fd, data, offset, false) ?: flush_data(fd);
 }
 
 int disk_write_cached(int fd, struct bytes data, uint64_t offset)
 {
-    return write_all(fd, data, offset, false);
+    return disk_write_all(fd, data, offset, false);
 }
 
 int disk_write_two(int fd, struct bytes data, uint64_t offset,
                    uint64_t other_offset)
 {
     CHECK(other_offset >= offset + data.size); /* The first is not touched. */
-    int error = write_all(fd, data, offset, false);
-    error = error ?: write_all(fd, data, other_offset, false);
+    int error = disk_write_all(fd, data, offset, false);
+    error = error ?: disk_write_all(fd, data, other_offset, false);
     return error ?: flush_data(fd);
 }
 
@@ -145,7 +145,7 @@ static int open_patiently(int folder_fd, const char *path, int flags)
 }
 
 /* Opens the folder 'path'. Returns 0 or an errno. */
-static int open_folder(const char *path, int *ret_fd)
+static int disk_open_folder(const char *path, int *ret_fd)
 {
     int fd = open_patiently(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
     if (fd < 0) {
@@ -167,7 +167,7 @@ int disk_replace(int folder_fd, const char *name, struct bytes data)
     if (fd < 0) {
         return errno;
     }
-    int error = write_all(fd, data, 0, false);
+    int error = disk_write_all(fd, data, 0, false);
     error = error ?: disk_flush(fd, "flush a small file");
     if (storage_port->close(fd) != 0 && error == 0) {
         error = errno;
@@ -183,7 +183,7 @@ int disk_replace_in(const char *folder, const char *name, struct bytes data,
                     char why[HASP_WHY_SIZE])
 {
     int folder_fd = -1;
-    int error = open_folder(folder, &folder_fd);
+    int error = disk_open_folder(folder, &folder_fd);
     if (error != 0) {
         return disk_fail(why, error, "open", folder, NULL);
     }
@@ -196,7 +196,7 @@ int disk_remove_in(const char *folder, const char *name,
                    char why[HASP_WHY_SIZE])
 {
     int folder_fd = -1;
-    int error = open_folder(folder, &folder_fd);
+    int error = disk_open_folder(folder, &folder_fd);
     if (error != 0) {
         return disk_fail(why, error, "open", folder, NULL);
     }
@@ -257,5 +257,5 @@ int disk_make_folder(const char *path, int *ret_fd)
     if (error == EACCES && !is_new) {
         error = 0;
     }
-    return error != 0 ? error : open_folder(path, ret_fd);
+    return error != 0 ? error : disk_open_folder(path, ret_fd);
 }

@@ -16,7 +16,7 @@
 #define PLACE_COUNT 64u
 #define LOOK_NS (100 * NS_PER_MS)
 
-struct operation {
+struct disk_operation {
     const char *what; /* NULL if the place is free. */
     uint64_t began_ns;
     uint64_t told_ns; /* Its age when it was last reported. */
@@ -25,7 +25,7 @@ struct operation {
 /* 'mutex' guards all, and is never held for long. */
 static struct {
     pthread_mutex_t mutex;
-    struct operation operations[PLACE_COUNT];
+    struct disk_operation operations[PLACE_COUNT];
     struct worker *worker; /* NULL if it was not started. */
     bool is_stopping;
     disk_watch_tell_fn *tell;
@@ -41,8 +41,8 @@ uint32_t disk_watch_begin(const char *what)
         place++;
     }
     if (place < PLACE_COUNT) {
-        watch.operations[place] = (struct operation){.what = what,
-                                                     .began_ns = now};
+        watch.operations[place] = (struct disk_operation){.what = what,
+                                                          .began_ns = now};
     }
     pthread_mutex_unlock(&watch.mutex);
     return place;
@@ -50,7 +50,7 @@ uint32_t disk_watch_begin(const char *what)
 
 void disk_watch_end(uint32_t place)
 {
-    struct operation ended = {0};
+    struct disk_operation ended = {0};
     if (place >= PLACE_COUNT) {
         return; /* The operation had found no place. */
     }
@@ -59,7 +59,7 @@ void disk_watch_end(uint32_t place)
     pthread_mutex_lock(&watch.mutex);
     ended = watch.operations[place];
     CHECK(ended.what != NULL);
-    watch.operations[place] = (struct operation){0};
+    watch.operations[place] = (struct disk_operation){0};
     disk_watch_tell_fn *tell = ended.told_ns > 0 ? watch.tell : NULL;
     void *data = watch.data;
     pthread_mutex_unlock(&watch.mutex);
@@ -75,7 +75,7 @@ uint64_t disk_watch_oldest(const char **ret_what)
     uint64_t age_ns = 0;
     pthread_mutex_lock(&watch.mutex);
     for (uint32_t i = 0; i < PLACE_COUNT; i++) {
-        const struct operation *operation = &watch.operations[i];
+        const struct disk_operation *operation = &watch.operations[i];
         if (operation->what != NULL && now > operation->began_ns &&
             now - operation->began_ns > age_ns) {
             age_ns = now - operation->began_ns;
@@ -88,11 +88,11 @@ uint64_t disk_watch_oldest(const char **ret_what)
 
 /* Looks for operations that hang. The caller holds 'mutex', which is released
  * while one is reported. */
-static void look(void)
+static void disk_watch_look(void)
 {
     uint64_t now = worker_now_ns();
     for (uint32_t i = 0; i < PLACE_COUNT; i++) {
-        struct operation *operation = &watch.operations[i];
+        struct disk_operation *operation = &watch.operations[i];
         if (operation->what == NULL || now <= operation->began_ns ||
             watch.tell == NULL) {
             continue;
@@ -111,13 +111,13 @@ static void look(void)
     }
 }
 
-static uint64_t step(void *data, uint64_t now_ns)
+static uint64_t disk_watch_step(void *data, uint64_t now_ns)
 {
     (void)data;
     pthread_mutex_lock(&watch.mutex);
     bool is_stopping = watch.is_stopping;
     if (!is_stopping) {
-        look();
+        disk_watch_look();
     }
     pthread_mutex_unlock(&watch.mutex);
     return is_stopping ? WORKER_OVER : now_ns + LOOK_NS;
@@ -129,7 +129,8 @@ int disk_watch_start(disk_watch_tell_fn *tell, void *data)
     watch.is_stopping = false;
     watch.tell = tell;
     watch.data = data;
-    int error = worker_start("hasp-disk-watch", step, NULL, &watch.worker);
+    int error = worker_start("hasp-disk-watch", disk_watch_step, NULL,
+                             &watch.worker);
     if (error != 0) {
         watch.tell = NULL;
     }

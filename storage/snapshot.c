@@ -135,8 +135,8 @@ static int parse_header(struct reader *reader,
 }
 
 __attribute__((format(printf, 3, 4))) static int
-refuse(char why[HASP_WHY_SIZE], const struct position *at, const char *format,
-       ...)
+snapshot_refuse(char why[HASP_WHY_SIZE], const struct position *at,
+                const char *format, ...)
 {
     char text[HASP_WHY_SIZE / 2];
     va_list args;
@@ -160,7 +160,7 @@ static int parse_records(struct reader *reader, size_t stream_size,
         at.offset = stream_size - reader_left(reader);
         unsigned map = reader_u8(reader);
         if (!reader_ok(reader, false)) {
-            return refuse(why, &at, "cut off");
+            return snapshot_refuse(why, &at, "cut off");
         }
         if (map == 0) {
             break;
@@ -168,20 +168,22 @@ static int parse_records(struct reader *reader, size_t stream_size,
         struct bytes key = reader_run(reader);
         struct bytes value = reader_run(reader);
         if (!reader_ok(reader, false)) {
-            return refuse(why, &at, "cut off");
+            return snapshot_refuse(why, &at, "cut off");
         }
         if (map > TABLE_MAP_COUNT) {
-            return refuse(why, &at, "map %u is not known to this version", map);
+            return snapshot_refuse(why, &at,
+                                   "map %u is not known to this version", map);
         }
         if (key.size == 0 || key.size > TABLE_KEY_SIZE_MAX ||
             value.size > TABLE_VALUE_SIZE_MAX) {
-            return refuse(why, &at, "a key of %zu or a value of %zu bytes",
-                          key.size, value.size);
+            return snapshot_refuse(why, &at,
+                                   "a key of %zu or a value of %zu bytes",
+                                   key.size, value.size);
         }
         if (map < last_map ||
             (map == last_map && bytes_compare(last_key, key) >= 0) ||
             is_applied((enum table_map)(map - 1), key)) {
-            return refuse(why, &at, "out of order");
+            return snapshot_refuse(why, &at, "out of order");
         }
         int error = visit == NULL
                         ? 0
@@ -197,8 +199,9 @@ static int parse_records(struct reader *reader, size_t stream_size,
     return 0;
 }
 
-static int parse(struct bytes stream, struct snapshot_header *ret_header,
-                 record_fn *visit, void *data, char why[HASP_WHY_SIZE])
+static int snapshot_parse(struct bytes stream,
+                          struct snapshot_header *ret_header, record_fn *visit,
+                          void *data, char why[HASP_WHY_SIZE])
 {
     struct reader reader = reader_of(stream);
     struct snapshot_header header;
@@ -213,7 +216,7 @@ static int parse(struct bytes stream, struct snapshot_header *ret_header,
     uint64_t stored_count = reader_u64(&reader);
     reader_bytes(&reader, DIGEST_SIZE);
     if (!reader_ok(&reader, true) || stored_count != end.record) {
-        return refuse(why, &end, "the trailer is damaged");
+        return snapshot_refuse(why, &end, "the trailer is damaged");
     }
     *ret_header = header;
     return 0;
@@ -226,7 +229,7 @@ static void say_where(struct bytes stream, char why[HASP_WHY_SIZE])
     struct snapshot_header header;
     char where[HASP_WHY_SIZE / 2];
     char found[HASP_WHY_SIZE];
-    if (parse(stream, &header, NULL, NULL, found) == 0) {
+    if (snapshot_parse(stream, &header, NULL, NULL, found) == 0) {
         snprintf(where, sizeof where,
                  "something inside of its records was changed");
     } else {
@@ -266,7 +269,7 @@ int snapshot_check(struct bytes stream, struct snapshot_header *ret_header,
         say_where(stream, why);
         return HASP_ECORRUPT;
     }
-    return parse(stream, ret_header, NULL, NULL, why);
+    return snapshot_parse(stream, ret_header, NULL, NULL, why);
 }
 
 static int put_record(void *data, enum table_map map, struct bytes key,
@@ -281,7 +284,7 @@ int snapshot_decode(struct bytes stream, struct table_txn *txn)
     char why[HASP_WHY_SIZE];
     uint8_t applied[APPLIED_SIZE];
     int error = table_clear(txn);
-    error = error ?: parse(stream, &header, put_record, txn, why);
+    error = error ?: snapshot_parse(stream, &header, put_record, txn, why);
     if (error != 0) {
         return error;
     }

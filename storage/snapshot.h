@@ -83,7 +83,7 @@ MUST_CHECK int snapshot_decode(struct bytes stream, struct table_txn *txn);
 /* The checksum in the trailer of a checked stream. */
 void snapshot_checksum(struct bytes stream, uint8_t ret_checksum[DIGEST_SIZE]);
 
-/* --- Files -------------------------------------------------------------- */
+/* --- Files ---------------------------------------------------------------- */
 
 /* Writes a snapshot file in 'folder': temporary name, flush, read back, check,
  * rename, flush of the folder. Keeps the newest two. */

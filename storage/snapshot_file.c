@@ -33,7 +33,7 @@ struct snapshot_name {
 };
 
 /* The snapshots in a folder. */
-struct listing {
+struct snapshot_listing {
     struct snapshot_name *names; /* The newest come first. */
     size_t count;
 };
@@ -46,14 +46,16 @@ static void auto_close(int *fd)
 }
 
 /* Explains errno and translates it. */
-static int fail(char why[HASP_WHY_SIZE], const char *what, const char *path)
+static int snapshot_file_fail(char why[HASP_WHY_SIZE], const char *what,
+                              const char *path)
 {
     int code = errno;
     snprintf(why, HASP_WHY_SIZE, "%s '%.300s': %s", what, path, strerror(code));
     return disk_error(code);
 }
 
-static bool join(char path[PATH_MAX], const char *folder, const char *name)
+static bool snapshot_file_join(char path[PATH_MAX], const char *folder,
+                               const char *name)
 {
     int size = snprintf(path, PATH_MAX, "%s/%s", folder, name);
     if (size < 0 || size >= PATH_MAX) {
@@ -70,7 +72,7 @@ static void format_name(char name[NAME_SIZE], uint64_t index, uint64_t term)
 }
 
 /* Puts the file's name before the reason in 'why'. */
-static void explain(char why[HASP_WHY_SIZE], const char *path)
+static void snapshot_file_explain(char why[HASP_WHY_SIZE], const char *path)
 {
     char reason[HASP_WHY_SIZE];
     memcpy(reason, why, HASP_WHY_SIZE);
@@ -79,14 +81,14 @@ static void explain(char why[HASP_WHY_SIZE], const char *path)
 }
 
 /* A file that is being written, and how far. */
-struct output {
+struct snapshot_output {
     int fd;
     uint64_t size;
 };
 
 static int write_piece(void *data, struct bytes piece)
 {
-    struct output *output = data;
+    struct snapshot_output *output = data;
     while (piece.size > 0) {
         uint32_t place = disk_watch_begin("write a snapshot");
         ssize_t count = storage_port->pwrite(output->fd, piece.data, piece.size,
@@ -114,24 +116,25 @@ static int write_temporary(const char *path,
 {
     int fd = storage_port->openat(AT_FDCWD, path, O_RDWR | O_CREAT);
     if (fd < 0) {
-        return fail(why, "cannot create the snapshot", path);
+        return snapshot_file_fail(why, "cannot create the snapshot", path);
     }
     int error;
     /* The file is emptied only when it is ours: another thread may be writing
      * it. */
     if (storage_port->lock(fd) != 0 || storage_port->ftruncate(fd, 0) != 0) {
-        error = fail(why, "somebody else writes the snapshot", path);
+        error = snapshot_file_fail(why, "somebody else writes the snapshot",
+                                   path);
         storage_port->close(fd);
         return error;
     }
-    struct output output = {.fd = fd};
+    struct snapshot_output output = {.fd = fd};
     errno = 0;
     error = snapshot_encode(header, txn, write_piece, &output);
     if (error != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot write the snapshot '%.300s': %s",
                  path, errno != 0 ? strerror(errno) : hasp_strerror(error));
     } else if (disk_flush(fd, "flush a snapshot") != 0) {
-        error = fail(why, "cannot flush the snapshot", path);
+        error = snapshot_file_fail(why, "cannot flush the snapshot", path);
     }
     if (error != 0) {
         storage_port->unlinkat(AT_FDCWD, path);
@@ -185,7 +188,7 @@ static int write_checked(const char *path, const struct snapshot_header *header,
     storage_port->forget(*ret_fd);
     error = map_fd(*ret_fd, &file, why);
     if (error != 0) {
-        explain(why, path);
+        snapshot_file_explain(why, path);
         storage_port->unlinkat(AT_FDCWD, path);
         return error;
     }
@@ -233,7 +236,7 @@ static void remove_leftover(const char *folder, const char *name)
     char path[PATH_MAX];
     size_t size = strlen(name);
     if (size < 4 || strcmp(name + size - 4, ".tmp") != 0 ||
-        !join(path, folder, name)) {
+        !snapshot_file_join(path, folder, name)) {
         return;
     }
     AUTO(auto_close) int fd = storage_port->openat(AT_FDCWD, path, O_RDONLY);
@@ -245,7 +248,7 @@ static void remove_leftover(const char *folder, const char *name)
 /* The state of a walk over the names in a folder. */
 struct look {
     const char *folder;
-    struct listing listing;
+    struct snapshot_listing listing;
     size_t capacity;
     bool with_removal;
 };
@@ -254,7 +257,7 @@ struct look {
 static bool note_name(void *data, const char *text)
 {
     struct look *look = data;
-    struct listing *listing = &look->listing;
+    struct snapshot_listing *listing = &look->listing;
     struct snapshot_name name;
     if (!parse_name(text, &name)) {
         if (look->with_removal) {
@@ -274,14 +277,15 @@ static bool note_name(void *data, const char *text)
 /* Lists the folder; with 'with_removal' left-over temporary files are removed
  * on the way. */
 static int list_folder(const char *folder, bool with_removal,
-                       struct listing *ret_listing, char why[HASP_WHY_SIZE])
+                       struct snapshot_listing *ret_listing,
+                       char why[HASP_WHY_SIZE])
 {
     struct look look = {.folder = folder, .with_removal = with_removal};
     AUTO(auto_close)
     int fd = storage_port->openat(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY);
     if (fd < 0 || storage_port->list(fd, note_name, &look) != 0) {
         free(look.listing.names);
-        return fail(why, "cannot read the folder", folder);
+        return snapshot_file_fail(why, "cannot read the folder", folder);
     }
     if (look.listing.count > 0) {
         qsort(look.listing.names, look.listing.count,
@@ -293,25 +297,26 @@ static int list_folder(const char *folder, bool with_removal,
 
 /* Gives the checked file its name and drops what is older than the newest
  * two. Failing to drop is no failure of the snapshot. */
-static int publish(const char *folder, const char *temporary_path,
-                   const struct snapshot_header *header,
-                   char why[HASP_WHY_SIZE])
+static int snapshot_file_publish(const char *folder, const char *temporary_path,
+                                 const struct snapshot_header *header,
+                                 char why[HASP_WHY_SIZE])
 {
     char name[NAME_SIZE], path[PATH_MAX];
-    struct listing listing = {0};
+    struct snapshot_listing listing = {0};
     format_name(name, header->last_index, header->last_term);
-    if (!join(path, folder, name) ||
+    if (!snapshot_file_join(path, folder, name) ||
         storage_port->renameat(AT_FDCWD, temporary_path, AT_FDCWD, path) != 0) {
-        return fail(why, "cannot rename the snapshot", temporary_path);
+        return snapshot_file_fail(why, "cannot rename the snapshot",
+                                  temporary_path);
     }
     if (sync_folder(folder) != 0) {
-        return fail(why, "cannot flush the folder", folder);
+        return snapshot_file_fail(why, "cannot flush the folder", folder);
     }
     char ignored[HASP_WHY_SIZE];
     if (list_folder(folder, false, &listing, ignored) == 0) {
         for (size_t i = KEEP_COUNT; i < listing.count; i++) {
             format_name(name, listing.names[i].index, listing.names[i].term);
-            if (join(path, folder, name)) {
+            if (snapshot_file_join(path, folder, name)) {
                 storage_port->unlinkat(AT_FDCWD, path);
             }
         }
@@ -329,14 +334,14 @@ int snapshot_file_write(const char *folder,
     AUTO(auto_close) int fd = -1;
     format_name(name, header->last_index, header->last_term);
     snprintf(name + strlen(name), 32, ".%ld.tmp", (long)getpid());
-    if (!join(path, folder, name)) {
-        return fail(why, "cannot name a snapshot in", folder);
+    if (!snapshot_file_join(path, folder, name)) {
+        return snapshot_file_fail(why, "cannot name a snapshot in", folder);
     }
     int error = write_checked(path, header, txn, &fd, ret_size, why);
     if (error != 0) {
         return error;
     }
-    error = publish(folder, path, header, why);
+    error = snapshot_file_publish(folder, path, header, why);
     if (error != 0) {
         storage_port->unlinkat(AT_FDCWD, path);
     }
@@ -352,7 +357,7 @@ int snapshot_file_save(const char *path, const struct snapshot_header *header,
     const char *slash = strrchr(path, '/');
     if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part) {
         errno = ENAMETOOLONG;
-        return fail(why, "cannot create the snapshot", path);
+        return snapshot_file_fail(why, "cannot create the snapshot", path);
     }
     snprintf(folder, sizeof folder, "%.*s",
              slash == NULL ? 1 : (int)(slash - path) + 1,
@@ -362,13 +367,13 @@ int snapshot_file_save(const char *path, const struct snapshot_header *header,
         return error;
     }
     if (storage_port->renameat(AT_FDCWD, part, AT_FDCWD, path) != 0) {
-        error = fail(why, "cannot rename the snapshot to", path);
+        error = snapshot_file_fail(why, "cannot rename the snapshot to", path);
         storage_port->unlinkat(AT_FDCWD, part);
         return error;
     }
     return sync_folder(folder) == 0
                ? 0
-               : fail(why, "cannot flush the folder", folder);
+               : snapshot_file_fail(why, "cannot flush the folder", folder);
 }
 
 int snapshot_file_adopt(const char *folder, const char *temporary_path,
@@ -378,18 +383,20 @@ int snapshot_file_adopt(const char *folder, const char *temporary_path,
     AUTO(auto_close)
     int fd = storage_port->openat(AT_FDCWD, temporary_path, O_RDWR);
     if (fd < 0) {
-        return fail(why, "cannot open the received snapshot", temporary_path);
+        return snapshot_file_fail(why, "cannot open the received snapshot",
+                                  temporary_path);
     }
     if (disk_flush(fd, "flush a snapshot") != 0) {
-        return fail(why, "cannot flush the received snapshot", temporary_path);
+        return snapshot_file_fail(why, "cannot flush the received snapshot",
+                                  temporary_path);
     }
     storage_port->forget(fd);
     int error = map_fd(fd, &file, why);
     if (error != 0) {
-        explain(why, temporary_path);
+        snapshot_file_explain(why, temporary_path);
         return error;
     }
-    error = publish(folder, temporary_path, &file.header, why);
+    error = snapshot_file_publish(folder, temporary_path, &file.header, why);
     snapshot_file_unmap(&file);
     return error;
 }
@@ -397,7 +404,7 @@ int snapshot_file_adopt(const char *folder, const char *temporary_path,
 int snapshot_file_newest(const char *folder, struct snapshot_file *ret_file,
                          char why[HASP_WHY_SIZE])
 {
-    struct listing listing = {0};
+    struct snapshot_listing listing = {0};
     char path[PATH_MAX], name[NAME_SIZE], reason[HASP_WHY_SIZE];
     int error = list_folder(folder, true, &listing, why);
     if (error != 0) {
@@ -407,7 +414,7 @@ int snapshot_file_newest(const char *folder, struct snapshot_file *ret_file,
      * was durable. */
     if (listing.count > 0 && sync_folder(folder) != 0) {
         free(listing.names);
-        return fail(why, "cannot flush the folder", folder);
+        return snapshot_file_fail(why, "cannot flush the folder", folder);
     }
     int result = listing.count > 0 ? HASP_ECORRUPT : HASP_ENOENT;
     why[0] = '\0';
@@ -416,7 +423,7 @@ int snapshot_file_newest(const char *folder, struct snapshot_file *ret_file,
     }
     for (size_t i = 0; i < listing.count && result != 0; i++) {
         format_name(name, listing.names[i].index, listing.names[i].term);
-        if (!join(path, folder, name)) {
+        if (!snapshot_file_join(path, folder, name)) {
             continue;
         }
         reason[0] = '\0';
@@ -446,12 +453,12 @@ int snapshot_file_map(const char *path, struct snapshot_file *ret_file,
     AUTO(auto_close) int fd = storage_port->openat(AT_FDCWD, path, O_RDONLY);
     if (fd < 0) {
         int code = errno;
-        int error = fail(why, "cannot open the snapshot", path);
+        int error = snapshot_file_fail(why, "cannot open the snapshot", path);
         return code == ENOENT ? HASP_ENOENT : error;
     }
     int error = map_fd(fd, ret_file, why);
     if (error != 0) {
-        explain(why, path);
+        snapshot_file_explain(why, path);
     }
     return error;
 }

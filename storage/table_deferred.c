@@ -50,10 +50,11 @@ struct deferred_txn {
 };
 
 static const struct table_ops deferred_ops;
-static uint64_t step(void *data, uint64_t now_ns);
-static bool is_idle(const struct deferred *self);
+static uint64_t table_deferred_step(void *data, uint64_t now_ns);
+static bool table_deferred_is_idle(const struct deferred *self);
 static void wait_until_idle(struct deferred *self);
-static int carry_out(struct table *inner, struct bytes operations);
+static int table_deferred_carry_out(struct table *inner,
+                                    struct bytes operations);
 
 int table_new_deferred(struct table *inner, struct table **ret_table)
 {
@@ -64,7 +65,8 @@ int table_new_deferred(struct table *inner, struct table **ret_table)
     table_size(inner, &self->used, &self->room);
     pthread_mutex_init(&self->mutex, NULL);
     pthread_cond_init(&self->changed, NULL);
-    int error = worker_start("hasp-table", step, self, &self->worker);
+    int error = worker_start("hasp-table", table_deferred_step, self,
+                             &self->worker);
     if (error != 0) {
         pthread_cond_destroy(&self->changed);
         pthread_mutex_destroy(&self->mutex);
@@ -94,7 +96,7 @@ static bool deferred_is_busy(struct table *table)
 {
     struct deferred *self = (struct deferred *)table;
     pthread_mutex_lock(&self->mutex);
-    bool is_busy = !is_idle(self);
+    bool is_busy = !table_deferred_is_idle(self);
     pthread_mutex_unlock(&self->mutex);
     return is_busy;
 }
@@ -139,7 +141,7 @@ static int deferred_begin(struct table *table, bool is_write,
     if (is_write || self->error != 0) {
         /* After a failed write a read would miss what was committed. */
         error = self->error;
-    } else if (is_idle(self)) {
+    } else if (table_deferred_is_idle(self)) {
         error = table_begin_read(self->inner, &txn->inner);
         txn->is_open = true;
     } else {
@@ -263,14 +265,14 @@ static const struct table_ops deferred_ops = {
 
 /* --- The queue; 'mutex' is held ------------------------------------------- */
 
-static bool is_idle(const struct deferred *self)
+static bool table_deferred_is_idle(const struct deferred *self)
 {
     return !self->is_working && list_is_empty(&self->queue);
 }
 
 static void wait_until_idle(struct deferred *self)
 {
-    while (!is_idle(self)) {
+    while (!table_deferred_is_idle(self)) {
         worker_wait(self->worker, &self->mutex, &self->changed);
     }
 }
@@ -279,7 +281,8 @@ static void wait_until_idle(struct deferred *self)
 
 /* Carries out a transaction of the queue; after a first error no further write.
  */
-static int work(struct deferred *self, struct deferred_txn *txn, int error)
+static int table_deferred_work(struct deferred *self, struct deferred_txn *txn,
+                               int error)
 {
     if (!txn->txn.is_write) {
         txn->error = error != 0 ? error
@@ -287,13 +290,14 @@ static int work(struct deferred *self, struct deferred_txn *txn, int error)
         return error;
     }
     if (error == 0) {
-        error = carry_out(self->inner, buffer_bytes(&txn->operations));
+        error = table_deferred_carry_out(self->inner,
+                                         buffer_bytes(&txn->operations));
     }
     buffer_done(&txn->operations);
     return error;
 }
 
-static uint64_t step(void *data, uint64_t now_ns)
+static uint64_t table_deferred_step(void *data, uint64_t now_ns)
 {
     struct deferred *self = data;
     pthread_mutex_lock(&self->mutex);
@@ -310,7 +314,7 @@ static uint64_t step(void *data, uint64_t now_ns)
     pthread_mutex_unlock(&self->mutex);
 
     uint64_t used, room;
-    error = work(self, txn, error);
+    error = table_deferred_work(self, txn, error);
     table_size(self->inner, &used, &room);
 
     pthread_mutex_lock(&self->mutex);
@@ -363,7 +367,8 @@ static int carry_out_once(struct table *inner, struct bytes operations)
     return table_commit(txn);
 }
 
-static int carry_out(struct table *inner, struct bytes operations)
+static int table_deferred_carry_out(struct table *inner,
+                                    struct bytes operations)
 {
     const struct timespec pause = {.tv_nsec = GROW_RETRY_NS};
     int error = carry_out_once(inner, operations);

@@ -281,7 +281,7 @@ static int check_opened(struct lmdb_table *lmdb, const char *path,
 
 /* LMDB makes an empty file a new table, and knows no reason for a shorter one.
  * One that a killed process has just made is not trusted, so it is not here. */
-static int check_file(const char *path, char why[HASP_WHY_SIZE])
+static int table_lmdb_check_file(const char *path, char why[HASP_WHY_SIZE])
 {
     struct stat status;
     char name[HASP_WHY_SIZE];
@@ -324,10 +324,10 @@ static int open_pages(struct lmdb_table *lmdb)
     return code != 0 ? code : read_free_list(lmdb->env);
 }
 
-static int open_table(struct lmdb_table *lmdb, const char *path, uint64_t size,
-                      char why[HASP_WHY_SIZE])
+static int table_lmdb_open_table(struct lmdb_table *lmdb, const char *path,
+                                 uint64_t size, char why[HASP_WHY_SIZE])
 {
-    int error = check_file(path, why);
+    int error = table_lmdb_check_file(path, why);
     if (error != 0) {
         return error;
     }
@@ -358,7 +358,7 @@ int table_open_lmdb(const char *path, uint64_t size, struct table **ret_table,
     while (size > SIZE_MIN && !has_address_space(size)) {
         size /= 2; /* The table can grow later, when there may be more. */
     }
-    error = error ?: open_table(lmdb, path, size, why);
+    error = error ?: table_lmdb_open_table(lmdb, path, size, why);
     if (error != 0) {
         lmdb_close(&lmdb->table);
         return error;

@@ -25,30 +25,30 @@
 #include "storage/table_ops.h"
 
 /* A key and its value, which never change. */
-struct record {
+struct memory_record {
     atomic_uint reference_count;
     uint32_t key_size;
     uint32_t value_size;
     uint8_t data[]; /* The key, then the value. */
 };
 
-struct node {
+struct memory_node {
     atomic_uint reference_count;
     uint64_t priority;
-    struct record *record;
-    struct node *left;
-    struct node *right;
+    struct memory_record *record;
+    struct memory_node *left;
+    struct memory_node *right;
 };
 
 struct memory_table {
     struct table table;
-    struct node *root[TABLE_MAP_COUNT];
+    struct memory_node *root[TABLE_MAP_COUNT];
     atomic_uint txn_count;
 };
 
 struct memory_txn {
     struct table_txn txn;
-    struct node *root[TABLE_MAP_COUNT];
+    struct memory_node *root[TABLE_MAP_COUNT];
 };
 
 static const struct table_ops memory_ops;
@@ -60,21 +60,22 @@ struct table *table_new_memory(void)
     return &memory->table;
 }
 
-static struct bytes record_key(const struct record *record)
+static struct bytes record_key(const struct memory_record *record)
 {
     return bytes_of(record->data, record->key_size);
 }
 
-static struct bytes record_value(const struct record *record)
+static struct bytes record_value(const struct memory_record *record)
 {
     return bytes_of(record->data + record->key_size, record->value_size);
 }
 
-static struct record *record_new(struct bytes key, struct bytes value)
+static struct memory_record *record_new(struct bytes key, struct bytes value)
 {
     /* table_put() has seen to it. */
     CHECK(key.size <= TABLE_KEY_SIZE_MAX && value.size <= TABLE_VALUE_SIZE_MAX);
-    struct record *record = memory_new(sizeof *record + key.size + value.size);
+    struct memory_record *record = memory_new(sizeof *record + key.size +
+                                              value.size);
     atomic_init(&record->reference_count, 1);
     record->key_size = (uint32_t)key.size;
     record->value_size = (uint32_t)value.size;
@@ -85,7 +86,7 @@ static struct record *record_new(struct bytes key, struct bytes value)
     return record;
 }
 
-static void record_release(struct record *record)
+static void record_release(struct memory_record *record)
 {
     uint32_t count = atomic_fetch_sub(&record->reference_count, 1);
     CHECK(count > 0);
@@ -94,7 +95,7 @@ static void record_release(struct record *record)
     }
 }
 
-static struct node *node_retain(struct node *node)
+static struct memory_node *node_retain(struct memory_node *node)
 {
     if (node != NULL) {
         atomic_fetch_add(&node->reference_count, 1);
@@ -102,7 +103,7 @@ static struct node *node_retain(struct node *node)
     return node;
 }
 
-static void node_release(struct node *node)
+static void node_release(struct memory_node *node)
 {
     if (node == NULL) {
         return;
@@ -117,9 +118,10 @@ static void node_release(struct node *node)
     }
 }
 
-static struct node *node_new(struct bytes key, struct bytes value)
+static struct memory_node *table_memory_node_new(struct bytes key,
+                                                 struct bytes value)
 {
-    struct node *node = memory_new(sizeof *node);
+    struct memory_node *node = memory_new(sizeof *node);
     atomic_init(&node->reference_count, 1);
     node->priority = hash_bytes(key.data, key.size);
     node->record = record_new(key, value);
@@ -129,12 +131,12 @@ static struct node *node_new(struct bytes key, struct bytes value)
 /* Trades a reference to 'node' for one to a node of the same content that
  * nobody else sees. Only the holder of the last reference could hand out
  * another, so a count of 1 stays 1. */
-static struct node *node_own(struct node *node)
+static struct memory_node *node_own(struct memory_node *node)
 {
     if (atomic_load(&node->reference_count) == 1) {
         return node;
     }
-    struct node *copy = memory_new(sizeof *copy);
+    struct memory_node *copy = memory_new(sizeof *copy);
     atomic_init(&copy->reference_count, 1);
     copy->priority = node->priority;
     copy->record = node->record;
@@ -145,7 +147,8 @@ static struct node *node_own(struct node *node)
     return copy;
 }
 
-static const struct node *node_find(const struct node *node, struct bytes key)
+static const struct memory_node *node_find(const struct memory_node *node,
+                                           struct bytes key)
 {
     while (node != NULL) {
         int order = bytes_compare(key, record_key(node->record));
@@ -158,21 +161,21 @@ static const struct node *node_find(const struct node *node, struct bytes key)
 }
 
 /* Takes a reference to 'node' and returns one to the tree with the record. */
-static struct node *node_put(struct node *node, struct bytes key,
-                             struct bytes value)
+static struct memory_node *node_put(struct memory_node *node, struct bytes key,
+                                    struct bytes value)
 {
     if (node == NULL) {
-        return node_new(key, value);
+        return table_memory_node_new(key, value);
     }
     node = node_own(node);
     int order = bytes_compare(key, record_key(node->record));
     if (order == 0) {
-        struct record *record = record_new(key, value);
+        struct memory_record *record = record_new(key, value);
         record_release(node->record);
         node->record = record;
         return node;
     }
-    struct node *child;
+    struct memory_node *child;
     if (order < 0) {
         child = node->left = node_put(node->left, key, value);
         if (child->priority > node->priority) {
@@ -192,7 +195,8 @@ static struct node *node_put(struct node *node, struct bytes key,
 }
 
 /* Joins two trees, all keys of 'left' being below those of 'right'. */
-static struct node *node_join(struct node *left, struct node *right)
+static struct memory_node *node_join(struct memory_node *left,
+                                     struct memory_node *right)
 {
     if (left == NULL || right == NULL) {
         return left != NULL ? left : right;
@@ -210,7 +214,8 @@ static struct node *node_join(struct node *left, struct node *right)
 }
 
 /* The key must be in the tree. */
-static struct node *node_remove(struct node *node, struct bytes key)
+static struct memory_node *node_remove(struct memory_node *node,
+                                       struct bytes key)
 {
     CHECK(node != NULL);
     node = node_own(node);
@@ -223,14 +228,14 @@ static struct node *node_remove(struct node *node, struct bytes key)
         node->right = node_remove(node->right, key);
         return node;
     }
-    struct node *joined = node_join(node->left, node->right);
+    struct memory_node *joined = node_join(node->left, node->right);
     node->left = NULL;
     node->right = NULL;
     node_release(node);
     return joined;
 }
 
-static int node_walk(const struct node *node, struct bytes from,
+static int node_walk(const struct memory_node *node, struct bytes from,
                      table_visit_fn *visit, void *data)
 {
     while (node != NULL) {
@@ -249,7 +254,7 @@ static int node_walk(const struct node *node, struct bytes from,
     return 0;
 }
 
-static void release_roots(struct node *root[TABLE_MAP_COUNT])
+static void release_roots(struct memory_node *root[TABLE_MAP_COUNT])
 {
     for (int map = 0; map < TABLE_MAP_COUNT; map++) {
         node_release(root[map]);
@@ -300,7 +305,7 @@ static int memory_commit(struct table_txn *base)
     struct memory_txn *txn = (struct memory_txn *)base;
     struct memory_table *memory = (struct memory_table *)base->table;
     for (int map = 0; map < TABLE_MAP_COUNT; map++) {
-        struct node *old = memory->root[map];
+        struct memory_node *old = memory->root[map];
         memory->root[map] = txn->root[map];
         txn->root[map] = old;
     }
@@ -311,8 +316,8 @@ static int memory_commit(struct table_txn *base)
 static int memory_get(struct table_txn *txn, enum table_map map,
                       struct bytes key, struct bytes *ret_value)
 {
-    const struct node *node = node_find(((struct memory_txn *)txn)->root[map],
-                                        key);
+    const struct memory_node *node = node_find(
+        ((struct memory_txn *)txn)->root[map], key);
     if (node == NULL) {
         return HASP_ENOENT;
     }
@@ -323,7 +328,7 @@ static int memory_get(struct table_txn *txn, enum table_map map,
 static int memory_put(struct table_txn *txn, enum table_map map,
                       struct bytes key, struct bytes value)
 {
-    struct node **root = &((struct memory_txn *)txn)->root[map];
+    struct memory_node **root = &((struct memory_txn *)txn)->root[map];
     *root = node_put(*root, key, value);
     return 0;
 }
@@ -331,7 +336,7 @@ static int memory_put(struct table_txn *txn, enum table_map map,
 static int memory_remove(struct table_txn *txn, enum table_map map,
                          struct bytes key)
 {
-    struct node **root = &((struct memory_txn *)txn)->root[map];
+    struct memory_node **root = &((struct memory_txn *)txn)->root[map];
     if (node_find(*root, key) != NULL) {
         *root = node_remove(*root, key);
     }

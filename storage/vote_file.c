@@ -51,7 +51,7 @@ int vote_file_create(int folder_fd, struct vote_file *ret_file)
     return 0;
 }
 
-static bool decode(const uint8_t *at, struct vote_file *ret_record)
+static bool vote_file_decode(const uint8_t *at, struct vote_file *ret_record)
 {
     if (memcmp(at, MAGIC, 8) != 0 ||
         load_u32(at + 32) != crc32c(0, at, RECORD_SIZE - 4)) {
@@ -78,7 +78,8 @@ static int read_newest(int fd, struct vote_file *ret_newest, bool *ret_is_found)
     }
     for (uint32_t i = 0; i < VOTE_FILE_PLACE_COUNT; i++) {
         struct vote_file record = {0};
-        if (decode(bytes + (size_t)i * VOTE_FILE_PLACE_SIZE, &record) &&
+        if (vote_file_decode(bytes + (size_t)i * VOTE_FILE_PLACE_SIZE,
+                             &record) &&
             (!is_found || record.count > newest.count)) {
             newest = record;
             is_found = true;

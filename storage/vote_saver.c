@@ -30,7 +30,7 @@ struct vote_saver {
     int error;
 };
 
-static uint64_t step(void *data, uint64_t now_ns)
+static uint64_t vote_saver_step(void *data, uint64_t now_ns)
 {
     struct vote_saver *saver = data;
     pthread_mutex_lock(&saver->mutex);
@@ -69,7 +69,8 @@ int vote_saver_new(struct datadir *datadir, struct vote_saver **ret_saver)
         return HASP_EREFUSED;
     }
     pthread_mutex_init(&saver->mutex, NULL);
-    int error = worker_start("hasp-vote", step, saver, &saver->worker);
+    int error = worker_start("hasp-vote", vote_saver_step, saver,
+                             &saver->worker);
     if (error != 0) {
         pthread_mutex_destroy(&saver->mutex);
         close(saver->event_fd);

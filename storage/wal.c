@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "storage/disk.h"
 #include "storage/port.h"
 #include "storage/wal_format.h"
@@ -105,13 +105,13 @@ struct wal {
     size_t run_capacity;
 };
 
-static int open_log(struct wal *wal, const struct wal_options *options,
-                    wal_load_fn *load, void *data);
+static int wal_open_log(struct wal *wal, const struct wal_options *options,
+                        wal_load_fn *load, void *data);
 static int wait_for_flight(struct wal *wal);
 static void queue_record(struct wal *wal, const struct wal_record *record);
 static uint64_t term_at(const struct wal *wal, uint64_t log_index);
 static void drop_segments(struct wal *wal, size_t count);
-static int fail(struct wal *wal, int system_error, const char *verb);
+static int wal_fail(struct wal *wal, int system_error, const char *verb);
 
 int wal_open(const char *path, const struct wal_options *options,
              wal_load_fn *load, void *data, struct wal **ret_wal,
@@ -137,7 +137,7 @@ int wal_open(const char *path, const struct wal_options *options,
         error = HASP_EINVALID;
     }
     if (error == 0) {
-        error = open_log(wal, options, load, data);
+        error = wal_open_log(wal, options, load, data);
     }
     if (error != 0) {
         memcpy(why, wal->why, HASP_WHY_SIZE);
@@ -281,7 +281,7 @@ uint64_t wal_disk_size(const struct wal *wal)
     return size;
 }
 
-/* --- The log's contents ------------------------------------------------- */
+/* --- The log's contents --------------------------------------------------- */
 
 static void extent_apply(struct extent *log, const struct wal_record *record)
 {
@@ -375,9 +375,9 @@ static void drop_segments(struct wal *wal, size_t count)
     wal_keeper_remove_below(wal->keeper, wal->segments[0].number);
 }
 
-/* --- Writing ------------------------------------------------------------ */
+/* --- Writing -------------------------------------------------------------- */
 
-static int fail(struct wal *wal, int system_error, const char *verb)
+static int wal_fail(struct wal *wal, int system_error, const char *verb)
 {
     char name[WAL_FILE_NAME_SIZE] = "";
     if (wal->segment_count > 0) {
@@ -387,7 +387,7 @@ static int fail(struct wal *wal, int system_error, const char *verb)
     return wal->error;
 }
 
-static struct segment *active(struct wal *wal)
+static struct segment *wal_active(struct wal *wal)
 {
     CHECK(wal->segment_count > 0);
     return &wal->segments[wal->segment_count - 1];
@@ -424,7 +424,7 @@ static void add_segment(struct wal *wal, struct segment segment)
 static void use_segment(struct wal *wal, uint64_t number)
 {
     uint64_t size = 0;
-    CHECK(wal->segment_count == 0 || number == active(wal)->number + 1);
+    CHECK(wal->segment_count == 0 || number == wal_active(wal)->number + 1);
     wal->fd = wal_keeper_take(wal->keeper, number, wal->fd, &size);
     add_segment(wal, (struct segment){.number = number,
                                       .size = size,
@@ -438,8 +438,8 @@ static void begin_segment(struct wal *wal)
     wal->fill = 0;
     reserve_blocks(wal, WAL_BLOCK_SIZE);
     struct wal_segment_header header = {.chain = wal->chain,
-                                        .number = active(wal)->number,
-                                        .size = active(wal)->size,
+                                        .number = wal_active(wal)->number,
+                                        .size = wal_active(wal)->size,
                                         .next_index = wal->durable.next};
     wal_segment_header_encode(&header, wal->blocks);
     wal->fill = WAL_BLOCK_SIZE;
@@ -453,17 +453,17 @@ static uint64_t next_size(const struct wal *wal, uint64_t size)
 
 /* Goes over to the next segment, in which 'needed' bytes must have room.
  * HASP_EBUSY if it is not ready yet: the eventfd will tell. */
-static int roll(struct wal *wal, uint64_t needed)
+static int wal_roll(struct wal *wal, uint64_t needed)
 {
-    uint64_t number = active(wal)->number + 1;
+    uint64_t number = wal_active(wal)->number + 1;
     uint64_t size = (WAL_BLOCK_SIZE + needed + WAL_BLOCK_SIZE - 1) &
                     ~(uint64_t)(WAL_BLOCK_SIZE - 1);
     int error = wal_keeper_prepared(wal->keeper, number, size);
     if (error == HASP_ENOSPC && wal->has_asked) {
-        return fail(wal, ENOSPC, "make room in the log behind");
+        return wal_fail(wal, ENOSPC, "make room in the log behind");
     }
     if (error == HASP_ENOENT || error == HASP_ENOSPC) {
-        uint64_t planned = next_size(wal, active(wal)->size);
+        uint64_t planned = next_size(wal, wal_active(wal)->size);
         wal_keeper_prepare(wal->keeper, number, u64_max(planned, size));
         wal->has_asked = true;
         error = HASP_EBUSY;
@@ -475,13 +475,13 @@ static int roll(struct wal *wal, uint64_t needed)
     use_segment(wal, number);
     begin_segment(wal);
     wal_keeper_prepare(wal->keeper, number + 1,
-                       next_size(wal, active(wal)->size));
+                       next_size(wal, wal_active(wal)->size));
     return 0;
 }
 
 /* Moves records from the queue behind the room for a header, as many as have
  * room, and seals them as a batch. */
-static void compose(struct wal *wal, uint64_t room)
+static void wal_compose(struct wal *wal, uint64_t room)
 {
     struct reader queue = reader_of(bytes_of(wal->queue.data + wal->queue_at,
                                              wal->queue.size - wal->queue_at));
@@ -506,7 +506,7 @@ static void compose(struct wal *wal, uint64_t room)
             flight.lowest = record.log_index;
         }
     }
-    CHECK(count > 0); /* roll() has made room for one. */
+    CHECK(count > 0); /* wal_roll() has made room for one. */
     flight.sequence = wal->chain.sequence;
     flight.size = WAL_BATCH_HEADER_SIZE + (size_t)size;
     reserve_blocks(wal, wal->fill + flight.size);
@@ -545,18 +545,19 @@ int wal_start(struct wal *wal)
     uint64_t needed = WAL_BATCH_HEADER_SIZE +
                       wal_record_size(
                           load_u32(wal->queue.data + wal->queue_at));
-    if (wal->base + wal->fill + needed > active(wal)->size) {
-        int error = roll(wal, needed);
+    if (wal->base + wal->fill + needed > wal_active(wal)->size) {
+        int error = wal_roll(wal, needed);
         if (error != 0) {
             return error == HASP_EBUSY ? 0 : error;
         }
     }
-    compose(wal, active(wal)->size - wal->base - wal->fill);
+    wal_compose(wal, wal_active(wal)->size - wal->base - wal->fill);
     tidy_queue(wal);
     size_t end = wal->fill + wal->flight.size;
     size_t size = (end + WAL_BLOCK_SIZE - 1) & ~(size_t)(WAL_BLOCK_SIZE - 1);
     memset(wal->blocks + end, 0, size - end);
-    CHECK(wal->base + size <= active(wal)->size); /* The file never grows. */
+    CHECK(wal->base + size <=
+          wal_active(wal)->size); /* The file never grows. */
     wal_writer_start(wal->writer, wal->fd, bytes_of(wal->blocks, size),
                      wal->base);
     wal->flight.is_on = true;
@@ -564,10 +565,10 @@ int wal_start(struct wal *wal)
 }
 
 /* Enters the batch in flight, which is durable now. */
-static void land(struct wal *wal)
+static void wal_land(struct wal *wal)
 {
     struct flight *flight = &wal->flight;
-    struct segment *last = active(wal);
+    struct segment *last = wal_active(wal);
     CHECK(flight->is_on && flight->lowest > 0);
     flight->is_on = false;
     wal->write_count++;
@@ -601,9 +602,9 @@ static int note_flight(struct wal *wal, int system_error)
 {
     if (system_error != 0) {
         wal->flight.is_on = false;
-        return fail(wal, system_error, "write");
+        return wal_fail(wal, system_error, "write");
     }
-    land(wal);
+    wal_land(wal);
     return 0;
 }
 
@@ -691,7 +692,7 @@ int wal_reset(struct wal *wal, uint64_t next_index)
     return error;
 }
 
-/* --- Opening ------------------------------------------------------------ */
+/* --- Opening -------------------------------------------------------------- */
 
 static bool is_refusal(int system_error)
 {
@@ -708,8 +709,8 @@ static int try_writer(struct wal *wal, bool is_direct,
     uint64_t size = 0;
     uint64_t offset = 0;
     int fd = -1;
-    int error = wal_file_open(wal->folder_fd, active(wal)->number, is_direct,
-                              &fd, &size);
+    int error = wal_file_open(wal->folder_fd, wal_active(wal)->number,
+                              is_direct, &fd, &size);
     if (error != 0) {
         return error;
     }
@@ -732,7 +733,7 @@ static int try_writer(struct wal *wal, bool is_direct,
     }
     wal->fd = fd;
     wal->is_direct = is_direct;
-    active(wal)->size = size;
+    wal_active(wal)->size = size;
     return 0;
 }
 
@@ -740,13 +741,13 @@ static int open_writer(struct wal *wal, bool without_direct,
                        const struct wal_image *image)
 {
     if (wal_writer_open(wal->event_fd, &wal->writer) != 0) {
-        return fail(wal, EAGAIN, "start a thread for");
+        return wal_fail(wal, EAGAIN, "start a thread for");
     }
     int error = without_direct ? EINVAL : try_writer(wal, true, image);
     if (is_refusal(error)) {
         error = try_writer(wal, false, image);
     }
-    return error == 0 ? 0 : fail(wal, error, "write");
+    return error == 0 ? 0 : wal_fail(wal, error, "write");
 }
 
 /* Takes over the log that was found on disk. */
@@ -781,7 +782,7 @@ static int adopt_image(struct wal *wal, const struct wal_image *image)
                                                            : wal->segment_size;
     add_segment(wal, (struct segment){.number = 1, .size = size, .low = 1});
     int error = wal_file_prepare(wal->folder_fd, 1, size, false, NULL, NULL);
-    return error == 0 ? 0 : fail(wal, error, "prepare");
+    return error == 0 ? 0 : wal_fail(wal, error, "prepare");
 }
 
 static void adopt_tail(struct wal *wal, const struct wal_image *image)
@@ -818,16 +819,16 @@ static int open_image(struct wal *wal, bool without_direct,
         .mark = image->mark,
         .first_number = wal->segments[0].number};
     if (wal_keeper_new(&options, &wal->keeper) != 0) {
-        return fail(wal, EAGAIN, "start a thread for");
+        return wal_fail(wal, EAGAIN, "start a thread for");
     }
-    uint64_t size = next_size(wal, active(wal)->size);
-    wal_keeper_prepare(wal->keeper, active(wal)->number + 1,
+    uint64_t size = next_size(wal, wal_active(wal)->size);
+    wal_keeper_prepare(wal->keeper, wal_active(wal)->number + 1,
                        u64_max(size, image->spare_size));
     return 0;
 }
 
-static int open_log(struct wal *wal, const struct wal_options *options,
-                    wal_load_fn *load, void *data)
+static int wal_open_log(struct wal *wal, const struct wal_options *options,
+                        wal_load_fn *load, void *data)
 {
     int error = disk_make_folder(wal->path, &wal->folder_fd);
     if (error == 0) {

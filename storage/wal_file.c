@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "storage/crc32c.h"
 #include "storage/disk.h"
 #include "storage/port.h"

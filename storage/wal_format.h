@@ -97,7 +97,7 @@ struct wal_record {
     struct bytes body;
 };
 
-/* --- Encoding ----------------------------------------------------------- */
+/* --- Encoding ------------------------------------------------------------- */
 
 void wal_segment_header_encode(const struct wal_segment_header *header,
                                uint8_t ret_block[WAL_BLOCK_SIZE]);
@@ -115,7 +115,7 @@ void wal_record_encode(const struct wal_record *record, struct buffer *out);
 void wal_batch_seal(struct wal_chain *chain, uint8_t *batch,
                     uint32_t payload_size, uint32_t record_count);
 
-/* --- Decoding ----------------------------------------------------------- */
+/* --- Decoding ------------------------------------------------------------- */
 
 /* False if the segment's bytes do not begin with a header that checks. */
 bool wal_segment_header_decode(struct bytes segment,

@@ -22,7 +22,7 @@ struct wal_keeper {
     struct wal_keeper_options options;
     struct worker *worker;
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* Signalled by tell(). */
+    pthread_cond_t changed; /* Signalled by wal_keeper_tell(). */
     /* 'mutex' guards all below. */
     bool is_stopping;
     int error;
@@ -45,7 +45,7 @@ struct wal_keeper {
     uint64_t mark_due_ns;     /* When the next mark may be saved. */
 };
 
-static uint64_t step(void *data, uint64_t now_ns);
+static uint64_t wal_keeper_step(void *data, uint64_t now_ns);
 
 int wal_keeper_new(const struct wal_keeper_options *options,
                    struct wal_keeper **ret_keeper)
@@ -58,7 +58,8 @@ int wal_keeper_new(const struct wal_keeper_options *options,
     keeper->spare_fd = keeper->old_fd = -1;
     pthread_mutex_init(&keeper->mutex, NULL);
     pthread_cond_init(&keeper->changed, NULL);
-    int error = worker_start("hasp-log-keeper", step, keeper, &keeper->worker);
+    int error = worker_start("hasp-log-keeper", wal_keeper_step, keeper,
+                             &keeper->worker);
     if (error != 0) {
         pthread_cond_destroy(&keeper->changed);
         pthread_mutex_destroy(&keeper->mutex);
@@ -215,9 +216,9 @@ int wal_keeper_error(struct wal_keeper *keeper, char why[HASP_WHY_SIZE])
     return error;
 }
 
-/* --- The worker: 'mutex' is held, except around the work itself ---------- */
+/* --- The worker: 'mutex' is held, except around the work itself ----------- */
 
-static void tell(struct wal_keeper *keeper)
+static void wal_keeper_tell(struct wal_keeper *keeper)
 {
     uint64_t one = 1;
     CHECK(write(keeper->options.event_fd, &one, sizeof one) == sizeof one);
@@ -236,12 +237,12 @@ static bool is_starved(struct wal_keeper *keeper, int system_error,
     return is_so;
 }
 
-static void fail(struct wal_keeper *keeper, int system_error, const char *verb,
-                 const char *name)
+static void wal_keeper_fail(struct wal_keeper *keeper, int system_error,
+                            const char *verb, const char *name)
 {
     keeper->error = disk_fail(keeper->why, system_error, verb,
                               keeper->options.path, name);
-    tell(keeper);
+    wal_keeper_tell(keeper);
 }
 
 static bool is_stopping(void *data)
@@ -297,18 +298,18 @@ static bool prepare_next(struct wal_keeper *keeper, uint64_t now_ns)
         keeper->spare_fd = fd;
         keeper->spare_size = size;
         keeper->starved_until_ns = 0;
-        tell(keeper);
+        wal_keeper_tell(keeper);
     } else if (is_starved(keeper, error, now_ns)) {
         return true;
     } else if (disk_error(error) == HASP_ENOSPC) {
         /* The segment was not in use, so nothing is lost. */
         keeper->spare_size = 0;
         keeper->has_no_room = true;
-        tell(keeper);
+        wal_keeper_tell(keeper);
     } else if (error != ECANCELED) {
         char name[WAL_FILE_NAME_SIZE];
         wal_file_name(number, name);
-        fail(keeper, error, "prepare", name);
+        wal_keeper_fail(keeper, error, "prepare", name);
     }
     return true;
 }
@@ -329,7 +330,7 @@ static bool remove_next(struct wal_keeper *keeper)
     } else {
         char name[WAL_FILE_NAME_SIZE];
         wal_file_name(number, name);
-        fail(keeper, error, "remove", name);
+        wal_keeper_fail(keeper, error, "remove", name);
     }
     return true;
 }
@@ -352,13 +353,13 @@ static bool save_mark(struct wal_keeper *keeper, uint64_t now_ns)
         keeper->starved_until_ns = 0;
         keeper->mark_due_ns = now_ns + WAL_MARK_INTERVAL_MS * NS_PER_MS;
     } else if (!is_starved(keeper, error, now_ns)) {
-        fail(keeper, error, "write", WAL_MARK_NAME);
+        wal_keeper_fail(keeper, error, "write", WAL_MARK_NAME);
     }
     return true;
 }
 
 /* Does one thing that is due; returns when the next one is. */
-static uint64_t work(struct wal_keeper *keeper, uint64_t now_ns)
+static uint64_t wal_keeper_work(struct wal_keeper *keeper, uint64_t now_ns)
 {
     if (keeper->starved_until_ns > now_ns && !keeper->is_stopping) {
         return keeper->starved_until_ns;
@@ -375,11 +376,12 @@ static uint64_t work(struct wal_keeper *keeper, uint64_t now_ns)
                : WORKER_IDLE;
 }
 
-static uint64_t step(void *data, uint64_t now_ns)
+static uint64_t wal_keeper_step(void *data, uint64_t now_ns)
 {
     struct wal_keeper *keeper = data;
     pthread_mutex_lock(&keeper->mutex);
-    uint64_t next_ns = keeper->error == 0 ? work(keeper, now_ns) : WORKER_OVER;
+    uint64_t next_ns = keeper->error == 0 ? wal_keeper_work(keeper, now_ns)
+                                          : WORKER_OVER;
     pthread_mutex_unlock(&keeper->mutex);
     return next_ns;
 }

@@ -30,12 +30,12 @@ struct loader {
 };
 
 static int list_files(struct loader *loader);
-static int read_files(struct loader *loader);
+static int wal_load_read_files(struct loader *loader);
 static int begin_new(struct loader *loader, uint64_t log_id);
 static int scan_files(struct loader *loader);
 static int check_rest(struct loader *loader);
-static int check_mark(struct loader *loader);
-static int repair(struct loader *loader);
+static int wal_load_check_mark(struct loader *loader);
+static int wal_load_repair(struct loader *loader);
 
 int wal_load(int folder_fd, const char *path, uint64_t log_id,
              struct wal_image *image, char why[HASP_WHY_SIZE])
@@ -61,12 +61,12 @@ int wal_load(int folder_fd, const char *path, uint64_t log_id,
     if (error == 0) {
         image->chain = (struct wal_chain){.log_id = image->mark.log_id,
                                           .sequence = 1};
-        error = read_files(&loader);
+        error = wal_load_read_files(&loader);
     }
     error = error ?: scan_files(&loader);
     error = error ?: check_rest(&loader);
-    error = error ?: check_mark(&loader);
-    error = error ?: repair(&loader);
+    error = error ?: wal_load_check_mark(&loader);
+    error = error ?: wal_load_repair(&loader);
     for (size_t i = loader.used_count; i < loader.file_count; i++) {
         free(loader.files[i].data);
     }
@@ -85,11 +85,11 @@ void wal_image_done(struct wal_image *image)
     *image = (struct wal_image){0};
 }
 
-/* --- Reading ------------------------------------------------------------ */
+/* --- Reading -------------------------------------------------------------- */
 
 __attribute__((format(printf, 4, 5))) static int
-corrupt(struct loader *loader, size_t file, uint64_t offset, const char *format,
-        ...)
+wal_load_corrupt(struct loader *loader, size_t file, uint64_t offset,
+                 const char *format, ...)
 {
     char name[WAL_FILE_NAME_SIZE];
     char reason[160];
@@ -138,7 +138,7 @@ static int list_files(struct loader *loader)
     return 0;
 }
 
-static int read_files(struct loader *loader)
+static int wal_load_read_files(struct loader *loader)
 {
     for (size_t i = 0; i < loader->file_count; i++) {
         struct wal_image_segment *file = &loader->files[i];
@@ -175,7 +175,7 @@ static int begin_new(struct loader *loader, uint64_t log_id)
     return 0;
 }
 
-/* --- Replaying ---------------------------------------------------------- */
+/* --- Replaying ------------------------------------------------------------ */
 
 /* Notes that the segments so far hold no living entry from 'from' on. */
 static void lower_segments(struct loader *loader, uint64_t from)
@@ -210,7 +210,7 @@ static void add_entry(struct loader *loader, const struct wal_record *record)
 }
 
 /* A wal_scan_fn; a record that makes no sense gives HASP_ECORRUPT. */
-static int replay(void *data, const struct wal_record *record)
+static int wal_load_replay(void *data, const struct wal_record *record)
 {
     struct loader *loader = data;
     struct wal_image *image = loader->image;
@@ -254,13 +254,14 @@ static int check_header(struct loader *loader,
     const struct wal_image_segment *file = &loader->files[loader->at];
     if (header->chain.log_id != image->mark.log_id ||
         header->number != file->number) {
-        return corrupt(loader, loader->at, 0,
-                       "it belongs to another log or place");
+        return wal_load_corrupt(loader, loader->at, 0,
+                                "it belongs to another log or place");
     }
     if (header->size != file->size) {
-        return corrupt(loader, loader->at, 0,
-                       "it has %" PRIu64 " bytes and was made with %" PRIu64,
-                       file->size, header->size);
+        return wal_load_corrupt(loader, loader->at, 0,
+                                "it has %" PRIu64
+                                " bytes and was made with %" PRIu64,
+                                file->size, header->size);
     }
     if (loader->at == 0) {
         image->chain = header->chain;
@@ -270,10 +271,10 @@ static int check_header(struct loader *loader,
     if (header->chain.sequence != image->chain.sequence ||
         header->chain.crc != image->chain.crc ||
         header->next_index != image->next) {
-        return corrupt(loader, loader->at, 0,
-                       "it begins with batch %" PRIu64 ", and batch %" PRIu64
-                       " is missing",
-                       header->chain.sequence, image->chain.sequence);
+        return wal_load_corrupt(loader, loader->at, 0,
+                                "it begins with batch %" PRIu64
+                                ", and batch %" PRIu64 " is missing",
+                                header->chain.sequence, image->chain.sequence);
     }
     return 0;
 }
@@ -286,23 +287,24 @@ static int scan_file(struct loader *loader, enum wal_end *ret_end)
     file->low = image->next;
     file->high = image->next - 1;
     int error = wal_scan(&image->chain, bytes_of(file->data, file->size),
-                         replay, loader, &result);
+                         wal_load_replay, loader, &result);
     if (error != 0) {
-        return corrupt(loader, loader->at, result.offset,
-                       "batch %" PRIu64 " does not follow from the log",
-                       image->chain.sequence);
+        return wal_load_corrupt(loader, loader->at, result.offset,
+                                "batch %" PRIu64
+                                " does not follow from the log",
+                                image->chain.sequence);
     }
     if (result.end == WAL_END_CORRUPT && result.proof_sequence == 0) {
-        return corrupt(loader, loader->at, result.offset,
-                       "batch %" PRIu64 " makes no sense",
-                       image->chain.sequence);
+        return wal_load_corrupt(loader, loader->at, result.offset,
+                                "batch %" PRIu64 " makes no sense",
+                                image->chain.sequence);
     }
     if (result.end == WAL_END_CORRUPT) {
-        return corrupt(loader, loader->at, result.offset,
-                       "batch %" PRIu64 " does not check, and batch %" PRIu64
-                       " comes after it at offset %" PRIu64,
-                       image->chain.sequence, result.proof_sequence,
-                       result.proof_offset);
+        return wal_load_corrupt(
+            loader, loader->at, result.offset,
+            "batch %" PRIu64 " does not check, and batch %" PRIu64
+            " comes after it at offset %" PRIu64,
+            image->chain.sequence, result.proof_sequence, result.proof_offset);
     }
     image->tail = result.offset;
     *ret_end = result.end;
@@ -334,7 +336,7 @@ static int scan_files(struct loader *loader)
     }
     if (loader->used_count == 0 && loader->file_count > 0 &&
         loader->files[0].number != 1) {
-        return corrupt(loader, 0, 0, "its header does not check");
+        return wal_load_corrupt(loader, 0, 0, "its header does not check");
     }
     return 0;
 }
@@ -362,19 +364,21 @@ static int check_rest(struct loader *loader)
         }
         size_t bad = loader->used_count > 0 ? loader->used_count - 1 : 0;
         if (!image->was_torn && i == loader->used_count) {
-            return corrupt(loader, i, 0,
-                           "its header does not check, and batch %" PRIu64
-                           " is behind it at offset %" PRIu64,
-                           sequence, offset);
+            return wal_load_corrupt(
+                loader, i, 0,
+                "its header does not check, and batch %" PRIu64
+                " is behind it at offset %" PRIu64,
+                sequence, offset);
         }
-        return corrupt(loader, bad, image->tail,
-                       "batch %" PRIu64 " %s, and a later segment is in use",
-                       lost, image->was_torn ? "does not check" : "is missing");
+        return wal_load_corrupt(
+            loader, bad, image->tail,
+            "batch %" PRIu64 " %s, and a later segment is in use", lost,
+            image->was_torn ? "does not check" : "is missing");
     }
     return 0;
 }
 
-static int check_mark(struct loader *loader)
+static int wal_load_check_mark(struct loader *loader)
 {
     struct wal_image *image = loader->image;
     if (image->chain.sequence > image->mark.sequence) {
@@ -389,7 +393,7 @@ static int check_mark(struct loader *loader)
     return HASP_ECORRUPT;
 }
 
-/* --- Repairing ---------------------------------------------------------- */
+/* --- Repairing ------------------------------------------------------------ */
 
 /* Overwrites what a torn write has left behind with zeros, and makes sure that
  * all that was read is on disk: a process that died had perhaps written it and
@@ -430,7 +434,7 @@ static int repair_tail(struct loader *loader)
                      name);
 }
 
-static int repair(struct loader *loader)
+static int wal_load_repair(struct loader *loader)
 {
     struct wal_image *image = loader->image;
     int error = repair_tail(loader);

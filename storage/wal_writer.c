@@ -35,7 +35,7 @@ struct wal_writer {
     int error;
 };
 
-static uint64_t step(void *data, uint64_t now_ns)
+static uint64_t wal_writer_step(void *data, uint64_t now_ns)
 {
     struct wal_writer *writer = data;
     if (!atomic_exchange(&writer->is_asked, false)) {
@@ -65,7 +65,8 @@ int wal_writer_open(int event_fd, struct wal_writer **ret_writer)
     atomic_init(&writer->is_asked, false);
     atomic_init(&writer->is_stopping, false);
     CHECK(sem_init(&writer->done, 0, 0) == 0);
-    int error = worker_start("hasp-log", step, writer, &writer->worker);
+    int error = worker_start("hasp-log", wal_writer_step, writer,
+                             &writer->worker);
     if (error != 0) {
         sem_destroy(&writer->done);
         free(writer);

@@ -29,7 +29,7 @@ uint64_t worker_now_ns(void)
 }
 
 /* Sleeps until 'when_ns', or until it is woken. */
-static void sleep_until(struct worker *worker, uint64_t when_ns)
+static void worker_sleep_until(struct worker *worker, uint64_t when_ns)
 {
     struct timespec when = {.tv_sec = (time_t)(when_ns / NS_PER_S),
                             .tv_nsec = (long)(when_ns % NS_PER_S)};
@@ -40,7 +40,7 @@ static void sleep_until(struct worker *worker, uint64_t when_ns)
     }
 }
 
-static void *run(void *data)
+static void *worker_run(void *data)
 {
     struct worker *worker = data;
     CHECK(pthread_setname_np(pthread_self(), worker->name) == 0);
@@ -51,7 +51,7 @@ static void *run(void *data)
             return NULL;
         }
         if (next_ns > now_ns) {
-            sleep_until(worker, next_ns);
+            worker_sleep_until(worker, next_ns);
         }
     }
 }
@@ -69,7 +69,7 @@ int worker_thread_start(const char *name, worker_step_fn *step, void *data,
     sigfillset(&all);
     sigdelset(&all, SIGBUS); /* What this thread's own access causes. */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&worker->thread, NULL, run, worker);
+    int error = pthread_create(&worker->thread, NULL, worker_run, worker);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
         sem_destroy(&worker->woken);

@@ -40,21 +40,21 @@ ROOMS = [
     # Core sees nothing of its wings: it is handed their table (core_new()).
     ('core/commands', r'core/commands/',
      'base base/sha lease/rules lockfsm net/resp core/request.h '
-     'core/state.h core/conn.h core/command.h core/dispatch.h core/gate.h '
+     'core/state.h core/conn.h core/command.h core/dispatch.h core/authorize.h '
      'core/options.h core/cluster_slot.h '
      'core/session/attach.h core/session/identity.h core/session/lease.h '
      'core/session/quarantine.h core/snapshot/backup.h '
      'core/snapshot/snapshots.h '
-     'core/events/events.h core/events/past.h core/events/watches.h '
+     'core/events/events.h core/events/event_log.h core/events/watches.h '
      'core/members/feature.h core/members/membership.h '
      'core/members/transfer.h core/scripts.h core/transaction.h '
-     'core/forward.h core/propose.h core/questions.h core/redis/keys.h', '',
+     'core/forward.h core/propose.h core/read_index.h core/redis/keys.h', '',
      True),
     ('core/redis', r'core/redis/',
      'base base/sha lease/rules lockfsm net/resp core/request.h '
-     'core/conn.h core/state.h core/command.h core/dispatch.h core/gate.h '
+     'core/conn.h core/state.h core/command.h core/dispatch.h core/authorize.h '
      'core/scripts.h core/transaction.h core/session/lease.h core/propose.h '
-     'core/questions.h core/commands/commands.h', '', True),
+     'core/read_index.h core/commands/commands.h', '', True),
     ('core', r'core/',
      'base base/sha lease/rules lockfsm lease raft net/resp net/frame '
      'storage/table.h storage/snapshot.h', '', True),
@@ -70,19 +70,20 @@ ROOMS = [
     # What users would write: system includes (<hasp/hasp.h>) only.
     ('examples', r'examples/', '', 'uv', False),
     # What a client decides, without I/O; the drivers stand on it.
-    ('client/machine',
-     r'client/(machine|change|change_words|hold|asker|asker_member|asking|known_cluster'
-     r'|credentials|numbers|query|reply|endpoints)\.[ch]$',
+    ('client/session_fsm',
+     r'client/(client_request|cluster_conn|cluster_conn_member|credentials'
+     r'|endpoints|hold|known_cluster|operation|operation_words|query|reply'
+     r'|request_numbers|session_fsm)\.[ch]$',
      'base base/sha net/resp lease/lease lease/rules include', '', True),
     ('client', r'client/',
      'base base/sha net/resp net/tls lease/lease lease/rules include '
-     'client/machine', 'uv', False),
+     'client/session_fsm', 'uv', False),
     ('cmd/haspd', r'cmd/haspd/', 'base include', 'inih systemd', False),
     ('cmd/hasp/cert', r'cmd/hasp/cert/',
-     'base client client/machine cmd/hasp net/tls include',
+     'base client client/session_fsm cmd/hasp net/tls include',
      'openssl smartcols jansson', False),
     ('cmd/hasp', r'cmd/hasp/',
-     'base base/sha client client/machine lease/lease net/tls include',
+     'base base/sha client client/session_fsm lease/lease net/tls include',
      'smartcols jansson', False),
 ]
 

@@ -74,7 +74,7 @@ PROPERTY = 'property 100'  # Of the 400 that CI runs.
 # These depend on how busy the machine is, or are about what no pure room does:
 # storage, sockets, TLS.
 NO_JUDGES = {f'unit/test_{name}' for name in (
-    'acts_file', 'client', 'datadir', 'datadir_power', 'feature_frames',
+    'audit_file', 'client', 'datadir', 'datadir_power', 'feature_frames',
     'fence_file', 'founding', 'http', 'lag', 'node', 'peers', 'peers_guests',
     'sim_files', 'stall', 'stream', 'stream_threads', 'stream_tls', 'table',
     'tls', 'wal', 'wal_crash', 'wal_format', 'wal_power')}

@@ -35,13 +35,13 @@ RULES = [
         'core/call.c': ['call_fail', 'call_fail_as'],
         # One heartbeat, or one channel, of several.
         'core/session/lease.c': ['session_keep_read'],
-        'core/events/events.c': ['subscribe'],
+        'core/events/events.c': ['events_subscribe'],
         # Unasked: it answers no request.
         'core/events/watches.c': ['close_watcher'],
     }),
     ('sets an outcome', r'->outcome(\.word)?\s*=[^=]', {
         'core/request.c': ['refuse_with', 'bound_reply', 'request_understand_borrowed'],
-        'core/forward.c': ['answered'],
+        'core/forward.c': ['forward_take_answer'],
     }),
     ('reads a reply', r'\breply_at_hand\s*\(', {
         # For WATCH the leader's versions; else a copy for people.
@@ -51,7 +51,7 @@ RULES = [
         'http/lease.c': ['put_script'],  # Its texts are constants.
         'http/routes.c': None,  # The row of ROUTE_LEASE_DROP.
         'core/dispatch.c': ['with_text'],
-        'core/redis/commands.c': ['redis_eval_parse', 'carry_out'],
+        'core/redis/commands.c': ['redis_eval_parse', 'commands_carry_out'],
     }),
 ]
 # Texts of scripts that the gateway may send, as lease.c names them.

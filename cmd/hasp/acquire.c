@@ -94,8 +94,8 @@ int acquire_options_check(const struct tool *tool,
 
 /* Opens the session. Until then there is nothing to give back, so a signal ends
  * the program as usual. */
-static int open_session(const struct attempt *attempt,
-                        struct hasp_session **ret_session)
+static int acquire_open_session(const struct attempt *attempt,
+                                struct hasp_session **ret_session)
 {
     struct hasp_options options;
     tool_session_options(attempt->tool, &options);
@@ -114,7 +114,8 @@ static int open_session(const struct attempt *attempt,
 /* After an outage the lock may be granted when the lease is nearly over: a
  * command that is started then would be stopped at once. The next heartbeat
  * tells. */
-static void settle(const struct attempt *attempt, struct hasp_hold *hold)
+static void acquire_settle(const struct attempt *attempt,
+                           struct hasp_hold *hold)
 {
     struct hasp_lease lease;
     struct pollfd signal = {.fd = attempt->signal_fd, .events = POLLIN};
@@ -143,7 +144,7 @@ static int try_session(const struct attempt *attempt, struct acquired *acquired)
     how.hold_ms = options->hold_ms;
     how.interrupt_fd = attempt->signal_fd;
     how.wait_ms = options->wait_ms;
-    int error = open_session(attempt, &acquired->session);
+    int error = acquire_open_session(attempt, &acquired->session);
     if (error != 0) {
         return error;
     }
@@ -153,15 +154,15 @@ static int try_session(const struct attempt *attempt, struct acquired *acquired)
                           ? (attempt->deadline_ns - now_ns) / NS_PER_MS + 1
                           : 1;
     }
-    struct waiting *waiting = waiting_begin(attempt->tool, &options->names,
-                                            hasp_session_id(acquired->session),
-                                            how.wait_ms != 0);
+    struct waiting_view *waiting = waiting_begin(
+        attempt->tool, &options->names, hasp_session_id(acquired->session),
+        how.wait_ms != 0);
     error = hasp_acquire_many(acquired->session,
                               (const char *const *)options->names.text,
                               options->names.count, &how, &acquired->hold);
     waiting_end(waiting, error == 0);
     if (error == 0) {
-        settle(attempt, acquired->hold);
+        acquire_settle(attempt, acquired->hold);
         error = hasp_guard(acquired->hold, 0);
         error = error == HASP_ESHORT ? 0 : error;
     }
@@ -175,8 +176,8 @@ static bool is_outage(int error)
 }
 
 /* Closes the session, and explains why nothing was acquired. */
-static int give_up(const struct attempt *attempt, int error,
-                   struct acquired *acquired)
+static int acquire_give_up(const struct attempt *attempt, int error,
+                           struct acquired *acquired)
 {
     struct signalfd_siginfo info;
     char what[640];
@@ -226,9 +227,9 @@ static bool takes_signal(const struct attempt *attempt)
     return poll(&signal, 1, PAUSE_MS) > 0;
 }
 
-int acquire(struct tool *tool, const struct acquire_options *options,
-            const char *credentials, const sigset_t *signals,
-            int *ret_signal_fd, struct acquired *ret_acquired)
+int acquire_lock(struct tool *tool, const struct acquire_options *options,
+                 const char *credentials, const sigset_t *signals,
+                 int *ret_signal_fd, struct acquired *ret_acquired)
 {
     struct attempt attempt = {
         .tool = tool,
@@ -257,7 +258,7 @@ int acquire(struct tool *tool, const struct acquire_options *options,
                      acquire_name(options));
         } else if (!has_waited || !is_outage(error) || is_over ||
                    takes_signal(&attempt)) {
-            int exit_code = give_up(&attempt, error, &acquired);
+            int exit_code = acquire_give_up(&attempt, error, &acquired);
             *ret_acquired = acquired;
             return exit_code;
         }

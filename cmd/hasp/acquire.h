@@ -74,9 +74,9 @@ struct acquired {
  * returns 0 the lease has half of its time left at least, or is going to be
  * lost. Else an exit code, and all is closed again and, unless the lock was
  * just not free, explained. */
-int acquire(struct tool *tool, const struct acquire_options *options,
-            const char *credentials, const sigset_t *signals,
-            int *ret_signal_fd, struct acquired *ret_acquired);
+int acquire_lock(struct tool *tool, const struct acquire_options *options,
+                 const char *credentials, const sigset_t *signals,
+                 int *ret_signal_fd, struct acquired *ret_acquired);
 
 /* Gives all back. An error is explained: then it ends with the TTL. */
 int acquired_close(struct acquired *acquired);

@@ -10,7 +10,7 @@
 #include "base/size.h"
 #include "cmd/hasp/tool.h"
 
-static const struct field level_fields[] = {
+static const struct view_field level_fields[] = {
     {"level", "LEVEL", FIELD_NUMBER},
     {0},
 };

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 #include "include/hasp/hasp.h"
@@ -73,8 +73,8 @@ int tool_send(struct client *client, const char *const *words,
     return error;
 }
 
-static int ask(struct tool *tool, const char *const *words, bool is_read,
-               const char *what, json_t **ret_answer)
+static int asking_ask(struct tool *tool, const char *const *words, bool is_read,
+                      const char *what, json_t **ret_answer)
 {
     struct client_options options = {.deadline_ns = tool_deadline_ns(tool),
                                      .is_repeatable = true,
@@ -88,13 +88,13 @@ static int ask(struct tool *tool, const char *const *words, bool is_read,
 int tool_ask(struct tool *tool, const char *const *words, const char *what,
              json_t **ret_answer)
 {
-    return ask(tool, words, true, what, ret_answer);
+    return asking_ask(tool, words, true, what, ret_answer);
 }
 
 int tool_change(struct tool *tool, const char *const *words, const char *what,
                 json_t **ret_answer)
 {
-    return ask(tool, words, false, what, ret_answer);
+    return asking_ask(tool, words, false, what, ret_answer);
 }
 
 int tool_change_one(struct tool *tool, const char *const *words,

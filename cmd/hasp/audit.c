@@ -18,7 +18,7 @@
  */
 /* Keeps the acts of 'user', or all if it is NULL; returns the index of the last
  * one that was looked at, or 'last'. */
-static uint64_t choose(json_t *acts, const char *user, uint64_t last)
+static uint64_t audit_choose(json_t *acts, const char *user, uint64_t last)
 {
     for (size_t i = 0; i < json_array_size(acts);) {
         json_t *act = json_array_get(acts, i);
@@ -33,8 +33,8 @@ static uint64_t choose(json_t *acts, const char *user, uint64_t last)
     return last;
 }
 
-static int ask(struct tool *tool, uint64_t after, uint64_t count,
-               json_t **ret_acts)
+static int audit_ask(struct tool *tool, uint64_t after, uint64_t count,
+                     json_t **ret_acts)
 {
     return tool_ask(tool,
                     WORDS("AUDIT.LIST", "COUNT", NUMBER(count),
@@ -43,7 +43,7 @@ static int ask(struct tool *tool, uint64_t after, uint64_t count,
 }
 
 /* Prints an act a line, since columns would change their widths. */
-static void print_lines(const struct tool *tool, json_t *acts)
+static void audit_print_lines(const struct tool *tool, json_t *acts)
 {
     for (size_t i = 0; i < json_array_size(acts); i++) {
         json_t *act = json_array_get(acts, i);
@@ -61,16 +61,16 @@ static void print_lines(const struct tool *tool, json_t *acts)
     fflush(stdout);
 }
 
-static int follow(struct tool *tool, const char *user, uint64_t last)
+static int audit_follow(struct tool *tool, const char *user, uint64_t last)
 {
     for (;;) {
         json_auto_t *acts = NULL;
-        int exit_code = ask(tool, last, PAGE_COUNT_MAX, &acts);
+        int exit_code = audit_ask(tool, last, PAGE_COUNT_MAX, &acts);
         if (exit_code != 0) {
             return exit_code;
         }
-        last = choose(acts, user, last);
-        print_lines(tool, acts);
+        last = audit_choose(acts, user, last);
+        audit_print_lines(tool, acts);
         sleep(1);
     }
 }
@@ -105,7 +105,7 @@ static int add_denied(struct tool *tool, json_t *node, const char *user,
 
 static int show_denied(struct tool *tool, const char *user)
 {
-    static const struct field fields[] = {
+    static const struct view_field fields[] = {
         {"time", "LAST", FIELD_TEXT},     {"node", "NODE", FIELD_NUMBER},
         {"count", "COUNT", FIELD_NUMBER}, {"user", "USER", FIELD_TEXT},
         {"from", "FROM", FIELD_TEXT},     {"command", "COMMAND", FIELD_TEXT},
@@ -143,15 +143,15 @@ int run_audit(struct tool *tool, char **argv)
         return is_following ? tool_usage(tool, "--denied goes without -f")
                             : show_denied(tool, user);
     }
-    exit_code = exit_code ?: ask(tool, 0, count, &acts);
+    exit_code = exit_code ?: audit_ask(tool, 0, count, &acts);
     if (exit_code != 0) {
         return exit_code;
     }
-    uint64_t last = choose(acts, user, 0);
+    uint64_t last = audit_choose(acts, user, 0);
     if (!is_following) {
         output_rows(tool->format, tool->subcommand->fields, acts);
         return 0;
     }
-    print_lines(tool, acts);
-    return follow(tool, user, last);
+    audit_print_lines(tool, acts);
+    return audit_follow(tool, user, last);
 }

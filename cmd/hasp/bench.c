@@ -47,7 +47,7 @@ struct bench {
     atomic_bool is_stopped;
 };
 
-struct worker {
+struct bench_worker {
     struct bench *bench;
     pthread_t thread;
     uint64_t number;
@@ -59,7 +59,7 @@ struct worker {
     char why[HASP_WHY_SIZE];
 };
 
-static const struct field bench_fields[] = {
+static const struct view_field bench_fields[] = {
     {"load", "LOAD", FIELD_TEXT},
     {"clients", "CLIENTS", FIELD_NUMBER},
     {"locks", "LOCKS", FIELD_NUMBER},
@@ -77,7 +77,7 @@ static const struct field bench_fields[] = {
 
 static atomic_bool was_interrupted;
 
-static void interrupt(int number)
+static void bench_interrupt(int number)
 {
     (void)number;
     atomic_store(&was_interrupted, true);
@@ -99,7 +99,8 @@ static bool is_over(const struct bench *bench)
 }
 
 /* Acquires a lock, waiting if it is held, and releases it. */
-static int cycle(struct worker *worker, struct hasp_session *session)
+static int bench_cycle(struct bench_worker *worker,
+                       struct hasp_session *session)
 {
     const struct bench *bench = worker->bench;
     struct hasp_hold *hold;
@@ -113,7 +114,7 @@ static int cycle(struct worker *worker, struct hasp_session *session)
     return error ?: hasp_release(hold);
 }
 
-static void note(struct worker *worker, uint64_t took_ns)
+static void bench_note(struct bench_worker *worker, uint64_t took_ns)
 {
     ROOM(worker->took_us, worker->capacity, worker->count + 1);
     uint64_t took_us = took_ns / 1000;
@@ -122,23 +123,24 @@ static void note(struct worker *worker, uint64_t took_ns)
     atomic_fetch_add(&worker->bench->cycles, 1);
 }
 
-static void one_cycle(struct worker *worker, struct hasp_session *session,
+static void one_cycle(struct bench_worker *worker, struct hasp_session *session,
                       uint64_t since_ns)
 {
-    worker->error = cycle(worker, session);
+    worker->error = bench_cycle(worker, session);
     if (worker->error == 0) {
-        note(worker, client_now_ns() - since_ns);
+        bench_note(worker, client_now_ns() - since_ns);
     }
 }
 
-static void closed_loop(struct worker *worker, struct hasp_session *session)
+static void closed_loop(struct bench_worker *worker,
+                        struct hasp_session *session)
 {
     while (worker->error == 0 && !is_over(worker->bench)) {
         one_cycle(worker, session, client_now_ns());
     }
 }
 
-static void sleep_until(uint64_t due_ns)
+static void bench_sleep_until(uint64_t due_ns)
 {
     struct timespec due = {(time_t)(due_ns / NS_PER_S),
                            (long)(due_ns % NS_PER_S)};
@@ -150,7 +152,7 @@ static void sleep_until(uint64_t due_ns)
 /* The clients share the cycles that are due. A late cycle begins at once; after
  * the end there is as much time again to catch up, and a cycle that has not
  * begun by then was missed. */
-static void open_loop(struct worker *worker, struct hasp_session *session)
+static void open_loop(struct bench_worker *worker, struct hasp_session *session)
 {
     const struct bench *bench = worker->bench;
     uint64_t start_ns = atomic_load(&bench->start_ns);
@@ -160,7 +162,7 @@ static void open_loop(struct worker *worker, struct hasp_session *session)
          i += bench->clients) {
         uint64_t due_ns = start_ns +
                           (uint64_t)((double)i * 1e9 / (double)bench->rate);
-        sleep_until(due_ns);
+        bench_sleep_until(due_ns);
         if (client_now_ns() >= last_ns || is_cancelled(bench)) {
             worker->missed += (count - i - 1) / bench->clients + 1;
             return;
@@ -169,9 +171,9 @@ static void open_loop(struct worker *worker, struct hasp_session *session)
     }
 }
 
-static void *work(void *data)
+static void *bench_work(void *data)
 {
-    struct worker *worker = data;
+    struct bench_worker *worker = data;
     struct bench *bench = worker->bench;
     struct hasp_session *session;
     struct hasp_options options;
@@ -202,7 +204,7 @@ static void *work(void *data)
 }
 
 /* Shows progress on a terminal, in a line that is written over each second. */
-static void show_progress(const struct bench *bench)
+static void bench_show_progress(const struct bench *bench)
 {
     uint64_t before = 0;
     bool is_shown = isatty(STDERR_FILENO) && !bench->tool->is_quiet;
@@ -227,23 +229,24 @@ static void show_progress(const struct bench *bench)
     }
 }
 
-static int compare(const void *a, const void *b)
+static int bench_compare(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
 }
 
 /* The sample below which 'per_mille' of 1000 lie. */
-static uint32_t part_of(const uint32_t *sorted, size_t count, size_t per_mille)
+static uint32_t bench_part_of(const uint32_t *sorted, size_t count,
+                              size_t per_mille)
 {
     return count == 0 ? 0 : sorted[(count - 1) * per_mille / 1000];
 }
 
-static int report(const struct bench *bench, struct worker *workers,
-                  uint64_t took_ns, uint64_t *ret_rate)
+static int bench_report(const struct bench *bench, struct bench_worker *workers,
+                        uint64_t took_ns, uint64_t *ret_rate)
 {
     size_t count = 0, errors = 0, missed = 0;
-    const struct worker *failed = NULL;
+    const struct bench_worker *failed = NULL;
     for (uint64_t i = 0; i < bench->clients; i++) {
         count += workers[i].count;
         errors += workers[i].error != 0;
@@ -257,18 +260,18 @@ static int report(const struct bench *bench, struct worker *workers,
             all[count++] = workers[i].took_us[n];
         }
     }
-    qsort(all, count, sizeof *all, compare);
+    qsort(all, count, sizeof *all, bench_compare);
     *ret_rate = (uint64_t)((double)count * 1e9 / (double)took_ns);
     json_auto_t *record = json_pack(
         "{s:s, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "load",
         bench->load, "clients", (json_int_t)bench->clients, "locks",
         (json_int_t)bench->locks, "seconds", (double)(took_ns / 10000000) / 100,
         "cycles", (json_int_t)count, "cycles_per_second", (json_int_t)*ret_rate,
-        "p50_us", (json_int_t)part_of(all, count, 500), "p99_us",
-        (json_int_t)part_of(all, count, 990), "p999_us",
-        (json_int_t)part_of(all, count, 999), "max_us",
-        (json_int_t)part_of(all, count, 1000), "missed", (json_int_t)missed,
-        "errors", (json_int_t)errors);
+        "p50_us", (json_int_t)bench_part_of(all, count, 500), "p99_us",
+        (json_int_t)bench_part_of(all, count, 990), "p999_us",
+        (json_int_t)bench_part_of(all, count, 999), "max_us",
+        (json_int_t)bench_part_of(all, count, 1000), "missed",
+        (json_int_t)missed, "errors", (json_int_t)errors);
     json_array_append(bench->records, record);
     free(all);
     return failed == NULL
@@ -303,7 +306,7 @@ static int read_bench(struct bench *bench, char **argv)
 }
 
 /* Lets all clients begin at once, when each has its session. */
-static uint64_t start(struct bench *bench, uint64_t count)
+static uint64_t bench_start(struct bench *bench, uint64_t count)
 {
     while (atomic_load(&bench->ready) < count && !is_cancelled(bench)) {
         client_sleep_ms(1);
@@ -316,7 +319,7 @@ static uint64_t start(struct bench *bench, uint64_t count)
 /* Runs one load; '*ret_rate' is how many cycles were done a second. */
 static int run_load(struct bench *bench, uint64_t *ret_rate)
 {
-    struct worker *workers = memory_new(bench->clients * sizeof *workers);
+    struct bench_worker *workers = memory_new(bench->clients * sizeof *workers);
     uint64_t started = 0;
     int exit_code = 0;
     atomic_store(&bench->start_ns, 0);
@@ -325,7 +328,7 @@ static int run_load(struct bench *bench, uint64_t *ret_rate)
     for (; started < bench->clients; started++) {
         workers[started].bench = bench;
         workers[started].number = started;
-        if (pthread_create(&workers[started].thread, NULL, work,
+        if (pthread_create(&workers[started].thread, NULL, bench_work,
                            &workers[started]) != 0) {
             exit_code = tool_fail(EX_OSERR,
                                   "cannot start more than %" PRIu64 " threads",
@@ -334,13 +337,13 @@ static int run_load(struct bench *bench, uint64_t *ret_rate)
             break;
         }
     }
-    uint64_t start_ns = start(bench, started);
-    show_progress(bench);
+    uint64_t start_ns = bench_start(bench, started);
+    bench_show_progress(bench);
     uint64_t took_ns = client_now_ns() - start_ns;
     for (uint64_t i = 0; i < started; i++) {
         pthread_join(workers[i].thread, NULL);
     }
-    exit_code = exit_code ?: report(bench, workers, took_ns, ret_rate);
+    exit_code = exit_code ?: bench_report(bench, workers, took_ns, ret_rate);
     for (uint64_t i = 0; i < started; i++) {
         free(workers[i].took_us);
     }
@@ -353,7 +356,7 @@ int run_bench(struct tool *tool, char **argv)
     static const uint64_t parts[] = {10, 50, 80};
     struct bench bench = {
         .tool = tool, .clients = 16, .seconds = 5, .prefix = "bench/"};
-    struct sigaction action = {.sa_handler = interrupt,
+    struct sigaction action = {.sa_handler = bench_interrupt,
                                .sa_flags = (int)SA_RESETHAND};
     uint64_t most = 0, reached;
     int exit_code = read_bench(&bench, argv);

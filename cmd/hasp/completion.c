@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "base/embed.h"
-#include "cmd/hasp/described.h"
 #include "cmd/hasp/nodes.h"
+#include "cmd/hasp/option_spec.h"
 #include "cmd/hasp/tool.h"
 
 /* The longest that the cluster is asked, so that the shell does not stand
@@ -26,8 +26,8 @@ EMBED_TEXT(hasp_shell_fish, "cmd/hasp/shell/hasp.fish");
 
 /* --- What begins like the word -------------------------------------------- */
 
-static void put(const char *word, const char *size_of_word, const char *begun,
-                const char *meaning)
+static void completion_put(const char *word, const char *size_of_word,
+                           const char *begun, const char *meaning)
 {
     size_t size = size_of_word != NULL ? (size_t)(size_of_word - word)
                                        : strlen(word);
@@ -42,14 +42,15 @@ static void put_choices(const char *text, size_t size, const char *begun)
     const char *end = text + size;
     while (text < end) {
         size_t length = strcspn(text, "| ");
-        put(text, text + length, begun, "");
+        completion_put(text, text + length, begun, "");
         text += length + 1;
     }
 }
 
 /* The values under 'key' of the records of a list. */
-static void put_list(struct tool *tool, const char *command, const char *key,
-                     const char *meaning, const char *begun)
+static void completion_put_list(struct tool *tool, const char *command,
+                                const char *key, const char *meaning,
+                                const char *begun)
 {
     json_auto_t *rows = NULL;
     json_t *row;
@@ -60,19 +61,20 @@ static void put_list(struct tool *tool, const char *command, const char *key,
     }
     json_array_foreach (rows, i, row) {
         value_make_printable(row);
-        put(is_text ? value_text(row, key) : NUMBER(value_number(row, key)),
-            NULL, begun, value_text(row, meaning));
+        completion_put(is_text ? value_text(row, key)
+                               : NUMBER(value_number(row, key)),
+                       NULL, begun, value_text(row, meaning));
     }
 }
 
-static void put_members(struct tool *tool, const char *begun)
+static void completion_put_members(struct tool *tool, const char *begun)
 {
     json_auto_t *nodes = nodes_ask(tool, NODES_LEADER);
     json_t *member;
     size_t i;
     json_array_foreach (value_at(nodes_best(nodes), "members"), i, member) {
-        put(NUMBER(value_number(member, "id")), NULL, begun,
-            value_text(member, "address"));
+        completion_put(NUMBER(value_number(member, "id")), NULL, begun,
+                       value_text(member, "address"));
     }
 }
 
@@ -83,7 +85,7 @@ static void put_limits(struct tool *tool, const char *begun)
     size_t i;
     tool_ask(tool, WORDS("LIMITS.LIST"), NULL, &rows);
     json_array_foreach (rows, i, row) {
-        put(value_text(row, "name"), NULL, begun, "");
+        completion_put(value_text(row, "name"), NULL, begun, "");
     }
 }
 
@@ -101,18 +103,18 @@ static void put_values(struct tool *tool, const char *name, size_t size,
     } else if (strncmp(word, "NAME", 4) == 0 || strcmp(word, "PREFIX") == 0) {
         bool is_session = s != NULL && strncmp(s->name, "session", 7) == 0;
         bool is_fence = s != NULL && strncmp(s->name, "fence", 5) == 0;
-        put_list(tool,
-                 is_session ? "SESSION.LIST"
-                 : is_fence ? "FENCE.LIST"
-                            : "LOCK.LIST",
-                 is_fence ? "resource" : "name",
-                 is_session ? "address" : "holders.0.client", begun);
+        completion_put_list(tool,
+                            is_session ? "SESSION.LIST"
+                            : is_fence ? "FENCE.LIST"
+                                       : "LOCK.LIST",
+                            is_fence ? "resource" : "name",
+                            is_session ? "address" : "holders.0.client", begun);
     } else if (strcmp(word, "RESOURCE") == 0) {
-        put_list(tool, "FENCE.LIST", "resource", "", begun);
+        completion_put_list(tool, "FENCE.LIST", "resource", "", begun);
     } else if (strcmp(word, "ID") == 0 && is_member) {
-        put_members(tool, begun);
+        completion_put_members(tool, begun);
     } else if (strcmp(word, "ID") == 0) {
-        put_list(tool, "SESSION.LIST", "id", "name", begun);
+        completion_put_list(tool, "SESSION.LIST", "id", "name", begun);
     } else if (strcmp(word, "LIMIT") == 0) {
         put_limits(tool, begun);
     } else if (strcmp(word, "FILE") == 0 || strcmp(word, "DIR") == 0) {
@@ -126,7 +128,7 @@ static void put_values(struct tool *tool, const char *name, size_t size,
 
 /* Finds the option that 'word' is. */
 static bool find_option(const char *details, const char *word,
-                        struct described *ret_option)
+                        struct option_spec *ret_option)
 {
     bool is_long = word[1] == '-';
     const char *name = is_long ? word + 2 : NULL;
@@ -134,19 +136,20 @@ static bool find_option(const char *details, const char *word,
     if (!is_long && (word[1] == '\0' || word[2] != '\0')) {
         return false;
     }
-    return described_find(details, name, size, word[1], ret_option) ||
-           described_find(tool_options_text, name, size, word[1], ret_option);
+    return option_spec_find(details, name, size, word[1], ret_option) ||
+           option_spec_find(tool_options_text, name, size, word[1], ret_option);
 }
 
-static void put_options(const char *details, const char *begun)
+static void completion_put_options(const char *details, const char *begun)
 {
     const char *texts[] = {details, tool_options_text};
-    struct described option;
+    struct option_spec option;
     for (int i = 0; i < 2; i++) {
         const char *text = texts[i];
-        while (described_next(&text, &option)) {
+        while (option_spec_next(&text, &option)) {
             /* The name begins with its two hyphens. */
-            put(option.name - 2, option.name + option.name_size, begun, "");
+            completion_put(option.name - 2, option.name + option.name_size,
+                           begun, "");
         }
     }
 }
@@ -163,15 +166,15 @@ static void put_subcommands(const char *group, const char *begun)
                          strncmp(s->name, group, size) == 0 &&
                          s->name[size] == ' ';
         if (is_inside) {
-            put(s->name + size + 1, NULL, begun, s->summary);
+            completion_put(s->name + size + 1, NULL, begun, s->summary);
         } else if (group == NULL && strncmp(before, s->name, size + 1) != 0) {
-            put(s->name, s->name + size, begun,
-                s->name[size] == '\0' ? s->summary : "");
+            completion_put(s->name, s->name + size, begun,
+                           s->name[size] == '\0' ? s->summary : "");
             before = s->name;
         }
     }
     if (group == NULL) {
-        put("help", NULL, begun, "what a subcommand does");
+        completion_put("help", NULL, begun, "what a subcommand does");
     }
 }
 
@@ -201,11 +204,11 @@ struct line {
     const char *operands[3]; /* The first words that are no options. */
     size_t count;
     /* The option whose value is typed, if it has a name. */
-    struct described option;
+    struct option_spec option;
 };
 
 /* Asks the cluster that the line names. */
-static void take_endpoints(struct tool *tool, const struct described *option,
+static void take_endpoints(struct tool *tool, const struct option_spec *option,
                            char *value)
 {
     char why[HASP_WHY_SIZE];
@@ -216,13 +219,13 @@ static void take_endpoints(struct tool *tool, const struct described *option,
     }
 }
 
-static void read_line(struct tool *tool, char **words, const char *details,
-                      struct line *line)
+static void completion_read_line(struct tool *tool, char **words,
+                                 const char *details, struct line *line)
 {
     *line = (struct line){.operands = {"", "", ""}};
     for (; words[0] != NULL && words[1] != NULL; words++) {
-        struct described option = {0};
-        line->option = (struct described){0};
+        struct option_spec option = {0};
+        line->option = (struct option_spec){0};
         if (words[0][0] != '-') {
             if (line->count < 3) {
                 line->operands[line->count] = words[0];
@@ -240,14 +243,14 @@ static void read_line(struct tool *tool, char **words, const char *details,
     }
 }
 
-static void complete(struct tool *tool, char **words)
+static void completion_complete(struct tool *tool, char **words)
 {
     struct line line;
     const char *begun = "";
     for (char **word = words; *word != NULL; word++) {
         begun = *word;
     }
-    read_line(tool, words, NULL, &line);
+    completion_read_line(tool, words, NULL, &line);
     if (strcmp(line.operands[0], "help") == 0) {
         put_subcommands(line.count > 1 ? line.operands[1] : NULL, begun);
         return;
@@ -257,11 +260,11 @@ static void complete(struct tool *tool, char **words)
                            : NULL;
     const char *details = tool->subcommand != NULL ? tool->subcommand->details
                                                    : NULL;
-    read_line(tool, words, details, &line);
+    completion_read_line(tool, words, details, &line);
     if (line.option.name != NULL) {
         put_values(tool, line.option.value, line.option.value_size, begun);
     } else if (begun[0] == '-') {
-        put_options(details, begun);
+        completion_put_options(details, begun);
     } else if (tool->subcommand == NULL) {
         put_subcommands(line.count > 0 ? line.operands[0] : NULL, begun);
     } else {
@@ -291,7 +294,7 @@ int run_completion(struct tool *tool, char **argv)
     if (is_asked) {
         tool->timeout_ms = ASK_MS;
         tool->is_quiet = true;
-        complete(tool, argv + 1);
+        completion_complete(tool, argv + 1);
         return 0;
     }
     for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++) {

@@ -12,7 +12,8 @@
 /* Room for ID:SECRET and the end of the line. */
 #define LINE_SIZE_MAX 64
 
-static int take_text(const struct tool *tool, struct session_source *source)
+static int credentials_take_text(const struct tool *tool,
+                                 struct session_source *source)
 {
     if (credentials_parse(source->text, &source->credentials) != 0) {
         return tool_usage(tool, "invalid session '%s': use ID:SECRET",
@@ -69,7 +70,7 @@ int session_source_load(const struct tool *tool, struct session_source *source,
                           "--session and --session-file cannot be combined");
     }
     if (source->text != NULL) {
-        return take_text(tool, source);
+        return credentials_take_text(tool, source);
     }
     if (source->path != NULL) {
         return take_file(source);

@@ -113,7 +113,7 @@ static int find_folder(struct dev *dev)
     return 0;
 }
 
-static int make_folders(struct dev *dev)
+static int dev_make_folders(struct dev *dev)
 {
     int exit_code = tool_find_haspd(dev->binary);
     exit_code = exit_code ?: find_folder(dev);
@@ -278,7 +278,7 @@ static void tell_death(const struct dev *dev, const struct dev_node *node,
 }
 
 /* Waits for signals until 'until_ns' and deals with them. */
-static void take_signals(struct dev *dev, uint64_t until_ns)
+static void dev_take_signals(struct dev *dev, uint64_t until_ns)
 {
     struct signalfd_siginfo info;
     struct pollfd fd = {.fd = dev->signal_fd, .events = POLLIN};
@@ -315,7 +315,7 @@ static int wait_ready(struct dev *dev)
         if (ready == running && 2 * ready > dev->count) {
             return 0;
         }
-        take_signals(dev, client_now_ns() + POLL_MS * NS_PER_MS);
+        dev_take_signals(dev, client_now_ns() + POLL_MS * NS_PER_MS);
         if (dev->is_stopping) {
             return 0;
         }
@@ -379,7 +379,7 @@ static void print_ready(const struct dev *dev)
 static void watch_nodes(struct dev *dev)
 {
     while (!dev->is_stopping) {
-        take_signals(dev, UINT64_MAX);
+        dev_take_signals(dev, UINT64_MAX);
     }
 }
 
@@ -409,7 +409,7 @@ static void stop_nodes(struct dev *dev)
     dev->is_stopping = true;
     signal_nodes(dev, SIGTERM);
     while (count_running(dev) > 0 && client_now_ns() < end_ns) {
-        take_signals(dev, client_now_ns() + POLL_MS * NS_PER_MS);
+        dev_take_signals(dev, client_now_ns() + POLL_MS * NS_PER_MS);
     }
     if (count_running(dev) > 0) {
         tool_fail(0,
@@ -442,7 +442,7 @@ int run_dev(struct tool *tool, char **argv)
     sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, &dev->mask);
     dev->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    exit_code = make_folders(dev);
+    exit_code = dev_make_folders(dev);
     exit_code = exit_code ?: check_ports(dev);
     exit_code = exit_code ?: start_nodes(dev);
     exit_code = exit_code ?: wait_ready(dev);

@@ -108,8 +108,8 @@ int dev_config_make(const char *path, const struct dev_config *config,
     return read_address(path, ret_address);
 }
 
-static int remove_entry(const char *path, const struct stat *stat_, int type,
-                        struct FTW *where)
+static int dev_config_remove_entry(const char *path, const struct stat *stat_,
+                                   int type, struct FTW *where)
 {
     (void)stat_;
     (void)type;
@@ -120,5 +120,5 @@ static int remove_entry(const char *path, const struct stat *stat_, int type,
 
 void dev_remove_folder(const char *path)
 {
-    nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    nftw(path, dev_config_remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }

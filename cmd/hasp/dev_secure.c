@@ -16,7 +16,7 @@
 #define DEMO_GRANT "lock,read:demo/*"
 
 /* Whether DIR/certs has this file. */
-static bool has(const char *folder, const char *name)
+static bool dev_secure_has(const char *folder, const char *name)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%.3800s/certs/%s", folder, name);
@@ -27,7 +27,7 @@ int dev_secure_check(const char *folder, bool is_secure)
 {
     char config[PATH_MAX], door[PATH_MAX], why[HASP_WHY_SIZE];
     struct endpoint endpoint;
-    bool has_ca = has(folder, "ca.crt");
+    bool has_ca = dev_secure_has(folder, "ca.crt");
     snprintf(config, sizeof config, "%.3800s/n1/haspd.conf", folder);
     snprintf(door, sizeof door, "%.3800s/n1/data", folder);
     if (is_secure && endpoint_parse(door, strlen(door), &endpoint, why) != 0) {
@@ -85,7 +85,7 @@ int dev_secure_admit(const struct tool *tool, const char *folder,
     };
     char why[HASP_WHY_SIZE], certs[PATH_MAX];
     snprintf(certs, sizeof certs, "%.3800s/certs", folder);
-    if (has(folder, "user-" DEMO "/client.crt")) {
+    if (dev_secure_has(folder, "user-" DEMO "/client.crt")) {
         return 0;
     }
     if (endpoint_parse(door, strlen(door), &endpoint, why) != 0) {

@@ -15,7 +15,7 @@
 #include "cmd/hasp/run/child.h"
 
 /* Prints a word so that a shell takes it as it is. */
-static void put_quoted(const char *text)
+static void hold_put_quoted(const char *text)
 {
     putchar('\'');
     for (; *text != '\0'; text++) {
@@ -44,9 +44,9 @@ static void print_export(json_t *locks, const char *credentials, bool is_filed)
     buffer_put_u8(&names, '\0');
     buffer_put_u8(&tokens, '\0');
     fputs("export HASP_LOCK=", stdout);
-    put_quoted((const char *)names.data);
+    hold_put_quoted((const char *)names.data);
     fputs(" HASP_TOKEN=", stdout);
-    put_quoted((const char *)tokens.data);
+    hold_put_quoted((const char *)tokens.data);
     printf(" HASP_SESSION=%.*s", (int)strcspn(credentials, ":"), credentials);
     if (!is_filed) {
         printf(" " CREDENTIALS_VARIABLE "=%s", credentials);
@@ -77,14 +77,15 @@ static void print_acquired(const struct tool *tool,
     if (is_export) {
         print_export(locks, credentials, is_filed);
     } else if (tool->format != FORMAT_JSON) {
-        struct field fields[5] = {{"token", "TOKEN", FIELD_NUMBER},
-                                  {"session", "SESSION", FIELD_NUMBER}};
+        struct view_field fields[5] = {{"token", "TOKEN", FIELD_NUMBER},
+                                       {"session", "SESSION", FIELD_NUMBER}};
         size_t count = 2;
         if (!is_filed) {
-            fields[count++] = (struct field){"secret", "SECRET", FIELD_TEXT};
+            fields[count++] = (struct view_field){"secret", "SECRET",
+                                                  FIELD_TEXT};
         }
         if (options->names.count > 1) {
-            fields[count++] = (struct field){"name", "LOCK", FIELD_TEXT};
+            fields[count++] = (struct view_field){"name", "LOCK", FIELD_TEXT};
         }
         output_rows(tool->format, fields, locks);
     } else {
@@ -109,9 +110,9 @@ static int acquire_as(struct tool *tool, const struct acquire_options *options,
                  source->credentials.session, source->credentials.secret);
     }
     child_signals(&signals);
-    int exit_code = acquire(tool, options,
-                            credentials[0] != '\0' ? credentials : NULL,
-                            &signals, &signal_fd, &acquired);
+    int exit_code = acquire_lock(tool, options,
+                                 credentials[0] != '\0' ? credentials : NULL,
+                                 &signals, &signal_fd, &acquired);
     if (exit_code != 0) {
         if (acquired.was_not_free) {
             tool_say(tool, "%s is not free; see: hasp why %s",
@@ -184,9 +185,10 @@ static int need_session(const struct tool *tool, struct session_source *source)
                                   "printed it, or use 'hasp acquire --export'");
 }
 
-static int convert(struct tool *tool, const char *name, const char *owner,
-                   enum hasp_mode mode, uint64_t wait_ms,
-                   const struct session_source *source, uint64_t *ret_token)
+static int hold_convert(struct tool *tool, const char *name, const char *owner,
+                        enum hasp_mode mode, uint64_t wait_ms,
+                        const struct session_source *source,
+                        uint64_t *ret_token)
 {
     char credentials[HASP_CREDENTIALS_SIZE];
     struct hasp_session *session;
@@ -242,8 +244,8 @@ int run_convert(struct tool *tool, char **argv)
     if (exit_code != 0) {
         return exit_code;
     }
-    int error = convert(tool, argv[1], owner, (enum hasp_mode)mode,
-                        is_trying ? 0 : wait_ms, &source, &token);
+    int error = hold_convert(tool, argv[1], owner, (enum hasp_mode)mode,
+                             is_trying ? 0 : wait_ms, &source, &token);
     const char *what = CANNOT("convert", argv[1]);
     if (error == HASP_ENOTHELD) {
         return tool_fail(EX_DATAERR,

@@ -7,7 +7,7 @@
 
 #include "cmd/hasp/tool.h"
 
-static const struct field holder_fields[] = {
+static const struct view_field holder_fields[] = {
     {"session", "SESSION", FIELD_NUMBER},
     {"client", "CLIENT", FIELD_TEXT},
     {"address", "ADDRESS", FIELD_TEXT},
@@ -21,7 +21,7 @@ static const struct field holder_fields[] = {
     {0},
 };
 
-static const struct field waiter_fields[] = {
+static const struct view_field waiter_fields[] = {
     {"session", "SESSION", FIELD_NUMBER},
     {"client", "CLIENT", FIELD_TEXT},
     {"owner", "OWNER", FIELD_TEXT},
@@ -30,7 +30,7 @@ static const struct field waiter_fields[] = {
     {0},
 };
 
-static const struct field asked_fields[] = {
+static const struct view_field asked_fields[] = {
     {"client", "ASKED", FIELD_TEXT},
     {"session", "SESSION", FIELD_NUMBER},
     {"address", "ADDRESS", FIELD_TEXT},

@@ -14,7 +14,7 @@
 #include "client/shown.h"
 #include "cmd/hasp/tool.h"
 
-static void print_lines(FILE *out, const char *text)
+static void main_print_lines(FILE *out, const char *text)
 {
     while (*text != '\0') {
         int size = (int)strcspn(text, "\n");
@@ -35,7 +35,7 @@ static void print_help(FILE *out)
 {
     const char *topic = "";
     fputs("usage: hasp [options] SUBCOMMAND ...\n\n", out);
-    print_lines(out, tool_options_text);
+    main_print_lines(out, tool_options_text);
     for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
         if (strcmp(s->topic, topic) != 0) {
             topic = s->topic;
@@ -57,7 +57,7 @@ static void print_subcommand(const struct subcommand *s)
            s->arguments[0] == '\0' ? "" : " ", s->arguments, s->summary);
     if (s->details != NULL) {
         putchar('\n');
-        print_lines(stdout, s->details);
+        main_print_lines(stdout, s->details);
     }
     print_notes(s->name);
 }
@@ -76,7 +76,7 @@ const struct subcommand *tool_find(const char *first, const char *second)
     return found;
 }
 
-static const struct subcommand *find(char **argv)
+static const struct subcommand *main_find(char **argv)
 {
     return tool_find(argv[0], argv[1] != NULL ? argv[1] : "");
 }
@@ -112,8 +112,8 @@ static bool print_group(const char *group)
 
 /* Puts the first words of all subcommands, or the second ones of a group, with
  * 'separator' between them. */
-static void put_words(struct buffer *out, const char *group,
-                      const char *separator)
+static void main_put_words(struct buffer *out, const char *group,
+                           const char *separator)
 {
     const char *before = "";
     for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
@@ -135,12 +135,12 @@ static int unknown_subcommand(char **argv)
     AUTO(buffer_done) struct buffer words = {0};
     AUTO(buffer_done) struct buffer list = {0};
     char nearest[64];
-    put_words(&words, argv[0], " ");
+    main_put_words(&words, argv[0], " ");
     bool is_group = words.size > 1;
-    put_words(&list, is_group ? argv[0] : NULL, ", ");
+    main_put_words(&list, is_group ? argv[0] : NULL, ", ");
     if (!is_group) {
         buffer_clear(&words);
-        put_words(&words, NULL, " ");
+        main_put_words(&words, NULL, " ");
     }
     const char *word = is_group ? argv[1] : argv[0];
     options_nearest(word != NULL ? word : "", (const char *)words.data, nearest,
@@ -166,7 +166,7 @@ static bool asks_for_help(char **argv)
            (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
 }
 
-static int help(char **argv)
+static int main_help(char **argv)
 {
     if (argv[0] == NULL) {
         print_help(stdout);
@@ -176,7 +176,7 @@ static int help(char **argv)
         manual_print();
         return 0;
     }
-    const struct subcommand *s = find(argv);
+    const struct subcommand *s = main_find(argv);
     if (s == NULL && argv[1] == NULL && print_group(argv[0])) {
         return 0;
     }
@@ -251,16 +251,16 @@ int tool_read_endpoints(struct tool *tool)
                                  : tool_fail(EX_NOPERM, "%s", why);
 }
 
-static int dispatch(struct tool *tool, char **argv)
+static int main_dispatch(struct tool *tool, char **argv)
 {
     if (argv[0] == NULL) {
         print_help(stderr);
         return EX_USAGE;
     }
     if (strcmp(argv[0], "help") == 0) {
-        return help(argv + 1);
+        return main_help(argv + 1);
     }
-    tool->subcommand = find(argv);
+    tool->subcommand = main_find(argv);
     if (tool->subcommand == NULL) {
         return asks_for_help(argv) && print_group(argv[0])
                    ? 0
@@ -279,7 +279,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, "");
     (void)argc;
     int exit_code = options_read_before(&tool, argv, NULL, 0);
-    exit_code = exit_code ?: dispatch(&tool, argv + 1);
+    exit_code = exit_code ?: main_dispatch(&tool, argv + 1);
     client_free(tool.client);
     endpoints_done(&tool.endpoints);
     shown_unref(tool.shown);

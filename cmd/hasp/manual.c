@@ -102,7 +102,7 @@ static void put_option(const char *line, size_t size)
     putchar('\n');
 }
 
-static void put_options(const char *text)
+static void manual_put_options(const char *text)
 {
     while (text != NULL && *text != '\0') {
         size_t size = strcspn(text, "\n");
@@ -143,11 +143,11 @@ static void put_subcommand(const struct subcommand *s)
     putchar(toupper((unsigned char)s->summary[0]));
     roff_put_text(stdout, s->summary + 1);
     puts(".");
-    put_options(s->details);
+    manual_put_options(s->details);
     put_notes(s->name);
 }
 
-static void put_terms(const struct term *terms, size_t count)
+static void manual_put_terms(const struct term *terms, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         printf(".TP\n.B %s\n", terms[i].name);
@@ -167,7 +167,7 @@ void manual_print(void)
          "number is seconds. Options may\nstand anywhere, those for\n.B hasp "
          "run\nbefore the command; -- ends them.\n"
          ".SH OPTIONS");
-    put_options(tool_options_text);
+    manual_put_options(tool_options_text);
     puts(".SH SUBCOMMANDS");
     for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
         put_subcommand(s);
@@ -179,9 +179,9 @@ void manual_print(void)
         }
     }
     puts(".SH EXIT STATUS");
-    put_terms(exit_codes, sizeof exit_codes / sizeof exit_codes[0]);
+    manual_put_terms(exit_codes, sizeof exit_codes / sizeof exit_codes[0]);
     puts(".SH ENVIRONMENT");
-    put_terms(variables, sizeof variables / sizeof variables[0]);
+    manual_put_terms(variables, sizeof variables / sizeof variables[0]);
     puts(".SH EXAMPLES\nA cluster to try things with, and a job that never "
          "runs twice at a time:\n.PP\n.nf\n.RS\nhasp dev &\n"
          "hasp run nightly\\-backup \\-\\- /usr/local/bin/backup\n"

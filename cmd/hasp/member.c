@@ -7,14 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/number.h"
+#include "base/minmax.h"
 #include "cmd/hasp/nodes.h"
 
 #define CHANGE_MS 20000
 /* How long to wait before looking for the leader again. */
 #define PAUSE_US 50000
 
-static const struct field member_fields[] = {
+static const struct view_field member_fields[] = {
     {"id", "ID", FIELD_NUMBER},
     {"address", "ADDRESS", FIELD_TEXT},
     {"role", "ROLE", FIELD_ROLE},
@@ -129,7 +129,8 @@ static json_t *status_of_asked(struct tool *tool)
 /* Sends the change there, and explains a failure. A new member catches up
  * before it is answered, which takes longer than other answers. 'id': a member
  * that is to change or go; 0: that goes without saying. */
-static int change(struct tool *tool, const char *const *words, uint64_t id)
+static int member_change(struct tool *tool, const char *const *words,
+                         uint64_t id)
 {
     static const char what[] = "cannot change the members";
     uint64_t time_ms = u64_max(tool->timeout_ms, CHANGE_MS);
@@ -193,10 +194,11 @@ int run_member_transfer(struct tool *tool, char **argv)
     if (argv[1] != NULL && !parse_id(argv[1], &id)) {
         return bad_id(tool, argv[1]);
     }
-    return change(tool,
-                  argv[1] == NULL ? WORDS("RAFT.TRANSFER", "BY", USER)
-                                  : WORDS("RAFT.TRANSFER", argv[1], "BY", USER),
-                  0);
+    return member_change(tool,
+                         argv[1] == NULL
+                             ? WORDS("RAFT.TRANSFER", "BY", USER)
+                             : WORDS("RAFT.TRANSFER", argv[1], "BY", USER),
+                         0);
 }
 
 int run_member_change(struct tool *tool, char **argv)
@@ -217,10 +219,11 @@ int run_member_change(struct tool *tool, char **argv)
     if (!parse_id(argv[1], &id)) {
         return bad_id(tool, argv[1]);
     }
-    exit_code = change(tool,
-                       is_forced ? WORDS(command, argv[1], "FORCE", "BY", USER)
-                                 : WORDS(command, argv[1], "BY", USER),
-                       id);
+    exit_code = member_change(tool,
+                              is_forced
+                                  ? WORDS(command, argv[1], "FORCE", "BY", USER)
+                                  : WORDS(command, argv[1], "BY", USER),
+                              id);
     if (exit_code != 0 || revoked == NULL) {
         return exit_code;
     }
@@ -270,7 +273,7 @@ int run_member_add(struct tool *tool, char **argv)
     if (is_standby) {
         words[count++] = "STANDBY";
     }
-    exit_code = change(tool, words, 0);
+    exit_code = member_change(tool, words, 0);
     if (exit_code == EX_UNAVAILABLE) {
         tool_say(tool,
                  "member %" PRIu64 " has to run and to reach the others; "

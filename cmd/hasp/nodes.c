@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "client/thread.h"
 
 /* How long to wait for nodes that may know better, since a leader that has
@@ -49,7 +49,7 @@ struct nodes {
 };
 
 /* Asks one node for its own view. */
-static json_t *status_of(struct ask *ask)
+static json_t *nodes_status_of(struct ask *ask)
 {
     struct endpoints one = {.endpoint = &ask->endpoint, .count = 1};
     struct client *client = client_new(&one, ask->nodes->shown);
@@ -87,10 +87,10 @@ static json_t *status_of(struct ask *ask)
     return status;
 }
 
-static void *run(void *data)
+static void *nodes_run(void *data)
 {
     struct ask *ask = data;
-    json_t *status = status_of(ask);
+    json_t *status = nodes_status_of(ask);
     pthread_mutex_lock(&ask->nodes->mutex);
     ask->status = status;
     ask->is_done = true;
@@ -99,8 +99,8 @@ static void *run(void *data)
     return NULL;
 }
 
-static void begin(struct nodes *nodes, const struct endpoint *endpoint,
-                  uint64_t member)
+static void nodes_begin(struct nodes *nodes, const struct endpoint *endpoint,
+                        uint64_t member)
 {
     for (uint32_t i = 0; i < nodes->count; i++) {
         if (strcmp(nodes->ask[i].endpoint.text, endpoint->text) == 0) {
@@ -114,10 +114,10 @@ static void begin(struct nodes *nodes, const struct endpoint *endpoint,
     ask->nodes = nodes;
     ask->endpoint = *endpoint;
     ask->member = member;
-    ask->has_thread = client_thread_start(&ask->thread, run, ask) == 0;
+    ask->has_thread = client_thread_start(&ask->thread, nodes_run, ask) == 0;
     if (!ask->has_thread) {
         /* Without a thread the nodes are asked one after the other. */
-        ask->status = status_of(ask);
+        ask->status = nodes_status_of(ask);
         ask->is_done = true;
     }
 }
@@ -128,12 +128,12 @@ static void begin_text(struct nodes *nodes, const char *text, uint64_t member)
     char why[HASP_WHY_SIZE];
     if (text[0] != '\0' &&
         endpoint_parse(text, strlen(text), &endpoint, why) == 0) {
-        begin(nodes, &endpoint, member);
+        nodes_begin(nodes, &endpoint, member);
     }
 }
 
 /* Asks the nodes that this status names. */
-static void follow(struct nodes *nodes, json_t *status)
+static void nodes_follow(struct nodes *nodes, json_t *status)
 {
     json_t *member;
     size_t i;
@@ -155,7 +155,7 @@ static void follow(struct nodes *nodes, json_t *status)
 }
 
 /* Looks at all answers so far; true if a node has yet to answer. */
-static bool look(struct nodes *nodes, bool *ret_leader)
+static bool nodes_look(struct nodes *nodes, bool *ret_leader)
 {
     bool is_waiting = false;
     for (uint32_t i = 0; i < nodes->count; i++) {
@@ -164,7 +164,7 @@ static bool look(struct nodes *nodes, bool *ret_leader)
         if (ask->is_done && !ask->is_looked) {
             ask->is_looked = true;
             *ret_leader |= nodes_is_leader(ask->status);
-            follow(nodes, ask->status);
+            nodes_follow(nodes, ask->status);
         }
     }
     return is_waiting;
@@ -189,7 +189,7 @@ static void wait_for_all(struct nodes *nodes)
     bool has_leader = false;
     uint64_t until_ns = UINT64_MAX;
     pthread_mutex_lock(&nodes->mutex);
-    while (look(nodes, &has_leader)) {
+    while (nodes_look(nodes, &has_leader)) {
         if (nodes->scope == NODES_LEADER && has_leader &&
             until_ns == UINT64_MAX) {
             until_ns = client_now_ns() + HEDGE_MS * NS_PER_MS;
@@ -257,7 +257,7 @@ static void mark_foreign(const struct nodes *nodes)
     }
 }
 
-static json_t *gather(const struct nodes *nodes)
+static json_t *nodes_gather(const struct nodes *nodes)
 {
     json_auto_t *all = json_array();
     json_t *list = json_array();
@@ -280,7 +280,7 @@ static json_t *gather(const struct nodes *nodes)
     return list;
 }
 
-static struct nodes *make(const struct tool *tool, enum nodes_scope scope)
+static struct nodes *nodes_make(const struct tool *tool, enum nodes_scope scope)
 {
     struct nodes *nodes = memory_new(sizeof *nodes);
     pthread_condattr_t monotonic;
@@ -298,7 +298,7 @@ static struct nodes *make(const struct tool *tool, enum nodes_scope scope)
 }
 
 /* Gives up the nodes that have not answered by now. */
-static void stop(struct nodes *nodes)
+static void nodes_stop(struct nodes *nodes)
 {
     uint64_t one = 1;
     CHECK(write(nodes->stop_fd, &one, sizeof one) == sizeof one);
@@ -309,7 +309,7 @@ static void stop(struct nodes *nodes)
     }
 }
 
-static void done(struct nodes *nodes)
+static void nodes_done(struct nodes *nodes)
 {
     for (uint32_t i = 0; i < nodes->count; i++) {
         json_decref(nodes->ask[i].status);
@@ -322,14 +322,14 @@ static void done(struct nodes *nodes)
 
 json_t *nodes_ask(const struct tool *tool, enum nodes_scope scope)
 {
-    struct nodes *nodes = make(tool, scope);
+    struct nodes *nodes = nodes_make(tool, scope);
     for (uint32_t i = 0; i < tool->endpoints.count; i++) {
-        begin(nodes, &tool->endpoints.endpoint[i], 0);
+        nodes_begin(nodes, &tool->endpoints.endpoint[i], 0);
     }
     wait_for_all(nodes);
-    stop(nodes);
-    json_t *list = gather(nodes);
-    done(nodes);
+    nodes_stop(nodes);
+    json_t *list = nodes_gather(nodes);
+    nodes_done(nodes);
     return list;
 }
 
@@ -351,28 +351,28 @@ static const char *find_answer(const struct nodes *nodes, bool *ret_open)
 uint32_t nodes_first(const struct tool *tool)
 {
     const struct endpoints *all = &tool->endpoints;
-    struct nodes *nodes = make(tool, NODES_NAMED);
+    struct nodes *nodes = nodes_make(tool, NODES_NAMED);
     const char *found = NULL;
     uint32_t first = 0;
     for (uint32_t i = 0; i < all->count && found == NULL; i++) {
         bool is_last = i + 1 == all->count, is_open;
         uint64_t until_ns = is_last ? UINT64_MAX
                                     : client_now_ns() + HEDGE_MS * NS_PER_MS;
-        begin(nodes, &all->endpoint[i], 0);
+        nodes_begin(nodes, &all->endpoint[i], 0);
         pthread_mutex_lock(&nodes->mutex);
         do {
             found = find_answer(nodes, &is_open);
         } while (found == NULL && is_open && wait_until(nodes, until_ns));
         pthread_mutex_unlock(&nodes->mutex);
     }
-    stop(nodes);
+    nodes_stop(nodes);
     for (uint32_t i = 0; i < all->count && found != NULL; i++) {
         if (strcmp(all->endpoint[i].text, found) == 0) {
             first = i;
             break;
         }
     }
-    done(nodes);
+    nodes_done(nodes);
     return first;
 }
 

@@ -9,13 +9,13 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/edit_distance.h"
 #include "base/memory.h"
-#include "base/word.h"
-#include "cmd/hasp/described.h"
+#include "cmd/hasp/option_spec.h"
 #include "cmd/hasp/tool.h"
 
 /* The state of reading. */
-struct reading {
+struct options_reading {
     struct tool *tool;
     const char *texts[2];            /* The descriptions of both. */
     const struct option_row *rows;   /* The subcommand's options, or NULL. */
@@ -47,14 +47,15 @@ void options_nearest(const char *word, const char *words, char *ret_nearest,
     }
 }
 
-static int unknown(const struct reading *reading, const char *word)
+static int options_unknown(const struct options_reading *reading,
+                           const char *word)
 {
     AUTO(buffer_done) struct buffer names = {0};
     char nearest[WORD_SIZE_MAX + 1];
     for (int i = 0; i < 2; i++) {
         const char *text = reading->texts[i];
-        struct described option;
-        while (described_next(&text, &option)) {
+        struct option_spec option;
+        while (option_spec_next(&text, &option)) {
             buffer_printf(&names, "--%.*s ", (int)option.name_size,
                           option.name);
         }
@@ -85,8 +86,8 @@ static void format_range(const struct option_row *row, char *out, size_t size)
              row->max != 0 ? max : "");
 }
 
-static int take_number(const struct reading *reading,
-                       const struct option_row *row, const char *text)
+static int options_take_number(const struct options_reading *reading,
+                               const struct option_row *row, const char *text)
 {
     uint64_t number;
     char range[80];
@@ -110,9 +111,10 @@ static int take_number(const struct reading *reading,
     return 0;
 }
 
-static int take_choice(const struct reading *reading,
-                       const struct option_row *row,
-                       const struct described *option, const char *text)
+static int options_take_choice(const struct options_reading *reading,
+                               const struct option_row *row,
+                               const struct option_spec *option,
+                               const char *text)
 {
     const char *word = option->value, *end = word + option->value_size;
     for (int i = 0; word < end; i++) {
@@ -127,8 +129,9 @@ static int take_choice(const struct reading *reading,
                       row->name, text, (int)option->value_size, option->value);
 }
 
-static int take(const struct reading *reading, const struct option_row *row,
-                const struct described *option, char *text)
+static int options_take(const struct options_reading *reading,
+                        const struct option_row *row,
+                        const struct option_spec *option, char *text)
 {
     struct option_list *list = row->value;
     switch (row->kind) {
@@ -147,9 +150,9 @@ static int take(const struct reading *reading, const struct option_row *row,
         return 0;
     case OPTION_NUMBER:
     case OPTION_TIME:
-        return take_number(reading, row, text);
+        return options_take_number(reading, row, text);
     case OPTION_CHOICE:
-        return take_choice(reading, row, option, text);
+        return options_take_choice(reading, row, option, text);
     }
     return EX_SOFTWARE;
 }
@@ -157,10 +160,10 @@ static int take(const struct reading *reading, const struct option_row *row,
 /* --- Words ---------------------------------------------------------------- */
 
 static const struct option_row *row_of(const struct option_row *row,
-                                       const struct described *option)
+                                       const struct option_spec *option)
 {
     while (row != NULL && row->name != NULL &&
-           !described_is(option, row->name)) {
+           !option_spec_is(option, row->name)) {
         row++;
     }
     /* Each described option has a row, and takes a value if the description
@@ -171,30 +174,31 @@ static const struct option_row *row_of(const struct option_row *row,
 }
 
 /* Finds the option by its name, or its letter. */
-static const struct option_row *find(const struct reading *reading, char letter,
-                                     const char *name, size_t size,
-                                     struct described *ret_option)
+static const struct option_row *
+options_find(const struct options_reading *reading, char letter,
+             const char *name, size_t size, struct option_spec *ret_option)
 {
-    return described_find(reading->texts[0], name, size, letter, ret_option)
+    return option_spec_find(reading->texts[0], name, size, letter, ret_option)
                ? row_of(reading->rows, ret_option)
-           : described_find(reading->texts[1], name, size, letter, ret_option)
+           : option_spec_find(reading->texts[1], name, size, letter, ret_option)
                ? row_of(reading->common, ret_option)
                : NULL;
 }
 
-static void check_rows(const struct reading *reading)
+static void check_rows(const struct options_reading *reading)
 {
     const char *text = reading->texts[0];
-    struct described option;
-    while (described_next(&text, &option)) {
+    struct option_spec option;
+    while (option_spec_next(&text, &option)) {
         row_of(reading->rows, &option);
     }
 }
 
 /* Takes an option; 'value' is what stands behind it in the same word, or NULL.
  */
-static int take_option(struct reading *reading, const struct option_row *row,
-                       const struct described *option, const char *word,
+static int take_option(struct options_reading *reading,
+                       const struct option_row *row,
+                       const struct option_spec *option, const char *word,
                        char *value)
 {
     if (row->kind == OPTION_FLAG && value != NULL) {
@@ -207,33 +211,34 @@ static int take_option(struct reading *reading, const struct option_row *row,
         }
         reading->next++;
     }
-    return take(reading, row, option, value);
+    return options_take(reading, row, option, value);
 }
 
 /* Takes "--name" or "--name=value". */
-static int take_long(struct reading *reading, char *word)
+static int take_long(struct options_reading *reading, char *word)
 {
     char *value = strchr(word, '=');
     size_t size = value != NULL ? (size_t)(value - word) : strlen(word);
-    struct described option;
-    const struct option_row *row = find(reading, 0, word + 2, size - 2,
-                                        &option);
+    struct option_spec option;
+    const struct option_row *row = options_find(reading, 0, word + 2, size - 2,
+                                                &option);
     if (row == NULL) {
-        return unknown(reading, word);
+        return options_unknown(reading, word);
     }
     return take_option(reading, row, &option, word,
                        value != NULL ? value + 1 : NULL);
 }
 
 /* Takes letters such as "-n", "-sn", "-w5" and "-w 5". */
-static int take_letters(struct reading *reading, char *word)
+static int take_letters(struct options_reading *reading, char *word)
 {
     int exit_code = 0;
     for (char *at = word + 1; *at != '\0' && exit_code == 0; at++) {
-        struct described option;
-        const struct option_row *row = find(reading, *at, NULL, 0, &option);
+        struct option_spec option;
+        const struct option_row *row = options_find(reading, *at, NULL, 0,
+                                                    &option);
         if (row == NULL) {
-            return unknown(reading, word);
+            return options_unknown(reading, word);
         }
         if (row->kind == OPTION_FLAG) {
             *(bool *)row->value = true;
@@ -248,7 +253,7 @@ static int take_letters(struct reading *reading, char *word)
 /* --- The whole ------------------------------------------------------------ */
 
 /* Complains of the missing i-th operand, by its name in the line of usage. */
-static int missing(const struct tool *tool, size_t i)
+static int options_missing(const struct tool *tool, size_t i)
 {
     const char *at = tool->subcommand->arguments;
     int depth = 0;
@@ -268,7 +273,7 @@ static int check_operands(struct tool *tool, char **operands, size_t count,
                           size_t min, size_t max)
 {
     if (count < min) {
-        return missing(tool, count);
+        return options_missing(tool, count);
     }
     if (count > max) {
         return tool_usage(tool, "unexpected argument '%s'", operands[max]);
@@ -297,7 +302,7 @@ static int read_words(struct tool *tool, char **argv,
         {"version", OPTION_FLAG, .value = &wants_version},
         {0},
     };
-    struct reading reading = {
+    struct options_reading reading = {
         .tool = tool,
         .texts = {tool->subcommand != NULL ? tool->subcommand->details : NULL,
                   tool_options_text},

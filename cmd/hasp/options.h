@@ -3,8 +3,8 @@
 /* Options of subcommands: one parser for all.
  *
  * Which options there are, their letters and the words to choose from stand in
- * the table of subcommands (described.h). A row says what kind of value one of
- * them takes and where the value goes. Options and operands may stand in any
+ * the table of subcommands (option_spec.h). A row says what kind of value one
+ * of them takes and where the value goes. Options and operands may stand in any
  * order, "--" ends the options, and the options of hasp itself (-e, -o, -t, -q)
  * may stand among those of the subcommand. What is wrong is said in one line,
  * with the nearest name there is. */

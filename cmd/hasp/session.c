@@ -8,7 +8,7 @@
 
 #include "cmd/hasp/credentials.h"
 
-static const struct field kept_fields[] = {
+static const struct view_field kept_fields[] = {
     {"session", "SESSION", FIELD_NUMBER},
     {"ttl_ms", "TTL", FIELD_DURATION},
     {"linger_ms", "LINGER", FIELD_DURATION},
@@ -36,7 +36,8 @@ int run_session_show(struct tool *tool, char **argv)
 
 /* Acts for a session whose credentials stand in the operand, in the file or in
  * the environment. */
-static int attach(struct tool *tool, char **argv, struct session_source *source)
+static int session_attach(struct tool *tool, char **argv,
+                          struct session_source *source)
 {
     const struct option_row rows[] = {SESSION_ROWS(source), {0}};
     int exit_code = options_read(tool, argv, rows, 0, 1);
@@ -61,7 +62,7 @@ int run_session_keep(struct tool *tool, char **argv)
 {
     struct session_source source = {0};
     json_auto_t *kept = NULL;
-    int exit_code = attach(tool, argv, &source);
+    int exit_code = session_attach(tool, argv, &source);
     if (exit_code == 0) {
         exit_code = tool_ask(tool, WORDS("SESSION.KEEP", "FULL"),
                              "cannot keep the session", &kept);
@@ -79,7 +80,7 @@ int run_session_close(struct tool *tool, char **argv)
 {
     struct session_source source = {0};
     json_auto_t *released = NULL;
-    int exit_code = attach(tool, argv, &source);
+    int exit_code = session_attach(tool, argv, &source);
     if (exit_code != 0) {
         return exit_code;
     }

@@ -19,7 +19,7 @@
 
 #include "base/digest.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 
@@ -33,13 +33,13 @@
 /* save_part() returns this if the node no longer keeps the snapshot. */
 #define GONE (-1)
 
-static const struct field snapshot_fields[] = {
+static const struct view_field snapshot_fields[] = {
     {"file", "FILE", FIELD_TEXT},         {"index", "INDEX", FIELD_NUMBER},
     {"term", "TERM", FIELD_NUMBER},       {"size", "BYTES", FIELD_NUMBER},
     {"checksum", "CHECKSUM", FIELD_TEXT}, {0},
 };
 
-static const struct field inspect_fields[] = {
+static const struct view_field inspect_fields[] = {
     {"index", "INDEX", FIELD_NUMBER},
     {"term", "TERM", FIELD_NUMBER},
     {"cluster", "CLUSTER", FIELD_TEXT},
@@ -113,8 +113,8 @@ static int choose_node(struct saving *saving)
     return 0;
 }
 
-static int ask(struct saving *saving, const struct query *query,
-               const struct resp_reply **ret_reply)
+static int snapshot_ask(struct saving *saving, const struct query *query,
+                        const struct resp_reply **ret_reply)
 {
     uint64_t time_ms = u64_max(saving->tool->timeout_ms, TAKE_MS);
     struct client_options options = {.deadline_ns = client_now_ns() +
@@ -140,7 +140,7 @@ static int save_part(struct saving *saving)
     query_number(&query, saving->index);
     query_number(&query, saving->term);
     query_number(&query, saving->offset);
-    int exit_code = ask(saving, &query, &reply);
+    int exit_code = snapshot_ask(saving, &query, &reply);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -220,7 +220,7 @@ static int put_in_place(struct saving *saving)
 }
 
 /* Shows progress on a terminal, a few times a second. */
-static void show_progress(struct saving *saving, bool is_over)
+static void snapshot_show_progress(struct saving *saving, bool is_over)
 {
     uint64_t now_ns = client_now_ns();
     if (saving->tool->is_quiet || !isatty(STDERR_FILENO) ||
@@ -243,7 +243,7 @@ static int save_once(struct saving *saving)
         return exit_code;
     }
     query_begin(&query, "RAFT.BACKUP");
-    exit_code = ask(saving, &query, &reply);
+    exit_code = snapshot_ask(saving, &query, &reply);
     if (exit_code != 0) {
         return exit_code == GONE
                    ? tool_fail(EX_UNAVAILABLE, "cannot save from %s: %s",
@@ -272,7 +272,8 @@ static int save_once(struct saving *saving)
     }
     while (exit_code == 0 && saving->offset < saving->size) {
         exit_code = save_part(saving);
-        show_progress(saving, exit_code != 0 || saving->offset == saving->size);
+        snapshot_show_progress(saving, exit_code != 0 ||
+                                           saving->offset == saving->size);
     }
     exit_code = exit_code ?: check_received(saving);
     return exit_code ?: put_in_place(saving);

@@ -48,7 +48,7 @@ const char tool_options_text[] =
 #define CERT_OPTIONS "    --dir DIR       the folder of the CA (certs)\n"
 #define TRYING "To try and to measure"
 
-static const struct field lock_fields[] = {
+static const struct view_field lock_fields[] = {
     {"name", "NAME", FIELD_TEXT},
     {"mode", "MODE", FIELD_TEXT},
     {"holders", "HOLDERS", FIELD_COUNT},
@@ -59,7 +59,7 @@ static const struct field lock_fields[] = {
     {0},
 };
 
-static const struct field session_fields[] = {
+static const struct view_field session_fields[] = {
     {"id", "SESSION", FIELD_NUMBER},
     {"name", "NAME", FIELD_TEXT},
     {"address", "ADDRESS", FIELD_TEXT},
@@ -72,26 +72,26 @@ static const struct field session_fields[] = {
     {0},
 };
 
-static const struct field setup_fields[] = {
+static const struct view_field setup_fields[] = {
     {"machine", "MACHINE", FIELD_TEXT},
     {"node", "NODE", FIELD_NUMBER},
     {"command", "COMMAND", FIELD_TEXT},
     {0},
 };
 
-static const struct field fence_fields[] = {
+static const struct view_field fence_fields[] = {
     {"resource", "RESOURCE", FIELD_TEXT},
     {"token", "TOKEN", FIELD_NUMBER},
     {0},
 };
 
-static const struct field limits_fields[] = {
+static const struct view_field limits_fields[] = {
     {"name", "LIMIT", FIELD_TEXT},  {"value", "VALUE", FIELD_NUMBER},
     {"used", "USED", FIELD_NUMBER}, {"min", "FROM", FIELD_NUMBER},
     {"max", "TO", FIELD_NUMBER},    {0},
 };
 
-static const struct field blacklist_fields[] = {
+static const struct view_field blacklist_fields[] = {
     {"session", "SESSION", FIELD_ID},
     {"client", "CLIENT", FIELD_TEXT},
     {"reason", "REASON", FIELD_TEXT},
@@ -101,25 +101,25 @@ static const struct field blacklist_fields[] = {
     {0},
 };
 
-static const struct field user_fields[] = {
+static const struct view_field user_fields[] = {
     {"name", "USER", FIELD_TEXT},           {"state", "STATE", FIELD_TEXT},
     {"roles", "ROLES", FIELD_TEXT},         {"secrets", "SECRETS", FIELD_COUNT},
     {"sessions", "SESSIONS", FIELD_NUMBER}, {0},
 };
 
-static const struct field role_fields[] = {
+static const struct view_field role_fields[] = {
     {"name", "ROLE", FIELD_TEXT},
     {"grants", "GRANTS", FIELD_TEXT},
     {0},
 };
 
-static const struct field revoked_fields[] = {
+static const struct view_field revoked_fields[] = {
     {"fingerprint", "FINGERPRINT", FIELD_TEXT},
     {"name", "NAME", FIELD_TEXT},
     {0},
 };
 
-static const struct field whoami_fields[] = {
+static const struct view_field whoami_fields[] = {
     {"user", "USER", FIELD_TEXT},
     {"by", "BY", FIELD_TEXT},
     {"roles", "ROLES", FIELD_TEXT},
@@ -135,7 +135,7 @@ static const struct field whoami_fields[] = {
     " (64M)\n"                                                            \
     "    --connections N  to each node (1000)\n"
 
-static const struct field act_fields[] = {
+static const struct view_field act_fields[] = {
     {"index", "INDEX", FIELD_NUMBER},
     {"time", "TIME", FIELD_TEXT},
     {"user", "USER", FIELD_TEXT},

@@ -14,8 +14,8 @@
 /* Room for a message, even with two paths. */
 #define SAY_SIZE (2 * PATH_MAX + 1024)
 
-__attribute__((format(printf, 1, 0))) static void say(const char *format,
-                                                      va_list args)
+__attribute__((format(printf, 1, 0))) static void
+tool_say_text(const char *format, va_list args)
 {
     char text[SAY_SIZE];
     vsnprintf(text, sizeof text, format, args);
@@ -29,7 +29,7 @@ int tool_fail(int exit_code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(format, args);
+    tool_say_text(format, args);
     va_end(args);
     return exit_code;
 }
@@ -39,7 +39,7 @@ void tool_say(const struct tool *tool, const char *format, ...)
     va_list args;
     if (!tool->is_quiet) {
         va_start(args, format);
-        say(format, args);
+        tool_say_text(format, args);
         va_end(args);
     }
 }
@@ -48,7 +48,7 @@ int tool_usage(const struct tool *tool, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(format, args);
+    tool_say_text(format, args);
     va_end(args);
     const struct subcommand *s = tool->subcommand;
     if (s == NULL) {
@@ -99,8 +99,8 @@ static const struct word *find_word(const char *code)
 }
 
 /* Explains a failure; 'code' is the server's word, or "". */
-static int explain(int error, const char *code, const char *why,
-                   const char *peer, const char *what)
+static int tool_explain(int error, const char *code, const char *why,
+                        const char *peer, const char *what)
 {
     const struct word *word = find_word(code);
     if (code[0] != '\0') {
@@ -135,8 +135,8 @@ static int explain(int error, const char *code, const char *why,
 
 int tool_client_error(const struct client *client, int error, const char *what)
 {
-    return explain(error, error == HASP_EREPLY ? client_code(client) : "",
-                   client_why(client), client_peer(client), what);
+    return tool_explain(error, error == HASP_EREPLY ? client_code(client) : "",
+                        client_why(client), client_peer(client), what);
 }
 
 int tool_hasp_error(const struct tool *tool, int error, const char *what)
@@ -149,7 +149,7 @@ int tool_hasp_error(const struct tool *tool, int error, const char *what)
         snprintf(word, sizeof word, "%.*s", (int)size, why);
         why += size + (why[size + 1] == ' ' ? 2 : 1);
     }
-    return explain(error, word, why, tool->endpoints_text, what);
+    return tool_explain(error, word, why, tool->endpoints_text, what);
 }
 
 int tool_bad_token(const struct tool *tool, const char *text)

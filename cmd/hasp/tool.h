@@ -26,8 +26,8 @@
 #include "client/endpoints.h"
 #include "client/query.h"
 #include "client/shown.h"
+#include "cmd/hasp/format.h"
 #include "cmd/hasp/options.h"
-#include "cmd/hasp/texts.h"
 #include "cmd/hasp/view/output.h"
 
 #define EXIT_NO 1
@@ -67,7 +67,7 @@ struct subcommand {
     subcommand_fn *run;
     /* Of one that is one request (asking.c): */
     const char *command; /* "LOCK.LIST" */
-    const struct field *fields;
+    const struct view_field *fields;
     const char *what; /* It cannot do otherwise. */
     const char *yes;  /* run_judge(): what "1" means. */
     bool is_offline;  /* It asks no cluster: endpoints are not read. */

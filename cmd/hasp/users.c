@@ -25,33 +25,33 @@
 #define QUOTA_COUNT 5
 
 /* The words of a request while they are gathered. */
-struct words {
+struct users_words {
     const char **word; /* With NULL at the end. */
     uint32_t count;
     uint32_t room;
     char changed[24];
 };
 
-static void words_done(struct words *words)
+static void users_words_done(struct users_words *words)
 {
     free(words->word);
 }
 
-static void add(struct words *words, const char *word)
+static void users_add(struct users_words *words, const char *word)
 {
     ROOM(words->word, words->room, words->count + 2);
     words->word[words->count++] = word;
     words->word[words->count] = NULL;
 }
 
-static void begin(struct words *words, const char *command, const char *name,
-                  uint64_t changed)
+static void users_begin(struct users_words *words, const char *command,
+                        const char *name, uint64_t changed)
 {
     snprintf(words->changed, sizeof words->changed, "%" PRIu64, changed);
-    add(words, command);
-    add(words, name);
-    add(words, "IF");
-    add(words, words->changed);
+    users_add(words, command);
+    users_add(words, name);
+    users_add(words, "IF");
+    users_add(words, words->changed);
 }
 
 /* --- Users ---------------------------------------------------------------- */
@@ -241,7 +241,8 @@ static int read_quotas(struct quotas *quotas)
 }
 
 /* Adds the quotas; 'user' is the user as he is, or NULL. */
-static void add_quotas(struct words *words, struct quotas *quotas, json_t *user)
+static void add_quotas(struct users_words *words, struct quotas *quotas,
+                       json_t *user)
 {
     for (int i = 0; i < QUOTA_COUNT; i++) {
         char key[32];
@@ -252,14 +253,14 @@ static void add_quotas(struct words *words, struct quotas *quotas, json_t *user)
             quotas->of[i] = quotas->digits[i];
         }
         if (quotas->of[i] != NULL) {
-            add(words, quota_names[i]);
-            add(words, quotas->of[i]);
+            users_add(words, quota_names[i]);
+            users_add(words, quotas->of[i]);
         }
     }
 }
 
 /* What is to change of a user. */
-struct change {
+struct users_change {
     const char *state; /* "disabled" or "enabled"; NULL to leave it. */
     char **less;       /* The roles to take away, or NULL. */
     char **more;       /* The roles to add, or NULL. */
@@ -268,33 +269,34 @@ struct change {
 };
 
 /* Writes the user anew, as he is but for the change. */
-static int rewrite(struct tool *tool, const char *name, struct change *change)
+static int users_rewrite(struct tool *tool, const char *name,
+                         struct users_change *change)
 {
-    AUTO(words_done) struct words words = {0};
+    AUTO(users_words_done) struct users_words words = {0};
     json_auto_t *user = NULL;
     int exit_code = tool_ask(tool, WORDS("USER.SHOW", name),
                              CANNOT("show user", name), &user);
     if (exit_code != 0) {
         return exit_code;
     }
-    begin(&words, "USER.SET", name, value_number(user, "changed"));
+    users_begin(&words, "USER.SET", name, value_number(user, "changed"));
     const char *state = change->state != NULL ? change->state
                                               : value_text(user, "state");
     if (strcmp(state, "disabled") == 0) {
-        add(&words, "DISABLED");
+        users_add(&words, "DISABLED");
     }
     add_quotas(&words, &change->quotas, user);
-    add(&words, "ROLES");
+    users_add(&words, "ROLES");
     json_t *roles = json_object_get(user, "roles");
     for (size_t i = 0; i < json_array_size(roles); i++) {
         const char *role = json_string_value(json_array_get(roles, i));
         if (role != NULL && !is_among(role, change->less) &&
             !is_among(role, change->more)) {
-            add(&words, role);
+            users_add(&words, role);
         }
     }
     for (char **more = change->more; more != NULL && *more != NULL; more++) {
-        add(&words, *more);
+        users_add(&words, *more);
     }
     return tool_change(tool, words.word, CANNOT(change->what, name), NULL);
 }
@@ -302,48 +304,49 @@ static int rewrite(struct tool *tool, const char *name, struct change *change)
 int run_user_grant(struct tool *tool, char **argv)
 {
     int exit_code = options_read(tool, argv, NULL, 2, 17);
-    struct change change = {.more = argv + 2, .what = "grant a role to user"};
-    return exit_code ?: rewrite(tool, argv[1], &change);
+    struct users_change change = {.more = argv + 2,
+                                  .what = "grant a role to user"};
+    return exit_code ?: users_rewrite(tool, argv[1], &change);
 }
 
 int run_user_revoke(struct tool *tool, char **argv)
 {
     int exit_code = options_read(tool, argv, NULL, 2, 17);
-    struct change change = {.less = argv + 2,
-                            .what = "revoke a role from user"};
-    return exit_code ?: rewrite(tool, argv[1], &change);
+    struct users_change change = {.less = argv + 2,
+                                  .what = "revoke a role from user"};
+    return exit_code ?: users_rewrite(tool, argv[1], &change);
 }
 
 int run_user_disable(struct tool *tool, char **argv)
 {
-    struct change change = {.state = "disabled", .what = "disable user"};
-    return rewrite(tool, argv[1], &change);
+    struct users_change change = {.state = "disabled", .what = "disable user"};
+    return users_rewrite(tool, argv[1], &change);
 }
 
 int run_user_enable(struct tool *tool, char **argv)
 {
-    struct change change = {.state = "enabled", .what = "enable user"};
-    return rewrite(tool, argv[1], &change);
+    struct users_change change = {.state = "enabled", .what = "enable user"};
+    return users_rewrite(tool, argv[1], &change);
 }
 
 int run_user_set(struct tool *tool, char **argv)
 {
-    struct change change = {.what = "set the quotas of user"};
+    struct users_change change = {.what = "set the quotas of user"};
     const struct option_row rows[] = {QUOTA_ROWS(&change.quotas), {0}};
     int exit_code = options_read(tool, argv, rows, 1, 1);
     exit_code = exit_code ?: read_quotas(&change.quotas);
-    return exit_code ?: rewrite(tool, argv[1], &change);
+    return exit_code ?: users_rewrite(tool, argv[1], &change);
 }
 
 /* Makes a role, of which the name must be free. */
 static int make_role(struct tool *tool, const char *name,
                      const struct option_list *grants)
 {
-    AUTO(words_done) struct words words = {0};
-    begin(&words, "ROLE.SET", name, 0);
-    add(&words, "GRANTS");
+    AUTO(users_words_done) struct users_words words = {0};
+    users_begin(&words, "ROLE.SET", name, 0);
+    users_add(&words, "GRANTS");
     for (size_t i = 0; i < grants->count; i++) {
-        add(&words, grants->text[i]);
+        users_add(&words, grants->text[i]);
     }
     return tool_change(tool, words.word, CANNOT("make role", name), NULL);
 }
@@ -352,7 +355,7 @@ int run_user_add(struct tool *tool, char **argv)
 {
     struct option_list roles = {.count = 0}, grants = {.count = 0};
     struct quotas quotas = {.of = {NULL}};
-    AUTO(words_done) struct words words = {0};
+    AUTO(users_words_done) struct users_words words = {0};
     bool is_reused = false;
     const struct option_row rows[] = {
         {"role", OPTION_LIST, .value = &roles},
@@ -369,17 +372,17 @@ int run_user_add(struct tool *tool, char **argv)
     if (exit_code != 0) {
         return exit_code;
     }
-    begin(&words, "USER.SET", argv[1], 0);
+    users_begin(&words, "USER.SET", argv[1], 0);
     if (is_reused) {
-        add(&words, "REUSE");
+        users_add(&words, "REUSE");
     }
     add_quotas(&words, &quotas, NULL);
-    add(&words, "ROLES");
+    users_add(&words, "ROLES");
     for (size_t i = 0; i < roles.count; i++) {
-        add(&words, roles.text[i]);
+        users_add(&words, roles.text[i]);
     }
     if (grants.count > 0) {
-        add(&words, argv[1]);
+        users_add(&words, argv[1]);
     }
     exit_code = tool_change(tool, words.word, CANNOT("make user", argv[1]),
                             NULL);
@@ -438,8 +441,8 @@ static int write_secret(const char *path, struct bytes secret)
 
 /* Tells the cluster of a secret, which is written to its file first: one that
  * the cluster never heard of does no harm, one that nobody kept is lost. */
-static int tell(struct tool *tool, const char *user, const char *label,
-                const char *path, struct buffer *secret)
+static int users_tell(struct tool *tool, const char *user, const char *label,
+                      const char *path, struct buffer *secret)
 {
     uint8_t hash[SHA256_SIZE];
     char digits[2 * SHA256_SIZE + 1] = "";
@@ -473,7 +476,7 @@ int run_secret_add(struct tool *tool, char **argv)
     };
     int exit_code = options_read(tool, argv, rows, 1, 1);
     exit_code = exit_code ?: make_secret(argv[1], &secret);
-    exit_code = exit_code ?: tell(tool, argv[1], label, path, &secret);
+    exit_code = exit_code ?: users_tell(tool, argv[1], label, path, &secret);
     if (secret.data != NULL) {
         explicit_bzero(secret.data, secret.size);
     }
@@ -502,7 +505,7 @@ int run_role_show(struct tool *tool, char **argv)
 
 /* Warns of a pattern that ends in the middle of a word, and covers more than
  * was meant: "bill*" is "billing" and "billboard". */
-static void warn(const struct tool *tool, const char *grant)
+static void users_warn(const struct tool *tool, const char *grant)
 {
     size_t size = strlen(grant);
     if (size >= 2 && grant[size - 1] == '*' &&
@@ -514,7 +517,7 @@ static void warn(const struct tool *tool, const char *grant)
 
 int run_role_set(struct tool *tool, char **argv)
 {
-    AUTO(words_done) struct words words = {0};
+    AUTO(users_words_done) struct users_words words = {0};
     json_auto_t *role = NULL;
     int exit_code = options_read(tool, argv, NULL, 1, 65);
     if (exit_code != 0) {
@@ -522,12 +525,12 @@ int run_role_set(struct tool *tool, char **argv)
     }
     /* The role need not exist yet. */
     (void)tool_ask(tool, WORDS("ROLE.SHOW", argv[1]), NULL, &role);
-    begin(&words, "ROLE.SET", argv[1],
-          role != NULL ? value_number(role, "changed") : 0);
-    add(&words, "GRANTS");
+    users_begin(&words, "ROLE.SET", argv[1],
+                role != NULL ? value_number(role, "changed") : 0);
+    users_add(&words, "GRANTS");
     for (char **grant = &argv[2]; *grant != NULL; grant++) {
-        warn(tool, *grant);
-        add(&words, *grant);
+        users_warn(tool, *grant);
+        users_add(&words, *grant);
     }
     return tool_change(tool, words.word, CANNOT("set role", argv[1]), NULL);
 }

@@ -22,7 +22,7 @@
  * the wait. */
 #define ASK_MS 2000
 
-struct waiting {
+struct waiting_view {
     struct tool *tool;
     const struct option_list *names;
     uint64_t session;
@@ -38,7 +38,7 @@ struct waiting {
 
 /* How many sessions wait before this one; the queue's length if it is not
  * there. */
-static size_t place_of(json_t *lock, uint64_t session)
+static size_t waiting_place_of(json_t *lock, uint64_t session)
 {
     size_t i;
     json_t *waiter, *queue = value_at(lock, "queue");
@@ -50,7 +50,7 @@ static size_t place_of(json_t *lock, uint64_t session)
     return json_array_size(queue);
 }
 
-static void put_holder(struct buffer *out, json_t *lock)
+static void waiting_put_holder(struct buffer *out, json_t *lock)
 {
     json_t *holder = value_at(lock, "holders.0");
     size_t count = json_array_size(value_at(lock, "holders"));
@@ -68,7 +68,7 @@ static void put_holder(struct buffer *out, json_t *lock)
 
 /* Puts such as "14 s: 2nd in the queue for 'a'; ann@host has it since 12:03:11,
  * free in 7.4s at the earliest". */
-static void put_live(const struct waiting *waiting, struct buffer *out,
+static void put_live(const struct waiting_view *waiting, struct buffer *out,
                      json_t *lock)
 {
     json_t *holder = value_at(lock, "holders.0");
@@ -77,7 +77,7 @@ static void put_live(const struct waiting *waiting, struct buffer *out,
                    (time_t)(value_number(holder, "since_ms") / 1000);
     buffer_printf(out, "hasp: %" PRIu64 " s: no. %zu in the queue for '%s'",
                   (client_now_ns() - waiting->begun_ns) / NS_PER_S,
-                  place_of(lock, waiting->session) + 1,
+                  waiting_place_of(lock, waiting->session) + 1,
                   value_text(lock, "name"));
     if (holder != NULL) {
         buffer_printf(out, "; %s%s has it since %s",
@@ -100,17 +100,17 @@ static void show_live(const char *text)
     fflush(stderr);
 }
 
-static void tell(struct waiting *waiting, json_t *lock)
+static void waiting_tell(struct waiting_view *waiting, json_t *lock)
 {
     AUTO(buffer_done) struct buffer text = {0};
-    size_t place = place_of(lock, waiting->session);
+    size_t place = waiting_place_of(lock, waiting->session);
     uint64_t token = value_number(lock, "holders.0.token");
     if (waiting->is_live) {
         put_live(waiting, &text, lock);
         buffer_put_u8(&text, '\0');
         show_live((const char *)text.data);
     } else if (token != waiting->told_token || token == 0) {
-        put_holder(&text, lock);
+        waiting_put_holder(&text, lock);
         if (place > 0 && place < json_array_size(value_at(lock, "queue"))) {
             buffer_printf(&text, ", %zu before us", place);
         }
@@ -123,7 +123,7 @@ static void tell(struct waiting *waiting, json_t *lock)
 }
 
 /* Looks at the first of the locks that others hold. */
-static void look(struct waiting *waiting, struct client *client)
+static void waiting_look(struct waiting_view *waiting, struct client *client)
 {
     for (size_t i = 0; i < waiting->names->count; i++) {
         const char *name = waiting->names->text[i];
@@ -147,22 +147,22 @@ static void look(struct waiting *waiting, struct client *client)
             return;
         }
         if (is_last || json_array_size(value_at(lock, "holders")) > 0) {
-            tell(waiting, lock);
+            waiting_tell(waiting, lock);
             return;
         }
     }
 }
 
-static void *run(void *data)
+static void *waiting_run(void *data)
 {
-    struct waiting *waiting = data;
+    struct waiting_view *waiting = data;
     struct pollfd stop = {.fd = waiting->stop_fd, .events = POLLIN};
     int wait_ms = PATIENCE_MS;
     struct client *client = client_new(&waiting->tool->endpoints,
                                        waiting->tool->shown);
     client_set_interrupt(client, waiting->stop_fd);
     while (poll(&stop, 1, wait_ms) == 0) {
-        look(waiting, client);
+        waiting_look(waiting, client);
         wait_ms = waiting->is_live ? LIVE_MS : LOG_MS;
     }
     client_free(client);
@@ -171,22 +171,22 @@ static void *run(void *data)
 
 /* --- The beginning and the end -------------------------------------------- */
 
-struct waiting *waiting_begin(struct tool *tool,
-                              const struct option_list *names, uint64_t session,
-                              bool is_waiting)
+struct waiting_view *waiting_begin(struct tool *tool,
+                                   const struct option_list *names,
+                                   uint64_t session, bool is_waiting)
 {
     if (!is_waiting || tool->is_quiet) {
         return NULL;
     }
-    struct waiting *waiting = memory_new(sizeof *waiting);
-    *waiting = (struct waiting){.tool = tool,
-                                .names = names,
-                                .session = session,
-                                .begun_ns = client_now_ns(),
-                                .is_live = isatty(STDERR_FILENO),
-                                .stop_fd = eventfd(0, EFD_CLOEXEC)};
+    struct waiting_view *waiting = memory_new(sizeof *waiting);
+    *waiting = (struct waiting_view){.tool = tool,
+                                     .names = names,
+                                     .session = session,
+                                     .begun_ns = client_now_ns(),
+                                     .is_live = isatty(STDERR_FILENO),
+                                     .stop_fd = eventfd(0, EFD_CLOEXEC)};
     if (waiting->stop_fd < 0 ||
-        client_thread_start(&waiting->thread, run, waiting) != 0) {
+        client_thread_start(&waiting->thread, waiting_run, waiting) != 0) {
         close(waiting->stop_fd);
         free(waiting);
         return NULL;
@@ -194,7 +194,7 @@ struct waiting *waiting_begin(struct tool *tool,
     return waiting;
 }
 
-void waiting_end(struct waiting *waiting, bool is_acquired)
+void waiting_end(struct waiting_view *waiting, bool is_acquired)
 {
     uint64_t one = 1;
     if (waiting == NULL) {

@@ -14,15 +14,15 @@
 #include "cmd/hasp/options.h"
 #include "cmd/hasp/tool.h"
 
-struct waiting;
+struct waiting_view;
 
 /* Begins to tell, unless the wait is over soon. NULL if 'is_waiting' is false,
  * with --quiet, or if there is no thread. */
-struct waiting *waiting_begin(struct tool *tool,
-                              const struct option_list *names, uint64_t session,
-                              bool is_waiting);
+struct waiting_view *waiting_begin(struct tool *tool,
+                                   const struct option_list *names,
+                                   uint64_t session, bool is_waiting);
 
 /* The wait is over; "got it after 14 s" if anything was told. NULL is fine. */
-void waiting_end(struct waiting *waiting, bool is_acquired);
+void waiting_end(struct waiting_view *waiting, bool is_acquired);
 
 #endif /* HASP_CMD_HASP_WAITING_H */

@@ -41,7 +41,7 @@ int backup_users(struct backup_request *request, const char *text)
     return 0;
 }
 
-static int explain(int status, const char *why)
+static int backup_explain(int status, const char *why)
 {
     fprintf(stderr, "haspd: %s\n", why);
     return status;
@@ -110,7 +110,7 @@ int backup_inspect(const struct backup_request *request)
     char why[HASP_NODE_WHY_SIZE];
     int status = hasp_node_inspect(request->file, &snapshot, why);
     if (status != 0) {
-        return explain(status, why);
+        return backup_explain(status, why);
     }
     print_json(&snapshot);
     return 0;
@@ -133,13 +133,13 @@ int backup_export(const struct backup_request *request,
     struct hasp_node_snapshot snapshot;
     char why[HASP_NODE_WHY_SIZE];
     if (options->directory == NULL || options->directory[0] == '\0') {
-        return explain(EX_USAGE,
-                       "which data directory? give --dir or --config");
+        return backup_explain(EX_USAGE,
+                              "which data directory? give --dir or --config");
     }
     int status = hasp_node_export(options->directory, request->file,
                                   request->may_replace, &snapshot, why);
     if (status != 0) {
-        return explain(status, why);
+        return backup_explain(status, why);
     }
     fprintf(stderr,
             "haspd: saved '%s' as '%s', %" PRIu64 " bytes, checksum ok\n",
@@ -224,7 +224,7 @@ static void say_users(const struct hasp_node_snapshot *snapshot)
 static int refuse_users(const struct hasp_node_snapshot *snapshot)
 {
     say_users(snapshot);
-    return explain(
+    return backup_explain(
         EX_USAGE, "what was withdrawn since then is there again: say --users "
                   "suspend, so that nobody is let in before you have looked "
                   "('hasp user enable' lets a user in again), or --users keep");
@@ -257,7 +257,7 @@ int backup_restore(const struct backup_request *request,
                                    request->quarantine_ms, suspends, &now, why);
     }
     if (status != 0) {
-        return explain(status, why);
+        return backup_explain(status, why);
     }
     fprintf(stderr, "haspd: '%s' is the beginning of a new life now:\n",
             options->directory);

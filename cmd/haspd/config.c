@@ -15,9 +15,9 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/edit_distance.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "base/word.h"
 
 enum kind {
     KIND_TEXT,
@@ -47,12 +47,13 @@ struct setting {
     uint64_t max;
 };
 
-static void *field(const struct config *config, const struct setting *setting)
+static void *config_field(const struct config *config,
+                          const struct setting *setting)
 {
     return (char *)(uintptr_t)&config->options + setting->offset;
 }
 
-#define AT(field) offsetof(struct hasp_node_options, field)
+#define AT(config_field) offsetof(struct hasp_node_options, config_field)
 #define LIMIT32(name, min, max)                              \
     {                                                        \
         "limits", #name, KIND_U32, AT(limits.name), min, max \
@@ -159,7 +160,7 @@ static const struct choice {
 };
 
 /* Where a value comes from, for messages. */
-struct place {
+struct config_place {
     enum config_source source;
     /* The name of the file or the variable, or of the flag without dashes. */
     const char *name;
@@ -167,7 +168,7 @@ struct place {
 };
 
 /* The state of reading a file, which inih hands around. */
-struct reading {
+struct config_reading {
     struct config *config;
     FILE *file;
     const char *path;
@@ -176,11 +177,13 @@ struct reading {
     char *why;
 };
 
-static int fail(char why[HASP_WHY_SIZE], const struct place *place,
-                const char *format, ...) __attribute__((format(printf, 3, 4)));
+static int config_fail(char why[HASP_WHY_SIZE],
+                       const struct config_place *place, const char *format,
+                       ...) __attribute__((format(printf, 3, 4)));
 
-static int fail(char why[HASP_WHY_SIZE], const struct place *place,
-                const char *format, ...)
+static int config_fail(char why[HASP_WHY_SIZE],
+                       const struct config_place *place, const char *format,
+                       ...)
 {
     va_list args;
     const char *dashes = place->source == CONFIG_FLAG ? "--" : "";
@@ -200,7 +203,7 @@ void config_init(struct config *config)
     hasp_node_options_init(&config->options);
     config->options.listen_http = "127.0.0.1:7422";
     for (size_t i = 0; i < SETTING_COUNT; i++) {
-        char **text = field(config, &settings[i]);
+        char **text = config_field(config, &settings[i]);
         if (settings[i].kind == KIND_TEXT && *text != NULL) {
             *text = memory_text(*text);
         }
@@ -220,7 +223,7 @@ void config_done(struct config *config)
 {
     for (size_t i = 0; i < SETTING_COUNT; i++) {
         if (settings[i].kind == KIND_TEXT) {
-            free(*(char **)field(config, &settings[i]));
+            free(*(char **)config_field(config, &settings[i]));
         }
     }
     forget_members(config);
@@ -229,9 +232,9 @@ void config_done(struct config *config)
 
 /* Reads a line without its leading blanks, since inih takes an indented line
  * for the rest of the value before it. */
-static char *read_line(char *out, int size, void *data)
+static char *config_read_line(char *out, int size, void *data)
 {
-    struct reading *reading = data;
+    struct config_reading *reading = data;
     char *line = NULL;
     size_t capacity = 0;
     ssize_t length = getline(&line, &capacity, reading->file);
@@ -246,9 +249,11 @@ static char *read_line(char *out, int size, void *data)
     }
     if (strlen(from) + 1 > (size_t)size && *from != '#' && *from != ';') {
         if (reading->error == 0) {
-            struct place place = {CONFIG_FILE, reading->path, reading->line};
-            reading->error = fail(reading->why, &place,
-                                  "the line is longer than %d bytes", size - 2);
+            struct config_place place = {CONFIG_FILE, reading->path,
+                                         reading->line};
+            reading->error = config_fail(reading->why, &place,
+                                         "the line is longer than %d bytes",
+                                         size - 2);
         }
         from = "\n";
     }
@@ -257,8 +262,8 @@ static char *read_line(char *out, int size, void *data)
     return out;
 }
 
-static int unknown(const struct place *place, const char *section,
-                   const char *key, char why[HASP_WHY_SIZE])
+static int config_unknown(const struct config_place *place, const char *section,
+                          const char *key, char why[HASP_WHY_SIZE])
 {
     const struct setting *near_section = &settings[0];
     const struct setting *near_key = NULL;
@@ -279,23 +284,25 @@ static int unknown(const struct place *place, const char *section,
         }
     }
     if (near_key == NULL && section[0] == '\0') {
-        return fail(why, place, "'%.100s' stands before any [section]", key);
+        return config_fail(why, place, "'%.100s' stands before any [section]",
+                           key);
     }
     if (near_key == NULL) {
-        return fail(why, place,
-                    "there is no section [%.100s]; the nearest is [%s]",
-                    section, near_section->section);
+        return config_fail(why, place,
+                           "there is no section [%.100s]; the nearest is [%s]",
+                           section, near_section->section);
     }
     if (elsewhere != NULL) {
-        return fail(why, place, "'%s' belongs into [%s], not into [%s]", key,
-                    elsewhere->section, section);
+        return config_fail(why, place, "'%s' belongs into [%s], not into [%s]",
+                           key, elsewhere->section, section);
     }
-    return fail(why, place, "there is no '%.100s' in [%s]; the nearest is '%s'",
-                key, section, near_key->key);
+    return config_fail(why, place,
+                       "there is no '%.100s' in [%s]; the nearest is '%s'", key,
+                       section, near_key->key);
 }
 
 static int set_number(struct config *config, const struct setting *setting,
-                      const struct place *place, const char *value,
+                      const struct config_place *place, const char *value,
                       char why[HASP_WHY_SIZE])
 {
     uint64_t number;
@@ -303,23 +310,25 @@ static int set_number(struct config *config, const struct setting *setting,
     bool is_number = is_size ? size_parse(value, &number)
                              : bytes_to_u64(bytes_of_text(value), &number);
     if (!is_number) {
-        return fail(why, place, "%s = '%.100s' is not a number%s", setting->key,
-                    value, is_size ? " (K, M or G may follow)" : "");
+        return config_fail(why, place, "%s = '%.100s' is not a number%s",
+                           setting->key, value,
+                           is_size ? " (K, M or G may follow)" : "");
     }
     if (number < setting->min || number > setting->max) {
-        return fail(why, place, "%s = %s must be from %" PRIu64 " to %" PRIu64,
-                    setting->key, value, setting->min, setting->max);
+        return config_fail(why, place,
+                           "%s = %s must be from %" PRIu64 " to %" PRIu64,
+                           setting->key, value, setting->min, setting->max);
     }
     if (setting->kind == KIND_U32) {
-        *(uint32_t *)field(config, setting) = (uint32_t)number;
+        *(uint32_t *)config_field(config, setting) = (uint32_t)number;
     } else {
-        *(uint64_t *)field(config, setting) = number;
+        *(uint64_t *)config_field(config, setting) = number;
     }
     return 0;
 }
 
 static int set_choice(struct config *config, const struct setting *setting,
-                      const struct place *place, const char *value,
+                      const struct config_place *place, const char *value,
                       char why[HASP_WHY_SIZE])
 {
     const struct choice *choice = &choices[setting->kind];
@@ -329,46 +338,49 @@ static int set_choice(struct config *config, const struct setting *setting,
         found++;
     }
     if (choice->names[found] == NULL) {
-        return fail(why, place, "%s = '%.100s' must be %s", setting->key, value,
-                    choice->text);
+        return config_fail(why, place, "%s = '%.100s' must be %s", setting->key,
+                           value, choice->text);
     }
     if (setting->kind >= KIND_FINALIZE) {
-        *(bool *)field(config, setting) = found == 1;
+        *(bool *)config_field(config, setting) = found == 1;
     } else {
-        *(unsigned *)field(config, setting) = (unsigned)found;
+        *(unsigned *)config_field(config, setting) = (unsigned)found;
     }
     return 0;
 }
 
 static int set_text(struct config *config, const struct setting *setting,
-                    const struct place *place, const char *value,
+                    const struct config_place *place, const char *value,
                     char why[HASP_WHY_SIZE])
 {
-    char **text = field(config, setting);
+    char **text = config_field(config, setting);
     if (strlen(value) < setting->min || strlen(value) > setting->max) {
-        return fail(why, place,
-                    "%s must have from %" PRIu64 " to %" PRIu64 " characters",
-                    setting->key, setting->min, setting->max);
+        return config_fail(why, place,
+                           "%s must have from %" PRIu64 " to %" PRIu64
+                           " characters",
+                           setting->key, setting->min, setting->max);
     }
     free(*text);
     *text = value[0] != '\0' ? memory_text(value) : NULL;
     return 0;
 }
 
-static int add_member(struct config *config, const struct place *place,
-                      const char *value, char why[HASP_WHY_SIZE])
+static int config_add_member(struct config *config,
+                             const struct config_place *place,
+                             const char *value, char why[HASP_WHY_SIZE])
 {
     char id_text[24], peer[128], client[128], rest[2];
     uint64_t id;
     if (sscanf(value, "%23s %127s %127s %1s", id_text, peer, client, rest) !=
             3 ||
         !bytes_to_u64(bytes_of_text(id_text), &id) || id == 0) {
-        return fail(why, place,
-                    "member = '%.100s' is not ID PEER-ADDRESS CLIENT-ADDRESS",
-                    value);
+        return config_fail(
+            why, place,
+            "member = '%.100s' is not ID PEER-ADDRESS CLIENT-ADDRESS", value);
     }
     if (config->options.member_count == CONFIG_MEMBER_MAX) {
-        return fail(why, place, "more than %d members", CONFIG_MEMBER_MAX);
+        return config_fail(why, place, "more than %d members",
+                           CONFIG_MEMBER_MAX);
     }
     config->member[config->options.member_count++] = (struct hasp_node_member){
         .id = id,
@@ -388,25 +400,26 @@ static size_t find_setting(const char *section, const char *key)
     return i;
 }
 
-static int set(struct config *config, const struct place *place,
-               const char *section, const char *key, const char *value,
-               char why[HASP_WHY_SIZE])
+static int config_set_value(struct config *config,
+                            const struct config_place *place,
+                            const char *section, const char *key,
+                            const char *value, char why[HASP_WHY_SIZE])
 {
     size_t i = find_setting(section, key);
     int rv;
     if (i == SETTING_COUNT) {
-        return unknown(place, section, key, why);
+        return config_unknown(place, section, key, why);
     }
     const struct setting *setting = &settings[i];
     if (setting->kind == KIND_MEMBER) {
         if (config->source[i] != place->source) {
             forget_members(config);
         }
-        rv = add_member(config, place, value, why);
+        rv = config_add_member(config, place, value, why);
     } else if (place->source == CONFIG_FILE &&
                config->source[i] == CONFIG_FILE) {
-        return fail(why, place, "'%s' stands in line %d already", key,
-                    config->line[i]);
+        return config_fail(why, place, "'%s' stands in line %d already", key,
+                           config->line[i]);
     } else if (setting->kind == KIND_TEXT) {
         rv = set_text(config, setting, place, value, why);
     } else if (setting->kind >= KIND_LEVEL) {
@@ -422,11 +435,11 @@ static int set(struct config *config, const struct place *place,
 static int on_pair(void *data, const char *section, const char *key,
                    const char *value)
 {
-    struct reading *reading = data;
-    struct place place = {CONFIG_FILE, reading->path, reading->line};
+    struct config_reading *reading = data;
+    struct config_place place = {CONFIG_FILE, reading->path, reading->line};
     if (reading->error == 0) {
-        reading->error = set(reading->config, &place, section, key, value,
-                             reading->why);
+        reading->error = config_set_value(reading->config, &place, section, key,
+                                          value, reading->why);
     }
     return reading->error == 0;
 }
@@ -434,14 +447,15 @@ static int on_pair(void *data, const char *section, const char *key,
 int config_read_file(struct config *config, const char *path,
                      char why[HASP_WHY_SIZE])
 {
-    struct reading reading = {.config = config, .path = path, .why = why};
+    struct config_reading reading = {
+        .config = config, .path = path, .why = why};
     reading.file = fopen(path, "re");
     if (reading.file == NULL) {
         snprintf(why, HASP_WHY_SIZE, "cannot open '%.300s': %s", path,
                  strerror(errno));
         return HASP_EINVALID;
     }
-    int line = ini_parse_stream(read_line, &reading, on_pair, &reading);
+    int line = ini_parse_stream(config_read_line, &reading, on_pair, &reading);
     if (ferror(reading.file) && reading.error == 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot read '%.300s': %s", path,
                  strerror(errno));
@@ -449,8 +463,9 @@ int config_read_file(struct config *config, const char *path,
     }
     fclose(reading.file);
     if (reading.error == 0 && line != 0) {
-        struct place place = {CONFIG_FILE, path, line};
-        return fail(why, &place, "neither '[section]' nor 'key = value'");
+        struct config_place place = {CONFIG_FILE, path, line};
+        return config_fail(why, &place,
+                           "neither '[section]' nor 'key = value'");
     }
     return reading.error;
 }
@@ -485,16 +500,16 @@ static int set_variable(struct config *config, const char *variable,
     }
     char shown[128];
     snprintf(shown, sizeof shown, "%.*s", (int)length, variable);
-    struct place place = {CONFIG_ENVIRONMENT, shown, 0};
+    struct config_place place = {CONFIG_ENVIRONMENT, shown, 0};
     if (strcmp(section, "cluster") != 0 || strcmp(key, "member") != 0) {
-        return set(config, &place, section, key, equals + 1, why);
+        return config_set_value(config, &place, section, key, equals + 1, why);
     }
     /* One variable holds several members, with commas between them. */
     char *copy = memory_text(equals + 1);
     char *rest = copy;
     int rv = 0;
     for (char *one; rv == 0 && (one = strsep(&rest, ",")) != NULL;) {
-        rv = set(config, &place, section, key, one, why);
+        rv = config_set_value(config, &place, section, key, one, why);
     }
     free(copy);
     return rv;
@@ -517,15 +532,16 @@ int config_read_environment(struct config *config, char *const *environment,
 int config_set(struct config *config, const char *flag, const char *name,
                const char *value, char why[HASP_WHY_SIZE])
 {
-    struct place place = {CONFIG_FLAG, flag, 0};
+    struct config_place place = {CONFIG_FLAG, flag, 0};
     char section[64];
     const char *dot = strchr(name, '.');
     if (dot == NULL || (size_t)(dot - name) >= sizeof section) {
-        return fail(why, &place, "'%.100s' is not section.key=value", name);
+        return config_fail(why, &place, "'%.100s' is not section.key=value",
+                           name);
     }
     memcpy(section, name, (size_t)(dot - name));
     section[dot - name] = '\0';
-    return set(config, &place, section, dot + 1, value, why);
+    return config_set_value(config, &place, section, dot + 1, value, why);
 }
 
 /* Makes a text empty that is switched off, and so is not printed. */
@@ -545,7 +561,7 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
         if (settings[i].kind == KIND_FOUNDING &&
             config->source[i] == CONFIG_DEFAULT) {
             /* Leaves the limit to the state. */
-            *(uint64_t *)field(config, &settings[i]) = 0;
+            *(uint64_t *)config_field(config, &settings[i]) = 0;
         }
     }
     /* One file may serve all nodes, since each listens where its line of
@@ -602,7 +618,7 @@ static void print_value(const struct setting *setting, const void *at,
 static void print_setting(const struct config *config, size_t index, FILE *out)
 {
     const struct setting *setting = &settings[index];
-    const void *at = field(config, setting);
+    const void *at = config_field(config, setting);
     struct hasp_node_options standard;
     static const char *const names[] = {"default", "file", "environment",
                                         "flag"};
@@ -680,9 +696,10 @@ bool config_key_describe(size_t index, struct config_key *ret_key)
     if (setting->offset == AT(id) || setting->offset == AT(directory)) {
         ret_key->is_required = setting->kind != KIND_MEMBER;
     } else if (is_size) {
-        print_short(*(uint64_t *)field(&config, setting), true, standard);
+        print_short(*(uint64_t *)config_field(&config, setting), true,
+                    standard);
     } else if (setting->kind != KIND_MEMBER) {
-        print_value(setting, field(&config, setting), standard);
+        print_value(setting, config_field(&config, setting), standard);
     }
     fclose(standard);
     fclose(range);

@@ -36,7 +36,7 @@ void log_stderr_init(uint64_t node_id)
     has_journal = journal_reads_stderr();
 }
 
-static size_t put_time(char *out, size_t size)
+static size_t log_stderr_put_time(char *out, size_t size)
 {
     struct timespec now;
     struct tm parts;
@@ -57,7 +57,7 @@ void log_stderr(void *data, enum hasp_node_log_level level, const char *event,
     if (has_journal) {
         at = (size_t)snprintf(line, sizeof line, "<%d>", priorities[level]);
     } else {
-        at = put_time(line, sizeof line);
+        at = log_stderr_put_time(line, sizeof line);
     }
     int size = snprintf(line + at, sizeof line - at - 1,
                         "level=%s node=%" PRIu64 " event=\"%s\"%s%s",

@@ -158,7 +158,7 @@ static int add_tls(struct command_line *line, const char *folder)
 
 static int print_manual(const char *section)
 {
-    if (manual_print(section, stdout) == 0) {
+    if (daemon_manual_print(section, stdout) == 0) {
         return 0;
     }
     fprintf(stderr,
@@ -169,7 +169,7 @@ static int print_manual(const char *section)
 }
 
 /* Parses the command line; returns an exit code, or -1 to go on. */
-static int parse(int argc, char **argv, struct command_line *line)
+static int main_parse(int argc, char **argv, struct command_line *line)
 {
     for (;;) {
         int index = 0;
@@ -222,8 +222,8 @@ static int parse(int argc, char **argv, struct command_line *line)
     return -1;
 }
 
-static int configure(const struct command_line *line, struct config *config,
-                     char why[HASP_WHY_SIZE])
+static int main_configure(const struct command_line *line,
+                          struct config *config, char why[HASP_WHY_SIZE])
 {
     int rv = line->config_path == NULL
                  ? 0
@@ -238,8 +238,8 @@ static int configure(const struct command_line *line, struct config *config,
 
 /* Checks the settings as a whole. Where these do not fit together it helps to
  * see them all. */
-static int finish(const struct command_line *line, struct config *config,
-                  char why[HASP_WHY_SIZE])
+static int main_finish(const struct command_line *line, struct config *config,
+                       char why[HASP_WHY_SIZE])
 {
     if (line->action == ACTION_EXPORT || line->action == ACTION_UNCONDEMN) {
         /* The directory is enough for this, and is checked by itself. */
@@ -252,7 +252,7 @@ static int finish(const struct command_line *line, struct config *config,
     return rv;
 }
 
-static int uncondemn(const char *directory)
+static int main_uncondemn(const char *directory)
 {
     char why[HASP_NODE_WHY_SIZE] = "";
     if (directory == NULL) {
@@ -367,7 +367,7 @@ static void on_alive(void *data)
     sd_notify(0, "WATCHDOG=1");
 }
 
-static int run(struct config *config)
+static int main_run(struct config *config)
 {
     char why[HASP_NODE_WHY_SIZE] = "";
     log_stderr_init(config->options.id);
@@ -412,7 +412,7 @@ static void ignore_sigpipe(void)
     sigaction(SIGPIPE, &action, NULL);
 }
 
-static void warn(void *data, const char *text)
+static void main_warn(void *data, const char *text)
 {
     (void)data;
     fprintf(stderr, "haspd: warning: %s\n", text);
@@ -425,26 +425,26 @@ int main(int argc, char **argv)
     char why[HASP_WHY_SIZE] = "";
     /* This comes first: a peer that dies must not end this process. */
     ignore_sigpipe();
-    int status = parse(argc, argv, &line);
+    int status = main_parse(argc, argv, &line);
     if (status >= 0) {
         return status;
     }
     config_init(&config);
     if (line.action == ACTION_INSPECT) {
         status = backup_inspect(&line.backup);
-    } else if (configure(&line, &config, why) != 0 ||
-               finish(&line, &config, why) != 0) {
+    } else if (main_configure(&line, &config, why) != 0 ||
+               main_finish(&line, &config, why) != 0) {
         fprintf(stderr, "haspd: %s\n", why);
         status = EX_CONFIG;
     } else if (line.action == ACTION_CHECK) {
-        status = hasp_node_options_advise(&config.options, warn, NULL);
+        status = hasp_node_options_advise(&config.options, main_warn, NULL);
         if (status == HASP_NODE_OK) {
             printf("configuration ok\n");
         }
     } else if (line.action == ACTION_PRINT) {
         status = 0;
     } else if (line.action == ACTION_UNCONDEMN) {
-        status = uncondemn(config.options.directory);
+        status = main_uncondemn(config.options.directory);
     } else if (line.action == ACTION_EXPORT) {
         umask(077);
         status = backup_export(&line.backup, &config.options);
@@ -453,7 +453,7 @@ int main(int argc, char **argv)
         status = backup_restore(&line.backup, &config.options,
                                 line.config_path);
     } else {
-        status = run(&config);
+        status = main_run(&config);
     }
     for (int i = 0; i < line.set_count; i++) {
         free(line.set[i].name);

@@ -127,7 +127,7 @@ static void put_meaning(FILE *out, const struct config_key *key)
     fputs(text[length - 1] == '.' ? "\n" : ".\n", out);
 }
 
-static void put_key(FILE *out, const struct config_key *key)
+static void manual_put_key(FILE *out, const struct config_key *key)
 {
     fprintf(out, ".TP\n.B %s\n", key->key);
     put_meaning(out, key);
@@ -170,7 +170,7 @@ static void put_configuration(FILE *out)
             section = key.section;
             fprintf(out, ".SH SECTION [%s]\n", section);
         }
-        put_key(out, &key);
+        manual_put_key(out, &key);
     }
     fputs(".SH EXAMPLES\nThe first of three nodes, with TLS:\n.PP\n.nf\n.RS\n"
           "[node]\nid = 1\ndir = /var/lib/hasp/data\n"
@@ -184,7 +184,7 @@ static void put_configuration(FILE *out)
           out);
 }
 
-int manual_print(const char *section, FILE *out)
+int daemon_manual_print(const char *section, FILE *out)
 {
     if (strcmp(section, "8") == 0) {
         put_daemon(out);

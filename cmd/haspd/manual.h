@@ -15,6 +15,6 @@ extern const char haspd_help[];
 
 /* Writes the page of 'section', "5" or "8", to 'out'; HASP_EINVALID if it is
  * neither. */
-MUST_CHECK int manual_print(const char *section, FILE *out);
+MUST_CHECK int daemon_manual_print(const char *section, FILE *out);
 
 #endif /* HASP_CMD_HASPD_MANUAL_H */

@@ -6,15 +6,15 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "core/authorize.h"
 #include "core/commands/listing.h"
-#include "core/gate.h"
 #include "core/request.h"
 #include "core/state.h"
 
 /* --- Arguments ------------------------------------------------------------ */
 
-static bool is_name(struct call *call, struct resp_writer *writer,
-                    struct bytes name)
+static bool access_is_name(struct call *call, struct resp_writer *writer,
+                           struct bytes name)
 {
     return user_name_is_valid(name) ||
            call_fail(call, writer,
@@ -23,12 +23,12 @@ static bool is_name(struct call *call, struct resp_writer *writer,
 
 /* Reads "name IF changed" and the words behind; '*ret_at' is the first of
  * those. */
-static bool parse_if(struct call *call, struct resp_writer *writer,
-                     uint32_t *ret_at)
+static bool access_parse_if(struct call *call, struct resp_writer *writer,
+                            uint32_t *ret_at)
 {
     CHECK(call->count >= 3); /* The table of commands sets the arity. */
     call->name = call->argument[1];
-    if (!is_name(call, writer, call->name)) {
+    if (!access_is_name(call, writer, call->name)) {
         return false;
     }
     if (!bytes_is_word(call->argument[2], "IF") || call->count < 4 ||
@@ -90,7 +90,7 @@ bool user_set_parse(struct call *call, struct resp_writer *writer)
     bool has_failed = false;
     call->is_disabled = call->is_reused = false;
     call->bound = quota_standard;
-    if (!parse_if(call, writer, &at)) {
+    if (!access_parse_if(call, writer, &at)) {
         return false;
     }
     for (; at < call->count; at++) {
@@ -107,7 +107,7 @@ bool user_set_parse(struct call *call, struct resp_writer *writer)
         return false;
     }
     for (uint32_t i = 0; i < call->name_count; i++) {
-        if (!is_name(call, writer, call->names[i])) {
+        if (!access_is_name(call, writer, call->names[i])) {
             return false;
         }
     }
@@ -117,7 +117,7 @@ bool user_set_parse(struct call *call, struct resp_writer *writer)
 bool role_set_parse(struct call *call, struct resp_writer *writer)
 {
     uint32_t at;
-    if (!parse_if(call, writer, &at) ||
+    if (!access_parse_if(call, writer, &at) ||
         !parse_rest(call, writer, at, "GRANTS", GRANT_COUNT_MAX)) {
         return false;
     }
@@ -236,7 +236,7 @@ static void put_quotas(const struct user *user, struct resp_writer *writer)
     }
 }
 
-static void put_user(const struct user *user, struct resp_writer *writer)
+static void access_put_user(const struct user *user, struct resp_writer *writer)
 {
     resp_map(writer, 6 + 2 * QUOTA_COUNT - 1);
     resp_key_bulk(writer, "name", user->name);
@@ -284,7 +284,7 @@ void user_show_read(struct core *core, struct request *request)
         request_refuse(core, request, WORD_BADARG, "there is no such user");
         return;
     }
-    put_user(user, request_reply(core, request));
+    access_put_user(user, request_reply(core, request));
     request_done(core, request);
 }
 
@@ -302,14 +302,14 @@ void role_show_read(struct core *core, struct request *request)
 void user_list_read(struct core *core, struct request *request)
 {
     struct listing listing;
-    struct ordered *set = lockfsm_user_order(core->fsm);
+    struct treap *set = lockfsm_user_order(core->fsm);
     if (!listing_begin(core, request, request->call, set, false, &listing)) {
         return;
     }
     struct resp_writer *writer = request_reply(core, request);
     listing_put_head(writer, &listing, listing.count);
     for (uint32_t i = 0; i < listing.count; i++) {
-        put_user(LISTED(&listing, i, struct user, in_order), writer);
+        access_put_user(LISTED(&listing, i, struct user, in_order), writer);
     }
     listing_done(&listing);
     request_done(core, request);
@@ -318,7 +318,7 @@ void user_list_read(struct core *core, struct request *request)
 void role_list_read(struct core *core, struct request *request)
 {
     struct listing listing;
-    struct ordered *set = lockfsm_role_order(core->fsm);
+    struct treap *set = lockfsm_role_order(core->fsm);
     if (!listing_begin(core, request, request->call, set, false, &listing)) {
         return;
     }
@@ -343,7 +343,7 @@ static void put_revocation(const struct revocation *revocation,
 void cert_revoked_read(struct core *core, struct request *request)
 {
     struct listing listing;
-    struct ordered *set = lockfsm_revocation_order(core->fsm);
+    struct treap *set = lockfsm_revocation_order(core->fsm);
     if (!listing_begin(core, request, request->call, set, false, &listing)) {
         return;
     }
@@ -393,11 +393,11 @@ static void put_may(const struct core *core, const struct request *request,
 {
     uint32_t count = 0;
     for (enum verb verb = VERB_NAMED_COUNT; verb < VERB_COUNT; verb++) {
-        count += gate_has(core, request, verb);
+        count += authorize_has(core, request, verb);
     }
     resp_key_array(writer, "may", count);
     for (enum verb verb = VERB_NAMED_COUNT; verb < VERB_COUNT; verb++) {
-        if (gate_has(core, request, verb)) {
+        if (authorize_has(core, request, verb)) {
             resp_text(writer, verb_name(verb));
         }
     }

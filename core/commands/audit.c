@@ -36,7 +36,7 @@ void core_act_outcome(const struct act *act, struct buffer *out)
                   (const char *)act->why.data);
 }
 
-static void put_act(const struct act *act, struct resp_writer *writer)
+static void audit_put_act(const struct act *act, struct resp_writer *writer)
 {
     resp_map(writer, 9);
     resp_key_number(writer, "index", act->log_index);
@@ -70,13 +70,13 @@ void audit_list_read(struct core *core, struct request *request)
     const struct list *at = first != NULL ? &first->in_order : acts;
     for (uint32_t i = 0; i < count; i++, at = at->next) {
         CHECK(at != acts);
-        put_act(LIST_ENTRY(at, const struct act, in_order), writer);
+        audit_put_act(LIST_ENTRY(at, const struct act, in_order), writer);
     }
     request_done(core, request);
 }
 
-static void put_denial(const struct core_denial *denial,
-                       struct resp_writer *writer)
+static void audit_put_denial(const struct core_denial *denial,
+                             struct resp_writer *writer)
 {
     resp_map(writer, 7);
     resp_key_text(writer, "user", denial->user);
@@ -98,7 +98,7 @@ void audit_denied_run(struct core *core, struct request *request)
     struct resp_writer *writer = request_reply(core, request);
     resp_array(writer, count);
     for (uint32_t i = 0; i < count; i++) {
-        put_denial(core_denial(core, i), writer);
+        audit_put_denial(core_denial(core, i), writer);
     }
     request_done(core, request);
 }

@@ -19,7 +19,7 @@
 #define NODE_NAME_SIZE 41
 
 /* A member as cluster clients see it. */
-struct shown {
+struct cluster_shown {
     uint64_t id;
     char name[NODE_NAME_SIZE];
     char host[MEMBER_ADDRESS_SIZE];
@@ -29,14 +29,14 @@ struct shown {
 
 /* Lists the leader first. Members without a client address are left out. */
 static uint32_t show_members(struct core *core,
-                             struct shown shown[MEMBER_COUNT_MAX])
+                             struct cluster_shown shown[MEMBER_COUNT_MAX])
 {
     struct replica_members members;
     uint32_t count = 0;
     replica_members(core->replica, &members);
     CHECK(members.count <= MEMBER_COUNT_MAX);
     for (uint32_t i = 0; i < members.count; i++) {
-        struct shown *one = &shown[count];
+        struct cluster_shown *one = &shown[count];
         one->id = members.member[i].id;
         one->is_leader = one->id == replica_leader(core->replica);
         snprintf(one->name, sizeof one->name, "%040" PRIx64, one->id);
@@ -55,7 +55,7 @@ static uint32_t show_members(struct core *core,
             one->host[size - 2] = '\0';
         }
         if (one->is_leader) {
-            struct shown leader = *one;
+            struct cluster_shown leader = *one;
             *one = shown[0];
             shown[0] = leader;
         }
@@ -66,7 +66,7 @@ static uint32_t show_members(struct core *core,
 
 static void put_slots(struct core *core, struct request *request)
 {
-    struct shown shown[MEMBER_COUNT_MAX];
+    struct cluster_shown shown[MEMBER_COUNT_MAX];
     uint32_t count = show_members(core, shown);
     struct resp_writer *writer = request_reply(core, request);
     if (count == 0 || !shown[0].is_leader) {
@@ -89,7 +89,7 @@ static void put_slots(struct core *core, struct request *request)
 
 static void put_shards(struct core *core, struct request *request)
 {
-    struct shown shown[MEMBER_COUNT_MAX];
+    struct cluster_shown shown[MEMBER_COUNT_MAX];
     uint32_t count = show_members(core, shown);
     struct resp_writer *writer = request_reply(core, request);
     resp_array(writer, 1);
@@ -115,7 +115,7 @@ static void put_shards(struct core *core, struct request *request)
 
 static void put_nodes(struct core *core, struct request *request)
 {
-    struct shown shown[MEMBER_COUNT_MAX];
+    struct cluster_shown shown[MEMBER_COUNT_MAX];
     uint32_t count = show_members(core, shown);
     struct buffer text = {0};
     for (uint32_t i = 0; i < count; i++) {
@@ -133,9 +133,9 @@ static void put_nodes(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-static void put_info(struct core *core, struct request *request)
+static void cluster_put_info(struct core *core, struct request *request)
 {
-    struct shown shown[MEMBER_COUNT_MAX];
+    struct cluster_shown shown[MEMBER_COUNT_MAX];
     uint32_t count = show_members(core, shown);
     bool has_leader = count > 0 && shown[0].is_leader;
     struct buffer text = {0};
@@ -166,7 +166,7 @@ void server_cluster(struct core *core, struct request *request)
     } else if (bytes_is_word(what, "NODES")) {
         put_nodes(core, request);
     } else if (bytes_is_word(what, "INFO")) {
-        put_info(core, request);
+        cluster_put_info(core, request);
     } else if (bytes_is_word(what, "MYID")) {
         snprintf(name, sizeof name, "%040" PRIx64, core->options.id);
         resp_text(request_reply(core, request), name);

@@ -16,7 +16,7 @@ void fence_show_read(struct core *core, struct request *request)
 void fence_list_read(struct core *core, struct request *request)
 {
     struct listing listing;
-    struct ordered *set = lockfsm_fence_order(core->fsm);
+    struct treap *set = lockfsm_fence_order(core->fsm);
     if (!listing_begin(core, request, request->call, set, false, &listing)) {
         return;
     }

@@ -16,9 +16,9 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "core/authorize.h"
 #include "core/commands/commands.h"
-#include "core/gate.h"
-#include "core/questions.h"
+#include "core/read_index.h"
 #include "core/state.h"
 
 #define NODE_MAX 200
@@ -29,7 +29,7 @@
 #define WAITERS_PER_LOCK 8
 #define SET_WORDS ((NODE_MAX + 63) / 64)
 
-struct node {
+struct graph_node {
     const struct session *session;
     struct bytes owner;
     bool waits;
@@ -44,7 +44,7 @@ struct edge {
 };
 
 struct graph {
-    struct node node[NODE_MAX];
+    struct graph_node node[NODE_MAX];
     struct edge edge[EDGE_MAX];
     uint32_t node_count;
     uint32_t edge_count;
@@ -74,8 +74,8 @@ static uint32_t node_of(struct graph *graph, const struct session *session,
         graph->is_cut = true;
         return NODE_MAX;
     }
-    graph->node[graph->node_count] = (struct node){.session = session,
-                                                   .owner = owner};
+    graph->node[graph->node_count] = (struct graph_node){.session = session,
+                                                         .owner = owner};
     return graph->node_count++;
 }
 
@@ -127,10 +127,10 @@ static void add_blockers(struct graph *graph, uint32_t from,
 
 /* Follows the waits of each node; the nodes that this adds come later in the
  * loop. */
-static void follow(struct graph *graph)
+static void graph_follow(struct graph *graph)
 {
     for (uint32_t i = 0; i < graph->node_count; i++) {
-        struct node *node = &graph->node[i];
+        struct graph_node *node = &graph->node[i];
         graph->looked_at += node->session->wait_count;
         LIST_FOR (const struct wait, wait, &node->session->waits, in_session) {
             if (!bytes_equal(wait->owner, node->owner)) {
@@ -157,7 +157,7 @@ static void begin_at(struct graph *graph, const struct lock *lock)
 }
 
 /* Begins with each lock that has a queue, by the wait at its head. */
-static void begin(struct graph *graph, const struct lockfsm *fsm)
+static void graph_begin(struct graph *graph, const struct lockfsm *fsm)
 {
     uint32_t seen = 0;
     LIST_FOR (const struct wait, wait, lockfsm_waits(fsm), in_state) {
@@ -200,14 +200,14 @@ static uint32_t blocked_by(const struct graph *graph, uint32_t at)
 static void put_node(const struct graph *graph, uint32_t at, struct core *core,
                      const struct request *request, struct resp_writer *writer)
 {
-    const struct node *node = &graph->node[at];
+    const struct graph_node *node = &graph->node[at];
     const struct session *session = node->session;
     uint32_t blocks = blocked_by(graph, at);
     resp_map(writer, 9);
     resp_key_number(writer, "session", session->id);
     resp_key_bulk(writer, "client", session->name);
     resp_key_bulk(writer, "address",
-                  gate_sees(core, request, session->user_number)
+                  authorize_sees(core, request, session->user_number)
                       ? session->address
                       : BYTES_LITERAL(""));
     resp_key_bulk(writer, "owner", node->owner);
@@ -234,10 +234,10 @@ void lock_graph_read(struct core *core, struct request *request)
 {
     struct graph *graph = memory_new(sizeof *graph);
     graph->prefix = call_text(request->call, OPTION_PREFIX);
-    begin(graph, core->fsm);
-    follow(graph);
+    graph_begin(graph, core->fsm);
+    graph_follow(graph);
     close_over(graph);
-    questions_spend(core, graph->looked_at);
+    read_index_spend(core, graph->looked_at);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 4);
     resp_key_number(writer, "wait_count", lockfsm_wait_count(core->fsm));

@@ -14,7 +14,7 @@ void session_holds_read(struct core *core, struct request *request)
     struct listing listing;
     const struct call *call = request->call;
     uint64_t session = request->session;
-    struct ordered *set = lockfsm_hold_order(core->fsm, session);
+    struct treap *set = lockfsm_hold_order(core->fsm, session);
     if (set == NULL) {
         request_refuse(core, request, WORD_EXPIRED, "the session has ended");
         return;

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "core/questions.h"
+#include "core/read_index.h"
 #include "core/request.h"
 #include "core/state.h"
 
@@ -45,14 +45,14 @@ static bool cursor_parse(struct bytes text, bool is_numbered,
 
 /* Finds the first record that the page may have. */
 static bool find_first(struct core *core, struct request *request,
-                       const struct call *call, struct ordered *set,
-                       bool is_numbered, struct ordered_node **ret_first)
+                       const struct call *call, struct treap *set,
+                       bool is_numbered, struct treap_node **ret_first)
 {
     struct bytes text = call_text(call, OPTION_CURSOR);
     struct bytes prefix = call_text(call, OPTION_PREFIX);
     struct cursor cursor;
     if (text.size == 0 || bytes_is_word(text, "0")) {
-        *ret_first = ordered_from(set, prefix, 0);
+        *ret_first = treap_from(set, prefix, 0);
         return true;
     }
     if (!cursor_parse(text, is_numbered, &cursor)) {
@@ -61,33 +61,33 @@ static bool find_first(struct core *core, struct request *request,
         return false;
     }
     *ret_first = bytes_compare(cursor.key, prefix) < 0
-                     ? ordered_from(set, prefix, 0)
-                     : ordered_from(set, cursor.key, cursor.number + 1);
+                     ? treap_from(set, prefix, 0)
+                     : treap_from(set, cursor.key, cursor.number + 1);
     return true;
 }
 
 void listing_spend(struct core *core, uint64_t count)
 {
-    questions_spend(core, LISTED_STEPS * (1 + count));
+    read_index_spend(core, LISTED_STEPS * (1 + count));
 }
 
 bool listing_begin(struct core *core, struct request *request,
-                   const struct call *call, struct ordered *set,
-                   bool is_numbered, struct listing *ret_listing)
+                   const struct call *call, struct treap *set, bool is_numbered,
+                   struct listing *ret_listing)
 {
     uint32_t max = call_page(call);
     struct bytes prefix = call_text(call, OPTION_PREFIX);
     struct listing listing = {.is_numbered = is_numbered};
-    struct ordered_node *node;
+    struct treap_node *node;
     CHECK(max > 0);
     if (!find_first(core, request, call, set, is_numbered, &node)) {
         return false;
     }
-    listing.item = memory_new(max * sizeof(struct ordered_node *));
+    listing.item = memory_new(max * sizeof(struct treap_node *));
     while (node != NULL && bytes_has_prefix(node->key, prefix) &&
            listing.count < max) {
         listing.item[listing.count++] = node;
-        node = ordered_from(set, node->key, node->number + 1);
+        node = treap_from(set, node->key, node->number + 1);
         /* Records come in ascending order; otherwise a page would show one
          * twice, or never end. */
         CHECK(node == NULL ||
@@ -119,7 +119,7 @@ void listing_put_cursor(struct resp_writer *writer,
         return;
     }
     CHECK(count > 0);
-    const struct ordered_node *last = listing->item[count - 1];
+    const struct treap_node *last = listing->item[count - 1];
     if (listing->is_numbered) {
         size += (size_t)snprintf((char *)text + 1, 24, "%llu/",
                                  (unsigned long long)last->number);

@@ -10,11 +10,11 @@
 #define HASP_CORE_COMMANDS_LISTING_H
 
 #include "base/list.h"
-#include "base/ordered.h"
+#include "base/treap.h"
 #include "core/commands/commands.h"
 
 struct listing {
-    struct ordered_node **item;
+    struct treap_node **item;
     uint32_t count;
     bool is_numbered; /* Names are not unique: cursors have the number, too. */
     bool is_cut;      /* There are more. */
@@ -26,8 +26,8 @@ struct listing {
 
 /* False if CURSOR is none: then it is refused. */
 bool listing_begin(struct core *core, struct request *request,
-                   const struct call *call, struct ordered *set,
-                   bool is_numbered, struct listing *ret_listing);
+                   const struct call *call, struct treap *set, bool is_numbered,
+                   struct listing *ret_listing);
 /* Begins the answer: the cursor, and an array of the first 'count' items, which
  * the caller writes. */
 void listing_put_head(struct resp_writer *writer, const struct listing *listing,

@@ -7,10 +7,10 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "core/authorize.h"
 #include "core/commands/commands.h"
 #include "core/conn.h"
 #include "core/events/watches.h"
-#include "core/gate.h"
 #include "core/request.h"
 #include "core/session/attach.h"
 #include "core/state.h"
@@ -24,7 +24,7 @@
 
 /* Names are shown in lists of lines, so they have no blanks and no control
  * characters. */
-static bool is_name(struct bytes name)
+static bool server_is_name(struct bytes name)
 {
     for (size_t i = 0; i < name.size; i++) {
         if (name.data[i] <= ' ' || name.data[i] > '~') {
@@ -57,7 +57,7 @@ static bool hello_options(struct core *core, struct request *request,
             hello->secret = call->argument[i + 2];
             i += 3;
         } else if (bytes_is_word(word, "SETNAME") && i + 1 < call->count) {
-            if (!is_name(call->argument[i + 1])) {
+            if (!server_is_name(call->argument[i + 1])) {
                 return request_refuse(
                     core, request, WORD_ERR,
                     "Client names cannot contain spaces, newlines "
@@ -238,8 +238,8 @@ void server_config(struct core *core, struct request *request)
 
 /* Clients read all of Redis' numbers from the line, or fail (redis-py does); a
  * number that hasp does not have is 0. */
-static void put_client(struct core *core, const struct conn *conn,
-                       struct buffer *out)
+static void server_put_client(struct core *core, const struct conn *conn,
+                              struct buffer *out)
 {
     CHECK(conn->opened_ns <= core->now_ns);
     struct bytes user = conn->user == USER_ANYONE
@@ -269,13 +269,13 @@ static void client_list(struct core *core, struct request *request)
     struct buffer text = {0};
     uint32_t count = 0;
     LIST_FOR (struct conn, conn, &core->conns.by_age, in_core) {
-        if (!gate_sees(core, request, conn->user)) {
+        if (!authorize_sees(core, request, conn->user)) {
             continue;
         }
         if (count++ == CLIENT_LIST_MAX) {
             break;
         }
-        put_client(core, conn, &text);
+        server_put_client(core, conn, &text);
     }
     resp_bulk(request_reply(core, request), buffer_bytes(&text));
     buffer_done(&text);
@@ -298,7 +298,7 @@ void server_client(struct core *core, struct request *request)
         }
         request_done(core, request);
     } else if (bytes_is_word(what, "SETNAME") && call->count == 3) {
-        if (!is_name(call->argument[2])) {
+        if (!server_is_name(call->argument[2])) {
             request_refuse(core, request, WORD_ERR,
                            "Client names cannot contain spaces, newlines or "
                            "special characters.");
@@ -308,7 +308,7 @@ void server_client(struct core *core, struct request *request)
         request_answer_ok(core, request);
     } else if (bytes_is_word(what, "INFO")) {
         struct buffer text = {0};
-        put_client(core, conn, &text);
+        server_put_client(core, conn, &text);
         resp_bulk(request_reply(core, request), buffer_bytes(&text));
         buffer_done(&text);
         request_done(core, request);

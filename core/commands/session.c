@@ -5,10 +5,10 @@
 #include <stdio.h>
 
 #include "base/check.h"
-#include "base/number.h"
+#include "base/minmax.h"
+#include "core/authorize.h"
 #include "core/commands/commands.h"
 #include "core/commands/listing.h"
-#include "core/gate.h"
 #include "core/request.h"
 #include "core/session/attach.h"
 #include "core/session/lease.h"
@@ -173,8 +173,9 @@ void session_close_reply(struct core *core, struct request *request,
     request_done_as(core, request, ANSWER_ENDED, request->session);
 }
 
-static void put_session(struct core *core, const struct session *session,
-                        struct resp_writer *writer)
+static void session_put_session(struct core *core,
+                                const struct session *session,
+                                struct resp_writer *writer)
 {
     /* Only the leader knows how much of a lease is left. */
     CHECK(is_serving(core));
@@ -209,11 +210,12 @@ void session_show_read(struct core *core, struct request *request)
 {
     const struct session *session = lockfsm_session(core->fsm,
                                                     request->call->id);
-    if (session == NULL || !gate_sees(core, request, session->user_number)) {
+    if (session == NULL ||
+        !authorize_sees(core, request, session->user_number)) {
         request_refuse(core, request, WORD_NOSESSION, "no such session");
         return;
     }
-    put_session(core, session, request_reply(core, request));
+    session_put_session(core, session, request_reply(core, request));
     request_done(core, request);
 }
 
@@ -222,20 +224,21 @@ void session_show_read(struct core *core, struct request *request)
 void session_list_read(struct core *core, struct request *request)
 {
     struct listing listing;
-    bool sees_all = gate_has(core, request, VERB_SESSIONS);
-    struct ordered *set = sees_all ? lockfsm_session_order(core->fsm)
-                                   : lockfsm_session_order_of(core->fsm,
-                                                              request->user);
+    bool sees_all = authorize_has(core, request, VERB_SESSIONS);
+    struct treap *set = sees_all ? lockfsm_session_order(core->fsm)
+                                 : lockfsm_session_order_of(core->fsm,
+                                                            request->user);
     if (!listing_begin(core, request, request->call, set, true, &listing)) {
         return;
     }
     struct resp_writer *writer = request_reply(core, request);
     listing_put_head(writer, &listing, listing.count);
     for (uint32_t i = 0; i < listing.count; i++) {
-        put_session(core,
-                    sees_all ? LISTED(&listing, i, struct session, in_order)
-                             : LISTED(&listing, i, struct session, in_user),
-                    writer);
+        session_put_session(core,
+                            sees_all
+                                ? LISTED(&listing, i, struct session, in_order)
+                                : LISTED(&listing, i, struct session, in_user),
+                            writer);
     }
     listing_done(&listing);
     request_done(core, request);

@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/number.h"
+#include "base/minmax.h"
+#include "core/authorize.h"
 #include "core/commands/listing.h"
-#include "core/gate.h"
-#include "core/questions.h"
+#include "core/read_index.h"
 #include "core/request.h"
 #include "core/scripts.h"
 #include "core/session/lease.h"
@@ -64,8 +64,8 @@ static uint32_t durable_pairs(const struct hold *hold)
 }
 
 /* Shows what a hold of a durable session has in the place of a lease. */
-static void put_durable(struct core *core, const struct hold *hold,
-                        struct resp_writer *writer)
+static void show_put_durable(struct core *core, const struct hold *hold,
+                             struct resp_writer *writer)
 {
     if (!hold->session->is_durable) {
         return;
@@ -99,10 +99,10 @@ static void put_holder_state(struct core *core, const struct request *request,
     resp_key_number(writer, "linger_ms", session->linger_ms);
     resp_key_bool(writer, "blacklisted",
                   session_is_refused(core->fsm, session));
-    questions_spend(core, session->wait_count);
+    read_index_spend(core, session->wait_count);
     LIST_FOR (const struct wait, wait, &session->waits, in_session) {
         if (count < SHOWN_WAITS_MAX && show_waits(wait, hold) &&
-            gate_reads(core, request, wait->lock->name)) {
+            authorize_reads(core, request, wait->lock->name)) {
             resp_bulk(&name, wait->lock->name);
             count++;
         }
@@ -112,13 +112,13 @@ static void put_holder_state(struct core *core, const struct request *request,
     buffer_done(&names);
 }
 
-static void put_holder(struct core *core, const struct request *request,
-                       const struct hold *hold, bool explains,
-                       struct resp_writer *writer)
+static void show_put_holder(struct core *core, const struct request *request,
+                            const struct hold *hold, bool explains,
+                            struct resp_writer *writer)
 {
     const struct session *session = hold->session;
     CHECK(hold->token != 0 && hold->count > 0);
-    bool sees = gate_sees(core, request, session->user_number);
+    bool sees = authorize_sees(core, request, session->user_number);
     resp_map(writer, 11u + (hold->hold_ms != 0 ? 1 : 0) +
                          (hold->delay_ms != 0 ? 1 : 0) +
                          (hold->has_barged ? 1 : 0) + durable_pairs(hold) +
@@ -137,7 +137,7 @@ static void put_holder(struct core *core, const struct request *request,
     lease_put_time(writer, session,
                    timers_lease_left(core->timers, session->id, core->now_ns) /
                        NS_PER_MS);
-    put_durable(core, hold, writer);
+    show_put_durable(core, hold, writer);
     if (hold->hold_ms != 0) {
         /* The client trusts 0.8 of this (rule 16), so it is rounded down. */
         resp_key_number(writer, "hold_left_ms",
@@ -172,7 +172,8 @@ static void put_waiter(struct core *core, const struct wait *wait,
 }
 
 /* When the hold ends because of its session. */
-static struct show_end session_end(struct core *core, const struct hold *hold)
+static struct show_end show_session_end(struct core *core,
+                                        const struct hold *hold)
 {
     const struct session *session = hold->session;
     if (hold->break_count > 0) {
@@ -190,7 +191,7 @@ static struct show_end session_end(struct core *core, const struct hold *hold)
 
 struct show_end show_hold_end(struct core *core, const struct hold *hold)
 {
-    struct show_end end = session_end(core, hold);
+    struct show_end end = show_session_end(core, hold);
     if (hold->hold_ms != 0) {
         uint64_t hold_ms = to_ms(
             timers_hold_left(core->timers, core->fsm, hold->lock->name,
@@ -292,30 +293,31 @@ static void page_make(struct core *core, const struct lock *lock,
         /* Each hold is looked at for when the lock could pass on, and each wait
          * may be passed over. */
         uint64_t shown = (uint64_t)page.hold_count + page.wait_count;
-        questions_spend(core,
-                        SHOWN_STEPS * (1 + shown) +
-                            HOLD_STEPS * (uint64_t)lock->hold_count +
-                            (showing->after_index != 0 ? lock->wait_count : 0));
+        read_index_spend(
+            core, SHOWN_STEPS * (1 + shown) +
+                      HOLD_STEPS * (uint64_t)lock->hold_count +
+                      (showing->after_index != 0 ? lock->wait_count : 0));
     }
     *ret_page = page;
 }
 
-static void put_holders(struct core *core, const struct request *request,
-                        const struct lock *lock, const struct showing *showing,
-                        struct page *page, struct resp_writer *writer)
+static void show_put_holders(struct core *core, const struct request *request,
+                             const struct lock *lock,
+                             const struct showing *showing, struct page *page,
+                             struct resp_writer *writer)
 {
     const struct hold *hold = page->hold;
     resp_key_array(writer, "holders", page->hold_count);
     for (uint32_t i = 0; i < page->hold_count; i++) {
         CHECK(hold->lock == lock && hold->serial > page->last_serial);
-        put_holder(core, request, hold, showing->explains, writer);
+        show_put_holder(core, request, hold, showing->explains, writer);
         page->last_serial = hold->serial;
         hold = LIST_ENTRY(hold->in_lock.next, struct hold, in_lock);
     }
 }
 
-static void put_queue(struct core *core, struct page *page,
-                      struct resp_writer *writer)
+static void show_put_queue(struct core *core, struct page *page,
+                           struct resp_writer *writer)
 {
     const struct wait *wait = page->wait;
     resp_key_array(writer, "queue", page->wait_count);
@@ -329,7 +331,7 @@ static void put_queue(struct core *core, struct page *page,
 }
 
 /* Tells what is left out, and where it goes on: "=SERIAL/INDEX". */
-static void put_more(const struct page *page, struct resp_writer *writer)
+static void show_put_more(const struct page *page, struct resp_writer *writer)
 {
     char cursor[64];
     int size = snprintf(cursor, sizeof cursor, "=%" PRIu64 "/%" PRIu64,
@@ -339,8 +341,8 @@ static void put_more(const struct page *page, struct resp_writer *writer)
     resp_key_bulk(writer, "cursor", bytes_of(cursor, (size_t)size));
 }
 
-static void put_earliest(struct core *core, const struct lock *lock,
-                         struct resp_writer *writer)
+static void show_put_earliest(struct core *core, const struct lock *lock,
+                              struct resp_writer *writer)
 {
     const struct hold *last;
     uint64_t lock_ms = lock != NULL ? show_earliest(core, lock, &last) : 0;
@@ -378,15 +380,15 @@ void show_lock(struct core *core, const struct request *request,
                   is_held ? lock_mode_name(lock->mode) : "free");
     resp_key_number(writer, "slots",
                     is_held && lock->mode == LOCK_SLOTS ? lock->slots : 0);
-    put_holders(core, request, lock, showing, &page, writer);
-    put_queue(core, &page, writer);
+    show_put_holders(core, request, lock, showing, &page, writer);
+    show_put_queue(core, &page, writer);
     resp_key_number(writer, "delay_left_ms",
                     lock != NULL ? to_ms(timers_delay_left(core->timers, name,
                                                            core->now_ns))
                                  : 0);
-    put_earliest(core, lock, writer);
+    show_put_earliest(core, lock, writer);
     if (is_cut) {
-        put_more(&page, writer);
+        show_put_more(&page, writer);
     }
 }
 
@@ -394,7 +396,7 @@ static const struct showing in_full = {.holders_max = SHOWN_HOLDERS_MAX,
                                        .waiters_max = SHOWN_WAITERS_MAX,
                                        .is_page = true};
 
-/* False if it is none that put_more() has written. */
+/* False if it is none that show_put_more() has written. */
 static bool read_cursor(struct bytes text, struct showing *showing)
 {
     const uint8_t *slash = text.size > 0 ? memchr(text.data, '/', text.size)
@@ -429,7 +431,7 @@ void lock_show_read(struct core *core, struct request *request)
 void lock_list_read(struct core *core, struct request *request)
 {
     struct listing listing;
-    struct ordered *set = lockfsm_lock_order(core->fsm);
+    struct treap *set = lockfsm_lock_order(core->fsm);
     if (!listing_begin(core, request, request->call, set, false, &listing)) {
         return;
     }

@@ -101,7 +101,7 @@ static void put_replaced(struct core *core, struct resp_writer *writer)
 static void put_over(const struct core *core, struct resp_writer *writer)
 {
     const struct leader *leader = &core->leader;
-    char text[REIGN_OVER_SIZE + 32] = "";
+    char text[LEADERSHIP_OVER_SIZE + 32] = "";
     if (leader->over_ns != 0) {
         snprintf(text, sizeof text, "term %" PRIu64 ": %s", leader->over_term,
                  leader->over);
@@ -165,7 +165,7 @@ void raft_status_run(struct core *core, struct request *request)
 }
 
 /* True if the client asked for this section, or for all. */
-static bool is_asked_for(const struct call *call, const char *section)
+static bool status_is_asked_for(const struct call *call, const char *section)
 {
     if (call->count == 1) {
         return true;
@@ -191,7 +191,7 @@ void server_info(struct core *core, struct request *request)
     struct buffer text = {0};
     char leader[MEMBER_ADDRESS_SIZE];
     forward_client_address(core, replica_leader(core->replica), leader);
-    if (is_asked_for(call, "SERVER")) {
+    if (status_is_asked_for(call, "SERVER")) {
         buffer_printf(
             &text,
             "# Server\r\nhasp_version:%s\r\nredis_version:" REDIS_VERSION
@@ -201,30 +201,30 @@ void server_info(struct core *core, struct request *request)
             core->options.redirect == REDIRECT_MOVED ? "cluster" : "standalone",
             core->options.id, (core->now_ns - core->run.started_ns) / NS_PER_S);
     }
-    if (is_asked_for(call, "CLIENTS")) {
+    if (status_is_asked_for(call, "CLIENTS")) {
         buffer_printf(&text,
                       "# Clients\r\nconnected_clients:%u\r\n"
                       "blocked_clients:%u\r\n\r\n",
                       core->conns.count,
                       (unsigned)HASH_CNT(by_wait, core->requests.by_wait));
     }
-    if (is_asked_for(call, "PERSISTENCE")) {
+    if (status_is_asked_for(call, "PERSISTENCE")) {
         buffer_put_text(&text, "# Persistence\r\nloading:0\r\n\r\n");
     }
-    if (is_asked_for(call, "STATS")) {
-        buffer_printf(
-            &text,
-            "# Stats\r\ntotal_commands_processed:%" PRIu64 "\r\n"
-            "grants:%" PRIu64 "\r\nsessions_ended:%" PRIu64 "\r\n"
-            "unclean_ends:%" PRIu64 "\r\nrefusals:%" PRIu64
-            "\r\nrequests_in_flight:%u"
-            "\r\nrequest_bytes_in_flight:%" PRIu64 "\r\n\r\n",
-            core->measures.counts.commands, core->measures.counts.grants,
-            core->measures.counts.sessions_ended,
-            core->measures.counts.unclean_ends, core->measures.counts.refusals,
-            core->requests.in_flight, core->conns.held_size);
+    if (status_is_asked_for(call, "STATS")) {
+        buffer_printf(&text,
+                      "# Stats\r\ntotal_commands_processed:%" PRIu64 "\r\n"
+                      "grants:%" PRIu64 "\r\nsessions_ended:%" PRIu64 "\r\n"
+                      "unclean_ends:%" PRIu64 "\r\nrefusals:%" PRIu64
+                      "\r\nrequests_in_flight:%u"
+                      "\r\nrequest_bytes_in_flight:%" PRIu64 "\r\n\r\n",
+                      core->stats.counts.commands, core->stats.counts.grants,
+                      core->stats.counts.sessions_ended,
+                      core->stats.counts.unclean_ends,
+                      core->stats.counts.refusals, core->requests.in_flight,
+                      core->conns.held_size);
     }
-    if (is_asked_for(call, "REPLICATION")) {
+    if (status_is_asked_for(call, "REPLICATION")) {
         buffer_printf(&text,
                       "# Replication\r\nrole:%s\r\nraft_role:%s\r\n"
                       "term:%" PRIu64 "\r\nleader:%" PRIu64
@@ -237,12 +237,12 @@ void server_info(struct core *core, struct request *request)
                       replica_commit_index(core->replica),
                       lockfsm_applied_index(core->fsm));
     }
-    if (is_asked_for(call, "CLUSTER")) {
+    if (status_is_asked_for(call, "CLUSTER")) {
         /* Every node says so, follower or not: cluster clients then search for
          * the leader. */
         buffer_put_text(&text, "# Cluster\r\ncluster_enabled:1\r\n\r\n");
     }
-    if (is_asked_for(call, "LOCKS")) {
+    if (status_is_asked_for(call, "LOCKS")) {
         buffer_printf(&text, "# Locks\r\nlocks:%u\r\nsessions:%u\r\n\r\n",
                       (unsigned)HASH_CNT(by_name, lockfsm_locks(core->fsm)),
                       (unsigned)HASH_CNT(by_id, lockfsm_sessions(core->fsm)));

@@ -2,10 +2,11 @@
 
 /* LOCK.TOP: the locks that are granted most often, and the longest waits.
  *
- * How often is counted from the newest events (core/events/past.h), so nothing
- * is kept for it. What one look may cost is bounded whatever there is: so many
- * events, waits and locks are looked at, the newest of the former, the oldest
- * of the latter. A lock that is neither hot nor waited for nor old is not told.
+ * How often is counted from the newest events (core/events/event_log.h), so
+ * nothing is kept for it. What one look may cost is bounded whatever there is:
+ * so many events, waits and locks are looked at, the newest of the former, the
+ * oldest of the latter. A lock that is neither hot nor waited for nor old is
+ * not told.
  */
 
 #include <stdlib.h>
@@ -14,10 +15,10 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "core/commands/show.h"
-#include "core/events/past.h"
-#include "core/questions.h"
+#include "core/events/event_log.h"
+#include "core/read_index.h"
 #include "core/state.h"
 
 #define WINDOW_MS 10000
@@ -64,22 +65,22 @@ static struct hot *hot_of(struct top *top, const struct lock *lock,
 static void count_grants(struct top *top, struct core *core,
                          struct bytes prefix)
 {
-    const struct past *past = &core->past;
+    const struct event_log *event_log = &core->event_log;
     uint64_t seen = 0;
     top->window_ms = WINDOW_MS;
-    for (uint64_t i = past->next; i > past->first; i--) {
-        const struct past_event *event = past_event(past, i - 1);
+    for (uint64_t i = event_log->next; i > event_log->first; i--) {
+        const struct event_log_event *event = event_log_event(event_log, i - 1);
         uint64_t old_ms = age_ms(core, event->index);
         if (old_ms >= WINDOW_MS) {
             break;
         }
-        struct bytes name = past_name(past, event);
+        struct bytes name = event_log_name(event_log, event);
         if (strcmp(event->kind, "granted") == 0 &&
             bytes_has_prefix(name, prefix)) {
             hot_of(top, lockfsm_lock(core->fsm, name), name)->grants++;
             top->grants++;
         }
-        bool is_last = i - 1 == past->first && past->first > 0;
+        bool is_last = i - 1 == event_log->first && event_log->first > 0;
         if (++seen == EVENTS_SEEN_MAX || is_last) {
             /* A millisecond that has begun counts whole. */
             top->window_ms = old_ms + 1;
@@ -172,7 +173,7 @@ static void put_locks(struct top *top, struct core *core, uint32_t rows,
         sorted[i] = &top->room[i];
     }
     qsort(sorted, top->count, sizeof *sorted, by_heat);
-    questions_spend(core, top->looked_at);
+    read_index_spend(core, top->looked_at);
     resp_key_array(writer, "locks", count);
     for (uint32_t i = 0; i < count; i++) {
         put_hot(core, sorted[i], writer);
@@ -193,8 +194,8 @@ static void put_wait(const struct core *core, const struct wait *wait,
     put_first_holder(first_hold(wait->lock), writer);
 }
 
-static void put_waits(const struct core *core, struct bytes prefix,
-                      uint32_t rows, struct resp_writer *writer)
+static void top_put_waits(const struct core *core, struct bytes prefix,
+                          uint32_t rows, struct resp_writer *writer)
 {
     struct buffer waits = {0};
     struct resp_writer one = {&waits, writer->version};
@@ -235,7 +236,7 @@ void lock_top_read(struct core *core, struct request *request)
     resp_key_number(writer, "hold_count", lockfsm_hold_count(core->fsm));
     resp_key_number(writer, "wait_count", lockfsm_wait_count(core->fsm));
     put_locks(&top, core, rows, writer);
-    put_waits(core, prefix, rows, writer);
+    top_put_waits(core, prefix, rows, writer);
     HASH_CLEAR(by_name, top.known);
     free(top.room);
     request_done(core, request);

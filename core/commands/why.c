@@ -12,9 +12,9 @@
 
 #include "base/check.h"
 #include "base/duration.h"
+#include "core/authorize.h"
 #include "core/commands/show.h"
-#include "core/gate.h"
-#include "core/questions.h"
+#include "core/read_index.h"
 #include "core/scripts.h"
 #include "core/state.h"
 
@@ -40,7 +40,7 @@ struct lines {
     uint32_t count;
 };
 
-static void end_line(struct lines *lines)
+static void why_end_line(struct lines *lines)
 {
     resp_bulk(&lines->writer, buffer_bytes(&lines->line));
     buffer_clear(&lines->line);
@@ -48,9 +48,9 @@ static void end_line(struct lines *lines)
 }
 
 #define PUT(lines, ...) buffer_printf(&(lines)->line, __VA_ARGS__)
-#define LINE(lines, ...) (PUT(lines, __VA_ARGS__), end_line(lines))
+#define LINE(lines, ...) (PUT(lines, __VA_ARGS__), why_end_line(lines))
 
-static void put_text(struct lines *lines, struct bytes text)
+static void why_put_text(struct lines *lines, struct bytes text)
 {
     for (size_t i = 0; i < text.size;) {
         struct bytes rest = bytes_of(text.data + i, text.size - i);
@@ -64,17 +64,17 @@ static void put_text(struct lines *lines, struct bytes text)
     }
 }
 
-static void put_name(struct lines *lines, struct bytes name)
+static void why_put_name(struct lines *lines, struct bytes name)
 {
     PUT(lines, "'");
-    put_text(lines, name);
+    why_put_text(lines, name);
     PUT(lines, "'");
 }
 
-static void put_client(struct lines *lines, const struct session *session)
+static void why_put_client(struct lines *lines, const struct session *session)
 {
     if (session->name.size > 0) {
-        put_text(lines, session->name);
+        why_put_text(lines, session->name);
     } else {
         PUT(lines, "a client without a name");
     }
@@ -116,29 +116,30 @@ static void put_chain(struct lines *lines, struct core *core,
     const struct hold *at = next_in_chain(from);
     for (uint32_t i = 0; i < CHAIN_MAX && at != NULL; i++) {
         const struct hold *next = next_in_chain(at);
-        questions_spend(core, at->session->wait_count);
+        read_index_spend(core, at->session->wait_count);
         if (at->session == from->session && show_waits(first_wait(from), at)) {
             LINE(lines, "  and that leads back to it: they wait for each "
                         "other");
             return;
         }
         if (next == NULL && i > 0 &&
-            gate_reads(core, request, at->lock->name)) {
+            authorize_reads(core, request, at->lock->name)) {
             PUT(lines, "  at the end of that chain ");
-            put_name(lines, at->lock->name);
+            why_put_name(lines, at->lock->name);
             PUT(lines, " is held by ");
-            put_client(lines, at->session);
+            why_put_client(lines, at->session);
             LINE(lines, ")");
         }
         at = next;
     }
 }
 
-static void put_waits(struct lines *lines, struct core *core,
-                      const struct request *request, const struct hold *hold)
+static void why_put_waits(struct lines *lines, struct core *core,
+                          const struct request *request,
+                          const struct hold *hold)
 {
     uint32_t told = 0;
-    questions_spend(core, hold->session->wait_count);
+    read_index_spend(core, hold->session->wait_count);
     LIST_FOR (const struct wait, wait, &hold->session->waits, in_session) {
         if (!show_waits(wait, hold)) {
             continue;
@@ -147,15 +148,15 @@ static void put_waits(struct lines *lines, struct core *core,
             LINE(lines, "  ... and for more");
             break;
         }
-        if (!gate_reads(core, request, wait->lock->name)) {
+        if (!authorize_reads(core, request, wait->lock->name)) {
             LINE(lines, "  it waits itself for a lock that you may not read");
             continue;
         }
         PUT(lines, "  it waits itself for ");
-        put_name(lines, wait->lock->name);
+        why_put_name(lines, wait->lock->name);
         PUT(lines, "; see: hasp why ");
-        put_text(lines, wait->lock->name);
-        end_line(lines);
+        why_put_text(lines, wait->lock->name);
+        why_end_line(lines);
     }
     put_chain(lines, core, request, hold);
 }
@@ -164,8 +165,8 @@ static void put_waits(struct lines *lines, struct core *core,
 
 /* Tells what a hold without a lease ends by. The wall clock may have been set
  * back since the session was opened. */
-static void put_durable(struct lines *lines, struct core *core,
-                        const struct hold *hold)
+static void why_put_durable(struct lines *lines, struct core *core,
+                            const struct hold *hold)
 {
     uint64_t opened_ms = hold->session->opened_ms;
     uint64_t wall_ms = core->port.wall_ms(core->port.data);
@@ -175,22 +176,22 @@ static void put_durable(struct lines *lines, struct core *core,
         PUT(lines, "; its session was opened %s ago",
             DURATION(wall_ms - opened_ms));
     }
-    end_line(lines);
+    why_end_line(lines);
     if (reason.size > 0) {
         PUT(lines, "  reason: ");
-        put_text(lines, reason);
-        end_line(lines);
+        why_put_text(lines, reason);
+        why_end_line(lines);
     }
     if (hold->break_count > 0) {
         PUT(lines, "  ");
-        put_text(lines, hold->breaks->by);
+        why_put_text(lines, hold->breaks->by);
         PUT(lines, " breaks it in %s, unless its holder objects",
             DURATION(show_break_ms(core, hold)));
         if (hold->breaks->reason.size > 0) {
             PUT(lines, ": ");
-            put_text(lines, hold->breaks->reason);
+            why_put_text(lines, hold->breaks->reason);
         }
-        end_line(lines);
+        why_end_line(lines);
     }
 }
 
@@ -209,9 +210,9 @@ static void put_lease(struct lines *lines, struct core *core,
         PUT(lines, "; it is on the blacklist, nothing prolongs it");
         if (refusal->reason.size > 0) {
             PUT(lines, ": ");
-            put_text(lines, refusal->reason);
+            why_put_text(lines, refusal->reason);
         }
-        end_line(lines);
+        why_end_line(lines);
     } else if (session_is_refused(core->fsm, session)) {
         LINE(lines, "; its user is disabled, nothing prolongs it");
     } else {
@@ -219,39 +220,41 @@ static void put_lease(struct lines *lines, struct core *core,
     }
 }
 
-static void put_holder(struct lines *lines, struct core *core,
-                       const struct request *request, const struct hold *hold)
+static void why_put_holder(struct lines *lines, struct core *core,
+                           const struct request *request,
+                           const struct hold *hold)
 {
     const struct session *session = hold->session;
-    put_name(lines, hold->lock->name);
+    why_put_name(lines, hold->lock->name);
     PUT(lines, " is held, %s, by ", lock_mode_name(hold->mode));
-    put_client(lines, session);
+    why_put_client(lines, session);
     if (session->address.size > 0 &&
-        gate_sees(core, request, session->user_number)) {
+        authorize_sees(core, request, session->user_number)) {
         PUT(lines, ", ");
-        put_text(lines, session->address);
+        why_put_text(lines, session->address);
     }
     if (hold->owner.size > 0) {
         PUT(lines, ", owner ");
-        put_name(lines, hold->owner);
+        why_put_name(lines, hold->owner);
     }
     LINE(lines, ") for %s with token %" PRIu64,
          DURATION(age_ms(core, hold->granted_index)), hold->token);
     if (hold->value.size > 0) {
         PUT(lines, "  it says: ");
-        put_text(lines, hold->value);
-        end_line(lines);
+        why_put_text(lines, hold->value);
+        why_end_line(lines);
     }
     if (session->is_durable) {
-        put_durable(lines, core, hold);
+        why_put_durable(lines, core, hold);
     } else {
         put_lease(lines, core, session);
     }
-    put_waits(lines, core, request, hold);
+    why_put_waits(lines, core, request, hold);
 }
 
-static void put_holders(struct lines *lines, struct core *core,
-                        const struct request *request, const struct lock *lock)
+static void why_put_holders(struct lines *lines, struct core *core,
+                            const struct request *request,
+                            const struct lock *lock)
 {
     uint32_t told = 0;
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
@@ -260,19 +263,19 @@ static void put_holders(struct lines *lines, struct core *core,
                  lock->hold_count - HOLDERS_TOLD);
             return;
         }
-        put_holder(lines, core, request, hold);
+        why_put_holder(lines, core, request, hold);
     }
 }
 
-static void put_queue(struct lines *lines, struct core *core,
-                      const struct lock *lock)
+static void why_put_queue(struct lines *lines, struct core *core,
+                          const struct lock *lock)
 {
     uint32_t told = 0;
     CHECK(list_is_empty(&lock->queue) == (lock->wait_count == 0));
     if (lock->wait_count == 0) {
         return;
     }
-    end_line(lines);
+    why_end_line(lines);
     LINE(lines, "%u waiting", lock->wait_count);
     LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
         if (told++ == WAITERS_TOLD) {
@@ -280,7 +283,7 @@ static void put_queue(struct lines *lines, struct core *core,
             return;
         }
         PUT(lines, "  %u. ", told);
-        put_client(lines, wait->session);
+        why_put_client(lines, wait->session);
         LINE(lines, "), %s, for %s", lock_mode_name(wait->mode),
              DURATION(age_ms(core, wait->wait_index)));
     }
@@ -297,7 +300,7 @@ static void put_barging(struct lines *lines, const struct lock *lock)
     if (count == 0 || lock->wait_count == 0) {
         return;
     }
-    end_line(lines);
+    why_end_line(lines);
     PUT(lines, "%u of %u holder%s passed the queue (BARGE)", count,
         lock->hold_count, lock->hold_count == 1 ? "" : "s");
     LINE(lines, "%s",
@@ -309,8 +312,8 @@ static void put_barging(struct lines *lines, const struct lock *lock)
 
 /* --- When it could pass on ------------------------------------------------ */
 
-static void put_terms(struct lines *lines, struct core *core,
-                      const struct hold *hold, uint64_t earliest_ms)
+static void why_put_terms(struct lines *lines, struct core *core,
+                          const struct hold *hold, uint64_t earliest_ms)
 {
     static const char *const by[] = {
         [SHOW_LEASE] = "left of the lease",
@@ -330,7 +333,7 @@ static void put_terms(struct lines *lines, struct core *core,
 }
 
 /* What keeps a lock from being taken although nobody holds it. */
-static void put_disk(struct lines *lines, const struct core *core)
+static void why_put_disk(struct lines *lines, const struct core *core)
 {
     if (core->run.disk == CORE_DISK_FULL) {
         LINE(lines, "the leader's disk is nearly full: who asks for a lock is "
@@ -341,14 +344,14 @@ static void put_disk(struct lines *lines, const struct core *core)
     }
 }
 
-static void put_earliest(struct lines *lines, struct core *core,
-                         const struct lock *lock)
+static void why_put_earliest(struct lines *lines, struct core *core,
+                             const struct lock *lock)
 {
     const struct hold *hold = NULL;
     uint64_t quarantine_ms = show_quarantine(core);
     uint64_t earliest_ms = lock != NULL ? show_earliest(core, lock, &hold) : 0;
-    end_line(lines);
-    put_disk(lines, core);
+    why_end_line(lines);
+    why_put_disk(lines, core);
     if (quarantine_ms > earliest_ms) {
         LINE(lines,
              "the cluster began a new life after a restore: nothing is "
@@ -366,33 +369,33 @@ static void put_earliest(struct lines *lines, struct core *core,
              "it is kept closed after an unclean end and could pass on in %s",
              DURATION(earliest_ms));
     } else {
-        put_terms(lines, core, hold, earliest_ms);
+        why_put_terms(lines, core, hold, earliest_ms);
     }
 }
 
-static void explain(struct lines *lines, struct core *core,
-                    const struct request *request, const struct lock *lock,
-                    struct bytes name)
+static void why_explain(struct lines *lines, struct core *core,
+                        const struct request *request, const struct lock *lock,
+                        struct bytes name)
 {
     const char *vain = NULL;
     if (lock == NULL || lock->hold_count == 0) {
-        put_name(lines, name);
+        why_put_name(lines, name);
         LINE(lines, " is held by nobody");
     } else {
-        put_holders(lines, core, request, lock);
+        why_put_holders(lines, core, request, lock);
         vain = scripts_vain(&core->scripts, lock->last_token);
     }
     if (vain != NULL) {
         PUT(lines,
             "  its client sent a script in vain, perhaps to give it back: ");
-        put_text(lines, bytes_of_text(vain));
-        end_line(lines);
+        why_put_text(lines, bytes_of_text(vain));
+        why_end_line(lines);
     }
     if (lock != NULL) {
-        put_queue(lines, core, lock);
+        why_put_queue(lines, core, lock);
         put_barging(lines, lock);
     }
-    put_earliest(lines, core, lock);
+    why_put_earliest(lines, core, lock);
 }
 
 void lock_why_read(struct core *core, struct request *request)
@@ -409,7 +412,7 @@ void lock_why_read(struct core *core, struct request *request)
     show_lock(core, request, lock, call->name, &showing, writer);
     resp_key_integer(writer, "hold_count", lock != NULL ? lock->hold_count : 0);
     resp_key_integer(writer, "wait_count", lock != NULL ? lock->wait_count : 0);
-    explain(&lines, core, request, lock, call->name);
+    why_explain(&lines, core, request, lock, call->name);
     resp_key_array(writer, "why", lines.count);
     buffer_put_bytes(writer->out, buffer_bytes(&lines.all));
     buffer_done(&lines.all);

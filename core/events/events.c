@@ -21,7 +21,7 @@ struct event {
     uint64_t token;
     uint64_t index;
     uint32_t ordinal;
-    char id[PAST_ID_SIZE]; /* Empty until id_of() has made it. */
+    char id[EVENT_LOG_ID_SIZE]; /* Empty until id_of() has made it. */
 };
 
 /* How many events of the past, and how many bytes of them, are told again at
@@ -53,12 +53,13 @@ static struct buffer *output_of(struct core *core, struct conn *conn)
 static const char *id_of(const struct core *core, struct event *event)
 {
     if (event->id[0] == '\0') {
-        past_id_format(core, event->index, event->ordinal, event->id);
+        event_log_id_format(core, event->index, event->ordinal, event->id);
     }
     return event->id;
 }
 
-static void push(struct core *core, struct conn *conn, struct event *event)
+static void events_push(struct core *core, struct conn *conn,
+                        struct event *event)
 {
     struct resp_writer writer = {output_of(core, conn), 3};
     if (writer.out == NULL || conn->version != 3) {
@@ -109,8 +110,8 @@ static void put_message(struct resp_writer *writer, const struct watch *watch,
     resp_bulk(writer, channel);
 }
 
-static void publish(struct core *core, const struct watch *watch,
-                    struct event *event)
+static void events_publish(struct core *core, const struct watch *watch,
+                           struct event *event)
 {
     struct conn *conn = watch->of.conn;
     struct resp_writer writer = {output_of(core, conn), conn->version};
@@ -146,17 +147,17 @@ static void notify_watch(struct core *core, const struct watch *watch,
     struct event *event = data;
     struct conn *conn = watch->of.conn;
     if (watch->of.pattern->kind != WATCH_PREFIX) {
-        publish(core, watch, event);
+        events_publish(core, watch, event);
     } else if (conn->last_event != core->watches.event) {
         conn->last_event = core->watches.event;
-        push(core, conn, event);
+        events_push(core, conn, event);
     }
 }
 
 /* Records the event and notifies its watchers; sets 'ret_event' for the
  * caller's own use. */
-static void notify(struct core *core, const char *kind,
-                   const struct effect *effect, struct event *ret_event)
+static void events_notify(struct core *core, const char *kind,
+                          const struct effect *effect, struct event *ret_event)
 {
     *ret_event = (struct event){.kind = kind,
                                 .lock = effect->lock,
@@ -164,9 +165,9 @@ static void notify(struct core *core, const char *kind,
                                 .session = effect->session,
                                 .token = effect->token,
                                 .index = effect->log_index};
-    past_add(core, kind, effect, ret_event->message);
-    CHECK(core->past.newest.index == ret_event->index);
-    ret_event->ordinal = core->past.newest.ordinal;
+    event_log_add(core, kind, effect, ret_event->message);
+    CHECK(core->event_log.newest.index == ret_event->index);
+    ret_event->ordinal = core->event_log.newest.ordinal;
     watches_hit(core, effect->lock, notify_watch, ret_event);
 }
 
@@ -187,7 +188,7 @@ static void notify_blacklisted(struct core *core, const struct effect *effect)
         one.token = hold->token;
         /* An effect without the operator's reason has no message. */
         one.reason = NULL;
-        notify(core, "blacklisted", &one, &event);
+        events_notify(core, "blacklisted", &one, &event);
     }
 }
 
@@ -234,7 +235,7 @@ static void notify_holder(struct core *core, const struct effect *effect,
         struct conn *conn = attachment->conn;
         if (conn != NULL && conn->version == 3 &&
             conn->last_event != core->watches.event) {
-            push(core, conn, event);
+            events_push(core, conn, event);
         }
     }
 }
@@ -273,7 +274,7 @@ void events_effect(struct core *core, const struct effect *effect)
         return;
     }
     struct event event;
-    notify(core, kind, effect, &event);
+    events_notify(core, kind, effect, &event);
     if (effect->type == EFFECT_PLEASE || effect->type == EFFECT_BREAKING) {
         notify_holder(core, effect, &event);
     }
@@ -281,7 +282,7 @@ void events_effect(struct core *core, const struct effect *effect)
 
 bool lock_watch_parse(struct call *call, struct resp_writer *writer)
 {
-    struct past_id id;
+    struct event_log_id id;
     call->name = call->count > 1 ? call->argument[1] : bytes_of("", 0);
     if (call->name.size > LOCK_NAME_SIZE_MAX) {
         return call_fail(call, writer, "the prefix must have 0 to 511 bytes");
@@ -293,7 +294,7 @@ bool lock_watch_parse(struct call *call, struct resp_writer *writer)
         return call_fail(call, writer,
                          "a prefix is expected, and FROM with an event's id");
     }
-    return past_id_parse(call->argument[3], &id) ||
+    return event_log_id_parse(call->argument[3], &id) ||
            call_fail(call, writer,
                      "FROM must be the id of an event, life-index-ordinal as "
                      "it was told, or life-index");
@@ -306,34 +307,36 @@ bool lock_watch_parse(struct call *call, struct resp_writer *writer)
  * false if there are too many to tell again. '*ret_from' is the first that is
  * behind it. */
 static bool is_little(struct core *core, struct bytes prefix,
-                      const struct past_id *id, uint64_t *ret_from)
+                      const struct event_log_id *id, uint64_t *ret_from)
 {
-    const struct past *past = &core->past;
+    const struct event_log *event_log = &core->event_log;
     uint64_t count = 0, size = 0;
-    uint64_t i = past->next;
-    while (i > past->first && past_is_behind(past_event(past, i - 1), id) &&
+    uint64_t i = event_log->next;
+    while (i > event_log->first &&
+           event_log_is_behind(event_log_event(event_log, i - 1), id) &&
            count <= AGAIN_COUNT_MAX && size <= AGAIN_SIZE_MAX) {
-        const struct past_event *event = past_event(past, --i);
-        if (bytes_has_prefix(past_name(past, event), prefix)) {
+        const struct event_log_event *event = event_log_event(event_log, --i);
+        if (bytes_has_prefix(event_log_name(event_log, event), prefix)) {
             count++;
             size += event->name_size + event->message_size;
         }
     }
-    command_spend(core, (past->next - i) / EVENTS_PER_UNIT);
+    command_spend(core, (event_log->next - i) / EVENTS_PER_UNIT);
     *ret_from = i;
     return count <= AGAIN_COUNT_MAX && size <= AGAIN_SIZE_MAX;
 }
 
 static struct event event_again(struct core *core,
-                                const struct past_event *past)
+                                const struct event_log_event *event_log)
 {
-    return (struct event){.kind = past->kind,
-                          .lock = past_name(&core->past, past),
-                          .message = past_message(&core->past, past),
-                          .session = past->session,
-                          .token = past->token,
-                          .index = past->index,
-                          .ordinal = past->ordinal};
+    return (struct event){
+        .kind = event_log->kind,
+        .lock = event_log_name(&core->event_log, event_log),
+        .message = event_log_message(&core->event_log, event_log),
+        .session = event_log->session,
+        .token = event_log->token,
+        .index = event_log->index,
+        .ordinal = event_log->ordinal};
 }
 
 /* The events that follow are behind the applied index. */
@@ -353,13 +356,13 @@ static void notify_gap(struct core *core, const struct watch *watch)
     struct bytes text = watch_text(watch);
     struct event gap = make_gap(core, text);
     if (watch->of.pattern->kind == WATCH_PREFIX) {
-        push(core, watch->of.conn, &gap);
+        events_push(core, watch->of.conn, &gap);
         return;
     }
     if (bytes_has_prefix(text, channel)) {
         gap.lock = bytes_of(text.data + channel.size, text.size - channel.size);
     }
-    publish(core, watch, &gap);
+    events_publish(core, watch, &gap);
 }
 
 void events_missed(struct core *core)
@@ -375,20 +378,20 @@ void events_missed(struct core *core)
 /* Tells what has happened since the event 'id', or that this node no longer
  * knows all of it. */
 static void tell_again(struct core *core, struct conn *conn,
-                       struct bytes prefix, const struct past_id *id)
+                       struct bytes prefix, const struct event_log_id *id)
 {
-    struct past *past = &core->past;
+    struct event_log *event_log = &core->event_log;
     uint64_t from;
-    if (!past_knows(core, id) || !is_little(core, prefix, id, &from)) {
+    if (!event_log_knows(core, id) || !is_little(core, prefix, id, &from)) {
         struct event gap = make_gap(core, prefix);
-        push(core, conn, &gap);
+        events_push(core, conn, &gap);
         return;
     }
-    for (uint64_t i = from; i < past->next; i++) {
-        const struct past_event *one = past_event(past, i);
-        if (bytes_has_prefix(past_name(past, one), prefix)) {
+    for (uint64_t i = from; i < event_log->next; i++) {
+        const struct event_log_event *one = event_log_event(event_log, i);
+        if (bytes_has_prefix(event_log_name(event_log, one), prefix)) {
             struct event event = event_again(core, one);
-            push(core, conn, &event);
+            events_push(core, conn, &event);
         }
     }
 }
@@ -397,8 +400,9 @@ void lock_watch_run(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
     struct conn *conn = request->conn;
-    struct past_id from;
-    bool has_from = call->count > 2 && past_id_parse(call->argument[3], &from);
+    struct event_log_id from;
+    bool has_from = call->count > 2 &&
+                    event_log_id_parse(call->argument[3], &from);
     struct bytes prefix = call->name;
     CHECK(conn != NULL); /* A COMMAND_LOCAL comes from no peer. */
     if (conn->version == 2) {
@@ -422,13 +426,13 @@ void lock_watch_run(struct core *core, struct request *request)
     }
 }
 
-static void put_past(struct core *core, const struct past_event *past,
+static void put_past(struct core *core, const struct event_log_event *event_log,
                      struct resp_writer *writer)
 {
-    struct event event = event_again(core, past);
+    struct event event = event_again(core, event_log);
     resp_map(writer, 6);
     resp_key_text(writer, "id", id_of(core, &event));
-    resp_key_number(writer, "time_ms", past->wall_ms);
+    resp_key_number(writer, "time_ms", event_log->wall_ms);
     resp_key_text(writer, "kind", event.kind);
     resp_key_number(writer, "session", event.session);
     resp_key_number(writer, "token", event.token);
@@ -439,23 +443,24 @@ static void put_past(struct core *core, const struct past_event *past,
 void lock_history_run(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
-    struct past *past = &core->past;
+    struct event_log *event_log = &core->event_log;
     uint64_t wanted = call_number(call, OPTION_COUNT, HISTORY_SHOWN);
     wanted = wanted < HISTORY_SHOWN_MAX ? wanted : HISTORY_SHOWN_MAX;
     uint64_t numbers[HISTORY_SHOWN_MAX];
-    uint64_t at = past->next, steps = 0;
+    uint64_t at = event_log->next, steps = 0;
     uint32_t count = 0;
-    while (count < wanted && past_find(past, call->name, at, &at, &steps)) {
+    while (count < wanted &&
+           event_log_find(event_log, call->name, at, &at, &steps)) {
         numbers[count++] = at;
     }
     command_spend(core, steps / EVENTS_PER_UNIT + count);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 3);
     resp_key_bulk(writer, "lock", call->name);
-    resp_key_number(writer, "known_from", past->missing.index + 1);
+    resp_key_number(writer, "known_from", event_log->missing.index + 1);
     resp_key_array(writer, "events", count);
     while (count > 0) {
-        put_past(core, past_event(past, numbers[--count]), writer);
+        put_past(core, event_log_event(event_log, numbers[--count]), writer);
     }
     request_done(core, request);
 }
@@ -472,8 +477,9 @@ void lock_unwatch_run(struct core *core, struct request *request)
 
 /* Confirms one channel; the confirmations of all channels stand in the slot of
  * the command. */
-static void confirm(struct core *core, struct request *request,
-                    const char *word, struct bytes channel, bool has_channel)
+static void events_confirm(struct core *core, struct request *request,
+                           const char *word, struct bytes channel,
+                           bool has_channel)
 {
     struct resp_writer *writer = &core->requests.writer;
     CHECK(writer->out != NULL); /* The caller has called request_reply(). */
@@ -487,9 +493,9 @@ static void confirm(struct core *core, struct request *request,
     resp_integer(writer, request->conn->channel_count);
 }
 
-static void subscribe(struct core *core, struct request *request,
-                      const struct call *call, enum watch_kind kind,
-                      const char *word)
+static void events_subscribe(struct core *core, struct request *request,
+                             const struct call *call, enum watch_kind kind,
+                             const char *word)
 {
     struct conn *conn = request->conn;
     CHECK(conn != NULL && kind != WATCH_PREFIX);
@@ -497,18 +503,18 @@ static void subscribe(struct core *core, struct request *request,
     for (uint32_t i = 1; i < call->count; i++) {
         const char *limit = watch_add(core, conn, kind, call->argument[i]);
         if (limit == NULL) {
-            confirm(core, request, word, call->argument[i], true);
+            events_confirm(core, request, word, call->argument[i], true);
         } else {
-            measures_refused(core, WORD_LIMIT);
+            stats_refused(core, WORD_LIMIT);
             word_put(&core->requests.writer, WORD_LIMIT, "%s", limit);
         }
     }
     request_done(core, request);
 }
 
-static void unsubscribe(struct core *core, struct request *request,
-                        const struct call *call, enum watch_kind kind,
-                        const char *word)
+static void events_unsubscribe(struct core *core, struct request *request,
+                               const struct call *call, enum watch_kind kind,
+                               const char *word)
 {
     struct conn *conn = request->conn;
     bool has_any = false;
@@ -519,7 +525,7 @@ static void unsubscribe(struct core *core, struct request *request,
         if (watch != NULL) {
             watch_drop(core, watch);
         }
-        confirm(core, request, word, call->argument[i], true);
+        events_confirm(core, request, word, call->argument[i], true);
         has_any = true;
     }
     if (call->count == 1) {
@@ -528,14 +534,14 @@ static void unsubscribe(struct core *core, struct request *request,
                 struct buffer text = {0};
                 buffer_put_bytes(&text, watch_text(watch));
                 watch_drop(core, watch);
-                confirm(core, request, word, buffer_bytes(&text), true);
+                events_confirm(core, request, word, buffer_bytes(&text), true);
                 buffer_done(&text);
                 has_any = true;
             }
         }
     }
     if (!has_any) {
-        confirm(core, request, word, (struct bytes){NULL, 0}, false);
+        events_confirm(core, request, word, (struct bytes){NULL, 0}, false);
     }
     request_done(core, request);
 }
@@ -553,22 +559,24 @@ bool watch_texts_check(struct call *call, struct resp_writer *writer)
 
 void subscribe_run(struct core *core, struct request *request)
 {
-    subscribe(core, request, request->call, WATCH_CHANNEL, "subscribe");
+    events_subscribe(core, request, request->call, WATCH_CHANNEL, "subscribe");
 }
 
 void unsubscribe_run(struct core *core, struct request *request)
 {
-    unsubscribe(core, request, request->call, WATCH_CHANNEL, "unsubscribe");
+    events_unsubscribe(core, request, request->call, WATCH_CHANNEL,
+                       "unsubscribe");
 }
 
 void psubscribe_run(struct core *core, struct request *request)
 {
-    subscribe(core, request, request->call, WATCH_PATTERN, "psubscribe");
+    events_subscribe(core, request, request->call, WATCH_PATTERN, "psubscribe");
 }
 
 void punsubscribe_run(struct core *core, struct request *request)
 {
-    unsubscribe(core, request, request->call, WATCH_PATTERN, "punsubscribe");
+    events_unsubscribe(core, request, request->call, WATCH_PATTERN,
+                       "punsubscribe");
 }
 
 static void put_tokens(struct resp_writer *writer, const struct result *result)
@@ -579,8 +587,8 @@ static void put_tokens(struct resp_writer *writer, const struct result *result)
     }
 }
 
-static void put_grants(struct core *core, struct resp_writer *writer,
-                       const struct effect *effect)
+static void events_put_grants(struct core *core, struct resp_writer *writer,
+                              const struct effect *effect)
 {
     const struct result *result = &effect->result;
     CHECK(effect->name_count == result->token_count);
@@ -596,8 +604,8 @@ static void put_grants(struct core *core, struct resp_writer *writer,
     }
 }
 
-static void put_answer(struct core *core, struct buffer *out,
-                       const struct effect *effect)
+static void events_put_answer(struct core *core, struct buffer *out,
+                              const struct effect *effect)
 {
     struct resp_writer writer = {out, 3};
     bool is_granted = effect->result.code == RESULT_OK;
@@ -611,7 +619,7 @@ static void put_answer(struct core *core, struct buffer *out,
     resp_key_number(&writer, "wait", effect->wait_index);
     if (is_granted) {
         put_tokens(&writer, &effect->result);
-        put_grants(core, &writer, effect);
+        events_put_grants(core, &writer, effect);
     }
 }
 
@@ -629,7 +637,7 @@ void events_answer(struct core *core, const struct effect *effect)
         if (attachment->conn != NULL) {
             struct buffer *out = output_of(core, attachment->conn);
             if (out != NULL) {
-                put_answer(core, out, effect);
+                events_put_answer(core, out, effect);
             }
             continue;
         }
@@ -642,7 +650,7 @@ void events_answer(struct core *core, const struct effect *effect)
         struct buffer *out = peer_output(core, attachment->peer, FRAME_ANSWER);
         if (out != NULL) {
             struct buffer push = {0};
-            put_answer(core, &push, effect);
+            events_put_answer(core, &push, effect);
             answer.reply = buffer_bytes(&push);
             frame_put_answer(out, &answer);
             buffer_done(&push);

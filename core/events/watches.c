@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "core/state.h"
 
 /* The cost of a message for one watcher; a step is one byte of a glob that is
@@ -22,14 +22,14 @@ void watches_init(struct core *core)
     list_init(&core->watches.globs);
 }
 
-static struct bytes text_of(const struct pattern *pattern)
+static struct bytes watches_text_of(const struct pattern *pattern)
 {
     return bytes_of(pattern->key + 1, pattern->size - 1);
 }
 
 /* Puts the kind before the text, so that one table holds all kinds. */
-static size_t put_key(uint8_t key[1 + WATCH_SIZE_MAX], enum watch_kind kind,
-                      struct bytes text)
+static size_t watches_put_key(uint8_t key[1 + WATCH_SIZE_MAX],
+                              enum watch_kind kind, struct bytes text)
 {
     CHECK(text.size <= WATCH_SIZE_MAX);
     key[0] = (uint8_t)kind;
@@ -47,7 +47,7 @@ static struct pattern *find_pattern(struct core *core, enum watch_kind kind,
     if (core->watches.patterns == NULL || text.size > WATCH_SIZE_MAX) {
         return NULL;
     }
-    size_t size = put_key(key, kind, text);
+    size_t size = watches_put_key(key, kind, text);
     HASH_FIND(by_key, core->watches.patterns, key, size, pattern);
     return pattern;
 }
@@ -66,7 +66,7 @@ static struct pattern *new_pattern(struct core *core, enum watch_kind kind,
                                    struct bytes text)
 {
     uint8_t key[1 + WATCH_SIZE_MAX];
-    size_t size = put_key(key, kind, text);
+    size_t size = watches_put_key(key, kind, text);
     struct pattern *pattern = memory_new(sizeof *pattern + size);
     pattern->kind = kind;
     pattern->size = size;
@@ -76,7 +76,8 @@ static struct pattern *new_pattern(struct core *core, enum watch_kind kind,
     list_init(&pattern->watches);
     HASH_ADD(by_key, core->watches.patterns, key, size, pattern);
     if (kind == WATCH_PREFIX) {
-        prefixes_add(&core->watches.prefixes, text_of(pattern), pattern);
+        radix_tree_add(&core->watches.prefixes, watches_text_of(pattern),
+                       pattern);
     }
     return pattern;
 }
@@ -143,7 +144,7 @@ static void free_pattern(struct core *core, struct pattern *pattern)
 {
     CHECK(list_is_empty(&pattern->watches));
     if (pattern->kind == WATCH_PREFIX) {
-        prefixes_remove(&core->watches.prefixes, text_of(pattern));
+        radix_tree_remove(&core->watches.prefixes, watches_text_of(pattern));
     }
     HASH_DELETE(by_key, core->watches.patterns, pattern);
     list_remove(&pattern->in_core);
@@ -181,7 +182,7 @@ void watches_remove(struct core *core, struct conn *conn)
 
 struct bytes watch_text(const struct watch *watch)
 {
-    return text_of(watch->of.pattern);
+    return watches_text_of(watch->of.pattern);
 }
 
 static uint64_t steps_of(const struct core *core, const struct pattern *pattern)
@@ -189,7 +190,8 @@ static uint64_t steps_of(const struct core *core, const struct pattern *pattern)
     return pattern->turn == core->watches.turn ? pattern->steps : 0;
 }
 
-static void spend(struct core *core, struct pattern *pattern, uint64_t steps)
+static void watches_spend(struct core *core, struct pattern *pattern,
+                          uint64_t steps)
 {
     pattern->steps = steps_of(core, pattern) + steps;
     pattern->turn = core->watches.turn;
@@ -204,7 +206,7 @@ static void hit_all(struct core *core, struct pattern *pattern,
         hit(core, watch, data);
         count++;
     }
-    spend(core, pattern, HIT_STEPS * count);
+    watches_spend(core, pattern, HIT_STEPS * count);
 }
 
 struct cost {
@@ -229,8 +231,8 @@ static uint64_t weight_of(const struct core *core,
     return steps_of(core, pattern) + (is_due ? pattern->bound : 0);
 }
 
-static uint64_t cost_of(const struct core *core, const struct conn *conn,
-                        bool is_trying)
+static uint64_t watches_cost_of(const struct core *core,
+                                const struct conn *conn, bool is_trying)
 {
     uint64_t steps = 0;
     LIST_FOR (struct watch, watch, &conn->watches, in_conn) {
@@ -273,7 +275,8 @@ static void close_costliest(struct core *core, bool is_trying)
     uint64_t weight = core->watches.steps;
     HASH_FOR (struct conn, conn, core->conns.by_id, by_id) {
         if (!conn->is_closing && conn->watch_count > 0) {
-            cost[count++] = (struct cost){conn, cost_of(core, conn, is_trying)};
+            cost[count++] = (struct cost){
+                conn, watches_cost_of(core, conn, is_trying)};
         }
     }
     LIST_FOR (const struct pattern, glob, &core->watches.globs, in_core) {
@@ -293,9 +296,10 @@ static void close_costliest(struct core *core, bool is_trying)
 static void hit_prefixes(struct core *core, struct bytes lock,
                          watch_hit_fn *hit, void *data)
 {
-    struct prefixes_walk walk = prefixes_begin(&core->watches.prefixes, lock);
+    struct radix_tree_walk walk = radix_tree_begin(&core->watches.prefixes,
+                                                   lock);
     struct pattern *pattern;
-    while ((pattern = prefixes_next(&walk)) != NULL) {
+    while ((pattern = radix_tree_next(&walk)) != NULL) {
         if (pattern->open_count > 0) {
             hit_all(core, pattern, hit, data);
         }
@@ -314,9 +318,10 @@ static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
             list_remove(&glob->in_core);
             continue;
         }
-        bool is_match = bytes_match_counted(text_of(glob), name, &steps);
+        bool is_match = bytes_match_counted(watches_text_of(glob), name,
+                                            &steps);
         glob->event = core->watches.event;
-        spend(core, glob, steps);
+        watches_spend(core, glob, steps);
         if (is_match) {
             hit_all(core, glob, hit, data);
         }

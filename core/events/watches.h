@@ -19,7 +19,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/list.h"
-#include "base/prefixes.h"
+#include "base/radix_tree.h"
 #include "lockfsm/lockfsm.h"
 #include "lockfsm/user/access.h"
 
@@ -66,7 +66,7 @@ struct watch {
 struct watches {
     struct watch *by_owner;
     struct pattern *patterns;
-    struct prefixes prefixes; /* Items: struct pattern. */
+    struct radix_tree prefixes; /* Items: struct pattern. */
     struct list globs;
     uint64_t turn;         /* The number of this turn, ... */
     uint64_t steps;        /* ... and what matching has cost in it. */

@@ -19,7 +19,7 @@ static bool is_restored(const struct core *core)
 }
 
 /* True if this node is the only voter. */
-static bool is_alone(const struct core *core)
+static bool apart_is_alone(const struct core *core)
 {
     struct replica_members members;
     uint32_t voters = 0;
@@ -55,7 +55,7 @@ void core_another_cluster(struct core *core, uint64_t from, const char *address,
     struct apart *apart = &core->apart;
     char text[CLUSTER_ID_TEXT_SIZE], why[HASP_WHY_SIZE];
     set_now(core, now_ns);
-    if (!is_alone(core) || is_restored(core)) {
+    if (!apart_is_alone(core) || is_restored(core)) {
         return;
     }
     bool is_new = apart->until_ns == 0;
@@ -80,7 +80,7 @@ void apart_turn(struct core *core)
 {
     struct apart *apart = &core->apart;
     if (apart->until_ns != 0 &&
-        (core->now_ns >= apart->until_ns || !is_alone(core))) {
+        (core->now_ns >= apart->until_ns || !apart_is_alone(core))) {
         apart->until_ns = 0;
         LOG_INFO("this node serves again", "peer=%" PRIu64, apart->from);
     }

@@ -41,7 +41,7 @@ void clock_rate_add(struct clock_rate *rate, uint64_t local_ns,
 }
 
 /* Inserts 'slope' into the sorted slopes. */
-static void insert(int64_t *slopes, uint32_t count, int64_t slope)
+static void clock_rate_insert(int64_t *slopes, uint32_t count, int64_t slope)
 {
     CHECK(count < SLOPE_COUNT_MAX);
     uint32_t at = count;
@@ -74,7 +74,8 @@ bool clock_rate_ppm(const struct clock_rate *rate, int32_t *ret_ppm)
             const struct clock_sample *a = &rate->kept[i], *b = &rate->kept[j];
             int64_t local_us = (int64_t)((b->local_ns - a->local_ns) / 1000);
             if (local_us >= (int64_t)(CLOCK_SLOPE_NS / 1000)) {
-                insert(slopes, count++, -moved_ns(a, b) * 1000 / local_us);
+                clock_rate_insert(slopes, count++,
+                                  -moved_ns(a, b) * 1000 / local_us);
             }
         }
     }

@@ -105,7 +105,7 @@ static void log_own(struct core *core)
 
 /* The voter to hand over to: its clock is not off, and of several it has most
  * of the log. 0 if there is none. */
-static uint64_t find_heir(struct core *core)
+static uint64_t clocks_find_heir(struct core *core)
 {
     struct replica_members members;
     uint64_t heir = 0, most = 0;
@@ -152,7 +152,7 @@ void clocks_turn(struct core *core)
         }
     }
     log_own(core);
-    core->reign.clock_heir = find_heir(core);
+    core->leadership.clock_heir = clocks_find_heir(core);
 }
 
 uint64_t clocks_next(const struct core *core)
@@ -176,7 +176,7 @@ void clocks_handed_over(struct core *core, uint64_t to)
 {
     CHECK(is_serving(core) && to != core->options.id);
     core->clocks.moved_ns = core->now_ns;
-    core->reign.clock_heir = 0;
+    core->leadership.clock_heir = 0;
     LOG_WARN("leadership is handed over",
              "to=%" PRIu64 " reason=\"this node's clock is more than 5 %% off "
              "from those of most voters\"",

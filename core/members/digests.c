@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "core/state.h"
 
 /* All nodes take a digest where the index is a multiple of this. At a hundred
@@ -26,8 +26,8 @@
 #define SCRUB_INTERVAL_MIN_NS (10 * NS_PER_MS)
 #define SCRUB_INTERVAL_MAX_NS (100 * NS_PER_MS)
 
-static const struct frame_digest *find(const struct digest_points *points,
-                                       uint64_t log_index)
+static const struct frame_digest *
+digests_find(const struct digest_points *points, uint64_t log_index)
 {
     for (uint32_t i = 0; i < DIGEST_POINT_COUNT; i++) {
         if (points->point[i].log_index == log_index) {
@@ -37,14 +37,16 @@ static const struct frame_digest *find(const struct digest_points *points,
     return NULL;
 }
 
-static const struct frame_digest *newest(const struct digest_points *points)
+static const struct frame_digest *
+digests_newest(const struct digest_points *points)
 {
     uint32_t last = (points->next + DIGEST_POINT_COUNT - 1) %
                     DIGEST_POINT_COUNT;
     return &points->point[last];
 }
 
-static void add(struct digest_points *points, const struct frame_digest *point)
+static void digests_add(struct digest_points *points,
+                        const struct frame_digest *point)
 {
     CHECK(points->next < DIGEST_POINT_COUNT);
     points->point[points->next] = *point;
@@ -56,13 +58,13 @@ static const struct frame_digest *of_member(struct core *core, uint64_t id,
                                             uint64_t log_index)
 {
     if (id == core->options.id) {
-        return find(&core->digests.own, log_index);
+        return digests_find(&core->digests.own, log_index);
     }
     const struct peer *peer = peer_find(core, id);
-    return peer != NULL ? find(&peer->digests, log_index) : NULL;
+    return peer != NULL ? digests_find(&peer->digests, log_index) : NULL;
 }
 
-static void condemn(struct core *core, uint64_t log_index)
+static void digests_condemn(struct core *core, uint64_t log_index)
 {
     char why[HASP_WHY_SIZE];
     CHECK(!core->run.has_fatal); /* A node is condemned once. */
@@ -94,8 +96,8 @@ static void notify_diverged(struct core *core, uint64_t id,
 /* The digest that more than half of the voters have at this index, or NULL;
  * sets '*ret_differ' if two members have different ones. */
 static const struct frame_digest *
-majority(struct core *core, const struct replica_members *members,
-         uint64_t log_index, bool *ret_differ)
+digests_majority(struct core *core, const struct replica_members *members,
+                 uint64_t log_index, bool *ret_differ)
 {
     const struct frame_digest *right = NULL;
     const struct frame_digest *first = NULL;
@@ -126,7 +128,7 @@ majority(struct core *core, const struct replica_members *members,
 
 /* Compares what is known at this index, after the leader has learnt of one more
  * digest. */
-static void compare(struct core *core, uint64_t log_index)
+static void digests_compare(struct core *core, uint64_t log_index)
 {
     struct replica_members members;
     bool differ;
@@ -134,8 +136,8 @@ static void compare(struct core *core, uint64_t log_index)
         return;
     }
     replica_members(core->replica, &members);
-    const struct frame_digest *right = majority(core, &members, log_index,
-                                                &differ);
+    const struct frame_digest *right = digests_majority(core, &members,
+                                                        log_index, &differ);
     CHECK(right == NULL || right->log_index == log_index);
     if (right == NULL) {
         if (differ && core->digests.differs_index != log_index) {
@@ -155,7 +157,7 @@ static void compare(struct core *core, uint64_t log_index)
             continue;
         }
         if (id == core->options.id) {
-            condemn(core, log_index);
+            digests_condemn(core, log_index);
             return;
         }
         notify_diverged(core, id, right);
@@ -168,8 +170,8 @@ static void take_point(struct core *core, uint64_t log_index)
     struct frame_digest point = {.log_index = log_index,
                                  .digest = lockfsm_digest(core->fsm)};
     CHECK(log_index == lockfsm_applied_index(core->fsm));
-    add(&core->digests.own, &point);
-    compare(core, log_index);
+    digests_add(&core->digests.own, &point);
+    digests_compare(core, log_index);
 }
 
 void digests_applied(struct core *core, uint64_t log_index)
@@ -185,12 +187,12 @@ static void take_idle_point(struct core *core)
 {
     struct digests *digests = &core->digests;
     uint64_t applied = lockfsm_applied_index(core->fsm);
-    CHECK(newest(&digests->own)->log_index <= applied);
+    CHECK(digests_newest(&digests->own)->log_index <= applied);
     if (applied != digests->applied_index) {
         digests->applied_index = applied;
         digests->quiet_since_ns = core->now_ns;
     } else if (core->now_ns - digests->quiet_since_ns >= QUIET_NS &&
-               newest(&digests->own)->log_index != applied) {
+               digests_newest(&digests->own)->log_index != applied) {
         take_point(core, applied);
     }
 }
@@ -198,7 +200,7 @@ static void take_idle_point(struct core *core)
 static void send_point(struct core *core)
 {
     struct digests *digests = &core->digests;
-    const struct frame_digest *point = newest(&digests->own);
+    const struct frame_digest *point = digests_newest(&digests->own);
     if (is_leader(core) || core->leader.id == 0 || point->log_index == 0 ||
         (digests->sent_to == core->leader.id &&
          digests->sent_index == point->log_index)) {
@@ -222,7 +224,7 @@ static uint64_t scrub_interval_ns(const struct core *core)
                                         : ns;
 }
 
-static void scrub(struct core *core)
+static void digests_scrub(struct core *core)
 {
     if (core->now_ns < core->digests.scrub_due_ns ||
         core->snapshots.installing != 0) {
@@ -231,7 +233,7 @@ static void scrub(struct core *core)
     core->digests.scrub_due_ns = core->now_ns + scrub_interval_ns(core);
     const char *wrong = lockfsm_scrub(core->fsm, core->flush.table,
                                       SCRUB_RECORDS,
-                                      &core->measures.counts.scrubbed);
+                                      &core->stats.counts.scrubbed);
     if (wrong != NULL) {
         char why[HASP_WHY_SIZE];
         snprintf(why, sizeof why,
@@ -247,7 +249,7 @@ void digests_turn(struct core *core)
     }
     take_idle_point(core);
     send_point(core);
-    scrub(core);
+    digests_scrub(core);
 }
 
 uint64_t digests_next(const struct core *core)
@@ -268,9 +270,9 @@ int digests_received(struct core *core, uint64_t from, struct bytes body)
     struct peer *peer = peer_find(core, from);
     int error = frame_get_digest(body, &point);
     if (error == 0 && peer != NULL &&
-        find(&peer->digests, point.log_index) == NULL) {
-        add(&peer->digests, &point);
-        compare(core, point.log_index);
+        digests_find(&peer->digests, point.log_index) == NULL) {
+        digests_add(&peer->digests, &point);
+        digests_compare(core, point.log_index);
     }
     return error;
 }
@@ -282,9 +284,10 @@ int digests_diverged(struct core *core, uint64_t from, struct bytes body)
     if (error != 0 || from != core->leader.id || core->run.has_fatal) {
         return error;
     }
-    const struct frame_digest *own = find(&core->digests.own, right.log_index);
+    const struct frame_digest *own = digests_find(&core->digests.own,
+                                                  right.log_index);
     if (own != NULL && own->log_index != 0 && own->digest != right.digest) {
-        condemn(core, right.log_index);
+        digests_condemn(core, right.log_index);
     }
     return 0;
 }

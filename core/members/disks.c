@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "core/members/silence.h"
+#include "core/members/liveness.h"
 #include "core/state.h"
 
 #define RECENT_NS (2 * NS_PER_S)
@@ -28,18 +28,18 @@
 #define LEADERSHIP_NS (30 * NS_PER_S)
 #define LEADERSHIP_MAX_NS (600 * NS_PER_S)
 
-static int compare(const void *one, const void *other)
+static int disks_compare(const void *one, const void *other)
 {
     uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
     return (a > b) - (a < b);
 }
 
-static uint64_t median(uint64_t *values, uint32_t count)
+static uint64_t disks_median(uint64_t *values, uint32_t count)
 {
     if (count == 0) {
         return 0;
     }
-    qsort(values, count, sizeof values[0], compare);
+    qsort(values, count, sizeof values[0], disks_compare);
     return values[count / 2];
 }
 
@@ -72,12 +72,12 @@ static void measure_recent(struct core *core)
            core->now_ns - flush->at_ns <= RECENT_NS) {
         took_us[count++] = flush->took_ns / NS_PER_US;
     }
-    disks->recent_us = median(took_us, count);
+    disks->recent_us = disks_median(took_us, count);
     disks->recent_count = count;
 }
 
 /* At least 20 flushes, and as many as began within 2 s. */
-static void measure(struct core *core)
+static void disks_measure(struct core *core)
 {
     struct disks *disks = &core->disks;
     uint64_t took_us[DISK_FLUSH_COUNT];
@@ -90,11 +90,11 @@ static void measure(struct core *core)
         took_us[count++] = flush->took_ns / NS_PER_US;
         oldest_ns = flush->at_ns - u64_min(flush->at_ns, flush->took_ns);
     }
-    disks->median_us = median(took_us, count);
+    disks->median_us = disks_median(took_us, count);
     disks->median_count = count;
 }
 
-static void judge(struct core *core)
+static void disks_judge(struct core *core)
 {
     struct disks *disks = &core->disks;
     const struct disk_flush *newest = flush_before(disks, 0);
@@ -128,7 +128,7 @@ static bool is_faster(const struct core *core, uint64_t id, uint64_t *ret_us)
 /* True if 'id' is heard and has all that is committed. */
 static bool is_level(const struct core *core, uint64_t id)
 {
-    return peer_is_up(core, id) && silence_is_heard(core, id) &&
+    return peer_is_up(core, id) && liveness_is_heard(core, id) &&
            replica_match(core->replica, id) >=
                replica_commit_index(core->replica);
 }
@@ -140,7 +140,7 @@ bool disks_may_take_over(const struct core *core, uint64_t id)
 }
 
 /* The voter to hand over to; 0: none, or it is not time. */
-static uint64_t find_heir(const struct core *core)
+static uint64_t disks_find_heir(const struct core *core)
 {
     const struct disks *disks = &core->disks;
     struct replica_members members;
@@ -166,9 +166,9 @@ static uint64_t find_heir(const struct core *core)
 void disks_look(struct core *core)
 {
     measure_recent(core);
-    measure(core);
-    judge(core);
-    core->reign.disk_heir = find_heir(core);
+    disks_measure(core);
+    disks_judge(core);
+    core->leadership.disk_heir = disks_find_heir(core);
 }
 
 void disks_report(const struct core *core, struct frame_clock *out)
@@ -222,7 +222,7 @@ void disks_handed_over(struct core *core, uint64_t to, char why[HASP_WHY_SIZE])
              " ms (medians of %" PRIu32 " and %" PRIu32 ")",
              disks->median_us / 1000, to, us / 1000, us / 100 % 10,
              disks->median_count, count);
-    core->reign.disk_heir = 0;
+    core->leadership.disk_heir = 0;
     disks->moved_count++;
     disks->moved_to = to;
     /* If the other one does not take over, this is not tried at once again. */

@@ -73,7 +73,7 @@ uint32_t feature_of_founders(const struct core *core)
 
 /* True if something that this version understands is not allowed yet, whatever
  * the options of the node say. */
-static bool is_behind(const struct core *core)
+static bool feature_is_behind(const struct core *core)
 {
     return lockfsm_feature_level(core->fsm) < FEATURE_LEVEL;
 }
@@ -81,15 +81,16 @@ static bool is_behind(const struct core *core)
 bool feature_allows(struct core *core, struct bytes command,
                     const char **ret_what)
 {
-    return !is_behind(core) || lockfsm_level_of(core->fsm, command, ret_what) <=
-                                   lockfsm_feature_level(core->fsm);
+    return !feature_is_behind(core) ||
+           lockfsm_level_of(core->fsm, command, ret_what) <=
+               lockfsm_feature_level(core->fsm);
 }
 
 void feature_refuse(struct core *core, struct request *request,
                     const char *what)
 {
     char text[HASP_WHY_SIZE];
-    CHECK(is_behind(core));
+    CHECK(feature_is_behind(core));
     snprintf(text, sizeof text,
              "%s needs a higher feature level than the cluster's, %" PRIu32
              "; upgrade all nodes, then: hasp cluster finalize",
@@ -102,7 +103,7 @@ void raft_finalize_run(struct core *core, struct request *request)
     char why[HASP_WHY_SIZE] = "";
     uint32_t level = feature_possible(core, why);
     CHECK(is_serving(core)); /* Only a leader that serves proposes (rule 12). */
-    if (core->reign.change.state != CHANGE_NONE) {
+    if (core->leadership.change.state != CHANGE_NONE) {
         request_refuse(core, request, WORD_BUSY,
                        "a change of the members is under way");
     } else if (level != 0) {
@@ -120,10 +121,10 @@ void raft_finalize_run(struct core *core, struct request *request)
 void feature_turn(struct core *core)
 {
     char why[HASP_WHY_SIZE];
-    if (!core->reign.must_compare_levels || !propose_is_open(core)) {
+    if (!core->leadership.must_compare_levels || !propose_is_open(core)) {
         return;
     }
-    core->reign.must_compare_levels = false;
+    core->leadership.must_compare_levels = false;
     uint32_t level = feature_possible(core, why);
     if (level == 0) {
         return;
@@ -132,8 +133,8 @@ void feature_turn(struct core *core)
         struct buffer entry = {0};
         encode_set_feature(&entry,
                            &(struct set_feature_command){.level = level});
-        core->reign.must_compare_levels = !propose_own(core,
-                                                       buffer_bytes(&entry));
+        core->leadership.must_compare_levels = !propose_own(
+            core, buffer_bytes(&entry));
         buffer_done(&entry);
     } else if (level > core->run.logged.level) {
         core->run.logged.level = level;

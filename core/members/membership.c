@@ -10,12 +10,12 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "core/audit_log.h"
 #include "core/command.h"
-#include "core/members/announced.h"
-#include "core/members/silence.h"
-#include "core/questions.h"
+#include "core/members/advertised.h"
+#include "core/members/liveness.h"
+#include "core/read_index.h"
 #include "core/state.h"
-#include "core/trail.h"
 
 #define CATCH_UP_NS (10000 * NS_PER_MS)
 #define RETRY_NS (50 * NS_PER_MS)
@@ -32,7 +32,7 @@
 
 #define FROM(state) (1u << CHANGE_##state)
 
-static void enter(struct change *change, enum change_state state)
+static void membership_enter(struct change *change, enum change_state state)
 {
     static const unsigned from[CHANGE_STATE_COUNT] = {
         [CHANGE_BEGUN] = FROM(NONE),
@@ -51,18 +51,18 @@ static void enter(struct change *change, enum change_state state)
     change->state = state;
 }
 
-static void change_begin(struct core *core, struct request *request,
-                         uint64_t id)
+static void membership_change_begin(struct core *core, struct request *request,
+                                    uint64_t id)
 {
-    struct change *change = &core->reign.change;
+    struct change *change = &core->leadership.change;
     /* Only a leader that serves begins a change (rule 12). */
     CHECK(is_serving(core) && change->request == NULL);
-    enter(change, CHANGE_BEGUN);
+    membership_enter(change, CHANGE_BEGUN);
     request_leave(core, request);
     request->state = REQUEST_CHANGING;
     buffer_clear(&change->asker);
     encode_user(&change->asker, request->user);
-    trail_append(core, request, &change->asker);
+    audit_log_append(core, request, &change->asker);
     change->request = request;
     change->index = 0;
     change->member = id;
@@ -74,7 +74,7 @@ static void change_begin(struct core *core, struct request *request,
  * answer the request. */
 static struct request *change_end(struct core *core)
 {
-    struct change *change = &core->reign.change;
+    struct change *change = &core->leadership.change;
     struct request *request = change->request;
     CHECK(change->state != CHANGE_NONE && request->state == REQUEST_CHANGING);
     change->state = CHANGE_NONE;
@@ -87,7 +87,7 @@ static void change_done(struct core *core)
 {
     struct request *request = change_end(core);
     LOG_INFO("membership changed", "command=%s member=%" PRIu64,
-             request->command->name, core->reign.change.member);
+             request->command->name, core->leadership.change.member);
     request_has_changed(request);
     request_answer_ok(core, request);
 }
@@ -139,21 +139,21 @@ static void change_logged(struct core *core, enum change_state state,
 {
     static const enum act_kind acts[] = {
         [CHANGE_ADDING] = ACT_ADD, [CHANGE_PROMOTING] = ACT_PROMOTE};
-    struct change *change = &core->reign.change;
+    struct change *change = &core->leadership.change;
     uint32_t flags = change->request->command->flags;
-    enter(change, state);
+    membership_enter(change, state);
     CHECK(change->index != 0);
     enum act_kind act = state != CHANGE_TAKING           ? acts[state]
                         : (flags & COMMAND_REMOVES) != 0 ? ACT_REMOVE
                                                          : ACT_DEMOTE;
     /* A promotion that is a part of ADD is recorded as ADD. */
     if (state != CHANGE_PROMOTING || (flags & COMMAND_PROMOTES) != 0) {
-        trail_act(core, act, change->member,
-                  state == CHANGE_ADDING ? change->address : "",
-                  buffer_bytes(&change->asker));
+        audit_log_act(core, act, change->member,
+                      state == CHANGE_ADDING ? change->address : "",
+                      buffer_bytes(&change->asker));
     }
     request_mark_logged(change->request);
-    update_carry_out(core, update);
+    raft_output_carry_out(core, update);
 }
 
 /* --- Adding and promoting --------------------------------------------------*/
@@ -162,7 +162,7 @@ static void change_logged(struct core *core, enum change_state state,
  * removed, and it may have stopped for good. */
 static bool refuse_removed(struct core *core)
 {
-    const struct change *change = &core->reign.change;
+    const struct change *change = &core->leadership.change;
     struct removal removal;
     char why[HASP_WHY_SIZE];
     if (!lockfsm_removal(core->fsm, change->member, &removal) ||
@@ -178,9 +178,9 @@ static bool refuse_removed(struct core *core)
     return true;
 }
 
-static void add(struct core *core)
+static void membership_add(struct core *core)
 {
-    struct change *change = &core->reign.change;
+    struct change *change = &core->leadership.change;
     struct replica_update update;
     if (refuse_removed(core)) {
         return;
@@ -200,7 +200,7 @@ static void add(struct core *core)
  * been added, that part is done. */
 static void not_promoted(struct core *core)
 {
-    const struct change *change = &core->reign.change;
+    const struct change *change = &core->leadership.change;
     uint64_t id = change->member;
     char why[HASP_WHY_SIZE];
     if (peer_is_up(core, id)) {
@@ -226,7 +226,7 @@ static void not_promoted(struct core *core)
 /* Promotes the member; the replica refuses that until it has caught up. */
 static void try_to_promote(struct core *core)
 {
-    struct change *change = &core->reign.change;
+    struct change *change = &core->leadership.change;
     struct replica_update update;
     CHECK(change->state == CHANGE_CATCHING_UP);
     int error = replica_set_role(core->replica, change->member, MEMBER_VOTER,
@@ -248,7 +248,7 @@ static void try_to_promote(struct core *core)
 
 static void catch_up(struct core *core)
 {
-    enter(&core->reign.change, CHANGE_CATCHING_UP);
+    membership_enter(&core->leadership.change, CHANGE_CATCHING_UP);
     try_to_promote(core);
 }
 
@@ -257,7 +257,7 @@ static void catch_up(struct core *core)
 static bool refuse_misplaced(struct core *core, const char *address)
 {
     char why[HASP_WHY_SIZE];
-    if (announced_fits(core, core->reign.change.member, address, why)) {
+    if (advertised_fits(core, core->leadership.change.member, address, why)) {
         return false;
     }
     change_refuse(core, WORD_BADARG, why);
@@ -269,7 +269,7 @@ static bool refuse_misplaced(struct core *core, const char *address)
 static void added_in_vain(struct core *core)
 {
     char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
-    silence_text(core, core->reign.change.member, text, sizeof text);
+    liveness_text(core, core->leadership.change.member, text, sizeof text);
     snprintf(why, sizeof why,
              "%s, and is a voter already: start it; with a new data directory "
              "it has to be removed first",
@@ -280,8 +280,8 @@ static void added_in_vain(struct core *core)
 /* Goes on where the first ADD of this member stopped. */
 static void add_again(struct core *core, const struct replica_member *member)
 {
-    const struct change *change = &core->reign.change;
-    if (member->role == MEMBER_VOTER && silence_is_silent(core, member->id)) {
+    const struct change *change = &core->leadership.change;
+    if (member->role == MEMBER_VOTER && liveness_is_silent(core, member->id)) {
         added_in_vain(core);
     } else if (member->role == MEMBER_VOTER || change->is_standby) {
         change_done(core);
@@ -293,14 +293,15 @@ static void add_again(struct core *core, const struct replica_member *member)
 /* True if another change is under way; 'request' has then been refused. */
 static bool refuse_if_changing(struct core *core, struct request *request)
 {
-    if (core->reign.change.state == CHANGE_NONE) {
+    if (core->leadership.change.state == CHANGE_NONE) {
         return false;
     }
     request_refuse(core, request, WORD_BUSY, "another change is under way");
     return true;
 }
 
-static bool read_incarnation(struct bytes text, uint64_t *ret_incarnation)
+static bool membership_read_incarnation(struct bytes text,
+                                        uint64_t *ret_incarnation)
 {
     uint8_t bytes[8];
     if (text.size != 2 * sizeof bytes || !hex_get(text, bytes, sizeof bytes)) {
@@ -313,20 +314,21 @@ static bool read_incarnation(struct bytes text, uint64_t *ret_incarnation)
 void raft_add_run(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
-    struct change *change = &core->reign.change;
+    struct change *change = &core->leadership.change;
     struct replica_members members;
     uint64_t incarnation = 0;
     if (refuse_if_changing(core, request)) {
         return;
     }
     if (call_has(call, OPTION_INCARNATION) &&
-        !read_incarnation(call->text[OPTION_INCARNATION], &incarnation)) {
+        !membership_read_incarnation(call->text[OPTION_INCARNATION],
+                                     &incarnation)) {
         request_refuse(core, request, WORD_BADARG,
                        "INCARNATION must be 16 hex digits and not 0: the node "
                        "logs it at its start, and shows it in RAFT.STATUS");
         return;
     }
-    change_begin(core, request, call->id);
+    membership_change_begin(core, request, call->id);
     /* The parser has checked the size. */
     CHECK(call->name.size < sizeof change->address);
     memcpy(change->address, call->name.data, call->name.size);
@@ -342,9 +344,9 @@ void raft_add_run(struct core *core, struct request *request)
     } else if (!change->is_standby && refuse_misplaced(core, change->address)) {
         return;
     } else if (member != NULL || change->incarnation != 0) {
-        add(core);
+        membership_add(core);
     } else {
-        enter(change, CHANGE_PROBE_DUE);
+        membership_enter(change, CHANGE_PROBE_DUE);
         change->deadline_ns = core->now_ns + PROBE_NS;
     }
 }
@@ -352,18 +354,18 @@ void raft_add_run(struct core *core, struct request *request)
 void core_address_probed(struct core *core, uint64_t number, int error,
                          uint64_t incarnation, const char *why, uint64_t now_ns)
 {
-    struct change *change = &core->reign.change;
+    struct change *change = &core->leadership.change;
     set_now(core, now_ns);
     if (change->state != CHANGE_PROBING ||
         core->members.probe_number != number) {
         return; /* The probe belongs to a change that is over. */
     }
     if (error == HASP_ECONNECT && core->now_ns < change->deadline_ns) {
-        enter(change, CHANGE_PROBE_DUE);
+        membership_enter(change, CHANGE_PROBE_DUE);
         change->retry_ns = core->now_ns + PROBE_RETRY_NS;
         return;
     }
-    enter(change, CHANGE_PROBED);
+    membership_enter(change, CHANGE_PROBED);
     CHECK(error != 0 || incarnation != 0);
     change->incarnation = incarnation;
     change->probe_error = error;
@@ -372,21 +374,21 @@ void core_address_probed(struct core *core, uint64_t number, int error,
 
 /* Dials a new member for a while at the addresses that it is to have, since it
  * may be about to start. */
-static void probe(struct core *core)
+static void membership_probe(struct core *core)
 {
-    struct change *change = &core->reign.change;
-    enter(change, CHANGE_PROBING);
+    struct change *change = &core->leadership.change;
+    membership_enter(change, CHANGE_PROBING);
     core->port.probe_address(core->port.data, ++core->members.probe_number,
                              change->member, change->address);
 }
 
-static void probed(struct core *core)
+static void membership_probed(struct core *core)
 {
-    const struct change *change = &core->reign.change;
+    const struct change *change = &core->leadership.change;
     char why[HASP_WHY_SIZE];
     CHECK(change->state == CHANGE_PROBED);
     if (change->probe_error == 0) {
-        add(core);
+        membership_add(core);
         return;
     }
     snprintf(why, sizeof why,
@@ -407,7 +409,7 @@ void raft_promote_run(struct core *core, struct request *request)
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members,
                                                                call->id);
-    change_begin(core, request, call->id);
+    membership_change_begin(core, request, call->id);
     if (member == NULL) {
         change_failed(core, HASP_ENOENT);
     } else if (member->role == MEMBER_VOTER) {
@@ -422,7 +424,7 @@ void raft_promote_run(struct core *core, struct request *request)
  * next is not refused. */
 static void finish_settling(struct core *core)
 {
-    const struct change *change = &core->reign.change;
+    const struct change *change = &core->leadership.change;
     CHECK(change->state == CHANGE_SETTLING && change->index != 0);
     if (replica_match(core->replica, change->member) >= change->index ||
         core->now_ns >= change->retry_ns) {
@@ -436,7 +438,7 @@ static void finish_settling(struct core *core)
 void raft_take_away_run(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
-    struct change *change = &core->reign.change;
+    struct change *change = &core->leadership.change;
     bool is_removal = (request->command->flags & COMMAND_REMOVES) != 0;
     struct replica_members members;
     if (refuse_if_changing(core, request)) {
@@ -458,16 +460,16 @@ void raft_take_away_run(struct core *core, struct request *request)
             request_answer_ok(core, request);
         } else {
             request->is_unwelcome = true;
-            questions_enqueue(core, request);
+            read_index_enqueue(core, request);
         }
         return;
     }
-    change_begin(core, request, call->id);
+    membership_change_begin(core, request, call->id);
     if (!is_removal && member != NULL && member->role == MEMBER_STANDBY) {
         change_done(core); /* A repeated DEMOTE. */
         return;
     }
-    enter(change, CHANGE_LISTENING);
+    membership_enter(change, CHANGE_LISTENING);
     change->is_forced = call_has(call, OPTION_FORCE);
     change->deadline_ns = core->now_ns + HEAR_NS;
 }
@@ -476,7 +478,7 @@ void raft_take_away_run(struct core *core, struct request *request)
  * commit the change. */
 static void try_to_take_away(struct core *core)
 {
-    struct change *change = &core->reign.change;
+    struct change *change = &core->leadership.change;
     struct replica_update update;
     struct replica_members members;
     char why[HASP_WHY_SIZE];
@@ -486,7 +488,7 @@ static void try_to_take_away(struct core *core)
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members, id);
     bool is_voter = member != NULL && member->role == MEMBER_VOTER;
-    if (is_voter && !change->is_forced && silence_needs(core, id, why)) {
+    if (is_voter && !change->is_forced && liveness_needs(core, id, why)) {
         if (core->now_ns >= change->deadline_ns) {
             change_refuse(core, WORD_BADARG, why);
         } else {
@@ -512,15 +514,15 @@ static void try_to_take_away(struct core *core)
 
 void membership_turn(struct core *core)
 {
-    const struct change *change = &core->reign.change;
+    const struct change *change = &core->leadership.change;
     bool is_due = core->now_ns >= change->retry_ns;
     if (!is_serving(core)) {
         return;
     }
     if (change->state == CHANGE_PROBE_DUE && is_due) {
-        probe(core);
+        membership_probe(core);
     } else if (change->state == CHANGE_PROBED) {
-        probed(core);
+        membership_probed(core);
     } else if (change->state == CHANGE_CATCHING_UP && is_due) {
         try_to_promote(core);
     } else if (change->state == CHANGE_LISTENING && is_due) {
@@ -532,13 +534,14 @@ void membership_turn(struct core *core)
 
 uint64_t membership_next(const struct core *core)
 {
-    return core->reign.change.state != CHANGE_NONE ? core->now_ns + RETRY_NS
-                                                   : UINT64_MAX;
+    return core->leadership.change.state != CHANGE_NONE
+               ? core->now_ns + RETRY_NS
+               : UINT64_MAX;
 }
 
-static void promoted(struct core *core)
+static void membership_promoted(struct core *core)
 {
-    struct change *change = &core->reign.change;
+    struct change *change = &core->leadership.change;
     struct replica_members members;
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members,
@@ -547,21 +550,21 @@ static void promoted(struct core *core)
         catch_up(core); /* The change's entry was one on the way to the vote. */
         return;
     }
-    enter(change, CHANGE_SETTLING);
+    membership_enter(change, CHANGE_SETTLING);
     change->retry_ns = core->now_ns + SETTLE_NS;
     finish_settling(core);
 }
 
 void membership_applied(struct core *core, uint64_t applied)
 {
-    const struct change *change = &core->reign.change;
+    const struct change *change = &core->leadership.change;
     if (change->index == 0 || applied < change->index) {
         return;
     }
     if (change->state == CHANGE_ADDING && !change->is_standby) {
         catch_up(core);
     } else if (change->state == CHANGE_PROMOTING) {
-        promoted(core);
+        membership_promoted(core);
     } else if (change->state == CHANGE_ADDING ||
                change->state == CHANGE_TAKING) {
         change_done(core);
@@ -570,16 +573,16 @@ void membership_applied(struct core *core, uint64_t applied)
 
 void membership_stepped_down(struct core *core)
 {
-    if (core->reign.change.state == CHANGE_SETTLING) {
+    if (core->leadership.change.state == CHANGE_SETTLING) {
         change_done(core); /* The entry is committed, so the change is done. */
-    } else if (core->reign.change.state != CHANGE_NONE) {
+    } else if (core->leadership.change.state != CHANGE_NONE) {
         request_abandon(core, change_end(core));
     }
 }
 
 void membership_peer_lost(struct core *core, uint64_t peer)
 {
-    struct request *request = core->reign.change.request;
+    struct request *request = core->leadership.change.request;
     if (request != NULL && request->conn == NULL && request->peer == peer) {
         request_orphan(core, request);
     }

@@ -64,7 +64,7 @@ enum change_state {
 struct change {
     enum change_state state;
     struct request *request; /* NULL: none. */
-    struct buffer asker;     /* Who asked, see trail_append(). */
+    struct buffer asker;     /* Who asked, see audit_log_append(). */
     uint64_t member;
     char address[MEMBER_ADDRESS_SIZE]; /* ADD: as announced. */
     uint64_t incarnation;              /* ADD: its directory; 0: to be asked. */

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
-#include "core/members/vouch.h"
+#include "core/members/admission.h"
 #include "core/state.h"
 
 /* True if its log has what this one lacks, which may be the configuration that
@@ -36,7 +36,7 @@ enum standing standing_of_hello(const struct core *core,
         return STANDING_LEAVING;
     }
     bool is_listed = replica_members_find(newest, id) != NULL;
-    return vouch_admits(core, id, incarnation, hello->members_index) ||
+    return admission_admits(core, id, incarnation, hello->members_index) ||
                    (is_listed && may_know_more(core, hello)) ||
                    !replica_members_name(newest, core->options.id,
                                          core->options.incarnation)

@@ -16,10 +16,10 @@
  *              rolled back: all frames but its clients' requests, and whom it
  *              names
  *     guest    not named, but it may be a member by a configuration that this
- *              node lacks: a member has named it (core/members/vouch.h), or its
- * log is newer than this one, or this node is itself not named yet and follows
- * whoever leads it. Raft's messages and snapshots, and those only while no
- * other leader is heard. None of its answers counts (replica_receive()) none
+ *              node lacks: a member has named it (core/members/admission.h), or
+ * its log is newer than this one, or this node is itself not named yet and
+ * follows whoever leads it. Raft's messages and snapshots, and those only while
+ * no other leader is heard. None of its answers counts (replica_receive()) none
  * another directory than the one that is named, or a stranger: it gets no link,
  * and one that it has is closed
  *

@@ -8,19 +8,19 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "core/audit_log.h"
 #include "core/command.h"
-#include "core/members/silence.h"
+#include "core/members/liveness.h"
 #include "core/state.h"
-#include "core/trail.h"
 
 #define RETRY_NS (50 * NS_PER_MS)
 /* How often a leader whose disk is scarce tries to hand over. */
 #define SCARCE_RETRY_NS (5000 * NS_PER_MS)
 
-static void begin(struct core *core, struct request *request, uint64_t to,
-                  const char *why)
+static void transfer_begin(struct core *core, struct request *request,
+                           uint64_t to, const char *why)
 {
-    struct transfer *transfer = &core->reign.transfer;
+    struct transfer *transfer = &core->leadership.transfer;
     /* Only a leader that serves hands over (rule 12). */
     CHECK(is_serving(core));
     CHECK(transfer->state == TRANSFER_NONE && transfer->request == NULL);
@@ -38,9 +38,9 @@ static void begin(struct core *core, struct request *request, uint64_t to,
                             core->options.election_ms * NS_PER_MS;
 }
 
-static struct request *end(struct core *core)
+static struct request *transfer_end(struct core *core)
 {
-    struct transfer *transfer = &core->reign.transfer;
+    struct transfer *transfer = &core->leadership.transfer;
     struct request *request = transfer->request;
     CHECK(transfer->state != TRANSFER_NONE);
     transfer->state = TRANSFER_NONE;
@@ -51,9 +51,10 @@ static struct request *end(struct core *core)
     return request;
 }
 
-static void refuse(struct core *core, enum core_word word, const char *why)
+static void transfer_refuse(struct core *core, enum core_word word,
+                            const char *why)
 {
-    struct request *request = end(core);
+    struct request *request = transfer_end(core);
     if (request != NULL) {
         request_refuse(core, request, word, why);
     }
@@ -71,15 +72,15 @@ void raft_transfer_run(struct core *core, struct request *request)
     } else if (call->has_id &&
                (member == NULL || member->role != MEMBER_VOTER)) {
         request_refuse(core, request, WORD_BADARG, "no voter has that id");
-    } else if (silence_heir(core) == 0) {
+    } else if (liveness_heir(core) == 0) {
         request_refuse(core, request, WORD_BUSY,
                        "no other voter is connected to take over");
-    } else if (core->reign.transfer.state != TRANSFER_NONE) {
+    } else if (core->leadership.transfer.state != TRANSFER_NONE) {
         request_refuse(core, request, WORD_BUSY, "a transfer is under way");
     } else {
-        trail_log(request);
-        begin(core, request, call->has_id ? call->id : 0,
-              "asked by an operator");
+        audit_log_log(request);
+        transfer_begin(core, request, call->has_id ? call->id : 0,
+                       "asked by an operator");
     }
 }
 
@@ -87,18 +88,18 @@ void raft_transfer_run(struct core *core, struct request *request)
  * nothing is left to be submitted. */
 static bool may_go(struct core *core)
 {
-    struct transfer *transfer = &core->reign.transfer;
+    struct transfer *transfer = &core->leadership.transfer;
     CHECK(transfer->state == TRANSFER_WAITING && is_serving(core));
     /* The new leader's silence is judged only now: what it had sent may have
      * been read after the request. */
     if (transfer->after_index == 0 && transfer->to != 0 &&
-        !silence_is_heard(core, transfer->to)) {
-        if (silence_is_silent(core, transfer->to)) {
+        !liveness_is_heard(core, transfer->to)) {
+        if (liveness_is_silent(core, transfer->to)) {
             char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
-            silence_text(core, transfer->to, text, sizeof text);
+            liveness_text(core, transfer->to, text, sizeof text);
             snprintf(why, sizeof why, "%s: hand over to another voter", text);
             /* This node goes on leading, without a pause. */
-            refuse(core, WORD_BADARG, why);
+            transfer_refuse(core, WORD_BADARG, why);
         }
         return false;
     }
@@ -114,78 +115,83 @@ static bool may_go(struct core *core)
            core->now_ns >= transfer->deadline_ns;
 }
 
-static void go(struct core *core)
+static void transfer_go(struct core *core)
 {
-    struct transfer *transfer = &core->reign.transfer;
+    struct transfer *transfer = &core->leadership.transfer;
     struct replica_update update;
-    uint64_t to = transfer->to != 0 ? transfer->to : silence_heir(core);
+    uint64_t to = transfer->to != 0 ? transfer->to : liveness_heir(core);
     CHECK(transfer->state == TRANSFER_WAITING);
     int error = replica_transfer(core->replica, to, core->now_ns / NS_PER_MS,
                                  &update);
     if (error != 0) {
-        refuse(core, WORD_BUSY, "leadership cannot be handed over now");
+        transfer_refuse(core, WORD_BUSY,
+                        "leadership cannot be handed over now");
         return;
     }
     transfer->state = TRANSFER_UNDER_WAY;
     transfer->to = to;
-    core->measures.counts.transfers++;
+    core->stats.counts.transfers++;
     if (transfer->request != NULL) {
         request_mark_logged(transfer->request);
     }
-    update_carry_out(core, &update);
+    raft_output_carry_out(core, &update);
 }
 
 /* Begins a transfer of a leader that had better not lead. */
 static void begin_unasked(struct core *core)
 {
-    struct reign *reign = &core->reign;
-    if (reign->transfer.state != TRANSFER_NONE ||
+    struct leadership *leadership = &core->leadership;
+    if (leadership->transfer.state != TRANSFER_NONE ||
         replica_is_transferring(core->replica)) {
         return;
     }
     bool is_scarce = core->run.disk != CORE_DISK_OK &&
-                     core->now_ns >= reign->transfer.scarce_retry_ns;
-    if ((core->run.is_stopping || is_scarce) && silence_heir(core) != 0) {
+                     core->now_ns >= leadership->transfer.scarce_retry_ns;
+    if ((core->run.is_stopping || is_scarce) && liveness_heir(core) != 0) {
         transfer_put_off(core);
-        begin(core, NULL, 0,
-              core->run.is_stopping              ? "this node stops"
-              : core->run.disk == CORE_DISK_FULL ? "its disk is nearly full"
-                                                 : "its disk hardly answers");
-    } else if (reign->clock_heir != 0 && reign->change.state == CHANGE_NONE) {
-        uint64_t heir = reign->clock_heir;
+        transfer_begin(core, NULL, 0,
+                       core->run.is_stopping ? "this node stops"
+                       : core->run.disk == CORE_DISK_FULL
+                           ? "its disk is nearly full"
+                           : "its disk hardly answers");
+    } else if (leadership->clock_heir != 0 &&
+               leadership->change.state == CHANGE_NONE) {
+        uint64_t heir = leadership->clock_heir;
         clocks_handed_over(core, heir);
-        begin(core, NULL, heir, "its clock is off");
-    } else if (reign->disk_heir != 0 && reign->change.state == CHANGE_NONE &&
-               disks_may_take_over(core, reign->disk_heir)) {
-        uint64_t heir = reign->disk_heir;
+        transfer_begin(core, NULL, heir, "its clock is off");
+    } else if (leadership->disk_heir != 0 &&
+               leadership->change.state == CHANGE_NONE &&
+               disks_may_take_over(core, leadership->disk_heir)) {
+        uint64_t heir = leadership->disk_heir;
         char why[HASP_WHY_SIZE];
         disks_handed_over(core, heir, why);
         LOG_WARN("leadership is handed over", "to=%" PRIu64 " reason=\"%s\"",
                  heir, why);
-        begin(core, NULL, heir, "its disk is slow");
+        transfer_begin(core, NULL, heir, "its disk is slow");
     }
 }
 
 void transfer_turn(struct core *core)
 {
-    const struct transfer *transfer = &core->reign.transfer;
+    const struct transfer *transfer = &core->leadership.transfer;
     if (!is_serving(core)) {
         return;
     }
     if (transfer->state == TRANSFER_UNDER_WAY &&
         !replica_is_transferring(core->replica)) {
-        core->measures.counts.transfers_failed++;
-        refuse(core, WORD_BUSY, "the other member did not take over in time");
+        core->stats.counts.transfers_failed++;
+        transfer_refuse(core, WORD_BUSY,
+                        "the other member did not take over in time");
     }
     begin_unasked(core);
     if (transfer->state == TRANSFER_WAITING && may_go(core)) {
-        go(core);
+        transfer_go(core);
     }
 }
 
 uint64_t transfer_next(const struct core *core)
 {
-    const struct transfer *transfer = &core->reign.transfer;
+    const struct transfer *transfer = &core->leadership.transfer;
     if (!is_serving(core)) {
         return UINT64_MAX;
     }
@@ -201,8 +207,8 @@ uint64_t transfer_next(const struct core *core)
 
 void transfer_stepped_down(struct core *core)
 {
-    if (core->reign.transfer.state != TRANSFER_NONE) {
-        struct request *request = end(core);
+    if (core->leadership.transfer.state != TRANSFER_NONE) {
+        struct request *request = transfer_end(core);
         if (request != NULL) {
             request_mark_logged(
                 request); /* Leadership has moved, or may have. */
@@ -213,7 +219,7 @@ void transfer_stepped_down(struct core *core)
 
 void transfer_peer_lost(struct core *core, uint64_t peer)
 {
-    struct request *request = core->reign.transfer.request;
+    struct request *request = core->leadership.transfer.request;
     if (request != NULL && request->conn == NULL && request->peer == peer) {
         request_orphan(core, request);
     }
@@ -221,12 +227,12 @@ void transfer_peer_lost(struct core *core, uint64_t peer)
 
 void transfer_put_off(struct core *core)
 {
-    core->reign.transfer.scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
+    core->leadership.transfer.scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
 }
 
 void transfer_at_once(struct core *core)
 {
-    core->reign.transfer.scarce_retry_ns = core->now_ns;
+    core->leadership.transfer.scarce_retry_ns = core->now_ns;
 }
 
 void transfer_answer(struct core *core, struct request *request)

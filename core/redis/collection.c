@@ -45,7 +45,7 @@ static int hex_digit(uint8_t c)
     return isdigit(c) ? c - '0' : isxdigit(c) ? tolower(c) - 'a' + 10 : -1;
 }
 
-static struct bytes decoded(struct bytes text, struct arena *arena)
+static struct bytes collection_decoded(struct bytes text, struct arena *arena)
 {
     if (text.size == 0 || memchr(text.data, '%', text.size) == NULL) {
         return text;
@@ -104,16 +104,16 @@ struct collection collection_read(struct bytes stored, struct arena *arena)
     }
     stored = bytes_of(stored.data + mark_size, stored.size - mark_size);
     while (next_line(&stored, &line)) {
-        struct member member = {.name = line};
+        struct collection_member member = {.name = line};
         if (type == KEY_HASH || type == KEY_ZSET) {
             member.name = bytes_cut(&line, '=');
         }
         if (type == KEY_HASH) {
-            member.value = decoded(line, arena);
+            member.value = collection_decoded(line, arena);
         } else if (type == KEY_ZSET) {
             (void)score_read(line, &member.score);
         }
-        member.name = decoded(member.name, arena);
+        member.name = collection_decoded(member.name, arena);
         collection_insert(&collection, arena, collection.count, &member);
     }
     return collection;
@@ -147,7 +147,7 @@ bool collection_write(enum key_type type, const struct collection *collection,
     buffer_put_u8(&out, MARK);
     buffer_put_text(&out, type_names[type]);
     for (uint32_t i = 0; i < collection->count; i++) {
-        const struct member *member = &collection->member[i];
+        const struct collection_member *member = &collection->member[i];
         /* Encoding makes nothing shorter. */
         if (out.size + member->name.size + member->value.size > max) {
             buffer_done(&out);
@@ -197,14 +197,15 @@ uint32_t collection_place(const struct collection *collection,
 }
 
 void collection_insert(struct collection *collection, struct arena *arena,
-                       uint32_t place, const struct member *member)
+                       uint32_t place, const struct collection_member *member)
 {
     CHECK(place <= collection->count);
     if (collection->count == collection->capacity) {
         uint32_t capacity = collection->capacity == 0
                                 ? 8
                                 : 2 * collection->capacity;
-        struct member *members = arena_take(arena, capacity * sizeof *members);
+        struct collection_member *members = arena_take(
+            arena, capacity * sizeof *members);
         if (collection->count > 0) {
             memcpy(members, collection->member,
                    collection->count * sizeof *members);
@@ -213,7 +214,7 @@ void collection_insert(struct collection *collection, struct arena *arena,
         collection->capacity = capacity;
     }
     CHECK(collection->count < collection->capacity);
-    struct member *at = &collection->member[place];
+    struct collection_member *at = &collection->member[place];
     memmove(at + 1, at, (collection->count - place) * sizeof *at);
     *at = *member;
     collection->count++;
@@ -224,7 +225,7 @@ void collection_remove(struct collection *collection, uint32_t place,
 {
     CHECK(place <= collection->count && count <= collection->count - place);
     if (count > 0) {
-        struct member *at = &collection->member[place];
+        struct collection_member *at = &collection->member[place];
         memmove(at, at + count,
                 (collection->count - place - count) * sizeof *at);
         collection->count -= count;

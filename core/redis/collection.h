@@ -22,7 +22,7 @@
 /* KEY_ANY is no type: a command of it looks for its keys by itself. */
 enum key_type { KEY_ANY, KEY_TEXT, KEY_HASH, KEY_LIST, KEY_SET, KEY_ZSET };
 
-struct member {
+struct collection_member {
     struct bytes name;
     struct bytes value; /* Of a hash. */
     double score;       /* Of a sorted set, which is in the order of scores,
@@ -30,7 +30,7 @@ struct member {
 };
 
 struct collection {
-    struct member *member;
+    struct collection_member *member;
     uint32_t count;
     uint32_t capacity;
 };
@@ -54,7 +54,7 @@ uint32_t collection_place(const struct collection *collection,
                           struct bytes name, double score);
 /* Puts a member at a place, in front of what is there. Borrows its bytes. */
 void collection_insert(struct collection *collection, struct arena *arena,
-                       uint32_t place, const struct member *member);
+                       uint32_t place, const struct collection_member *member);
 void collection_remove(struct collection *collection, uint32_t place,
                        uint32_t count);
 

@@ -24,11 +24,11 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "core/authorize.h"
 #include "core/commands/commands.h"
 #include "core/dispatch.h"
-#include "core/gate.h"
 #include "core/propose.h"
-#include "core/questions.h"
+#include "core/read_index.h"
 #include "core/redis/keys.h"
 #include "core/redis/script.h"
 #include "core/request.h"
@@ -132,8 +132,8 @@ bool redis_exec_parse(struct call *call, struct resp_writer *writer)
 
 /* Refuses; an error about the arguments is told with the command's name by
  * request_refuse(). */
-static void fail(struct finding *finding, enum core_word word, const char *what,
-                 const char *why)
+static void commands_fail(struct finding *finding, enum core_word word,
+                          const char *what, const char *why)
 {
     bool is_named = word == WORD_BADARG;
     finding->word = word;
@@ -148,7 +148,7 @@ static void fail_command(struct finding *finding, const char *what,
 {
     static const char code[] = "WRONGTYPE";
     if (strncmp(why, code, sizeof code - 1) != 0) {
-        fail(finding, WORD_BADARG, what, why);
+        commands_fail(finding, WORD_BADARG, what, why);
         return;
     }
     finding->word = WORD_WRONGTYPE;
@@ -157,7 +157,7 @@ static void fail_command(struct finding *finding, const char *what,
 }
 
 /* The beginning of a text, in one line, for people. */
-static const char *shown(struct bytes text, char *out, size_t size)
+static const char *commands_shown(struct bytes text, char *out, size_t size)
 {
     size_t count = text.size < size - 1 ? text.size : size - 1;
     for (size_t i = 0; i < count; i++) {
@@ -189,20 +189,20 @@ static void run_script(struct core *core, const struct call *call,
     finding->keys.is_script = true;
     finding->keys.declared = call->names;
     finding->keys.declared_count = call->name_count;
-    questions_spend(core, call->argument[1].size);
+    read_index_spend(core, call->argument[1].size);
     if (!script_parse(call->argument[1], arena, redis_keys_know, &script,
                       &error)) {
-        fail(finding, WORD_UNSUPPORTED, "hasp does not run this script",
-             error.text);
+        commands_fail(finding, WORD_UNSUPPORTED,
+                      "hasp does not run this script", error.text);
     } else if (!script_run(&script, &run, &finding->answer, &error)) {
-        fail(finding, WORD_ERR, "script", error.text);
+        commands_fail(finding, WORD_ERR, "script", error.text);
     }
-    questions_spend(core, run.steps);
+    read_index_spend(core, run.steps);
 }
 
 /* Prepares the view of the keys. */
-static void begin(struct core *core, const struct request *request,
-                  struct redis_keys *keys)
+static void commands_begin(struct core *core, const struct request *request,
+                           struct redis_keys *keys)
 {
     arena_reset(&core->scripts.arena);
     keys->fsm = core->fsm;
@@ -236,8 +236,9 @@ static bool are_as_watched(const struct call *call, struct finding *finding)
             continue;
         }
         if (!redis_keys_watch(&finding->keys, call->names[i], &now)) {
-            fail(finding, WORD_EXECABORT, "Transaction discarded because of",
-                 finding->keys.error);
+            commands_fail(finding, WORD_EXECABORT,
+                          "Transaction discarded because of",
+                          finding->keys.error);
             return false;
         }
         if (!bytes_to_u64(version[i], &then) || then != now) {
@@ -271,8 +272,8 @@ static void run_transaction(const struct call *call, struct finding *finding)
         words = (uint32_t)count;
         if (!redis_keys_call(keys, argument, words, &answer)) {
             snprintf(what, sizeof what, "Transaction discarded because of: %s",
-                     shown(argument[0], name, sizeof name));
-            fail(finding, WORD_EXECABORT, what, keys->error);
+                     commands_shown(argument[0], name, sizeof name));
+            commands_fail(finding, WORD_EXECABORT, what, keys->error);
             return;
         }
         value_append(keys->arena, finding->answer.table, &answer);
@@ -314,13 +315,13 @@ static bool take_size(const struct value *value, uint32_t depth,
     return is_good;
 }
 
-static void carry_out(struct core *core, const struct request *request,
-                      struct finding *finding)
+static void commands_carry_out(struct core *core, const struct request *request,
+                               struct finding *finding)
 {
     const struct call *call = request->call;
     enum core_word word = WORD_BADARG;
     char name[64];
-    begin(core, request, &finding->keys);
+    commands_begin(core, request, &finding->keys);
     finding->word = WORD_NONE;
     finding->is_missed = false;
     finding->answer = (struct value){.type = VALUE_NIL};
@@ -335,21 +336,22 @@ static void carry_out(struct core *core, const struct request *request,
         fail_command(finding, name, finding->keys.error);
     }
     if (!finding->keys.is_script) {
-        questions_spend(core, finding->keys.steps);
+        read_index_spend(core, finding->keys.steps);
     }
     struct answer_size left = {ANSWER_VALUES_MAX, ANSWER_BYTES_MAX};
     if (finding->word == WORD_NONE && !take_size(&finding->answer, 0, &left)) {
         bool is_script = finding->keys.is_script;
-        fail(finding, is_script ? WORD_ERR : word, is_script ? "script" : name,
-             "an answer has at most 16384 values, 4 MiB, and 8 lists in each "
-             "other");
+        commands_fail(
+            finding, is_script ? WORD_ERR : word, is_script ? "script" : name,
+            "an answer has at most 16384 values, 4 MiB, and 8 lists in each "
+            "other");
     } else if (finding->word == WORD_NONE &&
                !redis_keys_finish(&finding->keys)) {
-        fail(finding, word, name, finding->keys.error);
+        commands_fail(finding, word, name, finding->keys.error);
     }
 }
 
-static bool changes(const struct finding *finding)
+static bool commands_changes(const struct finding *finding)
 {
     return finding->word == WORD_NONE && redis_keys_change(&finding->keys);
 }
@@ -375,8 +377,8 @@ static void put_status(struct resp_writer *writer, struct bytes status,
 }
 
 /* Turns what a script returns into an answer, as Redis does. */
-static void put_value(struct resp_writer *writer, const struct value *value,
-                      uint32_t depth)
+static void commands_put_value(struct resp_writer *writer,
+                               const struct value *value, uint32_t depth)
 {
     const struct value *status;
     switch (value->type) {
@@ -412,7 +414,7 @@ static void put_value(struct resp_writer *writer, const struct value *value,
     }
     resp_array(writer, count);
     for (uint32_t i = 0; i < count; i++) {
-        put_value(writer, &table->item[i], depth + 1);
+        commands_put_value(writer, &table->item[i], depth + 1);
     }
 }
 
@@ -425,22 +427,22 @@ static bool is_error(const struct value *value)
     return text != NULL && text->type == VALUE_TEXT;
 }
 
-static void put_answer(struct resp_writer *writer,
-                       const struct finding *finding)
+static void commands_put_answer(struct resp_writer *writer,
+                                const struct finding *finding)
 {
     CHECK(finding->word == WORD_NONE);
     if (finding->is_missed) {
         resp_null_array(writer);
     } else {
-        put_value(writer, &finding->answer, 0);
+        commands_put_value(writer, &finding->answer, 0);
     }
 }
 
 /* The receipt of a renewal moves the deadline, so that it does not pass before
  * the entry is applied (rule 2), unless it is to be refused (rule 13). Whose it
  * is is noted: a session that is doomed until then is no success. */
-static void renew(struct core *core, struct request *request,
-                  const struct redis_keys *keys)
+static void commands_renew(struct core *core, struct request *request,
+                           const struct redis_keys *keys)
 {
     buffer_clear(&request->renewed);
     for (uint32_t i = 0; i < keys->count; i++) {
@@ -462,8 +464,8 @@ static void renew(struct core *core, struct request *request,
     }
 }
 
-static void propose(struct core *core, struct request *request,
-                    const struct finding *finding)
+static void commands_propose(struct core *core, struct request *request,
+                             const struct finding *finding)
 {
     struct redis_key key[MULTI_COUNT_MAX];
     struct redis_command redis = {.keys = key,
@@ -483,9 +485,9 @@ static void propose(struct core *core, struct request *request,
     }
     struct resp_writer writer = {&request->answer, request->version};
     buffer_clear(&request->answer);
-    put_answer(&writer, finding);
+    commands_put_answer(&writer, finding);
     request->answer_is_error = is_error(&finding->answer);
-    renew(core, request, &finding->keys);
+    commands_renew(core, request, &finding->keys);
     encode_redis(propose_begin(core), &redis);
     propose_end(core, request);
 }
@@ -509,25 +511,26 @@ static void note_refused(struct core *core, const struct request *request,
     if (scripts_note_refused(&core->scripts, sha)) {
         LOG_WARN("script of a Redis client refused",
                  "sha=%s key=\"%s\" reason=\"%s\" script=\"%s\"", sha,
-                 shown(key, name, sizeof name), finding->error,
-                 shown(text, begin, sizeof begin));
+                 commands_shown(key, name, sizeof name), finding->error,
+                 commands_shown(text, begin, sizeof begin));
     }
 }
 
 /* Decides on a request; 'is_current' says that the state here is the leader's
  * for sure. */
-static void decide(struct core *core, struct request *request, bool is_current)
+static void commands_decide(struct core *core, struct request *request,
+                            bool is_current)
 {
     struct finding finding;
     /* The right is checked first: whether there is a change tells what the keys
      * hold. */
-    if (!gate_passes_keys(core, request, request->call, is_current)) {
+    if (!authorize_passes_keys(core, request, request->call, is_current)) {
         return;
     }
-    carry_out(core, request, &finding);
-    if (!changes(&finding)) {
+    commands_carry_out(core, request, &finding);
+    if (!commands_changes(&finding)) {
         if (!is_current) {
-            questions_enqueue(core, request);
+            read_index_enqueue(core, request);
             return;
         }
         if (finding.word != WORD_NONE && finding.keys.is_script) {
@@ -537,7 +540,7 @@ static void decide(struct core *core, struct request *request, bool is_current)
             request_refuse(core, request, finding.word, finding.error);
             return;
         }
-        put_answer(request_reply(core, request), &finding);
+        commands_put_answer(request_reply(core, request), &finding);
         request_done(core, request);
     } else if (!propose_is_open(core)) {
         request_refuse(core, request, WORD_NOLEADER, "the leader changed");
@@ -545,7 +548,7 @@ static void decide(struct core *core, struct request *request, bool is_current)
                redis_keys_take(&finding.keys)) {
         dispatch_refuse_for_disk(core, request);
     } else {
-        propose(core, request, &finding);
+        commands_propose(core, request, &finding);
     }
 }
 
@@ -557,9 +560,9 @@ void redis_run(struct core *core, struct request *request)
     request->tries = 0;
     if ((request->command->flags & COMMAND_SCANS) != 0 &&
         core->turn.scan_budget == 0) {
-        questions_enqueue(core, request); /* A later turn has time for it. */
+        read_index_enqueue(core, request); /* A later turn has time for it. */
     } else {
-        decide(core, request, false);
+        commands_decide(core, request, false);
     }
 }
 
@@ -568,7 +571,7 @@ void redis_read(struct core *core, struct request *request)
 {
     /* A request that waits to be read keeps its call. */
     CHECK(request->call != NULL);
-    decide(core, request, true);
+    commands_decide(core, request, true);
 }
 
 /* Answers the versions of the keys, for the node that was asked
@@ -578,7 +581,7 @@ void redis_watch_read(struct core *core, struct request *request)
     const struct call *call = request->call;
     struct redis_keys keys;
     uint64_t version;
-    begin(core, request, &keys);
+    commands_begin(core, request, &keys);
     for (uint32_t i = 0; i < call->name_count; i++) {
         if (!redis_keys_watch(&keys, call->names[i], &version)) {
             request_refuse(core, request, WORD_BADARG, keys.error);
@@ -636,7 +639,7 @@ void redis_reply(struct core *core, struct request *request,
      * earlier leader's entry may be why, so what that did stays open. */
     request->effect.own = false;
     if (++request->tries < TRIES_MAX) {
-        decide(core, request, true);
+        commands_decide(core, request, true);
     } else {
         request_refuse(core, request, WORD_BUSY,
                        "others change these keys all the time: ask again");
@@ -645,7 +648,8 @@ void redis_reply(struct core *core, struct request *request,
 
 /* --- SCRIPT --------------------------------------------------------------- */
 
-static void load(struct core *core, struct request *request, struct bytes text)
+static void commands_load(struct core *core, struct request *request,
+                          struct bytes text)
 {
     struct script script;
     struct script_error error;
@@ -668,7 +672,7 @@ void redis_script_run(struct core *core, struct request *request)
     const struct call *call = request->call;
     struct bytes what = call->argument[1], text;
     if (bytes_is_word(what, "LOAD") && call->count == 3) {
-        load(core, request, call->argument[2]);
+        commands_load(core, request, call->argument[2]);
     } else if (bytes_is_word(what, "EXISTS") && call->count > 2) {
         struct resp_writer *writer = request_reply(core, request);
         resp_array(writer, call->count - 2);

@@ -51,7 +51,7 @@ static bool do_type(struct key_call *call)
         return false;
     }
     const char *name = view->is_there ? key_type_name(view->type) : "none";
-    return answer(
+    return view_answer(
         call, value_of_status(call->keys->arena, "ok", bytes_of_text(name)));
 }
 

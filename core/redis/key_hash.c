@@ -6,8 +6,8 @@
 #include "core/redis/views.h"
 
 /* NULL if there is no such field. */
-static struct member *find_field(const struct redis_view *view,
-                                 struct bytes field)
+static struct collection_member *
+hash_key_find_field(const struct redis_view *view, struct bytes field)
 {
     uint32_t place = collection_find(&view->members, field);
     return place < view->members.count ? &view->members.member[place] : NULL;
@@ -18,7 +18,7 @@ static bool set_field(struct key_call *call, struct bytes field,
                       struct bytes value)
 {
     struct redis_view *view = call->view;
-    struct member *member = find_field(view, field);
+    struct collection_member *member = hash_key_find_field(view, field);
     if (!view_spend(call, view->members.count) ||
         !view_edit(call, view, KEY_HASH)) {
         return false;
@@ -26,30 +26,30 @@ static bool set_field(struct key_call *call, struct bytes field,
     if (member != NULL) {
         member->value = value;
     } else {
-        collection_insert(&view->members, call->keys->arena,
-                          view->members.count,
-                          &(struct member){.name = field, .value = value});
+        collection_insert(
+            &view->members, call->keys->arena, view->members.count,
+            &(struct collection_member){.name = field, .value = value});
     }
     CHECK(view->members.count > 0); /* An empty hash would be deleted. */
     return view_edited(call, view, member == NULL);
 }
 
 /* A field that is not there has the value nil. */
-static struct value value_of_field(const struct member *member)
+static struct value value_of_field(const struct collection_member *member)
 {
     return member != NULL ? value_of_text(member->value) : value_of_bool(false);
 }
 
 static bool do_hget(struct key_call *call)
 {
-    return answer(call,
-                  value_of_field(find_field(call->view, call->argument[2])));
+    return view_answer(call, value_of_field(hash_key_find_field(
+                                 call->view, call->argument[2])));
 }
 
 static bool do_hexists(struct key_call *call)
 {
-    return answer_number(call,
-                         find_field(call->view, call->argument[2]) != NULL);
+    return answer_number(
+        call, hash_key_find_field(call->view, call->argument[2]) != NULL);
 }
 
 static bool do_hstrlen(struct key_call *call)
@@ -64,8 +64,8 @@ static bool do_hmget(struct key_call *call)
         if (!view_spend(call, call->view->members.count)) {
             return false;
         }
-        answer_append(
-            call, value_of_field(find_field(call->view, call->argument[i])));
+        answer_append(call, value_of_field(hash_key_find_field(
+                                call->view, call->argument[i])));
     }
     return true;
 }
@@ -117,7 +117,7 @@ static bool do_hmset(struct key_call *call)
 static bool do_hsetnx(struct key_call *call)
 {
     CHECK(call->count == 4); /* The command's row sets the arity. */
-    if (find_field(call->view, call->argument[2]) != NULL) {
+    if (hash_key_find_field(call->view, call->argument[2]) != NULL) {
         return answer_number(call, 0);
     }
     return set_field(call, call->argument[2], call->argument[3]) &&
@@ -128,7 +128,8 @@ static bool do_hsetnx(struct key_call *call)
 static bool do_hincrby(struct key_call *call)
 {
     int64_t old = 0, by = 0;
-    const struct member *member = find_field(call->view, call->argument[2]);
+    const struct collection_member *member = hash_key_find_field(
+        call->view, call->argument[2]);
     if (member != NULL && !view_integer(member->value, &old)) {
         return view_fail_integer(call);
     }

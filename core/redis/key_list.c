@@ -7,15 +7,15 @@
 
 enum end { END_RIGHT, END_LEFT };
 
-static void insert(struct key_call *call, struct redis_view *view, enum end end,
-                   struct bytes item)
+static void list_key_insert(struct key_call *call, struct redis_view *view,
+                            enum end end, struct bytes item)
 {
     /* view_edit() has made it a list. */
     CHECK(view->type == KEY_LIST && view->is_there);
     struct collection *list = &view->members;
     collection_insert(list, call->keys->arena,
                       end == END_LEFT ? 0 : list->count,
-                      &(struct member){.name = item});
+                      &(struct collection_member){.name = item});
     call->keys->steps++;
 }
 
@@ -32,7 +32,7 @@ static bool do_push(struct key_call *call)
         if (!view_spend(call, end == END_LEFT ? view->members.count : 0)) {
             return false;
         }
-        insert(call, view, end, call->argument[i]);
+        list_key_insert(call, view, end, call->argument[i]);
     }
     CHECK(view->members.count >= call->count - 2);
     return view_edited(call, view, true) && answer_count(call);
@@ -45,7 +45,7 @@ static bool do_pushx(struct key_call *call)
 }
 
 /* Takes the item at one end off a list that has items. */
-static struct bytes take(struct redis_view *view, enum end end)
+static struct bytes list_key_take(struct redis_view *view, enum end end)
 {
     struct collection *list = &view->members;
     CHECK(list->count > 0);
@@ -68,7 +68,7 @@ static bool do_pop(struct key_call *call)
         return answer_nil(call);
     }
     struct value popped = value_new_table(call->keys->arena);
-    answer(call, popped);
+    view_answer(call, popped);
     struct collection *list = &view->members;
     uint32_t size = list->count;
     uint32_t count = wanted < size ? (uint32_t)wanted : size;
@@ -81,12 +81,13 @@ static bool do_pop(struct key_call *call)
         return false;
     }
     CHECK(call->count == 3 || popped.table->count == 1);
-    return call->count == 3 || answer(call, popped.table->item[0]);
+    return call->count == 3 || view_answer(call, popped.table->item[0]);
 }
 
 /* Moves an item from an end of one list to an end of another, or of the same.
  */
-static bool move(struct key_call *call, enum end from_end, enum end to_end)
+static bool list_key_move(struct key_call *call, enum end from_end,
+                          enum end to_end)
 {
     struct redis_view *from, *to;
     if (!view_find_type(call, call->argument[1], KEY_LIST, &from)) {
@@ -104,18 +105,18 @@ static bool move(struct key_call *call, enum end from_end, enum end to_end)
     }
     /* A list with items is there. */
     CHECK(from->is_there && !view_is_foreign(from));
-    struct bytes item = take(from, from_end);
+    struct bytes item = list_key_take(from, from_end);
     call->keys->steps++;
     if (!view_edited(call, from, true) || !view_edit(call, to, KEY_LIST)) {
         return false;
     }
-    insert(call, to, to_end, item);
+    list_key_insert(call, to, to_end, item);
     return view_edited(call, to, true) && answer_text(call, item);
 }
 
 static bool do_rpoplpush(struct key_call *call)
 {
-    return move(call, END_RIGHT, END_LEFT);
+    return list_key_move(call, END_RIGHT, END_LEFT);
 }
 
 /* LMOVE from to LEFT|RIGHT LEFT|RIGHT. */
@@ -129,12 +130,12 @@ static bool do_lmove(struct key_call *call)
             return view_fail(call, "syntax error: LEFT or RIGHT");
         }
     }
-    return move(call, end[0], end[1]);
+    return list_key_move(call, end[0], end[1]);
 }
 
 /* Reads the place for LINDEX and LSET, where the list may have no item; a
  * negative place counts from the end. */
-static bool take_place(struct key_call *call, int64_t *ret_place)
+static bool list_key_take_place(struct key_call *call, int64_t *ret_place)
 {
     if (!view_take_integer(call, 2, ret_place)) {
         return false;
@@ -147,7 +148,7 @@ static bool do_lindex(struct key_call *call)
 {
     const struct collection *list = &call->view->members;
     int64_t place;
-    if (!take_place(call, &place)) {
+    if (!list_key_take_place(call, &place)) {
         return false;
     }
     return place >= 0 && place < (int64_t)list->count
@@ -159,7 +160,7 @@ static bool do_lset(struct key_call *call)
 {
     const struct collection *list = &call->view->members;
     int64_t place;
-    if (!take_place(call, &place)) {
+    if (!list_key_take_place(call, &place)) {
         return false;
     }
     if (place < 0 || place >= (int64_t)list->count) {

@@ -17,8 +17,9 @@ static bool do_sadd(struct key_call *call)
             return false;
         }
         if (collection_find(set, call->argument[i]) == set->count) {
-            collection_insert(set, call->keys->arena, set->count,
-                              &(struct member){.name = call->argument[i]});
+            collection_insert(
+                set, call->keys->arena, set->count,
+                &(struct collection_member){.name = call->argument[i]});
         }
     }
     CHECK(set->count >= before); /* Else the difference would wrap around. */

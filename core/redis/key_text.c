@@ -9,7 +9,7 @@
 
 static bool do_get(struct key_call *call)
 {
-    return answer(call, view_value(call->keys, call->view));
+    return view_answer(call, view_value(call->keys, call->view));
 }
 
 static bool do_mget(struct key_call *call)
@@ -23,11 +23,11 @@ static bool do_mget(struct key_call *call)
         struct value value = view_value(call->keys, view);
         value_append(call->keys->arena, list.table, &value);
     }
-    return answer(call, list);
+    return view_answer(call, list);
 }
 
 /* The text of the first key; empty if there is no such key. */
-static struct bytes text_of(const struct key_call *call)
+static struct bytes text_text_of(const struct key_call *call)
 {
     return view_value(call->keys, call->view).text;
 }
@@ -35,7 +35,7 @@ static struct bytes text_of(const struct key_call *call)
 static bool do_getrange(struct key_call *call)
 {
     uint32_t from, to;
-    struct bytes text = text_of(call);
+    struct bytes text = text_text_of(call);
     return view_range(call, (uint32_t)text.size, &from, &to) &&
            answer_text(call, from < to ? bytes_of(text.data + from, to - from)
                                        : (struct bytes){NULL, 0});
@@ -141,8 +141,8 @@ static bool set_applies(struct redis_keys *keys, struct redis_view *view,
     return !options->is_xx || view->is_there;
 }
 
-static bool set(struct key_call *call, struct bytes name, struct bytes value,
-                const struct set_options *options)
+static bool text_set(struct key_call *call, struct bytes name,
+                     struct bytes value, const struct set_options *options)
 {
     struct redis_view *view;
     if (!view_find(call, name, &view)) {
@@ -164,7 +164,7 @@ static bool set(struct key_call *call, struct bytes name, struct bytes value,
         view->is_timed = was_timed;
         view->lacks_ttl = view->hold == NULL && !was_timed;
     }
-    return options->gets ? answer(call, old)
+    return options->gets ? view_answer(call, old)
            : applies     ? answer_ok(call)
                          : answer_nil(call);
 }
@@ -173,7 +173,7 @@ static bool do_set(struct key_call *call)
 {
     struct set_options options;
     return read_set_options(call, &options) &&
-           set(call, call->argument[1], call->argument[2], &options);
+           text_set(call, call->argument[1], call->argument[2], &options);
 }
 
 /* SETEX and PSETEX, whose time stands before the value. The variant is an enum
@@ -184,13 +184,13 @@ static bool do_setex(struct key_call *call)
     enum time_form form = (enum time_form)call->command->variant;
     CHECK(form <= TIME_EX); /* The command's row sets the variant. */
     return read_px(call, call->argument[2], form, &options) &&
-           set(call, call->argument[1], call->argument[3], &options);
+           text_set(call, call->argument[1], call->argument[3], &options);
 }
 
 static bool do_setnx(struct key_call *call)
 {
     static const struct set_options options = {.is_nx = true};
-    return set(call, call->argument[1], call->argument[2], &options) &&
+    return text_set(call, call->argument[1], call->argument[2], &options) &&
            answer_number(call, value_is_true(call->ret));
 }
 
@@ -212,7 +212,8 @@ static bool do_mset(struct key_call *call)
         }
     }
     for (uint32_t i = 1; i < call->count; i += 2) {
-        if (!set(call, call->argument[i], call->argument[i + 1], &options)) {
+        if (!text_set(call, call->argument[i], call->argument[i + 1],
+                      &options)) {
             return false;
         }
     }
@@ -251,14 +252,14 @@ static bool do_getdel(struct key_call *call)
         return view_fail_type(call);
     }
     struct value old = view_value(call->keys, view);
-    return view_delete(call, view) && answer(call, old);
+    return view_delete(call, view) && view_answer(call, old);
 }
 
 /* GETSET is SET with GET, without a time to live. */
 static bool do_getset(struct key_call *call)
 {
     static const struct set_options options = {.gets = true};
-    return set(call, call->argument[1], call->argument[2], &options);
+    return text_set(call, call->argument[1], call->argument[2], &options);
 }
 
 /* INCR, DECR, INCRBY and DECRBY; the variant is the sign. The counter keeps its
@@ -303,7 +304,7 @@ static bool do_getbit(struct key_call *call)
 {
     int64_t place;
     return take_bit(call, &place) && view_find_first(call, KEY_TEXT) &&
-           answer_number(call, bit_of(text_of(call), place));
+           answer_number(call, bit_of(text_text_of(call), place));
 }
 
 static bool do_setbit(struct key_call *call)

@@ -24,7 +24,7 @@ static struct value value_of_score(struct redis_keys *keys, double score)
 static bool answer_score(struct key_call *call, double score)
 {
     CHECK(!isnan(score)); /* A sum that is no number is refused, or made 0. */
-    return answer(call, value_of_score(call->keys, score));
+    return view_answer(call, value_of_score(call->keys, score));
 }
 
 /* --- Changes -------------------------------------------------------------- */
@@ -64,7 +64,7 @@ static uint32_t read_add_options(const struct bytes *argument, uint32_t count,
 }
 
 static bool may_set(const struct add_options *options,
-                    const struct member *member, double score)
+                    const struct collection_member *member, double score)
 {
     /* A score that is no number has no place in the order. */
     CHECK(!isnan(score));
@@ -92,7 +92,9 @@ static bool set_score(struct key_call *call, struct bytes name, double score,
         return false;
     }
     uint32_t place = collection_find(zset, name);
-    struct member *member = place < zset->count ? &zset->member[place] : NULL;
+    struct collection_member *member = place < zset->count
+                                           ? &zset->member[place]
+                                           : NULL;
     if (options->increments && member != NULL) {
         score += member->score;
     }
@@ -109,15 +111,15 @@ static bool set_score(struct key_call *call, struct bytes name, double score,
     if (member != NULL) {
         collection_remove(zset, place, 1);
     }
-    collection_insert(zset, call->keys->arena,
-                      collection_place(zset, name, score),
-                      &(struct member){.name = name, .score = score});
+    collection_insert(
+        zset, call->keys->arena, collection_place(zset, name, score),
+        &(struct collection_member){.name = name, .score = score});
     return true;
 }
 
 /* Sets the scores and members from 'at' on; 'added' gets what was done. */
-static bool add(struct key_call *call, uint32_t at,
-                const struct add_options *options, struct added *added)
+static bool zset_key_add(struct key_call *call, uint32_t at,
+                         const struct add_options *options, struct added *added)
 {
     const struct bytes *argument = call->argument;
     double score;
@@ -161,7 +163,7 @@ static bool do_zadd(struct key_call *call)
         return view_fail(call, "syntax error: ZADD key [NX|XX] [GT|LT] "
                                "[CH] [INCR] score member...");
     }
-    if (!add(call, at, &options, &added)) {
+    if (!zset_key_add(call, at, &options, &added)) {
         return false;
     }
     if (options.increments) {
@@ -177,7 +179,8 @@ static bool do_zincrby(struct key_call *call)
 {
     static const struct add_options options = {.increments = true};
     struct added added;
-    return add(call, 2, &options, &added) && answer_score(call, added.score);
+    return zset_key_add(call, 2, &options, &added) &&
+           answer_score(call, added.score);
 }
 
 /* --- Ranges --------------------------------------------------------------- */
@@ -200,7 +203,7 @@ static bool range_by_score(struct key_call *call, struct bytes min,
                            struct bytes max, uint32_t *ret_from,
                            uint32_t *ret_to)
 {
-    const struct member *member = call->view->members.member;
+    const struct collection_member *member = call->view->members.member;
     double low, high;
     bool is_low_open, is_high_open;
     if (!read_bound(call, min, &low, &is_low_open) ||
@@ -256,8 +259,9 @@ static bool read_range_options(struct key_call *call,
     return true;
 }
 
-static void tell(struct key_call *call, const struct member *member,
-                 bool with_score)
+static void zset_key_tell(struct key_call *call,
+                          const struct collection_member *member,
+                          bool with_score)
 {
     answer_append(call, value_of_text(member->name));
     if (with_score) {
@@ -269,14 +273,14 @@ static bool tell_range(struct key_call *call, uint32_t from, uint32_t to,
                        const struct range_options *options)
 {
     int64_t most = options->most < 0 ? INT64_MAX : options->most;
-    const struct member *member = call->view->members.member;
+    const struct collection_member *member = call->view->members.member;
     answer_list(call);
     CHECK(from <= to && to <= call->view->members.count);
     for (uint32_t i = 0; i < to - from; i++) {
         uint32_t place = options->is_reverse ? to - 1 - i : from + i;
         if (options->skip >= 0 && i >= options->skip &&
             i - options->skip < most) {
-            tell(call, &member[place], options->with_scores);
+            zset_key_tell(call, &member[place], options->with_scores);
         }
     }
     return true;
@@ -354,7 +358,7 @@ static bool do_zpop(struct key_call *call)
     bool is_max = call->command->variant == 1;
     answer_list(call);
     for (uint32_t i = 0; i < count; i++) {
-        tell(call, &zset->member[is_max ? size - 1 - i : i], true);
+        zset_key_tell(call, &zset->member[is_max ? size - 1 - i : i], true);
     }
     collection_remove(zset, is_max ? size - count : 0, count);
     return count == 0 || view_edited(call, call->view, true);
@@ -393,7 +397,7 @@ static bool find_source(struct key_call *call, struct bytes name,
 }
 
 static double score_of(const struct combination *combination, uint32_t source,
-                       const struct member *member)
+                       const struct collection_member *member)
 {
     CHECK(source < combination->count);
     bool is_set = combination->source[source]->type == KEY_SET;
@@ -401,7 +405,7 @@ static double score_of(const struct combination *combination, uint32_t source,
     return isnan(score) ? 0 : score; /* Infinity times 0 is 0, as in Redis. */
 }
 
-static double aggregate(enum aggregate how, double a, double b)
+static double zset_key_aggregate(enum aggregate how, double a, double b)
 {
     if (how == AGGREGATE_MIN) {
         return a < b ? a : b;
@@ -471,7 +475,8 @@ static bool read_combination(struct key_call *call,
  * left out. */
 static void combine_member(struct redis_keys *keys,
                            struct combination *combination, uint32_t source,
-                           const struct member *member, bool is_union)
+                           const struct collection_member *member,
+                           bool is_union)
 {
     struct collection *result = &combination->result;
     double score = score_of(combination, source, member);
@@ -482,15 +487,16 @@ static void combine_member(struct redis_keys *keys,
         const struct collection *other = &combination->source[i]->members;
         uint32_t place = collection_find(other, member->name);
         if (place < other->count) {
-            score = aggregate(combination->aggregate, score,
-                              score_of(combination, i, &other->member[place]));
+            score = zset_key_aggregate(
+                combination->aggregate, score,
+                score_of(combination, i, &other->member[place]));
         } else if (!is_union) {
             return;
         }
     }
-    collection_insert(result, keys->arena,
-                      collection_place(result, member->name, score),
-                      &(struct member){.name = member->name, .score = score});
+    collection_insert(
+        result, keys->arena, collection_place(result, member->name, score),
+        &(struct collection_member){.name = member->name, .score = score});
 }
 
 /* Counts the steps; false, with the error, if the command would hold up other

@@ -98,7 +98,7 @@ static enum redis_change change_of(const struct redis_view *view)
     return view->is_timed || view->lacks_ttl ? REDIS_RENEW : REDIS_KEEP;
 }
 
-static bool is_taken(const struct redis_view *view)
+static bool keys_is_taken(const struct redis_view *view)
 {
     return view->key.change == REDIS_SET && view->key.was == REDIS_FREE;
 }
@@ -109,8 +109,9 @@ static bool takes_both(const struct redis_keys *keys)
 {
     uint32_t taken = 0, durable = 0;
     for (uint32_t i = 0; i < keys->count; i++) {
-        taken += is_taken(&keys->view[i]);
-        durable += is_taken(&keys->view[i]) && keys->view[i].key.is_durable;
+        taken += keys_is_taken(&keys->view[i]);
+        durable += keys_is_taken(&keys->view[i]) &&
+                   keys->view[i].key.is_durable;
     }
     CHECK(durable <= taken);
     return durable > 0 && durable < taken;
@@ -182,7 +183,7 @@ bool redis_keys_change(const struct redis_keys *keys)
 bool redis_keys_take(const struct redis_keys *keys)
 {
     for (uint32_t i = 0; i < keys->count; i++) {
-        if (is_taken(&keys->view[i])) {
+        if (keys_is_taken(&keys->view[i])) {
             return true;
         }
     }

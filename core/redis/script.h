@@ -50,14 +50,14 @@ enum value_type {
 };
 
 struct value_table;
-struct node;
+struct script_node;
 
 struct value {
     enum value_type type;
     double number;
     struct bytes text;
     struct value_table *table;
-    const struct node *function;
+    const struct script_node *function;
 };
 
 /* A list from 1 on without gaps, and a few named fields beside it. */
@@ -80,7 +80,7 @@ struct script_error {
 };
 
 struct script {
-    const struct node *body;
+    const struct script_node *body;
     uint32_t local_count;
 };
 

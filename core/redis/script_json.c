@@ -14,14 +14,14 @@
 #define JSON_DEPTH_MAX 32
 
 struct json {
-    struct machine *machine;
+    struct script_machine *machine;
     struct bytes text;
     size_t at;
     uint32_t depth;
     struct text out;
 };
 
-static bool fail(struct json *json, const char *why)
+static bool script_json_fail(struct json *json, const char *why)
 {
     return machine_fail(json->machine, "cjson: %s", why);
 }
@@ -30,20 +30,21 @@ static bool fail(struct json *json, const char *why)
 
 static bool read_any(struct json *json, struct value *ret);
 
-static int peek(const struct json *json)
+static int script_json_peek(const struct json *json)
 {
     return json->at < json->text.size ? json->text.data[json->at] : -1;
 }
 
 static int skip_space(struct json *json)
 {
-    while (peek(json) == ' ' || (peek(json) >= '\t' && peek(json) <= '\r')) {
+    while (script_json_peek(json) == ' ' ||
+           (script_json_peek(json) >= '\t' && script_json_peek(json) <= '\r')) {
         json->at++;
     }
-    return peek(json);
+    return script_json_peek(json);
 }
 
-static bool accept(struct json *json, int c)
+static bool script_json_accept(struct json *json, int c)
 {
     if (skip_space(json) != c) {
         return false;
@@ -57,13 +58,13 @@ static bool read_code(struct json *json, uint32_t *ret_code)
 {
     uint32_t code = 0;
     for (int i = 0; i < 4; i++, json->at++) {
-        int c = peek(json), lower = c | 0x20;
+        int c = script_json_peek(json), lower = c | 0x20;
         if (c >= '0' && c <= '9') {
             code = 16 * code + (uint32_t)(c - '0');
         } else if (c >= 0 && lower >= 'a' && lower <= 'f') {
             code = 16 * code + (uint32_t)(lower - 'a' + 10);
         } else {
-            return fail(json, "a wrong escape in a string");
+            return script_json_fail(json, "a wrong escape in a string");
         }
     }
     *ret_code = code;
@@ -84,10 +85,10 @@ static bool add_utf8(struct json *json, uint32_t code)
 }
 
 /* Reads an escape behind its backslash. */
-static bool read_escape(struct json *json)
+static bool script_json_read_escape(struct json *json)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    int c = peek(json);
+    int c = script_json_peek(json);
     uint32_t code, low;
     json->at++;
     const char *found = c > 0 ? strchr(from, c) : NULL;
@@ -95,11 +96,12 @@ static bool read_escape(struct json *json)
         return text_add(&json->out, bytes_of(&to[found - from], 1));
     }
     if (c != 'u' || !read_code(json, &code)) {
-        return c == 'u' ? false : fail(json, "a wrong escape in a string");
+        return c == 'u' ? false
+                        : script_json_fail(json, "a wrong escape in a string");
     }
     if (code >= 0xd800 && code < 0xdc00) {
-        if (peek(json) != '\\') {
-            return fail(json, "half a pair of surrogates");
+        if (script_json_peek(json) != '\\') {
+            return script_json_fail(json, "half a pair of surrogates");
         }
         json->at += 2;
         if (!read_code(json, &low)) {
@@ -111,13 +113,13 @@ static bool read_escape(struct json *json)
 }
 
 /* Reads a string behind its opening quote. */
-static bool read_text(struct json *json, struct bytes *ret_text)
+static bool script_json_read_text(struct json *json, struct bytes *ret_text)
 {
     json->out = (struct text){.machine = json->machine};
     for (;;) {
-        int c = peek(json);
+        int c = script_json_peek(json);
         if (c == -1 || c < 0x20) {
-            return fail(json, "a string without its end");
+            return script_json_fail(json, "a string without its end");
         }
         if (!machine_step(json->machine)) {
             return false;
@@ -128,7 +130,7 @@ static bool read_text(struct json *json, struct bytes *ret_text)
             return true;
         }
         uint8_t byte = (uint8_t)c;
-        if (c == '\\' ? !read_escape(json)
+        if (c == '\\' ? !script_json_read_escape(json)
                       : !text_add(&json->out, bytes_of(&byte, 1))) {
             return false;
         }
@@ -138,9 +140,11 @@ static bool read_text(struct json *json, struct bytes *ret_text)
 static bool read_word(struct json *json, struct value *ret)
 {
     size_t from = json->at;
-    while (peek(json) == '-' || peek(json) == '+' || peek(json) == '.' ||
-           (peek(json) >= '0' && peek(json) <= '9') ||
-           (peek(json) >= 'a' && peek(json) <= 'z') || peek(json) == 'E') {
+    while (script_json_peek(json) == '-' || script_json_peek(json) == '+' ||
+           script_json_peek(json) == '.' ||
+           (script_json_peek(json) >= '0' && script_json_peek(json) <= '9') ||
+           (script_json_peek(json) >= 'a' && script_json_peek(json) <= 'z') ||
+           script_json_peek(json) == 'E') {
         json->at++;
     }
     struct bytes word = bytes_of(json->text.data + from, json->at - from);
@@ -151,10 +155,10 @@ static bool read_word(struct json *json, struct value *ret)
         return true;
     }
     if (bytes_equal(word, BYTES_LITERAL("null"))) {
-        return fail(json, "hasp has no null for scripts");
+        return script_json_fail(json, "hasp has no null for scripts");
     }
     if (word.size == 0 || !text_to_number(word, &number)) {
-        return fail(json, "a value expected");
+        return script_json_fail(json, "a value expected");
     }
     *ret = value_of_number(number);
     return true;
@@ -165,11 +169,11 @@ static bool read_field(struct json *json, struct value_table *table)
     struct bytes name;
     struct value value;
     json->machine->steps += table->field_count / FIELDS_PER_STEP;
-    if (!accept(json, '"') || !read_text(json, &name)) {
-        return fail(json, "a name in quotes expected");
+    if (!script_json_accept(json, '"') || !script_json_read_text(json, &name)) {
+        return script_json_fail(json, "a name in quotes expected");
     }
-    if (!accept(json, ':')) {
-        return fail(json, "':' expected");
+    if (!script_json_accept(json, ':')) {
+        return script_json_fail(json, "':' expected");
     }
     if (!read_any(json, &value) ||
         !machine_spend(json->machine, sizeof(struct value_field))) {
@@ -197,7 +201,7 @@ static bool read_table(struct json *json, bool is_object, struct value *ret)
         return false;
     }
     *ret = value_new_table(json->machine->run->arena);
-    if (accept(json, end)) {
+    if (script_json_accept(json, end)) {
         return true;
     }
     for (;;) {
@@ -205,11 +209,11 @@ static bool read_table(struct json *json, bool is_object, struct value *ret)
                       : !read_item(json, ret->table)) {
             return false;
         }
-        if (accept(json, end)) {
+        if (script_json_accept(json, end)) {
             return true;
         }
-        if (!accept(json, ',')) {
-            return fail(json, "',' or the end of a list expected");
+        if (!script_json_accept(json, ',')) {
+            return script_json_fail(json, "',' or the end of a list expected");
         }
     }
 }
@@ -220,17 +224,17 @@ static bool read_any(struct json *json, struct value *ret)
     if (!machine_step(json->machine)) {
         return false;
     }
-    if (accept(json, '"')) {
-        bool is_good = read_text(json, &text);
+    if (script_json_accept(json, '"')) {
+        bool is_good = script_json_read_text(json, &text);
         *ret = value_of_text(text);
         return is_good;
     }
-    bool is_object = accept(json, '{');
-    if (!is_object && !accept(json, '[')) {
+    bool is_object = script_json_accept(json, '{');
+    if (!is_object && !script_json_accept(json, '[')) {
         return read_word(json, ret);
     }
     if (++json->depth > JSON_DEPTH_MAX) {
-        return fail(json, "too much in each other");
+        return script_json_fail(json, "too much in each other");
     }
     bool is_good = read_table(json, is_object, ret);
     CHECK(json->depth > 0);
@@ -238,21 +242,23 @@ static bool read_any(struct json *json, struct value *ret)
     return is_good;
 }
 
-bool json_decode(struct machine *machine, struct bytes text, struct value *ret)
+bool json_decode(struct script_machine *machine, struct bytes text,
+                 struct value *ret)
 {
     struct json json = {.machine = machine, .text = text};
     if (!read_any(&json, ret)) {
         return false;
     }
     CHECK(json.depth == 0 && json.at <= text.size);
-    return skip_space(&json) == -1 || fail(&json, "nothing expected behind it");
+    return skip_space(&json) == -1 ||
+           script_json_fail(&json, "nothing expected behind it");
 }
 
 /* --- Encoding ------------------------------------------------------------- */
 
 static bool write_any(struct json *json, const struct value *value);
 
-static bool put(struct json *json, const char *text)
+static bool script_json_put(struct json *json, const char *text)
 {
     return text_add(&json->out, bytes_of_text(text));
 }
@@ -260,7 +266,7 @@ static bool put(struct json *json, const char *text)
 static bool write_text(struct json *json, struct bytes text)
 {
     static const char from[] = "\"\\/\b\f\n\r\t", to[] = "\"\\/bfnrt";
-    bool is_good = put(json, "\"");
+    bool is_good = script_json_put(json, "\"");
     for (size_t i = 0; is_good && i < text.size; i++) {
         uint8_t c = text.data[i];
         char escaped[8] = {'\\', 0};
@@ -270,15 +276,15 @@ static bool write_text(struct json *json, struct bytes text)
         }
         if (found != NULL) {
             escaped[1] = to[found - from];
-            is_good = put(json, escaped);
+            is_good = script_json_put(json, escaped);
         } else if (c < 0x20 || c == 0x7f) {
             snprintf(escaped, sizeof escaped, "\\u%04x", c);
-            is_good = put(json, escaped);
+            is_good = script_json_put(json, escaped);
         } else {
             is_good = text_add(&json->out, bytes_of(&c, 1));
         }
     }
-    return is_good && put(json, "\"");
+    return is_good && script_json_put(json, "\"");
 }
 
 /* Writes the fields in the order in which they were set; their list has the
@@ -299,36 +305,38 @@ static bool write_object(struct json *json, const struct value_table *table)
         field[--at] = f;
     }
     CHECK(at == 0);
-    bool is_good = put(json, "{"), is_first = true;
+    bool is_good = script_json_put(json, "{"), is_first = true;
     for (at = 0; is_good && at < count; at++) {
         if (field[at]->value.type == VALUE_NIL) {
             continue;
         }
-        is_good = (is_first || put(json, ",")) &&
-                  write_text(json, field[at]->name) && put(json, ":") &&
+        is_good = (is_first || script_json_put(json, ",")) &&
+                  write_text(json, field[at]->name) &&
+                  script_json_put(json, ":") &&
                   write_any(json, &field[at]->value);
         is_first = false;
     }
-    return is_good && put(json, "}");
+    return is_good && script_json_put(json, "}");
 }
 
 static bool write_list(struct json *json, const struct value_table *table)
 {
-    bool is_good = put(json, "[");
+    bool is_good = script_json_put(json, "[");
     for (uint32_t i = 0; is_good && i < table->count; i++) {
-        is_good = (i == 0 || put(json, ",")) &&
+        is_good = (i == 0 || script_json_put(json, ",")) &&
                   write_any(json, &table->item[i]);
     }
-    return is_good && put(json, "]");
+    return is_good && script_json_put(json, "]");
 }
 
-static bool write_table(struct json *json, const struct value_table *table)
+static bool script_json_write_table(struct json *json,
+                                    const struct value_table *table)
 {
     if (table->count > 0 && table->fields != NULL) {
-        return fail(json, "a table with both items and names");
+        return script_json_fail(json, "a table with both items and names");
     }
     if (++json->depth > JSON_DEPTH_MAX) {
-        return fail(json, "too much in each other");
+        return script_json_fail(json, "too much in each other");
     }
     bool is_good = table->count > 0 ? write_list(json, table)
                                     : write_object(json, table);
@@ -347,22 +355,22 @@ static bool write_any(struct json *json, const struct value *value)
     case VALUE_TEXT:
         return write_text(json, value->text);
     case VALUE_TABLE:
-        return write_table(json, value->table);
+        return script_json_write_table(json, value->table);
     case VALUE_FALSE:
     case VALUE_TRUE:
-        return put(json, value_is_true(value) ? "true" : "false");
+        return script_json_put(json, value_is_true(value) ? "true" : "false");
     case VALUE_NUMBER:
         if (value->number - value->number != 0) {
-            return fail(json, "a number that JSON does not have");
+            return script_json_fail(json, "a number that JSON does not have");
         }
         return machine_text(json->machine, value, LUA_DIGITS, &text) &&
                text_add(&json->out, text);
     default:
-        return fail(json, "a value that JSON does not have");
+        return script_json_fail(json, "a value that JSON does not have");
     }
 }
 
-bool json_encode(struct machine *machine, const struct value *value,
+bool json_encode(struct script_machine *machine, const struct value *value,
                  struct value *ret)
 {
     struct json json = {.machine = machine};

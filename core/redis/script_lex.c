@@ -24,19 +24,19 @@ static bool is_space(int c)
 }
 
 /* The byte 'ahead' bytes behind the present one; -1 behind the end. */
-static int peek(const struct lexer *lexer, size_t ahead)
+static int script_lex_peek(const struct lexer *lexer, size_t ahead)
 {
     size_t at = lexer->at + ahead;
     return at < lexer->text.size ? lexer->text.data[at] : -1;
 }
 
-static struct bytes since(const struct lexer *lexer, size_t start)
+static struct bytes script_lex_since(const struct lexer *lexer, size_t start)
 {
     CHECK(start <= lexer->at && lexer->at <= lexer->text.size);
     return bytes_of(lexer->text.data + start, lexer->at - start);
 }
 
-static struct token fail(struct lexer *lexer, const char *error)
+static struct token script_lex_fail(struct lexer *lexer, const char *error)
 {
     lexer->error = error;
     lexer->at = lexer->text.size;
@@ -47,10 +47,10 @@ static struct token fail(struct lexer *lexer, const char *error)
 static int long_level(const struct lexer *lexer)
 {
     size_t level = 0;
-    while (peek(lexer, level + 1) == '=' && level < 64) {
+    while (script_lex_peek(lexer, level + 1) == '=' && level < 64) {
         level++;
     }
-    return peek(lexer, level + 1) == '[' ? (int)level : -1;
+    return script_lex_peek(lexer, level + 1) == '[' ? (int)level : -1;
 }
 
 /* Reads a long string or comment; false if it has no end. */
@@ -58,23 +58,24 @@ static bool read_long(struct lexer *lexer, int level, struct bytes *ret_text)
 {
     CHECK(level >= 0); /* long_level() has found an opening. */
     lexer->at += (size_t)level + 2;
-    if (peek(lexer, 0) == '\n') {
+    if (script_lex_peek(lexer, 0) == '\n') {
         lexer->at++;
         lexer->line++;
     }
     size_t start = lexer->at;
     for (; lexer->at < lexer->text.size; lexer->at++) {
         int count = 0;
-        while (count < level && peek(lexer, (size_t)count + 1) == '=') {
+        while (count < level &&
+               script_lex_peek(lexer, (size_t)count + 1) == '=') {
             count++;
         }
-        if (peek(lexer, 0) == ']' && count == level &&
-            peek(lexer, (size_t)level + 1) == ']') {
-            *ret_text = since(lexer, start);
+        if (script_lex_peek(lexer, 0) == ']' && count == level &&
+            script_lex_peek(lexer, (size_t)level + 1) == ']') {
+            *ret_text = script_lex_since(lexer, start);
             lexer->at += (size_t)level + 2;
             return true;
         }
-        lexer->line += peek(lexer, 0) == '\n';
+        lexer->line += script_lex_peek(lexer, 0) == '\n';
     }
     return false;
 }
@@ -84,19 +85,21 @@ static bool skip_blank(struct lexer *lexer)
 {
     for (;;) {
         struct bytes comment;
-        if (is_space(peek(lexer, 0))) {
-            lexer->line += peek(lexer, 0) == '\n';
+        if (is_space(script_lex_peek(lexer, 0))) {
+            lexer->line += script_lex_peek(lexer, 0) == '\n';
             lexer->at++;
-        } else if (peek(lexer, 0) != '-' || peek(lexer, 1) != '-') {
+        } else if (script_lex_peek(lexer, 0) != '-' ||
+                   script_lex_peek(lexer, 1) != '-') {
             return true;
         } else {
             lexer->at += 2;
-            int level = peek(lexer, 0) == '[' ? long_level(lexer) : -1;
+            int level = script_lex_peek(lexer, 0) == '[' ? long_level(lexer)
+                                                         : -1;
             if (level >= 0 && !read_long(lexer, level, &comment)) {
                 return false;
             }
-            while (level < 0 && peek(lexer, 0) != '\n' &&
-                   peek(lexer, 0) != -1) {
+            while (level < 0 && script_lex_peek(lexer, 0) != '\n' &&
+                   script_lex_peek(lexer, 0) != -1) {
                 lexer->at++;
             }
         }
@@ -104,17 +107,17 @@ static bool skip_blank(struct lexer *lexer)
 }
 
 /* Reads an escape behind its backslash; -1 if there is no such byte. */
-static int read_escape(struct lexer *lexer)
+static int script_lex_read_escape(struct lexer *lexer)
 {
     static const char letters[] = "abfnrtv", bytes[] = "\a\b\f\n\r\t\v";
-    int c = peek(lexer, 0);
+    int c = script_lex_peek(lexer, 0);
     if (c == -1) {
         return -1;
     }
     if (is_digit(c)) {
         int number = 0;
-        for (int i = 0; i < 3 && is_digit(peek(lexer, 0)); i++) {
-            number = 10 * number + peek(lexer, 0) - '0';
+        for (int i = 0; i < 3 && is_digit(script_lex_peek(lexer, 0)); i++) {
+            number = 10 * number + script_lex_peek(lexer, 0) - '0';
             lexer->at++;
         }
         return number <= 255 ? number : -1;
@@ -125,19 +128,19 @@ static int read_escape(struct lexer *lexer)
     return letter != NULL ? bytes[letter - letters] : c;
 }
 
-static struct token read_text(struct lexer *lexer)
+static struct token script_lex_read_text(struct lexer *lexer)
 {
     struct token token = {.type = TOKEN_TEXT, .line = lexer->line};
-    int quote = peek(lexer, 0);
+    int quote = script_lex_peek(lexer, 0);
     size_t left_size = lexer->text.size - lexer->at;
     uint8_t *out = NULL;
     lexer->at++;
     size_t start = lexer->at;
     size_t size = 0;
-    while (peek(lexer, 0) != quote) {
-        int c = peek(lexer, 0);
+    while (script_lex_peek(lexer, 0) != quote) {
+        int c = script_lex_peek(lexer, 0);
         if (c == -1 || c == '\n') {
-            return fail(lexer, "a string without its end");
+            return script_lex_fail(lexer, "a string without its end");
         }
         lexer->at++;
         if (c == '\\') {
@@ -145,9 +148,9 @@ static struct token read_text(struct lexer *lexer)
                 out = arena_take(lexer->arena, left_size);
                 memcpy(out, lexer->text.data + start, size);
             }
-            c = read_escape(lexer);
+            c = script_lex_read_escape(lexer);
             if (c == -1) {
-                return fail(lexer, "a wrong '\\' in a string");
+                return script_lex_fail(lexer, "a wrong '\\' in a string");
             }
         }
         /* An escape takes more bytes than the byte it stands for. */
@@ -182,21 +185,23 @@ bool text_to_number(struct bytes text, double *ret_number)
     return *end == '\0';
 }
 
-static struct token read_number(struct lexer *lexer)
+static struct token script_lex_read_number(struct lexer *lexer)
 {
     struct token token = {.type = TOKEN_NUMBER, .line = lexer->line};
     size_t start = lexer->at;
     int last = 0;
-    while (is_digit(peek(lexer, 0)) || is_letter(peek(lexer, 0)) ||
-           peek(lexer, 0) == '.' ||
-           ((peek(lexer, 0) == '+' || peek(lexer, 0) == '-') &&
+    while (is_digit(script_lex_peek(lexer, 0)) ||
+           is_letter(script_lex_peek(lexer, 0)) ||
+           script_lex_peek(lexer, 0) == '.' ||
+           ((script_lex_peek(lexer, 0) == '+' ||
+             script_lex_peek(lexer, 0) == '-') &&
             (last == 'e' || last == 'E'))) {
-        last = peek(lexer, 0);
+        last = script_lex_peek(lexer, 0);
         lexer->at++;
     }
-    token.text = since(lexer, start);
+    token.text = script_lex_since(lexer, start);
     if (!text_to_number(token.text, &token.number)) {
-        return fail(lexer, "a malformed number");
+        return script_lex_fail(lexer, "a malformed number");
     }
     return token;
 }
@@ -209,10 +214,11 @@ static struct token read_name(struct lexer *lexer)
         "or",  "repeat", "return", "then",     "true",   "until", "while"};
     struct token token = {.type = TOKEN_NAME, .line = lexer->line};
     size_t start = lexer->at;
-    while (is_letter(peek(lexer, 0)) || is_digit(peek(lexer, 0))) {
+    while (is_letter(script_lex_peek(lexer, 0)) ||
+           is_digit(script_lex_peek(lexer, 0))) {
         lexer->at++;
     }
-    token.text = since(lexer, start);
+    token.text = script_lex_since(lexer, start);
     CHECK(token.text.size > 0);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (token.text.data[0] == (uint8_t)words[i][0] &&
@@ -240,33 +246,33 @@ static struct token read_sign(struct lexer *lexer)
             return token;
         }
     }
-    return fail(lexer, "a sign that Lua does not have");
+    return script_lex_fail(lexer, "a sign that Lua does not have");
 }
 
 struct token lexer_next(struct lexer *lexer)
 {
     if (!skip_blank(lexer)) {
-        return fail(lexer, "a comment without its end");
+        return script_lex_fail(lexer, "a comment without its end");
     }
-    int c = peek(lexer, 0);
+    int c = script_lex_peek(lexer, 0);
     if (c == -1) {
         return (struct token){.type = TOKEN_END, .line = lexer->line};
     }
     if (is_letter(c)) {
         return read_name(lexer);
     }
-    if (is_digit(c) || (c == '.' && is_digit(peek(lexer, 1)))) {
-        return read_number(lexer);
+    if (is_digit(c) || (c == '.' && is_digit(script_lex_peek(lexer, 1)))) {
+        return script_lex_read_number(lexer);
     }
     if (c == '\'' || c == '"') {
-        return read_text(lexer);
+        return script_lex_read_text(lexer);
     }
     int level = c == '[' ? long_level(lexer) : -1;
     if (level >= 0) {
         struct token token = {.type = TOKEN_TEXT, .line = lexer->line};
         return read_long(lexer, level, &token.text)
                    ? token
-                   : fail(lexer, "a string without its end");
+                   : script_lex_fail(lexer, "a string without its end");
     }
     return read_sign(lexer);
 }

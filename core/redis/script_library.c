@@ -16,7 +16,7 @@
 
 /* The arguments and the result of a call, whose node is machine->node. */
 struct builtin_call {
-    struct machine *machine;
+    struct script_machine *machine;
     /* Has at least as many as the function's row demands. */
     const struct value_table *list;
     struct value *ret; /* nil until it is set. */
@@ -28,15 +28,16 @@ static enum builtin op_of(const struct builtin_call *call)
     return (enum builtin)call->machine->node->op;
 }
 
-static const char *name_of(const struct builtin_call *call);
+static const char *script_library_name_of(const struct builtin_call *call);
 
-static bool give(const struct builtin_call *call, struct value value)
+static bool script_library_give(const struct builtin_call *call,
+                                struct value value)
 {
     *call->ret = value;
     return true;
 }
 
-static struct value nil(void)
+static struct value script_library_nil(void)
 {
     return (struct value){.type = VALUE_NIL};
 }
@@ -44,8 +45,9 @@ static struct value nil(void)
 /* --- Arguments ------------------------------------------------------------ */
 
 /* Reads the argument 'at' as a number; 'otherwise' if it is left out. */
-static bool take_number(const struct builtin_call *call, uint32_t at,
-                        double otherwise, double *ret_number)
+static bool script_library_take_number(const struct builtin_call *call,
+                                       uint32_t at, double otherwise,
+                                       double *ret_number)
 {
     *ret_number = otherwise;
     if (at >= call->list->count || call->list->item[at].type == VALUE_NIL ||
@@ -53,29 +55,31 @@ static bool take_number(const struct builtin_call *call, uint32_t at,
         return true;
     }
     return machine_fail(call->machine, "%s: a number expected, not a %s value",
-                        name_of(call), value_type_name(&call->list->item[at]));
+                        script_library_name_of(call),
+                        value_type_name(&call->list->item[at]));
 }
 
 /* Likewise, for a number that becomes a place, which 0/0 and 1/0 do not. */
-static bool take_place(const struct builtin_call *call, uint32_t at,
-                       double otherwise, double *ret_place)
+static bool script_library_take_place(const struct builtin_call *call,
+                                      uint32_t at, double otherwise,
+                                      double *ret_place)
 {
-    return take_number(call, at, otherwise, ret_place) &&
+    return script_library_take_number(call, at, otherwise, ret_place) &&
            (isfinite(*ret_place) ||
             machine_fail(call->machine, "%s: a finite number expected",
-                         name_of(call)));
+                         script_library_name_of(call)));
 }
 
-static bool take_text(const struct builtin_call *call, uint32_t at,
-                      struct bytes *ret_text)
+static bool script_library_take_text(const struct builtin_call *call,
+                                     uint32_t at, struct bytes *ret_text)
 {
     /* library_run() and the caller have checked the count. */
     CHECK(at < call->list->count);
     const struct value *value = &call->list->item[at];
     if (value->type != VALUE_TEXT && value->type != VALUE_NUMBER) {
-        return machine_fail(call->machine,
-                            "%s: a string expected, not a %s value",
-                            name_of(call), value_type_name(value));
+        return machine_fail(
+            call->machine, "%s: a string expected, not a %s value",
+            script_library_name_of(call), value_type_name(value));
     }
     if (!machine_text(call->machine, value, LUA_DIGITS, ret_text)) {
         return false;
@@ -89,7 +93,8 @@ static struct value_table *take_table(const struct builtin_call *call)
 {
     if (call->list->item[0].type != VALUE_TABLE) {
         machine_fail(call->machine, "%s: a list expected, not a %s value",
-                     name_of(call), value_type_name(&call->list->item[0]));
+                     script_library_name_of(call),
+                     value_type_name(&call->list->item[0]));
         return NULL;
     }
     return call->list->item[0].table;
@@ -139,7 +144,7 @@ static struct bytes with_code(struct arena *arena, struct bytes text)
     return arena_copy(arena, bytes_of(coded, (size_t)size));
 }
 
-static bool ask(const struct builtin_call *call)
+static bool script_library_ask(const struct builtin_call *call)
 {
     const struct script_run *run = call->machine->run;
     struct bytes *argument;
@@ -167,9 +172,9 @@ static bool ask(const struct builtin_call *call)
         return true;
     }
     if (op_of(call) == BUILTIN_PCALL) {
-        return give(call,
-                    value_of_status(run->arena, "err",
-                                    with_code(run->arena, call->ret->text)));
+        return script_library_give(
+            call, value_of_status(run->arena, "err",
+                                  with_code(run->arena, call->ret->text)));
     }
     return machine_fail(call->machine, "%.*s", (int)call->ret->text.size,
                         (const char *)call->ret->text.data);
@@ -189,7 +194,8 @@ static bool raise_error(const struct builtin_call *call)
         const struct value *err = value_field(call->list->item[at].table,
                                               "err");
         why = err != NULL && err->type == VALUE_TEXT ? err->text : why;
-    } else if (at < call->list->count && !take_text(call, at, &why)) {
+    } else if (at < call->list->count &&
+               !script_library_take_text(call, at, &why)) {
         return false;
     }
     return machine_fail(call->machine, "%.*s", (int)why.size,
@@ -201,11 +207,12 @@ static bool raise_error(const struct builtin_call *call)
 static bool run_sub(const struct builtin_call *call)
 {
     struct bytes text;
-    if (!take_text(call, 0, &text)) {
+    if (!script_library_take_text(call, 0, &text)) {
         return false;
     }
     double from, to, size = (double)text.size;
-    if (!take_place(call, 1, 1, &from) || !take_place(call, 2, -1, &to)) {
+    if (!script_library_take_place(call, 1, 1, &from) ||
+        !script_library_take_place(call, 2, -1, &to)) {
         return false;
     }
     from = from < 0 ? size + from + 1 : from;
@@ -213,11 +220,13 @@ static bool run_sub(const struct builtin_call *call)
     from = from < 1 ? 1 : number_floor(from);
     to = to > size ? size : number_floor(to);
     if (from > to) {
-        return give(call, value_of_text((struct bytes){NULL, 0}));
+        return script_library_give(call,
+                                   value_of_text((struct bytes){NULL, 0}));
     }
     CHECK(from >= 1 && to <= size);
-    return give(call, value_of_text(bytes_of(text.data + (size_t)from - 1,
-                                             (size_t)to - (size_t)from + 1)));
+    return script_library_give(
+        call, value_of_text(bytes_of(text.data + (size_t)from - 1,
+                                     (size_t)to - (size_t)from + 1)));
 }
 
 /* Runs string.lower() and string.upper(). */
@@ -225,7 +234,7 @@ static bool run_case(const struct builtin_call *call)
 {
     uint8_t first = op_of(call) == BUILTIN_LOWER ? 'A' : 'a';
     struct bytes text;
-    if (!take_text(call, 0, &text) ||
+    if (!script_library_take_text(call, 0, &text) ||
         !machine_spend(call->machine, text.size)) {
         return false;
     }
@@ -234,37 +243,38 @@ static bool run_case(const struct builtin_call *call)
         uint8_t c = text.data[i];
         copy[i] = c >= first && c < first + 26 ? c ^ 0x20 : c;
     }
-    return give(call, value_of_text(bytes_of(copy, text.size)));
+    return script_library_give(call, value_of_text(bytes_of(copy, text.size)));
 }
 
 static bool run_len(const struct builtin_call *call)
 {
     struct bytes text;
-    return take_text(call, 0, &text) &&
-           give(call, value_of_number((double)text.size));
+    return script_library_take_text(call, 0, &text) &&
+           script_library_give(call, value_of_number((double)text.size));
 }
 
 static bool run_decode(const struct builtin_call *call)
 {
     struct bytes text;
-    return take_text(call, 0, &text) &&
+    return script_library_take_text(call, 0, &text) &&
            json_decode(call->machine, text, call->ret);
 }
 
 /* Runs redis.status_reply() and redis.error_reply(). */
-static bool run_status(const struct builtin_call *call)
+static bool script_library_run_status(const struct builtin_call *call)
 {
     const char *field = op_of(call) == BUILTIN_STATUS ? "ok" : "err";
     struct bytes text;
-    if (!take_text(call, 0, &text)) {
+    if (!script_library_take_text(call, 0, &text)) {
         return false;
     }
     if (call->list->item[0].type != VALUE_TEXT) {
         return machine_fail(call->machine,
                             "%s: a string expected, not a number",
-                            name_of(call));
+                            script_library_name_of(call));
     }
-    return give(call, value_of_status(call->machine->run->arena, field, text));
+    return script_library_give(
+        call, value_of_status(call->machine->run->arena, field, text));
 }
 
 /* One item of string.format(): %[-0][width][.precision]kind. */
@@ -336,8 +346,9 @@ static void show_number(const struct format_item *item, double number,
     }
 }
 
-static bool add_item(const struct builtin_call *call, struct text *text,
-                     const struct format_item *item, uint32_t at)
+static bool script_library_add_item(const struct builtin_call *call,
+                                    struct text *text,
+                                    const struct format_item *item, uint32_t at)
 {
     /* Room for 309 digits, or for FORMAT_WIDTH_MAX, and for as many behind the
      * point. */
@@ -355,7 +366,7 @@ static bool add_item(const struct builtin_call *call, struct text *text,
                                 "string.format: hasp has %%d, %%i, %%x, %%f, "
                                 "%%g and %%s alone");
         }
-        if (!take_number(call, at, 0, &number)) {
+        if (!script_library_take_number(call, at, 0, &number)) {
             return false;
         }
         machine_count_digits(call->machine, number,
@@ -363,7 +374,7 @@ static bool add_item(const struct builtin_call *call, struct text *text,
         show_number(item, number, shown, sizeof shown);
         return text_add(text, bytes_of_text(shown));
     }
-    if (!take_text(call, at, &word)) {
+    if (!script_library_take_text(call, at, &word)) {
         return false;
     }
     if (item->precision >= 0 && word.size > (size_t)item->precision) {
@@ -381,7 +392,7 @@ static bool run_format(const struct builtin_call *call)
     struct text text = {.machine = call->machine};
     struct bytes format;
     uint32_t argument = 1;
-    if (!take_text(call, 0, &format)) {
+    if (!script_library_take_text(call, 0, &format)) {
         return false;
     }
     for (size_t at = 0; at < format.size;) {
@@ -391,7 +402,7 @@ static bool run_format(const struct builtin_call *call)
         }
         if (c.data[0] == '%' && at < format.size && format.data[at] != '%') {
             struct format_item item = take_item(format, &at);
-            if (!add_item(call, &text, &item, argument++)) {
+            if (!script_library_add_item(call, &text, &item, argument++)) {
                 return false;
             }
         } else {
@@ -401,7 +412,7 @@ static bool run_format(const struct builtin_call *call)
             }
         }
     }
-    return give(call, text_value(&text));
+    return script_library_give(call, text_value(&text));
 }
 
 /* --- Patterns ------------------------------------------------------------- */
@@ -419,8 +430,8 @@ static bool find_next(const struct builtin_call *call, struct bytes text,
     *ret_found = pattern_find(text, pattern, from, &call->machine->steps,
                               SCRIPT_STEPS_MAX - taken, ret_match);
     if (!*ret_found && ret_match->error != NULL) {
-        return machine_fail(call->machine, "%s: %s", name_of(call),
-                            ret_match->error);
+        return machine_fail(call->machine, "%s: %s",
+                            script_library_name_of(call), ret_match->error);
     }
     return true;
 }
@@ -486,8 +497,9 @@ static bool run_find(const struct builtin_call *call)
     struct pattern_match match;
     bool is_find = op_of(call) == BUILTIN_FIND, is_found;
     double init;
-    if (!take_text(call, 0, &text) || !take_text(call, 1, &pattern) ||
-        !take_place(call, 2, 1, &init)) {
+    if (!script_library_take_text(call, 0, &text) ||
+        !script_library_take_text(call, 1, &pattern) ||
+        !script_library_take_place(call, 2, 1, &init)) {
         return false;
     }
     double size = (double)text.size;
@@ -500,7 +512,7 @@ static bool run_find(const struct builtin_call *call)
         return false;
     }
     if (!is_found) {
-        return add_result(call, nil());
+        return add_result(call, script_library_nil());
     }
     if (is_find &&
         !(add_result(call, value_of_number((double)match.from + 1)) &&
@@ -558,9 +570,10 @@ static bool run_gsub(const struct builtin_call *call)
     struct pattern_match match;
     double max, count = 0;
     size_t at = 0;
-    if (!take_text(call, 0, &text) || !take_text(call, 1, &pattern) ||
-        !take_text(call, 2, &with) ||
-        !take_number(call, 3, (double)text.size + 1, &max)) {
+    if (!script_library_take_text(call, 0, &text) ||
+        !script_library_take_text(call, 1, &pattern) ||
+        !script_library_take_text(call, 2, &with) ||
+        !script_library_take_number(call, 3, (double)text.size + 1, &max)) {
         return false;
     }
     bool is_anchored = pattern.size > 0 && pattern.data[0] == '^';
@@ -603,7 +616,7 @@ static bool run_math(const struct builtin_call *call)
 {
     double result = 0, number;
     for (uint32_t i = 0; i < call->list->count; i++) {
-        if (!take_number(call, i, 0, &number)) {
+        if (!script_library_take_number(call, i, 0, &number)) {
             return false;
         }
         if (i == 0 || (op_of(call) == BUILTIN_MAX && number > result) ||
@@ -632,22 +645,22 @@ static bool run_tostring(const struct builtin_call *call)
                !machine_text(call->machine, value, LUA_DIGITS, &text)) {
         return false;
     }
-    return give(call, value_of_text(text));
+    return script_library_give(call, value_of_text(text));
 }
 
 static bool run_unpack(const struct builtin_call *call)
 {
     const struct value_table *table = take_table(call);
     double from, to;
-    if (table == NULL || !take_number(call, 1, 1, &from) ||
-        !take_number(call, 2, table->count, &to)) {
+    if (table == NULL || !script_library_take_number(call, 1, 1, &from) ||
+        !script_library_take_number(call, 2, table->count, &to)) {
         return false;
     }
     for (double i = from; i <= to; i++) {
         bool is_there = i >= 1 && i <= table->count && i == number_floor(i);
         if (!machine_step(call->machine) ||
-            !add_result(call,
-                        is_there ? table->item[(uint32_t)i - 1] : nil())) {
+            !add_result(call, is_there ? table->item[(uint32_t)i - 1]
+                                       : script_library_nil())) {
             return false;
         }
     }
@@ -680,7 +693,7 @@ static bool run_next(const struct builtin_call *call)
                    add_result(call, f->value);
         }
     }
-    return add_result(call, nil());
+    return add_result(call, script_library_nil());
 }
 
 static bool run_insert(const struct builtin_call *call)
@@ -696,7 +709,8 @@ static bool run_remove(const struct builtin_call *call)
 {
     struct value_table *from = take_table(call);
     double place;
-    if (from == NULL || !take_number(call, 1, from->count, &place)) {
+    if (from == NULL ||
+        !script_library_take_number(call, 1, from->count, &place)) {
         return false;
     }
     if (place >= 1 && place <= from->count && place == number_floor(place)) {
@@ -717,19 +731,20 @@ static bool run_join(const struct builtin_call *call)
     struct text text = {.machine = call->machine};
     struct value_table *table = take_table(call);
     struct bytes between = {NULL, 0}, word;
-    if (table == NULL ||
-        (call->list->count > 1 && !take_text(call, 1, &between))) {
+    if (table == NULL || (call->list->count > 1 &&
+                          !script_library_take_text(call, 1, &between))) {
         return false;
     }
     struct builtin_call items = {.machine = call->machine, .list = table};
     for (uint32_t i = 0; i < table->count; i++) {
         if (!machine_step(call->machine) ||
             (i > 0 && !text_add(&text, between)) ||
-            !take_text(&items, i, &word) || !text_add(&text, word)) {
+            !script_library_take_text(&items, i, &word) ||
+            !text_add(&text, word)) {
             return false;
         }
     }
-    return give(call, text_value(&text));
+    return script_library_give(call, text_value(&text));
 }
 
 static bool run_tonumber(const struct builtin_call *call)
@@ -747,13 +762,14 @@ static bool run_tonumber(const struct builtin_call *call)
 static bool run_type(const struct builtin_call *call)
 {
     const char *name = value_type_name(&call->list->item[0]);
-    return give(call, value_of_text(bytes_of_text(name)));
+    return script_library_give(call, value_of_text(bytes_of_text(name)));
 }
 
 static bool run_getn(const struct builtin_call *call)
 {
     const struct value_table *table = take_table(call);
-    return table != NULL && give(call, value_of_number(table->count));
+    return table != NULL &&
+           script_library_give(call, value_of_number(table->count));
 }
 
 static bool run_encode(const struct builtin_call *call)
@@ -764,7 +780,7 @@ static bool run_encode(const struct builtin_call *call)
 /* Runs a function that changes nothing here. */
 static bool run_nothing(const struct builtin_call *call)
 {
-    return give(call, value_of_bool(true));
+    return script_library_give(call, value_of_bool(true));
 }
 
 /* --- All ------------------------------------------------------------------ */
@@ -773,10 +789,11 @@ static const struct {
     struct library_function what;
     bool (*run)(const struct builtin_call *call);
 } functions[] = {
-    [BUILTIN_CALL] = {{"redis.call", 1, UINT32_MAX}, ask},
-    [BUILTIN_PCALL] = {{"redis.pcall", 1, UINT32_MAX}, ask},
-    [BUILTIN_STATUS] = {{"redis.status_reply", 1, 1}, run_status},
-    [BUILTIN_ERROR] = {{"redis.error_reply", 1, 1}, run_status},
+    [BUILTIN_CALL] = {{"redis.call", 1, UINT32_MAX}, script_library_ask},
+    [BUILTIN_PCALL] = {{"redis.pcall", 1, UINT32_MAX}, script_library_ask},
+    [BUILTIN_STATUS] = {{"redis.status_reply", 1, 1},
+                        script_library_run_status},
+    [BUILTIN_ERROR] = {{"redis.error_reply", 1, 1}, script_library_run_status},
     [BUILTIN_LOG] = {{"redis.log", 2, UINT32_MAX}, run_nothing},
     [BUILTIN_REPLICATE] = {{"redis.replicate_commands", 0, 0}, run_nothing},
     [BUILTIN_TONUMBER] = {{"tonumber", 1, 1}, run_tonumber},
@@ -808,7 +825,7 @@ static const struct {
     [BUILTIN_MIN] = {{"math.min", 1, UINT32_MAX}, run_math},
 };
 
-static const char *name_of(const struct builtin_call *call)
+static const char *script_library_name_of(const struct builtin_call *call)
 {
     return functions[op_of(call)].what.name;
 }
@@ -825,17 +842,17 @@ const struct library_function *library_find(struct bytes name,
     return NULL;
 }
 
-bool library_run(struct machine *machine, const struct value_table *list,
+bool library_run(struct script_machine *machine, const struct value_table *list,
                  struct value *ret)
 {
     const struct builtin_call call = {machine, list, ret};
-    const struct node *node = machine->node;
-    *ret = nil();
+    const struct script_node *node = machine->node;
+    *ret = script_library_nil();
     CHECK(node->kind == NODE_BUILTIN &&
           node->op < sizeof functions / sizeof *functions);
     if (list->count < functions[node->op].what.min) {
         return machine_fail(machine, "%s: an argument is missing",
-                            name_of(&call));
+                            script_library_name_of(&call));
     }
     if (!node_has_several(node)) {
         return functions[node->op].run(&call);

@@ -15,10 +15,10 @@
 #define LUA_DIGITS 14
 #define CALL_DIGITS 17
 
-struct machine {
+struct script_machine {
     const struct script_run *run;
     struct script_error *error;
-    const struct node *node; /* At hand; an error tells its line. */
+    const struct script_node *node; /* At hand; an error tells its line. */
     struct value keys;
     struct value argv;
     struct value *outer; /* The script's variables, */
@@ -45,17 +45,18 @@ const struct library_function *library_find(struct bytes name,
                                             enum builtin *ret_builtin);
 /* Carries out the function of machine->node; 'list' is what it is given. One of
  * several results leaves them in machine->results. False with the error. */
-bool library_run(struct machine *machine, const struct value_table *list,
+bool library_run(struct script_machine *machine, const struct value_table *list,
                  struct value *ret);
 
 /* cjson.decode() and cjson.encode(): script_json.c. */
-bool json_decode(struct machine *machine, struct bytes text, struct value *ret);
-bool json_encode(struct machine *machine, const struct value *value,
+bool json_decode(struct script_machine *machine, struct bytes text,
+                 struct value *ret);
+bool json_encode(struct script_machine *machine, const struct value *value,
                  struct value *ret);
 
 /* A text that grows, within the machine's bounds; begun with the first. */
 struct text {
-    struct machine *machine;
+    struct script_machine *machine;
     uint8_t *data;
     size_t size;
     size_t capacity;
@@ -66,30 +67,30 @@ bool text_add(struct text *text, struct bytes more);
 /* --- The machine ---------------------------------------------------------- */
 
 /* False, with the error of the line at hand. */
-bool machine_fail(struct machine *machine, const char *format, ...)
+bool machine_fail(struct script_machine *machine, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Before so many bytes are taken. */
-bool machine_spend(struct machine *machine, size_t size);
+bool machine_spend(struct script_machine *machine, size_t size);
 /* Room for a list that grows by one, whatever that costs. */
-bool machine_spend_item(struct machine *machine,
+bool machine_spend_item(struct script_machine *machine,
                         const struct value_table *table);
 /* Likewise, and appends. */
-bool machine_add(struct machine *machine, struct value_table *table,
+bool machine_add(struct script_machine *machine, struct value_table *table,
                  const struct value *value);
-bool machine_step(struct machine *machine);
+bool machine_step(struct script_machine *machine);
 /* A string or a number as text. */
-bool machine_text(struct machine *machine, const struct value *value,
+bool machine_text(struct script_machine *machine, const struct value *value,
                   int digits, struct bytes *ret_text);
 
 /* Counts steps for going through a text; the next step finds that it is too
  * much. Whoever looks at a text that a script hands him calls it. */
-void machine_count_bytes(struct machine *machine, size_t size);
+void machine_count_bytes(struct script_machine *machine, size_t size);
 /* Likewise for writing a number: those far from 1 have hundreds of digits.
  * 'precision': how many are shown. */
-void machine_count_digits(struct machine *machine, double number,
+void machine_count_digits(struct script_machine *machine, double number,
                           int precision);
 /* A number, or a text that is one. False, without an error: it is none. */
-bool machine_number(struct machine *machine, const struct value *value,
+bool machine_number(struct script_machine *machine, const struct value *value,
                     double *ret_number);
 
 const char *value_type_name(const struct value *value);

@@ -101,7 +101,7 @@ enum builtin {
     BUILTIN_MIN
 };
 
-struct node {
+struct script_node {
     uint8_t kind; /* enum node_kind. */
     uint8_t op;   /* enum operator or builtin. */
     bool is_outer;
@@ -109,12 +109,12 @@ struct node {
     uint32_t line;
     double number;
     struct bytes text;
-    struct node *a, *b, *c;
-    struct node *next; /* In its block or list. */
+    struct script_node *a, *b, *c;
+    struct script_node *next; /* In its block or list. */
 };
 
 /* True of a call that may give any number of values, where it is the last. */
-static inline bool node_has_several(const struct node *node)
+static inline bool node_has_several(const struct script_node *node)
 {
     return node->kind == NODE_CALL || node->kind == NODE_PROTECTED ||
            (node->kind == NODE_BUILTIN && node->op >= BUILTIN_UNPACK &&

@@ -39,8 +39,8 @@ struct parser {
     uint32_t alias_count;
 };
 
-static struct node *parse_block(struct parser *parser);
-static struct node *parse_expression(struct parser *parser, int limit);
+static struct script_node *parse_block(struct parser *parser);
+static struct script_node *parse_expression(struct parser *parser, int limit);
 
 /* --- Tools ---------------------------------------------------------------- */
 
@@ -64,7 +64,7 @@ static void fail_at(struct parser *parser, uint32_t line, const char *format,
     va_end(args);
 }
 
-static void advance(struct parser *parser)
+static void script_parse_advance(struct parser *parser)
 {
     if (parser->has_failed) {
         return;
@@ -82,19 +82,19 @@ static bool is_mark(const struct parser *parser, const char *text)
            bytes_equal(parser->token.text, bytes_of_text(text));
 }
 
-static bool accept(struct parser *parser, const char *text)
+static bool script_parse_accept(struct parser *parser, const char *text)
 {
     if (!is_mark(parser, text)) {
         return false;
     }
-    advance(parser);
+    script_parse_advance(parser);
     return true;
 }
 
-static void expect(struct parser *parser, const char *text)
+static void script_parse_expect(struct parser *parser, const char *text)
 {
     char near[BYTES_SHOWN_SIZE];
-    if (accept(parser, text)) {
+    if (script_parse_accept(parser, text)) {
         return;
     }
     if (parser->token.type == TOKEN_END) {
@@ -114,14 +114,15 @@ static struct bytes expect_name(struct parser *parser)
                 bytes_shown(name, near));
         return (struct bytes){NULL, 0};
     }
-    advance(parser);
+    script_parse_advance(parser);
     return name;
 }
 
-static struct node *new_node(struct parser *parser, enum node_kind kind)
+static struct script_node *new_node(struct parser *parser, enum node_kind kind)
 {
-    struct node *node = arena_take(parser->arena, sizeof *node);
-    *node = (struct node){.kind = (uint8_t)kind, .line = parser->token.line};
+    struct script_node *node = arena_take(parser->arena, sizeof *node);
+    *node = (struct script_node){.kind = (uint8_t)kind,
+                                 .line = parser->token.line};
     if (++parser->node_count > SCRIPT_NODES_MAX) {
         fail_at(parser, node->line,
                 "the script is too long: it has more than "
@@ -131,7 +132,7 @@ static struct node *new_node(struct parser *parser, enum node_kind kind)
     return node;
 }
 
-static bool go_down(struct parser *parser)
+static bool script_parse_go_down(struct parser *parser)
 {
     if (++parser->depth > SCRIPT_DEPTH_MAX) {
         fail_at(parser, parser->token.line,
@@ -143,8 +144,8 @@ static bool go_down(struct parser *parser)
 
 /* --- Names ---------------------------------------------------------------- */
 
-static void declare(struct parser *parser, struct bytes name,
-                    struct node *ret_local)
+static void script_parse_declare(struct parser *parser, struct bytes name,
+                                 struct script_node *ret_local)
 {
     uint32_t slot = parser->name_count - parser->function_at;
     CHECK(parser->function_at <= parser->name_count);
@@ -161,11 +162,11 @@ static void declare(struct parser *parser, struct bytes name,
 }
 
 /* Finds a variable by its name; NULL if there is none. */
-static struct node *find_local(struct parser *parser, struct bytes name)
+static struct script_node *find_local(struct parser *parser, struct bytes name)
 {
     for (uint32_t i = parser->name_count; i > 0; i--) {
         if (bytes_equal(parser->name[i - 1], name)) {
-            struct node *local = new_node(parser, NODE_LOCAL);
+            struct script_node *local = new_node(parser, NODE_LOCAL);
             local->is_outer = i - 1 < parser->function_at;
             local->number = local->is_outer ? i - 1
                                             : i - 1 - parser->function_at;
@@ -178,40 +179,42 @@ static struct node *find_local(struct parser *parser, struct bytes name)
 
 /* --- Expressions ---------------------------------------------------------- */
 
-static struct node *parse_list(struct parser *parser, uint32_t *ret_count)
+static struct script_node *parse_list(struct parser *parser,
+                                      uint32_t *ret_count)
 {
-    struct node *first = NULL;
-    struct node **end = &first;
+    struct script_node *first = NULL;
+    struct script_node **end = &first;
     uint32_t count = 0;
     do {
         *end = parse_expression(parser, 0);
         end = &(*end)->next;
         count++;
-    } while (accept(parser, ","));
+    } while (script_parse_accept(parser, ","));
     *ret_count = count;
     return first;
 }
 
-static struct node *parse_arguments(struct parser *parser, uint32_t *ret_count)
+static struct script_node *script_parse_parse_arguments(struct parser *parser,
+                                                        uint32_t *ret_count)
 {
-    struct node *list = NULL;
+    struct script_node *list = NULL;
     *ret_count = 0;
-    expect(parser, "(");
+    script_parse_expect(parser, "(");
     if (!is_mark(parser, ")")) {
         list = parse_list(parser, ret_count);
     }
-    expect(parser, ")");
+    script_parse_expect(parser, ")");
     return list;
 }
 
-static void check_builtin(struct parser *parser, const struct node *node,
+static void check_builtin(struct parser *parser, const struct script_node *node,
                           const struct library_function *function,
                           uint32_t count)
 {
     bool is_open = false; /* The last may give any number. */
     char text[BYTES_SHOWN_SIZE];
     CHECK(node->kind == NODE_BUILTIN);
-    for (const struct node *a = node->a; a != NULL; a = a->next) {
+    for (const struct script_node *a = node->a; a != NULL; a = a->next) {
         is_open |= a->next == NULL && node_has_several(a);
     }
     if (count > function->max || (count < function->min && !is_open)) {
@@ -228,7 +231,7 @@ static void check_builtin(struct parser *parser, const struct node *node,
 /* Reads on after 'first', if it is the beginning of a name as "string.sub". */
 static struct bytes whole_name(struct parser *parser, struct bytes first)
 {
-    if (!accept(parser, ".")) {
+    if (!script_parse_accept(parser, ".")) {
         return first;
     }
     struct bytes last = expect_name(parser);
@@ -259,11 +262,12 @@ static bool accept_alias(struct parser *parser)
     enum builtin builtin;
     bool is_alias = false;
     if (token.type == TOKEN_NAME) {
-        advance(parser);
-        if (accept(parser, "=") && parser->token.type == TOKEN_NAME &&
+        script_parse_advance(parser);
+        if (script_parse_accept(parser, "=") &&
+            parser->token.type == TOKEN_NAME &&
             find_local(parser, parser->token.text) == NULL) {
             struct bytes first = parser->token.text;
-            advance(parser);
+            script_parse_advance(parser);
             alias.means = meaning_of(parser, whole_name(parser, first));
             is_alias = library_find(alias.means, &builtin) != NULL &&
                        !is_mark(parser, "(");
@@ -281,12 +285,12 @@ static bool accept_alias(struct parser *parser)
     return is_alias;
 }
 
-static void take_arguments(struct parser *parser, struct node *node,
+static void take_arguments(struct parser *parser, struct script_node *node,
                            const struct library_function *function)
 {
-    struct node *first = node->a; /* Of a method. */
+    struct script_node *first = node->a; /* Of a method. */
     uint32_t count;
-    node->a = parse_arguments(parser, &count);
+    node->a = script_parse_parse_arguments(parser, &count);
     if (first != NULL) {
         first->next = node->a;
         node->a = first;
@@ -298,15 +302,16 @@ static void take_arguments(struct parser *parser, struct node *node,
 }
 
 /* Parses pcall(function, argument ...) to a call in NODE_PROTECTED. */
-static struct node *parse_protected(struct parser *parser, struct node *node)
+static struct script_node *parse_protected(struct parser *parser,
+                                           struct script_node *node)
 {
     const struct library_function *function = NULL;
-    struct node *call = new_node(parser, NODE_CALL);
+    struct script_node *call = new_node(parser, NODE_CALL);
     enum builtin builtin;
     uint32_t count = 0;
     node->kind = NODE_PROTECTED;
     node->a = call;
-    expect(parser, "(");
+    script_parse_expect(parser, "(");
     if (parser->token.type == TOKEN_NAME &&
         find_local(parser, parser->token.text) == NULL) {
         struct bytes name = whole_name(parser, expect_name(parser));
@@ -320,8 +325,10 @@ static struct node *parse_protected(struct parser *parser, struct node *node)
     } else {
         call->a = parse_expression(parser, 0);
     }
-    struct node *list = accept(parser, ",") ? parse_list(parser, &count) : NULL;
-    expect(parser, ")");
+    struct script_node *list = script_parse_accept(parser, ",")
+                                   ? parse_list(parser, &count)
+                                   : NULL;
+    script_parse_expect(parser, ")");
     *(function != NULL ? &call->a : &call->b) = list;
     if (function != NULL && !parser->has_failed) {
         check_builtin(parser, call, function, count);
@@ -330,10 +337,11 @@ static struct node *parse_protected(struct parser *parser, struct node *node)
 }
 
 /* Parses a name that is no variable's: "KEYS", or "string.sub" and so on. */
-static struct node *parse_builtin(struct parser *parser, struct bytes first)
+static struct script_node *parse_builtin(struct parser *parser,
+                                         struct bytes first)
 {
     char name[BYTES_SHOWN_SIZE];
-    struct node *node = new_node(parser, NODE_BUILTIN);
+    struct script_node *node = new_node(parser, NODE_BUILTIN);
     if (bytes_equal(first, BYTES_LITERAL("KEYS"))) {
         node->kind = NODE_KEYS;
         return node;
@@ -364,26 +372,26 @@ static struct node *parse_builtin(struct parser *parser, struct bytes first)
     return node;
 }
 
-static struct node *parse_table(struct parser *parser)
+static struct script_node *parse_table(struct parser *parser)
 {
-    struct node *table = new_node(parser, NODE_TABLE);
-    struct node **end = &table->a;
-    expect(parser, "{");
+    struct script_node *table = new_node(parser, NODE_TABLE);
+    struct script_node **end = &table->a;
+    script_parse_expect(parser, "{");
     while (!is_mark(parser, "}") && !parser->has_failed) {
-        struct node *field = new_node(parser, NODE_FIELD);
+        struct script_node *field = new_node(parser, NODE_FIELD);
         struct lexer before = parser->lexer;
         struct token token = parser->token;
-        if (accept(parser, "[")) {
+        if (script_parse_accept(parser, "[")) {
             if (parser->token.type != TOKEN_TEXT) {
                 fail_at(parser, field->line, "a field's name must be a string");
             }
             field->text = parser->token.text;
-            advance(parser);
-            expect(parser, "]");
-            expect(parser, "=");
+            script_parse_advance(parser);
+            script_parse_expect(parser, "]");
+            script_parse_expect(parser, "=");
         } else if (token.type == TOKEN_NAME) {
-            advance(parser);
-            if (accept(parser, "=")) {
+            script_parse_advance(parser);
+            if (script_parse_accept(parser, "=")) {
                 field->text = token.text;
             } else if (!parser->has_failed) {
                 parser->lexer = before;
@@ -393,17 +401,18 @@ static struct node *parse_table(struct parser *parser)
         field->a = parse_expression(parser, 0);
         *end = field;
         end = &field->next;
-        if (!accept(parser, ",") && !accept(parser, ";")) {
+        if (!script_parse_accept(parser, ",") &&
+            !script_parse_accept(parser, ";")) {
             break;
         }
     }
-    expect(parser, "}");
+    script_parse_expect(parser, "}");
     return table;
 }
 
-static struct node *parse_function(struct parser *parser)
+static struct script_node *parse_function(struct parser *parser)
 {
-    struct node *function = new_node(parser, NODE_FUNCTION);
+    struct script_node *function = new_node(parser, NODE_FUNCTION);
     if (parser->is_function) {
         fail_at(parser, function->line, "a function within a function");
         return function;
@@ -419,18 +428,18 @@ static struct node *parse_function(struct parser *parser)
     parser->function_at = name_count;
     parser->local_count = 0;
     parser->loops = 0;
-    expect(parser, "(");
+    script_parse_expect(parser, "(");
     while (parser->token.type == TOKEN_NAME) {
-        struct node ignored;
-        declare(parser, expect_name(parser), &ignored);
+        struct script_node ignored;
+        script_parse_declare(parser, expect_name(parser), &ignored);
         function->number++;
-        if (!accept(parser, ",")) {
+        if (!script_parse_accept(parser, ",")) {
             break;
         }
     }
-    expect(parser, ")");
+    script_parse_expect(parser, ")");
     function->a = parse_block(parser);
-    expect(parser, "end");
+    script_parse_expect(parser, "end");
     CHECK(parser->has_failed || function->number <= parser->local_count);
     function->slots = (uint16_t)parser->local_count;
     parser->is_function = false;
@@ -441,16 +450,16 @@ static struct node *parse_function(struct parser *parser)
     return function;
 }
 
-static struct node *parse_primary(struct parser *parser)
+static struct script_node *parse_primary(struct parser *parser)
 {
     struct bytes name = parser->token.text;
-    if (accept(parser, "(")) {
-        struct node *inner = parse_expression(parser, 0);
-        expect(parser, ")");
+    if (script_parse_accept(parser, "(")) {
+        struct script_node *inner = parse_expression(parser, 0);
+        script_parse_expect(parser, ")");
         if (!node_has_several(inner)) {
             return inner;
         }
-        struct node *first = new_node(parser, NODE_FIRST);
+        struct script_node *first = new_node(parser, NODE_FIRST);
         first->a = inner;
         return first;
     }
@@ -458,17 +467,18 @@ static struct node *parse_primary(struct parser *parser)
     if (parser->has_failed) {
         return new_node(parser, NODE_NIL);
     }
-    struct node *local = find_local(parser, name);
+    struct script_node *local = find_local(parser, name);
     return local != NULL ? local : parse_builtin(parser, name);
 }
 
 /* text:sub(1, 3) is string.sub(text, 1, 3); nothing else has methods. */
-static struct node *parse_method(struct parser *parser, struct node *object)
+static struct script_node *parse_method(struct parser *parser,
+                                        struct script_node *object)
 {
     char name[BYTES_SHOWN_SIZE], whole[sizeof name + 8];
-    struct node *node = new_node(parser, NODE_BUILTIN);
+    struct script_node *node = new_node(parser, NODE_BUILTIN);
     enum builtin builtin;
-    expect(parser, ":");
+    script_parse_expect(parser, ":");
     bytes_shown(expect_name(parser), name);
     snprintf(whole, sizeof whole, "string.%s", name);
     const struct library_function *function = library_find(bytes_of_text(whole),
@@ -484,28 +494,28 @@ static struct node *parse_method(struct parser *parser, struct node *object)
 }
 
 /* Parses a variable or a call, with all [..], .name and (..) behind it. */
-static struct node *parse_suffixed(struct parser *parser)
+static struct script_node *parse_suffixed(struct parser *parser)
 {
-    struct node *node = parse_primary(parser);
+    struct script_node *node = parse_primary(parser);
     while (!parser->has_failed) {
-        struct node *outer;
+        struct script_node *outer;
         if (is_mark(parser, "[") || is_mark(parser, ".")) {
             bool is_name = is_mark(parser, ".");
             outer = new_node(parser, NODE_INDEX);
             outer->a = node;
-            advance(parser);
+            script_parse_advance(parser);
             if (is_name) {
                 outer->b = new_node(parser, NODE_TEXT);
                 outer->b->text = expect_name(parser);
             } else {
                 outer->b = parse_expression(parser, 0);
-                expect(parser, "]");
+                script_parse_expect(parser, "]");
             }
         } else if (is_mark(parser, "(")) {
             uint32_t count;
             outer = new_node(parser, NODE_CALL);
             outer->a = node;
-            outer->b = parse_arguments(parser, &count);
+            outer->b = script_parse_parse_arguments(parser, &count);
         } else if (is_mark(parser, ":")) {
             outer = parse_method(parser, node);
         } else {
@@ -516,16 +526,16 @@ static struct node *parse_suffixed(struct parser *parser)
     return node;
 }
 
-static struct node *parse_simple(struct parser *parser)
+static struct script_node *parse_simple(struct parser *parser)
 {
     static const struct {
         const char *word;
         enum node_kind kind;
     } words[] = {{"nil", NODE_NIL}, {"false", NODE_FALSE}, {"true", NODE_TRUE}};
     struct token token = parser->token;
-    struct node *node;
+    struct script_node *node;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (accept(parser, words[i].word)) {
+        if (script_parse_accept(parser, words[i].word)) {
             return new_node(parser, words[i].kind);
         }
     }
@@ -534,13 +544,13 @@ static struct node *parse_simple(struct parser *parser)
                         token.type == TOKEN_TEXT ? NODE_TEXT : NODE_NUMBER);
         node->number = token.number;
         node->text = token.text;
-        advance(parser);
+        script_parse_advance(parser);
         return node;
     }
     if (is_mark(parser, "{")) {
         return parse_table(parser);
     }
-    if (accept(parser, "function")) {
+    if (script_parse_accept(parser, "function")) {
         return parse_function(parser);
     }
     return parse_suffixed(parser);
@@ -575,12 +585,12 @@ static const struct {
 
 #define OPERATOR_COUNT (sizeof operators / sizeof *operators)
 
-static struct node *parse_unary(struct parser *parser)
+static struct script_node *parse_unary(struct parser *parser)
 {
     for (size_t i = OPERATOR_NOT; i < OPERATOR_COUNT; i++) {
         if (is_mark(parser, operators[i].sign)) {
-            struct node *node = new_node(parser, NODE_UNARY);
-            advance(parser);
+            struct script_node *node = new_node(parser, NODE_UNARY);
+            script_parse_advance(parser);
             node->op = (uint8_t)i;
             node->a = parse_expression(parser, UNARY_PRIORITY);
             return node;
@@ -601,16 +611,16 @@ static size_t find_operator(const struct parser *parser, int limit)
     return OPERATOR_COUNT;
 }
 
-static struct node *parse_expression(struct parser *parser, int limit)
+static struct script_node *parse_expression(struct parser *parser, int limit)
 {
-    if (!go_down(parser)) {
+    if (!script_parse_go_down(parser)) {
         return new_node(parser, NODE_NIL);
     }
-    struct node *left = parse_unary(parser);
+    struct script_node *left = parse_unary(parser);
     size_t op;
     while ((op = find_operator(parser, limit)) != OPERATOR_COUNT) {
-        struct node *node = new_node(parser, NODE_BINARY);
-        advance(parser);
+        struct script_node *node = new_node(parser, NODE_BINARY);
+        script_parse_advance(parser);
         node->kind = op == OPERATOR_OR    ? NODE_OR
                      : op == OPERATOR_AND ? NODE_AND
                                           : NODE_BINARY;
@@ -622,7 +632,7 @@ static struct node *parse_expression(struct parser *parser, int limit)
     if (is_mark(parser, "^")) {
         fail_at(parser, parser->token.line, "the operator '^'");
     }
-    CHECK(parser->depth > 0); /* go_down() was above. */
+    CHECK(parser->depth > 0); /* script_parse_go_down() was above. */
     parser->depth--;
     return left;
 }
@@ -630,49 +640,50 @@ static struct node *parse_expression(struct parser *parser, int limit)
 /* --- Statements ----------------------------------------------------------- */
 
 /* Parses a block with names of its own. */
-static struct node *parse_scope(struct parser *parser)
+static struct script_node *parse_scope(struct parser *parser)
 {
     uint32_t name_count = parser->name_count;
-    struct node *block = parse_block(parser);
+    struct script_node *block = parse_block(parser);
     CHECK(name_count <= parser->name_count); /* Its own have come on top. */
     parser->name_count = name_count;
     return block;
 }
 
-static struct node *parse_loop(struct parser *parser)
+static struct script_node *parse_loop(struct parser *parser)
 {
     parser->loops++;
     CHECK(parser->loops > 0);
-    struct node *block = parse_scope(parser);
+    struct script_node *block = parse_scope(parser);
     parser->loops--;
     return block;
 }
 
 /* Parses what stands behind "if" or "elseif". */
-static struct node *parse_if(struct parser *parser)
+static struct script_node *script_parse_parse_if(struct parser *parser)
 {
-    struct node *node = new_node(parser, NODE_IF);
-    if (!go_down(parser)) {
+    struct script_node *node = new_node(parser, NODE_IF);
+    if (!script_parse_go_down(parser)) {
         return node;
     }
     node->a = parse_expression(parser, 0);
-    expect(parser, "then");
+    script_parse_expect(parser, "then");
     node->b = parse_scope(parser);
-    if (accept(parser, "elseif")) {
-        node->c = parse_if(parser);
+    if (script_parse_accept(parser, "elseif")) {
+        node->c = script_parse_parse_if(parser);
     } else {
-        if (accept(parser, "else")) {
+        if (script_parse_accept(parser, "else")) {
             node->c = new_node(parser, NODE_DO);
             node->c->b = parse_scope(parser);
         }
-        expect(parser, "end");
+        script_parse_expect(parser, "end");
     }
     parser->depth--;
     return node;
 }
 
-static void parse_count(struct parser *parser, struct node *node,
-                        struct bytes name)
+static void script_parse_parse_count(struct parser *parser,
+                                     struct script_node *node,
+                                     struct bytes name)
 {
     uint32_t count;
     node->kind = NODE_COUNT;
@@ -680,59 +691,59 @@ static void parse_count(struct parser *parser, struct node *node,
     if (count < 2 || count > 3) {
         fail_at(parser, node->line, "for: two or three numbers expected");
     }
-    declare(parser, name, node);
+    script_parse_declare(parser, name, node);
 }
 
-static void parse_each(struct parser *parser, struct node *node,
+static void parse_each(struct parser *parser, struct script_node *node,
                        struct bytes name)
 {
     struct bytes item = BYTES_LITERAL(""); /* No name is empty. */
-    struct node ignored;
+    struct script_node ignored;
     uint32_t count;
-    if (accept(parser, ",")) {
+    if (script_parse_accept(parser, ",")) {
         item = expect_name(parser);
     }
-    expect(parser, "in");
+    script_parse_expect(parser, "in");
     struct bytes iterator = expect_name(parser);
     node->op = bytes_equal(iterator, BYTES_LITERAL("pairs"));
     if (node->op == 0 && !bytes_equal(iterator, BYTES_LITERAL("ipairs"))) {
         fail_at(parser, node->line, "for .. in: only ipairs and pairs");
         return;
     }
-    node->a = parse_arguments(parser, &count);
+    node->a = script_parse_parse_arguments(parser, &count);
     if (count != 1) {
         fail_at(parser, node->line, "for .. in: one list expected");
     }
-    declare(parser, name, node);
-    declare(parser, item, &ignored);
+    script_parse_declare(parser, name, node);
+    script_parse_declare(parser, item, &ignored);
 }
 
-static struct node *parse_for(struct parser *parser)
+static struct script_node *parse_for(struct parser *parser)
 {
-    struct node *node = new_node(parser, NODE_EACH);
+    struct script_node *node = new_node(parser, NODE_EACH);
     uint32_t name_count = parser->name_count;
     struct bytes name = expect_name(parser);
-    if (accept(parser, "=")) {
-        parse_count(parser, node, name);
+    if (script_parse_accept(parser, "=")) {
+        script_parse_parse_count(parser, node, name);
     } else {
         parse_each(parser, node, name);
     }
     CHECK(name_count <= parser->name_count); /* Its own have come on top. */
-    expect(parser, "do");
+    script_parse_expect(parser, "do");
     node->b = parse_loop(parser);
-    expect(parser, "end");
+    script_parse_expect(parser, "end");
     parser->name_count = name_count;
     return node;
 }
 
-static struct node *parse_repeat(struct parser *parser)
+static struct script_node *parse_repeat(struct parser *parser)
 {
-    struct node *node = new_node(parser, NODE_REPEAT);
+    struct script_node *node = new_node(parser, NODE_REPEAT);
     uint32_t name_count = parser->name_count;
     parser->loops++;
     node->b = parse_block(parser);
     parser->loops--;
-    expect(parser, "until");
+    script_parse_expect(parser, "until");
     node->a = parse_expression(parser, 0); /* Sees the block's variables. */
     parser->name_count = name_count;
     return node;
@@ -740,13 +751,13 @@ static struct node *parse_repeat(struct parser *parser)
 
 /* Parses what stands behind "local". Its names are not visible in its values.
  */
-static struct node *parse_local(struct parser *parser)
+static struct script_node *parse_local(struct parser *parser)
 {
     struct bytes name[SCRIPT_LOCALS_MAX];
     uint32_t name_count = 0, count;
-    struct node *node = new_node(parser, NODE_ASSIGN);
-    struct node **end = &node->a;
-    bool is_function = accept(parser, "function");
+    struct script_node *node = new_node(parser, NODE_ASSIGN);
+    struct script_node **end = &node->a;
+    bool is_function = script_parse_accept(parser, "function");
     if (!is_function && accept_alias(parser)) {
         node->kind = NODE_DO;
         return node;
@@ -757,14 +768,14 @@ static struct node *parse_local(struct parser *parser)
             return node;
         }
         name[name_count++] = expect_name(parser);
-    } while (!is_function && accept(parser, ","));
-    if (!is_function && accept(parser, "=")) {
+    } while (!is_function && script_parse_accept(parser, ","));
+    if (!is_function && script_parse_accept(parser, "=")) {
         node->b = parse_list(parser, &count);
     }
     CHECK(name_count > 0 && name_count <= SCRIPT_LOCALS_MAX);
     for (uint32_t i = 0; i < name_count; i++) {
         *end = new_node(parser, NODE_LOCAL);
-        declare(parser, name[i], *end);
+        script_parse_declare(parser, name[i], *end);
         end = &(*end)->next;
     }
     if (is_function) {
@@ -773,9 +784,9 @@ static struct node *parse_local(struct parser *parser)
     return node;
 }
 
-static struct node *parse_return(struct parser *parser)
+static struct script_node *parse_return(struct parser *parser)
 {
-    struct node *node = new_node(parser, NODE_RETURN);
+    struct script_node *node = new_node(parser, NODE_RETURN);
     uint32_t count = 0;
     if (!is_mark(parser, "end") && !is_mark(parser, "else") &&
         !is_mark(parser, "elseif") && !is_mark(parser, "until") &&
@@ -785,21 +796,21 @@ static struct node *parse_return(struct parser *parser)
     return node;
 }
 
-static bool is_call(const struct node *node)
+static bool is_call(const struct script_node *node)
 {
     return node->kind == NODE_CALL || node->kind == NODE_BUILTIN ||
            node->kind == NODE_PROTECTED;
 }
 
-static struct node *parse_assignment(struct parser *parser)
+static struct script_node *parse_assignment(struct parser *parser)
 {
-    struct node *node = new_node(parser, NODE_ASSIGN);
+    struct script_node *node = new_node(parser, NODE_ASSIGN);
     char text[BYTES_SHOWN_SIZE];
     uint32_t count;
     struct lexer before = parser->lexer;
     struct token token = parser->token;
     if (token.type == TOKEN_NAME) {
-        advance(parser);
+        script_parse_advance(parser);
         if (is_mark(parser, "=") && find_local(parser, token.text) == NULL) {
             fail_at(parser, token.line,
                     "'%s' is no local variable, and scripts have no others",
@@ -810,61 +821,61 @@ static struct node *parse_assignment(struct parser *parser)
             parser->token = token;
         }
     }
-    struct node *first = parse_suffixed(parser);
+    struct script_node *first = parse_suffixed(parser);
     if (is_call(first) && !is_mark(parser, "=") && !is_mark(parser, ",")) {
         node->kind = NODE_EVALUATE;
         node->a = first;
         return node;
     }
-    struct node **end = &node->a;
+    struct script_node **end = &node->a;
     *end = first;
-    while (accept(parser, ",")) {
+    while (script_parse_accept(parser, ",")) {
         end = &(*end)->next;
         *end = parse_suffixed(parser);
     }
-    for (const struct node *target = node->a; target != NULL;
+    for (const struct script_node *target = node->a; target != NULL;
          target = target->next) {
         if (target->kind != NODE_LOCAL && target->kind != NODE_INDEX) {
             fail_at(parser, node->line, "this cannot be assigned to");
         }
     }
-    expect(parser, "=");
+    script_parse_expect(parser, "=");
     node->b = parse_list(parser, &count);
     return node;
 }
 
-static struct node *parse_statement(struct parser *parser)
+static struct script_node *parse_statement(struct parser *parser)
 {
-    struct node *node;
-    if (accept(parser, "local")) {
+    struct script_node *node;
+    if (script_parse_accept(parser, "local")) {
         return parse_local(parser);
     }
-    if (accept(parser, "if")) {
-        return parse_if(parser);
+    if (script_parse_accept(parser, "if")) {
+        return script_parse_parse_if(parser);
     }
-    if (accept(parser, "for")) {
+    if (script_parse_accept(parser, "for")) {
         return parse_for(parser);
     }
-    if (accept(parser, "repeat")) {
+    if (script_parse_accept(parser, "repeat")) {
         return parse_repeat(parser);
     }
-    if (accept(parser, "while")) {
+    if (script_parse_accept(parser, "while")) {
         node = new_node(parser, NODE_WHILE);
         node->a = parse_expression(parser, 0);
-        expect(parser, "do");
+        script_parse_expect(parser, "do");
         node->b = parse_loop(parser);
-        expect(parser, "end");
+        script_parse_expect(parser, "end");
         return node;
     }
-    if (accept(parser, "do")) {
+    if (script_parse_accept(parser, "do")) {
         node = new_node(parser, NODE_DO);
         node->b = parse_scope(parser);
-        expect(parser, "end");
+        script_parse_expect(parser, "end");
         return node;
     }
     if (is_mark(parser, "break")) {
         node = new_node(parser, NODE_BREAK);
-        advance(parser);
+        script_parse_advance(parser);
         if (parser->loops == 0) {
             fail_at(parser, node->line, "break outside of a loop");
         }
@@ -877,25 +888,25 @@ static struct node *parse_statement(struct parser *parser)
     return parse_assignment(parser);
 }
 
-static struct node *parse_block(struct parser *parser)
+static struct script_node *parse_block(struct parser *parser)
 {
-    struct node *first = NULL;
-    struct node **end = &first;
-    if (!go_down(parser)) {
+    struct script_node *first = NULL;
+    struct script_node **end = &first;
+    if (!script_parse_go_down(parser)) {
         return NULL;
     }
     parser->blocks++;
     while (!parser->has_failed && parser->token.type != TOKEN_END &&
            !is_mark(parser, "end") && !is_mark(parser, "else") &&
            !is_mark(parser, "elseif") && !is_mark(parser, "until")) {
-        if (accept(parser, "return")) {
+        if (script_parse_accept(parser, "return")) {
             *end = parse_return(parser);
-            accept(parser, ";");
+            script_parse_accept(parser, ";");
             break;
         }
         *end = parse_statement(parser);
         end = &(*end)->next;
-        accept(parser, ";");
+        script_parse_accept(parser, ";");
     }
     CHECK(parser->blocks > 0 && parser->depth > 0);
     parser->blocks--;
@@ -917,7 +928,7 @@ bool script_parse(struct bytes text, struct arena *arena,
                 SCRIPT_SIZE_MAX);
         return false;
     }
-    advance(&parser);
+    script_parse_advance(&parser);
     ret_script->body = parse_block(&parser);
     CHECK(parser.has_failed || (parser.depth == 0 && parser.blocks == 0));
     CHECK(parser.loops == 0 && !parser.is_function);

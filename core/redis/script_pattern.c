@@ -20,10 +20,10 @@ struct matcher {
     uint32_t depth;
 };
 
-static size_t match(struct matcher *m, size_t s, size_t p);
+static size_t script_pattern_match(struct matcher *m, size_t s, size_t p);
 
 /* Notes the first error, and returns NONE: nothing matches. */
-static size_t fail(struct matcher *m, const char *error)
+static size_t script_pattern_fail(struct matcher *m, const char *error)
 {
     if (m->found->error == NULL) {
         m->found->error = error;
@@ -33,11 +33,11 @@ static size_t fail(struct matcher *m, const char *error)
 
 /* Counts the steps of looking at 'size' bytes; false, with the error, if the
  * script has none left for them. */
-static bool spend(struct matcher *m, size_t size)
+static bool script_pattern_spend(struct matcher *m, size_t size)
 {
     *m->steps += 1 + (uint32_t)(size / SCRIPT_STEP_SIZE);
     if (*m->steps > m->steps_max) {
-        (void)fail(m, "it takes too many steps");
+        (void)script_pattern_fail(m, "it takes too many steps");
         return false;
     }
     return true;
@@ -58,13 +58,15 @@ static size_t class_end(struct matcher *m, size_t p)
     if (c == '%') {
         return p < m->pattern.size
                    ? p + 1
-                   : fail(m, "malformed pattern (ends with '%')");
+                   : script_pattern_fail(m,
+                                         "malformed pattern (ends with '%')");
     }
     if (c == '[') {
         p += pattern_at(m, p) == '^';
         do { /* The first may be ']' itself. */
             if (p >= m->pattern.size) {
-                return fail(m, "malformed pattern (missing ']')");
+                return script_pattern_fail(m,
+                                           "malformed pattern (missing ']')");
             }
             p += m->pattern.data[p] == '%' ? 2 : 1;
         } while (pattern_at(m, p) != ']' || p >= m->pattern.size);
@@ -172,13 +174,13 @@ static size_t match_most(struct matcher *m, size_t s, size_t p, size_t end)
 {
     size_t count = 0;
     while (is_single(m, s + count, p, end)) {
-        if (!spend(m, end - p)) {
+        if (!script_pattern_spend(m, end - p)) {
             return NONE;
         }
         count++;
     }
     for (;; count--) {
-        size_t rest = match(m, s + count, end + 1);
+        size_t rest = script_pattern_match(m, s + count, end + 1);
         if (rest != NONE || count == 0 || m->found->error != NULL) {
             return rest;
         }
@@ -189,9 +191,9 @@ static size_t match_most(struct matcher *m, size_t s, size_t p, size_t end)
 static size_t match_least(struct matcher *m, size_t s, size_t p, size_t end)
 {
     for (;; s++) {
-        size_t rest = match(m, s, end + 1);
-        if (rest != NONE || m->found->error != NULL || !spend(m, end - p) ||
-            !is_single(m, s, p, end)) {
+        size_t rest = script_pattern_match(m, s, end + 1);
+        if (rest != NONE || m->found->error != NULL ||
+            !script_pattern_spend(m, end - p) || !is_single(m, s, p, end)) {
             return rest;
         }
     }
@@ -201,10 +203,10 @@ static size_t open_capture(struct matcher *m, size_t s, size_t p, size_t size)
 {
     struct pattern_match *found = m->found;
     if (found->count == PATTERN_CAPTURES_MAX) {
-        return fail(m, "too many captures");
+        return script_pattern_fail(m, "too many captures");
     }
     found->capture[found->count++] = (struct pattern_capture){s, size};
-    size_t rest = match(m, s, p);
+    size_t rest = script_pattern_match(m, s, p);
     if (rest == NONE) {
         found->count--;
     }
@@ -218,12 +220,12 @@ static size_t close_capture(struct matcher *m, size_t s, size_t p)
         i--;
     }
     if (i == 0) {
-        return fail(m, "invalid pattern capture");
+        return script_pattern_fail(m, "invalid pattern capture");
     }
     struct pattern_capture *capture = &m->found->capture[i - 1];
     CHECK(capture->from <= s); /* Matching goes forward. */
     capture->size = s - capture->from;
-    size_t rest = match(m, s, p);
+    size_t rest = script_pattern_match(m, s, p);
     if (rest == NONE) {
         capture->size = OPEN;
     }
@@ -237,12 +239,12 @@ static size_t same_again(struct matcher *m, size_t s, uint8_t digit)
     uint32_t i = (uint32_t)(digit - '1');
     if (digit == '0' || i >= m->found->count ||
         m->found->capture[i].size >= OPEN) {
-        return fail(m, "invalid capture index");
+        return script_pattern_fail(m, "invalid capture index");
     }
     size_t size = m->found->capture[i].size;
     CHECK(size <= m->text.size &&
           m->found->capture[i].from <= m->text.size - size);
-    bool is_same = m->text.size - s >= size && spend(m, size) &&
+    bool is_same = m->text.size - s >= size && script_pattern_spend(m, size) &&
                    memcmp(m->text.data + m->found->capture[i].from,
                           m->text.data + s, size) == 0;
     return is_same ? s + size : NONE;
@@ -250,17 +252,17 @@ static size_t same_again(struct matcher *m, size_t s, uint8_t digit)
 
 /* Matches %bxy: from x to the y that balances it. Returns where it ends, or
  * NONE. */
-static size_t balanced(struct matcher *m, size_t s, size_t p)
+static size_t script_pattern_balanced(struct matcher *m, size_t s, size_t p)
 {
     if (p + 1 >= m->pattern.size) {
-        return fail(m, "unbalanced pattern");
+        return script_pattern_fail(m, "unbalanced pattern");
     }
     uint8_t open = m->pattern.data[p], close = m->pattern.data[p + 1];
     size_t depth = 1;
     if (s >= m->text.size || m->text.data[s] != open) {
         return NONE;
     }
-    while (++s < m->text.size && spend(m, 0)) {
+    while (++s < m->text.size && script_pattern_spend(m, 0)) {
         uint8_t c = m->text.data[s];
         if (c == close) {
             if (--depth == 0) {
@@ -281,7 +283,7 @@ static size_t match_single(struct matcher *m, size_t *s, size_t *p,
 {
     size_t end = class_end(m, *p);
     *ret_is_over = true;
-    if (end == NONE || !spend(m, end - *p)) {
+    if (end == NONE || !script_pattern_spend(m, end - *p)) {
         return NONE;
     }
     bool is_there = is_single(m, *s, *p, end);
@@ -294,7 +296,7 @@ static size_t match_single(struct matcher *m, size_t *s, size_t *p,
         return match_least(m, *s, *p, end);
     case '?':
         if (is_there) {
-            size_t rest = match(m, *s + 1, end + 1);
+            size_t rest = script_pattern_match(m, *s + 1, end + 1);
             if (rest != NONE || m->found->error != NULL) {
                 return rest;
             }
@@ -317,7 +319,7 @@ static size_t match_from(struct matcher *m, size_t s, size_t p)
     while (p < m->pattern.size) {
         uint8_t c = m->pattern.data[p], next = pattern_at(m, p + 1);
         bool is_over;
-        if (!spend(m, 0)) {
+        if (!script_pattern_spend(m, 0)) {
             return NONE;
         }
         if (c == '(') {
@@ -331,10 +333,12 @@ static size_t match_from(struct matcher *m, size_t s, size_t p)
             return s == m->text.size ? s : NONE;
         }
         if (c == '%' && next == 'f') { /* Not the letter, as Lua has it. */
-            return fail(m, "hasp has no frontier (%f) in patterns");
+            return script_pattern_fail(m,
+                                       "hasp has no frontier (%f) in patterns");
         }
         if (c == '%' && (next == 'b' || is_in(next, '0', '9'))) {
-            s = next == 'b' ? balanced(m, s, p + 2) : same_again(m, s, next);
+            s = next == 'b' ? script_pattern_balanced(m, s, p + 2)
+                            : same_again(m, s, next);
             p += next == 'b' ? 4 : 2;
             if (s == NONE) {
                 return NONE;
@@ -349,12 +353,12 @@ static size_t match_from(struct matcher *m, size_t s, size_t p)
     return s;
 }
 
-static size_t match(struct matcher *m, size_t s, size_t p)
+static size_t script_pattern_match(struct matcher *m, size_t s, size_t p)
 {
     CHECK(s <= m->text.size && p <= m->pattern.size);
     if (++m->depth > DEPTH_MAX) {
         m->depth--;
-        return fail(m, "pattern too complex");
+        return script_pattern_fail(m, "pattern too complex");
     }
     size_t end = match_from(m, s, p);
     CHECK(m->depth > 0);
@@ -376,7 +380,7 @@ bool pattern_find(struct bytes text, struct bytes pattern, size_t from,
     for (; from <= text.size; from++) {
         ret_match->count = 0;
         ret_match->from = from;
-        ret_match->to = match(&m, from, is_anchored ? 1 : 0);
+        ret_match->to = script_pattern_match(&m, from, is_anchored ? 1 : 0);
         if (ret_match->error != NULL) {
             return false;
         }

@@ -21,9 +21,11 @@
 
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_RETURN, FLOW_ERROR };
 
-static bool evaluate(struct machine *machine, const struct node *node,
-                     struct value *ret);
-static enum flow carry_out(struct machine *machine, const struct node *block);
+static bool script_run_evaluate(struct script_machine *machine,
+                                const struct script_node *node,
+                                struct value *ret);
+static enum flow script_run_carry_out(struct script_machine *machine,
+                                      const struct script_node *block);
 
 /* --- Values --------------------------------------------------------------- */
 
@@ -50,8 +52,8 @@ void value_append(struct arena *arena, struct value_table *table,
     table->item[table->count++] = *item;
 }
 
-static struct value *find_field(const struct value_table *table,
-                                struct bytes name)
+static struct value *script_run_find_field(const struct value_table *table,
+                                           struct bytes name)
 {
     for (struct value_field *f = table->fields; f != NULL; f = f->next) {
         if (bytes_equal(f->name, name)) {
@@ -64,13 +66,13 @@ static struct value *find_field(const struct value_table *table,
 const struct value *value_field(const struct value_table *table,
                                 const char *name)
 {
-    return find_field(table, bytes_of_text(name));
+    return script_run_find_field(table, bytes_of_text(name));
 }
 
 void value_set_field(struct arena *arena, struct value_table *table,
                      struct bytes name, const struct value *value)
 {
-    struct value *old = find_field(table, name);
+    struct value *old = script_run_find_field(table, name);
     if (old != NULL) {
         *old = *value;
         return;
@@ -132,7 +134,7 @@ double number_floor(double number)
 
 /* --- Bounds --------------------------------------------------------------- */
 
-bool machine_fail(struct machine *machine, const char *format, ...)
+bool machine_fail(struct script_machine *machine, const char *format, ...)
 {
     va_list args;
     int size = snprintf(machine->error->text, sizeof machine->error->text,
@@ -145,7 +147,7 @@ bool machine_fail(struct machine *machine, const char *format, ...)
 }
 
 /* Is called before so many bytes are taken. */
-bool machine_spend(struct machine *machine, size_t size)
+bool machine_spend(struct script_machine *machine, size_t size)
 {
     CHECK(machine->memory_size <= SCRIPT_MEMORY_MAX);
     if (size > SCRIPT_MEMORY_MAX - machine->memory_size) {
@@ -156,7 +158,7 @@ bool machine_spend(struct machine *machine, size_t size)
     return true;
 }
 
-bool machine_step(struct machine *machine)
+bool machine_step(struct script_machine *machine)
 {
     machine->steps++;
     if (machine->steps + *machine->run->call_steps > SCRIPT_STEPS_MAX) {
@@ -167,12 +169,13 @@ bool machine_step(struct machine *machine)
     return true;
 }
 
-void machine_count_bytes(struct machine *machine, size_t size)
+void machine_count_bytes(struct script_machine *machine, size_t size)
 {
     machine->steps += (uint32_t)(size / SCRIPT_STEP_SIZE);
 }
 
-void machine_count_digits(struct machine *machine, double number, int precision)
+void machine_count_digits(struct script_machine *machine, double number,
+                          int precision)
 {
     int exponent = 0;
     if (isfinite(number)) {
@@ -185,7 +188,7 @@ void machine_count_digits(struct machine *machine, double number, int precision)
 }
 
 /* Counts the steps of comparing two texts. */
-static void count_bytes(struct machine *machine, const struct value *a,
+static void count_bytes(struct script_machine *machine, const struct value *a,
                         const struct value *b)
 {
     if (a->type == VALUE_TEXT && b->type == VALUE_TEXT) {
@@ -194,7 +197,7 @@ static void count_bytes(struct machine *machine, const struct value *a,
     }
 }
 
-bool machine_number(struct machine *machine, const struct value *value,
+bool machine_number(struct script_machine *machine, const struct value *value,
                     double *ret_number)
 {
     *ret_number = value->number;
@@ -206,14 +209,14 @@ bool machine_number(struct machine *machine, const struct value *value,
 }
 
 /* Counts the room that a list needs to grow by one. */
-bool machine_spend_item(struct machine *machine,
+bool machine_spend_item(struct script_machine *machine,
                         const struct value_table *table)
 {
     size_t size = table->count < table->capacity ? 0 : 2 * table->capacity + 4;
     return machine_spend(machine, size * sizeof(struct value));
 }
 
-bool machine_add(struct machine *machine, struct value_table *table,
+bool machine_add(struct script_machine *machine, struct value_table *table,
                  const struct value *value)
 {
     if (!machine_spend_item(machine, table)) {
@@ -223,7 +226,7 @@ bool machine_add(struct machine *machine, struct value_table *table,
     return true;
 }
 
-bool machine_text(struct machine *machine, const struct value *value,
+bool machine_text(struct script_machine *machine, const struct value *value,
                   int digits, struct bytes *ret_text)
 {
     char text[32];
@@ -244,8 +247,9 @@ bool machine_text(struct machine *machine, const struct value *value,
 
 /* --- Operators ------------------------------------------------------------ */
 
-static bool concatenate(struct machine *machine, const struct value *a,
-                        const struct value *b, struct value *ret)
+static bool script_run_concatenate(struct script_machine *machine,
+                                   const struct value *a, const struct value *b,
+                                   struct value *ret)
 {
     struct bytes left, right;
     const struct value *wrong = a->type != VALUE_TEXT && a->type != VALUE_NUMBER
@@ -271,9 +275,10 @@ static bool concatenate(struct machine *machine, const struct value *a,
     return true;
 }
 
-static bool compare(struct machine *machine, const struct node *node,
-                    const struct value *a, const struct value *b,
-                    struct value *ret)
+static bool script_run_compare(struct script_machine *machine,
+                               const struct script_node *node,
+                               const struct value *a, const struct value *b,
+                               struct value *ret)
 {
     bool is_less, is_greater;
     if (a->type == VALUE_NUMBER && b->type == VALUE_NUMBER) {
@@ -293,9 +298,10 @@ static bool compare(struct machine *machine, const struct node *node,
     return true;
 }
 
-static bool calculate(struct machine *machine, const struct node *node,
-                      const struct value *a, const struct value *b,
-                      struct value *ret)
+static bool script_run_calculate(struct script_machine *machine,
+                                 const struct script_node *node,
+                                 const struct value *a, const struct value *b,
+                                 struct value *ret)
 {
     double x, y;
     bool is_number = machine_number(machine, a, &x);
@@ -323,11 +329,12 @@ static bool calculate(struct machine *machine, const struct node *node,
     return true;
 }
 
-static bool evaluate_binary(struct machine *machine, const struct node *node,
-                            struct value *ret)
+static bool evaluate_binary(struct script_machine *machine,
+                            const struct script_node *node, struct value *ret)
 {
     struct value a, b;
-    if (!evaluate(machine, node->a, &a) || !evaluate(machine, node->b, &b)) {
+    if (!script_run_evaluate(machine, node->a, &a) ||
+        !script_run_evaluate(machine, node->b, &b)) {
         return false;
     }
     switch (node->op) {
@@ -337,24 +344,24 @@ static bool evaluate_binary(struct machine *machine, const struct node *node,
         *ret = value_of_bool(are_equal(&a, &b) == (node->op == OPERATOR_EQUAL));
         return true;
     case OPERATOR_CONCAT:
-        return concatenate(machine, &a, &b, ret);
+        return script_run_concatenate(machine, &a, &b, ret);
     case OPERATOR_LESS:
     case OPERATOR_GREATER:
     case OPERATOR_LESS_EQUAL:
     case OPERATOR_GREATER_EQUAL:
         count_bytes(machine, &a, &b);
-        return compare(machine, node, &a, &b, ret);
+        return script_run_compare(machine, node, &a, &b, ret);
     default:
-        return calculate(machine, node, &a, &b, ret);
+        return script_run_calculate(machine, node, &a, &b, ret);
     }
 }
 
-static bool evaluate_unary(struct machine *machine, const struct node *node,
-                           struct value *ret)
+static bool evaluate_unary(struct script_machine *machine,
+                           const struct script_node *node, struct value *ret)
 {
     struct value a;
     double number;
-    if (!evaluate(machine, node->a, &a)) {
+    if (!script_run_evaluate(machine, node->a, &a)) {
         return false;
     }
     if (node->op == OPERATOR_NOT) {
@@ -377,14 +384,15 @@ static bool evaluate_unary(struct machine *machine, const struct node *node,
 /* --- Lists ---------------------------------------------------------------- */
 
 /* Appends what the nodes evaluate to; of the last all of its results. */
-static bool gather(struct machine *machine, const struct node *node,
-                   struct value_table *list)
+static bool script_run_gather(struct script_machine *machine,
+                              const struct script_node *node,
+                              struct value_table *list)
 {
-    const struct node *outer = machine->node;
+    const struct script_node *outer = machine->node;
     for (; node != NULL; node = node->next) {
         struct value value;
         bool is_open = node->next == NULL && node_has_several(node);
-        if (!evaluate(machine, node, &value)) {
+        if (!script_run_evaluate(machine, node, &value)) {
             return false;
         }
         struct value_table results = machine->results;
@@ -402,22 +410,22 @@ static bool gather(struct machine *machine, const struct node *node,
     return true;
 }
 
-static bool evaluate_table(struct machine *machine, const struct node *node,
-                           struct value *ret)
+static bool evaluate_table(struct script_machine *machine,
+                           const struct script_node *node, struct value *ret)
 {
     struct arena *arena = machine->run->arena;
     if (!machine_spend(machine, sizeof(struct value_table))) {
         return false;
     }
     *ret = value_new_table(arena);
-    for (const struct node *f = node->a; f != NULL; f = f->next) {
+    for (const struct script_node *f = node->a; f != NULL; f = f->next) {
         struct value value;
         machine->node = f;
         if (f->text.data == NULL && f->next == NULL) {
-            if (!gather(machine, f->a, ret->table)) {
+            if (!script_run_gather(machine, f->a, ret->table)) {
                 return false;
             }
-        } else if (!evaluate(machine, f->a, &value) ||
+        } else if (!script_run_evaluate(machine, f->a, &value) ||
                    !machine_spend(machine, sizeof(struct value_field)) ||
                    !machine_spend_item(machine, ret->table)) {
             return false;
@@ -432,7 +440,7 @@ static bool evaluate_table(struct machine *machine, const struct node *node,
 }
 
 /* The place of 'index' in the list, from 1 on; 0: it is no place. */
-static uint32_t place_of(const struct value *index, uint32_t max)
+static uint32_t script_run_place_of(const struct value *index, uint32_t max)
 {
     bool is_place = index->type == VALUE_NUMBER && index->number >= 1 &&
                     index->number <= max &&
@@ -441,50 +449,50 @@ static uint32_t place_of(const struct value *index, uint32_t max)
 }
 
 /* Counts the steps of looking for a field. */
-static void count_field(struct machine *machine,
+static void count_field(struct script_machine *machine,
                         const struct value_table *table, struct bytes name)
 {
     machine_count_bytes(machine, name.size);
     machine->steps += table->field_count / FIELDS_PER_STEP;
 }
 
-static bool evaluate_index(struct machine *machine, const struct node *node,
-                           struct value *ret)
+static bool evaluate_index(struct script_machine *machine,
+                           const struct script_node *node, struct value *ret)
 {
     struct value list, index;
-    if (!evaluate(machine, node->a, &list) ||
-        !evaluate(machine, node->b, &index)) {
+    if (!script_run_evaluate(machine, node->a, &list) ||
+        !script_run_evaluate(machine, node->b, &index)) {
         return false;
     }
     if (list.type != VALUE_TABLE) {
         return machine_fail(machine, "an item of a %s value",
                             value_type_name(&list));
     }
-    uint32_t place = place_of(&index, list.table->count);
+    uint32_t place = script_run_place_of(&index, list.table->count);
     const struct value *found = NULL;
     if (place > 0) {
         found = &list.table->item[place - 1];
     } else if (index.type == VALUE_TEXT) {
         count_field(machine, list.table, index.text);
-        found = find_field(list.table, index.text);
+        found = script_run_find_field(list.table, index.text);
     }
     *ret = found != NULL ? *found : (struct value){.type = VALUE_NIL};
     return true;
 }
 
-static bool set_item(struct machine *machine, const struct node *node,
-                     const struct value *value)
+static bool set_item(struct script_machine *machine,
+                     const struct script_node *node, const struct value *value)
 {
     struct value list, index;
-    if (!evaluate(machine, node->a, &list) ||
-        !evaluate(machine, node->b, &index)) {
+    if (!script_run_evaluate(machine, node->a, &list) ||
+        !script_run_evaluate(machine, node->b, &index)) {
         return false;
     }
     if (list.type != VALUE_TABLE) {
         return machine_fail(machine, "an item of a %s value",
                             value_type_name(&list));
     }
-    uint32_t place = place_of(&index, list.table->count + 1);
+    uint32_t place = script_run_place_of(&index, list.table->count + 1);
     if (place > 0 && place <= list.table->count) {
         list.table->item[place - 1] = *value;
         return true;
@@ -506,33 +514,34 @@ static bool set_item(struct machine *machine, const struct node *node,
 
 /* --- Calls ---------------------------------------------------------------- */
 
-static bool run_builtin(struct machine *machine, const struct node *node,
-                        struct value *ret)
+static bool run_builtin(struct script_machine *machine,
+                        const struct script_node *node, struct value *ret)
 {
     struct value_table list = {0};
-    return gather(machine, node->a, &list) && library_run(machine, &list, ret);
+    return script_run_gather(machine, node->a, &list) &&
+           library_run(machine, &list, ret);
 }
 
-static struct value first_of(const struct value_table *results)
+static struct value script_run_first_of(const struct value_table *results)
 {
     return results->count > 0 ? results->item[0]
                               : (struct value){.type = VALUE_NIL};
 }
 
-static bool call_function(struct machine *machine, const struct node *node,
-                          struct value *ret)
+static bool call_function(struct script_machine *machine,
+                          const struct script_node *node, struct value *ret)
 {
     struct value function;
     struct value_table list = {0};
-    if (!evaluate(machine, node->a, &function) ||
-        !gather(machine, node->b, &list)) {
+    if (!script_run_evaluate(machine, node->a, &function) ||
+        !script_run_gather(machine, node->b, &list)) {
         return false;
     }
     if (function.type != VALUE_FUNCTION) {
         return machine_fail(machine, "a call of a %s value",
                             value_type_name(&function));
     }
-    const struct node *callee = function.function;
+    const struct script_node *callee = function.function;
     CHECK(callee->kind == NODE_FUNCTION && callee->number <= callee->slots);
     struct value *before = machine->local;
     size_t size = callee->slots * sizeof(struct value);
@@ -550,26 +559,27 @@ static bool call_function(struct machine *machine, const struct node *node,
                                      : (struct value){.type = VALUE_NIL};
     }
     machine->calls++;
-    enum flow flow = carry_out(machine, callee->a);
+    enum flow flow = script_run_carry_out(machine, callee->a);
     CHECK(machine->calls > 0);
     machine->calls--;
     machine->local = before;
     if (flow != FLOW_RETURN) {
         machine->results = (struct value_table){0};
     }
-    *ret = first_of(&machine->results);
+    *ret = script_run_first_of(&machine->results);
     return flow != FLOW_ERROR;
 }
 
 /* Runs pcall, which gives true and what the call gives, or false and its error.
  * What the call took of the script's memory and steps stays taken. */
-static bool protect(struct machine *machine, const struct node *node,
-                    struct value *ret)
+static bool script_run_protect(struct script_machine *machine,
+                               const struct script_node *node,
+                               struct value *ret)
 {
     uint32_t depth = machine->depth;
     struct value_table results = {0};
     struct value value;
-    bool is_good = evaluate(machine, node->a, &value);
+    bool is_good = script_run_evaluate(machine, node->a, &value);
     CHECK(machine->node == node); /* Also where the call has failed. */
     machine->depth = depth;       /* What is too deep does not come up again. */
     if (!is_good) {
@@ -598,20 +608,22 @@ static bool protect(struct machine *machine, const struct node *node,
 
 /* The parser numbers slots below SCRIPT_LOCALS_MAX, and says how many there are
  * of a function. */
-static struct value *slot_of(struct value *locals, const struct node *node)
+static struct value *slot_of(struct value *locals,
+                             const struct script_node *node)
 {
     CHECK(node->number >= 0 && node->number < SCRIPT_LOCALS_MAX);
     return &locals[(uint32_t)node->number];
 }
 
-static struct value *local_of(struct machine *machine, const struct node *node)
+static struct value *local_of(struct script_machine *machine,
+                              const struct script_node *node)
 {
     CHECK(node->kind == NODE_LOCAL);
     return slot_of(node->is_outer ? machine->outer : machine->local, node);
 }
 
-static bool evaluate_inner(struct machine *machine, const struct node *node,
-                           struct value *ret)
+static bool evaluate_inner(struct script_machine *machine,
+                           const struct script_node *node, struct value *ret)
 {
     *ret = (struct value){.type = VALUE_NIL};
     switch ((enum node_kind)node->kind) {
@@ -646,36 +658,37 @@ static bool evaluate_inner(struct machine *machine, const struct node *node,
         *ret = (struct value){.type = VALUE_FUNCTION, .function = node};
         return true;
     case NODE_PROTECTED:
-        return protect(machine, node, ret);
+        return script_run_protect(machine, node, ret);
     case NODE_FIRST:
-        return evaluate(machine, node->a, ret);
+        return script_run_evaluate(machine, node->a, ret);
     case NODE_UNARY:
         return evaluate_unary(machine, node, ret);
     case NODE_BINARY:
         return evaluate_binary(machine, node, ret);
     case NODE_AND:
     case NODE_OR:
-        return evaluate(machine, node->a, ret) &&
+        return script_run_evaluate(machine, node->a, ret) &&
                (value_is_true(ret) == (node->kind == NODE_OR) ||
-                evaluate(machine, node->b, ret));
+                script_run_evaluate(machine, node->b, ret));
     default:
         return true; /* nil; statements are not evaluated. */
     }
 }
 
 /* Enters one more level; false, with the error, if there are too many. */
-static bool go_down(struct machine *machine)
+static bool script_run_go_down(struct script_machine *machine)
 {
     return ++machine->depth <= DEPTH_MAX ||
            machine_fail(machine, "too much in each other");
 }
 
-static bool evaluate(struct machine *machine, const struct node *node,
-                     struct value *ret)
+static bool script_run_evaluate(struct script_machine *machine,
+                                const struct script_node *node,
+                                struct value *ret)
 {
-    const struct node *outer = machine->node;
+    const struct script_node *outer = machine->node;
     machine->node = node;
-    bool is_good = machine_step(machine) && go_down(machine);
+    bool is_good = machine_step(machine) && script_run_go_down(machine);
     if (is_good) {
         is_good = evaluate_inner(machine, node, ret);
         CHECK(machine->depth > 0);
@@ -687,14 +700,15 @@ static bool evaluate(struct machine *machine, const struct node *node,
 
 /* --- Statements ----------------------------------------------------------- */
 
-static bool assign(struct machine *machine, const struct node *node)
+static bool script_run_assign(struct script_machine *machine,
+                              const struct script_node *node)
 {
     struct value_table list = {0};
     uint32_t at = 0;
-    if (!gather(machine, node->b, &list)) {
+    if (!script_run_gather(machine, node->b, &list)) {
         return false;
     }
-    for (const struct node *target = node->a; target != NULL;
+    for (const struct script_node *target = node->a; target != NULL;
          target = target->next) {
         struct value value = at < list.count
                                  ? list.item[at++]
@@ -710,10 +724,11 @@ static bool assign(struct machine *machine, const struct node *node)
 }
 
 /* Runs the block of a loop. False: the loop is over, with '*flow'. */
-static bool go_round(struct machine *machine, const struct node *node,
-                     enum flow *flow)
+static bool go_round(struct script_machine *machine,
+                     const struct script_node *node, enum flow *flow)
 {
-    *flow = machine_step(machine) ? carry_out(machine, node->b) : FLOW_ERROR;
+    *flow = machine_step(machine) ? script_run_carry_out(machine, node->b)
+                                  : FLOW_ERROR;
     if (*flow == FLOW_ON) {
         return true;
     }
@@ -721,14 +736,15 @@ static bool go_round(struct machine *machine, const struct node *node,
     return false;
 }
 
-static enum flow run_count(struct machine *machine, const struct node *node)
+static enum flow run_count(struct script_machine *machine,
+                           const struct script_node *node)
 {
     double number[3] = {0, 0, 1};
     int count = 0;
     enum flow flow = FLOW_ON;
-    for (const struct node *n = node->a; n != NULL; n = n->next) {
+    for (const struct script_node *n = node->a; n != NULL; n = n->next) {
         struct value value;
-        if (!evaluate(machine, n, &value)) {
+        if (!script_run_evaluate(machine, n, &value)) {
             return FLOW_ERROR;
         }
         CHECK(count < 3); /* The parser has counted. */
@@ -748,12 +764,13 @@ static enum flow run_count(struct machine *machine, const struct node *node)
     return flow;
 }
 
-static enum flow run_each(struct machine *machine, const struct node *node)
+static enum flow run_each(struct script_machine *machine,
+                          const struct script_node *node)
 {
     struct value list;
     struct value *local = slot_of(machine->local, node);
     enum flow flow = FLOW_ON;
-    if (!evaluate(machine, node->a, &list)) {
+    if (!script_run_evaluate(machine, node->a, &list)) {
         return FLOW_ERROR;
     }
     if (list.type != VALUE_TABLE) {
@@ -788,7 +805,8 @@ static enum flow run_each(struct machine *machine, const struct node *node)
     return flow;
 }
 
-static enum flow run_while(struct machine *machine, const struct node *node)
+static enum flow run_while(struct script_machine *machine,
+                           const struct script_node *node)
 {
     bool is_repeat = node->kind == NODE_REPEAT;
     struct value value;
@@ -797,7 +815,7 @@ static enum flow run_while(struct machine *machine, const struct node *node)
         if (is_repeat && !go_round(machine, node, &flow)) {
             return flow;
         }
-        if (!evaluate(machine, node->a, &value)) {
+        if (!script_run_evaluate(machine, node->a, &value)) {
             return FLOW_ERROR;
         }
         if (value_is_true(&value) == is_repeat ||
@@ -807,35 +825,38 @@ static enum flow run_while(struct machine *machine, const struct node *node)
     }
 }
 
-static enum flow run_if(struct machine *machine, const struct node *node)
+static enum flow run_if(struct script_machine *machine,
+                        const struct script_node *node)
 {
     while (node != NULL && node->kind == NODE_IF) {
         struct value value;
-        if (!evaluate(machine, node->a, &value)) {
+        if (!script_run_evaluate(machine, node->a, &value)) {
             return FLOW_ERROR;
         }
         if (value_is_true(&value)) {
-            return carry_out(machine, node->b);
+            return script_run_carry_out(machine, node->b);
         }
         node = node->c;
     }
-    return node != NULL ? carry_out(machine, node->b) : FLOW_ON;
+    return node != NULL ? script_run_carry_out(machine, node->b) : FLOW_ON;
 }
 
-static bool give_back(struct machine *machine, const struct node *node)
+static bool script_run_give_back(struct script_machine *machine,
+                                 const struct script_node *node)
 {
     struct value_table results = {0};
-    bool is_good = gather(machine, node->a, &results);
+    bool is_good = script_run_gather(machine, node->a, &results);
     machine->results = results;
     return is_good;
 }
 
-static enum flow run_statement(struct machine *machine, const struct node *node)
+static enum flow run_statement(struct script_machine *machine,
+                               const struct script_node *node)
 {
     struct value value = {.type = VALUE_NIL};
     switch ((enum node_kind)node->kind) {
     case NODE_ASSIGN:
-        return assign(machine, node) ? FLOW_ON : FLOW_ERROR;
+        return script_run_assign(machine, node) ? FLOW_ON : FLOW_ERROR;
     case NODE_IF:
         return run_if(machine, node);
     case NODE_WHILE:
@@ -846,28 +867,30 @@ static enum flow run_statement(struct machine *machine, const struct node *node)
     case NODE_EACH:
         return run_each(machine, node);
     case NODE_DO:
-        return carry_out(machine, node->b);
+        return script_run_carry_out(machine, node->b);
     case NODE_BREAK:
         return FLOW_BREAK;
     case NODE_RETURN:
-        return give_back(machine, node) ? FLOW_RETURN : FLOW_ERROR;
+        return script_run_give_back(machine, node) ? FLOW_RETURN : FLOW_ERROR;
     default:
-        return evaluate(machine, node->a, &value) ? FLOW_ON : FLOW_ERROR;
+        return script_run_evaluate(machine, node->a, &value) ? FLOW_ON
+                                                             : FLOW_ERROR;
     }
 }
 
-static enum flow carry_out(struct machine *machine, const struct node *block)
+static enum flow script_run_carry_out(struct script_machine *machine,
+                                      const struct script_node *block)
 {
     enum flow flow = FLOW_ON;
-    const struct node *outer = machine->node;
+    const struct script_node *outer = machine->node;
     if (block == NULL) {
         return FLOW_ON;
     }
     machine->node = block;
-    if (!go_down(machine)) {
+    if (!script_run_go_down(machine)) {
         return FLOW_ERROR;
     }
-    for (const struct node *n = block; n != NULL && flow == FLOW_ON;
+    for (const struct script_node *n = block; n != NULL && flow == FLOW_ON;
          n = n->next) {
         machine->node = n;
         flow = machine_step(machine) ? run_statement(machine, n) : FLOW_ERROR;
@@ -893,7 +916,7 @@ bool script_run(const struct script *script, struct script_run *run,
                 struct value *ret, struct script_error *error)
 {
     struct value local[SCRIPT_LOCALS_MAX] = {{.type = VALUE_NIL}};
-    struct machine machine = {
+    struct script_machine machine = {
         .run = run,
         .error = error,
         .keys = list_of(run->arena, run->key, run->key_count),
@@ -903,10 +926,10 @@ bool script_run(const struct script *script, struct script_run *run,
     };
     CHECK(script->local_count <= SCRIPT_LOCALS_MAX && run->call != NULL &&
           run->call_steps != NULL);
-    enum flow flow = carry_out(&machine, script->body);
+    enum flow flow = script_run_carry_out(&machine, script->body);
     CHECK(flow != FLOW_BREAK); /* The parser knows of each the loop. */
     run->steps = machine.steps + *run->call_steps;
-    *ret = flow == FLOW_RETURN ? first_of(&machine.results)
+    *ret = flow == FLOW_RETURN ? script_run_first_of(&machine.results)
                                : (struct value){.type = VALUE_NIL};
     return flow != FLOW_ERROR;
 }

@@ -90,7 +90,7 @@ static bool may_see(const struct redis_keys *keys, struct bytes name)
                        NULL);
 }
 
-static void look(struct redis_keys *keys, struct redis_view *view)
+static void views_look(struct redis_keys *keys, struct redis_view *view)
 {
     struct redis_key *key = &view->key;
     const struct hold *hold;
@@ -143,7 +143,7 @@ bool view_find(struct key_call *call, struct bytes name,
     }
     struct redis_view *view = &call->keys->view[call->keys->count++];
     *view = (struct redis_view){.key = {.name = name}, .type = KEY_TEXT};
-    look(call->keys, view);
+    views_look(call->keys, view);
     *ret_view = view;
     return true;
 }

@@ -52,32 +52,32 @@ bool view_fail(struct key_call *call, const char *format, ...)
 bool view_fail_integer(struct key_call *call);
 bool view_fail_type(struct key_call *call);
 
-static inline bool answer(struct key_call *call, struct value value)
+static inline bool view_answer(struct key_call *call, struct value value)
 {
     *call->ret = value;
     return true;
 }
 static inline bool answer_ok(struct key_call *call)
 {
-    return answer(
+    return view_answer(
         call, value_of_status(call->keys->arena, "ok", BYTES_LITERAL("OK")));
 }
 static inline bool answer_number(struct key_call *call, int64_t number)
 {
-    return answer(call, value_of_number((double)number));
+    return view_answer(call, value_of_number((double)number));
 }
 static inline bool answer_nil(struct key_call *call)
 {
-    return answer(call, value_of_bool(false));
+    return view_answer(call, value_of_bool(false));
 }
 static inline bool answer_text(struct key_call *call, struct bytes text)
 {
-    return answer(call, value_of_text(text));
+    return view_answer(call, value_of_text(text));
 }
 /* A list, empty so far. */
 static inline bool answer_list(struct key_call *call)
 {
-    return answer(call, value_new_table(call->keys->arena));
+    return view_answer(call, value_new_table(call->keys->arena));
 }
 /* Appends to it; each item is a step of the script. */
 void answer_append(struct key_call *call, struct value item);

@@ -27,8 +27,8 @@ static struct attached *find_session(struct core *core, uint64_t session)
     return attached;
 }
 
-static struct attachment *add(struct core *core, uint64_t session,
-                              struct list *owner)
+static struct attachment *attach_add(struct core *core, uint64_t session,
+                                     struct list *owner)
 {
     CHECK(session != 0); /* An attachment always belongs to a session. */
     struct attached *attached = find_session(core, session);
@@ -48,7 +48,8 @@ static struct attachment *add(struct core *core, uint64_t session,
 
 /* Makes 'conn' act for 'session', as its newest connection; false if it acts
  * for too many already. */
-static bool attach(struct core *core, struct conn *conn, uint64_t session)
+static bool attach_attach(struct core *core, struct conn *conn,
+                          uint64_t session)
 {
     struct attachment *attachment = attach_find(core, conn, session);
     if (attachment != NULL) {
@@ -59,13 +60,13 @@ static bool attach(struct core *core, struct conn *conn, uint64_t session)
     if (!attach_has_room(core, conn)) {
         return false;
     }
-    attachment = add(core, session, &conn->sessions);
+    attachment = attach_add(core, session, &conn->sessions);
     attachment->conn = conn;
     conn->session_count++;
     return true;
 }
 
-static void drop(struct core *core, struct attachment *attachment)
+static void attach_drop(struct core *core, struct attachment *attachment)
 {
     struct attached *attached = attachment->attached;
     /* It holds at least 'attachment'. */
@@ -106,15 +107,15 @@ bool attach_has_room(struct core *core, struct conn *conn)
     }
     LIST_FOR_SAFE (struct attachment, old, &conn->sessions, in_owner) {
         if (old->is_ended) {
-            drop(core, old);
+            attach_drop(core, old);
         }
     }
     return conn->session_count < max;
 }
 
 /* Keeps the report until a leader can be told, or this node serves itself. */
-static void enqueue(struct core *core, uint64_t conn, uint64_t session,
-                    bool is_quiet)
+static void attach_enqueue(struct core *core, uint64_t conn, uint64_t session,
+                           bool is_quiet)
 {
     /* A node that serves lowers the deadline at once instead. */
     CHECK(!is_serving(core));
@@ -131,8 +132,8 @@ static void enqueue(struct core *core, uint64_t conn, uint64_t session,
 
 /* A connection of this node no longer acts for 'session'. A stopping node
  * closes its connections itself: their clients have not died. */
-static void detached(struct core *core, uint64_t conn, uint64_t session,
-                     bool is_quiet)
+static void attach_detached(struct core *core, uint64_t conn, uint64_t session,
+                            bool is_quiet)
 {
     CHECK(session != 0);
     if (core->run.is_stopping || is_brief(conn)) {
@@ -144,7 +145,7 @@ static void detached(struct core *core, uint64_t conn, uint64_t session,
         }
         return;
     }
-    enqueue(core, conn, session, is_quiet);
+    attach_enqueue(core, conn, session, is_quiet);
 }
 
 static struct attachment *find_remote(struct core *core, uint64_t peer,
@@ -168,8 +169,8 @@ void attach_answered(struct core *core, struct request *request,
 {
     CHECK(session != 0);
     if (request->conn != NULL) {
-        if (!attach(core, request->conn, session)) {
-            detached(core, request->conn->id, session, false);
+        if (!attach_attach(core, request->conn, session)) {
+            attach_detached(core, request->conn->id, session, false);
         }
         return;
     }
@@ -180,14 +181,14 @@ void attach_answered(struct core *core, struct request *request,
     if (peer == NULL || !peer->is_up) {
         if (request->peer == 0) {
             /* The connection closed before the request was answered. */
-            detached(core, 0, session, false);
+            attach_detached(core, 0, session, false);
         }
         return;
     }
     struct attachment *attachment = find_remote(core, peer->id,
                                                 request->peer_conn, session);
     if (attachment == NULL) {
-        attachment = add(core, session, &peer->attachments);
+        attachment = attach_add(core, session, &peer->attachments);
         attachment->peer = peer->id;
         attachment->peer_conn = request->peer_conn;
     }
@@ -242,7 +243,7 @@ void attach_remove(struct core *core, struct conn *conn, uint64_t session)
 {
     struct attachment *attachment = attach_find(core, conn, session);
     if (attachment != NULL) {
-        drop(core, attachment);
+        attach_drop(core, attachment);
     }
 }
 
@@ -252,7 +253,8 @@ void attach_ended(struct core *core, uint64_t session)
     if (attached == NULL) {
         return;
     }
-    /* The last drop() frees 'attached', so the end is found beforehand. */
+    /* The last attach_drop() frees 'attached', so the end is found beforehand.
+     */
     struct list *end = &attached->attachments;
     for (struct list *node = end->next, *next; node != end; node = next) {
         next = node->next;
@@ -261,7 +263,7 @@ void attach_ended(struct core *core, uint64_t session)
         bool is_last = next == end;
         attachment->is_ended = true;
         if (attachment->conn == NULL) {
-            drop(core, attachment);
+            attach_drop(core, attachment);
         }
         if (is_last) {
             break;
@@ -279,15 +281,15 @@ void attach_check(struct core *core)
     }
 }
 
-static void leave(struct core *core, struct attachment *attachment)
+static void attach_leave(struct core *core, struct attachment *attachment)
 {
     struct conn *conn = attachment->conn;
     uint64_t session = attachment->attached->session;
     bool is_ended = attachment->is_ended;
     CHECK(conn != NULL);
-    drop(core, attachment);
+    attach_drop(core, attachment);
     if (!is_ended) {
-        detached(core, conn->id, session, conn->is_quiet);
+        attach_detached(core, conn->id, session, conn->is_quiet);
     }
 }
 
@@ -295,14 +297,14 @@ void attach_detach(struct core *core, struct conn *conn, uint64_t session)
 {
     struct attachment *attachment = attach_find(core, conn, session);
     CHECK(attachment != NULL);
-    leave(core, attachment);
+    attach_leave(core, attachment);
     attach_report(core);
 }
 
 void attach_remove_conn(struct core *core, struct conn *conn)
 {
     LIST_FOR_SAFE (struct attachment, attachment, &conn->sessions, in_owner) {
-        leave(core, attachment);
+        attach_leave(core, attachment);
     }
     attach_report(core);
 }
@@ -314,7 +316,7 @@ void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
         struct attachment *attachment = find_remote(core, peer, peer_conn,
                                                     sessions[i]);
         if (attachment != NULL) {
-            drop(core, attachment);
+            attach_drop(core, attachment);
         }
         if (is_quiet || is_present(core, sessions[i])) {
             continue;
@@ -324,7 +326,7 @@ void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
         } else {
             /* The report came before our BEGIN was applied; there are no
              * deadlines yet that it could lower. */
-            enqueue(core, 0, sessions[i], false);
+            attach_enqueue(core, 0, sessions[i], false);
         }
     }
 }
@@ -333,7 +335,7 @@ void attach_remove_peer(struct core *core, struct peer *peer)
 {
     LIST_FOR_SAFE (struct attachment, attachment, &peer->attachments,
                    in_owner) {
-        drop(core, attachment);
+        attach_drop(core, attachment);
     }
 }
 

@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "base/sha.h"
 #include "core/command.h"
 #include "core/state.h"
@@ -100,8 +100,8 @@ void identity_say_hello(struct core *core, struct request *request, int version)
     request_done(core, request);
 }
 
-static void succeed(struct core *core, struct request *request,
-                    int hello_version)
+static void identity_succeed(struct core *core, struct request *request,
+                             int hello_version)
 {
     if (hello_version != 0) {
         identity_say_hello(core, request, hello_version);
@@ -126,7 +126,7 @@ static void succeed_as_default(struct core *core, struct request *request,
                                struct bytes user, int hello_version)
 {
     if (user.size > 0) {
-        succeed(core, request, hello_version);
+        identity_succeed(core, request, hello_version);
         return;
     }
     request_refuse(core, request, WORD_ERR,
@@ -135,8 +135,8 @@ static void succeed_as_default(struct core *core, struct request *request,
                    "is correct?");
 }
 
-static void fail(struct core *core, struct request *request,
-                 enum core_word word, const char *why)
+static void identity_fail(struct core *core, struct request *request,
+                          enum core_word word, const char *why)
 {
     struct conn *conn = request->conn;
     uint64_t slot = request->slot;
@@ -158,8 +158,8 @@ static bool is_one_too_many(const struct core *core, const struct user *user,
 
 /* Makes the connection that of 'user'. What it began before as another user
  * ends. */
-static void become(struct core *core, struct conn *conn, uint64_t user,
-                   uint64_t secret)
+static void identity_become(struct core *core, struct conn *conn, uint64_t user,
+                            uint64_t secret)
 {
     /* A connection that a certificate or the local door has identified never
      * changes its user. */
@@ -191,13 +191,13 @@ static void accept_secret(struct core *core, struct request *request,
     if (conn->user == USER_ANYONE &&
         is_one_too_many(core, secret->user, &too_many)) {
         buffer_put_u8(&too_many, 0);
-        fail(core, request, WORD_LIMIT, (const char *)too_many.data);
+        identity_fail(core, request, WORD_LIMIT, (const char *)too_many.data);
         return;
     }
     if (conn->way == IDENTITY_NONE) {
-        become(core, conn, secret->user->number, secret->number);
+        identity_become(core, conn, secret->user->number, secret->number);
     }
-    succeed(core, request, request->authentication->hello_version);
+    identity_succeed(core, request, request->authentication->hello_version);
 }
 
 /* Checks the secret again; true if the request has been answered. */
@@ -211,19 +211,19 @@ static bool look_again(struct core *core, struct request *request)
         return true;
     }
     if (is_serving(core)) {
-        fail(core, request, WORD_WRONGPASS, WRONG_PAIR);
+        identity_fail(core, request, WORD_WRONGPASS, WRONG_PAIR);
         return true;
     }
     if (core->now_ns < given->deadline_ns) {
         return false;
     }
     if (pending_access_takes(core)) {
-        fail(core, request, WORD_NOLEADER, PENDING_ACCESS_WHY);
+        identity_fail(core, request, WORD_NOLEADER, PENDING_ACCESS_WHY);
     } else if (core->leader.id == 0) {
-        fail(core, request, WORD_NOLEADER,
-             "whether this secret is known is not known here");
+        identity_fail(core, request, WORD_NOLEADER,
+                      "whether this secret is known is not known here");
     } else {
-        fail(core, request, WORD_WRONGPASS, WRONG_PAIR);
+        identity_fail(core, request, WORD_WRONGPASS, WRONG_PAIR);
     }
     return true;
 }
@@ -239,14 +239,15 @@ void identity_authenticate(struct core *core, struct request *request,
         return;
     }
     if (!conn->is_private && !core->options.takes_secrets_in_clear) {
-        fail(core, request, WORD_NOTLS,
-             "this secret has crossed the network in clear: replace it, and "
-             "use TLS");
+        identity_fail(
+            core, request, WORD_NOTLS,
+            "this secret has crossed the network in clear: replace it, and "
+            "use TLS");
         return;
     }
     if (!name_in_secret(secret, &name) ||
         (is_given(user) && !bytes_equal(user, name))) {
-        fail(core, request, WORD_WRONGPASS, WRONG_PAIR);
+        identity_fail(core, request, WORD_WRONGPASS, WRONG_PAIR);
         return;
     }
     struct authentication *given = memory_new(sizeof *given);
@@ -395,7 +396,7 @@ bool identity_is_void(const struct core *core, const struct conn *conn,
     return false;
 }
 
-static void settle(struct core *core, struct conn *conn)
+static void identity_settle(struct core *core, struct conn *conn)
 {
     CHECK(conn->settling_ns != 0);
     list_remove(&conn->in_settling);
@@ -406,7 +407,7 @@ static void settle(struct core *core, struct conn *conn)
 void identity_reset(struct core *core, struct conn *conn)
 {
     if (conn->way == IDENTITY_NONE) {
-        become(core, conn, USER_ANYONE, 0);
+        identity_become(core, conn, USER_ANYONE, 0);
     }
 }
 
@@ -556,7 +557,7 @@ void identity_turn(struct core *core)
         struct conn *conn = LIST_ENTRY(node, struct conn, in_settling);
         if (find_certified(core, conn) || is_serving(core) ||
             core->now_ns >= conn->settling_ns) {
-            settle(core, conn);
+            identity_settle(core, conn);
         }
     }
 }

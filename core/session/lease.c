@@ -5,7 +5,7 @@
 #include "core/session/lease.h"
 #include "base/check.h"
 
-#include "base/number.h"
+#include "base/minmax.h"
 #include "core/command.h"
 #include "core/state.h"
 #include "lease/rules.h"
@@ -81,7 +81,7 @@ void session_keep_run(struct core *core, struct request *request)
     if (needs_heard) {
         propose_after_heard(core, request);
     } else {
-        questions_enqueue(core, request);
+        read_index_enqueue(core, request);
     }
 }
 
@@ -150,8 +150,8 @@ static void put_ended(const struct session *session, uint64_t after,
 
 /* The word with which the heartbeat is refused, and why; WORD_NONE: it is not.
  */
-static enum core_word judge(struct core *core, const struct beat *beat,
-                            struct bytes *ret_why)
+static enum core_word lease_judge(struct core *core, const struct beat *beat,
+                                  struct bytes *ret_why)
 {
     const struct session *session = beat->session;
     if (session == NULL && beat->proof == NULL) {
@@ -173,8 +173,9 @@ static enum core_word judge(struct core *core, const struct beat *beat,
 
 /* With FULL writes a map with all that a client of ours needs, else the TTL
  * alone. */
-static void put_answer(const struct session *session, const struct call *call,
-                       struct resp_writer *writer)
+static void lease_put_answer(const struct session *session,
+                             const struct call *call,
+                             struct resp_writer *writer)
 {
     if (call_has(call, OPTION_FULL)) {
         resp_map(writer, 5);
@@ -202,7 +203,7 @@ void session_keep_read(struct core *core, struct request *request)
     for (uint32_t i = 0; i < count; i++) {
         struct bytes why;
         struct beat beat = beat_at(core, request, call, i, proof);
-        enum core_word word = judge(core, &beat, &why);
+        enum core_word word = lease_judge(core, &beat, &why);
         if (word != WORD_NONE && count == 1) {
             request_fail(core, request, word, why);
             return;
@@ -211,7 +212,7 @@ void session_keep_read(struct core *core, struct request *request)
             word_put(writer, word, "%.*s", (int)why.size,
                      (const char *)why.data);
         } else {
-            put_answer(beat.session, call, writer);
+            lease_put_answer(beat.session, call, writer);
             request_has_changed(request);
         }
     }
@@ -255,15 +256,15 @@ void lease_turn(struct core *core, uint64_t read_ns)
     }
     uint64_t at_ns = read_ns;
     if (timers_has_due_sessions(core->timers, at_ns)) {
-        at_ns = u64_min(core->reign.questions.confirmed_ns, at_ns);
+        at_ns = u64_min(core->leadership.read_index.confirmed_ns, at_ns);
         if (!timers_has_due_sessions(core->timers, at_ns)) {
-            questions_request(core);
+            read_index_request(core);
         }
     }
-    uint32_t before = core->reign.propose.item_count;
+    uint32_t before = core->leadership.propose.item_count;
     timers_due(core->timers, at_ns, core->now_ns, EXPIRE_SESSION_MAX,
                DUE_COMMAND_MAX, propose_own, core);
-    if (core->reign.propose.item_count - before >= DUE_COMMAND_MAX) {
+    if (core->leadership.propose.item_count - before >= DUE_COMMAND_MAX) {
         core->turn.has_left_over = true;
     }
 }

@@ -91,26 +91,28 @@ void pending_access_done(struct pending_access *pending)
     *pending = (struct pending_access){0};
 }
 
-static bool is_behind(const struct core *core)
+static bool pending_access_is_behind(const struct core *core)
 {
     return lockfsm_applied_index(core->fsm) < core->pending_access.until_index;
 }
 
 bool pending_access_requires(const struct core *core)
 {
-    return core->pending_access.requires_access && is_behind(core);
+    return core->pending_access.requires_access &&
+           pending_access_is_behind(core);
 }
 
 bool pending_access_takes(const struct core *core)
 {
-    return core->pending_access.takes_rights && is_behind(core);
+    return core->pending_access.takes_rights && pending_access_is_behind(core);
 }
 
 bool pending_access_revokes(const struct core *core,
                             const uint8_t fingerprint[FINGERPRINT_SIZE])
 {
     const struct pending_access *pending = &core->pending_access;
-    for (uint32_t i = 0; i < pending->revoked_count && is_behind(core); i++) {
+    for (uint32_t i = 0;
+         i < pending->revoked_count && pending_access_is_behind(core); i++) {
         if (memcmp(pending->revoked[i], fingerprint, FINGERPRINT_SIZE) == 0) {
             return true;
         }

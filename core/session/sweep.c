@@ -10,13 +10,14 @@
 void sweep_turn(struct core *core)
 {
     struct sweep_command sweep;
-    if (!is_serving(core) || core->reign.sweep.is_under_way ||
+    if (!is_serving(core) || core->leadership.sweep.is_under_way ||
         !lockfsm_has_left_over(core->fsm, &sweep.places)) {
         return;
     }
     struct buffer command = {0};
     encode_sweep(&command, &sweep);
-    core->reign.sweep.is_under_way = propose_own(core, buffer_bytes(&command));
+    core->leadership.sweep.is_under_way = propose_own(core,
+                                                      buffer_bytes(&command));
     buffer_done(&command);
 }
 
@@ -24,5 +25,5 @@ void sweep_turn(struct core *core)
  * there are two, which is harmless. */
 void sweep_applied(struct core *core)
 {
-    core->reign.sweep.is_under_way = false;
+    core->leadership.sweep.is_under_way = false;
 }

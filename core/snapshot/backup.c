@@ -8,11 +8,11 @@
 #include <stdio.h>
 
 #include "base/check.h"
-#include "base/number.h"
+#include "base/minmax.h"
 
+#include "core/audit_log.h"
 #include "core/command.h"
 #include "core/state.h"
-#include "core/trail.h"
 
 /* Small enough to be read between two heartbeats from a slow disk, too. */
 #define CHUNK_SIZE_MAX ((uint64_t)256 << 10)
@@ -35,7 +35,7 @@ bool raft_part_parse(struct call *call, struct resp_writer *writer)
 
 /* Each reader has a part in memory and takes time of the loop; thousands would
  * cost a leader its leadership. */
-static bool may_read(struct core *core, uint64_t conn)
+static bool backup_may_read(struct core *core, uint64_t conn)
 {
     struct backup_reader *place = NULL;
     for (int i = 0; i < BACKUP_READER_MAX; i++) {
@@ -77,7 +77,7 @@ void raft_part_run(struct core *core, struct request *request)
                        "one part at a time: wait for the answers before it");
         return;
     }
-    if (!may_read(core, request->conn->id)) {
+    if (!backup_may_read(core, request->conn->id)) {
         request_refuse(core, request, WORD_BUSY,
                        "too many read backups of this node");
         return;
@@ -98,7 +98,7 @@ void raft_part_run(struct core *core, struct request *request)
 
 /* Tells the node that was asked, as its leader, that its client may read a
  * backup, and up to which entry that node must have applied the log. */
-static void allow(struct core *core, struct request *request)
+static void backup_allow(struct core *core, struct request *request)
 {
     (void)request_reply(core, request);
     request_done_as(core, request, ANSWER_ALLOWED,
@@ -108,14 +108,14 @@ static void allow(struct core *core, struct request *request)
 void raft_backup_read(struct core *core, struct request *request)
 {
     if (request->conn == NULL) {
-        allow(core, request);
+        backup_allow(core, request);
         return;
     }
     request->conn->may_back_up = true;
     if (lockfsm_applied_index(core->fsm) == 0) {
         request_refuse(core, request, WORD_GONE, "there is nothing here yet");
     } else {
-        trail_log(request);
+        audit_log_log(request);
         snapshots_enqueue(core, request);
     }
 }

@@ -8,12 +8,12 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "core/apply.h"
+#include "core/audit_log.h"
 #include "core/command.h"
 #include "core/events/events.h"
 #include "core/state.h"
-#include "core/trail.h"
 
 #define WINDOW 2
 #define RETRY_NS (10000 * NS_PER_MS)
@@ -25,12 +25,12 @@ static struct snapshot_sender *sender_to(struct core *core,
                                          const struct peer *peer)
 {
     CHECK(peer >= core->peers && peer < core->peers + PEER_COUNT_MAX);
-    return &core->reign.senders[peer - core->peers];
+    return &core->leadership.senders[peer - core->peers];
 }
 
 /* Spreads the threshold, by up to a quarter, since nodes that apply the same
  * entries should not all write at once. */
-static uint64_t spread(const struct core *core, uint64_t threshold)
+static uint64_t snapshots_spread(const struct core *core, uint64_t threshold)
 {
     return threshold + threshold / 4 * (core->options.seed % 16) / 16;
 }
@@ -60,7 +60,7 @@ static void answer_waiting(struct core *core)
 
 void raft_snapshot_run(struct core *core, struct request *request)
 {
-    trail_log(request);
+    audit_log_log(request);
     snapshots_enqueue(core, request);
 }
 
@@ -75,7 +75,7 @@ void snapshots_enqueue(struct core *core, struct request *request)
 }
 
 /* True if a client waits for a snapshot that can be taken by now. */
-static bool is_asked_for(const struct core *core)
+static bool snapshots_is_asked_for(const struct core *core)
 {
     LIST_FOR (const struct request, request,
               &core->requests.at[REQUEST_SNAPSHOT], in_list) {
@@ -86,7 +86,7 @@ static bool is_asked_for(const struct core *core)
     return false;
 }
 
-static void take(struct core *core)
+static void snapshots_take(struct core *core)
 {
     struct buffer members = {0};
     struct snapshot_header header = {0};
@@ -121,18 +121,18 @@ void snapshots_turn(struct core *core)
         applied == core->snapshots.index) {
         return;
     }
-    if (is_asked_for(core) ||
+    if (snapshots_is_asked_for(core) ||
         applied - core->snapshots.index >=
-            spread(core, limits->snapshot_entries) ||
+            snapshots_spread(core, limits->snapshot_entries) ||
         replica_log_size(core->replica) >=
-            spread(core, limits->snapshot_log_size)) {
-        take(core);
+            snapshots_spread(core, limits->snapshot_log_size)) {
+        snapshots_take(core);
     }
 }
 
 uint64_t snapshots_next(const struct core *core)
 {
-    return is_asked_for(core) && !core->snapshots.is_taking &&
+    return snapshots_is_asked_for(core) && !core->snapshots.is_taking &&
                    core->snapshots.retry_ns > core->now_ns
                ? core->snapshots.retry_ns
                : UINT64_MAX;
@@ -163,7 +163,7 @@ void snapshots_taken(struct core *core, uint64_t log_index, int error)
     }
     uint64_t trim = replica_snapshot_taken(core->replica, log_index,
                                            core->now_ns / NS_PER_MS, &update);
-    update_carry_out(core, &update);
+    raft_output_carry_out(core, &update);
     if (trim != 0) {
         core->port.log_trim(core->port.data, trim);
     }
@@ -171,7 +171,7 @@ void snapshots_taken(struct core *core, uint64_t log_index, int error)
     answer_waiting(core);
 }
 
-static void pump(struct core *core, struct peer *peer)
+static void snapshots_pump(struct core *core, struct peer *peer)
 {
     struct snapshot_sender *sender = sender_to(core, peer);
     uint64_t chunk_size = core->options.limits.snapshot_chunk_size;
@@ -193,7 +193,7 @@ static void pump(struct core *core, struct peer *peer)
             break;
         }
         struct frame_snapshot part = {
-            .leader_term = core->reign.term,
+            .leader_term = core->leadership.term,
             .last_index = sender->index,
             .last_term = sender->term,
             .total_size = sender->size,
@@ -228,7 +228,7 @@ void snapshots_send(struct core *core, uint64_t member)
              "to=%" PRIu64 " index=%" PRIu64 " size=%" PRIu64, member,
              sender->index, sender->size);
     sender->is_active = true;
-    pump(core, peer);
+    snapshots_pump(core, peer);
 }
 
 void snapshots_begin(struct core *core, uint64_t log_index)
@@ -274,7 +274,7 @@ static bool has_room(struct core *core, uint64_t from, uint64_t size)
     return false;
 }
 
-static void acknowledge(struct core *core, bool is_done)
+static void snapshots_acknowledge(struct core *core, bool is_done)
 {
     const struct snapshot_receiver *receiver = &core->snapshots.receiver;
     struct buffer *out = peer_output(core, receiver->from, FRAME_SNAPSHOT_ACK);
@@ -289,8 +289,8 @@ static void acknowledge(struct core *core, bool is_done)
 
 /* Begins to receive with the first part of a sending; false if nothing more of
  * that is wanted. */
-static bool begin_receiving(struct core *core, uint64_t from,
-                            const struct frame_snapshot *part)
+static bool snapshots_begin_receiving(struct core *core, uint64_t from,
+                                      const struct frame_snapshot *part)
 {
     struct snapshot_receiver *receiver = &core->snapshots.receiver;
     if (!has_room(core, from, part->total_size)) {
@@ -304,7 +304,8 @@ static bool begin_receiving(struct core *core, uint64_t from,
                                            .term = part->last_term,
                                            .size = part->total_size};
     if (part->last_index <= lockfsm_applied_index(core->fsm)) {
-        acknowledge(core, true); /* This node has applied all of it. */
+        snapshots_acknowledge(core,
+                              true); /* This node has applied all of it. */
         return false;
     }
     receiver->is_active = true;
@@ -340,7 +341,7 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
         /* The sender leads no more, or is not yet known here as the leader. */
         return 0;
     }
-    if (part.offset == 0 && !begin_receiving(core, from, &part)) {
+    if (part.offset == 0 && !snapshots_begin_receiving(core, from, &part)) {
         return 0;
     }
     if (!is_next_part(receiver, from, &part)) {
@@ -348,7 +349,7 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
     }
     core->port.snapshot_write(core->port.data, part.offset, part.chunk);
     receiver->offset += part.chunk.size;
-    acknowledge(core, false);
+    snapshots_acknowledge(core, false);
     if (receiver->offset == receiver->size) {
         receiver->is_active = false;
         receiver->is_adopting = true;
@@ -378,7 +379,7 @@ int snapshots_ack(struct core *core, uint64_t from, struct bytes body)
     }
     struct peer *peer = peer_find(core, from);
     if (peer == NULL || !is_leader(core) ||
-        ack.leader_term != core->reign.term) {
+        ack.leader_term != core->leadership.term) {
         return 0;
     }
     struct snapshot_sender *sender = sender_to(core, peer);
@@ -395,7 +396,7 @@ int snapshots_ack(struct core *core, uint64_t from, struct bytes body)
     }
     sender->acked = ack.offset;
     sender->moved_ns = core->now_ns;
-    pump(core, peer);
+    snapshots_pump(core, peer);
     return 0;
 }
 
@@ -414,13 +415,13 @@ void snapshots_go_on(struct core *core)
         core->replica, leader != 0 ? leader : receiver->from, term,
         header->last_index, header->last_term, header->configuration,
         header->configuration_index, core->now_ns / NS_PER_MS, &update);
-    update_carry_out(core, &update);
+    raft_output_carry_out(core, &update);
     if (is_wanted) {
         core->snapshots.installing = header->last_index;
         core->port.snapshot_install(core->port.data, header->last_index + 1);
     } else {
         receiver->is_adopting = false;
-        acknowledge(core, true);
+        snapshots_acknowledge(core, true);
     }
 }
 
@@ -433,7 +434,7 @@ void snapshots_received(struct core *core, const struct snapshot_header *header,
         receiver->is_adopting = false;
         LOG_WARN("received snapshot is bad", "index=%" PRIu64 " error=\"%s\"",
                  receiver->index, hasp_strerror(error));
-        acknowledge(core, true);
+        snapshots_acknowledge(core, true);
         return;
     }
     core->snapshots.good = *header;
@@ -470,13 +471,13 @@ void snapshots_installed(struct core *core)
                       core->now_ns);
     history_add(&core->history, index, core->now_ns);
     LOG_INFO("snapshot installed", "index=%" PRIu64, index);
-    update_cluster_id(core);
+    raft_output_cluster_id(core);
     replica_installed(core->replica, core->now_ns / NS_PER_MS, &update);
-    update_carry_out(core, &update);
-    update_members(core, index);
+    raft_output_carry_out(core, &update);
+    raft_output_members(core, index);
     attach_check(core);
-    past_reset(core, index);
+    event_log_reset(core, index);
     events_missed(core);
     identity_changed(core);
-    acknowledge(core, true);
+    snapshots_acknowledge(core, true);
 }

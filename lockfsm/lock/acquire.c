@@ -22,8 +22,8 @@ struct acquisition {
     uint32_t new_lock_count;
 };
 
-static const char *what_is_wrong(const struct lockfsm *fsm,
-                                 const struct acquire_command *message)
+static const char *acquire_what_is_wrong(const struct lockfsm *fsm,
+                                         const struct acquire_command *message)
 {
     if (message->name_count == 0 || message->name_count > MULTI_COUNT_MAX) {
         return "number of names";
@@ -67,8 +67,8 @@ static bool has_name_twice(const struct acquisition *a)
 
 /* Looks up the locks and holds of the names; false, with the refusal, if the
  * request does not fit them. */
-static bool look_up(struct lockfsm *fsm, struct acquisition *a,
-                    struct result *result)
+static bool acquire_look_up(struct lockfsm *fsm, struct acquisition *a,
+                            struct result *result)
 {
     const struct acquire_command *message = a->message;
     a->count = (uint32_t)message->name_count;
@@ -76,7 +76,7 @@ static bool look_up(struct lockfsm *fsm, struct acquisition *a,
         a->names[i] = message->names[i];
     }
     if (has_name_twice(a)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "the same name twice");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "the same name twice");
         return false;
     }
     for (uint32_t i = 0; i < a->count; i++) {
@@ -86,21 +86,21 @@ static bool look_up(struct lockfsm *fsm, struct acquisition *a,
         a->own[i] = hold_find(fsm, lock, a->session->id, fsm->origin.owner);
         if (lock != NULL && a->terms.hold.mode == LOCK_SLOTS &&
             lock->slots != 0 && lock->slots != a->terms.hold.slots) {
-            refuse(result, RESULT_BAD_ARGUMENT,
-                   "other slots than the lock has: all say one "
-                   "number, until it is free");
+            entry_refuse(result, RESULT_BAD_ARGUMENT,
+                         "other slots than the lock has: all say one "
+                         "number, until it is free");
             return false;
         }
         if (a->own[i] == NULL) {
             continue;
         }
         if (!hold_covers(a->own[i], a->terms.hold.mode)) {
-            refuse(result, RESULT_DEADLOCK,
-                   "the owner holds it in another mode: convert");
+            entry_refuse(result, RESULT_DEADLOCK,
+                         "the owner holds it in another mode: convert");
             return false;
         }
         if (a->own[i]->count == UINT32_MAX) {
-            refuse(result, RESULT_LIMIT, "count");
+            entry_refuse(result, RESULT_LIMIT, "count");
             return false;
         }
         a->own_count++;
@@ -122,8 +122,8 @@ static void answer_tokens(struct lockfsm *fsm, const uint64_t *tokens,
 }
 
 /* Grants all locks of a request. */
-static void grant(struct lockfsm *fsm, struct acquisition *a,
-                  struct result *result)
+static void acquire_grant(struct lockfsm *fsm, struct acquisition *a,
+                          struct result *result)
 {
     uint64_t tokens[MULTI_COUNT_MAX];
     for (uint32_t i = 0; i < a->count; i++) {
@@ -180,7 +180,7 @@ static bool is_same_request(struct wait *wait, const struct acquisition *a)
     return true;
 }
 
-static bool is_free(struct lockfsm *fsm, const struct acquisition *a)
+static bool acquire_is_free(struct lockfsm *fsm, const struct acquisition *a)
 {
     for (uint32_t i = 0; i < a->count; i++) {
         if (a->own[i] == NULL &&
@@ -198,10 +198,10 @@ static bool is_free(struct lockfsm *fsm, const struct acquisition *a)
  * without having been searched. */
 static bool may_barge(struct lockfsm *fsm, const struct acquisition *a)
 {
-    const struct asker *asker = asker_find(fsm, a->session->id,
-                                           fsm->origin.owner);
+    const struct waiter *waiter = waiter_find(fsm, a->session->id,
+                                              fsm->origin.owner);
     if (!a->message->is_barging || is_quarantined(fsm) ||
-        (asker != NULL && asker->wait_count > 0)) {
+        (waiter != NULL && waiter->wait_count > 0)) {
         return false;
     }
     for (uint32_t i = 0; i < a->count; i++) {
@@ -256,11 +256,11 @@ static bool is_over_limit(struct lockfsm *fsm, const struct acquisition *a,
     uint64_t locks = (uint64_t)HASH_CNT(by_name, fsm->locks) +
                      a->new_lock_count;
     if (new_count > 0 && places > limit[LIMIT_HOLDS_PER_SESSION]) {
-        refuse(result, RESULT_LIMIT, "holds of the session");
+        entry_refuse(result, RESULT_LIMIT, "holds of the session");
         return true;
     }
     if (a->new_lock_count > 0 && locks > limit[LIMIT_LOCKS]) {
-        refuse(result, RESULT_LIMIT, "locks");
+        entry_refuse(result, RESULT_LIMIT, "locks");
         return true;
     }
     struct quota more = {
@@ -278,17 +278,17 @@ bool waiting_is_over_limit(struct lockfsm *fsm, const struct session *session,
     const uint64_t *limit = fsm->limits.of;
     uint64_t waits = (uint64_t)session->wait_count + count;
     if (session->hold_count + waits > limit[LIMIT_HOLDS_PER_SESSION]) {
-        refuse(result, RESULT_LIMIT, "holds of the session");
+        entry_refuse(result, RESULT_LIMIT, "holds of the session");
     } else if (waits > limit[LIMIT_WAITS_PER_SESSION]) {
-        refuse(result, RESULT_LIMIT, "waits of the session");
+        entry_refuse(result, RESULT_LIMIT, "waits of the session");
     } else if (fsm->uses.waits + count > limit[LIMIT_WAITS]) {
-        refuse(result, RESULT_LIMIT, "waits");
+        entry_refuse(result, RESULT_LIMIT, "waits");
     } else if (lock != NULL &&
                lock->wait_count >= limit[LIMIT_WAITS_PER_LOCK]) {
-        refuse(result, RESULT_LIMIT, "waits of the lock");
+        entry_refuse(result, RESULT_LIMIT, "waits of the lock");
     } else if (session->asker_count >= limit[LIMIT_OWNERS_PER_SESSION] &&
-               asker_find(fsm, session->id, fsm->origin.owner) == NULL) {
-        refuse(result, RESULT_LIMIT, "owners of the session");
+               waiter_find(fsm, session->id, fsm->origin.owner) == NULL) {
+        entry_refuse(result, RESULT_LIMIT, "owners of the session");
     } else {
         /* Each wait has a copy of the owner's tag, and so has the asker. */
         uint64_t text = (count + 1) * fsm->origin.owner.size;
@@ -307,9 +307,10 @@ bool wait_is_endless(const struct session *session, bool is_waiting,
     if (!session->is_durable || !is_waiting || wait_ms != 0) {
         return false;
     }
-    refuse(result, RESULT_BAD_ARGUMENT,
-           "a session without end waits for a time only, not forever: no lease "
-           "would end the wait of a client that has died");
+    entry_refuse(
+        result, RESULT_BAD_ARGUMENT,
+        "a session without end waits for a time only, not forever: no lease "
+        "would end the wait of a client that has died");
     return true;
 }
 
@@ -327,8 +328,8 @@ static bool value_is_too_long(struct lockfsm *fsm, const struct acquisition *a,
             user_growth_is_refused(fsm, &more, result));
 }
 
-static void queue(struct lockfsm *fsm, struct acquisition *a,
-                  struct result *result)
+static void acquire_queue(struct lockfsm *fsm, struct acquisition *a,
+                          struct result *result)
 {
     for (uint32_t i = 0; i < a->count; i++) {
         if (waiting_is_over_limit(fsm, a->session, a->locks[i], a->count,
@@ -351,7 +352,7 @@ void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
 {
     struct bytes cycle;
     CHECK(fsm->queued_index == first->wait_index);
-    if (deadlock_of_newcomer(fsm, first->asker, &cycle)) {
+    if (deadlock_of_newcomer(fsm, first->waiter, &cycle)) {
         request_free(fsm, first);
         fsm->queued_index = 0;
         result->code = RESULT_DEADLOCK;
@@ -386,7 +387,7 @@ void apply_acquire(struct lockfsm *fsm, const struct entry *command,
                    struct result *result)
 {
     const struct acquire_command *message = command->acquire;
-    if (is_wrong(result, what_is_wrong(fsm, message))) {
+    if (is_wrong(result, acquire_what_is_wrong(fsm, message))) {
         return;
     }
     struct acquisition a;
@@ -399,7 +400,7 @@ void apply_acquire(struct lockfsm *fsm, const struct entry *command,
         session_is_value(a.session, result) ||
         wait_is_endless(a.session, message->is_waiting, message->wait_ms,
                         result) ||
-        !look_up(fsm, &a, result)) {
+        !acquire_look_up(fsm, &a, result)) {
         return;
     }
     struct wait *standing = find_standing(fsm, &a);
@@ -409,16 +410,16 @@ void apply_acquire(struct lockfsm *fsm, const struct entry *command,
         }
         wait_ask_again(fsm, standing, &a.terms, message->is_waiting, result);
     } else if (standing != NULL) {
-        refuse(result, RESULT_BAD_ARGUMENT,
-               "another request of this owner waits for it");
+        entry_refuse(result, RESULT_BAD_ARGUMENT,
+                     "another request of this owner waits for it");
     } else if (is_over_limit(fsm, &a, result)) {
         return;
-    } else if (is_free(fsm, &a) || may_barge(fsm, &a)) {
-        grant(fsm, &a, result);
+    } else if (acquire_is_free(fsm, &a) || may_barge(fsm, &a)) {
+        acquire_grant(fsm, &a, result);
     } else if (!message->is_waiting) {
         result->code = RESULT_NOT_ACQUIRED;
     } else {
-        queue(fsm, &a, result);
+        acquire_queue(fsm, &a, result);
     }
 }
 
@@ -428,7 +429,7 @@ void apply_cancel(struct lockfsm *fsm, const struct entry *command,
     struct bytes name = command->cancel->name;
     struct session *session;
     if (!name_is_valid(name)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "name");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "name");
         return;
     }
     if (!session_find_asking(fsm, &session, result)) {

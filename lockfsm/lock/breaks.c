@@ -30,7 +30,8 @@ void hold_break_drop(struct lockfsm *fsm, struct hold *hold)
     }
 }
 
-static const char *what_is_wrong(const struct break_holds_command *message)
+static const char *
+breaks_what_is_wrong(const struct break_holds_command *message)
 {
     if (!name_is_valid(message->name)) {
         return "name";
@@ -53,7 +54,7 @@ static bool is_meant(const struct hold *hold,
 
 /* Who breaks: BY is only what a client says of itself, so it does not count for
  * a user who has proved who he is. */
-static struct bytes who(const struct lockfsm *fsm, struct bytes by)
+static struct bytes breaks_who(const struct lockfsm *fsm, struct bytes by)
 {
     /* Every break is a user's; the leader proposes none by itself. */
     CHECK(fsm->user != NULL);
@@ -61,8 +62,8 @@ static struct bytes who(const struct lockfsm *fsm, struct bytes by)
     return by.size > 0 && !is_proved ? by : fsm->user->name;
 }
 
-static void announce(struct lockfsm *fsm, struct hold *hold,
-                     const struct break_holds_command *message)
+static void breaks_announce(struct lockfsm *fsm, struct hold *hold,
+                            const struct break_holds_command *message)
 {
     CHECK(hold->session->is_durable); /* A lease ends by itself. */
     hold_break_drop(fsm, hold);
@@ -72,7 +73,7 @@ static void announce(struct lockfsm *fsm, struct hold *hold,
         .since_index = fsm->log_index,
         .after_ms = message->after_ms,
         .clock_ms = span_clock(fsm, message->after_ms),
-        .by = pool_copy(&fsm->pool, who(fsm, message->by)),
+        .by = pool_copy(&fsm->pool, breaks_who(fsm, message->by)),
         .reason = pool_copy(&fsm->pool, message->reason)};
     record_changed(fsm, &hold->stored);
     struct bytes text = effect_copy(fsm, message->reason);
@@ -120,7 +121,7 @@ void apply_break_holds(struct lockfsm *fsm, const struct entry *command,
 {
     const struct break_holds_command *message = command->break_holds;
     struct meant meant;
-    if (is_wrong(result, what_is_wrong(message))) {
+    if (is_wrong(result, breaks_what_is_wrong(message))) {
         return;
     }
     struct lock *lock = lock_find(fsm, message->name);
@@ -135,17 +136,18 @@ void apply_break_holds(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     if (meant.count == 0) {
-        refuse(result, RESULT_BAD_ARGUMENT,
-               "no such hold is durable: a lease ends by itself, and whoever "
-               "is blacklisted is not renewed");
+        entry_refuse(
+            result, RESULT_BAD_ARGUMENT,
+            "no such hold is durable: a lease ends by itself, and whoever "
+            "is blacklisted is not renewed");
         return;
     }
-    uint64_t text = who(fsm, message->by).size + message->reason.size;
+    uint64_t text = breaks_who(fsm, message->by).size + message->reason.size;
     if (growth_is_refused(fsm, 0, meant.count * text, result)) {
         return;
     }
     for (uint32_t i = 0; i < meant.count; i++) {
-        announce(fsm, meant.holds[i], message);
+        breaks_announce(fsm, meant.holds[i], message);
     }
     result->count = meant.count;
 }

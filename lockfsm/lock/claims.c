@@ -7,23 +7,23 @@
 
 #include "lockfsm/state.h"
 
-static struct place_key key_of(const struct lock *lock, uint64_t user,
-                               struct bytes owner)
+static struct place_key claims_key_of(const struct lock *lock, uint64_t user,
+                                      struct bytes owner)
 {
     return (struct place_key){PLACE_CLAIM, lock->id, user, owner};
 }
 
 static struct place_key key_at(const struct hold *hold, int which)
 {
-    return key_of(hold->lock,
-                  which == CLAIM_OF_USER ? hold->session->user_number : 0,
-                  hold->owner);
+    return claims_key_of(
+        hold->lock, which == CLAIM_OF_USER ? hold->session->user_number : 0,
+        hold->owner);
 }
 
-static struct claim *first_of(const struct lockfsm *fsm,
-                              const struct place_key *key)
+static struct claim *claims_first_of(const struct lockfsm *fsm,
+                                     const struct place_key *key)
 {
-    struct place *place = places_find(&fsm->places, key);
+    struct holder_place *place = holder_index_find(&fsm->places, key);
     return place == NULL ? NULL : LIST_ENTRY(place, struct claim, place);
 }
 
@@ -52,12 +52,12 @@ void claims_add(struct lockfsm *fsm, struct hold *hold)
     for (int which = 0; which < CLAIM_COUNT; which++) {
         struct claim *claim = &hold->claims->of[which];
         struct place_key key = key_at(hold, which);
-        struct claim *first = first_of(fsm, &key);
+        struct claim *first = claims_first_of(fsm, &key);
         list_init(&claim->ring);
         if (first != NULL) {
             list_push_back(&first->ring, &claim->ring);
         } else {
-            places_add(&fsm->places, &claim->place, &key);
+            holder_index_add(&fsm->places, &claim->place, &key);
         }
     }
 }
@@ -74,10 +74,10 @@ void claims_remove(struct lockfsm *fsm, struct hold *hold)
         if (!is_first(claim)) {
             continue;
         }
-        places_remove(&fsm->places, &claim->place);
+        holder_index_remove(&fsm->places, &claim->place);
         if (next != claim) {
             struct place_key key = key_at(hold_of(next, which), which);
-            places_add(&fsm->places, &next->place, &key);
+            holder_index_add(&fsm->places, &next->place, &key);
         }
     }
     pool_give(&fsm->pool, hold->claims, sizeof *hold->claims);
@@ -109,8 +109,9 @@ struct hold *claim_find(struct lockfsm *fsm, const struct lock *lock,
         return lock->hold_count == 0 ? NULL
                                      : find_sole(lock, user, owner, token);
     }
-    struct place_key key = key_of(lock, user != NULL ? user->number : 0, owner);
-    struct claim *first = first_of(fsm, &key);
+    struct place_key key = claims_key_of(lock, user != NULL ? user->number : 0,
+                                         owner);
+    struct claim *first = claims_first_of(fsm, &key);
     struct claim *claim = first;
     struct hold *found = NULL;
     for (int looks = 0; claim != NULL && looks < CLAIM_LOOK_MAX; looks++) {
@@ -137,7 +138,7 @@ bool claims_are_right(const struct lockfsm *fsm, const struct hold *hold)
         struct place_key key = key_at(hold, which);
         const struct hold *before = hold_of(
             LIST_ENTRY(claim->ring.prev, struct claim, ring), which);
-        if (is_first(claim) ? first_of(fsm, &key) != claim
+        if (is_first(claim) ? claims_first_of(fsm, &key) != claim
                             : before->lock != hold->lock ||
                                   before->serial >= hold->serial ||
                                   !bytes_equal(before->owner, hold->owner)) {

@@ -16,8 +16,8 @@ static void convert_down(struct lockfsm *fsm, struct hold *hold,
     if (wait_find(fsm, hold->lock, hold->session->id, hold->owner) != NULL) {
         /* The other request, a MACQUIRE, counts on the exclusive hold, and
          * would then wait for its own owner. */
-        refuse(result, RESULT_BAD_ARGUMENT,
-               "another request of this owner waits for it");
+        entry_refuse(result, RESULT_BAD_ARGUMENT,
+                     "another request of this owner waits for it");
         return;
     }
     hold->mode = LOCK_SHARED;
@@ -49,11 +49,13 @@ static void queue_upgrade(struct lockfsm *fsm, struct hold *hold,
 static void upgrade_now(struct lockfsm *fsm, struct hold *hold,
                         const struct wait_terms *terms, struct result *result)
 {
-    const struct asker *asker = asker_find(fsm, hold->session->id, hold->owner);
-    if (hold->lock->wait_count > 0 && asker != NULL && asker->wait_count > 0) {
+    const struct waiter *waiter = waiter_find(fsm, hold->session->id,
+                                              hold->owner);
+    if (hold->lock->wait_count > 0 && waiter != NULL &&
+        waiter->wait_count > 0) {
         struct wait *wait = wait_queue(fsm, hold->lock, hold->session, terms);
         struct bytes cycle;
-        bool is_deadlock = deadlock_of_newcomer(fsm, wait->asker, &cycle);
+        bool is_deadlock = deadlock_of_newcomer(fsm, wait->waiter, &cycle);
         wait_free(fsm, wait);
         fsm->queued_index = 0;
         if (is_deadlock) {
@@ -86,8 +88,8 @@ static void convert_up(struct lockfsm *fsm, struct hold *hold,
         return;
     }
     if (standing != NULL) {
-        refuse(result, RESULT_BAD_ARGUMENT,
-               "another request of this owner waits for it");
+        entry_refuse(result, RESULT_BAD_ARGUMENT,
+                     "another request of this owner waits for it");
         return;
     }
     if (lock_is_free_for_upgrade(fsm, lock)) {
@@ -96,7 +98,8 @@ static void convert_up(struct lockfsm *fsm, struct hold *hold,
     }
     const struct wait *first = LIST_FIRST(&lock->queue, struct wait, in_lock);
     if (first != NULL && first->is_upgrade) {
-        refuse(result, RESULT_DEADLOCK, "another holder waits to upgrade");
+        entry_refuse(result, RESULT_DEADLOCK,
+                     "another holder waits to upgrade");
     } else if (!message->is_waiting) {
         result->code = RESULT_NOT_ACQUIRED;
     } else {
@@ -129,7 +132,7 @@ void apply_convert(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     if (hold->mode == LOCK_SLOTS) {
-        refuse(result, RESULT_BAD_ARGUMENT, "a slot cannot be converted");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "a slot cannot be converted");
         return;
     }
     (void)hold_object(fsm, hold, (struct bytes){NULL, 0});

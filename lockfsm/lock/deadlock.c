@@ -27,13 +27,13 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 
 /* Longer names are cut in the text of a cycle. */
 #define NAME_SHOWN_MAX 40
 
-struct node {
-    struct asker *asker;
+struct deadlock_node {
+    struct waiter *waiter;
     uint32_t parent;         /* The slot that it was first reached from ... */
     const struct lock *lock; /* ... because of this lock. */
     bool can_end;            /* The reduction has found that it can end. */
@@ -41,7 +41,8 @@ struct node {
 
 struct deadlock_search {
     uint64_t number;
-    struct node *nodes; /* The nodes in the order in which they were reached. */
+    struct deadlock_node
+        *nodes; /* The nodes in the order in which they were reached. */
     uint32_t count;
     uint32_t capacity;
     uint32_t step_count;
@@ -52,7 +53,7 @@ struct deadlock_search {
 
 /* Is called for each edge; false ends the walk, which then returns false, too.
  */
-typedef bool edge_fn(void *data, struct asker *blocker,
+typedef bool edge_fn(void *data, struct waiter *blocker,
                      const struct wait *because, bool is_one_of_many);
 
 static bool count_step(struct deadlock_search *search)
@@ -67,12 +68,13 @@ static bool walk_holders(struct lockfsm *fsm, const struct wait *wait,
         if (!count_step(fsm->search)) {
             return false;
         }
-        struct asker *asker = asker_find(fsm, hold->session->id, hold->owner);
-        if (asker == NULL || asker->wait_count == 0 ||
-            (asker == wait->asker && wait->is_upgrade)) {
+        struct waiter *waiter = waiter_find(fsm, hold->session->id,
+                                            hold->owner);
+        if (waiter == NULL || waiter->wait_count == 0 ||
+            (waiter == wait->waiter && wait->is_upgrade)) {
             continue;
         }
-        if (!edge(data, asker, wait, is_one_of_many)) {
+        if (!edge(data, waiter, wait, is_one_of_many)) {
             return false;
         }
     }
@@ -111,7 +113,8 @@ static bool walk_queue(struct lockfsm *fsm, const struct wait *wait,
                              ahead->mode == LOCK_SHARED;
         bool is_one_of_many = wait->mode == LOCK_SLOTS &&
                               ahead->mode == LOCK_SLOTS;
-        if (!is_compatible && !edge(data, ahead->asker, wait, is_one_of_many)) {
+        if (!is_compatible &&
+            !edge(data, ahead->waiter, wait, is_one_of_many)) {
             return false;
         }
         if (waits_for_all_ahead(fsm, ahead)) {
@@ -142,17 +145,17 @@ static bool walk_edges(struct lockfsm *fsm, const struct wait *wait,
 
 /* --- The search ----------------------------------------------------------- */
 
-static uint32_t add_node(struct deadlock_search *search, struct asker *asker,
+static uint32_t add_node(struct deadlock_search *search, struct waiter *waiter,
                          uint32_t parent, const struct lock *lock)
 {
     /* A node stands behind its parent: so each way back ends at the newcomer.
      */
     CHECK(parent < search->count || search->count == 0);
     ROOM(search->nodes, search->capacity, search->count + 1);
-    asker->search_number = search->number;
-    asker->search_slot = search->count;
-    search->nodes[search->count] = (struct node){
-        .asker = asker, .parent = parent, .lock = lock};
+    waiter->search_number = search->number;
+    waiter->search_slot = search->count;
+    search->nodes[search->count] = (struct deadlock_node){
+        .waiter = waiter, .parent = parent, .lock = lock};
     return search->count++;
 }
 
@@ -165,8 +168,8 @@ struct reaching {
     const struct lock *cycle_lock; /* ... because of this lock. */
 };
 
-static bool reach(void *data, struct asker *blocker, const struct wait *because,
-                  bool is_one_of_many)
+static bool deadlock_reach(void *data, struct waiter *blocker,
+                           const struct wait *because, bool is_one_of_many)
 {
     struct reaching *reaching = data;
     struct deadlock_search *search = reaching->search;
@@ -189,9 +192,9 @@ static bool search_all(struct lockfsm *fsm, struct reaching *reaching)
     struct deadlock_search *search = reaching->search;
     for (uint32_t slot = 0; slot < search->count; slot++) {
         reaching->from = slot;
-        LIST_FOR (const struct wait, wait, &search->nodes[slot].asker->waits,
+        LIST_FOR (const struct wait, wait, &search->nodes[slot].waiter->waits,
                   in_asker) {
-            if (walk_edges(fsm, wait, reach, reaching)) {
+            if (walk_edges(fsm, wait, deadlock_reach, reaching)) {
                 continue;
             }
             return reaching->is_cycle && search->step_count <= search->step_max;
@@ -212,7 +215,7 @@ struct reducing {
     bool is_stuck;
 };
 
-static bool reduce_edge(void *data, struct asker *blocker,
+static bool reduce_edge(void *data, struct waiter *blocker,
                         const struct wait *because, bool is_one_of_many)
 {
     struct reducing *reducing = data;
@@ -234,9 +237,9 @@ static bool reduce_edge(void *data, struct asker *blocker,
 
 /* True if all waits of the node would be granted if those that can end did. */
 static bool node_can_end(struct lockfsm *fsm, struct deadlock_search *search,
-                         const struct node *at)
+                         const struct deadlock_node *at)
 {
-    LIST_FOR (const struct wait, wait, &at->asker->waits, in_asker) {
+    LIST_FOR (const struct wait, wait, &at->waiter->waits, in_asker) {
         struct reducing reducing = {.search = search};
         walk_edges(fsm, wait, reduce_edge, &reducing);
         if (reducing.is_stuck ||
@@ -248,7 +251,7 @@ static bool node_can_end(struct lockfsm *fsm, struct deadlock_search *search,
 }
 
 /* Takes the steps from what all searches of the entry may take together. */
-static void spend(uint64_t *left, const struct deadlock_search *search)
+static void deadlock_spend(uint64_t *left, const struct deadlock_search *search)
 {
     *left -= u64_min(search->step_count, *left);
 }
@@ -257,14 +260,14 @@ static void spend(uint64_t *left, const struct deadlock_search *search)
 static bool is_left_over(struct lockfsm *fsm, struct deadlock_search *search)
 {
     bool has_changed = true;
-    spend(&fsm->edges_left, search);
+    deadlock_spend(&fsm->edges_left, search);
     search->is_reducing = true;
     search->step_count = 0;
     search->step_max = (uint32_t)fsm->reductions_left;
     while (has_changed) {
         has_changed = false;
         for (uint32_t slot = 0; slot < search->count; slot++) {
-            struct node *node = &search->nodes[slot];
+            struct deadlock_node *node = &search->nodes[slot];
             if (!node->can_end && node_can_end(fsm, search, node)) {
                 node->can_end = true;
                 has_changed = true;
@@ -279,12 +282,12 @@ static bool is_left_over(struct lockfsm *fsm, struct deadlock_search *search)
 
 /* --- The cycle in words --------------------------------------------------- */
 
-struct words {
+struct deadlock_words {
     char text[CYCLE_TEXT_SIZE_MAX];
     size_t size;
 };
 
-static void put_text(struct words *words, const char *text)
+static void deadlock_put_text(struct deadlock_words *words, const char *text)
 {
     while (*text != '\0' && words->size < sizeof words->text) {
         words->text[words->size++] = *text++;
@@ -293,7 +296,7 @@ static void put_text(struct words *words, const char *text)
 
 /* Writes a name of strangers' bytes into an error's line: other than plain
  * characters and blanks become question marks, long names are cut. */
-static void put_name(struct words *words, struct bytes name)
+static void deadlock_put_name(struct deadlock_words *words, struct bytes name)
 {
     char text[NAME_SHOWN_MAX + 1];
     size_t size = name.size < NAME_SHOWN_MAX ? name.size : NAME_SHOWN_MAX;
@@ -302,37 +305,37 @@ static void put_name(struct words *words, struct bytes name)
         text[i] = is_plain ? (char)name.data[i] : '?';
     }
     text[size] = '\0';
-    put_text(words, text);
+    deadlock_put_text(words, text);
     if (size < name.size) {
-        put_text(words, "...");
+        deadlock_put_text(words, "...");
     }
 }
 
-static void put_asker(struct words *words, const struct asker *asker)
+static void put_asker(struct deadlock_words *words, const struct waiter *waiter)
 {
     char text[32];
-    snprintf(text, sizeof text, "%" PRIu64, asker->session->id);
-    put_text(words, text);
-    if (asker->owner.size > 0) {
-        put_text(words, "/");
-        put_name(words, asker->owner);
+    snprintf(text, sizeof text, "%" PRIu64, waiter->session->id);
+    deadlock_put_text(words, text);
+    if (waiter->owner.size > 0) {
+        deadlock_put_text(words, "/");
+        deadlock_put_name(words, waiter->owner);
     }
 }
 
 /* Writes one step of the cycle; a lock that 'reader' may neither read nor take
  * is shown as a lock without its name. */
-static void put_step(const struct lockfsm *fsm, struct words *words,
+static void put_step(const struct lockfsm *fsm, struct deadlock_words *words,
                      const struct user *reader, const struct lock *lock,
-                     const struct asker *asker)
+                     const struct waiter *waiter)
 {
     bool is_shown = lockfsm_may(fsm, reader, VERB_READ, lock->name, EXTENT_NAME,
                                 NULL) ||
                     lockfsm_may(fsm, reader, VERB_SHARE, lock->name,
                                 EXTENT_NAME, NULL);
-    put_text(words, " -> ");
-    put_name(words, is_shown ? lock->name : BYTES_LITERAL("<hidden>"));
-    put_text(words, " -> ");
-    put_asker(words, asker);
+    deadlock_put_text(words, " -> ");
+    deadlock_put_name(words, is_shown ? lock->name : BYTES_LITERAL("<hidden>"));
+    deadlock_put_text(words, " -> ");
+    put_asker(words, waiter);
 }
 
 /* The least size of a step's text, which bounds how many steps have room. */
@@ -340,13 +343,13 @@ static void put_step(const struct lockfsm *fsm, struct words *words,
 
 /* Describes the cycle as "5/a -> lock -> 7/b -> other -> 5/a": who waits, for
  * which lock, for whom. */
-static struct bytes describe(struct lockfsm *fsm,
-                             const struct reaching *reaching)
+static struct bytes deadlock_describe(struct lockfsm *fsm,
+                                      const struct reaching *reaching)
 {
     const struct deadlock_search *search = reaching->search;
     CHECK(reaching->is_cycle && search->nodes[0].parent == 0);
-    struct words words = {.size = 0};
-    const struct node *path[CYCLE_TEXT_SIZE_MAX / STEP_TEXT_SIZE_MIN];
+    struct deadlock_words words = {.size = 0};
+    const struct deadlock_node *path[CYCLE_TEXT_SIZE_MAX / STEP_TEXT_SIZE_MIN];
     const uint32_t shown_max = sizeof path / sizeof path[0];
     uint32_t length = 0;
     for (uint32_t slot = reaching->cycle_from; slot != 0;
@@ -361,12 +364,13 @@ static struct bytes describe(struct lockfsm *fsm,
             path[at] = &search->nodes[slot];
         }
     }
-    const struct user *reader = search->nodes[0].asker->session->user;
-    put_asker(&words, search->nodes[0].asker);
+    const struct user *reader = search->nodes[0].waiter->session->user;
+    put_asker(&words, search->nodes[0].waiter);
     for (uint32_t i = 0; i < length && i < shown_max; i++) {
-        put_step(fsm, &words, reader, path[i]->lock, path[i]->asker);
+        put_step(fsm, &words, reader, path[i]->lock, path[i]->waiter);
     }
-    put_step(fsm, &words, reader, reaching->cycle_lock, search->nodes[0].asker);
+    put_step(fsm, &words, reader, reaching->cycle_lock,
+             search->nodes[0].waiter);
     return effect_copy(fsm, bytes_of(words.text, words.size));
 }
 
@@ -374,22 +378,22 @@ static struct bytes describe(struct lockfsm *fsm,
 
 /* True if another asker may wait for the newcomer: at a lock that it holds, or
  * behind another of its waits. */
-static bool is_waited_for(struct lockfsm *fsm, const struct asker *asker)
+static bool is_waited_for(struct lockfsm *fsm, const struct waiter *waiter)
 {
-    CHECK(asker->wait_count > 0);
-    const struct wait *newest = LIST_ENTRY(asker->waits.prev, struct wait,
+    CHECK(waiter->wait_count > 0);
+    const struct wait *newest = LIST_ENTRY(waiter->waits.prev, struct wait,
                                            in_asker);
-    const struct wait *oldest = LIST_FIRST(&asker->waits, struct wait,
+    const struct wait *oldest = LIST_FIRST(&waiter->waits, struct wait,
                                            in_asker);
     if (oldest->wait_index != newest->wait_index) {
         return true;
     }
-    LIST_FOR (const struct hold, hold, &asker->session->holds, in_session) {
+    LIST_FOR (const struct hold, hold, &waiter->session->holds, in_session) {
         if (!count_step(fsm->search)) {
             return true;
         }
         if (hold->lock->wait_count > 0 &&
-            bytes_equal(hold->owner, asker->owner)) {
+            bytes_equal(hold->owner, waiter->owner)) {
             return true;
         }
     }
@@ -407,45 +411,45 @@ static struct deadlock_search *search_begin(struct lockfsm *fsm)
     return fsm->search;
 }
 
-bool deadlock_of_newcomer(struct lockfsm *fsm, struct asker *asker,
+bool deadlock_of_newcomer(struct lockfsm *fsm, struct waiter *waiter,
                           struct bytes *ret_cycle)
 {
     search_begin(fsm);
-    return is_waited_for(fsm, asker) && deadlock_found(fsm, asker, ret_cycle);
+    return is_waited_for(fsm, waiter) && deadlock_found(fsm, waiter, ret_cycle);
 }
 
-static void tell_given_up(struct lockfsm *fsm, const struct asker *asker)
+static void tell_given_up(struct lockfsm *fsm, const struct waiter *waiter)
 {
-    const struct wait *newest = LIST_ENTRY(asker->waits.prev, struct wait,
+    const struct wait *newest = LIST_ENTRY(waiter->waits.prev, struct wait,
                                            in_asker);
     struct effect *effect = effect_add(fsm, EFFECT_SEARCH_GIVEN_UP);
-    effect->session = asker->session->id;
-    effect->owner = effect_copy(fsm, asker->owner);
+    effect->session = waiter->session->id;
+    effect->owner = effect_copy(fsm, waiter->owner);
     effect->lock = effect_copy(fsm, newest->lock->name);
     effect->wait_index = newest->wait_index;
 }
 
-bool deadlock_found(struct lockfsm *fsm, struct asker *asker,
+bool deadlock_found(struct lockfsm *fsm, struct waiter *waiter,
                     struct bytes *ret_cycle)
 {
-    CHECK(asker->wait_count > 0);
+    CHECK(waiter->wait_count > 0);
     struct deadlock_search *search = search_begin(fsm);
     search->number++;
     search->count = 0;
     search->has_slots = false;
-    add_node(search, asker, 0, NULL);
+    add_node(search, waiter, 0, NULL);
     struct reaching reaching = {.search = search};
     bool is_found = search_all(fsm, &reaching) && reaching.is_cycle &&
                     (!search->has_slots || is_left_over(fsm, search));
     if (!is_found && search->step_count > search->step_max) {
-        tell_given_up(fsm, asker);
+        tell_given_up(fsm, waiter);
     }
-    spend(search->is_reducing ? &fsm->reductions_left : &fsm->edges_left,
-          search);
+    deadlock_spend(
+        search->is_reducing ? &fsm->reductions_left : &fsm->edges_left, search);
     if (!is_found) {
         return false;
     }
-    *ret_cycle = describe(fsm, &reaching);
+    *ret_cycle = deadlock_describe(fsm, &reaching);
     return true;
 }
 

@@ -20,7 +20,7 @@ struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
     stored_init(&fence->stored, RECORD_FENCE);
     HASH_ADD_KEYPTR(by_resource, fsm->fences, fence->resource.data,
                     fence->resource.size, fence);
-    ordered_add(&fsm->fence_order, &fence->in_order, fence->resource, 0);
+    treap_add(&fsm->fence_order, &fence->in_order, fence->resource, 0);
     return fence;
 }
 
@@ -29,7 +29,7 @@ static void fence_free(struct lockfsm *fsm, struct fence *fence)
     record_gone(fsm, &fence->stored);
     payers_count(fsm, &fence->stored, fence->resource, user_gives);
     HASH_DELETE(by_resource, fsm->fences, fence);
-    ordered_remove(&fsm->fence_order, &fence->in_order);
+    treap_remove(&fsm->fence_order, &fence->in_order);
     pool_drop(&fsm->pool, &fence->resource);
     structure_free(fsm, &fence->stored);
 }
@@ -142,13 +142,14 @@ void apply_fence_admit(struct lockfsm *fsm, const struct entry *command,
     const struct fence_admit_command *message = command->fence_admit;
     struct bytes resource = message->resource;
     if (!name_is_valid(resource)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "resource");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "resource");
         return;
     }
     /* Otherwise any client could shut the fence for all tokens to come. */
     if (message->token > TOKEN_MAX ||
         !fence_may_have(message->token, new_token(fsm))) {
-        refuse(result, RESULT_BAD_ARGUMENT, "the token was never granted");
+        entry_refuse(result, RESULT_BAD_ARGUMENT,
+                     "the token was never granted");
         return;
     }
     struct fence *fence = fence_find(fsm, resource);
@@ -160,7 +161,7 @@ void apply_fence_admit(struct lockfsm *fsm, const struct entry *command,
     if (fence == NULL) {
         if (HASH_CNT(by_resource, fsm->fences) >=
             fsm->limits.of[LIMIT_FENCES]) {
-            refuse(result, RESULT_LIMIT, "fences");
+            entry_refuse(result, RESULT_LIMIT, "fences");
             return;
         }
         struct quota more = {{[QUOTA_BYTES] = left_bytes(resource, 0)}};

@@ -5,7 +5,7 @@
 
 #include "lockfsm/state.h"
 
-#include "base/number.h"
+#include "base/minmax.h"
 
 struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
                        uint64_t session, struct bytes owner)
@@ -13,7 +13,7 @@ struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
     if (lock == NULL || lock->hold_count == 0) {
         return NULL;
     }
-    struct place *place = places_find(
+    struct holder_place *place = holder_index_find(
         &fsm->places,
         &(struct place_key){PLACE_HOLD, lock->id, session, owner});
     return place == NULL ? NULL : LIST_ENTRY(place, struct hold, place);
@@ -60,9 +60,9 @@ void hold_link(struct lockfsm *fsm, struct hold *hold)
 {
     user_takes(hold->session->user, QUOTA_HOLDS, 1);
     user_takes(hold->session->user, QUOTA_BYTES, bytes_of_hold(hold));
-    places_add(&fsm->places, &hold->place,
-               &(struct place_key){PLACE_HOLD, hold->lock->id,
-                                   hold->session->id, hold->owner});
+    holder_index_add(&fsm->places, &hold->place,
+                     &(struct place_key){PLACE_HOLD, hold->lock->id,
+                                         hold->session->id, hold->owner});
     former_takes(fsm, hold);
     if (hold->mode != LOCK_EXCLUSIVE) {
         claims_add(fsm, hold);
@@ -72,10 +72,10 @@ void hold_link(struct lockfsm *fsm, struct hold *hold)
     lock_move_edge(hold->lock);
     fsm->uses.holds++;
     list_push_back(&hold->session->holds, &hold->in_session);
-    ordered_add(&hold->session->hold_order, &hold->in_order, hold->lock->name,
-                hold->serial);
+    treap_add(&hold->session->hold_order, &hold->in_order, hold->lock->name,
+              hold->serial);
     hold->session->hold_count++;
-    tally_up(&fsm->uses.places_of_session, session_places(hold->session));
+    max_counter_up(&fsm->uses.places_of_session, session_places(hold->session));
 }
 
 void hold_free(struct lockfsm *fsm, struct hold *hold)
@@ -83,7 +83,7 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
     record_gone(fsm, &hold->stored);
     user_gives(hold->session->user, QUOTA_HOLDS, 1);
     user_gives(hold->session->user, QUOTA_BYTES, bytes_of_hold(hold));
-    places_remove(&fsm->places, &hold->place);
+    holder_index_remove(&fsm->places, &hold->place);
     former_gives(fsm, hold);
     claims_remove(fsm, hold);
     list_remove(&hold->in_lock);
@@ -93,9 +93,10 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
     CHECK(fsm->uses.holds > 0);
     fsm->uses.holds--;
     list_remove(&hold->in_session);
-    ordered_remove(&hold->session->hold_order, &hold->in_order);
+    treap_remove(&hold->session->hold_order, &hold->in_order);
     hold->session->hold_count--;
-    tally_down(&fsm->uses.places_of_session, session_places(hold->session));
+    max_counter_down(&fsm->uses.places_of_session,
+                     session_places(hold->session));
     pool_drop(&fsm->pool, &hold->owner);
     structure_free(fsm, &hold->stored);
 }

@@ -28,7 +28,7 @@ struct lock *lock_new(struct lockfsm *fsm, struct bytes name)
     stored_init(&lock->stored, RECORD_LOCK);
     HASH_ADD_KEYPTR(by_name, fsm->locks, lock->name.data, lock->name.size,
                     lock);
-    ordered_add(&fsm->lock_order, &lock->in_order, lock->name, 0);
+    treap_add(&fsm->lock_order, &lock->in_order, lock->name, 0);
     return lock;
 }
 
@@ -52,7 +52,7 @@ void lock_free(struct lockfsm *fsm, struct lock *lock)
     list_remove(&lock->in_touched);
     list_remove(&lock->in_cut);
     HASH_DELETE(by_name, fsm->locks, lock);
-    ordered_remove(&fsm->lock_order, &lock->in_order);
+    treap_remove(&fsm->lock_order, &lock->in_order);
     pool_drop(&fsm->pool, &lock->name);
     structure_free(fsm, &lock->stored);
 }

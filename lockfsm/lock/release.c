@@ -30,17 +30,17 @@ void apply_release(struct lockfsm *fsm, const struct entry *command,
 {
     const struct release_command *message = command->release;
     if (message->name_count == 0 || message->name_count > MULTI_COUNT_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT, "number of names");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "number of names");
         return;
     }
     if (message->token_count != 0 &&
         message->token_count != message->name_count) {
-        refuse(result, RESULT_BAD_ARGUMENT, "number of tokens");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "number of tokens");
         return;
     }
     for (size_t i = 0; i < message->name_count; i++) {
         if (!name_is_valid(message->names[i])) {
-            refuse(result, RESULT_BAD_ARGUMENT, "name");
+            entry_refuse(result, RESULT_BAD_ARGUMENT, "name");
             return;
         }
     }
@@ -65,17 +65,18 @@ void apply_release(struct lockfsm *fsm, const struct entry *command,
 
 /* Whose holds the user may release: his own, or, with the right to take locks
  * from others, those of all (NULL). */
-static const struct user *whose(const struct lockfsm *fsm,
-                                const struct lock *lock)
+static const struct user *release_whose(const struct lockfsm *fsm,
+                                        const struct lock *lock)
 {
     return lockfsm_may(fsm, fsm->user, VERB_KICK, lock->name, EXTENT_NAME, NULL)
                ? NULL
                : fsm->user;
 }
 
-static bool sees(const struct lockfsm *fsm, const struct hold *hold)
+static bool release_sees(const struct lockfsm *fsm, const struct hold *hold)
 {
-    return hold->session->user == fsm->user || whose(fsm, hold->lock) == NULL;
+    return hold->session->user == fsm->user ||
+           release_whose(fsm, hold->lock) == NULL;
 }
 
 void apply_release_if(struct lockfsm *fsm, const struct entry *command,
@@ -98,14 +99,14 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
     bool has_many = false;
     struct hold *hold = message->session != 0
                             ? hold_find(fsm, lock, message->session, owner)
-                            : claim_find(fsm, lock, whose(fsm, lock), owner,
-                                         message->token, &has_many);
+                            : claim_find(fsm, lock, release_whose(fsm, lock),
+                                         owner, message->token, &has_many);
     if (has_many) {
-        refuse(result, RESULT_BAD_ARGUMENT,
-               "several holds have this owner: name the session");
+        entry_refuse(result, RESULT_BAD_ARGUMENT,
+                     "several holds have this owner: name the session");
         return;
     }
-    if (hold == NULL || !sees(fsm, hold) ||
+    if (hold == NULL || !release_sees(fsm, hold) ||
         (message->token != 0 && message->token != hold->token)) {
         return;
     }

@@ -11,7 +11,7 @@ struct wait *wait_find(const struct lockfsm *fsm, const struct lock *lock,
     if (lock == NULL || lock->wait_count == 0) {
         return NULL;
     }
-    struct place *place = places_find(
+    struct holder_place *place = holder_index_find(
         &fsm->places,
         &(struct place_key){PLACE_WAIT, lock->id, session, owner});
     return place == NULL ? NULL : LIST_ENTRY(place, struct wait, place);
@@ -20,7 +20,7 @@ struct wait *wait_find(const struct lockfsm *fsm, const struct lock *lock,
 struct wait *request_find(const struct lockfsm *fsm, uint64_t wait_index,
                           uint64_t session, struct bytes owner)
 {
-    struct place *place = places_find(
+    struct holder_place *place = holder_index_find(
         &fsm->places,
         &(struct place_key){PLACE_REQUEST, wait_index, session, owner});
     return place == NULL ? NULL : LIST_ENTRY(place, struct wait, by_request);
@@ -65,9 +65,9 @@ static void link_request(struct lockfsm *fsm, struct wait *wait)
         list_push_back(&first->in_group, &wait->in_group);
         return;
     }
-    places_add(&fsm->places, &wait->by_request,
-               &(struct place_key){PLACE_REQUEST, wait->wait_index,
-                                   wait->session->id, wait->owner});
+    holder_index_add(&fsm->places, &wait->by_request,
+                     &(struct place_key){PLACE_REQUEST, wait->wait_index,
+                                         wait->session->id, wait->owner});
 }
 
 static void link_queue(struct lock *lock, struct wait *wait)
@@ -122,15 +122,15 @@ void wait_link(struct lockfsm *fsm, struct wait *wait)
     struct lock *lock = wait->lock;
     user_takes(wait->session->user, QUOTA_WAITS, 1);
     user_takes(wait->session->user, QUOTA_BYTES, bytes_of_wait(wait));
-    places_add(&fsm->places, &wait->place,
-               &(struct place_key){PLACE_WAIT, lock->id, wait->session->id,
-                                   wait->owner});
+    holder_index_add(&fsm->places, &wait->place,
+                     &(struct place_key){PLACE_WAIT, lock->id,
+                                         wait->session->id, wait->owner});
     link_request(fsm, wait);
     link_queue(lock, wait);
     lock->wait_count++;
     fsm->uses.waits++;
     list_push_back(&fsm->waits, &wait->in_state);
-    tally_up(&fsm->uses.waits_of_lock, lock->wait_count);
+    max_counter_up(&fsm->uses.waits_of_lock, lock->wait_count);
     lock->waits_by_mode[wait->mode]++;
     list_push_back(&wait->session->waits, &wait->in_session);
     wait->session->wait_count++;
@@ -139,11 +139,11 @@ void wait_link(struct lockfsm *fsm, struct wait *wait)
         wait->serial >= wait->session->recheck_from) {
         wait->session->recheck_at = wait;
     }
-    tally_up(&fsm->uses.waits_of_session, wait->session->wait_count);
-    tally_up(&fsm->uses.places_of_session, session_places(wait->session));
-    wait->asker = asker_obtain(fsm, wait->session, wait->owner);
-    list_push_back(&wait->asker->waits, &wait->in_asker);
-    wait->asker->wait_count++;
+    max_counter_up(&fsm->uses.waits_of_session, wait->session->wait_count);
+    max_counter_up(&fsm->uses.places_of_session, session_places(wait->session));
+    wait->waiter = waiter_obtain(fsm, wait->session, wait->owner);
+    list_push_back(&wait->waiter->waits, &wait->in_asker);
+    wait->waiter->wait_count++;
 }
 
 struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
@@ -179,9 +179,9 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
     record_gone(fsm, &wait->stored);
     user_gives(wait->session->user, QUOTA_WAITS, 1);
     user_gives(wait->session->user, QUOTA_BYTES, bytes_of_wait(wait));
-    places_remove(&fsm->places, &wait->place);
+    holder_index_remove(&fsm->places, &wait->place);
     if (wait->by_request.kind == PLACE_REQUEST) {
-        places_remove(&fsm->places, &wait->by_request);
+        holder_index_remove(&fsm->places, &wait->by_request);
     }
     list_remove(&wait->in_group);
     list_remove(&wait->in_unbacked);
@@ -189,22 +189,23 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
     list_remove(&wait->in_state);
     CHECK(wait->lock->wait_count > 0 && wait->session->wait_count > 0);
     CHECK(wait->lock->waits_by_mode[wait->mode] > 0);
-    CHECK(wait->asker->wait_count > 0 && fsm->uses.waits > 0);
+    CHECK(wait->waiter->wait_count > 0 && fsm->uses.waits > 0);
     wait->lock->wait_count--;
     fsm->uses.waits--;
-    tally_down(&fsm->uses.waits_of_lock, wait->lock->wait_count);
+    max_counter_down(&fsm->uses.waits_of_lock, wait->lock->wait_count);
     wait->lock->waits_by_mode[wait->mode]--;
     if (wait->session->recheck_at == wait) {
         wait->session->recheck_at = next_in_session(wait);
     }
     list_remove(&wait->in_session);
     wait->session->wait_count--;
-    tally_down(&fsm->uses.waits_of_session, wait->session->wait_count);
-    tally_down(&fsm->uses.places_of_session, session_places(wait->session));
+    max_counter_down(&fsm->uses.waits_of_session, wait->session->wait_count);
+    max_counter_down(&fsm->uses.places_of_session,
+                     session_places(wait->session));
     list_remove(&wait->in_asker);
-    wait->asker->wait_count--;
+    wait->waiter->wait_count--;
     lock_touch(fsm, wait->lock);
-    asker_release(fsm, wait->asker);
+    waiter_release(fsm, wait->waiter);
     pool_drop(&fsm->pool, &wait->owner);
     structure_free(fsm, &wait->stored);
 }
@@ -265,7 +266,7 @@ void wait_answer(struct lockfsm *fsm, const struct wait *wait,
     if (result->code == RESULT_OK) {
         copy_names(fsm, effect, wait);
     }
-    kept_finish(fsm, wait->asker, wait->wait_index, result);
+    result_cache_finish(fsm, wait->waiter, wait->wait_index, result);
 }
 
 void wait_tell_ended(struct lockfsm *fsm, const struct wait *wait,

@@ -9,10 +9,11 @@
  * one counts nothing. What is counted never overlaps, so the clock never runs
  * ahead of a clock on the wall by more than the tenth that any clock may. */
 
-#include "base/number.h"
+#include "base/minmax.h"
 #include "lockfsm/state.h"
 
-static void step(struct lockfsm *fsm, uint64_t base_index, uint32_t elapsed_ms)
+static void clock_step(struct lockfsm *fsm, uint64_t base_index,
+                       uint32_t elapsed_ms)
 {
     uint64_t moved_ms = 0;
     CHECK(fsm->log_index > fsm->clock_index); /* An entry counts once. */
@@ -66,7 +67,7 @@ static void thin_begins(struct lockfsm *fsm)
 
 void clock_begin(struct lockfsm *fsm, uint64_t base_index, uint32_t elapsed_ms)
 {
-    step(fsm, base_index, elapsed_ms);
+    clock_step(fsm, base_index, elapsed_ms);
     drop_old_begins(fsm);
     if (fsm->begin_count == BEGIN_MARK_MAX) {
         thin_begins(fsm);
@@ -80,7 +81,7 @@ void apply_time(struct lockfsm *fsm, const struct entry *command,
                 struct result *result)
 {
     const struct time_command *time = command->time;
-    step(fsm, time->base_index, time->elapsed_ms);
+    clock_step(fsm, time->base_index, time->elapsed_ms);
     for (size_t i = 0; i < time->mark_count; i++) {
         struct session *session = session_find(fsm, time->marks[i].session);
         if (session == NULL || session->is_durable) {

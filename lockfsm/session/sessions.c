@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Sessions as structures: made, found, freed, and what is remembered of holds
- * that were taken away from one that lives. open.c begins and ends them. */
+ * that were taken away from one that lives. session_lifecycle.c begins and ends
+ * them. */
 
 #include <stdlib.h>
 
@@ -44,7 +45,7 @@ struct session *session_new(struct lockfsm *fsm, uint64_t id)
     list_init(&session->holds);
     list_init(&session->waits);
     list_init(&session->ended);
-    list_init(&session->askers);
+    list_init(&session->waiters);
     stored_init(&session->stored, RECORD_SESSION);
     HASH_ADD(by_id, fsm->sessions, id, sizeof session->id, session);
     return session;
@@ -60,9 +61,9 @@ void session_belongs(struct lockfsm *fsm, struct session *session,
     if (session->end != SESSION_LIVES) {
         return; /* An ended session is not listed. */
     }
-    ordered_add(&fsm->session_order, &session->in_order, session->name,
-                session->id);
-    ordered_add(&user->sessions, &session->in_user, session->name, session->id);
+    treap_add(&fsm->session_order, &session->in_order, session->name,
+              session->id);
+    treap_add(&user->sessions, &session->in_user, session->name, session->id);
 }
 
 void session_set_recheck(struct lockfsm *fsm, struct session *session,
@@ -116,8 +117,8 @@ void session_leave(struct lockfsm *fsm, struct session *session)
     session_pass(fsm, session, true);
     HASH_DELETE(by_id, fsm->sessions, session);
     HASH_ADD(by_id, fsm->swept, id, sizeof session->id, session);
-    ordered_remove(&fsm->session_order, &session->in_order);
-    ordered_remove(&session->user->sessions, &session->in_user);
+    treap_remove(&fsm->session_order, &session->in_order);
+    treap_remove(&session->user->sessions, &session->in_user);
     list_remove(&session->in_durable);
     session_set_recheck(fsm, session, false);
     list_push_back(&fsm->to_sweep, &session->in_swept);
@@ -216,12 +217,12 @@ void session_free(struct lockfsm *fsm, struct session *session)
 {
     CHECK(session->hold_count == 0);
     CHECK(session->wait_count == 0);
-    CHECK(list_is_empty(&session->askers));
+    CHECK(list_is_empty(&session->waiters));
     if (fsm->emptied == session) {
         fsm->emptied = NULL;
     }
     if (session->numbers != NULL) {
-        numbers_free(fsm, session->numbers);
+        request_ids_free(fsm, session->numbers);
     }
     while (!list_is_empty(&session->ended)) {
         free_first_ended(fsm, session);
@@ -232,8 +233,8 @@ void session_free(struct lockfsm *fsm, struct session *session)
     list_remove(&session->in_recheck);
     if (list_is_empty(&session->in_swept)) {
         list_remove(&session->in_durable);
-        ordered_remove(&fsm->session_order, &session->in_order);
-        ordered_remove(&session->user->sessions, &session->in_user);
+        treap_remove(&fsm->session_order, &session->in_order);
+        treap_remove(&session->user->sessions, &session->in_user);
         session_pass(fsm, session, true);
         HASH_DELETE(by_id, fsm->sessions, session);
     } else {
@@ -329,7 +330,7 @@ bool session_find_asking(struct lockfsm *fsm, struct session **ret_session,
         return false;
     }
     if (fsm->origin.owner.size > OWNER_SIZE_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT, "owner");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "owner");
         return false;
     }
     *ret_session = session;
@@ -339,7 +340,7 @@ bool session_find_asking(struct lockfsm *fsm, struct session **ret_session,
 bool session_is_value(const struct session *session, struct result *result)
 {
     if (session->is_redis) {
-        refuse(result, RESULT_BAD_ARGUMENT, "a session of a Redis value");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "a session of a Redis value");
     }
     return session->is_redis;
 }

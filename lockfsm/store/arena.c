@@ -19,14 +19,14 @@ struct arena_chunk {
     _Alignas(16) uint8_t data[];
 };
 
-static void enter(struct arena *arena, struct arena_chunk *chunk)
+static void arena_enter(struct arena *arena, struct arena_chunk *chunk)
 {
     arena->current = chunk;
     arena->at = chunk->data;
     arena->left_size = chunk->size;
 }
 
-static void grow(struct arena *arena, size_t size)
+static void arena_grow(struct arena *arena, size_t size)
 {
     CHECK(size <= SIZE_MAX / 2);
     if (size < ARENA_CHUNK_SIZE) {
@@ -40,7 +40,7 @@ static void grow(struct arena *arena, size_t size)
     } else {
         arena->current->next = chunk;
     }
-    enter(arena, chunk);
+    arena_enter(arena, chunk);
 }
 
 void *arena_take(struct arena *arena, size_t size)
@@ -48,7 +48,7 @@ void *arena_take(struct arena *arena, size_t size)
     CHECK(size <= SIZE_MAX / 4);
     size = (size + ARENA_ALIGNMENT - 1) & ~(ARENA_ALIGNMENT - 1);
     if (size > arena->left_size) {
-        grow(arena, size);
+        arena_grow(arena, size);
     }
     void *piece = arena->at;
     arena->at += size;
@@ -80,7 +80,7 @@ void arena_reset(struct arena *arena)
     if (arena->first != NULL) {
         free_chunks(arena->first->next);
         arena->first->next = NULL;
-        enter(arena, arena->first);
+        arena_enter(arena, arena->first);
     }
 }
 

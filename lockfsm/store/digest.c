@@ -152,8 +152,8 @@ static uint64_t hash_session(struct record *record,
                              const struct session *session)
 {
     uint64_t sum = share_of(record, &session->stored);
-    LIST_FOR (struct asker, asker, &session->askers, in_session) {
-        sum += hash_results(record, &asker->waiting);
+    LIST_FOR (struct waiter, waiter, &session->waiters, in_session) {
+        sum += hash_results(record, &waiter->waiting);
     }
     if (session->numbers != NULL) {
         sum += share_of(record, &session->numbers->stored);

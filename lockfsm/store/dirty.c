@@ -16,7 +16,7 @@ void stored_init(struct stored *stored, enum record_kind kind)
     list_init(&stored->in_list);
 }
 
-static void leave(struct lockfsm *fsm, struct stored *stored)
+static void dirty_leave(struct lockfsm *fsm, struct stored *stored)
 {
     fsm->steps++;
     if ((stored->flags & STORED_CHANGED) != 0) {
@@ -32,7 +32,7 @@ static void leave(struct lockfsm *fsm, struct stored *stored)
 void record_changed(struct lockfsm *fsm, struct stored *stored)
 {
     if ((stored->flags & STORED_CHANGED) == 0) {
-        leave(fsm, stored);
+        dirty_leave(fsm, stored);
         stored->flags |= STORED_CHANGED;
         list_push_back(&fsm->ledger.changed[stored->kind], &stored->in_list);
         fsm->ledger.changed_count++;
@@ -43,7 +43,7 @@ void record_changed(struct lockfsm *fsm, struct stored *stored)
 void record_gone(struct lockfsm *fsm, struct stored *stored)
 {
     const struct record_kind_row *kind = &record_kinds[stored->kind];
-    leave(fsm, stored);
+    dirty_leave(fsm, stored);
     fsm->ledger.digest -= stored->share;
     stored->share = 0;
     if ((stored->flags & STORED_IN_TABLE) == 0) {
@@ -67,7 +67,7 @@ void stored_share(struct lockfsm *fsm, struct stored *stored, uint64_t share)
 
 void stored_settle(struct lockfsm *fsm, struct stored *stored)
 {
-    leave(fsm, stored);
+    dirty_leave(fsm, stored);
     stored->flags = STORED_IN_TABLE | STORED_SHARED;
     list_push_back(&fsm->ledger.settled[stored->kind], &stored->in_list);
     fsm->ledger.settled_count[stored->kind]++;

@@ -30,14 +30,14 @@ struct loading {
     const char *wrong; /* Static text, or NULL if all is sound. */
 };
 
-static int corrupt(struct loading *loading, const char *wrong)
+static int load_corrupt(struct loading *loading, const char *wrong)
 {
     loading->wrong = wrong;
     return HASP_ECORRUPT;
 }
 
 /* Copies bytes into the pool; bounds what the rows do not bound. */
-static struct bytes keep(void *data, struct bytes bytes)
+static struct bytes load_keep(void *data, struct bytes bytes)
 {
     struct loading *loading = data;
     if (bytes.size > POOL_PIECE_SIZE_MAX) {
@@ -47,17 +47,17 @@ static struct bytes keep(void *data, struct bytes bytes)
     return pool_copy(&loading->fsm->pool, bytes);
 }
 
-static void *take(void *data, size_t size)
+static void *load_take(void *data, size_t size)
 {
     return pool_take(&((struct loading *)data)->fsm->pool, size);
 }
 
 /* Decodes a value. Something that this version does not know is damage, since
  * it was written at a level that this version understands (load_state). */
-static bool unpack(struct loading *loading, codec_message_fn *message,
-                   struct bytes value, void *to)
+static bool load_unpack(struct loading *loading, codec_message_fn *message,
+                        struct bytes value, void *to)
 {
-    struct codec_memory memory = {take, keep, loading};
+    struct codec_memory memory = {load_take, load_keep, loading};
     struct codec_level level;
     return codec_get(value, message(), to, &memory, &level) &&
            level.level != CODEC_LEVEL_UNKNOWN && loading->wrong == NULL;
@@ -69,7 +69,7 @@ static int load_state(struct loading *loading, struct bytes key,
                       struct bytes value)
 {
     struct lockfsm *fsm = loading->fsm;
-    bool is_sound = unpack(loading, lockfsm_message, value, fsm);
+    bool is_sound = load_unpack(loading, lockfsm_message, value, fsm);
     /* This comes first, since a state of a higher level cannot be judged here.
      */
     if (fsm->feature_level > fsm->node_level) {
@@ -78,13 +78,13 @@ static int load_state(struct loading *loading, struct bytes key,
         return HASP_ETOOOLD;
     }
     if (!is_sound) {
-        return corrupt(loading, "meta record");
+        return load_corrupt(loading, "meta record");
     }
     loading->meta_sum = bytes_share(TABLE_META, key, value);
     fsm->is_begun = cluster_id_is_known(fsm->cluster_id);
     for (uint32_t i = 0; i < fsm->limit_count; i++) {
         if (!limit_allows((enum limit_key)i, fsm->limits.of[i])) {
-            return corrupt(loading, "limit");
+            return load_corrupt(loading, "limit");
         }
     }
     return 0;
@@ -99,14 +99,14 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
     }
     if (bytes_equal(key, bytes_of_text(META_APPLIED_KEY))) {
         if (value.size != 16) {
-            return corrupt(loading, "applied index");
+            return load_corrupt(loading, "applied index");
         }
         fsm->applied_index = load_u64_be(value.data);
         fsm->applied_term = load_u64_be(value.data + 8);
         fsm->ledger.flushed_index = fsm->applied_index;
     } else if (bytes_equal(key, bytes_of_text(META_DIGEST_KEY))) {
         if (value.size != 8) {
-            return corrupt(loading, "digest");
+            return load_corrupt(loading, "digest");
         }
         loading->digest = load_u64_be(value.data);
     } /* A later version has written this entry; it is kept as it is. */
@@ -118,7 +118,7 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
  * Of each map a function makes, from the key, the structure that the value is
  * read into; NULL if the key is none. Another checks what came of it. */
 
-static uint64_t get_number(struct reader *key)
+static uint64_t load_get_number(struct reader *key)
 {
     struct bytes number = reader_bytes(key, 8);
     return number.size == 8 ? load_u64_be(number.data) : 0;
@@ -126,14 +126,14 @@ static uint64_t get_number(struct reader *key)
 
 static struct stored *new_session(struct loading *loading, struct reader *key)
 {
-    uint64_t id = get_number(key);
+    uint64_t id = load_get_number(key);
     return reader_ok(key, true) && id != 0 &&
                    session_find(loading->fsm, id) == NULL
                ? &session_new(loading->fsm, id)->stored
                : NULL;
 }
 
-static const char *check_session(struct loading *loading, void *structure)
+static const char *load_check_session(struct loading *loading, void *structure)
 {
     struct session *session = structure;
     struct lockfsm *fsm = loading->fsm;
@@ -163,7 +163,7 @@ static struct stored *new_lock(struct loading *loading, struct reader *key)
     return name_is_valid(name) ? &lock_new(loading->fsm, name)->stored : NULL;
 }
 
-static const char *check_lock(struct loading *loading, void *structure)
+static const char *load_check_lock(struct loading *loading, void *structure)
 {
     struct lock *lock = structure;
     sorted_add(&loading->locks, lock->id, lock);
@@ -185,7 +185,7 @@ static int order_locks(struct loading *loading)
     }
     for (size_t i = 1; i < locks->count; i++) {
         if (locks->at[i].number == locks->at[i - 1].number) {
-            return corrupt(loading, "two locks with one id");
+            return load_corrupt(loading, "two locks with one id");
         }
     }
     for (size_t i = 0; i < loading->cut.count; i++) {
@@ -206,9 +206,9 @@ struct whose {
 static bool get_whose(struct loading *loading, struct reader *key,
                       bool is_waiting, struct whose *ret_whose)
 {
-    ret_whose->lock = sorted_find(&loading->locks, get_number(key));
-    ret_whose->wait_index = is_waiting ? get_number(key) : 0;
-    ret_whose->session = session_find_any(loading->fsm, get_number(key));
+    ret_whose->lock = sorted_find(&loading->locks, load_get_number(key));
+    ret_whose->wait_index = is_waiting ? load_get_number(key) : 0;
+    ret_whose->session = session_find_any(loading->fsm, load_get_number(key));
     ret_whose->owner = reader_bytes(key, reader_left(key));
     return reader_ok(key, true) && ret_whose->lock != NULL &&
            ret_whose->session != NULL &&
@@ -246,7 +246,7 @@ static struct stored *new_wait(struct loading *loading, struct reader *key)
     return &wait->stored;
 }
 
-static const char *check_wait(struct loading *loading, void *structure)
+static const char *load_check_wait(struct loading *loading, void *structure)
 {
     struct wait *wait = structure;
     sorted_add(&loading->waits, wait->serial, wait);
@@ -256,23 +256,24 @@ static const char *check_wait(struct loading *loading, void *structure)
 
 static struct stored *new_result(struct loading *loading, struct reader *key)
 {
-    struct session *session = session_find_any(loading->fsm, get_number(key));
-    uint64_t req = get_number(key);
+    struct session *session = session_find_any(loading->fsm,
+                                               load_get_number(key));
+    uint64_t req = load_get_number(key);
     if (!reader_ok(key, true) || session == NULL) {
         return NULL;
     }
     if (req == 0) {
         return session->numbers == NULL
-                   ? &numbers_obtain(loading->fsm, session)->stored
+                   ? &request_ids_obtain(loading->fsm, session)->stored
                    : NULL;
     }
-    if (session->numbers == NULL || !numbers_has(session->numbers, req)) {
+    if (session->numbers == NULL || !request_ids_has(session->numbers, req)) {
         return NULL;
     }
-    return &kept_add(loading->fsm, session->numbers, req)->stored;
+    return &result_cache_add(loading->fsm, session->numbers, req)->stored;
 }
 
-static const char *check_numbers(struct loading *loading, void *structure)
+static const char *load_check_numbers(struct loading *loading, void *structure)
 {
     struct numbers *numbers = structure;
     const uint64_t *range = numbers->spent;
@@ -307,7 +308,7 @@ static const char *check_result(struct loading *loading, void *structure)
     if (wait == NULL || wait->session != kept->numbers->session) {
         return "a result of a request that waits nowhere";
     }
-    kept->asker = wait->asker;
+    kept->waiter = wait->waiter;
     return NULL;
 }
 
@@ -315,7 +316,7 @@ static struct stored *new_blacklisting(struct loading *loading,
                                        struct reader *key)
 {
     struct blacklisting *entry = blacklisting_new(loading->fsm);
-    entry->since_index = get_number(key);
+    entry->since_index = load_get_number(key);
     return reader_ok(key, true) ? &entry->stored : NULL;
 }
 
@@ -327,7 +328,7 @@ static struct stored *new_fence(struct loading *loading, struct reader *key)
 
 static struct stored *new_member(struct loading *loading, struct reader *key)
 {
-    struct member *member = member_obtain(loading->fsm, get_number(key));
+    struct member *member = member_obtain(loading->fsm, load_get_number(key));
     return reader_ok(key, true) ? &member->stored : NULL;
 }
 
@@ -347,7 +348,7 @@ static struct stored *new_user(struct loading *loading, struct reader *key)
                                     : NULL;
 }
 
-static const char *check_user(struct loading *loading, void *structure)
+static const char *load_check_user(struct loading *loading, void *structure)
 {
     struct lockfsm *fsm = loading->fsm;
     struct user *user = structure;
@@ -411,7 +412,7 @@ static const char *check_revocation(struct loading *loading, void *structure)
 
 static struct stored *new_act(struct loading *loading, struct reader *key)
 {
-    uint64_t number = get_number(key);
+    uint64_t number = load_get_number(key);
     return reader_ok(key, true) ? &act_new(loading->fsm, number)->stored : NULL;
 }
 
@@ -425,11 +426,16 @@ static struct stored *(*const makers[])(struct loading *, struct reader *) = {
     [TABLE_REVOKED] = new_revocation, [TABLE_ACTS] = new_act};
 static const char *(*const checks[RECORD_KIND_COUNT])(struct loading *,
                                                       void *) = {
-    [RECORD_SESSION] = check_session, [RECORD_LOCK] = check_lock,
-    [RECORD_HOLD] = check_hold,       [RECORD_WAIT] = check_wait,
-    [RECORD_NUMBERS] = check_numbers, [RECORD_RESULT] = check_result,
-    [RECORD_USER] = check_user,       [RECORD_ROLE] = check_role,
-    [RECORD_MEMBER] = check_member,   [RECORD_REVOCATION] = check_revocation};
+    [RECORD_SESSION] = load_check_session,
+    [RECORD_LOCK] = load_check_lock,
+    [RECORD_HOLD] = check_hold,
+    [RECORD_WAIT] = load_check_wait,
+    [RECORD_NUMBERS] = load_check_numbers,
+    [RECORD_RESULT] = check_result,
+    [RECORD_USER] = load_check_user,
+    [RECORD_ROLE] = check_role,
+    [RECORD_MEMBER] = check_member,
+    [RECORD_REVOCATION] = check_revocation};
 
 static int load_record(void *data, struct bytes key, struct bytes value)
 {
@@ -437,18 +443,18 @@ static int load_record(void *data, struct bytes key, struct bytes value)
     struct reader reader = reader_of(key);
     struct stored *stored = makers[loading->map](loading, &reader);
     if (stored == NULL) {
-        return corrupt(loading, "the key of a record");
+        return load_corrupt(loading, "the key of a record");
     }
     void *structure = structure_of(stored);
-    if (!unpack(loading, record_kinds[stored->kind].message, value,
-                structure)) {
-        return corrupt(loading, "the value of a record");
+    if (!load_unpack(loading, record_kinds[stored->kind].message, value,
+                     structure)) {
+        return load_corrupt(loading, "the value of a record");
     }
     const char *wrong = checks[stored->kind] != NULL
                             ? checks[stored->kind](loading, structure)
                             : NULL;
     if (wrong != NULL) {
-        return corrupt(loading, wrong);
+        return load_corrupt(loading, wrong);
     }
     record_of(&loading->record, stored);
     stored_share(loading->fsm, stored, record_share(&loading->record));
@@ -470,7 +476,7 @@ static int link_holds_and_waits(struct loading *loading)
     for (size_t i = 0; i < loading->waits.count; i++) {
         struct wait *wait = loading->waits.at[i].item;
         if (wait_find(fsm, wait->lock, wait->session->id, wait->owner)) {
-            return corrupt(loading, "two waits of one owner at a lock");
+            return load_corrupt(loading, "two waits of one owner at a lock");
         }
         wait_link(fsm, wait);
     }
@@ -481,7 +487,7 @@ static void link_results(struct loading *loading)
 {
     sorted_sort(&loading->results);
     for (size_t i = 0; i < loading->results.count; i++) {
-        kept_link(loading->results.at[i].item);
+        result_cache_link(loading->results.at[i].item);
     }
 }
 
@@ -517,7 +523,7 @@ static int load_all(struct loading *loading, struct table_txn *txn)
         loading->digest != loading->fsm->ledger.digest + loading->meta_sum) {
         wrong = "the records do not add up to their digest";
     }
-    return wrong != NULL ? corrupt(loading, wrong) : 0;
+    return wrong != NULL ? load_corrupt(loading, wrong) : 0;
 }
 
 int lockfsm_load(struct lockfsm *fsm, struct table *table,

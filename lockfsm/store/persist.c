@@ -26,7 +26,7 @@ static int delete_gone(struct lockfsm *fsm, struct table_txn *txn)
     return 0;
 }
 
-static int put(struct table_txn *txn, const struct record *record)
+static int persist_put(struct table_txn *txn, const struct record *record)
 {
     return table_put(txn, record->map, buffer_bytes(&record->key),
                      buffer_bytes(&record->value));
@@ -49,7 +49,7 @@ static int put_changed(struct lockfsm *fsm, struct table_txn *txn,
             record_of(record, stored);
             uint64_t share = record_share(record);
             int error = is_damaged(stored, share) ? HASP_ECORRUPT
-                                                  : put(txn, record);
+                                                  : persist_put(txn, record);
             if (error != 0) {
                 return error;
             }
@@ -73,7 +73,7 @@ static int put_meta(struct lockfsm *fsm, struct table_txn *txn,
                     struct record *record)
 {
     record_of_meta(record, fsm);
-    int error = put(txn, record);
+    int error = persist_put(txn, record);
     if (error != 0) {
         return error;
     }

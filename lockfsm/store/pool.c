@@ -79,7 +79,7 @@ static unsigned class_of(size_t size, size_t *ret_size)
     return piece_class;
 }
 
-static void *cut(struct pool *pool, size_t size)
+static void *pool_cut(struct pool *pool, size_t size)
 {
     if (size > pool->left_size) {
         pool->at = add_chunk(pool, POOL_CHUNK_SIZE)->data;
@@ -101,7 +101,7 @@ static void *take_undefined(struct pool *pool, size_t size)
     unsigned piece_class = class_of(size, &piece_size);
     struct pool_piece *piece = pool->free[piece_class];
     if (piece == NULL) {
-        return cut(pool, piece_size);
+        return pool_cut(pool, piece_size);
     }
     pool->free[piece_class] = piece->next;
     return piece;

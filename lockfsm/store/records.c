@@ -48,7 +48,7 @@
 
 /* --- Keys ----------------------------------------------------------------- */
 
-static void put_number(struct buffer *out, uint64_t number)
+static void records_put_number(struct buffer *out, uint64_t number)
 {
     store_u64_be(buffer_reserve(out, 8), number);
     out->size += 8;
@@ -56,7 +56,7 @@ static void put_number(struct buffer *out, uint64_t number)
 
 static void put_key_of_session(struct buffer *out, const void *structure)
 {
-    put_number(out, ((const struct session *)structure)->id);
+    records_put_number(out, ((const struct session *)structure)->id);
 }
 
 static void put_key_of_lock(struct buffer *out, const void *structure)
@@ -67,17 +67,17 @@ static void put_key_of_lock(struct buffer *out, const void *structure)
 static void put_key_of_hold(struct buffer *out, const void *structure)
 {
     const struct hold *hold = structure;
-    put_number(out, hold->lock->id);
-    put_number(out, hold->session->id);
+    records_put_number(out, hold->lock->id);
+    records_put_number(out, hold->session->id);
     buffer_put_bytes(out, hold->owner);
 }
 
 static void put_key_of_wait(struct buffer *out, const void *structure)
 {
     const struct wait *wait = structure;
-    put_number(out, wait->lock->id);
-    put_number(out, wait->wait_index);
-    put_number(out, wait->session->id);
+    records_put_number(out, wait->lock->id);
+    records_put_number(out, wait->wait_index);
+    records_put_number(out, wait->session->id);
     buffer_put_bytes(out, wait->owner);
 }
 
@@ -88,25 +88,26 @@ static void put_key_of_fence(struct buffer *out, const void *structure)
 
 static void put_key_of_blacklisting(struct buffer *out, const void *structure)
 {
-    put_number(out, ((const struct blacklisting *)structure)->since_index);
+    records_put_number(out,
+                       ((const struct blacklisting *)structure)->since_index);
 }
 
 static void put_key_of_result(struct buffer *out, const void *structure)
 {
     const struct kept_result *kept = structure;
-    put_number(out, kept->numbers->session->id);
-    put_number(out, kept->req);
+    records_put_number(out, kept->numbers->session->id);
+    records_put_number(out, kept->req);
 }
 
 static void put_key_of_numbers(struct buffer *out, const void *structure)
 {
-    put_number(out, ((const struct numbers *)structure)->session->id);
-    put_number(out, 0);
+    records_put_number(out, ((const struct numbers *)structure)->session->id);
+    records_put_number(out, 0);
 }
 
 static void put_key_of_member(struct buffer *out, const void *structure)
 {
-    put_number(out, ((const struct member *)structure)->node);
+    records_put_number(out, ((const struct member *)structure)->node);
 }
 
 static void put_key_of_user(struct buffer *out, const void *structure)
@@ -127,7 +128,7 @@ static void put_key_of_revocation(struct buffer *out, const void *structure)
 
 static void put_key_of_act(struct buffer *out, const void *structure)
 {
-    put_number(out, ((const struct act *)structure)->number);
+    records_put_number(out, ((const struct act *)structure)->number);
 }
 
 /* --- Records -------------------------------------------------------------- */
@@ -162,7 +163,8 @@ void *structure_of(const struct stored *stored)
 
 /* --- What a structure owns ------------------------------------------------ */
 
-static uint32_t *count_of(const struct codec_field *field, const void *from)
+static uint32_t *records_count_of(const struct codec_field *field,
+                                  const void *from)
 {
     CHECK(!field->is_inline);
     return (uint32_t *)((char *)from + field->count_offset);
@@ -178,7 +180,7 @@ void members_drop(struct pool *pool, const struct codec_message *message,
             pool_drop(pool, at);
         } else if (field->type == CODEC_TYPE_PARTS) {
             const struct codec_message *part = field->part();
-            uint32_t count = *count_of(field, structure);
+            uint32_t count = *records_count_of(field, structure);
             for (uint32_t j = 0; j < count; j++) {
                 members_drop(pool, part, *(char **)at + j * part->size);
             }
@@ -212,7 +214,7 @@ uint64_t members_size(const struct codec_message *message,
             size += ((const struct bytes *)at)->size;
         } else if (field->type == CODEC_TYPE_PARTS) {
             const struct codec_message *part = field->part();
-            for (uint32_t j = 0; j < *count_of(field, structure); j++) {
+            for (uint32_t j = 0; j < *records_count_of(field, structure); j++) {
                 size += members_size(part, *(char *const *)at + j * part->size);
             }
         } else if (field->type == CODEC_TYPE_LIST) {
@@ -233,7 +235,7 @@ uint64_t structure_size(const struct stored *stored)
 
 /* --- As bytes ------------------------------------------------------------- */
 
-static void begin(struct record *record, enum table_map map)
+static void records_begin(struct record *record, enum table_map map)
 {
     record->map = map;
     buffer_clear(&record->key);
@@ -244,14 +246,14 @@ void record_of(struct record *record, const struct stored *stored)
 {
     const struct record_kind_row *kind = &record_kinds[stored->kind];
     const void *structure = structure_of(stored);
-    begin(record, kind->map);
+    records_begin(record, kind->map);
     kind->put_key(&record->key, structure);
     codec_put(&record->value, kind->message(), structure);
 }
 
 void record_of_meta(struct record *record, const struct lockfsm *fsm)
 {
-    begin(record, TABLE_META);
+    records_begin(record, TABLE_META);
     buffer_put_text(&record->key, META_STATE_KEY);
     codec_put(&record->value, lockfsm_message(), fsm);
 }

@@ -13,7 +13,7 @@
 /* How many roles of a user a refusal names. */
 #define ROLES_SHOWN_MAX 4
 
-static uint32_t bit(enum verb verb)
+static uint32_t access_bit(enum verb verb)
 {
     return UINT32_C(1) << verb;
 }
@@ -60,8 +60,8 @@ bool user_name_is_valid(struct bytes name)
 
 const char *grant_check(const struct grant *grant)
 {
-    uint32_t named = bit(VERB_NAMED_COUNT) - 1;
-    uint32_t composed = bit(VERB_COMPOSED_COUNT) - 1;
+    uint32_t named = access_bit(VERB_NAMED_COUNT) - 1;
+    uint32_t composed = access_bit(VERB_COMPOSED_COUNT) - 1;
     if (grant->verbs == 0) {
         return "a grant needs a verb";
     }
@@ -98,7 +98,7 @@ const char *grant_parse(struct bytes text, struct grant *ret_grant)
             return "a verb must be one of read, share, lock, fence, kick, "
                    "sessions, blacklist, cluster, backup, audit";
         }
-        grant.verbs |= bit(verb);
+        grant.verbs |= access_bit(verb);
         if (at == text.size || text.data[at] == ':') {
             break;
         }
@@ -120,7 +120,7 @@ void grant_print(struct buffer *out, const struct grant *grant)
 {
     const char *comma = "";
     for (int verb = 0; verb < VERB_COUNT; verb++) {
-        if ((grant->verbs & bit((enum verb)verb)) != 0) {
+        if ((grant->verbs & access_bit((enum verb)verb)) != 0) {
             buffer_printf(out, "%s%s", comma, verb_names[verb]);
             comma = ",";
         }
@@ -134,10 +134,11 @@ void grant_print(struct buffer *out, const struct grant *grant)
 
 /* --- Grants --------------------------------------------------------------- */
 
-static bool covers(const struct grant *grant, enum verb verb, struct bytes name,
-                   enum extent extent)
+static bool access_covers(const struct grant *grant, enum verb verb,
+                          struct bytes name, enum extent extent)
 {
-    uint32_t verbs = bit(verb) | (verb == VERB_SHARE ? bit(VERB_LOCK) : 0);
+    uint32_t verbs = access_bit(verb) |
+                     (verb == VERB_SHARE ? access_bit(VERB_LOCK) : 0);
     if ((grant->verbs & verbs) == 0) {
         return false;
     }
@@ -153,7 +154,7 @@ static bool role_may(const struct role *role, enum verb verb, struct bytes name,
                      enum extent extent, struct permission *permission)
 {
     for (uint32_t i = 0; i < role->grant_count; i++) {
-        if (covers(&role->grants[i], verb, name, extent)) {
+        if (access_covers(&role->grants[i], verb, name, extent)) {
             *permission = (struct permission){role, &role->grants[i]};
             return true;
         }
@@ -318,8 +319,8 @@ static bool contents_are_refused(struct lockfsm *fsm, const struct user *user,
 
 /* True if only the leader makes such an entry, which is then not checked again.
  */
-static bool is_of_leader(const struct entry *command,
-                         const struct demand *demand)
+static bool access_is_of_leader(const struct entry *command,
+                                const struct demand *demand)
 {
     return demand->kind == DEMAND_LEADER ||
            (demand->may_be_leader && command->user == 0) ||
@@ -331,7 +332,7 @@ bool access_refuses(struct lockfsm *fsm, const struct entry *command,
 {
     const struct demand *demand = &entry_row(command->op)->demand;
     const struct user *user = lockfsm_user(fsm, command->user);
-    if (is_of_leader(command, demand)) {
+    if (access_is_of_leader(command, demand)) {
         return false;
     }
     if (user == NULL || user->is_disabled) {
@@ -505,33 +506,33 @@ struct changing {
     bool with_idle; /* Those that wait for nothing are concerned, too. */
 };
 
-static bool look_at(struct ordered_node *node, void *data)
+static bool access_look_at(struct treap_node *node, void *data)
 {
     struct changing *changing = data;
     struct session *session = LIST_ENTRY(node, struct session, in_user);
-    return relist_look(&changing->relisting, session,
-                       changing->with_idle || session->wait_count > 0);
+    return reevaluate_look(&changing->relisting, session,
+                           changing->with_idle || session->wait_count > 0);
 }
 
-static bool find_sessions(struct user *user, struct changing *changing)
+static bool access_find_sessions(struct user *user, struct changing *changing)
 {
-    ordered_each(&user->sessions, bytes_of("", 0), look_at, changing);
-    return relist_look(&changing->relisting, NULL, false);
+    treap_each(&user->sessions, bytes_of("", 0), access_look_at, changing);
+    return reevaluate_look(&changing->relisting, NULL, false);
 }
 
 void access_changed(struct lockfsm *fsm, struct user *user,
                     const struct role *role, bool tells_sessions)
 {
-    struct changing changing = {.relisting = relist_begin(fsm),
+    struct changing changing = {.relisting = reevaluate_begin(fsm),
                                 .with_idle = tells_sessions};
-    bool goes_on = user == NULL || find_sessions(user, &changing);
+    bool goes_on = user == NULL || access_find_sessions(user, &changing);
     for (struct user *with = user == NULL && role->user_count > 0 ? fsm->users
                                                                   : NULL;
          with != NULL && goes_on; with = with->by_name.next) {
         goes_on = user_has_role(with, role->name)
-                      ? find_sessions(with, &changing)
-                      : relist_look(&changing.relisting, NULL, false);
+                      ? access_find_sessions(with, &changing)
+                      : reevaluate_look(&changing.relisting, NULL, false);
     }
-    relist_end(fsm, &changing.relisting);
+    reevaluate_end(fsm, &changing.relisting);
     effect_add(fsm, EFFECT_ACCESS_CHANGED);
 }

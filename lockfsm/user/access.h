@@ -93,15 +93,15 @@ const struct secret *lockfsm_secret(const struct lockfsm *fsm,
 const struct secret *user_secret(const struct user *user, uint64_t number);
 const struct role *lockfsm_role(const struct lockfsm *fsm, struct bytes name);
 /* All but the built-in ones, by name: user.in_order, role.in_order. */
-struct ordered *lockfsm_user_order(struct lockfsm *fsm);
-struct ordered *lockfsm_role_order(struct lockfsm *fsm);
+struct treap *lockfsm_user_order(struct lockfsm *fsm);
+struct treap *lockfsm_role_order(struct lockfsm *fsm);
 
 /* The revocation of the certificate with this SHA-256, or NULL. */
 const struct revocation *
 lockfsm_revocation(const struct lockfsm *fsm,
                    const uint8_t fingerprint[FINGERPRINT_SIZE]);
 /* All of them, by their digits: revocation.in_order. */
-struct ordered *lockfsm_revocation_order(struct lockfsm *fsm);
+struct treap *lockfsm_revocation_order(struct lockfsm *fsm);
 
 /* True if the user, who may be NULL, has been granted that. Verbs of the
  * cluster take no name. 'ret_permission' may be NULL. O(his grants). */

@@ -18,7 +18,7 @@ struct act *act_new(struct lockfsm *fsm, uint64_t number)
     return act;
 }
 
-static void act_free(struct lockfsm *fsm, struct act *act)
+static void audit_act_free(struct lockfsm *fsm, struct act *act)
 {
     record_gone(fsm, &act->stored);
     list_remove(&act->in_order);
@@ -29,7 +29,7 @@ static void act_free(struct lockfsm *fsm, struct act *act)
 
 /* Writes a value so that it cannot be taken for two: quoted if it has other
  * characters than names are made of. */
-static void put_value(struct buffer *out, struct bytes text)
+static void audit_put_value(struct buffer *out, struct bytes text)
 {
     bool is_plain = true;
     for (size_t i = 0; i < text.size; i++) {
@@ -52,14 +52,14 @@ static void put_value(struct buffer *out, struct bytes text)
     buffer_put_u8(out, '"');
 }
 
-static struct bytes text_of(struct buffer *out, const struct trail *trail)
+static struct bytes audit_text_of(struct buffer *out, const struct trail *trail)
 {
     buffer_clear(out);
     for (uint32_t i = 0; i < trail->count; i++) {
         const struct trail_field *field = &trail->field[i];
         buffer_printf(out, "%s%s=", i > 0 ? " " : "", field->key);
         if (field->is_text) {
-            put_value(out, field->text);
+            audit_put_value(out, field->text);
         } else {
             buffer_printf(out, "%" PRIu64, field->number);
         }
@@ -67,7 +67,8 @@ static struct bytes text_of(struct buffer *out, const struct trail *trail)
     return buffer_bytes(out);
 }
 
-static struct bytes copy(struct lockfsm *fsm, struct bytes text, size_t max)
+static struct bytes audit_copy(struct lockfsm *fsm, struct bytes text,
+                               size_t max)
 {
     text.size = text.size < max ? text.size : max;
     return pool_copy(&fsm->pool, text);
@@ -94,19 +95,20 @@ void audit_note(struct lockfsm *fsm, const struct entry *command,
     struct act *act = act_new(fsm, ++fsm->acts.last);
     act->log_index = fsm->log_index;
     act->wall_ms = command->wall_ms;
-    act->command = copy(fsm, bytes_of_text(trail->command), SIZE_MAX);
-    act->user = copy(fsm, trail->user, USER_NAME_SIZE_MAX);
-    act->from = copy(fsm, trail->from, CLIENT_NAME_SIZE_MAX);
-    act->by = copy(fsm, trail->by, CLIENT_NAME_SIZE_MAX);
-    act->what = copy(fsm, text_of(&fsm->identity, trail), ACT_WHAT_SIZE_MAX);
+    act->command = audit_copy(fsm, bytes_of_text(trail->command), SIZE_MAX);
+    act->user = audit_copy(fsm, trail->user, USER_NAME_SIZE_MAX);
+    act->from = audit_copy(fsm, trail->from, CLIENT_NAME_SIZE_MAX);
+    act->by = audit_copy(fsm, trail->by, CLIENT_NAME_SIZE_MAX);
+    act->what = audit_copy(fsm, audit_text_of(&fsm->identity, trail),
+                           ACT_WHAT_SIZE_MAX);
     act->code = result->code;
     act->why = result->code == RESULT_OK
                    ? (struct bytes){NULL, 0}
-                   : copy(fsm, result->text, ACT_WHY_SIZE_MAX);
+                   : audit_copy(fsm, result->text, ACT_WHY_SIZE_MAX);
     fsm->acts.size += structure_size(&act->stored);
     record_changed(fsm, &act->stored);
     if (fsm->acts.count > ACT_COUNT_MAX) {
-        act_free(fsm, LIST_FIRST(&fsm->acts.list, struct act, in_order));
+        audit_act_free(fsm, LIST_FIRST(&fsm->acts.list, struct act, in_order));
     }
 }
 

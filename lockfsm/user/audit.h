@@ -4,7 +4,7 @@
  * of it. An act is its entry in the log; what the state keeps of it here is for
  * those who ask later. What an entry was refused by is kept, too; what was
  * refused before it was proposed is no entry, and stands nowhere here (see
- * core/session/denials.h).
+ * core/session/audit_denied.h).
  *
  * Nothing is decided by an act. Its time is the clock on the wall of the node
  * that proposed it. Secrets and their hashes are never part of one. */

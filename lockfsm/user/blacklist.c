@@ -9,7 +9,7 @@
  *
  * A durable session has no lease to run out, and so it ends at once.
  *
- * relist.c has what a change does to the sessions that it hits. */
+ * reevaluate.c has what a change does to the sessions that it hits. */
 
 #include "lockfsm/state.h"
 
@@ -20,36 +20,38 @@ struct matching {
     struct relisting relisting;
 };
 
-static bool look_at(struct ordered_node *node, void *data)
+static bool blacklist_look_at(struct treap_node *node, void *data)
 {
     struct matching *matching = data;
     return bytes_has_prefix(node->key, matching->fixed) &&
-           relist_look(&matching->relisting,
-                       LIST_ENTRY(node, struct session, in_order),
-                       bytes_match(matching->client, node->key));
+           reevaluate_look(&matching->relisting,
+                           LIST_ENTRY(node, struct session, in_order),
+                           bytes_match(matching->client, node->key));
 }
 
 /* The sessions that 'entry' hits. */
-static struct relisting find_sessions(struct lockfsm *fsm,
-                                      const struct blacklisting *entry)
+static struct relisting
+blacklist_find_sessions(struct lockfsm *fsm, const struct blacklisting *entry)
 {
     struct matching matching = {.client = entry->client,
                                 .fixed = bytes_fixed(entry->client),
-                                .relisting = relist_begin(fsm)};
+                                .relisting = reevaluate_begin(fsm)};
     if (entry->session == 0) {
-        ordered_each(&fsm->session_order, matching.fixed, look_at, &matching);
+        treap_each(&fsm->session_order, matching.fixed, blacklist_look_at,
+                   &matching);
     } else if (session_find(fsm, entry->session) != NULL) {
-        relist_look(&matching.relisting, session_find(fsm, entry->session),
-                    true);
+        reevaluate_look(&matching.relisting, session_find(fsm, entry->session),
+                        true);
     }
     return matching.relisting;
 }
 
-static void remove_entry(struct lockfsm *fsm, struct blacklisting *entry)
+static void blacklist_remove_entry(struct lockfsm *fsm,
+                                   struct blacklisting *entry)
 {
-    struct relisting found = find_sessions(fsm, entry);
+    struct relisting found = blacklist_find_sessions(fsm, entry);
     blacklisting_free(fsm, entry);
-    relist_end(fsm, &found);
+    reevaluate_end(fsm, &found);
 }
 
 static struct blacklisting *find_target(const struct lockfsm *fsm,
@@ -63,7 +65,8 @@ static struct blacklisting *find_target(const struct lockfsm *fsm,
     return NULL;
 }
 
-static const char *what_is_wrong(const struct blacklist_add_command *message)
+static const char *
+blacklist_what_is_wrong(const struct blacklist_add_command *message)
 {
     if ((message->session != 0) == (message->client.size > 0)) {
         return "either a session or a client";
@@ -103,18 +106,18 @@ static void replace_or_add(struct lockfsm *fsm,
     effect->time_ms = entry->for_ms;
     effect->wait_index = entry->since_index;
     if (old != NULL) {
-        remove_entry(fsm, old);
+        blacklist_remove_entry(fsm, old);
     }
-    struct relisting found = find_sessions(fsm, entry);
+    struct relisting found = blacklist_find_sessions(fsm, entry);
     /* From here on the entry may go with the only session that it names. */
-    relist_end(fsm, &found);
+    reevaluate_end(fsm, &found);
 }
 
 void apply_blacklist_add(struct lockfsm *fsm, const struct entry *command,
                          struct result *result)
 {
     const struct blacklist_add_command *message = command->blacklist_add;
-    if (is_wrong(result, what_is_wrong(message))) {
+    if (is_wrong(result, blacklist_what_is_wrong(message))) {
         return;
     }
     if (message->session != 0 && session_find(fsm, message->session) == NULL) {
@@ -123,7 +126,7 @@ void apply_blacklist_add(struct lockfsm *fsm, const struct entry *command,
     }
     if (fsm->blacklist_count >= fsm->limits.of[LIMIT_BLACKLIST] &&
         find_target(fsm, message->session, message->client) == NULL) {
-        refuse(result, RESULT_LIMIT, "blacklist");
+        entry_refuse(result, RESULT_LIMIT, "blacklist");
         return;
     }
     replace_or_add(fsm, message);
@@ -136,7 +139,7 @@ void apply_blacklist_remove(struct lockfsm *fsm, const struct entry *command,
     struct blacklisting *entry = find_target(fsm, message->session,
                                              message->client);
     if (entry != NULL) {
-        remove_entry(fsm, entry);
+        blacklist_remove_entry(fsm, entry);
         result->count = 1;
     }
 }
@@ -147,7 +150,7 @@ void apply_blacklist_over(struct lockfsm *fsm, const struct entry *command,
     struct blacklisting *entry = blacklist_find(
         fsm, command->blacklist_over->since_index);
     if (entry != NULL) {
-        remove_entry(fsm, entry);
+        blacklist_remove_entry(fsm, entry);
         result->count = 1;
     }
 }

@@ -203,8 +203,8 @@ static uint64_t bytes_of_results(const struct list *results)
 uint64_t session_bytes(const struct session *session)
 {
     uint64_t bytes = structure_size(&session->stored);
-    LIST_FOR (const struct asker, asker, &session->askers, in_session) {
-        bytes += asker->owner.size + bytes_of_results(&asker->waiting);
+    LIST_FOR (const struct waiter, waiter, &session->waiters, in_session) {
+        bytes += waiter->owner.size + bytes_of_results(&waiter->waiting);
     }
     if (session->numbers != NULL) {
         bytes += numbers_bytes(session->numbers) +
@@ -237,7 +237,7 @@ static void recount_takes(struct user *user, enum quota_key key, uint64_t count)
     user->recounted.of[key] += count;
 }
 
-static void recount(const struct lockfsm *fsm)
+static void quota_recount_all(const struct lockfsm *fsm)
 {
     user_numbered(fsm, USER_ANYONE)->recounted = (struct quota){0};
     user_numbered(fsm, USER_LOCAL)->recounted = (struct quota){0};
@@ -257,7 +257,7 @@ static void recount(const struct lockfsm *fsm)
 
 void quota_recount(struct lockfsm *fsm)
 {
-    recount(fsm);
+    quota_recount_all(fsm);
     fsm->anyone.use = fsm->anyone.recounted;
     fsm->local.use = fsm->local.recounted;
     HASH_FOR (struct user, user, fsm->users, by_name) {
@@ -265,7 +265,7 @@ void quota_recount(struct lockfsm *fsm)
     }
 }
 
-static bool is_right(const struct user *user)
+static bool quota_user_is_right(const struct user *user)
 {
     return memcmp(&user->use, &user->recounted, sizeof user->use) == 0;
 }
@@ -273,9 +273,10 @@ static bool is_right(const struct user *user)
 bool quota_is_right(const struct lockfsm *fsm)
 {
     bool all = true;
-    recount(fsm);
+    quota_recount_all(fsm);
     HASH_FOR (const struct user, user, fsm->users, by_name) {
-        all &= is_right(user);
+        all &= quota_user_is_right(user);
     }
-    return all && is_right(&fsm->anyone) && is_right(&fsm->local);
+    return all && quota_user_is_right(&fsm->anyone) &&
+           quota_user_is_right(&fsm->local);
 }

@@ -17,8 +17,8 @@ struct revocation *revocation_new(struct lockfsm *fsm,
     HASH_ADD(by_fingerprint, fsm->revocations, fingerprint, FINGERPRINT_SIZE,
              revocation);
     hex_put(revocation->digits, bytes_of(fingerprint, FINGERPRINT_SIZE));
-    ordered_add(&fsm->revocation_order, &revocation->in_order,
-                bytes_of_text(revocation->digits), 0);
+    treap_add(&fsm->revocation_order, &revocation->in_order,
+              bytes_of_text(revocation->digits), 0);
     return revocation;
 }
 
@@ -32,7 +32,7 @@ lockfsm_revocation(const struct lockfsm *fsm,
     return revocation;
 }
 
-struct ordered *lockfsm_revocation_order(struct lockfsm *fsm)
+struct treap *lockfsm_revocation_order(struct lockfsm *fsm)
 {
     return &fsm->revocation_order;
 }
@@ -46,16 +46,17 @@ void apply_cert_revoke(struct lockfsm *fsm, const struct entry *command,
     static const uint8_t none[FINGERPRINT_SIZE];
     if (memcmp(revoke->fingerprint, none, sizeof none) == 0 ||
         revoke->subject.size > LABEL_SIZE_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT,
-               "the SHA-256 of a certificate, and a name of at most 128 bytes");
+        entry_refuse(
+            result, RESULT_BAD_ARGUMENT,
+            "the SHA-256 of a certificate, and a name of at most 128 bytes");
         return;
     }
     if (lockfsm_revocation(fsm, revoke->fingerprint) != NULL) {
         return;
     }
     if (HASH_CNT(by_fingerprint, fsm->revocations) >= REVOKED_COUNT_MAX) {
-        refuse(result, RESULT_LIMIT,
-               "revoked certificates: at most 10000; make a new CA");
+        entry_refuse(result, RESULT_LIMIT,
+                     "revoked certificates: at most 10000; make a new CA");
         return;
     }
     struct revocation *revocation = revocation_new(fsm, revoke->fingerprint);

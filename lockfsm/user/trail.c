@@ -13,7 +13,8 @@
 /* The size of a list of roles or grants in a line. */
 #define LIST_SIZE_MAX 800
 
-static void put_number(struct trail *trail, const char *key, uint64_t number)
+static void trail_write_number(struct trail *trail, const char *key,
+                               uint64_t number)
 {
     if (number != 0) {
         CHECK(trail->count < TRAIL_FIELD_MAX);
@@ -22,7 +23,8 @@ static void put_number(struct trail *trail, const char *key, uint64_t number)
     }
 }
 
-static void put_text(struct trail *trail, const char *key, struct bytes text)
+static void trail_write_text(struct trail *trail, const char *key,
+                             struct bytes text)
 {
     if (text.size != 0) {
         CHECK(trail->count < TRAIL_FIELD_MAX);
@@ -42,30 +44,31 @@ static void put_fields(struct trail *trail, const struct entry *command)
             continue;
         }
         if (field->type == CODEC_TYPE_BYTES) {
-            put_text(trail, field->trail, *(const struct bytes *)at);
+            trail_write_text(trail, field->trail, *(const struct bytes *)at);
         } else if (field->type == CODEC_TYPE_U32) {
-            put_number(trail, field->trail, *(const uint32_t *)at);
+            trail_write_number(trail, field->trail, *(const uint32_t *)at);
         } else {
             CHECK(field->type == CODEC_TYPE_U64);
-            put_number(trail, field->trail, *(const uint64_t *)at);
+            trail_write_number(trail, field->trail, *(const uint64_t *)at);
         }
     }
 }
 
 /* Puts the list that was gathered from 'start' on; it lives until the next
  * entry. */
-static void put_list(struct lockfsm *fsm, struct trail *trail, const char *key,
-                     size_t start, size_t end)
+static void trail_put_list(struct lockfsm *fsm, struct trail *trail,
+                           const char *key, size_t start, size_t end)
 {
     size_t size = end - start;
-    put_text(trail, key,
-             bytes_of(fsm->listed.data + start,
-                      size < LIST_SIZE_MAX ? size : LIST_SIZE_MAX));
+    trail_write_text(trail, key,
+                     bytes_of(fsm->listed.data + start,
+                              size < LIST_SIZE_MAX ? size : LIST_SIZE_MAX));
 }
 
 /* Puts the user's roles, and the bounds that are not standard. */
-static void put_user(struct lockfsm *fsm, const struct user_set_command *set,
-                     struct trail *trail)
+static void trail_put_user(struct lockfsm *fsm,
+                           const struct user_set_command *set,
+                           struct trail *trail)
 {
     struct buffer *list = &fsm->listed;
     buffer_clear(list);
@@ -81,26 +84,27 @@ static void put_user(struct lockfsm *fsm, const struct user_set_command *set,
                           quota_rules[key].name, set->bounds[key]);
         }
     }
-    put_list(fsm, trail, "roles", 0, roles_end);
-    put_list(fsm, trail, "quotas", roles_end, list->size);
-    put_number(trail, "disabled", set->is_disabled);
+    trail_put_list(fsm, trail, "roles", 0, roles_end);
+    trail_put_list(fsm, trail, "quotas", roles_end, list->size);
+    trail_write_number(trail, "disabled", set->is_disabled);
 }
 
-static void put_grants(struct lockfsm *fsm, const struct role_set_command *set,
-                       struct trail *trail)
+static void trail_put_grants(struct lockfsm *fsm,
+                             const struct role_set_command *set,
+                             struct trail *trail)
 {
     buffer_clear(&fsm->listed);
     for (uint32_t i = 0; i < set->grant_count; i++) {
         buffer_put_text(&fsm->listed, i > 0 ? " " : "");
         grant_print(&fsm->listed, &set->grants[i]);
     }
-    put_list(fsm, trail, "grants", 0, fsm->listed.size);
+    trail_put_list(fsm, trail, "grants", 0, fsm->listed.size);
 }
 
 /* Puts what an operator wants to know besides, from the state before the entry
  * is applied. */
-static void put_more(struct lockfsm *fsm, const struct entry *command,
-                     struct trail *trail)
+static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
+                           struct trail *trail)
 {
     static const char *const acts[] = {
         [ACT_ADD] = "RAFT.ADD",       [ACT_PROMOTE] = "RAFT.PROMOTE",
@@ -110,8 +114,8 @@ static void put_more(struct lockfsm *fsm, const struct entry *command,
     const struct fence *fence;
     switch (command->op) {
     case OP_BEGIN:
-        put_number(trail, "restored", fsm->is_new_life);
-        put_number(trail, "quarantine_ms", fsm->quarantine_ms);
+        trail_write_number(trail, "restored", fsm->is_new_life);
+        trail_write_number(trail, "quarantine_ms", fsm->quarantine_ms);
         trail->tells_itself = true;
         trail->begins_life = true;
         return;
@@ -121,29 +125,31 @@ static void put_more(struct lockfsm *fsm, const struct entry *command,
         }
         return;
     case OP_SET_FEATURE:
-        put_number(trail, "before", lockfsm_feature_level(fsm));
+        trail_write_number(trail, "before", lockfsm_feature_level(fsm));
         trail->tells_itself = true;
         return;
     case OP_SET_LIMIT:
         if (command->set_limit->key < LIMIT_COUNT) {
-            put_text(trail, "limit",
-                     bytes_of_text(limit_rules[command->set_limit->key].name));
+            trail_write_text(
+                trail, "limit",
+                bytes_of_text(limit_rules[command->set_limit->key].name));
         }
-        put_number(trail, "value", command->set_limit->value);
+        trail_write_number(trail, "value", command->set_limit->value);
         return;
     case OP_FENCE_REMOVE:
         fence = fence_find(fsm, command->fence_remove->resource);
-        put_number(trail, "token", fence != NULL ? fence->token : 0);
+        trail_write_number(trail, "token", fence != NULL ? fence->token : 0);
         return;
     case OP_ACCESS_SET:
-        put_text(trail, "access",
-                 bytes_of_text(command->access_set->is_required ? "required"
-                                                                : "open"));
+        trail_write_text(trail, "access",
+                         bytes_of_text(command->access_set->is_required
+                                           ? "required"
+                                           : "open"));
         return;
     case OP_CERT_REVOKE:
         hex_put(trail->digits,
                 bytes_of(command->cert_revoke->fingerprint, FINGERPRINT_SIZE));
-        put_text(trail, "fingerprint", bytes_of_text(trail->digits));
+        trail_write_text(trail, "fingerprint", bytes_of_text(trail->digits));
         return;
     case OP_ACT:
         if (command->act->kind < sizeof acts / sizeof acts[0]) {
@@ -151,10 +157,10 @@ static void put_more(struct lockfsm *fsm, const struct entry *command,
         }
         return;
     case OP_USER_SET:
-        put_user(fsm, command->user_set, trail);
+        trail_put_user(fsm, command->user_set, trail);
         return;
     case OP_ROLE_SET:
-        put_grants(fsm, command->role_set, trail);
+        trail_put_grants(fsm, command->role_set, trail);
         return;
     case OP_PLEASE:
     /* release.c turns this into an act if another user's hold is released. */
@@ -184,7 +190,7 @@ void trail_note(struct lockfsm *fsm, const struct entry *command)
     }
     trail->session = fsm->origin.session;
     put_fields(trail, command);
-    put_more(fsm, command, trail);
+    trail_put_more(fsm, command, trail);
 }
 
 const struct trail *lockfsm_trail(const struct lockfsm *fsm)

@@ -52,7 +52,7 @@ struct user *user_new(struct lockfsm *fsm, struct bytes name)
     stored_init(&user->stored, RECORD_USER);
     HASH_ADD_KEYPTR(by_name, fsm->users, user->name.data, user->name.size,
                     user);
-    ordered_add(&fsm->user_order, &user->in_order, user->name, 0);
+    treap_add(&fsm->user_order, &user->in_order, user->name, 0);
     return user;
 }
 
@@ -117,7 +117,7 @@ struct role *role_new(struct lockfsm *fsm, struct bytes name)
     stored_init(&role->stored, RECORD_ROLE);
     HASH_ADD_KEYPTR(by_name, fsm->roles, role->name.data, role->name.size,
                     role);
-    ordered_add(&fsm->role_order, &role->in_order, role->name, 0);
+    treap_add(&fsm->role_order, &role->in_order, role->name, 0);
     return role;
 }
 
@@ -195,12 +195,12 @@ void lockfsm_suspend_users(struct lockfsm *fsm)
     }
 }
 
-struct ordered *lockfsm_user_order(struct lockfsm *fsm)
+struct treap *lockfsm_user_order(struct lockfsm *fsm)
 {
     return &fsm->user_order;
 }
 
-struct ordered *lockfsm_role_order(struct lockfsm *fsm)
+struct treap *lockfsm_role_order(struct lockfsm *fsm)
 {
     return &fsm->role_order;
 }
@@ -219,8 +219,8 @@ static void set_roles(struct lockfsm *fsm, struct user *user,
     user_count_roles(fsm, user, true);
 }
 
-static const char *what_is_wrong(const struct lockfsm *fsm,
-                                 const struct user_set_command *set)
+static const char *users_what_is_wrong(const struct lockfsm *fsm,
+                                       const struct user_set_command *set)
 {
     if (!user_name_is_valid(set->name)) {
         return "a name has 1 to 64 letters, digits, '.', '_', '-'";
@@ -282,8 +282,8 @@ static bool is_same_user(const struct user *user,
  * state. */
 static void refuse_changed(struct result *result)
 {
-    refuse(result, RESULT_BAD_ARGUMENT,
-           "it was changed meanwhile: look at it, then ask again");
+    entry_refuse(result, RESULT_BAD_ARGUMENT,
+                 "it was changed meanwhile: look at it, then ask again");
 }
 
 static uint64_t size_of_roles(const struct role_name *roles, uint32_t count)
@@ -306,12 +306,13 @@ static struct user *make_user(struct lockfsm *fsm, struct user *removed,
         return NULL;
     }
     if (removed != NULL && !set->is_reused) {
-        refuse(result, RESULT_BAD_ARGUMENT,
-               "a user of this name was removed; REUSE makes a new one of it");
+        entry_refuse(
+            result, RESULT_BAD_ARGUMENT,
+            "a user of this name was removed; REUSE makes a new one of it");
         return NULL;
     }
     if (removed == NULL && HASH_CNT(by_name, fsm->users) >= USER_COUNT_MAX) {
-        refuse(result, RESULT_LIMIT, "users: at most 100000");
+        entry_refuse(result, RESULT_LIMIT, "users: at most 100000");
         return NULL;
     }
     if (growth_is_refused(fsm, 1, set->name.size + roles_size, result)) {
@@ -328,7 +329,7 @@ void apply_user_set(struct lockfsm *fsm, const struct entry *command,
 {
     const struct user_set_command *set = command->user_set;
     struct user *user = user_find(fsm, set->name);
-    if (is_wrong(result, what_is_wrong(fsm, set))) {
+    if (is_wrong(result, users_what_is_wrong(fsm, set))) {
         return;
     }
     if (user != NULL && is_same_user(user, set)) {
@@ -392,7 +393,7 @@ static struct user *find_user(struct lockfsm *fsm, struct bytes name,
 {
     struct user *user = user_find(fsm, name);
     if (user == NULL || user->number == 0) {
-        refuse(result, RESULT_BAD_ARGUMENT, "there is no such user");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "there is no such user");
         return NULL;
     }
     return user;
@@ -414,12 +415,13 @@ void apply_secret_add(struct lockfsm *fsm, const struct entry *command,
     }
     if (same != NULL || add->label.size > LABEL_SIZE_MAX ||
         memcmp(add->hash, none, sizeof none) == 0) {
-        refuse(result, RESULT_BAD_ARGUMENT,
-               "the hash of a new secret, and a label of at most 128 bytes");
+        entry_refuse(
+            result, RESULT_BAD_ARGUMENT,
+            "the hash of a new secret, and a label of at most 128 bytes");
         return;
     }
     if (user->secret_count >= SECRET_COUNT_MAX) {
-        refuse(result, RESULT_LIMIT, "secrets of a user: at most 4");
+        entry_refuse(result, RESULT_LIMIT, "secrets of a user: at most 4");
         return;
     }
     if (growth_is_refused(fsm, 1, add->label.size, result)) {
@@ -516,7 +518,7 @@ static struct role *make_role(struct lockfsm *fsm,
         return NULL;
     }
     if (HASH_CNT(by_name, fsm->roles) >= ROLE_COUNT_MAX) {
-        refuse(result, RESULT_LIMIT, "roles: at most 1000");
+        entry_refuse(result, RESULT_LIMIT, "roles: at most 1000");
         return NULL;
     }
     return role_new(fsm, set->name);
@@ -571,7 +573,7 @@ void apply_role_remove(struct lockfsm *fsm, const struct entry *command,
     }
     record_gone(fsm, &role->stored);
     HASH_DELETE(by_name, fsm->roles, role);
-    ordered_remove(&fsm->role_order, &role->in_order);
+    treap_remove(&fsm->role_order, &role->in_order);
     pool_drop(&fsm->pool, &role->name);
     structure_free(fsm, &role->stored);
     result->count = 1;

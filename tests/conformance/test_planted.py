@@ -35,7 +35,7 @@ PLANTED = [
         'node': ('lib/lease.js', 'this.promised() / 5n',
                  'this.promised() * 2n')}),
     ('2 from sending', 'from_sending', {
-        'c': ('client/machine.c',
+        'c': ('client/session_fsm.c',
               'lease_answered(&machine->lease, ask->sent, ttl_ms,',
               'lease_answered(&machine->lease, machine->asker->now, ttl_ms,'),
         'go': ('keeper.go', 's.answered(reply, a.sent)',
@@ -58,7 +58,7 @@ PLANTED = [
         'node': ('lib/lease.js', 'age >= trusted(this.ttl)',
                  'age >= 1000n * trusted(this.ttl)')}),
     ('3 nil is no hold', 'refused', {
-        'c': ('client/change.c', 'if (value->type == RESP_NULL) {',
+        'c': ('client/operation.c', 'if (value->type == RESP_NULL) {',
               'if (value->type == RESP_NULL) {\n*ret_is_granted = true;'),
         'go': ('change.go', 'return isNothing, err', 'return isGranted, err'),
         'java': (JAVA + 'HaspLock.java', 'return null;\n                    }\n'
@@ -79,7 +79,7 @@ PLANTED = [
                    'one.first, one.token = told.first, told.token', 'pass'),
         'node': ('lib/lock.js', 'part.token = told.token;', '')}),
     ('5 one number', 'lost_answer', {
-        'c': ('client/change_words.c',
+        'c': ('client/operation_words.c',
               'change_write_number(change, &ask->query);',
               'change_write_number(change, &ask->query); change->number++;'),
         'go': ('change.go', 'append(append(words, more...), c.tail...)',
@@ -95,7 +95,7 @@ PLANTED = [
                  "[...words.map((w, i) => words[i - 1] === 'REQ' ? "
                  'w + trouble.last.size : w), ...wait')}),
     ('6 attach', 'lost_answer', {
-        'c': ('client/asker_member.c',
+        'c': ('client/cluster_conn_member.c',
               'static void attach(struct asker_member *member)\n{',
               'static void attach(struct asker_member *member)\n{\n'
               'member->is_attached = true; return;'),
@@ -118,7 +118,7 @@ PLANTED = [
         'node': ('lib/lock.js', 'this.forget(grant);\n    const owed',
                  'const owed')}),
     ('8 gone is gone', 'expired', {
-        'c': ('client/machine.c', '{"EXPIRED", HASP_ELOST},', ''),
+        'c': ('client/session_fsm.c', '{"EXPIRED", HASP_ELOST},', ''),
         'go': ('errors.go', 'case "EXPIRED", "NOSESSION":',
                'case "NOSESSION":'),
         'java': (JAVA + 'HaspException.java', '"EXPIRED", Reason.LOST, ',

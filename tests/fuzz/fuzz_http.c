@@ -12,8 +12,8 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "http/fields.h"
-#include "http/guard.h"
 #include "http/json.h"
+#include "http/origin_check.h"
 #include "http/uri.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -68,12 +68,12 @@ static void try_request(char *text, struct bytes body)
         return;
     }
     *target++ = '\0';
-    struct guard_request request = {.method = text,
-                                    .host = target,
-                                    .origin = target,
-                                    .content_type = target};
-    (void)guard_admits(&request, target, &problem);
-    (void)guard_takes_body(&request, &problem);
+    struct origin_check_request request = {.method = text,
+                                           .host = target,
+                                           .origin = target,
+                                           .content_type = target};
+    (void)origin_check_admits(&request, target, &problem);
+    (void)origin_check_takes_body(&request, &problem);
     uri_split(target, &path, &query);
     routes_find(text, path, &match);
     if (match.route != NULL) {

@@ -363,14 +363,14 @@ static void put_user(const struct user *user)
     }
 }
 
-static bool put_user_at(struct ordered_node *node, void *data)
+static bool put_user_at(struct treap_node *node, void *data)
 {
     (void)data;
     put_user(LIST_ENTRY(node, struct user, in_order));
     return true;
 }
 
-static bool put_role_at(struct ordered_node *node, void *data)
+static bool put_role_at(struct treap_node *node, void *data)
 {
     const struct role *role = LIST_ENTRY(node, struct role, in_order);
     struct buffer grants = {0};
@@ -387,7 +387,7 @@ static bool put_role_at(struct ordered_node *node, void *data)
     return true;
 }
 
-static bool put_revocation_at(struct ordered_node *node, void *data)
+static bool put_revocation_at(struct treap_node *node, void *data)
 {
     const struct revocation *revocation = LIST_ENTRY(node, struct revocation,
                                                      in_order);
@@ -404,9 +404,9 @@ static void put_users(void)
     printf("A %d\n", lockfsm_access_is_required(fsm));
     put_user(lockfsm_user(fsm, USER_ANYONE));
     put_user(lockfsm_user(fsm, USER_LOCAL));
-    ordered_each(lockfsm_user_order(fsm), first, put_user_at, NULL);
-    ordered_each(lockfsm_role_order(fsm), first, put_role_at, NULL);
-    ordered_each(lockfsm_revocation_order(fsm), first, put_revocation_at, NULL);
+    treap_each(lockfsm_user_order(fsm), first, put_user_at, NULL);
+    treap_each(lockfsm_role_order(fsm), first, put_role_at, NULL);
+    treap_each(lockfsm_revocation_order(fsm), first, put_revocation_at, NULL);
 }
 
 static void ask_dump(void)

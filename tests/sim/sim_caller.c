@@ -129,8 +129,8 @@ static void acquire(struct sim_caller *caller)
         sim_pairs_object(caller, caller->lock[i]);
     }
     begun(caller, true,
-          machine_acquire(&caller->program->machine, names, caller->count,
-                          &caller->options, &caller->call, now(caller)));
+          session_fsm_acquire(&caller->program->machine, names, caller->count,
+                              &caller->options, &caller->call, now(caller)));
 }
 
 /* Belief in it ends here, whatever will be answered. */
@@ -145,8 +145,8 @@ static void release(struct sim_caller *caller, struct sim_hold *held)
                            sim_program_trusts(caller->program);
     held->hold = NULL;
     begun(caller, true,
-          machine_release(&caller->program->machine, hold, &caller->call,
-                          now(caller)));
+          session_fsm_release(&caller->program->machine, hold, &caller->call,
+                              now(caller)));
 }
 
 /* However often its owner has acquired it, it is one hold. */
@@ -184,8 +184,8 @@ static void convert(struct sim_caller *caller, struct sim_hold *held)
         set_mode(caller, held, HASP_SHARED);
     }
     begun(caller, true,
-          machine_convert(&caller->program->machine, held->hold,
-                          &caller->options, &caller->call, now(caller)));
+          session_fsm_convert(&caller->program->machine, held->hold,
+                              &caller->options, &caller->call, now(caller)));
 }
 
 static void ask(struct sim_caller *caller, enum call_kind kind)
@@ -209,8 +209,8 @@ static void ask(struct sim_caller *caller, enum call_kind kind)
         }
     }
     begun(caller, is_change,
-          machine_query(&caller->program->machine, &query, is_change,
-                        &caller->call, now(caller)));
+          session_fsm_query(&caller->program->machine, &query, is_change,
+                            &caller->call, now(caller)));
 }
 
 /* NOTE, and what an operator does to a hold, asked for by its owner. */
@@ -255,8 +255,8 @@ static void ask_about(struct sim_caller *caller, enum call_kind kind,
         query_option(&query, "SESSION", caller->program->session);
     }
     begun(caller, is_change,
-          machine_query(&caller->program->machine, &query, is_change,
-                        &caller->call, now(caller)));
+          session_fsm_query(&caller->program->machine, &query, is_change,
+                            &caller->call, now(caller)));
 }
 
 /* --- Choosing ------------------------------------------------------------- */
@@ -544,8 +544,8 @@ static void may_interrupt(struct sim_caller *caller)
         caller->is_interrupted = caller->program->client->is_draining ||
                                  sim_chance(sim, draws_pairs ? 0.6 : 0.2);
         if (caller->is_interrupted) {
-            machine_interrupt(&caller->program->machine, &caller->call,
-                              now(caller));
+            session_fsm_interrupt(&caller->program->machine, &caller->call,
+                                  now(caller));
         }
     }
 }

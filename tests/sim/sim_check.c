@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "base/units.h"
 #include "lockfsm/user/access.h"
 #include "raft/replica.h"

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "node/condemned.h"
+#include "node/data_loss_marker.h"
 #include "storage/datadir.h"
 #include "storage/disk.h"
 #include "storage/vote_saver.h"
@@ -538,8 +538,9 @@ void sim_disk_port_bar(void *data, const struct core_accusation *accusation,
                                    accusation->last_index, 0);
     if (disk != NULL) {
         check_old(disk, why);
-        sim_node_disk_fails(disk->node,
-                            condemned_bar(disk->path, accusation, why, failed));
+        sim_node_disk_fails(
+            disk->node,
+            data_loss_marker_bar(disk->path, accusation, why, failed));
     }
 }
 
@@ -548,7 +549,8 @@ void sim_disk_port_unbar(void *data)
     char failed[HASP_WHY_SIZE];
     struct sim_disk *disk = acting(data, "is not barred", 0, 0, 0);
     if (disk != NULL) {
-        sim_node_disk_fails(disk->node, condemned_unbar(disk->path, failed));
+        sim_node_disk_fails(disk->node,
+                            data_loss_marker_unbar(disk->path, failed));
     }
 }
 
@@ -559,7 +561,7 @@ void sim_disk_port_data_lost(void *data, const char *why)
     if (disk != NULL) {
         check_old(disk, why);
         sim_node_disk_fails(disk->node,
-                            condemned_write(disk->path, why, failed));
+                            data_loss_marker_write(disk->path, why, failed));
         disk->is_condemned = true;
         sim_node_dies(disk->node);
     }
@@ -616,9 +618,9 @@ static int open_directory(struct sim_disk *disk, char why[HASP_WHY_SIZE])
     if (error != 0) {
         return error;
     }
-    error = condemned_check(disk->path, why);
+    error = data_loss_marker_check(disk->path, why);
     if (error == 0) {
-        error = condemned_load_bar(disk->path, &disk->accused, why);
+        error = data_loss_marker_load_bar(disk->path, &disk->accused, why);
     }
     if (error != 0) {
         return error;
@@ -639,7 +641,7 @@ static int open_directory(struct sim_disk *disk, char why[HASP_WHY_SIZE])
     return error;
 }
 
-/* As write_beginning() of node/begin.c. */
+/* As write_beginning() of node/startup.c. */
 static int write_beginning(struct sim_disk *disk,
                            const struct replica_entry *first)
 {

@@ -3,10 +3,10 @@
 /* The disk of a node: the real storage/, node/recovery and node/durable on a
  * disk in memory.
  *
- * It does what journal.c, archive.c and begin.c of node/ do around a core: each
- * step of a worker takes the time that a disk needs; snapshots are written,
- * checked and loaded later than they are asked for. An error of log, vote or
- * table ends the process.
+ * It does what journal.c, snapshot_store.c and startup.c of node/ do around a
+ * core: each step of a worker takes the time that a disk needs; snapshots are
+ * written, checked and loaded later than they are asked for. An error of log,
+ * vote or table ends the process.
  *
  * What a crash leaves is decided by sim_files.h: inside any call, sector by
  * sector and name by name. The table is sim_table.h's. */

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_users.h"
@@ -278,10 +278,10 @@ static void write_state(struct sim_faces *faces, uint64_t place,
         write_session(faces, place, fsm, session);
     }
     /* The cast is for the set that it walks, which stays as it is. */
-    struct ordered *fences = lockfsm_fence_order(
+    struct treap *fences = lockfsm_fence_order(
         (struct lockfsm *)(uintptr_t)fsm);
-    for (struct ordered_node *node = ordered_from(fences, BYTES_LITERAL(""), 0);
-         node != NULL; node = ordered_from(fences, node->key, 1)) {
+    for (struct treap_node *node = treap_from(fences, BYTES_LITERAL(""), 0);
+         node != NULL; node = treap_from(fences, node->key, 1)) {
         write_fence(faces, place, LIST_ENTRY(node, struct fence, in_order));
     }
     for (struct shown *shown = faces->shown; shown != NULL;

@@ -93,8 +93,8 @@ static void acquire(struct hoard_item *item)
         .owner = hoard->tag[0] != '\0' ? hoard->tag : NULL,
         .interrupt_fd = -1};
     begin(item);
-    CHECK(machine_acquire(&hoard->program->machine, &name, 1, &options,
-                          &item->call, now(hoard)) == 0);
+    CHECK(session_fsm_acquire(&hoard->program->machine, &name, 1, &options,
+                              &item->call, now(hoard)) == 0);
 }
 
 static void take_away(struct hoard_item *item)
@@ -108,8 +108,8 @@ static void take_away(struct hoard_item *item)
     query_option(&query, "TOKEN", item->hold->held[0].token);
     query_option(&query, "SESSION", hoard->program->session);
     begin(item);
-    CHECK(machine_query(&hoard->program->machine, &query, false, &item->call,
-                        now(hoard)) == 0);
+    CHECK(session_fsm_query(&hoard->program->machine, &query, false,
+                            &item->call, now(hoard)) == 0);
 }
 
 static void give_back(struct hoard_item *item)
@@ -117,8 +117,8 @@ static void give_back(struct hoard_item *item)
     struct hasp_hold *hold = item->hold;
     item->hold = NULL;
     begin(item);
-    CHECK(machine_release(&item->hoard->program->machine, hold, &item->call,
-                          now(item->hoard)) == 0);
+    CHECK(session_fsm_release(&item->hoard->program->machine, hold, &item->call,
+                              now(item->hoard)) == 0);
 }
 
 static void ask(struct hoard_item *item)

@@ -12,7 +12,7 @@
 #ifndef HASP_TESTS_SIM_SIM_HOARD_H
 #define HASP_TESTS_SIM_SIM_HOARD_H
 
-#include "client/machine.h"
+#include "client/session_fsm.h"
 #include "tests/sim/sim.h"
 
 struct sim_program;

@@ -34,7 +34,7 @@ static void shut(struct sim_line *line)
 static void dial(struct sim_line *line)
 {
     struct sim *sim = line->client->sim;
-    const struct endpoint *endpoint = asker_endpoint(&line->asker);
+    const struct endpoint *endpoint = cluster_conn_endpoint(&line->asker);
     unsigned id = 0;
     CHECK(sscanf(endpoint->host, "10.0.0.%u", &id) == 1 && id > 0 &&
           id <= sim->node_count);
@@ -70,7 +70,7 @@ static void follow(struct sim_line *line)
     if (line->number != line->asker.number) {
         shut(line);
         line->number = line->asker.number;
-        if (line->asker.state == ASKER_OPENING) {
+        if (line->asker.state == CLUSTER_CONN_OPENING) {
             dial(line);
         }
     }
@@ -96,10 +96,10 @@ static void begin(struct sim_line *line)
     line->who = *sim_client_identity(line->client);
     char secret[CLIENT_USER_SECRET_SIZE];
     snprintf(secret, sizeof secret, "%s", line->who.secret);
-    CHECK(asker_init(&line->asker, &endpoints, seed) == 0);
-    asker_show(&line->asker, secret);
+    CHECK(cluster_conn_init(&line->asker, &endpoints, seed) == 0);
+    cluster_conn_show(&line->asker, secret);
     endpoints_done(&endpoints);
-    asker_begin_at(&line->asker, (uint32_t)(seed >> 33));
+    cluster_conn_begin_at(&line->asker, (uint32_t)(seed >> 33));
     line->ttl_ms = ttls_ms[prng_below(&sim->prng, 6)];
     if (sim_hoards_are_there(sim)) {
         line->ttl_ms = 8000;
@@ -132,7 +132,7 @@ void sim_line_leave(struct sim_line *line, struct sim_program *program)
     line->program[i] = line->program[--line->program_count];
     if (line->program_count == 0) {
         shut(line);
-        asker_done(&line->asker);
+        cluster_conn_done(&line->asker);
     }
 }
 
@@ -156,10 +156,10 @@ static void look_after(struct sim_line *line)
 static void come_to_rest(struct sim_line *line)
 {
     for (int i = 0; i < TURN_COUNT_MAX; i++) {
-        asker_turn(&line->asker, now(line));
+        cluster_conn_turn(&line->asker, now(line));
         bool is_late = line->number != line->asker.number;
         follow(line);
-        if (!is_late && asker_left_ns(&line->asker, now(line)) > 0) {
+        if (!is_late && cluster_conn_left_ns(&line->asker, now(line)) > 0) {
             return;
         }
     }
@@ -181,7 +181,7 @@ void sim_line_turn(struct sim_line *line)
 uint64_t sim_line_next(const struct sim_line *line)
 {
     const struct sim_host *host = &line->client->host;
-    uint64_t left_ns = asker_left_ns(&line->asker, now(line));
+    uint64_t left_ns = cluster_conn_left_ns(&line->asker, now(line));
     return left_ns == UINT64_MAX
                ? UINT64_MAX
                : sim_clock_when(&host->clock,
@@ -193,7 +193,7 @@ uint64_t sim_line_next(const struct sim_line *line)
 
 bool sim_line_feed(struct sim_line *line, const struct sim_news *news)
 {
-    struct asker *asker = &line->asker;
+    struct cluster_conn *asker = &line->asker;
     if (line->wire == NULL || news->wire != line->wire) {
         return false;
     }
@@ -203,17 +203,17 @@ bool sim_line_feed(struct sim_line *line, const struct sim_news *news)
     switch (news->kind) {
     case NEWS_CONNECTED:
         line->is_connected = true;
-        asker_connected(asker);
+        cluster_conn_connected(asker);
         break;
     case NEWS_DATA:
         line->accepted = line->wire->accepted;
         look_before(line);
-        asker_input(asker, news->bytes, now(line));
+        cluster_conn_input(asker, news->bytes, now(line));
         look_after(line);
         break;
     default:
         shut(line);
-        asker_failed(asker, "closed the connection", now(line));
+        cluster_conn_failed(asker, "closed the connection", now(line));
         break;
     }
     return true;
@@ -223,7 +223,7 @@ void sim_line_reconnect(struct sim_line *line)
 {
     if (line->wire != NULL && line->number == line->asker.number) {
         shut(line);
-        asker_failed(&line->asker, "reset", now(line));
+        cluster_conn_failed(&line->asker, "reset", now(line));
     }
 }
 

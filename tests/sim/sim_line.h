@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A connection that programs of one process share: the library's own asker
- * (client/asker.h), and this is a driver of it, as those of hasp_link.h are. It
- * gives the asker what a connection brings, the client's own clock, and the end
- * of connections; it sends what the asker writes, and connects where the asker
- * says. It exists as long as a program is on it. */
+ * (client/cluster_conn.h), and this is a driver of it, as those of hasp_link.h
+ * are. It gives the asker what a connection brings, the client's own clock, and
+ * the end of connections; it sends what the asker writes, and connects where
+ * the asker says. It exists as long as a program is on it. */
 
 #ifndef HASP_TESTS_SIM_SIM_LINE_H
 #define HASP_TESTS_SIM_SIM_LINE_H
 
-#include "client/asker.h"
+#include "client/cluster_conn.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_users.h"
 
@@ -20,7 +20,7 @@ struct sim_program;
 
 struct sim_line {
     struct sim_client *client;
-    struct asker asker; /* If somebody is on it. */
+    struct cluster_conn asker; /* If somebody is on it. */
     struct sim_program *program[LINE_PROGRAM_MAX];
     uint32_t program_count;
     bool is_durable;       /* Its sessions have no end. */

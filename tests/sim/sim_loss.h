@@ -3,8 +3,8 @@
 /* The oracle of lost acknowledgements: a follower gets back an old copy of its
  * disk while the leader to which it has acknowledged more still leads. It has
  * to be told, to bar itself and to condemn its directory, from which no later
- * start may begin (core/members/loss.h, node/condemned.h). Then it gets its own
- * disk again. */
+ * start may begin (core/members/log_loss.h, node/data_loss_marker.h). Then it
+ * gets its own disk again. */
 
 #ifndef HASP_TESTS_SIM_SIM_LOSS_H
 #define HASP_TESTS_SIM_SIM_LOSS_H

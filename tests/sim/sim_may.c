@@ -170,20 +170,20 @@ static void load_role(const struct role *role, struct right_role *mine)
 }
 
 /* The node after 'at', or the first. */
-static struct ordered_node *next_of(struct ordered *order,
-                                    const struct ordered_node *at)
+static struct treap_node *next_of(struct treap *order,
+                                  const struct treap_node *at)
 {
     struct bytes none = {NULL, 0};
-    return at == NULL ? ordered_from(order, none, 0)
-                      : ordered_from(order, at->key, at->number + 1);
+    return at == NULL ? treap_from(order, none, 0)
+                      : treap_from(order, at->key, at->number + 1);
 }
 
 void rights_load(const struct lockfsm *fsm, struct rights *rights)
 {
     /* The cast is for the walk; the state stays as it is. */
     struct lockfsm *state = (struct lockfsm *)(uintptr_t)fsm;
-    struct ordered *order = lockfsm_user_order(state);
-    struct ordered_node *at = NULL;
+    struct treap *order = lockfsm_user_order(state);
+    struct treap_node *at = NULL;
     uint32_t count = 0;
     *rights = (struct rights){.from = rights->from};
     rights->is_required = lockfsm_access_is_required(fsm);

@@ -112,7 +112,7 @@ static struct sim_history *history_of(const struct sim_caller *caller)
 /* The cluster has said so of the session, or has ended it for that. */
 static bool is_blacklisted(const struct sim_caller *caller)
 {
-    const struct machine *machine = &caller->program->machine;
+    const struct session_fsm *machine = &caller->program->machine;
     return (machine->is_refused &&
             bytes_has_prefix(bytes_of_text(machine->why),
                              BYTES_LITERAL("BLACKLISTED"))) ||

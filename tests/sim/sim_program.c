@@ -41,7 +41,7 @@ static bool is_trusted(struct sim_program *program,
         return false;
     }
     struct lease lease = program->machine.lease;
-    machine_look(&program->machine, hold, now(program), &look);
+    session_fsm_look(&program->machine, hold, now(program), &look);
     program->machine.lease = lease;
     return look.remaining_ns > 0;
 }
@@ -126,7 +126,7 @@ void sim_program_beliefs(struct sim_program *program, sim_belief_fn *each,
 
 void sim_program_sends(struct sim_program *program, uint32_t host)
 {
-    const struct asking *keep = &program->machine.keep;
+    const struct client_request *keep = &program->machine.keep;
     if (keep->is_sent && keep->sent.boottime_ns != program->asked.boottime_ns) {
         program->asked = keep->sent;
         program->asked_newest = sim_check_newest(program->sim);
@@ -137,7 +137,7 @@ void sim_program_sends(struct sim_program *program, uint32_t host)
 void sim_program_take_events(struct sim_program *program)
 {
     struct event_node *node;
-    while ((node = machine_take_event(&program->machine)) != NULL) {
+    while ((node = session_fsm_take_event(&program->machine)) != NULL) {
         sim_told_event(program, &node->event);
         program->is_lost |= node->event.kind == HASP_EVENT_LOST &&
                             node->event.token == 0;
@@ -156,7 +156,7 @@ static void told(struct client_call *call)
 
 static void pushed(void *data, const struct resp_reply *reply)
 {
-    struct machine *machine = data;
+    struct session_fsm *machine = data;
     struct sim_program *program = LIST_ENTRY(machine, struct sim_program,
                                              machine);
     sim_pushes_told(sim_history_pushes(sim_check_history(program->sim)),
@@ -169,12 +169,12 @@ static void pushed(void *data, const struct resp_reply *reply)
 
 static void make_machine(struct sim_program *program)
 {
-    struct machine *machine = &program->machine;
+    struct session_fsm *machine = &program->machine;
     struct sim *sim = program->sim;
     program->line = sim_chance(sim, 0.25) ? &program->own
                                           : &program->client->line;
     sim_line_join(program->line, program);
-    machine_init(machine, &program->line->asker);
+    session_fsm_init(machine, &program->line->asker);
     machine->timeout_ms = sim_between(sim, 1000, 10000);
     program->push = machine->member.hooks.push;
     machine->member.hooks.push = pushed;
@@ -184,7 +184,7 @@ static void open_session(struct sim_program *program)
 {
     struct sim *sim = program->sim;
     struct hasp_options options = {.size = sizeof options};
-    uint64_t random[MACHINE_RANDOM_SIZE / sizeof(uint64_t)];
+    uint64_t random[SESSION_FSM_RANDOM_SIZE / sizeof(uint64_t)];
     make_machine(program);
     options.ttl_ms = program->line->ttl_ms;
     program->is_durable = options.is_durable = program->line->is_durable;
@@ -200,11 +200,11 @@ static void open_session(struct sim_program *program)
     program->kept = program->asked = (struct lease_clock){0, 0};
     program->told_newest = 0;
     program->call = (struct client_call){.done = told, .data = program};
-    CHECK(machine_open(&program->machine, &options,
-                       program->is_durable ? SIM_DURABLE_NAME
-                                           : program->client->host.name,
-                       (const uint8_t *)random, &program->call,
-                       now(program)) == 0);
+    CHECK(session_fsm_open(&program->machine, &options,
+                           program->is_durable ? SIM_DURABLE_NAME
+                                               : program->client->host.name,
+                           (const uint8_t *)random, &program->call,
+                           now(program)) == 0);
 }
 
 static void end_callers(struct sim_program *program)
@@ -220,7 +220,7 @@ static void rest(struct sim_program *program, uint64_t for_ms)
 {
     end_callers(program);
     if (program->state != PROGRAM_REST) {
-        machine_done(&program->machine);
+        session_fsm_done(&program->machine);
         program->state = PROGRAM_REST;
         sim_hoard_done(&program->hoard);
         sim_line_leave(program->line, program);
@@ -232,7 +232,7 @@ static void rest(struct sim_program *program, uint64_t for_ms)
 /* The others on its line go on. */
 static void leave(struct sim_program *program, uint64_t for_ms)
 {
-    machine_leave(&program->machine, now(program));
+    session_fsm_leave(&program->machine, now(program));
     rest(program, for_ms);
     if (program->line->program_count > 0) {
         sim_line_turn(program->line);
@@ -287,7 +287,8 @@ static void close_session(struct sim_program *program)
     program->state = PROGRAM_CLOSING;
     end_callers(program);
     program->call = (struct client_call){.done = told, .data = program};
-    CHECK(machine_close(&program->machine, &program->call, now(program)) == 0);
+    CHECK(session_fsm_close(&program->machine, &program->call, now(program)) ==
+          0);
     sim_hoard_done(&program->hoard);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A program that uses the client library: its session is the library's own
- * machine (client/machine.h), on a line (sim_line.h) that it shares with the
- * others of its process, or that is its own: for each session that is drawn.
+ * machine (client/session_fsm.h), on a line (sim_line.h) that it shares with
+ * the others of its process, or that is its own: for each session that is
+ * drawn.
  *
  * The program has callers, each a thread of control that makes one call at a
  * time (sim_caller.c). What the program believes is what the machine says; what
@@ -11,7 +12,7 @@
 #ifndef HASP_TESTS_SIM_SIM_PROGRAM_H
 #define HASP_TESTS_SIM_SIM_PROGRAM_H
 
-#include "client/machine.h"
+#include "client/session_fsm.h"
 #include "lockfsm/model.h"
 #include "tests/sim/sim_belief.h"
 #include "tests/sim/sim_hoard.h"
@@ -86,7 +87,7 @@ struct sim_program {
     struct sim_client *client;
     struct sim *sim;
     enum { PROGRAM_REST, PROGRAM_OPENING, PROGRAM_OPEN, PROGRAM_CLOSING } state;
-    struct machine machine; /* Unless at rest. */
+    struct session_fsm machine; /* Unless at rest. */
     void (*push)(void *data, const struct resp_reply *reply); /* Its own. */
     struct client_call call;
     bool is_told; /* Of OPENING, CLOSING. */

@@ -230,13 +230,13 @@ static void check_fences(struct sim *sim, const struct sim_state *before,
     struct bytes none = {NULL, 0};
     bool is_same = lockfsm_fence_count(before->fsm) ==
                    lockfsm_fence_count(after);
-    struct ordered *order = lockfsm_fence_order(before->fsm);
-    struct ordered_node *at = ordered_from(order, none, 0);
+    struct treap *order = lockfsm_fence_order(before->fsm);
+    struct treap_node *at = treap_from(order, none, 0);
     while (at != NULL) {
         const struct fence *fence = LIST_ENTRY(at, struct fence, in_order);
         const struct fence *kept = lockfsm_fence(after, fence->resource);
         is_same = is_same && kept != NULL && kept->token == fence->token;
-        at = ordered_from(order, at->key, at->number + 1);
+        at = treap_from(order, at->key, at->number + 1);
     }
     if (!is_same) {
         fail_kept(sim, "the fences are others");

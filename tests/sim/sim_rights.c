@@ -150,7 +150,7 @@ const struct rights *sim_rights_between(const struct sim_rights *rights,
     return &rights->version[first];
 }
 
-/* --- Whose --------------------------------------------------------------- */
+/* --- Whose ---------------------------------------------------------------- */
 
 static struct owned_session *find_session(const struct sim_rights *rights,
                                           uint64_t id)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_silence.h"
 

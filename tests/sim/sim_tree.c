@@ -130,8 +130,8 @@ static void change_apply(struct names *names, const struct change *change)
     }
 }
 
-void tree_change(struct node *folder, enum change_kind kind, const char *from,
-                 const char *to, struct node *node)
+void tree_change(struct node *folder, enum operation_kind kind,
+                 const char *from, const char *to, struct node *node)
 {
     if (folder->change_count == folder->change_capacity) {
         folder->change_capacity = 2 * folder->change_capacity + 8;

@@ -30,11 +30,11 @@ struct names {
     uint32_t capacity;
 };
 
-enum change_kind { CHANGE_LINK, CHANGE_UNLINK, CHANGE_RENAME };
+enum operation_kind { CHANGE_LINK, CHANGE_UNLINK, CHANGE_RENAME };
 
 /* What was done to a folder since it was flushed. */
 struct change {
-    enum change_kind kind;
+    enum operation_kind kind;
     char from[NAME_SIZE_MAX];
     char to[NAME_SIZE_MAX];
     struct node *node; /* NULL of CHANGE_UNLINK. */
@@ -97,8 +97,8 @@ void tree_put(struct names *names, const char *text, struct node *node);
 void tree_copy_names(struct names *to, const struct names *from);
 void tree_drop_names(struct names *names);
 /* Takes effect in the cache, and waits for a flush. */
-void tree_change(struct node *folder, enum change_kind kind, const char *from,
-                 const char *to, struct node *node);
+void tree_change(struct node *folder, enum operation_kind kind,
+                 const char *from, const char *to, struct node *node);
 void tree_drop_changes(struct node *node);
 
 void tree_resize(struct node *file, size_t size);

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "lockfsm/user/access.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_node_parts.h"

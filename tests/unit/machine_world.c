@@ -77,9 +77,9 @@ void give(const char *text)
 {
     size_t half = strlen(text) / 2;
     uint32_t number = world.asker.number;
-    asker_input(&world.asker, bytes_of(text, half), now());
+    cluster_conn_input(&world.asker, bytes_of(text, half), now());
     if (world.asker.number == number) {
-        asker_input(&world.asker, bytes_of_text(text + half), now());
+        cluster_conn_input(&world.asker, bytes_of_text(text + half), now());
     }
 }
 
@@ -178,7 +178,7 @@ static void answer_one(const struct resp_request *request)
     }
     const char *answer = with_grants(asked, answer_of(line));
     if (strcmp(answer, HANG_UP) == 0) {
-        asker_failed(&world.asker, "closed the connection", now());
+        cluster_conn_failed(&world.asker, "closed the connection", now());
     } else if (strcmp(answer, SILENCE) != 0 && number == world.asker.number) {
         give(answer);
     }
@@ -186,7 +186,7 @@ static void answer_one(const struct resp_request *request)
 
 static void take_output(void)
 {
-    struct asker *asker = &world.asker;
+    struct cluster_conn *asker = &world.asker;
     struct buffer out = asker->out;
     struct resp_parser parser = {0};
     struct resp_request request;
@@ -205,33 +205,34 @@ static void take_output(void)
 
 void turn(void)
 {
-    struct asker *asker = &world.asker;
+    struct cluster_conn *asker = &world.asker;
     for (int i = 0; i < 1000; i++) {
-        asker_turn(asker, now());
+        cluster_conn_turn(asker, now());
         if (world.number != asker->number) {
             world.number = asker->number;
-            if (asker->state != ASKER_OPENING) {
+            if (asker->state != CLUSTER_CONN_OPENING) {
                 continue;
             }
             if (world.may_renew) {
                 world.renewals++;
-                asker_renewed(asker, world.has_changed,
-                              world.why != NULL ? world.why : "", now());
+                cluster_conn_renewed(asker, world.has_changed,
+                                     world.why != NULL ? world.why : "", now());
                 if (world.number != asker->number) {
                     continue;
                 }
             }
-            world.at = asker_endpoint(asker)->host[0] - '0';
+            world.at = cluster_conn_endpoint(asker)->host[0] - '0';
             if (world.is_dead[world.at]) {
-                asker_failed(asker, "Connection refused", now());
+                cluster_conn_failed(asker, "Connection refused", now());
             } else if (world.is_distrusted[world.at]) {
-                asker_distrusted(asker, "its certificate is over", now());
+                cluster_conn_distrusted(asker, "its certificate is over",
+                                        now());
             } else {
-                asker_connected(asker);
+                cluster_conn_connected(asker);
             }
         } else if (asker->out.size > 0) {
             take_output();
-        } else if (asker_left_ns(&world.asker, read_clock()) > 0) {
+        } else if (cluster_conn_left_ns(&world.asker, read_clock()) > 0) {
             return;
         }
     }
@@ -244,7 +245,7 @@ void pass(uint64_t time_ms)
     uint64_t end_ms = world.ms + time_ms;
     turn();
     while (world.ms < end_ms) {
-        uint64_t left_ns = asker_left_ns(&world.asker, read_clock());
+        uint64_t left_ns = cluster_conn_left_ns(&world.asker, read_clock());
         uint64_t left_ms = left_ns / NS_PER_MS + (left_ns % NS_PER_MS != 0);
         world.ms += left_ms < end_ms - world.ms ? left_ms : end_ms - world.ms;
         turn();
@@ -286,10 +287,10 @@ void assert_contains(const char *text, const char *part)
 void open_session(void)
 {
     struct hasp_options options = {.size = sizeof options, .ttl_ms = TTL_MS};
-    uint8_t random[MACHINE_RANDOM_SIZE] = {1, 2, 3};
+    uint8_t random[SESSION_FSM_RANDOM_SIZE] = {1, 2, 3};
     struct told told;
-    assert_int_equal(machine_open(&world.machine, &options, "me", random,
-                                  call_of(&told), now()),
+    assert_int_equal(session_fsm_open(&world.machine, &options, "me", random,
+                                      call_of(&told), now()),
                      0);
     turn();
     assert_told(&told, 0);
@@ -305,8 +306,8 @@ void acquire_for(struct told *told, const char *name, uint64_t wait_ms,
                                            .owner = owner,
                                            .hold_ms = hold_ms,
                                            .interrupt_fd = -1};
-    assert_int_equal(machine_acquire(&world.machine, &name, 1, &options,
-                                     call_of(told), now()),
+    assert_int_equal(session_fsm_acquire(&world.machine, &name, 1, &options,
+                                         call_of(told), now()),
                      0);
     turn();
 }
@@ -319,20 +320,20 @@ void acquire(struct told *told, const char *name, uint64_t wait_ms)
 void release(struct hasp_hold *hold, struct told *told)
 {
     assert_int_equal(
-        machine_release(&world.machine, hold, call_of(told), now()), 0);
+        session_fsm_release(&world.machine, hold, call_of(told), now()), 0);
     turn();
 }
 
 uint64_t left_ms(struct hasp_hold *hold)
 {
     struct hasp_lease lease;
-    machine_look(&world.machine, hold, read_clock(), &lease);
+    session_fsm_look(&world.machine, hold, read_clock(), &lease);
     return lease.remaining_ns / NS_PER_MS;
 }
 
 int next_event(void)
 {
-    struct event_node *node = machine_take_event(&world.machine);
+    struct event_node *node = session_fsm_take_event(&world.machine);
     int kind = node != NULL ? (int)node->event.kind : 0;
     free(node);
     return kind;
@@ -346,8 +347,8 @@ int set_up_closed(void **state)
     memset(&world, 0, sizeof world);
     world.ms = 5;
     assert_int_equal(endpoints_parse("0:1,1:1,2:1", &endpoints, why), 0);
-    assert_int_equal(asker_init(&world.asker, &endpoints, 7), 0);
-    machine_init(&world.machine, &world.asker);
+    assert_int_equal(cluster_conn_init(&world.asker, &endpoints, 7), 0);
+    session_fsm_init(&world.machine, &world.asker);
     world.machine.timeout_ms = 10000;
     endpoints_done(&endpoints);
     return 0;
@@ -364,7 +365,7 @@ int tear_down(void **state)
 {
     (void)state;
     assert_time_kept();
-    machine_done(&world.machine);
-    asker_done(&world.asker);
+    session_fsm_done(&world.machine);
+    cluster_conn_done(&world.asker);
     return 0;
 }

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/units.h"
-#include "client/machine.h"
+#include "client/session_fsm.h"
 
 #define NODES 3
 #define TTL_MS 1000
@@ -39,8 +39,8 @@ struct rule {
 };
 
 extern struct machine_world {
-    struct asker asker;
-    struct machine machine;
+    struct cluster_conn asker;
+    struct session_fsm machine;
     uint64_t ms; /* Since the beginning; 'asleep_ms' of it suspended. */
     uint64_t asleep_ms;
     struct lease_clock given; /* The newest time that a call was told. */

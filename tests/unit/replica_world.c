@@ -75,7 +75,7 @@ uint64_t world_below(struct world *world, uint64_t bound)
     return prng_below(&world->prng, bound);
 }
 
-/* --- Oracles ------------------------------------------------------------ */
+/* --- Oracles -------------------------------------------------------------- */
 
 static inline void world_reserve(uint64_t **array, uint64_t *capacity,
                                  uint64_t index)
@@ -175,7 +175,7 @@ static inline void world_see_confirmed(struct world *world,
     }
 }
 
-/* --- Disk --------------------------------------------------------------- */
+/* --- Disk ----------------------------------------------------------------- */
 
 /* Carries out the first 'count' entries of the oldest write. */
 static inline void world_write_to_disk(struct world_node *node, uint64_t count)
@@ -224,7 +224,7 @@ static inline void world_queue_write(struct world *world,
     node->writes[node->write_count++] = write;
 }
 
-/* --- Network ------------------------------------------------------------ */
+/* --- Network -------------------------------------------------------------- */
 
 static inline struct world_message *world_post(struct world *world,
                                                uint64_t from, uint64_t to)
@@ -326,7 +326,7 @@ static inline void world_deliver(struct world *world,
     buffer_done(&message.snapshot.members);
 }
 
-/* --- Nodes -------------------------------------------------------------- */
+/* --- Nodes ---------------------------------------------------------------- */
 
 static inline void world_apply(struct world *world, struct world_node *node)
 {

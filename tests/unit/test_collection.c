@@ -39,7 +39,7 @@ static void fill(struct collection *collection, enum key_type type,
 {
     uint32_t count = drawn_below(drawn, 20);
     for (uint32_t i = 0; i < count; i++) {
-        struct member member = {.name = drawn_bytes(drawn, arena)};
+        struct collection_member member = {.name = drawn_bytes(drawn, arena)};
         if (type == KEY_HASH) {
             member.value = drawn_bytes(drawn, arena);
         } else if (type == KEY_ZSET) {
@@ -97,7 +97,7 @@ static void what_is_stored_looks_so(void **state)
     struct arena arena = {0};
     struct collection collection = {0};
     struct bytes stored;
-    const struct member members[] = {
+    const struct collection_member members[] = {
         {.name = BYTES_LITERAL("a=b"), .value = BYTES_LITERAL("c=d%")},
         {.name = BYTES_LITERAL(""), .value = BYTES_LITERAL("x\ny")}};
     (void)state;
@@ -166,7 +166,7 @@ static void members_are_found_put_and_taken(void **state)
         for (int step = 0; step < 60; step++) {
             int score = (int)drawn_below(&drawn, 30);
             char *name = arena_take(&arena, 3);
-            struct member member = {.score = score / 4};
+            struct collection_member member = {.score = score / 4};
             name[0] = (char)('a' + score / 4);
             name[1] = (char)('a' + score % 4);
             member.name = bytes_of(name, 2);

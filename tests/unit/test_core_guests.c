@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Guests: nodes that the log does not name. Who they are, a member says
- * (core/members/vouch.h); and what they get. */
+ * (core/members/admission.h); and what they get. */
 
 #include "raft/message.h"
 #include "tests/unit/core_fixture.h"

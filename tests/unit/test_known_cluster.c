@@ -42,7 +42,7 @@ static void a_node_of_another_cluster_is_asked_nothing(void **state)
     }
     world.is_dead[(home + 1) % NODES] = false;
     always("HELLO", FIRST(B));
-    asker_drop(&world.asker, "told to", now());
+    cluster_conn_drop(&world.asker, "told to", now());
     acquire(&told, "a", 0);
     pass(300);
     assert_int_equal(told.count, 0);
@@ -66,7 +66,7 @@ static void what_was_restored_from_the_known_cluster_is_taken(void **state)
     (void)state;
     forget_rules();
     always("HELLO", RESTORED(B, A));
-    asker_drop(&world.asker, "told to", now());
+    cluster_conn_drop(&world.asker, "told to", now());
     acquire(&told, "a", 0);
     pass(100);
     assert_told(&told, 0);
@@ -75,7 +75,7 @@ static void what_was_restored_from_the_known_cluster_is_taken(void **state)
     forget_rules();
     always("0:HELLO", FIRST(A));
     always("HELLO", RESTORED(C, A));
-    asker_drop(&world.asker, "told to", now());
+    cluster_conn_drop(&world.asker, "told to", now());
     pass(300);
     assert_string_equal(world.seen, "");
 }
@@ -86,7 +86,7 @@ static void a_node_without_a_cluster_is_asked_nothing(void **state)
     (void)state;
     forget_rules();
     always("HELLO", UNBORN);
-    asker_drop(&world.asker, "told to", now());
+    cluster_conn_drop(&world.asker, "told to", now());
     pass(300);
     assert_string_equal(world.seen, "");
     forget_rules();
@@ -101,7 +101,7 @@ static void another_cluster_is_taken_when_nothing_is_left(void **state)
     (void)state;
     forget_rules();
     always("HELLO", FIRST(B));
-    asker_drop(&world.asker, "told to", now());
+    cluster_conn_drop(&world.asker, "told to", now());
     pass(700);
     assert_string_equal(world.seen, "");
     pass(200);
@@ -113,7 +113,8 @@ static void another_cluster_is_taken_when_nothing_is_left(void **state)
     struct query query = {0};
     query_begin(&query, "LOCK.CHECK");
     assert_int_equal(
-        machine_query(&world.machine, &query, false, call_of(&told), now()), 0);
+        session_fsm_query(&world.machine, &query, false, call_of(&told), now()),
+        0);
     query_done(&query);
     pass(500);
     assert_contains(world.seen, "LOCK.CHECK");
@@ -129,11 +130,12 @@ while_one_endpoint_may_be_of_it_no_other_cluster_is_taken(void **state)
     forget_rules();
     world.is_dead[2] = true;
     always("HELLO", FIRST(B));
-    asker_drop(&world.asker, "told to", now());
+    cluster_conn_drop(&world.asker, "told to", now());
     pass(2000);
     query_begin(&query, "LOCK.CHECK");
     assert_int_equal(
-        machine_query(&world.machine, &query, false, call_of(&told), now()), 0);
+        session_fsm_query(&world.machine, &query, false, call_of(&told), now()),
+        0);
     query_done(&query);
     pass(3000);
     assert_string_equal(world.seen, "");
@@ -150,7 +152,7 @@ static void a_session_without_end_is_believed_without_end(void **state)
     world.machine.is_endless = true;
     forget_rules();
     always("HELLO", FIRST(B));
-    asker_drop(&world.asker, "told to", now());
+    cluster_conn_drop(&world.asker, "told to", now());
     pass(60000);
     assert_string_equal(world.seen, "");
 }
@@ -160,9 +162,10 @@ static void a_stranger_is_shown_no_secret(void **state)
 {
     (void)state;
     forget_rules();
-    asker_show(&world.asker, (const char[CLIENT_USER_SECRET_SIZE]){"app.123"});
+    cluster_conn_show(&world.asker,
+                      (const char[CLIENT_USER_SECRET_SIZE]){"app.123"});
     always("HELLO", FIRST(B));
-    asker_drop(&world.asker, "told to", now());
+    cluster_conn_drop(&world.asker, "told to", now());
     pass(300);
     assert_string_equal(world.seen, "");
     forget_rules();
@@ -175,12 +178,12 @@ static void a_stranger_is_shown_no_secret(void **state)
 
 static void begin_open(struct told *told)
 {
-    static const uint8_t random[MACHINE_RANDOM_SIZE] = {1, 2, 3};
+    static const uint8_t random[SESSION_FSM_RANDOM_SIZE] = {1, 2, 3};
     struct hasp_options options = {.size = sizeof options};
     world.machine.timeout_ms = 2000;
     always("SESSION.OPEN", SILENCE);
-    assert_int_equal(machine_open(&world.machine, &options, "me", random,
-                                  call_of(told), now()),
+    assert_int_equal(session_fsm_open(&world.machine, &options, "me", random,
+                                      call_of(told), now()),
                      0);
     pass(1900);
     assert_int_equal(told->count, 0);
@@ -233,15 +236,15 @@ static void of_a_late_answer_that_never_comes_nothing_is_left(void **state)
 static void what_was_never_sent_leaves_nothing(void **state)
 {
     struct told told;
-    static const uint8_t random[MACHINE_RANDOM_SIZE] = {1, 2, 3};
+    static const uint8_t random[SESSION_FSM_RANDOM_SIZE] = {1, 2, 3};
     struct hasp_options options = {.size = sizeof options};
     (void)state;
     for (uint32_t i = 0; i < NODES; i++) {
         world.is_dead[i] = true;
     }
     world.machine.timeout_ms = 2000;
-    assert_int_equal(machine_open(&world.machine, &options, "me", random,
-                                  call_of(&told), now()),
+    assert_int_equal(session_fsm_open(&world.machine, &options, "me", random,
+                                      call_of(&told), now()),
                      0);
     pass(2100);
     assert_told(&told, HASP_ECONNECT);

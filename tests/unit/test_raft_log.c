@@ -14,9 +14,9 @@
 #include "raft/confirm.h"
 #include "raft/log.h"
 #include "raft/members.h"
-#include "raft/written.h"
+#include "raft/pending_writes.h"
 
-/* --- The cache of payloads ---------------------------------------------- */
+/* --- The cache of payloads ------------------------------------------------ */
 
 static uint8_t byte_of(uint64_t term, uint64_t log_index)
 {
@@ -145,54 +145,54 @@ static void one_append_makes_one_block(void **state)
     log_done(&log);
 }
 
-/* --- The order of writes ------------------------------------------------ */
+/* --- The order of writes -------------------------------------------------- */
 
-static void queue(struct written *written, uint64_t term, uint64_t first,
+static void queue(struct pending_writes *written, uint64_t term, uint64_t first,
                   uint64_t last)
 {
     for (uint64_t i = first; i <= last; i++) {
-        written_queue(written, term, i);
+        pending_writes_queue(written, term, i);
     }
 }
 
 static void completions_are_taken_in_the_order_of_writes(void **state)
 {
-    struct written written = {0};
+    struct pending_writes written = {0};
     (void)state;
     queue(&written, 1, 2, 9);
-    assert_int_equal(written_complete(&written, 1, 4), 4);
-    assert_int_equal(written_complete(&written, 1, 4), 0);
-    assert_int_equal(written_complete(&written, 2, 6), 0);
-    assert_int_equal(written_complete(&written, 1, 10), 0);
+    assert_int_equal(pending_writes_complete(&written, 1, 4), 4);
+    assert_int_equal(pending_writes_complete(&written, 1, 4), 0);
+    assert_int_equal(pending_writes_complete(&written, 2, 6), 0);
+    assert_int_equal(pending_writes_complete(&written, 1, 10), 0);
     queue(&written, 2, 10, 12);
-    assert_int_equal(written_complete(&written, 2, 11), 11);
-    assert_int_equal(written_complete(&written, 1, 9), 0);
-    assert_int_equal(written_complete(&written, 2, 12), 12);
+    assert_int_equal(pending_writes_complete(&written, 2, 11), 11);
+    assert_int_equal(pending_writes_complete(&written, 1, 9), 0);
+    assert_int_equal(pending_writes_complete(&written, 2, 12), 12);
     assert_int_equal(written.count, 0);
-    written_done(&written);
+    pending_writes_done(&written);
 }
 
 static void a_replaced_write_counts_only_below_its_replacement(void **state)
 {
-    struct written written = {0};
+    struct pending_writes written = {0};
     (void)state;
     queue(&written, 1, 2, 9);
     queue(&written, 3, 6, 7);
-    assert_int_equal(written_complete(&written, 1, 9), 5);
-    assert_int_equal(written_complete(&written, 3, 7), 7);
+    assert_int_equal(pending_writes_complete(&written, 1, 9), 5);
+    assert_int_equal(pending_writes_complete(&written, 3, 7), 7);
     queue(&written, 3, 8, 8);
     queue(&written, 4, 8, 8);
     queue(&written, 3, 8, 8); /* Never mind how: the same again. */
-    assert_int_equal(written_complete(&written, 3, 8), 7);
-    assert_int_equal(written_complete(&written, 3, 8), 8);
-    assert_int_equal(written_complete(&written, 4, 8), 0);
+    assert_int_equal(pending_writes_complete(&written, 3, 8), 7);
+    assert_int_equal(pending_writes_complete(&written, 3, 8), 8);
+    assert_int_equal(pending_writes_complete(&written, 4, 8), 0);
     queue(&written, 5, 9, 10);
-    written_clear(&written);
-    assert_int_equal(written_complete(&written, 5, 10), 0);
-    written_done(&written);
+    pending_writes_clear(&written);
+    assert_int_equal(pending_writes_complete(&written, 5, 10), 0);
+    pending_writes_done(&written);
 }
 
-/* --- Configurations ----------------------------------------------------- */
+/* --- Configurations ------------------------------------------------------- */
 
 static struct replica_members make(uint32_t voters, uint32_t standbys)
 {
@@ -243,7 +243,7 @@ static void who_votes_is_counted(void **state)
     assert_int_equal(members_voter_count(&members), 2);
 }
 
-/* --- Questions ---------------------------------------------------------- */
+/* --- Questions ------------------------------------------------------------ */
 
 static void a_later_answer_answers_all_before(void **state)
 {

@@ -190,7 +190,7 @@ static void a_count_is_checked_before_it_is_used(void **state)
     buffer_done(&encoded);
 }
 
-/* --- Configurations ----------------------------------------------------- */
+/* --- Configurations ------------------------------------------------------- */
 
 static void libraft_decodes_configurations(void **state)
 {

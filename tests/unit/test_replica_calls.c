@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "tests/unit/replica_lone.h"
 
-/* --- Questions ---------------------------------------------------------- */
+/* --- Questions ------------------------------------------------------------ */
 
 static void answer(struct lone *lone, uint64_t from, uint64_t term,
                    uint64_t number)
@@ -180,7 +180,7 @@ static void a_lost_question_goes_out_again_with_the_heartbeat(void **state)
     done(&lone);
 }
 
-/* --- Flow --------------------------------------------------------------- */
+/* --- Flow ----------------------------------------------------------------- */
 
 static void followers_at_the_same_place_share_the_bytes(void **state)
 {
@@ -359,7 +359,7 @@ static void a_refused_call_swallows_no_snapshot_to_send(void **state)
     done(&lone);
 }
 
-/* --- Start -------------------------------------------------------------- */
+/* --- Start ---------------------------------------------------------------- */
 
 static int try_begin(const struct replica_start *start,
                      struct replica_update *update)

@@ -5,7 +5,7 @@
 #include "base/prng.h"
 #include "tests/unit/replica_lone.h"
 
-/* --- Hostile messages --------------------------------------------------- */
+/* --- Hostile messages ----------------------------------------------------- */
 
 struct fingerprint {
     uint64_t numbers[8];

@@ -4,7 +4,7 @@
 
 #include "tests/unit/replica_lone.h"
 
-/* --- Log ---------------------------------------------------------------- */
+/* --- Log ------------------------------------------------------------------ */
 
 static void only_what_is_durable_here_may_be_applied(void **state)
 {
@@ -91,7 +91,7 @@ static void the_commit_index_never_goes_back(void **state)
     done(&lone);
 }
 
-/* --- Configurations ----------------------------------------------------- */
+/* --- Configurations ------------------------------------------------------- */
 
 /* T1 */
 static void a_configuration_inside_a_batch_is_committed(void **state)
@@ -303,7 +303,7 @@ static void a_demoted_spare_does_not_keep_the_timer_busy(void **state)
     done(&lone);
 }
 
-/* --- Elections ---------------------------------------------------------- */
+/* --- Elections ------------------------------------------------------------ */
 
 /* T2 */
 static void a_single_voter_starts_each_life_in_a_new_term(void **state)
@@ -484,7 +484,7 @@ static void hurrying_moves_only_the_own_leaders_election(void **state)
     done(&lone);
 }
 
-/* --- Snapshots ---------------------------------------------------------- */
+/* --- Snapshots ------------------------------------------------------------ */
 
 /* T9 */
 static void an_append_below_the_trimmed_log_is_acknowledged(void **state)

@@ -24,7 +24,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "net/door.h"
+#include "net/admin_socket.h"
 #include "net/local.h"
 #include "net/rights.h"
 #include "net/stream.h"

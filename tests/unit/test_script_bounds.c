@@ -115,7 +115,7 @@ static void a_collection_without_room_is_not_written(void **state)
     struct arena arena = {0};
     struct collection collection = {0};
     struct bytes stored;
-    struct member member = {.name = BYTES_LITERAL("%")};
+    struct collection_member member = {.name = BYTES_LITERAL("%")};
     collection_insert(&collection, &arena, 0, &member);
     assert_true(collection_write(KEY_SET, &collection, 8, &arena, &stored));
     assert_memory_equal(stored.data, "\x01set\n%25", 8);

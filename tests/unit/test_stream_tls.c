@@ -18,8 +18,8 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "net/secure.h"
 #include "net/stream.h"
+#include "net/stream_tls.h"
 #include "tests/unit/tls_world.h"
 
 #define BOUND_MS 60000
@@ -363,7 +363,7 @@ static void a_handshake_that_does_not_end_is_closed(void **state)
     say(slow, BYTES_LITERAL("\x16\x03\x01\x02"));
     RUN_UNTIL(f, f->servers[0].closed_calls && f->servers[1].closed_calls);
     uint64_t took_ms = (uv_hrtime() - began) / 1000000;
-    assert_in_range(took_ms, SECURE_HANDSHAKE_MS - 100, 30000);
+    assert_in_range(took_ms, STREAM_TLS_HANDSHAKE_MS - 100, 30000);
     for (int i = 0; i < 2; i++) {
         assert_true(f->servers[i].has_failed_tls);
         assert_true(strstr(f->servers[i].reason, "says nothing") != NULL ||

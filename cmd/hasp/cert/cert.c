@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "cmd/hasp/cert/paper.h"
+#include "cmd/hasp/cert/cert_files.h"
 #include "cmd/hasp/tool.h"
 
 #define CA_DAYS 3650
@@ -20,7 +20,7 @@
 /* --- Folders -------------------------------------------------------------- */
 
 /* The files of one node or user in the CA's folder. */
-struct place {
+struct cert_place {
     char folder[PATH_MAX / 2];
     char ca_of_all[PATH_MAX];
     char ca[PATH_MAX];
@@ -28,7 +28,7 @@ struct place {
     char key[PATH_MAX];
 };
 
-static void set_place(struct place *place, const char *ca_folder,
+static void set_place(struct cert_place *place, const char *ca_folder,
                       const char *folder, enum tls_role role)
 {
     const char *stem = role == TLS_NODE ? "node" : "client";
@@ -40,20 +40,20 @@ static void set_place(struct place *place, const char *ca_folder,
 }
 
 /* Makes the certificate of 'wish' and puts it into 'folder'. */
-static int issue(const struct paper_wish *wish, const char *ca_folder,
-                 const char *folder, bool may_replace)
+static int cert_issue(const struct cert_files_wish *wish, const char *ca_folder,
+                      const char *folder, bool may_replace)
 {
-    struct place place;
-    struct paper ca, paper;
+    struct cert_place place;
+    struct cert_files ca, cert_files;
     struct tls_name ca_name;
-    struct paper_wish whole = *wish;
-    int rv = paper_load_ca(ca_folder, &ca, &ca_name);
+    struct cert_files_wish whole = *wish;
+    int rv = cert_files_load_ca(ca_folder, &ca, &ca_name);
     if (rv != 0) {
         return rv;
     }
     if (whole.name.cluster[0] != '\0' &&
         strcmp(whole.name.cluster, ca_name.cluster) != 0) {
-        paper_done(&ca);
+        cert_files_done(&ca);
         return tool_fail(EX_DATAERR,
                          "'%s' is for cluster '%s', and the CA in '%s' is that "
                          "of '%s'; name the right one with --dir",
@@ -61,19 +61,21 @@ static int issue(const struct paper_wish *wish, const char *ca_folder,
                          ca_name.cluster);
     }
     memcpy(whole.name.cluster, ca_name.cluster, sizeof ca_name.cluster);
-    if (paper_make(&whole, &ca, &paper) != 0) {
-        paper_done(&ca);
+    if (cert_files_make(&whole, &ca, &cert_files) != 0) {
+        cert_files_done(&ca);
         return tool_fail(EX_USAGE,
                          "invalid host in '%s': use names and addresses with "
                          "commas between them, e.g. 1=10.0.0.1,lock1.lan",
                          wish->hosts);
     }
     set_place(&place, ca_folder, folder, wish->name.role);
-    rv = paper_make_folder(folder);
-    rv = rv ?: paper_write(&paper, place.certificate, place.key, may_replace);
-    rv = rv ?: paper_copy(place.ca_of_all, place.ca, true);
-    paper_done(&paper);
-    paper_done(&ca);
+    rv = cert_files_make_folder(folder);
+    rv = rv
+             ?: cert_files_write(&cert_files, place.certificate, place.key,
+                                 may_replace);
+    rv = rv ?: cert_files_copy(place.ca_of_all, place.ca, true);
+    cert_files_done(&cert_files);
+    cert_files_done(&ca);
     return rv;
 }
 
@@ -87,7 +89,7 @@ int run_cert_ca(struct tool *tool, char **argv)
         {"cluster", OPTION_TEXT, .value = &cluster},
         {"dir", OPTION_TEXT, .value = &folder},
         {"days", OPTION_NUMBER, .value = &days, .min = 1,
-         .max = PAPER_DAYS_MAX},
+         .max = CERT_FILES_DAYS_MAX},
         {0},
     };
     int rv = options_read(tool, argv, rows, 0, 0);
@@ -105,20 +107,20 @@ int run_cert_ca(struct tool *tool, char **argv)
                           cluster);
     }
     char certificate[PATH_MAX], key[PATH_MAX];
-    struct paper_wish wish = {.name.role = TLS_CA, .days = days};
-    struct paper paper;
+    struct cert_files_wish wish = {.name.role = TLS_CA, .days = days};
+    struct cert_files cert_files;
     snprintf(wish.name.cluster, sizeof wish.name.cluster, "%s", cluster);
     snprintf(certificate, sizeof certificate, "%.3000s/ca.crt", folder);
     snprintf(key, sizeof key, "%.3000s/ca.key", folder);
-    rv = paper_make_folder(folder);
+    rv = cert_files_make_folder(folder);
     if (rv != 0) {
         return rv;
     }
-    if (paper_make(&wish, NULL, &paper) != 0) {
+    if (cert_files_make(&wish, NULL, &cert_files) != 0) {
         return tool_fail(EX_SOFTWARE, "cannot make the certificate");
     }
-    rv = paper_write(&paper, certificate, key, false);
-    paper_done(&paper);
+    rv = cert_files_write(&cert_files, certificate, key, false);
+    cert_files_done(&cert_files);
     if (rv == 0) {
         tool_say(tool,
                  "%s and %s: the CA of cluster '%s', for %" PRIu64
@@ -155,7 +157,7 @@ static int for_each(struct tool *tool, char **argv, uint64_t days,
     const struct option_row rows[] = {
         {"dir", OPTION_TEXT, .value = &ca_folder},
         {"days", OPTION_NUMBER, .value = &days, .min = 1,
-         .max = PAPER_DAYS_MAX},
+         .max = CERT_FILES_DAYS_MAX},
         {0},
     };
     int rv = options_read(tool, argv, rows, 1, SIZE_MAX);
@@ -168,7 +170,7 @@ static int for_each(struct tool *tool, char **argv, uint64_t days,
 static int issue_node(struct tool *tool, char *word, const char *ca_folder,
                       uint64_t days)
 {
-    struct paper_wish wish = {.name.role = TLS_NODE, .days = days};
+    struct cert_files_wish wish = {.name.role = TLS_NODE, .days = days};
     char folder[PATH_MAX];
     if (!parse_node(word, &wish.name.node, &wish.hosts)) {
         return tool_usage(tool,
@@ -178,7 +180,7 @@ static int issue_node(struct tool *tool, char *word, const char *ca_folder,
     }
     snprintf(folder, sizeof folder, "%.3000s/node-%" PRIu64, ca_folder,
              wish.name.node);
-    int rv = issue(&wish, ca_folder, folder, false);
+    int rv = cert_issue(&wish, ca_folder, folder, false);
     if (rv == 0) {
         tool_say(tool,
                  "%s: node %" PRIu64 " (%s); copy it to that node, and "
@@ -196,7 +198,7 @@ int run_cert_node(struct tool *tool, char **argv)
 static int issue_user(struct tool *tool, char *word, const char *ca_folder,
                       uint64_t days)
 {
-    struct paper_wish wish = {.name.role = TLS_USER, .days = days};
+    struct cert_files_wish wish = {.name.role = TLS_USER, .days = days};
     char folder[PATH_MAX];
     if (!tls_word_is_fine(bytes_of_text(word))) {
         return tool_usage(tool,
@@ -206,7 +208,7 @@ static int issue_user(struct tool *tool, char *word, const char *ca_folder,
     }
     snprintf(wish.name.user, sizeof wish.name.user, "%s", word);
     snprintf(folder, sizeof folder, "%.3000s/user-%s", ca_folder, word);
-    int rv = issue(&wish, ca_folder, folder, false);
+    int rv = cert_issue(&wish, ca_folder, folder, false);
     if (rv == 0) {
         tool_say(tool, "%s: user %s, for %" PRIu64 " days; HASP_TLS=%s", folder,
                  word, days, folder);
@@ -222,18 +224,19 @@ int run_cert_user(struct tool *tool, char **argv)
 /* --- renew ---------------------------------------------------------------- */
 
 /* Renews a certificate; 'days' 0 stands for the usual time. */
-static int renew(struct tool *tool, char *word, const char *ca_folder,
-                 uint64_t days)
+static int cert_renew(struct tool *tool, char *word, const char *ca_folder,
+                      uint64_t days)
 {
-    struct paper old;
-    struct paper_wish wish = {.days = days};
-    int rv = paper_load_folder(word, &old);
+    struct cert_files old;
+    struct cert_files_wish wish = {.days = days};
+    int rv = cert_files_load_folder(word, &old);
     if (rv != 0) {
         return rv;
     }
-    char *hosts = paper_hosts(old.certificate);
+    char *hosts = cert_files_hosts(old.certificate);
     wish.hosts = hosts[0] != '\0' ? hosts : NULL;
-    if (!paper_name(old.certificate, &wish.name) || wish.name.role == TLS_CA) {
+    if (!cert_files_name(old.certificate, &wish.name) ||
+        wish.name.role == TLS_CA) {
         rv = tool_fail(EX_DATAERR,
                        "'%s' holds no certificate of a node or a user of hasp",
                        word);
@@ -241,7 +244,7 @@ static int renew(struct tool *tool, char *word, const char *ca_folder,
         if (days == 0 && wish.name.role == TLS_USER) {
             wish.days = USER_DAYS;
         }
-        rv = issue(&wish, ca_folder, word, true);
+        rv = cert_issue(&wish, ca_folder, word, true);
     }
     if (rv == 0) {
         tool_say(tool, "%s: renewed, with a new key%s", word,
@@ -250,13 +253,13 @@ static int renew(struct tool *tool, char *word, const char *ca_folder,
                      : "");
     }
     free(hosts);
-    paper_done(&old);
+    cert_files_done(&old);
     return rv;
 }
 
 int run_cert_renew(struct tool *tool, char **argv)
 {
-    return for_each(tool, argv, 0, renew);
+    return for_each(tool, argv, 0, cert_renew);
 }
 
 /* --- For other subcommands ------------------------------------------------ */
@@ -288,16 +291,16 @@ static bool has_file(const char *folder, const char *name)
 int tool_make_ca(const struct tool *tool, const char *folder,
                  const char *cluster)
 {
-    struct paper ca;
+    struct cert_files ca;
     struct tls_name name;
     if (!has_file(folder, "ca.crt")) {
         return run_quietly(tool, "ca", folder, "--cluster", cluster);
     }
-    int rv = paper_load_ca(folder, &ca, &name);
+    int rv = cert_files_load_ca(folder, &ca, &name);
     if (rv != 0) {
         return rv;
     }
-    paper_done(&ca);
+    cert_files_done(&ca);
     return strcmp(name.cluster, cluster) == 0
                ? 0
                : tool_fail(EX_DATAERR,

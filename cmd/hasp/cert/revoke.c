@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cmd/hasp/cert/paper.h"
+#include "cmd/hasp/cert/cert_files.h"
 #include "cmd/hasp/tool.h"
 
 /* What the cluster is told of a certificate. */
@@ -20,11 +20,11 @@ struct revoked {
 
 /* Describes a certificate of a node or a user; a CA is not revoked but
  * replaced. */
-static int describe(const char *path, const X509 *certificate,
-                    struct revoked *ret_revoked)
+static int revoke_describe(const char *path, const X509 *certificate,
+                           struct revoked *ret_revoked)
 {
     struct tls_name name;
-    bool has_name = paper_name(certificate, &name);
+    bool has_name = cert_files_name(certificate, &name);
     if (has_name && name.role == TLS_CA) {
         return tool_fail(EX_DATAERR,
                          "'%s' is a CA: what it has made is refused once its "
@@ -32,7 +32,7 @@ static int describe(const char *path, const X509 *certificate,
                          "(docs/security.md, 'A new CA')",
                          path);
     }
-    paper_fingerprint(certificate, ret_revoked->fingerprint);
+    cert_files_fingerprint(certificate, ret_revoked->fingerprint);
     if (has_name && name.role == TLS_NODE) {
         snprintf(ret_revoked->name, sizeof ret_revoked->name, "node %" PRIu64,
                  name.node);
@@ -53,7 +53,7 @@ static bool is_fingerprint(const char *text)
 static int read_what(const char *text, struct revoked *ret_revoked)
 {
     struct stat status;
-    struct paper paper;
+    struct cert_files cert_files;
     *ret_revoked = (struct revoked){.name = ""};
     if (stat(text, &status) != 0 && is_fingerprint(text)) {
         snprintf(ret_revoked->fingerprint, sizeof ret_revoked->fingerprint,
@@ -61,11 +61,11 @@ static int read_what(const char *text, struct revoked *ret_revoked)
         return 0;
     }
     int rv = stat(text, &status) == 0 && S_ISDIR(status.st_mode)
-                 ? paper_load_folder(text, &paper)
-                 : paper_load(text, &paper);
+                 ? cert_files_load_folder(text, &cert_files)
+                 : cert_files_load(text, &cert_files);
     if (rv == 0) {
-        rv = describe(text, paper.certificate, ret_revoked);
-        paper_done(&paper);
+        rv = revoke_describe(text, cert_files.certificate, ret_revoked);
+        cert_files_done(&cert_files);
     }
     return rv;
 }

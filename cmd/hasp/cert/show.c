@@ -15,12 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cmd/hasp/cert/paper.h"
+#include "cmd/hasp/cert/cert_files.h"
 #include "cmd/hasp/tool.h"
 
 #define CONNECT_S 5
 
-static const struct field fields[] = {
+static const struct view_field fields[] = {
     {"name", "NAME", FIELD_TEXT},
     {"hosts", "HOSTS", FIELD_TEXT},
     {"from", "FROM", FIELD_TEXT},
@@ -52,10 +52,10 @@ static int64_t days_left(const X509 *certificate)
                : 0;
 }
 
-static json_t *name_of(const X509 *certificate)
+static json_t *show_name_of(const X509 *certificate)
 {
     struct tls_name name;
-    if (!paper_name(certificate, &name)) {
+    if (!cert_files_name(certificate, &name)) {
         return json_string("");
     }
     switch (name.role) {
@@ -68,19 +68,19 @@ static json_t *name_of(const X509 *certificate)
     }
 }
 
-static json_t *record_of(const X509 *certificate)
+static json_t *show_record_of(const X509 *certificate)
 {
     char hex[2 * TLS_FINGERPRINT_SIZE + 1], issuer[200] = "", left[24];
-    char *hosts = paper_hosts(certificate);
-    paper_fingerprint(certificate, hex);
+    char *hosts = cert_files_hosts(certificate);
+    cert_files_fingerprint(certificate, hex);
     (void)X509_NAME_get_text_by_NID(X509_get_issuer_name(certificate),
                                     NID_commonName, issuer, sizeof issuer);
     snprintf(left, sizeof left, "%" PRId64, days_left(certificate));
     json_t *record = json_pack(
-        "{so, ss, so, so, ss, ss, ss}", "name", name_of(certificate), "hosts",
-        hosts, "from", day_of(X509_get0_notBefore(certificate)), "until",
-        day_of(X509_get0_notAfter(certificate)), "days_left", left, "issuer",
-        issuer, "fingerprint", hex);
+        "{so, ss, so, so, ss, ss, ss}", "name", show_name_of(certificate),
+        "hosts", hosts, "from", day_of(X509_get0_notBefore(certificate)),
+        "until", day_of(X509_get0_notAfter(certificate)), "days_left", left,
+        "issuer", issuer, "fingerprint", hex);
     free(hosts);
     return record;
 }
@@ -88,7 +88,7 @@ static json_t *record_of(const X509 *certificate)
 /* --- show ----------------------------------------------------------------- */
 
 /* A socket to the endpoint, with bounds on how long it may take; or -1. */
-static int dial(const struct endpoint *endpoint)
+static int show_dial(const struct endpoint *endpoint)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     struct timeval bound = {.tv_sec = CONNECT_S};
@@ -114,14 +114,14 @@ static int dial(const struct endpoint *endpoint)
 }
 
 /* Loads what the node shows, whoever made it: it is shown, not trusted. */
-static int load_from(const char *text, struct paper *ret_paper)
+static int load_from(const char *text, struct cert_files *ret_paper)
 {
     struct endpoint endpoint;
     char why[HASP_WHY_SIZE];
     if (endpoint_parse(text, strlen(text), &endpoint, why) != 0) {
         return tool_fail(EX_USAGE, "%s", why);
     }
-    int fd = dial(&endpoint);
+    int fd = show_dial(&endpoint);
     if (fd < 0) {
         return tool_fail(EX_UNAVAILABLE, "cannot connect to %s: %s", text,
                          strerror(errno));
@@ -139,22 +139,22 @@ static int load_from(const char *text, struct paper *ret_paper)
         return tool_fail(EX_PROTOCOL,
                          "%s does not speak TLS: set tls.client there", text);
     }
-    *ret_paper = (struct paper){.certificate = certificate};
+    *ret_paper = (struct cert_files){.certificate = certificate};
     return 0;
 }
 
 int run_cert_show(struct tool *tool, char **argv)
 {
     struct stat status;
-    struct paper paper;
+    struct cert_files cert_files;
     int rv = stat(argv[1], &status) != 0 && strchr(argv[1], ':') != NULL
-                 ? load_from(argv[1], &paper)
-                 : paper_load(argv[1], &paper);
+                 ? load_from(argv[1], &cert_files)
+                 : cert_files_load(argv[1], &cert_files);
     if (rv != 0) {
         return rv;
     }
-    json_t *record = record_of(paper.certificate);
-    paper_done(&paper);
+    json_t *record = show_record_of(cert_files.certificate);
+    cert_files_done(&cert_files);
     output_record(tool->format, fields, record);
     json_decref(record);
     return 0;
@@ -169,7 +169,7 @@ int run_cert_check(struct tool *tool, char **argv)
     struct tls_files files = {.ca = ca, .certificate = certificate, .key = key};
     struct tls_context *context;
     struct tls_name name;
-    struct paper paper;
+    struct cert_files cert_files;
     struct stat status;
     snprintf(ca, sizeof ca, "%.3000s/ca.crt", argv[1]);
     snprintf(certificate, sizeof certificate, "%.3000s/node.crt", argv[1]);
@@ -180,13 +180,13 @@ int run_cert_check(struct tool *tool, char **argv)
     }
     snprintf(key, sizeof key, "%.3000s/%s.key", argv[1],
              is_node ? "node" : "client");
-    int rv = paper_load(certificate, &paper);
+    int rv = cert_files_load(certificate, &cert_files);
     if (rv != 0) {
         return rv;
     }
-    json_t *record = record_of(paper.certificate);
-    bool has_name = paper_name(paper.certificate, &name);
-    paper_done(&paper);
+    json_t *record = show_record_of(cert_files.certificate);
+    bool has_name = cert_files_name(cert_files.certificate, &name);
+    cert_files_done(&cert_files);
     if (tls_context_load(&files, is_node ? TLS_FOR_PEERS : TLS_AS_CLIENT,
                          has_name ? name.cluster : "?", 0, &context,
                          why) != 0) {

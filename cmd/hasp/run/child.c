@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cmd/hasp/run/family.h"
+#include "cmd/hasp/run/process_tree.h"
 #include "cmd/hasp/tool.h"
 
 /* The lease is looked at this often, at least. */
@@ -66,8 +66,8 @@ static void give_terminal(pid_t group)
 
 /* How long the lock may be trusted, counted from the clock that is returned: it
  * is read first, so that a pause in between makes it less and not more. */
-static struct lease_clock look(const struct child *child,
-                               struct hasp_lease *ret_lease)
+static struct lease_clock child_look(const struct child *child,
+                                     struct hasp_lease *ret_lease)
 {
     struct lease_clock at = client_clock_read();
     /* A hold that cannot be looked at counts as lost. */
@@ -75,7 +75,7 @@ static struct lease_clock look(const struct child *child,
     return at;
 }
 
-static uint64_t less(uint64_t time_ns, uint64_t by_ns)
+static uint64_t child_less(uint64_t time_ns, uint64_t by_ns)
 {
     return time_ns > by_ns ? time_ns - by_ns : 0;
 }
@@ -87,14 +87,14 @@ static void tell_guardian(struct child *child, struct lease_clock at,
 {
     uint64_t reserve_ns = child->margin_ns / 2;
     uint64_t first_ns = GUARDIAN_NEVER;
-    uint64_t kill_ns = less(lease->remaining_ns, reserve_ns);
+    uint64_t kill_ns = child_less(lease->remaining_ns, reserve_ns);
     if (child->on_lost == ON_LOST_IGNORE) {
         kill_ns = GUARDIAN_NEVER;
     } else if (child->on_lost == ON_LOST_FREEZE) {
         first_ns = kill_ns;
-        kill_ns = less(lease->sure_ns, reserve_ns);
+        kill_ns = child_less(lease->sure_ns, reserve_ns);
     } else if (child->on_lost == ON_LOST_TERM && !child->is_termed) {
-        first_ns = less(lease->remaining_ns, child->grace_ns / 4 * 3);
+        first_ns = child_less(lease->remaining_ns, child->grace_ns / 4 * 3);
     }
     guardian_trust(&child->guardian, at, first_ns, kill_ns);
 }
@@ -109,7 +109,7 @@ static int start_guardian(struct child *child, int go[2])
         .first_signal = child->on_lost == ON_LOST_FREEZE ? SIGSTOP : SIGTERM,
         .go_fd = go[1]};
     struct hasp_lease lease;
-    tell_guardian(child, look(child, &lease), &lease);
+    tell_guardian(child, child_look(child, &lease), &lease);
     int code = guardian_start(&child->guardian, &ward) == 0 ? 0 : errno;
     close(go[0]);
     close(go[1]);
@@ -167,7 +167,7 @@ int child_start(struct child *child)
         return tool_fail(EX_OSERR, "cannot start '%s': %s", child->argv[0],
                          strerror(errno));
     }
-    prctl(PR_SET_NAME, FAMILY_RUN_NAME);
+    prctl(PR_SET_NAME, PROCESS_TREE_RUN_NAME);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     take_more_signals(child);
     fflush(stdout);
@@ -197,7 +197,7 @@ int child_start(struct child *child)
     close(error_pipe[0]);
     if (code != 0) {
         struct hasp_lease lease;
-        look(child, &lease);
+        child_look(child, &lease);
         guardian_done(&child->guardian);
         close(child->timer_fd);
         if (lease.remaining_ns == 0 && child->on_lost != ON_LOST_IGNORE) {
@@ -212,10 +212,10 @@ int child_start(struct child *child)
 }
 
 /* Lets the command go on after a stop, if the lock is still held. */
-static void wake(struct child *child)
+static void child_wake(struct child *child)
 {
     struct hasp_lease lease;
-    look(child, &lease);
+    child_look(child, &lease);
     if (!child->is_frozen &&
         (lease.remaining_ns > 0 || child->on_lost == ON_LOST_IGNORE)) {
         signal_group(child, SIGCONT);
@@ -235,7 +235,7 @@ static void stop_along(struct child *child)
     if (child->has_terminal && tcgetpgrp(STDIN_FILENO) == getpgrp()) {
         give_terminal(child->pid);
     }
-    wake(child);
+    child_wake(child);
 }
 
 static void take_stop(struct child *child, int number)
@@ -247,15 +247,15 @@ static void take_stop(struct child *child, int number)
     if (wants_terminal && child->has_terminal &&
         tcgetpgrp(STDIN_FILENO) == getpgrp()) {
         give_terminal(child->pid);
-        wake(child);
+        child_wake(child);
     } else if (child->has_terminal || child->stops_along) {
         stop_along(child);
     }
 }
 
-static struct family family_of(const struct child *child)
+static struct process_tree family_of(const struct child *child)
 {
-    return (struct family){
+    return (struct process_tree){
         .command = child->pid, .run = getpid(), .run_id = child->run_id};
 }
 
@@ -264,7 +264,7 @@ static struct family family_of(const struct child *child)
 static void take_end(struct child *child)
 {
     struct hasp_lease lease;
-    look(child, &lease);
+    child_look(child, &lease);
     child->has_ended = true;
     if (child->on_lost != ON_LOST_IGNORE) {
         child->was_lost = child->is_lost || child->is_termed ||
@@ -275,8 +275,8 @@ static void take_end(struct child *child)
     }
     if (child->was_lost) {
         /* Processes that the command has left behind must not live on. */
-        struct family family = family_of(child);
-        child->has_survivors = !family_kill(&family);
+        struct process_tree tree = family_of(child);
+        child->has_survivors = !process_tree_kill(&tree);
     }
     guardian_dismiss(&child->guardian);
 }
@@ -321,7 +321,7 @@ static void take_ends(struct child *child)
     }
 }
 
-static void take_signals(struct child *child)
+static void child_take_signals(struct child *child)
 {
     struct signalfd_siginfo info;
     while (read(child->signal_fd, &info, sizeof info) == sizeof info) {
@@ -331,7 +331,7 @@ static void take_signals(struct child *child)
         } else if (child->has_ended) {
             continue;
         } else if (number == SIGCONT) {
-            wake(child);
+            child_wake(child);
         } else {
             child->stops_along |= number == SIGTSTP;
             signal_group(child, number);
@@ -356,8 +356,8 @@ static void take_events(struct child *child)
     }
 }
 
-static void say(const struct child *child, const char *text,
-                const struct hasp_lease *lease)
+static void child_say(const struct child *child, const char *text,
+                      const struct hasp_lease *lease)
 {
     if (!child->is_quiet) {
         tool_fail(0, "the lock %s %s%s%s", child->name, text,
@@ -372,15 +372,16 @@ static void act_on_loss(struct child *child, const struct hasp_lease *lease)
     }
     child->is_lost = true;
     if (child->on_lost == ON_LOST_IGNORE) {
-        say(child, "is lost; the command goes on without it", lease);
+        child_say(child, "is lost; the command goes on without it", lease);
         return;
     }
-    struct family family = family_of(child);
-    family_signal(&family, SIGKILL);
-    say(child,
-        child->unguarded_ns != 0 ? "has no guardian; the command was killed"
-                                 : "is lost; the command was killed",
-        lease);
+    struct process_tree tree = family_of(child);
+    process_tree_signal(&tree, SIGKILL);
+    child_say(child,
+              child->unguarded_ns != 0
+                  ? "has no guardian; the command was killed"
+                  : "is lost; the command was killed",
+              lease);
 }
 
 static void act_on_term(struct child *child, const struct hasp_lease *lease,
@@ -393,7 +394,7 @@ static void act_on_term(struct child *child, const struct hasp_lease *lease,
         child->is_termed = true;
         signal_group(child, SIGTERM);
         signal_group(child, SIGCONT);
-        say(child, "cannot be kept; the command is being stopped", lease);
+        child_say(child, "cannot be kept; the command is being stopped", lease);
     }
     if (is_due) {
         act_on_loss(child, lease);
@@ -403,7 +404,7 @@ static void act_on_term(struct child *child, const struct hasp_lease *lease,
 static void act_on_freeze(struct child *child, const struct hasp_lease *lease,
                           bool is_near)
 {
-    struct family family = family_of(child);
+    struct process_tree tree = family_of(child);
     bool was_frozen = child->is_frozen || guardian_has_warned(&child->guardian);
     if (child->unguarded_ns != 0 || lease->sure_ns <= child->margin_ns) {
         act_on_loss(child, lease);
@@ -411,18 +412,18 @@ static void act_on_freeze(struct child *child, const struct hasp_lease *lease,
     }
     child->is_frozen = is_near;
     if (is_near && !was_frozen) {
-        family_signal(&family, SIGSTOP);
-        say(child, "is in jeopardy; the command is frozen", lease);
+        process_tree_signal(&tree, SIGSTOP);
+        child_say(child, "is in jeopardy; the command is frozen", lease);
     } else if (!is_near && was_frozen) {
         guardian_forget_warning(&child->guardian);
-        family_signal(&family, SIGCONT);
-        say(child, "is safe again; the command goes on", lease);
+        process_tree_signal(&tree, SIGCONT);
+        child_say(child, "is safe again; the command goes on", lease);
     }
 }
 
 /* Sets the timer to the next moment at which act_on_lease() would do something.
  */
-static void set_timer(struct child *child, const struct hasp_lease *lease)
+static void child_set_timer(struct child *child, const struct hasp_lease *lease)
 {
     uint64_t next_ns = LOOK_NS;
     uint64_t limits_ns[] = {child->grace_ns, child->margin_ns, 0};
@@ -448,7 +449,7 @@ static void set_timer(struct child *child, const struct hasp_lease *lease)
 static void act_on_lease(struct child *child)
 {
     struct hasp_lease lease;
-    struct lease_clock at = look(child, &lease);
+    struct lease_clock at = child_look(child, &lease);
     tell_guardian(child, at, &lease);
     if (guardian_is_alone(&child->guardian)) {
         take_guardian_death(child);
@@ -483,7 +484,7 @@ static void act_on_lease(struct child *child)
     }
     /* The guardian need not repeat what has just been done. */
     tell_guardian(child, at, &lease);
-    set_timer(child, &lease);
+    child_set_timer(child, &lease);
 }
 
 int child_watch(struct child *child)
@@ -503,7 +504,7 @@ int child_watch(struct child *child)
         }
         take_events(child);
         if (fds[0].revents != 0) {
-            take_signals(child);
+            child_take_signals(child);
         }
     }
     take_events(child);

@@ -17,9 +17,9 @@
  * a signal takes.
  *
  * TERM goes to the group of the command; STOP and KILL to all that it has
- * started (family.h). A guardian (guardian.h) does the same when this process
- * is killed or stands still; if the guardian is killed, the command is stopped.
- * The timer is one of CLOCK_BOOTTIME, so that it is due at once when a
+ * started (process_tree.h). A guardian (guardian.h) does the same when this
+ * process is killed or stands still; if the guardian is killed, the command is
+ * stopped. The timer is one of CLOCK_BOOTTIME, so that it is due at once when a
  * suspended machine wakes up.
  *
  * The command has the terminal while it runs, if we had it: its group is the

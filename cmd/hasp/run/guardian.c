@@ -13,9 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/number.h"
+#include "base/minmax.h"
 #include "client/clock.h"
-#include "cmd/hasp/run/family.h"
+#include "cmd/hasp/run/process_tree.h"
 
 /* Parent and lease are looked at this often, at least. */
 #define LOOK_NS (500 * NS_PER_MS)
@@ -41,17 +41,18 @@ struct guardian_page {
     _Atomic pid_t deputy;
 };
 
-struct watch {
+struct guardian_watch {
     struct guardian_page *page;
     struct guardian_ward ward;
     pid_t run;
     int life_fd;
     int timer_fd;
     pid_t deputy; /* 0 in the deputy itself. */
-    struct family_roll roll;
+    struct process_tree_roll roll;
 };
 
-static void begin(struct watch *watch) __attribute__((noreturn));
+static void guardian_begin(struct guardian_watch *watch)
+    __attribute__((noreturn));
 
 static void set_deadline(struct deadline *deadline, struct lease_clock at,
                          uint64_t time_ns)
@@ -80,7 +81,7 @@ int guardian_init(struct guardian *guardian)
 int guardian_start(struct guardian *guardian, const struct guardian_ward *ward)
 {
     int life[2];
-    struct watch watch = {
+    struct guardian_watch watch = {
         .page = guardian->page, .ward = *ward, .run = getpid()};
     if (pipe2(life, O_CLOEXEC) != 0) {
         return HASP_EIO;
@@ -88,7 +89,7 @@ int guardian_start(struct guardian *guardian, const struct guardian_ward *ward)
     watch.life_fd = life[0];
     guardian->pid = fork();
     if (guardian->pid == 0) {
-        begin(&watch);
+        guardian_begin(&watch);
     }
     close(life[0]);
     if (guardian->pid < 0) {
@@ -129,7 +130,7 @@ bool guardian_is_alone(const struct guardian *guardian)
     return atomic_load(&guardian->page->is_alone);
 }
 
-static void end(pid_t pid)
+static void guardian_end(pid_t pid)
 {
     if (pid != 0) {
         kill(pid, SIGKILL);
@@ -140,9 +141,9 @@ static void end(pid_t pid)
 void guardian_dismiss(struct guardian *guardian)
 {
     atomic_store(&guardian->page->is_over, true);
-    end(guardian->pid);
+    guardian_end(guardian->pid);
     guardian->pid = 0;
-    end(atomic_exchange(&guardian->page->deputy, 0));
+    guardian_end(atomic_exchange(&guardian->page->deputy, 0));
 }
 
 bool guardian_take_death(struct guardian *guardian, pid_t pid)
@@ -182,16 +183,17 @@ static uint64_t left_of(struct deadline *deadline, struct lease_clock now)
     return u64_min(monotonic_ns, boottime_ns);
 }
 
-static void signal_family(const struct watch *watch, int number, bool is_dead)
+static void signal_family(const struct guardian_watch *watch, int number,
+                          bool is_dead)
 {
-    struct family family = {.command = watch->ward.command,
-                            .run = is_dead ? 0 : watch->run,
-                            .run_id = watch->ward.run_id,
-                            .roll = &watch->roll};
+    struct process_tree tree = {.command = watch->ward.command,
+                                .run = is_dead ? 0 : watch->run,
+                                .run_id = watch->ward.run_id,
+                                .roll = &watch->roll};
     if (number == SIGKILL) {
-        family_kill(&family);
+        process_tree_kill(&tree);
     } else if (number == SIGSTOP) {
-        family_signal(&family, number);
+        process_tree_signal(&tree, number);
     } else {
         kill(-watch->ward.command, number);
         kill(-watch->ward.command, SIGCONT);
@@ -200,7 +202,7 @@ static void signal_family(const struct watch *watch, int number, bool is_dead)
 
 /* Closes what was inherited: connections must close with 'hasp run', and the
  * command's pipes must not be held open here. */
-static void let_go(struct watch *watch)
+static void guardian_let_go(struct guardian_watch *watch)
 {
     int keep[2] = {watch->life_fd, watch->ward.go_fd};
     int low = keep[0] < keep[1] ? keep[0] : keep[1];
@@ -219,7 +221,7 @@ static void let_go(struct watch *watch)
     (void)!chdir("/");
 }
 
-static void wait_until_due(const struct watch *watch, uint64_t left_ns)
+static void wait_until_due(const struct guardian_watch *watch, uint64_t left_ns)
 {
     uint64_t ignored;
     struct pollfd fds[2] = {{.fd = watch->life_fd, .events = POLLIN},
@@ -238,13 +240,13 @@ static void wait_until_due(const struct watch *watch, uint64_t left_ns)
     }
 }
 
-static bool is_run_dead(const struct watch *watch)
+static bool is_run_dead(const struct guardian_watch *watch)
 {
     struct pollfd life = {.fd = watch->life_fd, .events = POLLIN};
     return poll(&life, 1, 0) > 0;
 }
 
-static void look_after_deputy(const struct watch *watch)
+static void look_after_deputy(const struct guardian_watch *watch)
 {
     siginfo_t info = {0};
     /* The deputy stays a zombie: its number must mean it until the guardian is
@@ -257,7 +259,8 @@ static void look_after_deputy(const struct watch *watch)
     }
 }
 
-static uint64_t first_left_of(const struct watch *watch, struct lease_clock now)
+static uint64_t first_left_of(const struct guardian_watch *watch,
+                              struct lease_clock now)
 {
     if (atomic_load(&watch->page->has_warned)) {
         return GUARDIAN_NEVER;
@@ -269,10 +272,11 @@ static uint64_t first_left_of(const struct watch *watch, struct lease_clock now)
     return left_of(&watch->page->first, now);
 }
 
-static void guard(struct watch *watch)
+static void guardian_guard(struct guardian_watch *watch)
 {
     struct guardian_page *page = watch->page;
-    struct family family = {.command = watch->ward.command, .run = watch->run};
+    struct process_tree tree = {.command = watch->ward.command,
+                                .run = watch->run};
     uint64_t look_ns = LOOK_FIRST_NS;
     while (!atomic_load(&page->is_over)) {
         struct lease_clock now = client_clock_read();
@@ -291,7 +295,7 @@ static void guard(struct watch *watch)
             continue;
         }
         uint64_t left_ns = u64_min(first_ns, kill_ns);
-        family_note(&family, &watch->roll);
+        process_tree_note(&tree, &watch->roll);
         wait_until_due(watch, u64_min(left_ns, look_ns));
         look_ns = look_ns * 2 < LOOK_NS ? look_ns * 2 : LOOK_NS;
         look_after_deputy(watch);
@@ -302,15 +306,15 @@ static void guard(struct watch *watch)
     }
 }
 
-static void begin(struct watch *watch)
+static void guardian_begin(struct guardian_watch *watch)
 {
     struct guardian_page *page = watch->page;
     sigset_t all;
     setsid();
-    prctl(PR_SET_NAME, FAMILY_GUARDIAN_NAME);
+    prctl(PR_SET_NAME, PROCESS_TREE_GUARDIAN_NAME);
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    let_go(watch);
+    guardian_let_go(watch);
     watch->deputy = fork();
     if (watch->deputy == 0) {
         setsid();
@@ -328,6 +332,6 @@ static void begin(struct watch *watch)
         }
         close(watch->ward.go_fd);
     }
-    guard(watch);
+    guardian_guard(watch);
     _exit(0);
 }

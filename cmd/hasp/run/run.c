@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "cmd/hasp/acquire.h"
 #include "cmd/hasp/run/child.h"
-#include "cmd/hasp/run/nest.h"
+#include "cmd/hasp/run/nested_runs.h"
 #include "cmd/hasp/tool.h"
 
 /* The part of the trusted time that --grace has by default, and the part that a
@@ -26,7 +26,7 @@ struct run {
     struct acquire_options acquire;
     int on_lost;       /* Its values are of enum on_lost. */
     uint64_t grace_ms; /* UINT64_MAX for the default. */
-    char id[NEST_ID_SIZE];
+    char id[NESTED_RUNS_ID_SIZE];
     bool has_survivors;
 };
 
@@ -58,7 +58,7 @@ static bool is_set_by_run(const char *variable)
     return false;
 }
 
-static char *take_text(struct buffer *text)
+static char *run_take_text(struct buffer *text)
 {
     buffer_put_u8(text, '\0');
     char *copy = memory_text((const char *)text->data);
@@ -91,20 +91,20 @@ static char **make_environment(const struct run *run,
         buffer_printf(&tokens, "%s%" PRIu64, i == 0 ? "HASP_TOKEN=" : "\n",
                       hasp_token_of(acquired->hold, i));
     }
-    environment[made++] = take_text(&text);
-    environment[made++] = take_text(&tokens);
+    environment[made++] = run_take_text(&text);
+    environment[made++] = run_take_text(&tokens);
     buffer_printf(&text, "HASP_SESSION=%" PRIu64,
                   hasp_session_id(acquired->session));
-    environment[made++] = take_text(&text);
+    environment[made++] = run_take_text(&text);
     buffer_printf(&text, "HASP_ENDPOINTS=%s", run->tool->endpoints_text);
-    environment[made++] = take_text(&text);
+    environment[made++] = run_take_text(&text);
     if (run->tool->tls_text != NULL) {
         buffer_printf(&text, "HASP_TLS=%s", run->tool->tls_text);
-        environment[made++] = take_text(&text);
+        environment[made++] = run_take_text(&text);
     }
     buffer_put_text(&text, "HASP_RUNS=");
-    nest_put(&text, run->id, &run->acquire, acquired);
-    environment[made++] = take_text(&text);
+    nested_runs_put(&text, run->id, &run->acquire, acquired);
+    environment[made++] = run_take_text(&text);
     return environment;
 }
 
@@ -184,15 +184,15 @@ int run_run(struct tool *tool, char **argv)
     if (exit_code != 0) {
         return exit_code;
     }
-    nest_make_id(run.id);
-    exit_code = nest_check(tool, &run.acquire);
+    nested_runs_make_id(run.id);
+    exit_code = nested_runs_check(tool, &run.acquire);
     if (exit_code != 0) {
         return exit_code;
     }
     child_signals(&signals);
     sigprocmask(SIG_BLOCK, &signals, &mask);
-    exit_code = acquire(tool, &run.acquire, NULL, &signals, &signal_fd,
-                        &acquired);
+    exit_code = acquire_lock(tool, &run.acquire, NULL, &signals, &signal_fd,
+                             &acquired);
     if (exit_code != 0) {
         return tell_not_acquired(&run, exit_code, &acquired);
     }

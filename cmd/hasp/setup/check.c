@@ -19,7 +19,7 @@
 #define CONNECT_MS 2000
 #define LINE_SIZE 600
 
-static const struct field fields[] = {
+static const struct view_field fields[] = {
     {"what", "WHAT", FIELD_TEXT},
     {"is_good", "GOOD", FIELD_FLAG},
     {"text", "", FIELD_TEXT},

@@ -7,7 +7,7 @@
 
 #include "cmd/hasp/tool.h"
 
-static const struct field event_fields[] = {
+static const struct view_field event_fields[] = {
     {"time", "TIME", FIELD_TEXT},
     {"kind", "KIND", FIELD_TEXT},
     {"session", "SESSION", FIELD_ID},

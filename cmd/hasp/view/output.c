@@ -40,7 +40,7 @@ static void put_escaped(struct buffer *out, struct bytes bytes,
 }
 
 /* NULL if the bytes are no UTF-8. */
-static json_t *string_of(struct bytes bytes)
+static json_t *output_string_of(struct bytes bytes)
 {
     return json_stringn(bytes.size > 0 ? (const char *)bytes.data : "",
                         bytes.size);
@@ -49,22 +49,22 @@ static json_t *string_of(struct bytes bytes)
 json_t *value_of_bytes(struct bytes bytes)
 {
     AUTO(buffer_done) struct buffer text = {0};
-    json_t *value = string_of(bytes);
+    json_t *value = output_string_of(bytes);
     if (value == NULL) {
         put_escaped(&text, bytes, false);
-        value = string_of(buffer_bytes(&text));
+        value = output_string_of(buffer_bytes(&text));
     }
     return value;
 }
 
-static json_t *base64_of(struct bytes bytes)
+static json_t *output_base64_of(struct bytes bytes)
 {
     AUTO(buffer_done) struct buffer text = {0};
     base64_put(&text, bytes);
-    return string_of(buffer_bytes(&text));
+    return output_string_of(buffer_bytes(&text));
 }
 
-static json_t *map_of(const struct resp_reply *reply, uint32_t at)
+static json_t *output_map_of(const struct resp_reply *reply, uint32_t at)
 {
     json_t *object = json_object();
     uint32_t child = at + 1;
@@ -72,13 +72,13 @@ static json_t *map_of(const struct resp_reply *reply, uint32_t at)
         json_t *key = value_of_bytes(reply->value[child].bytes);
         child += reply->value[child].span;
         const struct resp_value *value = &reply->value[child];
-        json_auto_t *text = string_of(value->bytes);
+        json_auto_t *text = output_string_of(value->bytes);
         json_object_set_new(object, json_string_value(key),
                             value_of_reply(reply, child));
         if (value->type == RESP_BULK && text == NULL) {
             char name[64];
             snprintf(name, sizeof name, "%.50s_b64", json_string_value(key));
-            json_object_set_new(object, name, base64_of(value->bytes));
+            json_object_set_new(object, name, output_base64_of(value->bytes));
         }
         json_decref(key);
         child += reply->value[child].span;
@@ -86,7 +86,7 @@ static json_t *map_of(const struct resp_reply *reply, uint32_t at)
     return object;
 }
 
-static json_t *array_of(const struct resp_reply *reply, uint32_t at)
+static json_t *output_array_of(const struct resp_reply *reply, uint32_t at)
 {
     json_t *array = json_array();
     uint32_t child = at + 1;
@@ -108,10 +108,10 @@ json_t *value_of_reply(const struct resp_reply *reply, uint32_t at)
     case RESP_NULL:
         return json_null();
     case RESP_MAP:
-        return map_of(reply, at);
+        return output_map_of(reply, at);
     case RESP_ARRAY:
     case RESP_PUSH:
-        return array_of(reply, at);
+        return output_array_of(reply, at);
     case RESP_SIMPLE:
     case RESP_ERROR:
     case RESP_BULK:
@@ -171,7 +171,7 @@ static bool is_escaped(json_t *object, const char *key)
     return value_at(object, name) != NULL;
 }
 
-static void put_text(struct buffer *out, json_t *text)
+static void output_put_text(struct buffer *out, json_t *text)
 {
     if (json_is_string(text)) {
         put_escaped(out,
@@ -189,7 +189,7 @@ void value_make_printable(json_t *value)
     json_t *element;
     size_t i;
     if (json_is_string(value)) {
-        put_text(&text, value);
+        output_put_text(&text, value);
         buffer_put_u8(&text, '\0');
         json_string_set(value, (const char *)text.data);
     }
@@ -242,7 +242,7 @@ static void put_compound(struct buffer *out, json_t *value)
     size_t i;
     json_object_foreach (value, key, element) {
         buffer_printf(out, "%s%s=", separator, key);
-        put_text(out, element);
+        output_put_text(out, element);
         separator = ",";
     }
     json_array_foreach (value, i, element) {
@@ -251,14 +251,14 @@ static void put_compound(struct buffer *out, json_t *value)
                           json_integer_value(element));
         } else {
             buffer_put_text(out, separator);
-            put_text(out, element);
+            output_put_text(out, element);
         }
         separator = ",";
     }
 }
 
-static void put_number(struct buffer *out, enum field_kind kind,
-                       json_int_t number, bool is_for_people)
+static void output_put_number(struct buffer *out, enum field_kind kind,
+                              json_int_t number, bool is_for_people)
 {
     char text[DURATION_TEXT_SIZE];
     bool is_time = kind == FIELD_DURATION || kind == FIELD_SPAN;
@@ -275,7 +275,7 @@ static void put_number(struct buffer *out, enum field_kind kind,
 }
 
 /* Appends a cell's text and a zero byte. */
-static void put_cell(struct buffer *out, const struct field *field,
+static void put_cell(struct buffer *out, const struct view_field *field,
                      json_t *record, bool is_for_people)
 {
     json_t *value = value_at(record, field->key);
@@ -291,20 +291,21 @@ static void put_cell(struct buffer *out, const struct field *field,
     } else if (json_is_null(value) && is_for_people) {
         buffer_put_text(out, "none");
     } else if (json_is_integer(value)) {
-        put_number(out, field->kind, json_integer_value(value), is_for_people);
+        output_put_number(out, field->kind, json_integer_value(value),
+                          is_for_people);
     } else if (json_is_real(value)) {
         buffer_printf(out, "%.2f", json_real_value(value));
     } else if (json_is_string(value) && is_escaped(record, field->key)) {
         buffer_put_text(out, json_string_value(value));
     } else if (json_is_string(value)) {
-        put_text(out, value);
+        output_put_text(out, value);
     } else {
         put_compound(out, value);
     }
     buffer_put_u8(out, '\0');
 }
 
-static void write_plain_row(const struct field *fields, json_t *record)
+static void write_plain_row(const struct view_field *fields, json_t *record)
 {
     AUTO(buffer_done) struct buffer cell = {0};
     for (size_t i = 0; fields[i].key != NULL; i++) {
@@ -315,7 +316,7 @@ static void write_plain_row(const struct field *fields, json_t *record)
     putchar('\n');
 }
 
-static bool is_right(const struct field *field)
+static bool output_is_right(const struct view_field *field)
 {
     return field->kind != FIELD_TEXT && field->kind != FIELD_ROLE &&
            field->kind != FIELD_FLAG;
@@ -323,7 +324,7 @@ static bool is_right(const struct field *field)
 
 /* Writes the header, since libsmartcols prints nothing for a table without
  * lines. */
-static void write_header(const struct field *fields)
+static void write_header(const struct view_field *fields)
 {
     for (size_t i = 0; fields[i].key != NULL; i++) {
         printf("%s%s", i > 0 ? " " : "", fields[i].title);
@@ -343,7 +344,7 @@ const char *output_colour(enum colour colour)
 }
 
 /* The colour of a cell, or NULL for none. */
-static const char *colour_of(const struct field *field, const char *text)
+static const char *colour_of(const struct view_field *field, const char *text)
 {
     bool is_good = strcmp(text, "leader") == 0;
     bool is_bad = strcmp(text, "unreachable") == 0 ||
@@ -368,7 +369,7 @@ static struct libscols_table *table_new(void)
     return table;
 }
 
-static void write_table(const struct field *fields, json_t *rows)
+static void output_write_table(const struct view_field *fields, json_t *rows)
 {
     struct libscols_table *table = table_new();
     AUTO(buffer_done) struct buffer cell = {0};
@@ -376,7 +377,7 @@ static void write_table(const struct field *fields, json_t *rows)
     for (size_t i = 0; fields[i].key != NULL; i++) {
         /* On a terminal texts are cut so that a line is a line; numbers that
          * are cut would be wrong. */
-        int flags = is_right(&fields[i])           ? SCOLS_FL_RIGHT
+        int flags = output_is_right(&fields[i])    ? SCOLS_FL_RIGHT
                     : fields[i].kind == FIELD_TEXT ? SCOLS_FL_TRUNC
                                                    : 0;
         CHECK(scols_table_new_column(table, fields[i].title, 0, flags) != NULL);
@@ -397,7 +398,8 @@ static void write_table(const struct field *fields, json_t *rows)
     scols_unref_table(table);
 }
 
-void output_rows(enum format format, const struct field *fields, json_t *rows)
+void output_rows(enum format format, const struct view_field *fields,
+                 json_t *rows)
 {
     if (format == FORMAT_JSON) {
         output_json(rows);
@@ -408,11 +410,11 @@ void output_rows(enum format format, const struct field *fields, json_t *rows)
     } else if (json_array_size(rows) == 0) {
         write_header(fields);
     } else {
-        write_table(fields, rows);
+        output_write_table(fields, rows);
     }
 }
 
-void output_record(enum format format, const struct field *fields,
+void output_record(enum format format, const struct view_field *fields,
                    json_t *record)
 {
     if (format == FORMAT_JSON) {

@@ -35,7 +35,7 @@ enum field_kind {
     FIELD_FLAG      /* "yes" or "no"; in a column of a table "yes" or "". */
 };
 
-struct field {
+struct view_field {
     const char *key; /* A path: "holders.0.client". */
     const char *title;
     enum field_kind kind;
@@ -68,9 +68,10 @@ void text_print_cut(FILE *out, const char *text, unsigned columns);
 
 /* Writes records ('rows' is an array of objects); 'fields' end with a key of
  * NULL. */
-void output_rows(enum format format, const struct field *fields, json_t *rows);
+void output_rows(enum format format, const struct view_field *fields,
+                 json_t *rows);
 /* Writes one record: below each other in a table. */
-void output_record(enum format format, const struct field *fields,
+void output_record(enum format format, const struct view_field *fields,
                    json_t *record);
 void output_json(json_t *value);
 

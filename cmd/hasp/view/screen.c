@@ -99,7 +99,7 @@ void screen_draw_begin(struct screen *screen)
     }
 }
 
-static void show(const struct screen *screen)
+static void screen_show(const struct screen *screen)
 {
     const char *from = screen->picture;
     unsigned left = screen_lines(screen);
@@ -119,7 +119,7 @@ void screen_draw_end(struct screen *screen)
     if (screen->out != NULL) {
         fclose(stdout);
         stdout = screen->out;
-        show(screen);
+        screen_show(screen);
         free(screen->picture);
         screen->picture = NULL;
     }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/minmax.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/view/status.h"
 
@@ -15,7 +15,7 @@
 /* As net/round_trip.h has it. */
 #define SLOW_LINK_US 50000
 
-static const struct field node_fields[] = {
+static const struct view_field node_fields[] = {
     {"node", "NODE", FIELD_NUMBER},
     {"endpoint", "ENDPOINT", FIELD_TEXT},
     {"role", "ROLE", FIELD_ROLE},
@@ -29,12 +29,12 @@ static const struct field node_fields[] = {
     {0},
 };
 
-static const struct field health_fields[] = {
+static const struct view_field health_fields[] = {
     {"healthy", "HEALTHY", FIELD_FLAG},
     {0},
 };
 
-static const struct field version_fields[] = {
+static const struct view_field version_fields[] = {
     {"endpoint", "ENDPOINT", FIELD_TEXT},
     {"version", "VERSION", FIELD_TEXT},
     {0},
@@ -119,7 +119,7 @@ static void tell_of_leaders(const struct tool *tool, json_t *nodes)
 }
 
 /* Prints what is wrong, last and on stderr, where it is seen. */
-static int judge(json_t *nodes)
+static int status_judge(json_t *nodes)
 {
     size_t i, reached = 0, refusing = 0, leaders = 0;
     uint64_t quarantine_ms = 0;
@@ -196,7 +196,7 @@ static void mark_strangers(json_t *nodes)
 }
 
 /* True if the node with this id has answered. */
-static bool answers(json_t *nodes, uint64_t id)
+static bool status_answers(json_t *nodes, uint64_t id)
 {
     json_t *node;
     size_t i;
@@ -209,7 +209,7 @@ static bool answers(json_t *nodes, uint64_t id)
     return false;
 }
 
-struct tally {
+struct status_tally {
     size_t members, up;
     size_t voters, voters_up;
     /* Nodes that answer here and that the leader does not hear. */
@@ -218,9 +218,9 @@ struct tally {
 
 /* Counts the nodes that are up: they answer here, and the leader, if there is
  * one, hears them. */
-static struct tally count(json_t *nodes, json_t *best)
+static struct status_tally status_count(json_t *nodes, json_t *best)
 {
-    struct tally tally = {0};
+    struct status_tally tally = {0};
     json_t *member;
     size_t i;
     json_array_foreach (value_at(best, "members"), i, member) {
@@ -228,7 +228,7 @@ static struct tally count(json_t *nodes, json_t *best)
         json_int_t silence_ms = json_integer_value(
             value_at(member, "last_contact_ms"));
         bool is_voter = strcmp(value_text(member, "role"), "voter") == 0;
-        bool is_up = answers(nodes, id);
+        bool is_up = status_answers(nodes, id);
         if (is_up && nodes_is_leader(best) &&
             (silence_ms < 0 || silence_ms > SILENCE_MS)) {
             tally.unheard = id;
@@ -246,7 +246,7 @@ bool status_sum_up(json_t *nodes, char out[STATUS_LINE_SIZE],
                    uint64_t *ret_unheard)
 {
     json_t *best = nodes_best(nodes);
-    struct tally tally = count(nodes, best);
+    struct status_tally tally = status_count(nodes, best);
     size_t majority = tally.voters / 2 + 1;
     size_t spare = tally.voters_up > majority ? tally.voters_up - majority : 0;
     char others[64] = "";
@@ -362,7 +362,7 @@ int run_status(struct tool *tool, char **argv)
     (void)argv;
     mark_strangers(nodes);
     output_rows(tool->format, node_fields, nodes);
-    int exit_code = judge(nodes);
+    int exit_code = status_judge(nodes);
     sum_up(tool, nodes);
     tell_of_links(tool, nodes);
     tell_of_leaders(tool, nodes);

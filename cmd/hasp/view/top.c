@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "base/memory.h"
-#include "base/number.h"
+#include "base/minmax.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 #include "cmd/hasp/view/screen.h"
@@ -26,7 +26,7 @@
 
 enum part { PART_ALL, PART_LOCKS, PART_WAITS, PART_SESSIONS, PART_COUNT };
 
-struct top {
+struct top_view {
     struct tool *tool;
     struct screen screen;
     /* {"status", "locks", "waits", "sessions"}; NULL before the first look. */
@@ -40,7 +40,7 @@ struct top {
     bool is_helping; /* The keys are shown in the place of the rows. */
 };
 
-static const struct field lock_fields[] = {
+static const struct view_field lock_fields[] = {
     {"name", "LOCK", FIELD_TEXT},
     {"grants_per_second", "GRANTS/S", FIELD_NUMBER},
     {"mode", "MODE", FIELD_TEXT},
@@ -51,7 +51,7 @@ static const struct field lock_fields[] = {
     {0},
 };
 
-static const struct field wait_fields[] = {
+static const struct view_field wait_fields[] = {
     {"name", "LOCK", FIELD_TEXT},
     {"waiting_ms", "WAITING", FIELD_DURATION},
     {"client", "WHO", FIELD_TEXT},
@@ -61,7 +61,7 @@ static const struct field wait_fields[] = {
     {0},
 };
 
-static const struct field session_fields[] = {
+static const struct view_field session_fields[] = {
     {"id", "SESSION", FIELD_NUMBER},
     {"name", "NAME", FIELD_TEXT},
     {"address", "ADDRESS", FIELD_TEXT},
@@ -86,7 +86,8 @@ static int compare_sessions(const void *a, const void *b)
     return order != 0 ? order : by_number(y, x, "id");
 }
 
-static json_t *sorted(json_t *rows, int (*compare)(const void *, const void *))
+static json_t *top_sorted(json_t *rows,
+                          int (*compare)(const void *, const void *))
 {
     size_t count = json_array_size(rows);
     json_t **all = memory_new((count + 1) * sizeof *all);
@@ -120,7 +121,7 @@ static void add_rates(json_t *look)
 }
 
 /* Asks for everything; explains what fails. */
-static int take_look(struct top *top)
+static int take_look(struct top_view *top)
 {
     json_auto_t *status = NULL, *look = NULL, *sessions = NULL;
     uint64_t unheard;
@@ -141,7 +142,8 @@ static int take_look(struct top *top)
     }
     add_rates(look);
     json_object_set(look, "status", status);
-    json_object_set_new(look, "sessions", sorted(sessions, compare_sessions));
+    json_object_set_new(look, "sessions",
+                        top_sorted(sessions, compare_sessions));
     json_decref(top->look);
     top->look = json_incref(look);
     return 0;
@@ -153,10 +155,10 @@ struct part_view {
     const char *title;
     const char *key;
     const char *count_key; /* NULL if these rows are all. */
-    const struct field *fields;
+    const struct view_field *fields;
 };
 
-static void draw_part(struct top *top, const struct part_view *view,
+static void draw_part(struct top_view *top, const struct part_view *view,
                       size_t rows_max)
 {
     size_t i;
@@ -175,7 +177,7 @@ static void draw_part(struct top *top, const struct part_view *view,
     output_rows(FORMAT_TABLE, view->fields, shown);
 }
 
-static void print_keys(const struct top *top)
+static void print_keys(const struct top_view *top)
 {
     printf("\n  q  ends\n  p  pauses, and goes on\n"
            "  s  shows the next of: locks, waits, sessions, all\n"
@@ -185,7 +187,7 @@ static void print_keys(const struct top *top)
            value_number(top->look, "status.term"), top->interval_ms);
 }
 
-static void draw_tables(struct top *top)
+static void draw_tables(struct top_view *top)
 {
     static const struct part_view parts[] = {
         [PART_LOCKS] = {"Hottest locks", "locks", "lock_count", lock_fields},
@@ -218,7 +220,7 @@ static void draw_tables(struct top *top)
     }
 }
 
-static void draw(struct top *top)
+static void top_draw(struct top_view *top)
 {
     if (top->look == NULL) {
         return;
@@ -240,7 +242,7 @@ static void draw(struct top *top)
 /* --- The loop ------------------------------------------------------------- */
 
 /* Waits for the next look; false at the end, with the code if a signal came. */
-static bool wait_for_next(struct top *top, uint64_t until_ns,
+static bool wait_for_next(struct top_view *top, uint64_t until_ns,
                           int *ret_exit_code)
 {
     int key;
@@ -258,10 +260,10 @@ static bool wait_for_next(struct top *top, uint64_t until_ns,
             top->is_paused ^= key == 'p';
             top->is_helping ^= key == '?';
             top->part = key == 's' ? (top->part + 1) % PART_COUNT : top->part;
-            draw(top);
+            top_draw(top);
             break;
         case SCREEN_RESIZE:
-            draw(top);
+            top_draw(top);
             break;
         case SCREEN_TIME:
             break;
@@ -270,7 +272,7 @@ static bool wait_for_next(struct top *top, uint64_t until_ns,
     return true;
 }
 
-static int look_again_and_again(struct top *top)
+static int look_again_and_again(struct top_view *top)
 {
     int exit_code = 0;
     uint64_t until_ns = 0;
@@ -281,7 +283,7 @@ static int look_again_and_again(struct top *top)
             break;
         }
         if (exit_code == 0) {
-            draw(top);
+            top_draw(top);
         }
         if (ferror(stdout) || (top->left != UINT64_MAX && --top->left == 0)) {
             break;
@@ -292,7 +294,7 @@ static int look_again_and_again(struct top *top)
 
 int run_top(struct tool *tool, char **argv)
 {
-    struct top top = {
+    struct top_view top = {
         .tool = tool, .interval_ms = INTERVAL_DEFAULT_MS, .left = UINT64_MAX};
     const struct option_row rows[] = {
         {"count", OPTION_NUMBER, .value = &top.left, .min = 1},

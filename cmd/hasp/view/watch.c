@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/number.h"
+#include "base/minmax.h"
 #include "cmd/hasp/tool.h"
 
-static const struct field event_fields[] = {
+static const struct view_field event_fields[] = {
     {"kind", "KIND", FIELD_TEXT},
     {"lock", "LOCK", FIELD_TEXT},
     {"session", "SESSION", FIELD_NUMBER},
@@ -26,7 +26,7 @@ static const struct field event_fields[] = {
 #define SILENCE_MS 5000
 #define ANSWER_MS 2000
 
-struct watch {
+struct watch_view {
     struct tool *tool;
     /* How many events are still to be printed; UINT64_MAX without an end. */
     uint64_t left;
@@ -37,7 +37,7 @@ struct watch {
 };
 
 /* True if another node tells an event again. */
-static bool is_old(struct watch *watch, json_t *event)
+static bool is_old(struct watch_view *watch, json_t *event)
 {
     uint64_t index = value_number(event, "index");
     watch->index = u64_max(watch->index, index);
@@ -47,7 +47,7 @@ static bool is_old(struct watch *watch, json_t *event)
 /* Prints ["lock", kind, {lock, session, token, index, message}] as one line. */
 static void print_event(void *data, const struct resp_reply *reply)
 {
-    struct watch *watch = data;
+    struct watch_view *watch = data;
     json_auto_t *push = value_of_reply(reply, 0);
     json_t *event = value_at(push, "2");
     if (strcmp(value_text(push, "0"), "lock") != 0 || !json_is_object(event) ||
@@ -91,7 +91,7 @@ static int ask_alive(struct tool *tool)
 }
 
 /* Watches on one connection until it is lost; 0 if all events were printed. */
-static int watch_once(struct watch *watch, const char *prefix)
+static int watch_once(struct watch_view *watch, const char *prefix)
 {
     struct tool *tool = watch->tool;
     int exit_code = tool_ask(tool, WORDS("LOCK.WATCH", prefix), "cannot watch",
@@ -118,7 +118,7 @@ static int watch_once(struct watch *watch, const char *prefix)
 
 int run_watch(struct tool *tool, char **argv)
 {
-    struct watch watch = {.tool = tool, .left = UINT64_MAX};
+    struct watch_view watch = {.tool = tool, .left = UINT64_MAX};
     const struct option_row rows[] = {
         {"count", OPTION_NUMBER, .value = &watch.left, .min = 1}, {0}};
     int exit_code = options_read(tool, argv, rows, 0, 1);

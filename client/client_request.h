@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+
+/* One request that is asked of a cluster, by an asker (client/cluster_conn.h),
+ * until it ends: it outlives connections.
+ *
+ * What an attempt ends with, and what follows:
+ *
+ *     an answer, a refusal  is given out
+ *     NOLEADER              nothing was done: again, at another node
+ *     BUSY                  nothing was done: again, later
+ *     MOVED                 nothing was done: again, at the node that it names
+ *     no connection         nothing was done: again, at another node
+ *     lost connection,      the outcome is not known: again if the request is
+ *     no answer, UNKNOWN    repeatable, else given out
+ *
+ * until the request's deadline. Then the worst of what was seen decides what is
+ * told: that it may have been done weighs more than that nobody leads, and that
+ * more than that a node was not there.
+ *
+ *   HASP_EREPLY      the server refused: 'code' is its word
+ *   HASP_ECONNECT    no node could be reached; nothing was done
+ *   HASP_ECERT       the same, since their certificate or this side's is
+ *                    refused
+ *   HASP_ENOTLEADER  none knows a leader; nothing was done
+ *   HASP_EBUSY       they had too much to do; nothing was done
+ *   HASP_ETIMEDOUT   no answer, the outcome is not known
+ *   HASP_EPROTO      what answers does not speak our protocol
+ *
+ * A request stands in one of the asker's two lists, 'asks' until it is sent and
+ * 'sent' until its attempt ends; then in 'asks' again, or in none. */
+
+#ifndef HASP_CLIENT_CLIENT_REQUEST_H
+#define HASP_CLIENT_CLIENT_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/list.h"
+#include "client/query.h"
+#include "lease/lease.h"
+#include "net/resp.h"
+
+/* For an answer, before another node is asked; longer than a node looks for a
+ * leader before it says NOLEADER. */
+#define CLIENT_ATTEMPT_MS 4000
+#define CLIENT_CODE_SIZE 32
+/* Behind SESSION.OPEN, ATTACH and CLOSE a node does nothing until they are
+ * answered. No more of them are under way at a time, so that heartbeats need
+ * not wait for those of a thousand sessions. */
+#define CLUSTER_CONN_BLOCKING_MAX 8
+
+struct cluster_conn;
+struct cluster_conn_member;
+struct client_request;
+
+/* How a request ended; all is borrowed for the time of the call. */
+struct client_request_end {
+    int error;                      /* 0: 'reply'. */
+    const struct resp_reply *reply; /* NULL after an error. */
+    const char *code; /* HASP_EREPLY: the server's word, as in "NOTHELD". */
+    const char *why;  /* After an error: a text for a person. */
+};
+
+/* Runs inside asker_...(), when the request is no longer the asker's: it may be
+ * asked anew, or freed. */
+typedef void client_request_done_fn(struct client_request *ask,
+                                    const struct client_request_end *end);
+
+/* Zeroed memory with a query, a deadline and 'done'; it stays where it is, and
+ * is the asker's, from cluster_conn_ask() to 'done'. */
+struct client_request {
+    struct query query;
+    struct cluster_conn_member
+        *member; /* Who asks; NULL: nobody's session does. */
+    uint64_t deadline_ns;
+    uint64_t attempt_ms; /* For an answer of one node; 0: CLIENT_ATTEMPT_MS. */
+    bool is_repeatable;  /* It carries a REQ, or may be done twice. */
+    bool is_read;        /* Repeatable, and whether it was done is no matter. */
+    bool is_once;        /* One attempt at one node, whatever it ends with. */
+    bool is_urgent;      /* Goes before those that have not been sent. */
+    bool is_apart;       /* Names session and secret: need not be attached. */
+    bool blocks;         /* See CLUSTER_CONN_BLOCKING_MAX. */
+    bool was_sent;       /* Before, under its REQ: that may be done still. */
+    /* Before it is sent again: the query may be written anew. Or NULL. */
+    void (*again)(struct client_request *ask, struct lease_clock now);
+    client_request_done_fn *done;
+    void *data;
+    struct lease_clock sent; /* The newest attempt. */
+    /* The rest is the asker's. */
+    struct list in_asker;
+    bool is_asked;
+    bool is_sent;
+    uint64_t begun_ns;
+    uint64_t not_before_ns;
+    uint32_t tried; /* Attempts that this or that node turned down. */
+    uint32_t seen;  /* 1 << outcome */
+};
+
+/* Takes a request back; 'done' is not called. Its answer, if one is under way,
+ * is dropped. Harmless if it is not asked. */
+void client_request_cancel(struct cluster_conn *conn,
+                           struct client_request *ask);
+
+/* The worst outcome of its attempts so far, as an error; the asker's 'code' and
+ * 'why' say it in words. It is still asked. */
+int asking_judge(struct cluster_conn *conn, struct client_request *ask);
+
+/* --- For the asker's files ------------------------------------------------ */
+
+/* How an attempt ended. */
+enum outcome {
+    OUTCOME_NONE,
+    OUTCOME_REFUSED,     /* Asking again would give the same error. */
+    OUTCOME_NO_LEADER,   /* Nothing was done. */
+    OUTCOME_BUSY,        /* Nothing was done. */
+    OUTCOME_MOVED,       /* Nothing was done. */
+    OUTCOME_UNREACHABLE, /* Nothing was done. */
+    OUTCOME_DISTRUSTED,  /* Nothing was done: certificates. */
+    OUTCOME_UNKNOWN,     /* It may have been done. */
+    OUTCOME_STRANGER     /* What answers is no node of hasp. */
+};
+
+/* It has been seen nowhere; the caller puts it into a list. */
+void client_request_begin(struct cluster_conn *conn,
+                          struct client_request *ask);
+/* Counts how an attempt ended; NONE counts for nothing. */
+void client_request_count(struct client_request *ask, enum outcome outcome);
+bool client_request_may_go_on(const struct client_request *ask);
+/* True if the refusal that was just read is of who asks, not of what is asked.
+ */
+bool cluster_conn_is_refusal_of_asker(const struct cluster_conn *conn);
+/* True if the refusal that was just read says nothing of an earlier sending of
+ * the request, which may have been done, or be on its way to the log. */
+bool client_request_is_open_still(const struct cluster_conn *conn,
+                                  const struct client_request *ask);
+/* Ends it, with the reply that was just read (0) or the asker's 'code' and
+ * 'why'. */
+void client_request_finish(struct cluster_conn *conn,
+                           struct client_request *ask, int error);
+/* Ends it with the worst outcome of its attempts. */
+void client_request_give_up(struct cluster_conn *conn,
+                            struct client_request *ask);
+
+/* Requests that wait to be sent, and are refused together. */
+struct client_request_refused {
+    struct list asks;
+    char code[CLIENT_CODE_SIZE];
+    char why[HASP_WHY_SIZE];
+};
+
+/* Takes those of one member or (NULL) all, with the refusal that was just read;
+ * those that may have been done go on. */
+void client_request_take_refused(struct cluster_conn *conn,
+                                 const struct cluster_conn_member *member,
+                                 struct client_request_refused *ret_refused);
+void client_request_end_refused(struct cluster_conn *conn,
+                                struct client_request_refused *refused);
+
+/* Reads an error reply into the asker's 'code' and 'why', tells what it means
+ * for asking again, and notes it. */
+enum outcome cluster_conn_read_error(struct cluster_conn *conn,
+                                     struct bytes text);
+/* What the endpoint at hand ended with, for a person. */
+__attribute__((format(printf, 2, 3))) void
+cluster_conn_note(struct cluster_conn *conn, const char *format, ...);
+/* How long to wait after so many rounds in vain. */
+uint64_t cluster_conn_pause_ns(struct cluster_conn *conn, uint32_t round);
+
+#endif /* HASP_CLIENT_CLIENT_REQUEST_H */

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Which members are heard, in words and as a condition. */
+
+#include "core/members/liveness.h"
+#include "base/check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/duration.h"
+#include "core/state.h"
+
+bool liveness_is_heard(const struct core *core, uint64_t id)
+{
+    return id == core->options.id ||
+           (peer_is_up(core, id) && !liveness_is_silent(core, id));
+}
+
+bool liveness_is_silent(const struct core *core, uint64_t id)
+{
+    return id != core->options.id &&
+           core->port.peer_silence_ms(core->port.data, id) >
+               core->options.election_ms;
+}
+
+void liveness_text(const struct core *core, uint64_t id, char *out, size_t size)
+{
+    CHECK(id != core->options.id); /* No node is silent to itself. */
+    char time[DURATION_TEXT_SIZE];
+    uint64_t silence_ms = core->port.peer_silence_ms(core->port.data, id);
+    if (silence_ms == UINT64_MAX) {
+        snprintf(out, size,
+                 "member %" PRIu64 " has not been heard by member %" PRIu64
+                 " yet",
+                 id, core->options.id);
+        return;
+    }
+    duration_format(silence_ms, time);
+    snprintf(out, size, "member %" PRIu64 " has been silent for %s", id, time);
+}
+
+uint64_t liveness_heir(const struct core *core)
+{
+    struct replica_members members;
+    uint64_t heir = 0, heir_match = 0;
+    bool heir_is_heard = false;
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        const struct replica_member *member = &members.member[i];
+        uint64_t id = member->id;
+        if (member->role != MEMBER_VOTER || id == core->options.id ||
+            !peer_is_up(core, id)) {
+            continue;
+        }
+        bool is_heard = liveness_is_heard(core, id);
+        uint64_t match = replica_match(core->replica, id);
+        if (heir == 0 || (is_heard && !heir_is_heard) ||
+            (is_heard == heir_is_heard && match > heir_match)) {
+            heir = id;
+            heir_match = match;
+            heir_is_heard = is_heard;
+        }
+    }
+    CHECK(heir != core->options.id);
+    return heir;
+}
+
+bool liveness_needs(const struct core *core, uint64_t id,
+                    char why[HASP_WHY_SIZE])
+{
+    struct replica_members members;
+    uint32_t left = 0, heard = 0;
+    uint64_t silent = 0;
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        const struct replica_member *member = &members.member[i];
+        if (member->role != MEMBER_VOTER || member->id == id) {
+            continue;
+        }
+        left++;
+        if (liveness_is_heard(core, member->id)) {
+            heard++;
+        } else if (silent == 0) {
+            silent = member->id;
+        }
+    }
+    if (2 * heard > left) {
+        return false;
+    }
+    char text[HASP_WHY_SIZE / 2];
+    /* At least this node is heard, so the silent one is another. */
+    CHECK(silent != 0);
+    liveness_text(core, silent, text, sizeof text);
+    snprintf(why, HASP_WHY_SIZE,
+             "%s; without %" PRIu64 " only %" PRIu32 " of %" PRIu32
+             " voters would be heard, which is no majority: remove %" PRIu64
+             " instead, or force it",
+             text, id, heard, left, silent);
+    return true;
+}

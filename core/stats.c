@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Counting what is answered, and timing what has ended. */
+
+#include "core/stats.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/log_limit.h"
+#include "base/memory.h"
+#include "core/command.h"
+#include "core/state.h"
+
+void stats_init(struct core *core)
+{
+    core->stats.request = memory_new(core->run.commands->count *
+                                     sizeof *core->stats.request);
+}
+
+void stats_done(struct core *core)
+{
+    free(core->stats.request);
+}
+
+void stats_refused(struct core *core, enum core_word word)
+{
+    CHECK(word > WORD_NONE && word < CORE_WORD_END);
+    if (word == WORD_UNSUPPORTED) {
+        core->stats.counts.unknown_scripts++;
+        word = WORD_ERR;
+    }
+    core->stats.counts.refusals++;
+    core->stats.counts.by_word[word]++;
+}
+
+void stats_answered(struct core *core, const struct request *request,
+                    struct bytes reply)
+{
+    if (request->command != NULL) {
+        CHECK(request->received_ns <= core->now_ns);
+        uint64_t took_ns = core->now_ns - request->received_ns;
+        uint32_t place = command_place(core, request->command);
+        histogram_note(&core->stats.request[place], took_ns);
+    }
+    if (request->outcome.word != WORD_NONE) {
+        stats_refused(core, request->outcome.word);
+        audit_denied_note(core, request, reply);
+    }
+}
+
+static void note_age(struct core *core, struct histogram *histogram,
+                     uint64_t log_index)
+{
+    CHECK(log_index <= lockfsm_applied_index(core->fsm));
+    if (log_index > core->run.replayed_index) {
+        histogram_note(histogram, age_ms(core, log_index) * NS_PER_MS);
+    }
+}
+
+static void note_given_up(struct core *core, const struct effect *effect)
+{
+    uint32_t left_out;
+    char name[BYTES_SHOWN_SIZE];
+    core->stats.counts.searches_given_up++;
+    if (log_limit_pass(&core->run.logged.searches, core->now_ns / NS_PER_MS,
+                       &left_out)) {
+        LOG_WARN("search for a deadlock given up",
+                 "session=%" PRIu64 " lock=\"%s\" steps=%d left_out=%u "
+                 "hint=\"if it is one, WAIT or a lease ends it\"",
+                 effect->session, bytes_shown(effect->lock, name),
+                 DEADLOCK_STEP_MAX, left_out);
+    }
+}
+
+void stats_effect(struct core *core, const struct effect *effect)
+{
+    switch (effect->type) {
+    case EFFECT_GRANTED:
+        core->stats.counts.grants++;
+        if (effect->wait_index != 0) {
+            note_age(core, &core->stats.counts.wait, effect->wait_index);
+        }
+        return;
+    case EFFECT_HOLD_EXPIRED:
+        core->stats.counts.unclean_ends++;
+        note_age(core, &core->stats.counts.hold, effect->granted_index);
+        return;
+    case EFFECT_SEARCH_GIVEN_UP:
+        note_given_up(core, effect);
+        return;
+    case EFFECT_RELEASED:
+        note_age(core, &core->stats.counts.hold, effect->granted_index);
+        return;
+    case EFFECT_SESSION_ENDED:
+        core->stats.counts.sessions_ended++;
+        return;
+    default:
+        return;
+    }
+}
+
+const struct histogram *core_request_times(const struct core *core,
+                                           uint32_t place,
+                                           const char **ret_name)
+{
+    if (place >= core->run.commands->count) {
+        return NULL;
+    }
+    *ret_name = core->run.commands->row[place].name;
+    return &core->stats.request[place];
+}
+
+uint64_t core_oldest_wait_ms(const struct core *core)
+{
+    uint64_t index = lockfsm_oldest_wait(core->fsm);
+    return index == 0 ? 0 : age_ms(core, index);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The end of an entry: what the operation has left is put right, in this order:
+ *
+ *   1. Requests for several locks that counted on a hold which has gone are
+ *      searched for deadlocks.
+ *   2. A Redis session that has lost its hold ends.
+ *   3. Lock delays that began are told.
+ *   4. Every touched lock is handed over, or forgotten.
+ *
+ * Nothing is granted to anybody who waits before step 4, so whatever an entry
+ * takes away is gone before, and each lock is handed over once. A hand-over to
+ * more than an entry may grant, or behind more requests than it may look at, is
+ * cut off, and SWEEP goes on with it: until then those who are left stand in
+ * the queue as they did, and who comes later stands behind them. Where it is
+ * cut off follows from the records alone, so a node that has just loaded them
+ * does the same as one that made them. */
+
+#include "base/minmax.h"
+#include "lockfsm/state.h"
+
+static uint64_t grant_wait(struct lockfsm *fsm, struct wait *wait)
+{
+    struct hold *own = hold_find(fsm, wait->lock, wait->session->id,
+                                 wait->owner);
+    if (own != NULL && wait->is_upgrade) {
+        hold_upgrade(fsm, own, wait->wait_index);
+        return own->token;
+    }
+    if (own != NULL) {
+        hold_enter_again(fsm, own);
+        wait_tell_ended(fsm, wait, "re-entered");
+        return own->token;
+    }
+    struct hold_terms terms = {.owner = wait->owner,
+                               .value = wait->value,
+                               .mode = wait->mode,
+                               .slots = wait->slots,
+                               .delay_ms = wait->delay_ms,
+                               .hold_ms = wait->hold_ms};
+    return hold_grant(fsm, wait->lock, wait->session, &terms, wait->wait_index)
+        ->token;
+}
+
+static void grant_request(struct lockfsm *fsm, struct wait *wait)
+{
+    struct wait *first = request_first(wait);
+    uint64_t tokens[MULTI_COUNT_MAX];
+    uint32_t count = 0;
+    REQUEST_EACH (struct wait, member, first) {
+        CHECK(count < MULTI_COUNT_MAX);
+        tokens[count++] = grant_wait(fsm, member);
+    }
+    CHECK(fsm->grants_left > 0);
+    fsm->grants_left -= u64_min(count, fsm->grants_left);
+    struct result result = {.code = RESULT_OK,
+                            .token = tokens[0],
+                            .tokens = tokens,
+                            .token_count = count};
+    wait_answer(fsm, first, &result);
+    request_free(fsm, first);
+}
+
+static struct wait *head_of(const struct lock *lock)
+{
+    return list_is_empty(&lock->queue)
+               ? NULL
+               : LIST_FIRST(&lock->queue, struct wait, in_lock);
+}
+
+/* The wait behind this one, or NULL. */
+static struct wait *finish_entry_behind(const struct lock *lock,
+                                        const struct wait *wait)
+{
+    struct list *next = wait->in_lock.next;
+    return next == &lock->queue ? NULL : LIST_ENTRY(next, struct wait, in_lock);
+}
+
+/* A place in the queue of a lock that is handed over. */
+struct handing {
+    struct wait *at;   /* The next one to look at; NULL: all were. */
+    bool is_new_round; /* It has begun at the head once more. */
+};
+
+/* Goes on from 'at' until nothing behind can be granted. (An upgrade at the
+ * head is looked at since its lock is held shared, and blocks all behind it if
+ * it is not free.) False if the entry must not do so much. */
+static bool grant_from(struct lockfsm *fsm, struct lock *lock,
+                       struct handing *handing)
+{
+    /* A hand-over that was cut off is left to SWEEP, so that no other entry
+     * pays for it. */
+    bool may_look = lock->cut_serial == 0 || fsm->goes_on;
+    while (handing->at != NULL && lock_can_go_on(handing->at)) {
+        struct wait *wait = handing->at;
+        uint64_t looks;
+        if (!may_look || fsm->looks_left == 0) {
+            return false;
+        }
+        bool is_free = request_is_free(fsm, wait, &looks);
+        if (is_free && fsm->grants_left == 0) {
+            return false;
+        }
+        fsm->looks_left -= u64_min(looks, fsm->looks_left);
+        fsm->steps += looks;
+        handing->at = finish_entry_behind(lock, wait);
+        if (is_free) {
+            grant_request(fsm, wait);
+        }
+    }
+    return true;
+}
+
+/* Hands the lock over as far as the entry may, from where it was cut off or
+ * from the head. Steps: those granted, and the requests for several locks that
+ * block nobody behind them. What was touched meanwhile may concern those who
+ * were looked at before: then it begins at the head once more, but only when it
+ * has come to the end, since else those at the end might never have their turn.
+ */
+static void finish_entry_hand_over(struct lockfsm *fsm, struct lock *lock)
+{
+    struct handing handing = {
+        lock->cut_at != 0 ? lock->cut_wait : head_of(lock), false};
+    if (is_quarantined(fsm)) {
+        if (lock->wait_count == 0) {
+            lock_end_cut(fsm, lock);
+        }
+        return;
+    }
+    bool is_through = grant_from(fsm, lock, &handing);
+    if (is_through && lock->cut_again) {
+        handing = (struct handing){head_of(lock), true};
+        is_through = grant_from(fsm, lock, &handing);
+    }
+    if (is_through) {
+        lock_end_cut(fsm, lock);
+    } else {
+        lock_set_cut(fsm, lock, handing.at, handing.is_new_round);
+    }
+}
+
+static bool finish_entry_is_wanted(const struct lock *lock)
+{
+    return lock->hold_count > 0 || lock->wait_count > 0 || lock->delay_ms > 0;
+}
+
+/* A request that has lost its hold now waits like others, also for those who
+ * wait for its owner: so a deadlock is searched as if it had just queued. */
+static void search_unbacked(struct lockfsm *fsm)
+{
+    while (!list_is_empty(&fsm->unbacked)) {
+        struct wait *wait = LIST_FIRST(&fsm->unbacked, struct wait,
+                                       in_unbacked);
+        struct result result = {.code = RESULT_DEADLOCK};
+        list_remove(&wait->in_unbacked);
+        if (deadlock_found(fsm, wait->waiter, &result.text)) {
+            wait_end(fsm, wait, "deadlock", &result);
+        }
+    }
+}
+
+static void tell_delays(struct lockfsm *fsm)
+{
+    LIST_FOR (struct lock, lock, &fsm->touched, in_touched) {
+        if (lock->delay_ms > 0 && lock->delay_index == fsm->log_index) {
+            struct effect *effect = effect_add(fsm, EFFECT_DELAYED);
+            effect->lock = effect_copy(fsm, lock->name);
+            effect->time_ms = lock->delay_ms;
+            effect->wait_index = lock->delay_index;
+        }
+    }
+}
+
+void finish_entry(struct lockfsm *fsm)
+{
+    search_unbacked(fsm);
+    if (fsm->emptied != NULL) {
+        CHECK(fsm->emptied->is_redis && fsm->emptied->wait_count == 0);
+        session_end(fsm, fsm->emptied, SESSION_RELEASED);
+    }
+    CHECK(fsm->emptied == NULL);
+    tell_delays(fsm);
+    while (!list_is_empty(&fsm->touched)) {
+        struct lock *lock = LIST_FIRST(&fsm->touched, struct lock, in_touched);
+        list_remove(&lock->in_touched);
+        /* The lock is still marked as touched, so that a grant does not list it
+         * again. */
+        finish_entry_hand_over(fsm, lock);
+        lock->is_touched = false;
+        if (!finish_entry_is_wanted(lock) && !has_payer(&lock->stored)) {
+            lock_free(fsm, lock);
+        } else if (!finish_entry_is_wanted(lock)) {
+            lock->slots = 0; /* The next request sets the slots anew. */
+            record_changed(fsm, &lock->stored);
+        }
+    }
+    /* Handing over takes nothing from anybody. */
+    CHECK(list_is_empty(&fsm->unbacked) && fsm->emptied == NULL);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A new life of the cluster after a restore: what must not outlive the old one
+ * goes. Durable sessions stay, and what they hold, under the same tokens: their
+ * clients were promised that only they, or an operator, end them. cluster.c has
+ * the quarantine that follows. */
+
+#include "lockfsm/state.h"
+
+/* Drops the results of the session's waiting requests, which end without a
+ * word; the numbers go with the session. */
+static void drop_numbers(struct lockfsm *fsm, struct session *session)
+{
+    LIST_FOR (struct waiter, waiter, &session->waiters, in_session) {
+        struct list *waiting = &waiter->waiting;
+        while (!list_is_empty(waiting)) {
+            result_cache_drop(
+                fsm, LIST_FIRST(waiting, struct kept_result, in_order));
+        }
+    }
+    bool stays = session->is_durable && session->end == SESSION_LIVES;
+    if (session->numbers != NULL && !stays) {
+        request_ids_free(fsm, session->numbers);
+    }
+}
+
+/* Keeps a hold without its break, which the operator has to announce again:
+ * nobody knows whether the holder has objected since the backup. */
+static void keep_hold(struct lockfsm *fsm, struct hold *hold)
+{
+    if (hold->break_count > 0) {
+        hold_break_drop(fsm, hold);
+        record_changed(fsm, &hold->stored);
+    }
+}
+
+static void open_again(struct lockfsm *fsm, struct lock *lock)
+{
+    list_remove(&lock->in_touched);
+    lock->is_touched = false;
+    lock_end_cut(fsm, lock);
+    lock_delay_drop(fsm, lock);
+}
+
+/* Ends all of the lock but the holds of durable sessions. */
+static void empty_lock(struct lockfsm *fsm, struct lock *lock)
+{
+    while (lock->wait_count > 0) {
+        request_free(fsm, LIST_FIRST(&lock->queue, struct wait, in_lock));
+    }
+    LIST_FOR_SAFE (struct hold, hold, &lock->holds, in_lock) {
+        if (hold->session->is_durable && hold->session->end == SESSION_LIVES) {
+            keep_hold(fsm, hold);
+        } else {
+            hold_free(fsm, hold);
+        }
+    }
+}
+
+void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
+{
+    CHECK(quarantine_ms <= TIME_MS_MAX);
+    SESSION_EACH (struct session, one, fsm) {
+        drop_numbers(fsm, one);
+    }
+    HASH_FOR (struct lock, lock, fsm->locks, by_name) {
+        empty_lock(fsm, lock);
+    }
+    /* The locks go after all are empty, since one request may have waited at
+     * several. */
+    HASH_FOR_SAFE (struct lock, lock, fsm->locks, by_name) {
+        if (lock->hold_count == 0) {
+            lock_free(fsm, lock);
+        } else {
+            open_again(fsm, lock);
+        }
+    }
+    HASH_FOR_SAFE (struct session, session, fsm->sessions, by_id) {
+        if (session->is_durable) {
+            session_set_recheck(fsm, session, false); /* The waits are gone. */
+            continue;
+        }
+        blacklist_forget_session(fsm, session);
+        session_free(fsm, session);
+    }
+    while (!list_is_empty(&fsm->to_sweep)) {
+        session_free(fsm, LIST_FIRST(&fsm->to_sweep, struct session, in_swept));
+    }
+    while (!list_is_empty(&fsm->members)) {
+        member_free(fsm, LIST_FIRST(&fsm->members, struct member, in_order));
+    }
+    CHECK(fsm->uses.waits == 0 && fsm->member_count == 0);
+    CHECK(list_is_empty(&fsm->cut) && list_is_empty(&fsm->to_recheck));
+    fsm->acts.first = fsm->acts.last + 1;
+    if (cluster_id_is_known(fsm->cluster_id)) {
+        memmove(fsm->former_ids + CLUSTER_ID_SIZE, fsm->former_ids,
+                FORMER_IDS_SIZE - CLUSTER_ID_SIZE);
+        memcpy(fsm->former_ids, fsm->cluster_id, CLUSTER_ID_SIZE);
+    }
+    memset(fsm->cluster_id, 0, sizeof fsm->cluster_id);
+    fsm->is_begun = false;
+    fsm->is_new_life = true;
+    fsm->quarantine_ms = quarantine_ms;
+    fsm->quarantine_index = 0;
+    fsm->begin_count = 0;
+}

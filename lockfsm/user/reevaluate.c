@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Brings sessions up to date with who is refused, and what, after a change of
+ * the blacklist, of a user, or of a role: waits that may not stand any more
+ * end, those that may stand again are looked at for a grant, and an effect
+ * tells of each session that is refused altogether, or is so no more.
+ *
+ * A change that concerns more sessions than an entry may take is left to SWEEP,
+ * which goes through all of them in the order of their ids, from relist_at on.
+ * It counts for them all at once: until SWEEP has come to a session, whoever
+ * asks looks at the blacklist, the user and his roles themselves
+ * (lockfsm_listed(), request_is_going()). The effects, and the end of waits and
+ * of a durable session, come with SWEEP. */
+
+#include <stdlib.h>
+
+#include "base/minmax.h"
+#include "lockfsm/state.h"
+
+/* How many entries of the blacklist are compared with a session for the price
+ * of one place. */
+#define ENTRIES_PER_PLACE 64
+
+/* The price, in places, of bringing a session up to date that has changed
+ * sides. */
+static uint64_t cost_of_change(const struct lockfsm *fsm)
+{
+    return 1 + fsm->blacklist_count / ENTRIES_PER_PLACE;
+}
+
+/* --- Of one session ------------------------------------------------------- */
+
+static void reevaluate_tell(struct lockfsm *fsm, const struct session *session,
+                            uint64_t was_index, bool was_disabled,
+                            struct bytes reason)
+{
+    bool is_listed = session->blacklist_index != 0;
+    struct bytes nothing = {NULL, 0};
+    if (session->is_disabled && !was_disabled && !is_listed) {
+        struct result result = {0};
+        user_refuse(fsm, session->user, &result);
+        session_tell_changed(fsm, session, "blacklisted",
+                             effect_copy(fsm, result.text));
+    } else if (is_listed && was_index == 0) {
+        session_tell_changed(fsm, session, "blacklisted", reason);
+    } else if (!is_listed &&
+               (was_index != 0 || session->is_disabled != was_disabled)) {
+        session_tell_changed(fsm, session, "pardoned", nothing);
+    }
+}
+
+/* Sets 'hit', the entry of the blacklist that hits the session now or NULL, and
+ * whether its user is disabled; ends waits, and tells what has changed. */
+static void reevaluate_update(struct lockfsm *fsm, struct session *session,
+                              const struct blacklisting *hit)
+{
+    uint64_t was_index = session->blacklist_index;
+    bool was_disabled = session->is_disabled;
+    session->blacklist_index = hit != NULL ? hit->since_index : 0;
+    session->is_disabled = session->user->is_disabled;
+    if (session->is_durable && hit != NULL) {
+        session_end(fsm, session, SESSION_BLACKLISTED);
+        return;
+    }
+    struct result listed = {0};
+    if (hit != NULL) {
+        blacklist_refuse(fsm, hit, &listed);
+    }
+    access_recheck_session(fsm, session, hit != NULL ? &listed : NULL);
+    if (session->blacklist_index != was_index ||
+        session->is_disabled != was_disabled) {
+        record_changed(fsm, &session->stored);
+        reevaluate_tell(fsm, session, was_index, was_disabled, listed.text);
+    }
+}
+
+/* --- Of those that a change concerns -------------------------------------- */
+
+struct relisting reevaluate_begin(const struct lockfsm *fsm)
+{
+    return (struct relisting){
+        .looks_left = (uint64_t)fsm->slice * LOOKS_PER_PLACE,
+        .room = u64_max(1, fsm->slice / cost_of_change(fsm))};
+}
+
+bool reevaluate_look(struct relisting *relisting, struct session *session,
+                     bool is_concerned)
+{
+    if (relisting->looks_left == 0 ||
+        (is_concerned && relisting->found.count == relisting->room)) {
+        relisting->is_cut = true;
+        return false;
+    }
+    relisting->looks_left--;
+    if (is_concerned) {
+        session_array_add(&relisting->found, session);
+    }
+    return true;
+}
+
+/* Has SWEEP go through all sessions, once more if it is going through them
+ * already. */
+static void leave_to_sweep(struct lockfsm *fsm)
+{
+    if (fsm->relist_at == 0 && fsm->sessions != NULL) {
+        fsm->relist_at = fsm->sessions->id;
+        fsm->relist_since = fsm->log_index;
+    } else if (fsm->relist_at != 0 && fsm->relist_since != fsm->log_index &&
+               fsm->relist_again == 0) {
+        fsm->relist_again = fsm->log_index;
+    }
+}
+
+void reevaluate_end(struct lockfsm *fsm, struct relisting *relisting)
+{
+    struct session_array *found = &relisting->found;
+    fsm->steps += (uint64_t)fsm->slice * LOOKS_PER_PLACE -
+                  relisting->looks_left;
+    if (relisting->is_cut) {
+        leave_to_sweep(fsm);
+    } else {
+        session_array_sort(found);
+        for (uint32_t i = 0; i < found->count; i++) {
+            struct session *session = found->session[i];
+            reevaluate_update(fsm, session,
+                              blacklist_hit(fsm, session->id, session->name));
+        }
+    }
+    free(found->session);
+}
+
+/* --- Of all --------------------------------------------------------------- */
+
+/* Brings the session at relist_at up to date; returns the price in places. */
+static uint64_t reevaluate_one(struct lockfsm *fsm)
+{
+    uint64_t id = fsm->relist_at;
+    uint64_t left = fsm->slice_left;
+    uint64_t cost = 0;
+    struct session *session = session_find(fsm, id);
+    const struct blacklisting *hit = lockfsm_listed(fsm, session);
+    if (session->blacklist_index != (hit != NULL ? hit->since_index : 0) ||
+        session->is_disabled != session->user->is_disabled ||
+        session->wait_count > left) {
+        cost = cost_of_change(fsm);
+    }
+    reevaluate_update(fsm, session, hit);
+    if (fsm->relist_at == id) { /* It has not ended. */
+        session_pass(fsm, session, false);
+    }
+    return cost + left - fsm->slice_left;
+}
+
+uint64_t reevaluate_sweep(struct lockfsm *fsm, uint64_t places)
+{
+    uint64_t looks = places * LOOKS_PER_PLACE;
+    while (fsm->relist_at != 0 && places > 0 && looks > 0) {
+        places -= u64_min(reevaluate_one(fsm), places);
+        fsm->steps++;
+        looks--;
+    }
+    return places;
+}

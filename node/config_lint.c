@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Limits that are each in their range and yet do not fit together: one of them
+ * can never be met, or what it lets in is refused by another. Of a default that
+ * another choice has made pointless nothing is said. */
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/check.h"
+#include "lockfsm/lockfsm.h"
+#include "node/certificates.h"
+#include "node/options.h"
+
+struct advising {
+    hasp_node_advice_fn *tell;
+    void *data;
+    uint64_t given[LIMIT_COUNT]; /* 0 if not given. */
+    /* With the defaults where nothing was given. */
+    uint64_t state[LIMIT_COUNT];
+};
+
+/* Advises if 'value' can never be reached, since 'bound' is less. */
+static void lint_bound(const struct advising *advising, const char *name,
+                       uint64_t value, const char *bound, uint64_t max)
+{
+    char text[HASP_NODE_WHY_SIZE];
+    if (value > max) {
+        snprintf(text, sizeof text,
+                 "limits.%s = %" PRIu64 " is never met: limits.%s = %" PRIu64
+                 " is less",
+                 name, value, bound, max);
+        advising->tell(advising->data, text);
+    }
+}
+
+static void compare_states(const struct advising *advising, enum limit_key key,
+                           enum limit_key bound)
+{
+    lint_bound(advising, limit_rules[key].name, advising->given[key],
+               limit_rules[bound].name, advising->state[bound]);
+}
+
+/* Advises if state_size has no room for so many records of the smallest kind.
+ */
+static void compare_size(const struct advising *advising, enum limit_key key,
+                         uint64_t least)
+{
+    char text[HASP_NODE_WHY_SIZE];
+    uint64_t size = advising->state[LIMIT_STATE_SIZE];
+    CHECK(least > 0);
+    uint64_t room = (size - size / 5) / least;
+    if (advising->state[key] > room) {
+        snprintf(text, sizeof text,
+                 "limits.%s = %" PRIu64 " is never met: limits.state_size = "
+                 "%" PRIu64 " has room for %" PRIu64 " of them at most",
+                 limit_rules[key].name, advising->state[key], size, room);
+        advising->tell(advising->data, text);
+    }
+}
+
+int hasp_node_options_advise(const struct hasp_node_options *options,
+                             hasp_node_advice_fn *tell, void *data)
+{
+    int status = HASP_NODE_OK;
+    const struct hasp_node_limits *limits = &options->limits;
+    struct advising advising = {.tell = tell, .data = data};
+    char text[HASP_NODE_WHY_SIZE], why[HASP_WHY_SIZE];
+    struct hasp_node_options standard;
+    CHECK(tell != NULL);
+    if (options_require_access(options) && !options->is_insecure &&
+        options->tls_peer != HASP_NODE_TLS_REQUIRE) {
+        tell(data, "security.access = required, and tls.peer is not: the nodes "
+                   "take no request from each other, since they cannot know "
+                   "who asks; set tls.peer = require");
+    }
+    if (certificates_check(options, why) != 0) {
+        snprintf(text, sizeof text,
+                 "with these the node does not start: %.400s", why);
+        tell(data, text);
+        status = HASP_NODE_CONFIG;
+    }
+    if (options_are_hidden(options)) {
+        snprintf(text, sizeof text,
+                 "listen.peer = %.120s is this machine alone, and node %" PRIu64
+                 " has no line of members: the other nodes cannot reach it; "
+                 "set listen.peer, and listen.client for the clients",
+                 options->listen_peer, options->id);
+        tell(data, text);
+    }
+    hasp_node_options_init(&standard);
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        uint64_t given = options_state_limit(options, (enum limit_key)key);
+        advising.given[key] = given;
+        advising.state[key] = given != 0 ? given
+                                         : lockfsm_default_limits.of[key];
+    }
+    compare_states(&advising, LIMIT_WAITS_PER_LOCK, LIMIT_WAITS);
+    compare_states(&advising, LIMIT_WAITS_PER_SESSION, LIMIT_WAITS);
+    compare_states(&advising, LIMIT_WAITS_PER_SESSION, LIMIT_HOLDS_PER_SESSION);
+    compare_states(&advising, LIMIT_OWNERS_PER_SESSION,
+                   LIMIT_WAITS_PER_SESSION);
+    /* A lock exists with a hold or a wait; each has a name of a byte or an
+     * owner of none. */
+    compare_size(&advising, LIMIT_LOCKS, 2 * RECORD_SIZE + 1);
+    compare_size(&advising, LIMIT_SESSIONS, RECORD_SIZE);
+    compare_size(&advising, LIMIT_WAITS, RECORD_SIZE);
+    compare_size(&advising, LIMIT_FENCES, RECORD_SIZE + 1);
+    if (limits->connections_per_address !=
+        standard.limits.connections_per_address) {
+        lint_bound(&advising, "connections_per_address",
+                   limits->connections_per_address, "connections",
+                   limits->connections);
+    }
+    if (limits->requests_per_conn != standard.limits.requests_per_conn) {
+        lint_bound(&advising, "requests_per_conn", limits->requests_per_conn,
+                   "requests_in_flight", limits->requests_in_flight);
+    }
+    if (limits->sessions_per_conn != standard.limits.sessions_per_conn) {
+        lint_bound(&advising, "sessions_per_conn", limits->sessions_per_conn,
+                   "sessions", advising.state[LIMIT_SESSIONS]);
+    }
+    if (limits->request_size < limits->value_size + limits->name_size + 1024) {
+        snprintf(text, sizeof text,
+                 "limits.request_size = %" PRIu32 " has no room for "
+                 "limits.value_size = %" PRIu32 ", limits.name_size = %" PRIu32
+                 " and options: such a request closes its connection",
+                 limits->request_size, limits->value_size, limits->name_size);
+        tell(data, text);
+    }
+    return status;
+}
