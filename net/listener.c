@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -48,28 +49,37 @@ static void listener_check_cb(uv_check_t *check);
 static void listener_timer_cb(uv_timer_t *timer);
 static void listener_handle_closed_cb(uv_handle_t *handle);
 
+/* Listens at an address; returns a socket, or -errno. */
+static int bind_at(const struct sockaddr *address, socklen_t size)
+{
+    int on = 1, off = 0;
+    int fd = socket(address->sa_family,
+                    SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return -errno;
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (address->sa_family == AF_INET6) {
+        /* "::" is IPv4's, too, whatever net.ipv6.bindv6only says. */
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    }
+    if (bind(fd, address, size) != 0 || listen(fd, BACKLOG) != 0) {
+        int error = -errno;
+        close(fd);
+        return error;
+    }
+    return fd;
+}
+
 /* Binds the first address of the list that can be bound; returns a socket, or
  * -errno. */
 static int bind_first(const struct addrinfo *list)
 {
-    int error = -EADDRNOTAVAIL;
-    for (const struct addrinfo *a = list; a != NULL; a = a->ai_next) {
-        int on = 1;
-        int fd = socket(a->ai_family,
-                        SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (fd < 0) {
-            error = -errno;
-            continue;
-        }
-        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 &&
-            listen(fd, BACKLOG) == 0) {
-            return fd;
-        }
-        error = -errno;
-        close(fd);
+    int fd = -EADDRNOTAVAIL;
+    for (const struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next) {
+        fd = bind_at(a->ai_addr, a->ai_addrlen);
     }
-    return error;
+    return fd;
 }
 
 uint16_t listener_port_of(int fd)
@@ -100,8 +110,22 @@ bool listener_is_loopback_of(int fd)
     }
 }
 
-int listener_bind(const char *host, uint16_t port, int *ret_fd,
-                  char why[HASP_WHY_SIZE])
+/* A socket at all addresses of this machine; where the kernel has no IPv6,
+ * those of IPv4. */
+static int bind_all(uint16_t port)
+{
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+                              .sin6_port = htons(port)};
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int fd = bind_at((struct sockaddr *)&v6, sizeof v6);
+    if (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL) {
+        fd = bind_at((struct sockaddr *)&v4, sizeof v4);
+    }
+    return fd;
+}
+
+static int bind_named(const char *host, uint16_t port, int *ret_fd,
+                      char why[HASP_WHY_SIZE])
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
                              .ai_socktype = SOCK_STREAM,
@@ -116,8 +140,20 @@ int listener_bind(const char *host, uint16_t port, int *ret_fd,
                  host, gai_strerror(error));
         return HASP_EINVALID;
     }
-    int fd = bind_first(list);
+    *ret_fd = bind_first(list);
     freeaddrinfo(list);
+    return 0;
+}
+
+int listener_bind(const char *host, uint16_t port, int *ret_fd,
+                  char why[HASP_WHY_SIZE])
+{
+    int fd;
+    if (strcmp(host, "*") == 0) {
+        fd = bind_all(port);
+    } else if (bind_named(host, port, &fd, why) != 0) {
+        return HASP_EINVALID;
+    }
     if (fd < 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot listen on '%s' port %u: %s", host,
                  (unsigned)port, strerror(-fd));

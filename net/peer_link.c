@@ -28,7 +28,8 @@ const struct stream_events peer_link_events = {
 const struct stream_limits peer_link_stranger_limits = {
     .input_max = FRAME_HEADER_SIZE + FRAME_HELLO_SIZE_MAX,
     .output_max = 64u << 10,
-    .idle_max = 4096};
+    .idle_max = 4096,
+    .connect_ms = PEER_CONNECT_MS};
 
 /* --- Life ----------------------------------------------------------------- */
 
@@ -77,9 +78,11 @@ void peer_link_dial(struct peers *peers, struct net_peer *peer)
     link->id = peer->id;
     peer->link = link;
     /* Host and port have been checked by peers_add(). */
-    CHECK(stream_connect(&link->stream, peers->loop, peer->host, peer->port,
+    const char *host = peer->dials_last ? peer->last_host : peer->host;
+    CHECK(stream_connect(&link->stream, peers->loop, host, peer->port,
                          &peer_link_events, &peer_link_stranger_limits,
                          link) == 0);
+    peer->dials_last = false;
     if (dials_tls(peers, peer)) {
         stream_use_tls(&link->stream, peers->context, peer->id);
     }
@@ -154,6 +157,10 @@ static void peer_link_go_down(struct peer_link *link, const char *reason,
         CHECK(peer->link == link);
         peer->link = NULL;
         peer->dials_plain = link->stream.has_failed_tls;
+        /* Names cannot be looked up: it is most likely where it was. Who is
+         * there has to greet as this member in any case. */
+        peer->dials_last = link->stream.has_failed_lookup &&
+                           peer->last_host[0] != '\0';
         if (was_up || (peer->attempts == 0 && !link->stream.has_failed_tls)) {
             LOG_INFO(was_up ? "peer down" : "peer not reached",
                      "peer=%" PRIu64 " address=%s reason=%s", link->id,
@@ -454,6 +461,18 @@ static struct peer_link *find_earlier(const struct peer_link *link, uint64_t id)
     return NULL;
 }
 
+/* Remembers where a member is whose address is a name. */
+static void peer_link_note_host(struct peer_link *link)
+{
+    struct net_peer *peer = link->peer;
+    uint16_t port;
+    if (peer->host[0] == '\0' || address_is_number(peer->host) ||
+        address_split(link->stream.address, peer->last_host,
+                      sizeof peer->last_host, &port) != 0) {
+        peer->last_host[0] = '\0';
+    }
+}
+
 static void peer_link_go_up(struct peer_link *link,
                             const struct frame_hello *hello)
 {
@@ -498,6 +517,7 @@ static void peer_link_go_up(struct peer_link *link,
         }
     }
     link->is_up = true;
+    peer_link_note_host(link);
     if (stream_identity(&link->stream) != NULL) {
         note_secure(peers, link->id);
     }

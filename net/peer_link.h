@@ -29,6 +29,8 @@
 #define PEER_STRANGER_MAX 64
 /* How long the smaller id waits to be dialled before it dials itself. */
 #define PEER_PATIENCE_MS 3000
+/* A name that has moved leads nowhere until it is looked up again. */
+#define PEER_CONNECT_MS 1000
 #define PEER_HOST_SIZE 256
 #define PEERS_SECURE_MAX 64
 
@@ -37,12 +39,15 @@ struct net_peer {
     uint64_t id;
     char host[PEER_HOST_SIZE]; /* Empty: it cannot be dialled. */
     uint16_t port;
+    /* Where it was when it was last up, of a host that is a name; or empty. */
+    char last_host[ADDRESS_SIZE];
     struct peer_link *link; /* Dialling, or up. */
     uint64_t dial_at_ms;
     uint32_t attempts; /* Since it was last up for a while. */
     uint64_t heard_ms; /* 0: never. */
     bool is_guest;     /* Not wanted, only let in. */
     bool dials_plain;  /* With TLS_ALLOW: the next attempt. */
+    bool dials_last;   /* The next attempt goes to last_host. */
 };
 
 struct peer_link {

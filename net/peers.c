@@ -245,6 +245,8 @@ void peers_add(struct peers *peers, uint64_t id, const char *address)
     }
     memcpy(peer->host, host, sizeof peer->host);
     peer->port = port;
+    peer->last_host[0] = '\0';
+    peer->dials_last = false;
     peer->attempts = 0;
     if (peer->link != NULL && !peer->link->is_up) {
         /* The link dials the old address. */

@@ -92,6 +92,9 @@ static void stream_init(struct stream *stream, uv_loop_t *loop,
     if (stream->limits.idle_max == 0) {
         stream->limits.idle_max = 16u << 10;
     }
+    if (stream->limits.connect_ms == 0) {
+        stream->limits.connect_ms = STREAM_CONNECT_MS;
+    }
     CHECK(uv_tcp_init(loop, &stream->tcp) == 0);
     CHECK(uv_timer_init(loop, &stream->timer) == 0);
     list_init(&stream->in_pace);
@@ -140,6 +143,13 @@ void stream_adopt(struct stream *stream, uv_loop_t *loop, int fd,
     stream_start(stream);
 }
 
+static void lookup_failed(struct stream *stream, int uv_error)
+{
+    uv_timer_stop(&stream->timer);
+    stream->has_failed_lookup = true;
+    stream_fail(stream, uv_error);
+}
+
 static void target_resolve(struct stream *stream)
 {
     struct stream_target *target = stream->target;
@@ -149,8 +159,11 @@ static void target_resolve(struct stream *stream)
                                target->host, target->service, &hints);
     target->is_resolving = error == 0;
     if (error != 0) {
-        stream_fail(stream, error);
+        lookup_failed(stream, error);
+        return;
     }
+    /* A resolver that nobody answers keeps its thread for many seconds. */
+    stream_start_timer(stream, stream->limits.connect_ms);
 }
 
 static void resolved_cb(uv_getaddrinfo_t *request, int status,
@@ -164,8 +177,9 @@ static void resolved_cb(uv_getaddrinfo_t *request, int status,
         uv_freeaddrinfo(list);
         free(target);
     } else if (status != 0) {
-        stream_fail(stream, status);
+        lookup_failed(stream, status);
     } else {
+        uv_timer_stop(&stream->timer);
         target->next = list;
         try_address(stream);
     }
@@ -214,7 +228,7 @@ static void try_address(struct stream *stream)
         attempt_failed(stream, error);
         return;
     }
-    stream_start_timer(stream, STREAM_CONNECT_MS);
+    stream_start_timer(stream, stream->limits.connect_ms);
 }
 
 static void connect_cb(uv_connect_t *request, int status)
@@ -782,6 +796,8 @@ static void stream_timer_cb(uv_timer_t *timer)
         close_handles(stream);
     } else if (stream->closes_when_flushed) {
         stream_close_in_slot(stream, stream->close_reason);
+    } else if (!stream->is_open && stream->target->is_resolving) {
+        lookup_failed(stream, UV_EAI_AGAIN);
     } else if (!stream->is_open) {
         attempt_failed(stream, UV_ETIMEDOUT);
     } else if (stream_tls_is_unready(stream)) {

@@ -19,7 +19,8 @@
  *   - TCP: NODELAY, keepalive (idle 2 s, interval 1 s, 3 probes) and
  *     TCP_USER_TIMEOUT (5 s), so that a half-open connection is noticed within
  *     seconds;
- *   - connecting: STREAM_CONNECT_MS for each address that the name has;
+ *   - connecting: 'connect_ms' for the lookup of a name, and again for each
+ *     address that it has;
  *   - very many that end at once: where 'pace' is given, STREAM_SLOT_COUNT are
  *     closed in STREAM_SLOT_MS, the others later, but for stream_close().
  *
@@ -62,6 +63,7 @@ struct stream_limits {
     size_t input_max;         /* 0: 1 MiB. */
     size_t output_max;        /* 0: 16 MiB. */
     size_t idle_max;          /* 0: 16 KiB. */
+    uint32_t connect_ms;      /* 0: STREAM_CONNECT_MS. */
     struct stream_pace *pace; /* NULL: is closed at once. */
 };
 
@@ -130,6 +132,7 @@ struct stream {
     bool closes_when_flushed;
     bool was_closed_by_peer; /* The other end closed or reset it. */
     bool has_failed_tls;     /* No TLS came about, or it broke. */
+    bool has_failed_lookup;  /* The name has no address, or none in time. */
     bool may_get_rights;     /* Is read by rights_read(). */
 };
 
@@ -239,7 +242,8 @@ enum tls_mode {
  * NULL. */
 void listener_use_tls(struct listener *listener, enum tls_mode mode,
                       struct tls_context *context, const char *refusal);
-/* The bound socket alone, for who accepts by other means. */
+/* The bound socket alone, for an owner that accepts by other means. Host "*" is
+ * every address of this machine, of IPv6 and IPv4. */
 MUST_CHECK int listener_bind(const char *host, uint16_t port, int *ret_fd,
                              char why[HASP_WHY_SIZE]);
 uint16_t listener_port_of(int fd);

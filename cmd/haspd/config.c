@@ -12,7 +12,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/address.h"
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/edit_distance.h"
@@ -553,6 +555,113 @@ static void drop_if_off(const char **text)
     }
 }
 
+void config_contain(struct config *config)
+{
+    config->is_contained = true;
+    config->options.directory = memory_text("/var/lib/hasp/data");
+}
+
+static bool is_given(const struct config *config, const char *section,
+                     const char *key)
+{
+    return config->source[find_setting(section, key)] != CONFIG_DEFAULT;
+}
+
+/* The lone node of a container is asked from outside of it, and its founder has
+ * said that it is alone: that it is plain follows, unless anything is said of
+ * TLS or of insecure. */
+static void contain_security(struct config *config)
+{
+    struct hasp_node_options *options = &config->options;
+    bool says_tls = options->tls_client != HASP_NODE_TLS_OFF ||
+                    options->tls_peer != HASP_NODE_TLS_OFF ||
+                    options->tls_http != HASP_NODE_TLS_OFF;
+    config->is_plain_alone = options->founds_alone &&
+                             options->member_count == 0 && !says_tls &&
+                             !is_given(config, "security", "insecure");
+    options->is_insecure |= config->is_plain_alone;
+}
+
+static void replace(const char **text, const char *value)
+{
+    free((void *)(uintptr_t)*text);
+    *text = memory_text(value);
+}
+
+/* A name may lead here only once others know that this node runs, as in
+ * Kubernetes, or never, as behind a translation of addresses: so the port of
+ * its member line is listened to at all addresses. */
+static void listen_as_listed(const char **listen, const char *listed)
+{
+    char host[128], all[16];
+    uint16_t port;
+    replace(listen, listed);
+    if (address_split(listed, host, sizeof host, &port) == 0 &&
+        !address_is_number(host) && !address_is_loopback(host)) {
+        snprintf(all, sizeof all, "*:%u", (unsigned)port);
+        replace(listen, all);
+    }
+}
+
+/* One file may serve all nodes, since each listens where its line of members
+ * says. */
+static void choose_listeners(struct config *config)
+{
+    struct hasp_node_options *options = &config->options;
+    const struct hasp_node_member *own = NULL;
+    for (uint32_t i = 0; i < options->member_count; i++) {
+        own = config->member[i].id == options->id ? &config->member[i] : own;
+    }
+    /* A node without a line joins a cluster, or is alone: nobody dials it. */
+    bool joins = config->is_contained && options->member_count > 0;
+    if (!is_given(config, "listen", "client")) {
+        if (own != NULL) {
+            listen_as_listed(&options->listen_client, own->client_address);
+        } else if (config->is_contained) {
+            replace(&options->listen_client, joins ? "*:7420" : "0.0.0.0:7420");
+        }
+    }
+    if (!is_given(config, "listen", "peer")) {
+        if (own != NULL) {
+            listen_as_listed(&options->listen_peer, own->peer_address);
+        } else if (joins) {
+            replace(&options->listen_peer, "*:7421");
+        }
+    }
+    if (config->is_contained && !is_given(config, "listen", "http") &&
+        (options->is_insecure || options->tls_http == HASP_NODE_TLS_REQUIRE)) {
+        replace(&options->listen_http, "*:7422");
+    }
+}
+
+/* The number at the end of a host's name, as a StatefulSet gives it to a pod;
+ * for a node that is alone, 1. */
+static int contain_id(struct config *config, char why[HASP_WHY_SIZE])
+{
+    struct hasp_node_options *options = &config->options;
+    char name[256] = "";
+    (void)gethostname(name, sizeof name - 1);
+    const char *dash = strrchr(name, '-');
+    if (options->member_count == 0) {
+        options->id = 1;
+    } else if (dash == NULL ||
+               !bytes_to_u64(bytes_of_text(dash + 1), &options->id)) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the host's name is '%.200s', which ends with no number: name "
+                 "this node by HASP_NODE_ID",
+                 name);
+        return HASP_EINVALID;
+    } else if (options->id == 0) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the host's name is '%.200s', and nodes are numbered from 1: "
+                 "let the StatefulSet begin there (spec.ordinals.start: 1), or "
+                 "name this node by HASP_NODE_ID",
+                 name);
+        return HASP_EINVALID;
+    }
+    return 0;
+}
+
 int config_finish(struct config *config, char why[HASP_WHY_SIZE])
 {
     struct hasp_node_options *options = &config->options;
@@ -564,24 +673,13 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
             *(uint64_t *)config_field(config, &settings[i]) = 0;
         }
     }
-    /* One file may serve all nodes, since each listens where its line of
-     * members says. */
-    for (uint32_t i = 0; i < options->member_count; i++) {
-        const struct hasp_node_member *member = &config->member[i];
-        size_t client = find_setting("listen", "client");
-        size_t peer = find_setting("listen", "peer");
-        if (member->id != options->id) {
-            continue;
-        }
-        if (config->source[client] == CONFIG_DEFAULT) {
-            free((void *)(uintptr_t)options->listen_client);
-            options->listen_client = memory_text(member->client_address);
-        }
-        if (config->source[peer] == CONFIG_DEFAULT) {
-            free((void *)(uintptr_t)options->listen_peer);
-            options->listen_peer = memory_text(member->peer_address);
+    if (config->is_contained) {
+        contain_security(config);
+        if (!is_given(config, "node", "id") && contain_id(config, why) != 0) {
+            return HASP_EINVALID;
         }
     }
+    choose_listeners(config);
     drop_if_off(&options->listen_http);
     drop_if_off(&options->listen_local);
     drop_if_off(&options->audit_file);

@@ -43,10 +43,15 @@ struct config {
     struct hasp_node_member member[CONFIG_MEMBER_MAX];
     enum config_source source[CONFIG_SETTING_MAX]; /* Of each setting. */
     int line[CONFIG_SETTING_MAX];                  /* In the file. */
+    bool is_contained;                             /* By config_contain(). */
+    bool is_plain_alone; /* Insecure because a container's lone node is. */
 };
 
 void config_init(struct config *config);
 void config_done(struct config *config);
+/* The defaults of a container: the directory, the id from the host's name, all
+ * addresses. Before any source is read. */
+void config_contain(struct config *config);
 
 /* Each of these returns HASP_EINVALID with a message on the first mistake. */
 MUST_CHECK int config_read_file(struct config *config, const char *path,

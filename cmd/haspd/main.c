@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <libgen.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sysexits.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
@@ -42,6 +45,7 @@ enum action {
 /* The command line, before files and variables have been read. */
 struct command_line {
     const char *config_path;
+    bool is_contained;
     enum action action;
     struct backup_request backup;
     /* The settings in their order, which are applied last. */
@@ -64,6 +68,7 @@ enum option_value {
     OPTION_FORCE,
     OPTION_USERS,
     OPTION_QUARANTINE,
+    OPTION_CONTAINER,
     OPTION_SETTING
 };
 
@@ -96,6 +101,7 @@ static const struct option options[] = {
     {"set", required_argument, NULL, OPTION_SET},
     {"tls", required_argument, NULL, OPTION_TLS},
     {"insecure", no_argument, NULL, OPTION_INSECURE},
+    {"container", no_argument, NULL, OPTION_CONTAINER},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {"man", required_argument, NULL, OPTION_MAN},
@@ -191,6 +197,8 @@ static int main_parse(int argc, char **argv, struct command_line *line)
             rv = backup_quarantine(&line->backup, optarg);
         } else if (value == OPTION_INSECURE) {
             rv = add_setting(line, "insecure", "security.insecure", "yes");
+        } else if (value == OPTION_CONTAINER) {
+            line->is_contained = true;
         } else if (value == OPTION_TLS) {
             rv = add_tls(line, optarg);
         } else if (value == OPTION_SET) {
@@ -225,6 +233,9 @@ static int main_parse(int argc, char **argv, struct command_line *line)
 static int main_configure(const struct command_line *line,
                           struct config *config, char why[HASP_WHY_SIZE])
 {
+    if (line->is_contained) {
+        config_contain(config);
+    }
     int rv = line->config_path == NULL
                  ? 0
                  : config_read_file(config, line->config_path, why);
@@ -367,6 +378,53 @@ static void on_alive(void *data)
     sd_notify(0, "WATCHDOG=1");
 }
 
+/* Says why the directory cannot be used, if its owner is the reason. */
+static void explain_owner(const char *directory)
+{
+    char copy[PATH_MAX];
+    struct stat status;
+    const char *path = directory;
+    if (stat(path, &status) != 0) {
+        snprintf(copy, sizeof copy, "%s", directory);
+        path = dirname(copy);
+    }
+    if (stat(path, &status) != 0 || access(path, W_OK | X_OK) == 0) {
+        return;
+    }
+    if (errno == EROFS) {
+        fprintf(stderr,
+                "haspd: '%s' is on a file system that is read-only: mount a "
+                "volume there\n",
+                path);
+        return;
+    }
+    unsigned uid = (unsigned)geteuid(), gid = (unsigned)getegid();
+    fprintf(stderr,
+            "haspd: '%s' belongs to user %u and group %u with mode %04o, and "
+            "haspd runs as user %u and group %u: give it away by 'chown -R "
+            "%u:%u' on that volume, or in Kubernetes by securityContext."
+            "fsGroup: %u\n",
+            path, (unsigned)status.st_uid, (unsigned)status.st_gid,
+            (unsigned)status.st_mode & 07777, uid, gid, uid, gid, gid);
+}
+
+static void on_overdue(int number)
+{
+    (void)number;
+    _exit(0);
+}
+
+/* What counts is closed. A name server that does not answer keeps a lookup, and
+ * with it the rest, for up to half a minute: that is not waited for. */
+static void close_in_time(struct hasp_node *node)
+{
+    struct itimerval soon = {.it_value = {.tv_usec = 500000}};
+    handle_signal(SIGALRM, on_overdue);
+    (void)setitimer(ITIMER_REAL, &soon, NULL);
+    hasp_node_close(node);
+    (void)setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+}
+
 static int main_run(struct config *config)
 {
     char why[HASP_NODE_WHY_SIZE] = "";
@@ -384,9 +442,18 @@ static int main_run(struct config *config)
     struct hasp_node *node;
     handle_signals(on_signal, on_hangup);
     handle_bus_error();
+    if (config->is_plain_alone) {
+        log_stderr(NULL, HASP_NODE_LOG_WARN, "traffic is not encrypted",
+                   "hint=\"whoever reaches these ports may take, end and watch "
+                   "every lock: publish them on loopback or in a network that "
+                   "is trusted, or use TLS\"");
+    }
     int status = hasp_node_open(&config->options, &node, why);
     if (status != 0) {
         fprintf(stderr, "haspd: %s\n", why);
+        if (status == HASP_NODE_STORAGE) {
+            explain_owner(config->options.directory);
+        }
         return status;
     }
     running_node = node;
@@ -402,7 +469,7 @@ static int main_run(struct config *config)
     }
     /* The node has stopped, and the handler must not use it. */
     handle_signals(SIG_IGN, SIG_IGN);
-    hasp_node_close(node);
+    close_in_time(node);
     return 0;
 }
 

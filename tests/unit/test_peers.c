@@ -2,6 +2,8 @@
 
 /* Connections between nodes (net/peers.h): members and strangers. */
 
+#include <dlfcn.h>
+
 #include "tests/unit/peers_world.h"
 
 /* --- Members -------------------------------------------------------------- */
@@ -278,6 +280,68 @@ static void a_member_may_move(void **state)
     assert_true(is_up(2, 1));
     peers_add(fixture->node[2].peers, 3, "nonsense");
     assert_true(was_logged("peer cannot be dialled"));
+}
+
+/* Stands before libuv's. The name "member.example" leads to 127.0.0.1 while
+ * there is a name server. */
+typedef int getaddrinfo_fn(uv_loop_t *loop, uv_getaddrinfo_t *request,
+                           uv_getaddrinfo_cb cb, const char *node,
+                           const char *service, const struct addrinfo *hints);
+static bool has_name_server = true;
+static int lookups;
+
+int uv_getaddrinfo(uv_loop_t *loop, uv_getaddrinfo_t *request,
+                   uv_getaddrinfo_cb cb, const char *node, const char *service,
+                   const struct addrinfo *hints)
+{
+    getaddrinfo_fn *real = NULL;
+    *(void **)&real = dlsym(RTLD_NEXT, "uv_getaddrinfo");
+    assert_true(real != NULL);
+    assert_string_equal(node, "member.example");
+    lookups++;
+    return real(loop, request, cb,
+                has_name_server ? "127.0.0.1" : "no such host", service, hints);
+}
+
+static void introduce_by_name(uint64_t who, uint64_t id, uint16_t port)
+{
+    char address[64];
+    snprintf(address, sizeof address, "member.example:%u", (unsigned)port);
+    peers_add(fixture->node[who].peers, id, address);
+}
+
+static void a_name_is_looked_up_at_each_connection(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    introduce_at(1, 2, 2);
+    uint16_t port = peers_port(fixture->node[1].peers);
+    lookups = 0;
+    introduce_by_name(2, 1, port);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    assert_int_equal(lookups, 1);
+    close_node(1);
+    RUN_UNTIL(fixture->node[2].downs[1] == 1 && lookups > 3);
+}
+
+static void without_a_name_server_a_member_is_where_it_was(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    introduce_at(1, 2, 2);
+    uint16_t port = peers_port(fixture->node[1].peers);
+    introduce_by_name(2, 1, port);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    has_name_server = false;
+    close_node(1);
+    RUN_UNTIL(fixture->node[2].downs[1] == 1);
+    memset(fixture->node[1].ups, 0, sizeof fixture->node[1].ups);
+    open_node_on(1, cluster_a, 101, port);
+    peers_add(fixture->node[1].peers, 2, "127.0.0.1:1"); /* Nobody there. */
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    has_name_server = true;
 }
 
 /* --- Misbehaving members -------------------------------------------------- */
@@ -773,6 +837,8 @@ int main(void)
         PEERS_TEST(a_node_comes_back_after_it_went_away),
         PEERS_TEST(a_removed_member_is_not_dialled_again),
         PEERS_TEST(a_member_may_move),
+        PEERS_TEST(a_name_is_looked_up_at_each_connection),
+        PEERS_TEST(without_a_name_server_a_member_is_where_it_was),
         PEERS_TEST(a_reset_is_told_as_the_other_ends),
         PEERS_TEST(pings_are_said_and_answered),
         PEERS_TEST(a_round_trip_is_measured),

@@ -608,6 +608,7 @@ static void a_refused_connection_is_told(void **state)
     assert_string_equal(f->client.reason, "connection refused");
     assert_int_equal(f->client.connected_calls, 0);
     assert_false(f->client.stream.was_closed_by_peer);
+    assert_false(f->client.stream.has_failed_lookup);
 }
 
 /* Stands before libuv's: the name "two.addresses" has 127.0.0.2, where nobody
@@ -616,6 +617,7 @@ typedef int getaddrinfo_fn(uv_loop_t *loop, uv_getaddrinfo_t *request,
                            uv_getaddrinfo_cb cb, const char *node,
                            const char *service, const struct addrinfo *hints);
 static uv_getaddrinfo_cb resolved_cb;
+static uv_getaddrinfo_t *unanswered;
 
 static void append_second(uv_getaddrinfo_t *request, int status,
                           struct addrinfo *list)
@@ -637,10 +639,14 @@ int uv_getaddrinfo(uv_loop_t *loop, uv_getaddrinfo_t *request,
     getaddrinfo_fn *real = NULL;
     *(void **)&real = dlsym(RTLD_NEXT, "uv_getaddrinfo");
     assert_true(real != NULL);
+    resolved_cb = cb;
+    if (strcmp(node, "never.answered") == 0) {
+        unanswered = request;
+        return 0;
+    }
     if (strcmp(node, "two.addresses") != 0) {
         return real(loop, request, cb, node, service, hints);
     }
-    resolved_cb = cb;
     return real(loop, request, append_second, "127.0.0.2", service, hints);
 }
 
@@ -678,6 +684,47 @@ static void a_name_that_does_not_exist_is_told(void **state)
                      0);
     RUN_UNTIL(f, f->client.closed_calls == 1);
     assert_non_null(strstr(f->client.reason, "host name"));
+    assert_true(f->client.stream.has_failed_lookup);
+}
+
+/* A name server that does not answer keeps the resolver for half a minute. */
+static void a_lookup_has_its_time(void **state)
+{
+    struct fixture *f = *state;
+    struct stream_limits limits = {.connect_ms = 50};
+    assert_int_equal(stream_connect(&f->client.stream, &f->loop,
+                                    "never.answered", 1, &events, &limits,
+                                    &f->client),
+                     0);
+    RUN_UNTIL(f, f->client.closed_calls == 1);
+    assert_true(f->client.stream.has_failed_lookup);
+    assert_non_null(strstr(f->client.reason, "not resolved"));
+    resolved_cb(unanswered, UV_ECANCELED, NULL);
+}
+
+static void all_addresses_are_both_kinds(void **state)
+{
+    struct fixture *f = *state;
+    char why[HASP_WHY_SIZE] = "";
+    int fd;
+    assert_int_equal(listener_bind("*", 0, &fd, why), 0);
+    assert_false(listener_is_loopback_of(fd));
+    listener_close(f->listener);
+    f->listener = NULL;
+    int v6 = socket(AF_INET6, SOCK_STREAM, 0);
+    for (int i = 0; i < (v6 >= 0 ? 2 : 1); i++) {
+        f->client = (struct end){0};
+        assert_int_equal(stream_connect(&f->client.stream, &f->loop,
+                                        i == 0 ? "127.0.0.1" : "::1",
+                                        listener_port_of(fd), &events, NULL,
+                                        &f->client),
+                         0);
+        RUN_UNTIL(f, f->client.connected_calls == 1);
+        stream_close(&f->client.stream, "seen");
+        RUN_UNTIL(f, f->client.closed_calls == 1);
+    }
+    close(v6);
+    close(fd);
 }
 
 static void closing_while_connecting_or_resolving_is_fine(void **state)
@@ -935,6 +982,8 @@ int main(void)
         LOOP_TEST(each_address_of_a_name_is_tried),
         LOOP_TEST(when_all_addresses_fail_the_last_reason_is_told),
         LOOP_TEST(a_name_that_does_not_exist_is_told),
+        LOOP_TEST(a_lookup_has_its_time),
+        LOOP_TEST(all_addresses_are_both_kinds),
         LOOP_TEST(closing_while_connecting_or_resolving_is_fine),
         LOOP_TEST(an_unusable_target_starts_nothing),
         LOOP_TEST(half_open_connections_are_noticed_within_seconds),
