@@ -36,6 +36,7 @@ CLONE_NEWNET = 0x40000000
 PREFIX = "hasp-nemesis"
 NOBODY = "02:00:00:00:00:fe"
 WEATHER = "02:00:00:00:00:fd"
+HUB = "02:00:00:00:00:fc"
 HUB_ADDRESS = "10.213.0.254"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -165,7 +166,10 @@ class Network:
         self.mutex = threading.Lock()
         self.has_loss = shutil.which("iptables") is not None
         ip("netns", "add", self.hub)
-        ip("-n", self.hub, "link", "add", "name", "bridge", "type", "bridge")
+        # An address of its own: else it has the least of its ports', and another
+        # one when a host goes, which the others notice after seconds.
+        bridge = ["name", "bridge", "address", HUB, "type", "bridge"]
+        ip("-n", self.hub, "link", "add", *bridge)
         ip("-n", self.hub, "addr", "add", HUB_ADDRESS + "/24", "dev", "bridge")
         ip("-n", self.hub, "link", "set", "bridge", "up")
         self.hub_fd = os.open("/run/netns/" + self.hub, os.O_RDONLY)
