@@ -514,7 +514,7 @@ func refusals(t *testing.T, c *cluster) {
 
 // noElector: what no further attempt mends is told, not tried for ever.
 func noElector(t *testing.T, c *cluster) {
-	lead := Callbacks{OnStartedLeading: func(context.Context, int64) {}}
+	lead := Callbacks{OnStartedLeading: func(context.Context, *Lock) {}}
 	at := func(options Options) Options { options.Endpoints = c.endpoints; return options }
 	for _, e := range []*Elector{
 		{Name: "x", Options: at(Options{TLS: t.TempDir()}), Callbacks: lead},
@@ -572,7 +572,8 @@ func elected(t *testing.T, c *cluster) {
 		e := &Elector{Name: "leader", Identity: name,
 			Options: Options{Endpoints: c.endpoints, TTL: time.Second}}
 		e.Callbacks = Callbacks{
-			OnStartedLeading: func(ctx context.Context, token int64) {
+			OnStartedLeading: func(ctx context.Context, lock *Lock) {
+				must(t, lock.Guard(time.Millisecond))
 				if leading.Add(1) > 1 {
 					t.Error("two leaders")
 				}

@@ -5,15 +5,19 @@ package hasp
 import (
 	"context"
 	"errors"
+	"math/rand"
 	"time"
 )
 
 // Callbacks of an Elector, named as those of client-go's leaderelection.
 type Callbacks struct {
 	// OnStartedLeading is called when this process leads. Its context ends when
-	// it does no longer; token is the fence of what it writes meanwhile. When
-	// it returns, panics or calls runtime.Goexit, the leadership is given up.
-	OnStartedLeading func(ctx context.Context, token int64)
+	// it does no longer. lock is what it holds: lock.Guard before each step, since
+	// ctx.Err() knows no clock and a process that was stopped finds it nil;
+	// lock.Token() is the fence of what it writes. When it returns, panics or calls
+	// runtime.Goexit, the leadership is given up; if it returns soon, again and
+	// again, the Elector waits before it campaigns anew.
+	OnStartedLeading func(ctx context.Context, lock *Lock)
 	// OnStoppedLeading is called after OnStartedLeading has ended, however that
 	// was. The lock is released after it.
 	OnStoppedLeading func()
@@ -29,6 +33,46 @@ type Elector struct {
 	Callbacks Callbacks
 }
 
+// A callback that ends a term sooner than termGood has failed, and the next
+// campaign begins later each time.
+const (
+	termGood   = 10 * time.Second
+	backOffMin = 100 * time.Millisecond
+	backOffMax = 5 * time.Second
+)
+
+// A backOff is how long the next campaign waits; 0: not at all.
+type backOff time.Duration
+
+// after is told how long a term lasted that the callback has ended.
+func (b *backOff) after(term time.Duration) {
+	switch next := 2 * time.Duration(*b); {
+	case term >= termGood:
+		*b = 0
+	case next < backOffMin:
+		*b = backOff(backOffMin)
+	case next > backOffMax:
+		*b = backOff(backOffMax)
+	default:
+		*b = backOff(next)
+	}
+}
+
+// wait waits, for a length by chance, so that candidates whose callbacks fail
+// alike do not come at once.
+func (b backOff) wait(ctx context.Context) {
+	if b == 0 {
+		return
+	}
+	half := time.Duration(b) / 2
+	timer := time.NewTimer(half + time.Duration(rand.Int63n(int64(half))))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
 // Run campaigns, leads, and campaigns again, until ctx is done; it gives the
 // reason. Whatever is lost in between is opened anew. What no further attempt
 // mends is given at once: the cluster refuses (ErrRefused), or the options are
@@ -37,8 +81,9 @@ func (e *Elector) Run(ctx context.Context) error {
 	if e.Callbacks.OnStartedLeading == nil {
 		return errors.New("hasp: an Elector needs OnStartedLeading")
 	}
+	var back backOff
 	for ctx.Err() == nil {
-		if err := e.campaign(ctx); err != nil {
+		if err := e.campaign(ctx, &back); err != nil {
 			return err
 		}
 	}
@@ -47,7 +92,7 @@ func (e *Elector) Run(ctx context.Context) error {
 
 // campaign opens a session and serves with it; an error is that of what may not
 // pass.
-func (e *Elector) campaign(ctx context.Context) error {
+func (e *Elector) campaign(ctx context.Context, back *backOff) error {
 	session, err := Open(ctx, e.Options)
 	if err != nil {
 		if !mayPass(err) {
@@ -63,7 +108,7 @@ func (e *Elector) campaign(ctx context.Context) error {
 		defer cancel()
 		session.Close(closing)
 	}()
-	return e.serve(ctx, session)
+	return e.serve(ctx, session, back)
 }
 
 // mayPass: another attempt may go better.
@@ -75,7 +120,7 @@ func mayPass(err error) bool {
 
 // serve campaigns with one session, until that has ended; an error is that of
 // what may not pass.
-func (e *Elector) serve(ctx context.Context, session *Session) error {
+func (e *Elector) serve(ctx context.Context, session *Session, back *backOff) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if e.Callbacks.OnNewLeader != nil {
@@ -94,14 +139,18 @@ func (e *Elector) serve(ctx context.Context, session *Session) error {
 			pause(ctx, 1)
 			continue
 		}
-		e.lead(ctx, lock)
+		began := time.Now()
+		if e.lead(ctx, lock) {
+			back.after(time.Since(began))
+			back.wait(ctx)
+		}
 	}
 	return nil
 }
 
 // lead leads until OnStartedLeading ends, whether it returns, panics or calls
-// Goexit.
-func (e *Elector) lead(ctx context.Context, lock *Lock) {
+// Goexit. It reports whether it returned although the lock was held.
+func (e *Elector) lead(ctx context.Context, lock *Lock) (ended bool) {
 	leading, stop := lock.Context(ctx)
 	defer lock.Unlock(context.Background())
 	defer func() {
@@ -110,7 +159,8 @@ func (e *Elector) lead(ctx context.Context, lock *Lock) {
 		}
 	}()
 	defer stop()
-	e.Callbacks.OnStartedLeading(leading, lock.Token())
+	e.Callbacks.OnStartedLeading(leading, lock)
+	return leading.Err() == nil
 }
 
 // observe looks who leads whenever something has happened to the lock.

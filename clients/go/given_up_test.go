@@ -26,7 +26,7 @@ func TestAnElectorWhoseCallbackDoesNotReturnLeadsNoMore(t *testing.T) {
 		e := &Elector{Name: "leader", Options: Options{
 			Endpoints: []string{f.Addr().String()}, TTL: 2 * time.Second},
 			Callbacks: Callbacks{
-				OnStartedLeading: func(ctx context.Context, _ int64) {
+				OnStartedLeading: func(ctx context.Context, _ *Lock) {
 					leading = ctx
 					cancel()
 					end()
@@ -59,11 +59,61 @@ func TestAnElectorWhoseCallbackDoesNotReturnLeadsNoMore(t *testing.T) {
 	}
 }
 
+// An Elector whose callback returns at once waits longer each time before it
+// campaigns again, and no longer after a good term.
+func TestAnElectorWhoseCallbackFailsBacksOff(t *testing.T) {
+	f := newFakeNode(t, usually)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	var terms atomic.Int32
+	e := &Elector{Name: "leader", Options: Options{
+		Endpoints: []string{f.Addr().String()}, TTL: 2 * time.Second},
+		Callbacks: Callbacks{OnStartedLeading: func(_ context.Context, lock *Lock) {
+			if err := lock.Guard(10 * time.Millisecond); err != nil {
+				t.Error(err)
+			}
+			terms.Add(1)
+		}}}
+	e.Run(ctx)
+	// 0.05 to 0.1 s, 0.1 to 0.2 s, ...: six or seven terms by 3 s.
+	if n := terms.Load(); n < 4 || n > 8 {
+		t.Error("terms in three seconds:", n)
+	}
+
+	var back backOff
+	for i := 0; i < 20; i++ {
+		back.after(time.Second)
+	}
+	if back != backOff(backOffMax) {
+		t.Error("the longest wait:", time.Duration(back))
+	}
+	back.after(termGood)
+	if back != 0 {
+		t.Error("after a good term:", time.Duration(back))
+	}
+}
+
+// What ended because the lock was lost is no failure of the callback.
+func TestAnElectorThatLostItsLockCampaignsAtOnce(t *testing.T) {
+	f := newFakeNode(t, usually)
+	s := f.open(t, Options{TTL: 2 * time.Second})
+	e := &Elector{Name: "leader", Callbacks: Callbacks{
+		OnStartedLeading: func(ctx context.Context, _ *Lock) {
+			s.Close(soon(t))
+			<-ctx.Done()
+		}}}
+	lock := s.NewLock("leader", LockOptions{})
+	must(t, lock.Lock(soon(t)))
+	if e.lead(soon(t), lock) {
+		t.Error("the callback is said to have ended the term")
+	}
+}
+
 func TestTheLockIsReleasedWhicheverCallbackPanics(t *testing.T) {
 	f := newFakeNode(t, usually)
 	e := &Elector{Name: "leader", Options: Options{Endpoints: []string{f.Addr().String()}},
 		Callbacks: Callbacks{
-			OnStartedLeading: func(context.Context, int64) { panic("one") },
+			OnStartedLeading: func(context.Context, *Lock) { panic("one") },
 			OnStoppedLeading: func() { panic("two") },
 		}}
 	func() {

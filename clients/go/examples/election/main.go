@@ -23,10 +23,10 @@ func main() {
 		Identity: fmt.Sprintf("%s:%d", name, os.Getpid()),
 		Options:  hasp.Options{TTL: 5 * time.Second, Linger: 2 * time.Second},
 		Callbacks: hasp.Callbacks{
-			OnStartedLeading: func(ctx context.Context, token int64) {
-				fmt.Println("leads with token", token)
-				for ctx.Err() == nil { // The work, in short steps.
-					time.Sleep(100 * time.Millisecond)
+			OnStartedLeading: func(ctx context.Context, lock *hasp.Lock) {
+				fmt.Println("leads with token", lock.Token())
+				for lock.Guard(500*time.Millisecond) == nil && ctx.Err() == nil {
+					time.Sleep(100 * time.Millisecond) // A step of the work.
 				}
 			},
 			OnStoppedLeading: func() { fmt.Println("leads no longer") },

@@ -4,9 +4,11 @@ package hasp;
 
 import hasp.HaspException.Reason;
 import java.lang.reflect.UndeclaredThrowableException;
+import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.ThreadLocalRandom;
 
 /**
  * Campaigns for a lock, and leads while it holds it.
@@ -27,7 +29,8 @@ public final class LeaderElection implements Runnable {
         /** This process leads. It is called on a thread of its own, which is
          * interrupted when this process leads no longer, or when run() is to end;
          * {@code lock.token()} is the fence of what it writes meanwhile. When it
-         * returns, or throws, the leadership is given up. */
+         * returns, or throws, the leadership is given up; if it returns soon, again
+         * and again, the next campaign begins later each time. */
         void lead(HaspLock lock) throws InterruptedException;
 
         /** It does no longer: lead() has returned. */
@@ -37,7 +40,13 @@ public final class LeaderElection implements Runnable {
         default void leader(String value) {}
     }
 
+    /* A lead() that ends a term sooner has failed. */
+    static final Duration TERM_GOOD = Duration.ofSeconds(10);
+    static final Duration BACK_OFF_MIN = Duration.ofMillis(100);
+    static final Duration BACK_OFF_MAX = Duration.ofSeconds(5);
+
     private final Session.Options options;
+    private Duration backOff = Duration.ZERO; // Before the next campaign.
     private final String name;
     private final String value;
     private final Listener listener;
@@ -83,7 +92,11 @@ public final class LeaderElection implements Runnable {
             HaspLock lock = session.lock(name, new HaspLock.Options().value(value));
             for (;;) {
                 lock.lockInterruptibly();
-                lead(lock);
+                long began = System.nanoTime();
+                if (lead(lock)) {
+                    backOff = after(backOff, Duration.ofNanos(System.nanoTime() - began));
+                    pause(backOff);
+                }
             }
         } finally {
             observer.interrupt();
@@ -93,11 +106,33 @@ public final class LeaderElection implements Runnable {
         }
     }
 
-    private void lead(HaspLock lock) throws InterruptedException {
+    /** How long to wait after a term of that length, which lead() has ended. */
+    static Duration after(Duration backOff, Duration term) {
+        if (term.compareTo(TERM_GOOD) >= 0) {
+            return Duration.ZERO;
+        }
+        Duration next = backOff.multipliedBy(2);
+        return next.compareTo(BACK_OFF_MIN) < 0 ? BACK_OFF_MIN
+            : next.compareTo(BACK_OFF_MAX) > 0 ? BACK_OFF_MAX : next;
+    }
+
+    /** For a length by chance, so that candidates whose lead() fails alike do not
+     * come at once. */
+    private static void pause(Duration backOff) throws InterruptedException {
+        long most = backOff.toMillis();
+        if (most > 0) {
+            Thread.sleep(ThreadLocalRandom.current().nextLong(most / 2, most));
+        }
+    }
+
+    /** Did lead() end although the lock was held? */
+    private boolean lead(HaspLock lock) throws InterruptedException {
         Leader leader = new Leader(lock);
         leader.start();
-        lock.ended().thenRun(leader::lose);
+        CompletableFuture<Void> ended = lock.ended();
+        ended.thenRun(leader::lose);
         boolean wasInterrupted = leader.await();
+        boolean wasLost = ended.isDone();
         try {
             listener.stopped();
         } finally {
@@ -107,6 +142,7 @@ public final class LeaderElection implements Runnable {
         if (wasInterrupted || leader.wasInterrupted) {
             throw new InterruptedException();
         }
+        return !wasLost;
     }
 
     /** Of what leads the interrupts by its loss are told from all others: one flag

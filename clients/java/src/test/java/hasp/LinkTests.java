@@ -497,6 +497,28 @@ public final class LinkTests {
         return runner;
     }
 
+    /** Who returns from lead() at once waits longer each time; a loss is no
+     * failure, and a good term ends it. */
+    private static void backOff() throws Exception {
+        var leads = new AtomicInteger();
+        try (Fake fake = new Fake((line, words) -> USUAL)) {
+            Thread runner = election(fake, lock -> {
+                lock.guard(Duration.ofMillis(10));
+                leads.incrementAndGet();
+            }, new ConcurrentLinkedQueue<>());
+            Thread.sleep(3000);
+            runner.interrupt();
+            runner.join(5000);
+            check(leads.get() >= 4 && leads.get() <= 8, leads);
+        }
+        Duration wait = Duration.ZERO;
+        for (int i = 0; i < 20; i++) {
+            wait = LeaderElection.after(wait, Duration.ofSeconds(1));
+        }
+        check(wait.equals(LeaderElection.BACK_OFF_MAX), wait);
+        check(LeaderElection.after(wait, LeaderElection.TERM_GOOD).isZero(), wait);
+    }
+
     /** A loss and an interrupt of the program come at once: the second counts,
      * whichever thread it is for, and whatever the listener does with its own. */
     private static void lostAndInterrupted() throws Exception {
@@ -765,6 +787,7 @@ public final class LinkTests {
         overInPart();
         listed();
         notHeldThere();
+        backOff();
         lostAndInterrupted();
         elected();
         leaders();
