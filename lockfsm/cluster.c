@@ -4,7 +4,10 @@
  * level, the quarantine after a restore. */
 
 #include "base/minmax.h"
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 static struct member *member_find(const struct lockfsm *fsm, uint64_t node)
 {

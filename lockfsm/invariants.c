@@ -5,7 +5,10 @@
  * lockfsm_delta.h). */
 
 #include "base/minmax.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
 #include "lockfsm/store/records.h"
+#include "lockfsm/user/user.h"
 
 /* --- What is true of any state -------------------------------------------- */
 

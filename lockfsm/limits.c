@@ -10,7 +10,7 @@
 
 #include "base/minmax.h"
 #include "lease/rules.h"
-#include "lockfsm/state.h"
+#include "lockfsm/session/session.h"
 
 #define MANY 100000000
 #define KIB UINT64_C(1024)

@@ -9,7 +9,9 @@
 
 #include "base/memory.h"
 #include "lockfsm/feature.h"
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/user/user.h"
 
 const char *lock_mode_name(enum lock_mode mode)
 {

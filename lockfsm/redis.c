@@ -9,9 +9,10 @@
  * these locks exclusively, the values stored with the holds, and ends with the
  * last of them. */
 
-#include "lockfsm/state.h"
-
 #include "base/minmax.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/user/user.h"
 
 enum redis_state lockfsm_redis(const struct lockfsm *fsm,
                                const struct user *user, struct bytes name,

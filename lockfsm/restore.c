@@ -5,7 +5,10 @@
  * clients were promised that only they, or an operator, end them. cluster.c has
  * the quarantine that follows. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 /* Drops the results of the session's waiting requests, which end without a
  * word; the numbers go with the session. */

@@ -16,7 +16,9 @@
  * each the waits before the holds, each in the order of their serials. */
 
 #include "base/minmax.h"
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/user/user.h"
 
 bool lockfsm_has_left_over(const struct lockfsm *fsm, uint32_t *ret_places)
 {

@@ -7,7 +7,10 @@
  * its place); is all of it free; is it to wait. Nothing changes before it is
  * clear what is to be done. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 struct acquisition {
     const struct acquire_command *message;

@@ -7,7 +7,10 @@
  * client is dead; if that lives, it believes in its hold until its lease has
  * run out, which the blacklist waits for and a break would not. */
 
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
 #include "lockfsm/store/records.h"
+#include "lockfsm/store/store.h"
 
 #include <inttypes.h>
 

@@ -5,7 +5,7 @@
  * the only one of its lock. The first hold of an owner is in the index of
  * places, the others follow it in a ring, in the order of their grants. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
 
 static struct place_key claims_key_of(const struct lock *lock, uint64_t user,
                                       struct bytes owner)

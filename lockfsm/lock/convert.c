@@ -7,7 +7,10 @@
  * for, and gets a new token. Two that wait for each other's shared hold would
  * wait for ever: the second is refused. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 static void convert_down(struct lockfsm *fsm, struct hold *hold,
                          struct result *result)

@@ -20,14 +20,13 @@
  * the place is granted (WAIT or a lease ends such a deadlock), and an effect
  * says so. */
 
-#include "lockfsm/state.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "base/minmax.h"
+#include "lockfsm/lock/lock.h"
 
 /* Longer names are cut in the text of a cycle. */
 #define NAME_SHOWN_MAX 40

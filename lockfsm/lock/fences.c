@@ -3,7 +3,9 @@
 /* Fences: for a resource the highest token that was admitted. They outlive all
  * sessions, and a new life of the cluster. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 struct fence *fence_find(const struct lockfsm *fsm, struct bytes resource)
 {

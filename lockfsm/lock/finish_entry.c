@@ -17,7 +17,10 @@
  * does the same as one that made them. */
 
 #include "base/minmax.h"
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 static uint64_t grant_wait(struct lockfsm *fsm, struct wait *wait)
 {

@@ -12,7 +12,9 @@
  * is free in all at once. Until then it keeps its place: a lock at the head of
  * whose queue it stands is reserved for it. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/user/user.h"
 
 /* In longer queues no wait is compared with a count of those ahead of it. */
 #define COMPARED_MAX 64

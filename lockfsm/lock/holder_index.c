@@ -7,11 +7,10 @@
  * nothing. The hash is seeded where strangers choose the key (the owner); ids
  * are chosen by us. Nothing depends on the order of a chain. */
 
-#include "lockfsm/state.h"
-
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "lockfsm/lock/lock.h"
 
 #define BUCKET_COUNT_MIN 64
 #define BUCKET_COUNT_MAX (UINT32_C(1) << 31)

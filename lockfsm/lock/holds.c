@@ -3,9 +3,11 @@
 /* Holds as structures: made, found, linked, ended, freed, with the effects that
  * tell of it. Who may have a lock is grant.c's matter. */
 
-#include "lockfsm/state.h"
-
 #include "base/minmax.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
                        uint64_t session, struct bytes owner)

@@ -3,7 +3,10 @@
 /* Locks as structures: made, found, freed, and noted for what settles them at
  * the end of the entry. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 struct lock *lock_find(const struct lockfsm *fsm, struct bytes name)
 {

@@ -4,7 +4,10 @@
  * instance (a wait, a delay, a hold with its token) is void if that instance is
  * not there any more, however alike a later one may be. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 /* Counts a hold down; true if there was one, with the count that is left. */
 static bool release_one(struct lockfsm *fsm, const struct session *session,

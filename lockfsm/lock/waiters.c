@@ -2,7 +2,9 @@
 
 /* Askers: the owners of a session that wait. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/user/user.h"
 
 struct waiter *waiter_find(const struct lockfsm *fsm, uint64_t session,
                            struct bytes owner)

@@ -3,7 +3,10 @@
 /* Waits as structures: their places in the queues and indexes, and their end. A
  * request for several locks has a wait in each queue, all in one ring. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 struct wait *wait_find(const struct lockfsm *fsm, const struct lock *lock,
                        uint64_t session, struct bytes owner)

@@ -10,7 +10,8 @@
  * ahead of a clock on the wall by more than the tenth that any clock may. */
 
 #include "base/minmax.h"
-#include "lockfsm/state.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
 
 static void clock_step(struct lockfsm *fsm, uint64_t base_index,
                        uint32_t elapsed_ms)

@@ -19,7 +19,10 @@
  * used for another command, too many that wait. */
 
 #include "base/digest.h"
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 /* A hash of what the command asks and who; not of ACKED, nor of how long it
  * would wait, which a repetition may change. The same on every node and for

@@ -4,9 +4,10 @@
  * there is one range as a rule; a gap is a request that is still on its way, or
  * that was never sent. */
 
-#include "lockfsm/state.h"
-
 #include "base/minmax.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 #define ROOM_FIRST 1
 

@@ -3,7 +3,10 @@
 /* Kept results as structures: made, found, answered, dropped. What they are for
  * stands in dedup.c. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 struct kept_result *result_cache_find(const struct lockfsm *fsm,
                                       uint64_t session, uint64_t req)

@@ -4,7 +4,10 @@
  * session holds and waits for. */
 
 #include "base/minmax.h"
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 /* The price, in places, of ending all that the session has. */
 static uint64_t session_lifecycle_cost_of(const struct session *session)

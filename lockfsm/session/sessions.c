@@ -8,7 +8,11 @@
 
 #include "base/memory.h"
 #include "base/sorted.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
 #include "lockfsm/store/records.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 const char *session_end_name(enum session_end end)
 {

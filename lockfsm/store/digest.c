@@ -9,6 +9,8 @@
  * looks. */
 
 #include "base/digest.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
 #include "lockfsm/store/records.h"
 
 uint64_t bytes_share(enum table_map map, struct bytes key, struct bytes value)

@@ -9,6 +9,7 @@
  * table nothing. */
 
 #include "lockfsm/store/records.h"
+#include "lockfsm/store/store.h"
 
 void stored_init(struct stored *stored, enum record_kind kind)
 {

@@ -13,6 +13,9 @@
 #include <stdlib.h>
 
 #include "base/sorted.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/user/user.h"
 
 struct loading {
     struct lockfsm *fsm;

@@ -4,6 +4,7 @@
  * applied index. First the deletions: a name that went and came again is then
  * written. */
 
+#include "lockfsm/session/session.h"
 #include "lockfsm/store/records.h"
 
 uint32_t lockfsm_dirty_count(const struct lockfsm *fsm)

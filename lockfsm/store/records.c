@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 #include "lockfsm/store/records.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
 
 /* --- The tables of fields ------------------------------------------------- */
 

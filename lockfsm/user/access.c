@@ -8,7 +8,9 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/user/user.h"
 
 /* How many roles of a user a refusal names. */
 #define ROLES_SHOWN_MAX 4

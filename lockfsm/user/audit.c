@@ -7,6 +7,8 @@
 #include <inttypes.h>
 
 #include "lockfsm/store/records.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 struct act *act_new(struct lockfsm *fsm, uint64_t number)
 {

@@ -11,7 +11,9 @@
  *
  * reevaluate.c has what a change does to the sessions that it hits. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 struct matching {
     struct bytes client;

@@ -4,7 +4,8 @@
  * SWEEP has come to him or not, or since his user is disabled. blacklist.c has
  * how the blacklist changes. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 struct blacklisting *blacklisting_new(struct lockfsm *fsm)
 {

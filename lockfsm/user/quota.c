@@ -7,7 +7,10 @@
 
 #include <inttypes.h>
 
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/session/session.h"
 #include "lockfsm/store/records.h"
+#include "lockfsm/user/user.h"
 
 #define MANY 100000000
 #define MIB (UINT64_C(1024) * 1024)

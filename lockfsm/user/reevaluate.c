@@ -15,7 +15,9 @@
 #include <stdlib.h>
 
 #include "base/minmax.h"
-#include "lockfsm/state.h"
+#include "lockfsm/session/session.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 /* How many entries of the blacklist are compared with a session for the price
  * of one place. */

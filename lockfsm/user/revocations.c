@@ -5,7 +5,8 @@
  * owner goes on with a new one; and they outlive a new life of the cluster,
  * like users. */
 
-#include "lockfsm/state.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 struct revocation *revocation_new(struct lockfsm *fsm,
                                   const uint8_t fingerprint[FINGERPRINT_SIZE])

@@ -8,7 +8,8 @@
 #include <inttypes.h>
 
 #include "lockfsm/entry.h"
-#include "lockfsm/state.h"
+#include "lockfsm/lock/lock.h"
+#include "lockfsm/user/user.h"
 
 /* The size of a list of roles or grants in a line. */
 #define LIST_SIZE_MAX 800

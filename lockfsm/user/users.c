@@ -7,8 +7,9 @@
 
 #include <inttypes.h>
 
-#include "lockfsm/state.h"
 #include "lockfsm/store/records.h"
+#include "lockfsm/store/store.h"
+#include "lockfsm/user/user.h"
 
 /* --- Structures ----------------------------------------------------------- */
 

@@ -19,7 +19,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "lockfsm/lockfsm.h"
-#include "lockfsm/state.h"
+#include "lockfsm/session/session.h"
 #include "lockfsm/user/access.h"
 #include "lockfsm/user/quota.h"
 #include "storage/snapshot.h"

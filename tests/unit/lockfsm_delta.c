@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "lockfsm/state.h"
+#include "lockfsm/session/session.h"
 
 struct known_lock {
     UT_hash_handle by_name;
