@@ -41,9 +41,9 @@ func (f files) equal(other files) bool {
 
 // shown is what a connection is made with.
 type shown struct {
-	secure   *tls.Config // nil: plain.
-	greeting []string
-	who      string // The users that it comes as.
+	secure *tls.Config // nil: plain.
+	auth   []string    // The request that shows the secret; nil: none.
+	who    string      // The users that it comes as.
 }
 
 // known are those of files, by where these are: once a session of the process was
@@ -148,16 +148,16 @@ func (c *credentials) renew() (hasChanged bool, notice string) {
 
 // make checks what was read.
 func (c *credentials) make(read files) (shown, error) {
-	made := shown{secure: c.given, greeting: []string{"HELLO", "3"}}
+	made := shown{secure: c.given}
 	user, secretUser := "", ""
 	var err error
 	if c.folder != "" {
 		made.secure, user, err = configOf(c.folder, read)
 	}
 	if err == nil && c.path != "" {
-		made.greeting, err = greetingOf(c.path, read.secret)
+		made.auth, err = authOf(c.path, read.secret)
 		if err == nil {
-			secretUser = made.greeting[3]
+			secretUser = made.auth[1]
 		}
 	}
 	made.who = user + " " + secretUser

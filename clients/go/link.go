@@ -69,6 +69,7 @@ type ask struct {
 // What was not sent goes to the next node.
 type link struct {
 	where  address
+	known  *knownCluster
 	onPush func(push) // Must not ask.
 	over   context.Context
 	end    context.CancelFunc
@@ -95,6 +96,7 @@ type address struct {
 // A line is one connection of a link.
 type line struct {
 	endpoint string
+	cluster  string   // Its node's, by the answer to HELLO.
 	raw      net.Conn // Below TLS: to close it waits for nobody.
 	net      net.Conn
 	in       *reader
@@ -147,6 +149,7 @@ func (l *link) shut() {
 // quit: the last session closes the link. Where others stay the node is told that
 // this one is not there any more, as by the end of a connection.
 func (l *link) quit(s *Session) {
+	l.known.remove(s)
 	links.mu.Lock()
 	l.users--
 	isLast := l.users == 0
@@ -365,7 +368,7 @@ func (l *link) put(c *line, out []byte, a *ask) []byte {
 
 // newLink: without onPush the link's sessions hear what is pushed.
 func newLink(where address, onPush func(push)) *link {
-	l := &link{where: where, sessions: map[int64]*Session{}, onPush: onPush}
+	l := &link{where: where, known: knownAt(where.endpoints), sessions: map[int64]*Session{}, onPush: onPush}
 	if onPush == nil {
 		l.onPush = l.route
 	}
@@ -454,9 +457,14 @@ func (l *link) restDenied() {
 // renew reads what the connection shows and believes again: is it something else?
 func (l *link) renew() bool {
 	hasChanged, notice := l.where.shows.renew()
-	if notice == "" {
-		return hasChanged
+	if notice != "" {
+		l.notice(notice)
 	}
+	return hasChanged
+}
+
+// notice tells all sessions what people should know of the connection.
+func (l *link) notice(text string) {
 	l.mu.Lock()
 	var told []*Session
 	for _, s := range l.sessions {
@@ -464,9 +472,8 @@ func (l *link) renew() bool {
 	}
 	l.mu.Unlock()
 	for _, s := range told {
-		s.emit(Event{Kind: EventNotice, Text: notice})
+		s.emit(Event{Kind: EventNotice, Text: text})
 	}
-	return hasChanged
 }
 
 // dial connects and greets. Nothing leaves the machine by a socket of its own, so
@@ -484,6 +491,7 @@ func (l *link) dial(endpoint string) (*line, error) {
 	shows := l.where.shows.now()
 	raw, err := (&net.Dialer{}).DialContext(ctx, network, at)
 	if err != nil {
+		l.known.missed(endpoint)
 		return nil, err
 	}
 	c := &line{endpoint: endpoint, raw: raw, net: raw, attached: map[*Session]bool{},
@@ -493,7 +501,7 @@ func (l *link) dial(endpoint string) (*line, error) {
 	}
 	c.in = newReader(c.net)
 	raw.SetDeadline(until)
-	if err := c.greet(shows.greeting); err != nil {
+	if err := l.greet(c, shows.auth); err != nil {
 		raw.Close()
 		return nil, err
 	}
@@ -504,7 +512,25 @@ func (l *link) dial(endpoint string) (*line, error) {
 	return c, nil
 }
 
-func (c *line) greet(words []string) error {
+// greet: only a node of the known cluster is shown a secret.
+func (l *link) greet(c *line, auth []string) error {
+	hello, err := c.say([]string{"HELLO", "3"})
+	if err != nil {
+		l.known.missed(c.endpoint)
+		return err
+	}
+	var notice string
+	c.cluster, notice, err = l.known.judge(c.endpoint, hello)
+	if notice != "" {
+		l.notice(notice)
+	}
+	if err == nil && auth != nil {
+		_, err = c.say(auth)
+	}
+	return err
+}
+
+func (c *line) say(words []string) (any, error) {
 	_, err := c.net.Write(appendRequest(nil, words))
 	var reply any
 	if err == nil {
@@ -512,14 +538,14 @@ func (c *line) greet(words []string) error {
 	}
 	if refusal, ok := reply.(*replyError); ok {
 		if isOfAsker(refusal) {
-			return &denial{judge(refusal), refusal}
+			return nil, &denial{judge(refusal), refusal}
 		}
-		return judge(refusal)
+		return nil, judge(refusal)
 	}
 	if err != nil && isTrust(err) {
-		return &denial{explained(err), nil}
+		return nil, &denial{explained(err), nil}
 	}
-	return explained(err)
+	return reply, explained(err)
 }
 
 // named has the endpoint's host as the name of the server, for a configuration
@@ -620,6 +646,7 @@ func (l *link) received(c *line, reply any, err error) error {
 	if why == nil && a.attaches == nil {
 		if !isRefusal {
 			l.where.shows.letIn()
+			l.known.learn(c.cluster)
 		}
 		l.failed, l.why = 0, nil
 		if s := a.session; s != nil && s.id == 0 && !isRefusal && s.over.Err() == nil {

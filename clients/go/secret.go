@@ -31,14 +31,14 @@ func readSecret(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, 4096))
 }
 
-// greetingOf is how a connection greets as the user whose secret is in the file, a
+// authOf is how a connection says that it is the user whose secret is in the file, a
 // line hasp1.NAME.... as "hasp secret add" writes it.
-func greetingOf(path string, text []byte) ([]string, error) {
+func authOf(path string, text []byte) ([]string, error) {
 	line, _, _ := strings.Cut(string(text), "\n")
 	found := secretForm.FindStringSubmatch(strings.TrimSpace(line))
 	if found == nil {
 		return nil, fmt.Errorf("no secret in '%s': a line hasp1.NAME.... is "+
 			"expected, as 'hasp secret add' writes it", path)
 	}
-	return []string{"HELLO", "3", "AUTH", found[1], found[0]}, nil
+	return []string{"AUTH", found[1], found[0]}, nil
 }

@@ -170,6 +170,7 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 		return nil, err
 	}
 	s.link.hear(s)
+	s.link.known.add(s)
 	s.waitGroup.Add(2)
 	go s.look()
 	go s.keep()

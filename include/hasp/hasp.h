@@ -256,7 +256,8 @@ enum hasp_event_kind {
      * acquires it again, which is an objection. It is told once, at best. */
     HASP_EVENT_PLEASE = 4,
     /* Nothing is lost, but people should know 'text': new certificates, or a
-     * new secret, are in the files and cannot be taken into use, say. */
+     * new secret, in the files cannot be taken into use; a node of another
+     * cluster answers at one of the endpoints, and is asked nothing. */
     HASP_EVENT_NOTICE = 5
 };
 

@@ -43,8 +43,8 @@ static void say(json_t *told)
 
 static void tell_event(void *data, const struct hasp_event *event)
 {
-    static const char *const kinds[] = {"", "jeopardy", "safe", "lost",
-                                        "please"};
+    static const char *const kinds[] = {"",     "jeopardy", "safe",
+                                        "lost", "please",   "notice"};
     (void)data;
     say(json_pack("{s:s, s:s, s:I, s:s}", "event", kinds[event->kind], "name",
                   event->name, "token", (json_int_t)event->token, "text",

@@ -30,11 +30,11 @@ BY_ITSELF = ('SESSION.OPEN', 'SESSION.ATTACH', 'SESSION.CLOSE')
 class Wire:
     """A connection of a node, which answers in the order of the requests."""
 
-    def __init__(self, connection):
-        self.connection = connection
+    def __init__(self, connection, number=0):
+        self.connection, self.number = connection, number  # Of its node.
         self.lock = threading.Lock()
         self.open = []  # Requests that are not answered, the oldest first.
-        self.is_silent = self.is_known = False
+        self.is_silent = self.is_known = self.is_strange = False
         self.is_over = threading.Event()
 
     def send(self, value, pause_s=0):
@@ -164,6 +164,10 @@ class Nodes:
         self.opened = {'ttl_ms': 10000, 'linger_ms': 0}
         self.log = []
         self.wires = set()  # Who may be told of events.
+        self.connections = set()
+        self.clusters = {}  # What a node says in its answer to HELLO.
+        self.strange = set()  # Nodes of which that is another cluster.
+        self.asked_there = []  # What they were asked all the same.
         self.listeners = [socket.create_server(('127.0.0.1', 0))
                           for _ in range(3)]
         self.endpoints = ['127.0.0.1:%d' % one.getsockname()[1]
@@ -176,8 +180,9 @@ class Nodes:
             self.listeners.insert(0, socket.socket(socket.AF_UNIX))
             self.listeners[0].bind(path)
             self.listeners[0].listen()
-        for listener in self.listeners[:-1]:  # The last one says nothing.
-            threading.Thread(target=self._accept, args=(listener,),
+        for number, listener in enumerate(self.listeners[:-1]):
+            # The last one says nothing.
+            threading.Thread(target=self._accept, args=(listener, number),
                              daemon=True).start()
 
     def close(self):
@@ -185,18 +190,26 @@ class Nodes:
             listener.close()
         shutil.rmtree(self.folder)
 
-    def _accept(self, listener):
+    def down(self, number):
+        """That node is not there any more."""
+        self.listeners[number].shutdown(socket.SHUT_RDWR)
+        for wire in list(self.connections):
+            if wire.number == number:
+                wire.lose()
+
+    def _accept(self, listener, number):
         while True:
             try:
                 connection, _ = listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(connection,),
+            threading.Thread(target=self._serve, args=(connection, number),
                              daemon=True).start()
 
-    def _serve(self, connection):
+    def _serve(self, connection, number):
         is_attached = False
-        wire = Wire(connection)
+        wire = Wire(connection, number)
+        self.connections.add(wire)
         with connection, connection.makefile('rb') as stream:
             try:
                 while True:
@@ -216,6 +229,7 @@ class Nodes:
                 pass
             finally:
                 self.wires.discard(wire)
+                self.connections.discard(wire)
                 wire.is_over.set()
 
     def _asked(self, request, is_attached):
@@ -223,7 +237,12 @@ class Nodes:
         self.log.append(request.words)
         request.wire.is_known |= self.secret in (None, *request.words)
         if verb == 'HELLO':
-            request.answer('{"server": "haspd", "proto": 3}')
+            request.wire.is_strange = request.wire.number in self.strange
+            request.answer(json.dumps({
+                'server': 'haspd', 'proto': 3,
+                **self.clusters.get(request.wire.number, {})}))
+        elif request.wire.is_strange:
+            self.asked_there.append(request.words)
         elif not request.wire.is_known:
             request.answer('-NOAUTH say who you are')
         elif verb == 'AUTH':
@@ -326,6 +345,8 @@ class Script:
                         f'{self.path}:{number}: {line}: {error}\nasked: ' +
                         '\n'.join(' '.join(words) for words in
                                   self.nodes.log[-32:])) from None
+            assert not self.nodes.asked_there, \
+                f'{self.path}: a stranger was asked {self.nodes.asked_there}'
         finally:
             self.nodes.close()
             if self.front:
@@ -396,6 +417,32 @@ class Script:
             request.answer_later()
         else:
             request.answer(how)
+
+    def do_cluster(self, text):
+        """What nodes say of their cluster, on connections from here on."""
+        where, name, *rest = text.split()
+        numbers = self.numbers(where)
+        words = {'cluster': name * 16 if name != '""' else '', 'former': [
+            one * 16 for one in rest[1:] if rest[0] == 'was']}
+        self.nodes.clusters.update({one: words for one in numbers})
+        self.nodes.strange -= set(numbers)
+        if rest == ['strange']:
+            self.nodes.strange |= set(numbers)
+
+    def numbers(self, where):
+        """'here' is where the newest request was asked."""
+        here = self.previous.wire.number if self.previous else None
+        return [number for number in range(len(self.nodes.listeners) - 1)
+                if where == 'all' or (number == here) == (where == 'here')]
+
+    def do_down(self, where):
+        for number in self.numbers(where):
+            self.nodes.down(number)
+
+    def do_cut(self, _):
+        """All connections are lost."""
+        for wire in list(self.nodes.connections):
+            wire.lose()
 
     def do_answer(self, how):
         self.pending.answer(how)

@@ -71,7 +71,7 @@ def test_the_client_does_as_the_script_says(language, path):
 
 # What TLS or AUTH could break: connections that are lost and made anew, bytes
 # one by one, requests of several locks.
-SECURE = ('elsewhere', 'lost_answer', 'several', 'slow')
+SECURE = ('elsewhere', 'lost_answer', 'several', 'slow', 'stranger')
 SECRET = 'hasp1.app.' + 'x' * 43
 
 

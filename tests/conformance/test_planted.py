@@ -140,6 +140,25 @@ PLANTED = [
                  'isIncomplete = dropped < 0 &&'),
         'node': ('lib/session.js', 'if (dropped <= this.seen ||',
                  'if (dropped >= 0 ||')}),
+    ('10 one cluster', 'stranger', {
+        'c': ('client/asker.c', 'return view == CLUSTER_FITS;', 'return true;'),
+        'go': ('known.go', 'return "", notice, &stranger{why}',
+               'return id, notice, nil'),
+        'java': (JAVA + 'KnownCluster.java', 'throw new Stranger(why, wasShown',
+                 'if (wasShown || !wasShown) return name;\n'
+                 '        throw new Stranger(why, wasShown'),
+        'python': ('hasp/known.py', "return why, '' if was_shown else text",
+                   "return '', ''"),
+        'node': ('lib/known.js', 'return { why,\n', "return { why: '',\n")}),
+    ('10 a restored one', 'restored', {
+        'c': ('client/known_cluster.c', 'names_known(known, reply)', 'false'),
+        'go': ('known.go', 'if asText(former) == k.id {',
+               'if asText(former) == "" {'),
+        'java': (JAVA + 'KnownCluster.java', '&& former.contains(id)',
+                 '&& former == null'),
+        'python': ('hasp/known.py', 'if self.id in former or self',
+                   'if self'),
+        'node': ('lib/known.js', 'former.includes(this.id)', 'false')}),
     ('9 an older answer', 'hold_late', {
         'go': ('hold.go', 'isOld = isOld || one.asOf < s.newest',
                'isOld = isOld || one.asOf < 0'),

@@ -229,7 +229,7 @@ class Core extends EventEmitter {
         trouble.note(text, line.error, true);
         return {};
       }
-      link.worked();
+      link.worked(line);
       return { reply, sent, line };
     }
     if (OF_ASKER.includes(reply.code) && link.denied(line, reply.message)) {
@@ -239,7 +239,7 @@ class Core extends EventEmitter {
     const error = this.refusal(reply, trouble.isDoubtful);
     if (!isOpenStill(error)) {
       if (!OF_ASKER.includes(reply.code)) {
-        link.worked();
+        link.worked(line);
       }
       throw error;
     }

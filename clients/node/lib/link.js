@@ -4,6 +4,7 @@
 'use strict';
 
 const { Connection, alarm } = require('./connection');
+const { Known } = require('./known');
 const { OF_ASKER } = require('./request');
 const { ReplyError } = require('./resp');
 
@@ -36,6 +37,7 @@ function denial(refusal) {
 class Link {
   constructor(endpoints, credentials) {
     Object.assign(this, { endpoints, credentials });
+    this.known = Known.at(endpoints);
     this.isDenied = false; // The last node did not let it in.
     this.turn = Math.floor(Math.random() * endpoints.length);
     this.failed = 0; // Attempts in a row that came to nothing.
@@ -64,6 +66,7 @@ class Link {
   /** The last one closes it. Where others stay the node is told that this one is
    * not there any more, as by the end of a connection. */
   quit(session) {
+    this.known.sessions.delete(session);
     this.sessions.delete(session.id);
     if (--this.count === 0) {
       this.close();
@@ -121,7 +124,8 @@ class Link {
   }
 
   /** Takes note that a node has done what was asked. */
-  worked() {
+  worked(line) {
+    this.known.learn(line.cluster);
     this.failed = 0;
     this.credentials.isKnown = true;
   }
@@ -144,10 +148,14 @@ class Link {
   /** Reads the certificates and the secret again: are they others? */
   renewed() {
     const { hasChanged, notice } = this.credentials.renew();
-    if (notice) {
-      this.sessions.forEach((session) => session.noticed(notice));
-    }
+    this.notice(notice);
     return hasChanged;
+  }
+
+  notice(text) {
+    if (text) {
+      this.sessions.forEach((session) => session.noticed(text));
+    }
   }
 
   /** For the next node; what has been asked at that one may still be answered. */
@@ -197,18 +205,39 @@ class Link {
     const line = new Connection(this.endpoint(), this.credentials.secure);
     this.newest = line;
     const end = alarm(this.patience, () => line.fail(new Error('no answer')));
+    let isStranger = false;
     try {
-      const reply = await line.ask(['HELLO', 3, ...this.credentials.user]);
-      if (reply instanceof ReplyError) {
-        line.fail(OF_ASKER.includes(reply.code) ? denial(reply)
-          : new Error(reply.message)); // Another node may be better.
+      const hello = await this.greet(line, ['HELLO', 3]);
+      const { why, notice } = this.known.judge(line.endpoint, hello);
+      this.notice(notice);
+      isStranger = why !== '';
+      if (isStranger) {
+        line.fail(new Error(why));
+      }
+      line.cluster = hello?.cluster ?? '';
+      if (this.credentials.user.length) {
+        // Only a node of the known cluster is shown a secret.
+        await this.greet(line, this.credentials.user);
       }
     } catch {
       // It has failed.
     }
     end();
+    if (line.error && !isStranger) {
+      this.known.missed(line.endpoint);
+    }
     this.isDenied = line.error !== null && this.isDenial(line.error);
     return line;
+  }
+
+  /** A refusal fails the connection. */
+  async greet(line, words) {
+    const reply = await line.ask(words);
+    if (reply instanceof ReplyError) {
+      line.fail(OF_ASKER.includes(reply.code) ? denial(reply)
+        : new Error(reply.message)); // Another node may be better.
+    }
+    return reply;
   }
 
   isDenial(error) {

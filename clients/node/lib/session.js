@@ -74,6 +74,7 @@ class Session extends Core {
     this.prolong(reply, sent);
     this.link.patience = Math.min(this.link.patience, this.patience());
     this.schedule(this.interval());
+    this.link.known.sessions.add(this);
     this.link.adopt(this, line);
   }
 
@@ -274,7 +275,7 @@ class Session extends Core {
     } else if (!isLease(reply)) {
       line.fail(new Error(STRANGE));
     } else {
-      this.link.worked();
+      this.link.worked(line);
       this.prolong(reply, sent);
       this.heard(reply);
       this.settle();

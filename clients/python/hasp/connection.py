@@ -58,6 +58,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, endpoint: Endpoint,
                  tls: Optional[ssl.SSLContext] = None) -> None:
         self.endpoint, self.tls = endpoint, tls
+        self.cluster = ''  # Its node's, by the answer to HELLO.
         self.attached: Set[str] = set()  # The ids of sessions; and of ...
         # ... those that will be soon, with who waits for that.
         self.attaching: Dict[str, List[asyncio.Future[None]]] = {}

@@ -152,6 +152,7 @@ class Core:
         reply, sent, line = answer
         self.id, self.secret = str(reply['id']), secret
         self._prolong(reply, sent)
+        self._link.known.add(self)
         self._opening.clear()
         self._link.adopt(self, line)
 
@@ -270,7 +271,7 @@ class Core:
                 line.fail(OSError(STRANGE))
                 trouble.note(endpoint, OSError(STRANGE), True)
                 return ''
-            link.worked()
+            link.worked(line)
             return Answer(reply, sent, line)
         if is_of_asker(reply) and link.denied(line, str(reply)):
             trouble.note(endpoint, OSError(str(reply)), False)
@@ -279,7 +280,7 @@ class Core:
         if isinstance(refusal, Forgotten) or \
                 not isinstance(refusal, (Unreachable, Unknown)):
             if not is_of_asker(reply):
-                link.worked()
+                link.worked(line)
             raise refusal
         trouble.note(endpoint, refusal, reply.code == 'UNKNOWN')
         if reply.code in LEAVES:

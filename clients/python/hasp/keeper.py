@@ -232,7 +232,7 @@ class Keeper(Core):
         elif not is_lease(reply):
             line.fail(OSError(STRANGE))
         else:
-            self._link.worked()
+            self._link.worked(line)
             self._answered(reply, sent)
             if self._doubts:
                 self._settle_soon()

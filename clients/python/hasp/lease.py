@@ -107,6 +107,10 @@ class Lease:
         return State.HELD if age < trusted(self.promised()) \
             else State.JEOPARDY
 
+    def is_believed(self, now: Clock) -> bool:
+        """An answer was given, and the lease is not lost."""
+        return self._sent is not None and self.state(now) is not State.LOST
+
     def remaining(self, now: Clock) -> int:
         """Nanoseconds for which it may still be trusted; 0 unless held."""
         if self._sent is None or self.state(now) is not State.HELD:

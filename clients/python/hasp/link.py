@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, Hashable, List, Optional, Sequence
 from . import resp
 from .connection import Connection, settle, within
 from .credentials import Credentials
+from .known import known_at
 from .request import CONNECT_TIMEOUT, Endpoint, is_of_asker, retry_pause
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Link:
     def __init__(self, endpoints: Sequence[Endpoint],
                  credentials: Credentials) -> None:
         self._endpoints, self._credentials = endpoints, credentials
+        self.known = known_at(endpoints)
         self._turn = random.randrange(len(endpoints))
         self._failed = 0  # Attempts in a row that came to nothing.
         self._is_denied = False  # The last node did not let it in.
@@ -125,8 +127,9 @@ class Link:
         self._open_soon()
         return future
 
-    def worked(self) -> None:
+    def worked(self, line: Connection) -> None:
         """Takes note that a node has done what was asked."""
+        self.known.learn(line.cluster)
         self._failed = 0
         self._credentials.is_known = True
 
@@ -145,10 +148,13 @@ class Link:
         """Reads the certificates and the secret again: are they others?"""
         has_changed, why = self._credentials.renew()
         if why:
-            LOG.warning('%s', why)
-            for session in list(self.sessions.values()):
-                session._noticed(why)
+            self._notice(why)
         return has_changed
+
+    def _notice(self, text: str) -> None:
+        LOG.warning('%s', text)
+        for session in list(self.sessions.values()):
+            session._noticed(text)
 
     def leave(self, line: Connection, why: str) -> None:
         """For the next node; what has been asked at that one may still be
@@ -188,13 +194,21 @@ class Link:
         self._renewed()
         line = Connection(self.endpoint(), self._credentials.context)
         self._is_denied = False
+        is_stranger = False
         try:
             await line.open(self.patience)
-            reply = await within(self.patience, line.ask(
-                'HELLO', 3, *self._credentials.user))
-            if isinstance(reply, resp.ReplyError):
-                self._is_denied = is_of_asker(reply)
-                raise Denied(reply) if self._is_denied else OSError(str(reply))
+            hello = await self._greet(line, 'HELLO', 3)
+            why, notice = self.known.judge(line.endpoint, hello)
+            if notice:
+                self._notice(notice)
+            if why:
+                is_stranger = True
+                raise OSError(why)
+            line.cluster = hello.get('cluster') or '' \
+                if isinstance(hello, dict) else ''
+            if self._credentials.user:
+                # Only a node of the known cluster is shown a secret.
+                await self._greet(line, *self._credentials.user)
         except ssl.SSLError as error:
             self._is_denied = self._credentials.is_known
             line.fail(error)
@@ -204,7 +218,16 @@ class Link:
         except asyncio.CancelledError:
             line.close()
             raise
+        if line.error and not is_stranger:
+            self.known.missed(line.endpoint)
         return line
+
+    async def _greet(self, line: Connection, *words: resp.Argument) -> Any:
+        reply = await within(self.patience, line.ask(*words))
+        if isinstance(reply, resp.ReplyError):
+            self._is_denied = is_of_asker(reply)
+            raise Denied(reply) if self._is_denied else OSError(str(reply))
+        return reply
 
     def skip(self) -> None:
         """Has the next connection made to another node."""

@@ -17,8 +17,9 @@ final class Credentials {
     /** What a connection is made with.
      *
      * @param tls null: plain
+     * @param auth the request that shows the secret; empty: none
      * @param who the users that it comes as */
-    record Shown(Tls tls, List<String> greeting, String who) {}
+    record Shown(Tls tls, List<String> auth, String who) {}
 
     /** What reading the files again has come to.
      *
@@ -87,10 +88,10 @@ final class Credentials {
 
     private Shown make(List<String> read) throws IOException {
         Tls tls = folder.isEmpty() ? null : new Tls(folder, cluster, read);
-        List<String> greeting = file.isEmpty() ? List.of("HELLO", "3")
-            : Secret.greeting(file, read.get(3));
-        return new Shown(tls, greeting, (tls == null ? "" : tls.user) + " "
-            + (greeting.size() > 3 ? greeting.get(3) : ""));
+        List<String> auth = file.isEmpty() ? List.of()
+            : Secret.auth(file, read.get(3));
+        return new Shown(tls, auth, (tls == null ? "" : tls.user) + " "
+            + (auth.isEmpty() ? "" : auth.get(1)));
     }
 
     synchronized Shown now() {

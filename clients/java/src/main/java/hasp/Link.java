@@ -131,6 +131,7 @@ final class Link implements AutoCloseable {
         private final Deque<Session> quiet = new ArrayDeque<>();
         private int blocking; // In flight: asks that block.
         private IOException why; // It was left.
+        private String cluster = ""; // Its node's, by the answer to HELLO.
         /** Done when it is lost. */
         final CompletableFuture<Void> gone = new CompletableFuture<>();
 
@@ -166,6 +167,7 @@ final class Link implements AutoCloseable {
     private static final Map<List<Object>, Link> LINKS = new HashMap<>();
 
     private final Address address;
+    private final KnownCluster known;
     private final Consumer<List<Object>> onPush;
     private final Map<Long, Session> sessions = new ConcurrentHashMap<>();
     private int users;
@@ -181,6 +183,7 @@ final class Link implements AutoCloseable {
     /** 'onPush' null: the sessions are told what is pushed to them. */
     Link(Address address, Consumer<List<Object>> onPush) {
         this.address = address;
+        known = KnownCluster.at(address.endpoints);
         this.onPush = onPush == null ? this::route : onPush;
         for (Runnable work : List.<Runnable>of(this::run, this::write)) {
             Thread thread = new Thread(work, "hasp link");
@@ -217,6 +220,7 @@ final class Link implements AutoCloseable {
     /** The last session closes it. Where others stay the node is told that this one
      * is not there any more, as by the end of a connection. */
     void quit(Session session) {
+        known.remove(session);
         boolean isLast;
         synchronized (LINKS) {
             isLast = --users == 0;
@@ -239,6 +243,7 @@ final class Link implements AutoCloseable {
 
     /** What is pushed to the session reaches it from now on. */
     void hear(Session session) {
+        known.add(session);
         sessions.put(session.id(), session);
     }
 
@@ -472,10 +477,13 @@ final class Link implements AutoCloseable {
     }
 
     private void renew() {
-        String notice = address.shows.renew().notice();
-        if (!notice.isEmpty()) {
+        notice(address.shows.renew().notice());
+    }
+
+    private void notice(String text) {
+        if (!text.isEmpty()) {
             sessions.values().forEach(
-                one -> one.emit(Session.Kind.NOTICE, "", 0, notice));
+                one -> one.emit(Session.Kind.NOTICE, "", 0, text));
         }
     }
 
@@ -483,26 +491,48 @@ final class Link implements AutoCloseable {
         renew();
         long until = Time.in(address.timeout);
         Credentials.Shown shown = address.shows.now();
-        Connection made = new Connection(
-            Line.open(endpoint, shown.tls(), until));
+        Connection made;
+        try {
+            made = new Connection(Line.open(endpoint, shown.tls(), until));
+        } catch (IOException e) {
+            known.missed(endpoint);
+            throw e;
+        }
         var greeted = new CompletableFuture<Void>();
         judge(made, Math.max(1, Time.left(until)), greeted);
         try {
-            made.line.out().write(Resp.encode(shown.greeting()));
-            if (Resp.read(made.in) instanceof Resp.Refusal no) {
-                throw new HaspException(no).isOfAsker() ? new Denied(no)
-                    : new IOException(no.text());
+            Object hello = greet(made, List.of("HELLO", "3"));
+            made.cluster = known.judge(endpoint, hello);
+            if (!shown.auth().isEmpty()) {
+                // Only a node of the known cluster is shown a secret.
+                greet(made, shown.auth());
             }
             synchronized (this) {
                 refused = null;
             }
             return made;
+        } catch (KnownCluster.Stranger e) {
+            made.close();
+            notice(e.notice);
+            throw e;
         } catch (IOException e) {
             made.close();
+            known.missed(endpoint);
             throw made.why == null ? e : made.why;
         } finally {
             greeted.complete(null);
         }
+    }
+
+    private static Object greet(Connection made, List<String> words)
+            throws IOException {
+        made.line.out().write(Resp.encode(words));
+        Object reply = Resp.read(made.in);
+        if (reply instanceof Resp.Refusal no) {
+            throw new HaspException(no).isOfAsker() ? new Denied(no)
+                : new IOException(no.text());
+        }
+        return reply;
     }
 
     /** The time of a connection as that of the link; throws why it has ended. */
@@ -605,6 +635,7 @@ final class Link implements AutoCloseable {
                 why = "";
                 if (no == null) {
                     address.shows.letIn();
+                    known.learn(from.cluster);
                 }
                 if (ask.opens(no)) {
                     from.attached.add(ask.session);

@@ -34,16 +34,16 @@ final class Secret {
         }
     }
 
-    /** How a connection greets: as the user whose secret that is, a line
+    /** How a connection says that it is the user whose secret that is, a line
      * hasp1.NAME.... as "hasp secret add" writes it. */
-    static List<String> greeting(String file, String text) {
+    static List<String> auth(String file, String text) {
         Matcher found = FORM.matcher(text.split("\n", 2)[0].strip());
         if (!found.matches()) {
             throw new IllegalArgumentException("no secret in '" + file
                 + "': a line hasp1.NAME.... is expected, as 'hasp secret "
                 + "add' writes it");
         }
-        return List.of("HELLO", "3", "AUTH", found.group(1), found.group());
+        return List.of("AUTH", found.group(1), found.group());
     }
 
     private static void checkMode(Path path) throws IOException {
