@@ -5,6 +5,7 @@ package hasp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand"
 	"time"
 )
@@ -23,6 +24,9 @@ type Callbacks struct {
 	OnStoppedLeading func()
 	// OnNewLeader, if not nil, is told who leads, also of this process itself.
 	OnNewLeader func(identity string)
+	// OnError, if not nil, is told of each attempt to campaign that has failed,
+	// and which endpoints failed how; the next one follows by itself.
+	OnError func(err error)
 }
 
 // An Elector campaigns for a lock, and leads while it holds it.
@@ -73,31 +77,53 @@ func (b backOff) wait(ctx context.Context) {
 	}
 }
 
-// Run campaigns, leads, and campaigns again, until ctx is done; it gives the
-// reason. Whatever is lost in between is opened anew. What no further attempt
+// Run campaigns, leads, and campaigns again, until ctx is done; its error is that
+// of ctx, and says why the last campaign failed, if it did. Whatever is lost in between is opened anew. What no further attempt
 // mends is given at once: the cluster refuses (ErrRefused), or the options are
 // none.
 func (e *Elector) Run(ctx context.Context) error {
 	if e.Callbacks.OnStartedLeading == nil {
 		return errors.New("hasp: an Elector needs OnStartedLeading")
 	}
-	var back backOff
+	run := &electing{Elector: e}
 	for ctx.Err() == nil {
-		if err := e.campaign(ctx, &back); err != nil {
+		if err := run.campaign(ctx); err != nil {
 			return err
 		}
+	}
+	if run.failure != nil {
+		return fmt.Errorf("%w; not leading: %v", ctx.Err(), run.failure)
 	}
 	return ctx.Err()
 }
 
+// electing is one Run of an Elector.
+type electing struct {
+	*Elector
+	back    backOff
+	failure error // Of the last attempt to campaign.
+}
+
+// failed records an attempt that may go better the next time.
+func (e *electing) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) && e.failure != nil {
+		return // It was ended; what had failed before is the news.
+	}
+	e.failure = err
+	if e.Callbacks.OnError != nil && ctx.Err() == nil {
+		e.Callbacks.OnError(err)
+	}
+}
+
 // campaign opens a session and serves with it; an error is that of what may not
 // pass.
-func (e *Elector) campaign(ctx context.Context, back *backOff) error {
+func (e *electing) campaign(ctx context.Context) error {
 	session, err := Open(ctx, e.Options)
 	if err != nil {
 		if !mayPass(err) {
 			return err
 		}
+		e.failed(ctx, err)
 		pause(ctx, 5)
 		return nil
 	}
@@ -108,7 +134,7 @@ func (e *Elector) campaign(ctx context.Context, back *backOff) error {
 		defer cancel()
 		session.Close(closing)
 	}()
-	return e.serve(ctx, session, back)
+	return e.serve(ctx, session)
 }
 
 // mayPass: another attempt may go better.
@@ -120,7 +146,7 @@ func mayPass(err error) bool {
 
 // serve campaigns with one session, until that has ended; an error is that of
 // what may not pass.
-func (e *Elector) serve(ctx context.Context, session *Session, back *backOff) error {
+func (e *electing) serve(ctx context.Context, session *Session) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if e.Callbacks.OnNewLeader != nil {
@@ -136,13 +162,17 @@ func (e *Elector) serve(ctx context.Context, session *Session, back *backOff) er
 			if !mayPass(err) {
 				return err
 			}
+			if ctx.Err() == nil {
+				e.failed(ctx, err)
+			}
 			pause(ctx, 1)
 			continue
 		}
+		e.failure = nil
 		began := time.Now()
 		if e.lead(ctx, lock) {
-			back.after(time.Since(began))
-			back.wait(ctx)
+			e.back.after(time.Since(began))
+			e.back.wait(ctx)
 		}
 	}
 	return nil

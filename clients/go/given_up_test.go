@@ -4,6 +4,7 @@ package hasp
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -90,6 +91,34 @@ func TestAnElectorWhoseCallbackFailsBacksOff(t *testing.T) {
 	back.after(termGood)
 	if back != 0 {
 		t.Error("after a good term:", time.Duration(back))
+	}
+}
+
+// Which endpoints fail is told each time, and at the end.
+func TestAnElectorWithoutNodesSaysWhichFail(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var told atomic.Int32
+	both := func(err error) bool {
+		return strings.Contains(err.Error(), "127.0.0.1:1: dial") &&
+			strings.Contains(err.Error(), "127.0.0.1:2: dial")
+	}
+	e := &Elector{Name: "leader", Options: Options{
+		Endpoints: []string{"127.0.0.1:1", "127.0.0.1:2"},
+		Timeout:   200 * time.Millisecond},
+		Callbacks: Callbacks{
+			OnStartedLeading: func(context.Context, *Lock) {},
+			OnError: func(err error) {
+				if told.Add(1); !errors.Is(err, ErrUnreachable) || !both(err) {
+					t.Error(err)
+				}
+			}}}
+	err := e.Run(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !both(err) {
+		t.Error(err)
+	}
+	if told.Load() == 0 {
+		t.Error("nothing was said meanwhile")
 	}
 }
 

@@ -80,7 +80,7 @@ type link struct {
 	queue    []*ask      // Not sent.
 	line     *line       // nil: none is open.
 	failed   int         // Lines in a row.
-	why      error       // The newest one.
+	whys     []error     // Since all was well: the newest one of each endpoint.
 	refused  *replyError // Who greets is not known, and never was.
 	sessions map[int64]*Session
 }
@@ -255,11 +255,21 @@ func (l *link) begin(a *ask) {
 	l.toSend.Signal()
 }
 
-// failure is why there is no connection; nil: there is one.
+// failure is why there is no connection, of each endpoint that was tried; nil:
+// there is one.
 func (l *link) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.why
+	var all []string
+	for _, why := range l.whys {
+		if why != nil {
+			all = append(all, why.Error())
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	return errors.New(strings.Join(all, "; "))
 }
 
 // send writes what is asked, until the line is left. First it lets others run: of
@@ -401,7 +411,10 @@ func (l *link) run() {
 		l.mu.Lock()
 		l.failed++
 		failed := l.failed
-		l.why = fmt.Errorf("%s: %w", endpoint, err)
+		if l.whys == nil {
+			l.whys = make([]error, len(nodes))
+		}
+		l.whys[turn%len(nodes)] = fmt.Errorf("%s: %w", endpoint, err)
 		l.mu.Unlock()
 		var denied *denial
 		if errors.As(err, &denied) && l.mayCome(denied) {
@@ -648,7 +661,7 @@ func (l *link) received(c *line, reply any, err error) error {
 			l.where.shows.letIn()
 			l.known.learn(c.cluster)
 		}
-		l.failed, l.why = 0, nil
+		l.failed, l.whys = 0, nil
 		if s := a.session; s != nil && s.id == 0 && !isRefusal && s.over.Err() == nil {
 			c.attached[s] = true // It has just been opened.
 		}

@@ -38,6 +38,10 @@ public final class LeaderElection implements Runnable {
 
         /** Who leads now, by what it announces: also this process itself. */
         default void leader(String value) {}
+
+        /** An attempt to campaign has failed, and says which endpoints failed how;
+         * the next one follows by itself. */
+        default void failed(HaspException error) {}
     }
 
     /* A lead() that ends a term sooner has failed. */
@@ -74,6 +78,7 @@ public final class LeaderElection implements Runnable {
                 if (e.reason() == Reason.REFUSED) {
                     throw e;
                 }
+                listener.failed(e);
                 Time.pause(5);
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();

@@ -15,6 +15,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
@@ -22,6 +23,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
 
 /**
  * One connection to one node at a time, which sessions share. Requests are sent in
@@ -178,7 +180,8 @@ final class Link implements AutoCloseable {
     private int failed; // In a row.
     private boolean isClosed;
     private Resp.Refusal refused; // Who greets is not known, and never was.
-    private volatile String why = ""; // The newest failure; "": it is well.
+    // Since all was well: the newest failure of each endpoint.
+    private final Map<String, String> whys = new TreeMap<>();
 
     /** 'onPush' null: the sessions are told what is pushed to them. */
     Link(Address address, Consumer<List<Object>> onPush) {
@@ -262,8 +265,13 @@ final class Link implements AutoCloseable {
         return address;
     }
 
-    String why() {
-        return why;
+    synchronized String why() {
+        return whys.entrySet().stream().map(one -> one.getKey() + ": " + one.getValue())
+            .collect(Collectors.joining("; "));
+    }
+
+    private synchronized void note(String endpoint, String failure) {
+        whys.put(endpoint, failure);
     }
 
     /** The answer, unless that time is over before, or the session ends. */
@@ -282,7 +290,7 @@ final class Link implements AutoCloseable {
     }
 
     private Object noAnswer() throws IOException {
-        throw new IOException(why.isEmpty() ? "no answer in time" : why);
+        throw new IOException(why().isEmpty() ? "no answer in time" : why());
     }
 
     synchronized void begin(Ask ask) {
@@ -431,8 +439,8 @@ final class Link implements AutoCloseable {
                 serve(connect(endpoint));
             } catch (IOException e) {
                 ended = Tls.explained(e);
-                why = endpoint + ": " + (e instanceof UnknownHostException
-                    ? "no such host" : ended.getMessage());
+                note(endpoint, e instanceof UnknownHostException ? "no such host"
+                    : ended.getMessage());
             }
             synchronized (this) {
                 round = ++failed;
@@ -632,7 +640,7 @@ final class Link implements AutoCloseable {
                 connection = null; // What is asked because of it goes elsewhere.
             } else if (!ask.attaches) {
                 failed = 0;
-                why = "";
+                whys.clear();
                 if (no == null) {
                     address.shows.letIn();
                     known.learn(from.cluster);

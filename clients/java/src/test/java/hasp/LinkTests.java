@@ -497,6 +497,28 @@ public final class LinkTests {
         return runner;
     }
 
+    /** Which endpoints fail is told each time. */
+    private static void saysWhichFail() throws Exception {
+        var told = new ConcurrentLinkedQueue<HaspException>();
+        Thread runner = new Thread(() -> new LeaderElection(new Session.Options()
+            .endpoints("127.0.0.1:1,127.0.0.1:2").timeout(Duration.ofMillis(300)),
+            "leader", "me", new LeaderElection.Listener() {
+                @Override
+                public void lead(HaspLock lock) {}
+
+                @Override
+                public void failed(HaspException error) {
+                    told.add(error);
+                }
+            }).run());
+        runner.start();
+        eventually(() -> told.size() > 1, "it says nothing");
+        runner.interrupt();
+        runner.join(5000);
+        check(!runner.isAlive() && told.peek().getMessage().matches(
+            ".*127.0.0.1:1: .*127.0.0.1:2: .*"), told);
+    }
+
     /** Who returns from lead() at once waits longer each time; a loss is no
      * failure, and a good term ends it. */
     private static void backOff() throws Exception {
@@ -788,6 +810,7 @@ public final class LinkTests {
         listed();
         notHeldThere();
         backOff();
+        saysWhichFail();
         lostAndInterrupted();
         elected();
         leaders();
