@@ -13,6 +13,8 @@
 
 #define ENDPOINT_COUNT_MAX 64
 #define ENDPOINT_PORT_DEFAULT "7420"
+/* Without HASP_ENDPOINTS: the nodes of hasp dev, in each language. */
+#define ENDPOINTS_DEFAULT "127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440"
 #define CLIENT_USER_SECRET_SIZE 160
 #define ENDPOINT_SOCKET "unix:" /* Before a path. */
 

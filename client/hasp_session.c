@@ -17,7 +17,6 @@
 
 #include "client/shown.h"
 
-#define ENDPOINTS_DEFAULT "127.0.0.1:7420"
 #define TIMEOUT_DEFAULT_MS 10000
 
 static _Thread_local char why[HASP_WHY_SIZE] = "";

@@ -33,7 +33,6 @@
 #define EXIT_NO 1
 #define EXIT_LOCK_LOST 79
 
-#define ENDPOINTS_DEFAULT "127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440"
 #define TIMEOUT_DEFAULT_MS 5000
 
 struct subcommand;

@@ -280,9 +280,9 @@ struct hasp_options {
     size_t size; /* Set by hasp_options_init(). */
 
     /* "host:port,host:port,..."; without ":port", 7420. NULL: the environment's
-     * HASP_ENDPOINTS, or "127.0.0.1:7420"; "unix:/path" is a socket of a node
-     * on this machine (listen.local). Name all nodes; any of them finds the
-     * leader. */
+     * HASP_ENDPOINTS, or those of hasp dev (127.0.0.1:7420, :7430, :7440);
+     * "unix:/path" is a socket of a node on this machine (listen.local). Name
+     * all nodes; any of them finds the leader. */
     const char *endpoints;
 
     /* Shown to people who ask who holds a lock. NULL: "program@host:pid". */

@@ -331,6 +331,21 @@ def test_example(cluster, command, code, words):
     assert words in done.stdout
 
 
+def test_without_endpoints_the_nodes_of_hasp_dev_are_asked():
+    """As in the other languages; where no network is, so that nobody answers."""
+    alone = ['unshare', '-rn']
+    if subprocess.run([*alone, 'true'], capture_output=True).returncode != 0:
+        pytest.skip('no network namespaces')
+    environment = {key: value for key, value in os.environ.items()
+                   if key != 'HASP_ENDPOINTS'}
+    done = subprocess.run(
+        [*alone, os.path.join(BUILD, 'examples', 'exclusive')],
+        env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    for port in (7420, 7430, 7440):
+        assert '127.0.0.1:%d: ' % port in done.stderr, done.stderr
+
+
 def test_every_example_is_run():
     names = {name[:-2] for name in os.listdir(os.path.join(ROOT, 'examples'))
              if name.endswith('.c')}
