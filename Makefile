@@ -2,8 +2,8 @@
 #
 # Objects of each flavour live in build/<flavour>/, so switching costs nothing:
 #   release  what users get          check  warnings are errors, slow checks on
-#   asan     ASan + UBSan            tsan   ThreadSanitizer
-#   coverage gcov                    fuzz   by clang: libFuzzer with ASan + UBSan
+#   asan     by clang: ASan + UBSan  tsan   ThreadSanitizer
+#   coverage gcov                    fuzz   as asan, with comparisons traced
 #   level2   as check, but of a higher feature level (lockfsm/feature.h)
 # CFLAGS and LDFLAGS belong to whoever builds; ours are in HASP_*.
 
@@ -68,10 +68,24 @@ endif
 ifeq ($(DEVELOPER),1)
 HASP_CFLAGS += -Werror
 endif
-ifeq ($(FLAVOUR),asan)
+# By clang, and with the counters of branches that libFuzzer steers by, so that
+# one build serves unit tests, simulator and fuzz targets. The flavour "fuzz" has
+# comparisons traced as well, which finds magic numbers and takes twice as long:
+# for hours of fuzzing. NULL + 0, which an empty buffer has at its start, is
+# defined from C2y on.
+ifneq ($(filter asan fuzz,$(FLAVOUR)),)
+CC := clang
 CFLAGS := -O1 -g1
-HASP_CFLAGS += -fsanitize=address,undefined,float-cast-overflow \
-    -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANITIZED := -fsanitize=address,undefined,float-cast-overflow \
+    -fno-sanitize=pointer-overflow
+COUNTED := -fsanitize-coverage=inline-8bit-counters,pc-table
+ifeq ($(FLAVOUR),fuzz)
+COUNTED := -fsanitize=fuzzer-no-link
+endif
+# The sources ask by gcc's macro.
+HASP_CFLAGS += $(SANITIZED) $(COUNTED) -fno-sanitize-recover=all \
+    -U__SANITIZE_ADDRESS__ -D__SANITIZE_ADDRESS__=1 \
+    -fno-omit-frame-pointer -ftrivial-auto-var-init=pattern
 HASP_LDFLAGS += -fsanitize=address,undefined
 endif
 ifeq ($(FLAVOUR),tsan)
@@ -84,15 +98,6 @@ ifeq ($(FLAVOUR),coverage)
 CFLAGS := -O0 -g
 HASP_CFLAGS += --coverage
 HASP_LDFLAGS += --coverage
-endif
-ifeq ($(FLAVOUR),fuzz)
-CC := clang
-CFLAGS := -O1 -g1
-# NULL + 0, which an empty buffer has at its start, is defined from C2y on.
-HASP_CFLAGS += -fno-sanitize-recover=all \
-    -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow \
-    -fno-sanitize=pointer-overflow
-HASP_LDFLAGS += -fsanitize=address,undefined
 endif
 
 # In an order that no locale changes: objects are linked as they stand here, and
@@ -358,7 +363,7 @@ unit: $(UNIT_CHOSEN) ## unit tests (T=part of a name)
 .PHONY: check
 check: ## warnings are errors, slow checks on: unit tests, simulator, lint
 	$(MAKE) FLAVOUR=check all unit
-	$(MAKE) FLAVOUR=check sim SIM_ARGS="--pairs 2"
+	$(MAKE) FLAVOUR=check sim SEEDS=80
 	$(MAKE) lint
 
 SEED ?= 1
@@ -367,6 +372,12 @@ SIM_ARGS ?=
 .PHONY: sim
 sim: $(B)/sim ## the simulator (SEED=, SEEDS=, SIM_ARGS=)
 	$(B)/sim --seed $(SEED) --seeds $(SEEDS) --jobs $$(nproc) $(SIM_ARGS)
+
+# The same with libraft's assertions, where its source can be had.
+.PHONY: sim-asserts
+sim-asserts: $(B)/sim
+	@tools/raft-asserts.sh $(B) --seed $(SEED) --seeds $(SEEDS) \
+	    --jobs $$(nproc) $(SIM_ARGS)
 
 HOURS ?= 1
 .PHONY: sim-long
@@ -399,6 +410,14 @@ cluster: $(B)/haspd $(B)/hasp $(B)/sim $(B)/bench $(B)/null_server lib examples 
 	    $(if $(T),-k $(T)) tests/cluster clients/python/tests \
 	    tests/conformance
 
+# CI runs the unit tests with ASan. These test what is compiled out there: the
+# pool, in whose place ASan sees each piece, and limits of the address space.
+UNSANITIZED := fsm lockfsm table
+.PHONY: unit-objects unit-unsanitized
+unit-objects: $(UNIT:$(B)/unit/%=$(B)/tests/unit/%.o) # For the warnings.
+unit-unsanitized: $(UNSANITIZED:%=$(B)/unit/test_%)
+	@tools/run-unit.sh $^
+
 # Those that have threads; of the others ThreadSanitizer tells nothing.
 THREADED := client fence_file http node peers peers_guests rights snapshot stream \
     stream_threads table wal
@@ -428,7 +447,7 @@ FUZZ_SECONDS ?= 30
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZ_SECONDS
 	$(MAKE) FLAVOUR=fuzz fuzz-build
-	@tools/run-fuzz.sh $(FUZZ_SECONDS)
+	@tools/run-fuzz.sh build/fuzz $(FUZZ_SECONDS)
 .PHONY: fuzz-build
 fuzz-build: $(FUZZ)
 

@@ -1,10 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Runs each built fuzz target on its corpus: for SECONDS of fuzzing, or, with 0,
-# only the inputs that are in the tree.
+# Runs each fuzz target of a build on its corpus: for SECONDS of fuzzing, or,
+# with 0, the inputs in the tree and a bounded number of mutations.
+#
+#     tools/run-fuzz.sh BUILD [SECONDS]      e.g. build/asan 0
 set -u
-seconds=${1:-0}
+build=$1
+seconds=${2:-0}
 passed=0
 failed=0
 scratch=$(mktemp -d)
@@ -28,7 +31,7 @@ fuzz()
         > "$scratch/$name.log" 2>&1 && touch "$scratch/$name.passed"
 }
 
-for program in build/fuzz/fuzz/fuzz_*; do
+for program in "$build"/fuzz/fuzz_*; do
     [ -f "$program" ] && [ -x "$program" ] || continue
     [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
     fuzz "$program" &

@@ -124,8 +124,7 @@ static const char *const state_names[] = {
     [STATE_QUOTA] = "a user has used up a quota",
     [STATE_OLD_RUNS] = "an old directory runs beside its successor",
     [STATE_OLD_LINKED] = "a member is connected with an old directory",
-    [STATE_OLD_NAMED] = "the newest configuration of a node names an old "
-                        "directory",
+    [STATE_OLD_NAMED] = "a node's newest configuration names an old directory",
     [STATE_OLD_STOPPED] = "an old directory has stopped as removed",
     [STATE_OLD_TWO] = "old directories of two numbers run",
     [STATE_OLD_TWICE] = "three directories of one number run",

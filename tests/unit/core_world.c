@@ -55,8 +55,7 @@ static void port_log_append(void *data, const struct replica_entry *entries,
 {
     struct world_node *node = data;
     struct world_log *log = &node->log;
-    log->entry = memory_resize(log->entry,
-                               (log->count + count) * sizeof *log->entry);
+    world_log_reserve(log, count);
     for (uint32_t i = 0; i < count; i++) {
         CHECK(entries[i].log_index == log->first + log->count);
         log->entry[log->count] = entries[i];

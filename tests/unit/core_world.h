@@ -37,9 +37,19 @@ struct world_client {
 
 struct world_log {
     struct replica_entry *entry; /* Bodies owned. */
-    uint32_t count;
+    uint32_t count, capacity;
     uint64_t first; /* Index of entry[0]. */
 };
+
+/* Makes room for so many entries more. */
+static inline void world_log_reserve(struct world_log *log, uint32_t more)
+{
+    if (log->count + more > log->capacity) {
+        log->capacity = 2 * log->capacity + more;
+        log->entry = memory_resize(log->entry,
+                                   log->capacity * sizeof *log->entry);
+    }
+}
 
 #define WORLD_DIRECTORY(id) (77000 + (uint64_t)(id))
 

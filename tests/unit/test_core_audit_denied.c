@@ -34,7 +34,8 @@ static void take_line(void *data, enum log_level level, const char *event,
 static const struct identity local = {.way = IDENTITY_LOCAL,
                                       .is_private = true};
 
-static const char *ask(uint64_t conn, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static const char *
+ask(uint64_t conn, const char *format, ...)
 {
     static char text[1024];
     va_list args;

@@ -41,7 +41,8 @@ static int forget_lines(void **state)
 }
 
 /* Sends it to the follower's node and lets all apply it. */
-static const char *administer(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static const char *
+administer(const char *format, ...)
 {
     char text[1024];
     va_list args;

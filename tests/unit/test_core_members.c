@@ -25,7 +25,8 @@ static int set_up(void **state)
     return 0;
 }
 
-static void assert_says(const char *answer, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void
+assert_says(const char *answer, const char *format, ...)
 {
     char expected[512];
     va_list args;

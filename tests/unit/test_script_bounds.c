@@ -172,8 +172,8 @@ static void who_searches_fields_or_writes_digits_counts_them(void **state)
     (void)state;
     static const char *const ways[] = {
         "for i = 1, 420 do t['f' .. i] = 1 end",
-        "for i = 1, 200 do t['f' .. i] = 1 end "
-        "for i = 1, 250 do local x = t.g end",
+        ("for i = 1, 200 do t['f' .. i] = 1 end "
+         "for i = 1, 250 do local x = t.g end"),
         "for i = 1, 50 do local x = string.format('%f', 1e300) end",
         "for i = 1, 50 do local x = string.format('%.99f', 1e300) end",
         "for i = 1, 50 do local x = tostring(1e-300) end",
