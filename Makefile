@@ -336,6 +336,16 @@ deb sbom repo release:
 .PHONY: test-deb
 test-deb: ## packages in clean roots, as root (T=build lint piuparts install upgrade repo release same)
 	@tools/test_deb.py $(T)
+.PHONY: image test-image test-kubernetes
+image: ## a container image of the packages, in build/packages
+	@tools/image.sh
+test-image: ## it under runc, as root (T=inspect alone owner cluster podman)
+	@tools/test_image.py $(T)
+test-kubernetes: $(B)/haspd $(B)/hasp ## the manifests; a StatefulSet played, as root
+	@tools/kubernetes.py test
+	@PODS_MIN_READY_S=5 PODS_SILENT_S=60 HASPD=$(B)/haspd HASP=$(B)/hasp \
+	    /usr/bin/python3 -m pytest -q -s -p no:cacheprovider \
+	    tests/cluster/test_pods.py
 
 # --- running -----------------------------------------------------------------
 
@@ -579,13 +589,15 @@ after_lib = if [ "$$(id -u)" = 0 ]; then ldconfig; fi; \
 clean: ## remove build/
 	rm -rf build
 
-.PHONY: deps deps-test deps-deb
+.PHONY: deps deps-test deps-deb deps-image
 deps: ## install what the build lacks (apt, as root or with sudo)
 	@tools/deps.sh build
 deps-test: ## likewise what the build and the tests lack
 	@tools/deps.sh
 deps-deb: ## likewise what the packages lack
 	@tools/deps.sh deb
+deps-image: ## likewise what the image and test-kubernetes lack
+	@tools/deps.sh image
 
 .PHONY: help
 help: ## this list

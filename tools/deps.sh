@@ -7,7 +7,10 @@
 #   tools/deps.sh         also what the tests lack
 #   tools/deps.sh deb     what the build and the packages lack (make deb, repo,
 #                         release, test-deb)
-#   tools/deps.sh check [build | deb]
+#   tools/deps.sh image   that, and what the image and the manifests for
+#                         Kubernetes lack (make image, test-image,
+#                         test-kubernetes)
+#   tools/deps.sh check [build | deb | image]
 #                         exit 0 if nothing is missing (quick, changes nothing)
 #
 # promtool, which tests packaging/alerts.yml, is a package of its own in Debian
@@ -26,11 +29,13 @@ test='libcmocka-dev clang libclang-rt-dev clang-format python3 python3-pytest
     python3-pytest-xdist python3-pip python3-venv python3-setuptools
     python3-wheel python3-redis python3-prometheus-client python3-jsonschema
     mandoc redis-tools nodejs chromium chromium-driver python3-selenium
-    curl iproute2 iptables procps strace spin systemd
+    curl dnsmasq-base iproute2 iptables procps strace spin systemd
     golang-go default-jdk-headless mypy node-typescript'
 deb='debhelper dpkg-dev dh-python git lintian pybuild-plugin-pyproject
     python3-all python3-setuptools
     piuparts mmdebstrap systemd-container reprepro minisign gpg gpg-agent'
+image='umoci skopeo runc kubernetes-client python3-yaml nodejs iproute2
+    dnsmasq-base'
 
 cd "$(dirname "$0")/.."
 promtool=build/promtool
@@ -69,7 +74,8 @@ case $purpose in
     build) wanted=$build ;;
     test) wanted="$build $test" ;;
     deb) wanted="$build $deb" ;;
-    *) die "unknown purpose '$purpose': build, test or deb" ;;
+    image) wanted="$build $deb $image" ;;
+    *) die "unknown purpose '$purpose': build, test, deb or image" ;;
 esac
 
 have=$(mktemp)

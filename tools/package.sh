@@ -59,7 +59,8 @@ make_deb()
         die "dpkg-buildpackage failed, see $out/build.log"
     }
     rm -f "$out"/*.deb "$out"/hasp_*
-    mv "$work"/*.deb "$work"/hasp_* "$out"
+    mv "$work"/*.deb "$out"
+    mv "$work"/hasp_* "$out"
     ls "$out"/*.deb
 }
 

@@ -570,7 +570,7 @@ static bool is_given(const struct config *config, const char *section,
 /* The lone node of a container is asked from outside of it, and its founder has
  * said that it is alone: that it is plain follows, unless anything is said of
  * TLS or of insecure. */
-static void contain_security(struct config *config)
+static int contain_security(struct config *config, char why[HASP_WHY_SIZE])
 {
     struct hasp_node_options *options = &config->options;
     bool says_tls = options->tls_client != HASP_NODE_TLS_OFF ||
@@ -580,6 +580,15 @@ static void contain_security(struct config *config)
                              options->member_count == 0 && !says_tls &&
                              !is_given(config, "security", "insecure");
     options->is_insecure |= config->is_plain_alone;
+    if (!options->founds_alone && options->member_count == 0 && !says_tls &&
+        !options->is_insecure) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "nothing says what this container is: set HASP_CLUSTER_ALONE="
+                 "yes for a cluster of one, or HASP_CLUSTER_MEMBER to '1 "
+                 "NAME:7421 NAME:7420, 2 ...' for one of several");
+        return HASP_EINVALID;
+    }
+    return 0;
 }
 
 static void replace(const char **text, const char *value)
@@ -674,9 +683,12 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
         }
     }
     if (config->is_contained) {
-        contain_security(config);
-        if (!is_given(config, "node", "id") && contain_id(config, why) != 0) {
-            return HASP_EINVALID;
+        int rv = contain_security(config, why);
+        if (rv == 0 && !is_given(config, "node", "id")) {
+            rv = contain_id(config, why);
+        }
+        if (rv != 0) {
+            return rv;
         }
     }
     choose_listeners(config);

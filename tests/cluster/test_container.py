@@ -72,7 +72,7 @@ def test_alone_is_not_insecure_once_anything_is_said_of_it():
     assert "insecure = no" in done.stdout
     assert "http = 127.0.0.1:7422" in done.stdout
     done = haspd("--check-config")
-    assert done.returncode == 78 and "not encrypted" in done.stderr
+    assert done.returncode == 78 and "HASP_CLUSTER_ALONE=yes" in done.stderr
 
 
 @needs_names

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""hasp as a StatefulSet runs it, under load: see pods.py. That no client sees an
+error is asserted; for how long one waited is printed (`-s`)."""
+
+import os
+import signal
+import time
+
+import pytest
+
+import nemesis_net
+import pods
+from bounded import bounded_to
+from pods import Pods, say
+
+bounded = bounded_to(400)  # With a minute without names, too.
+
+WHY_NOT = nemesis_net.why_not() or pods.why_not()
+needs_hosts = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+# How long the name server is silent; a minute has PODS_SILENT_S=60.
+SILENT_S = float(os.environ.get("PODS_SILENT_S", "8"))
+
+
+def terms(group):
+    """{pod: its term}"""
+    found = {}
+    for pod in group.pods.values():
+        answer = pod.get("/metrics")
+        assert answer is not None, pod.name
+        found[pod.name] = [line.split()[1] for line in answer[1].splitlines()
+                           if line.startswith("hasp_raft_term ")][0]
+    return found
+
+
+@needs_hosts
+def test_pods_come_go_and_move_under_load():
+    with Pods() as group:
+        began = time.monotonic()
+        group.start((1, 2, 3))
+        group.wait_ready()
+        say("three pods made at once: ready after %.1f s"
+            % (time.monotonic() - began))
+        group.begin_load()
+        with group.phase("a pod deleted"):
+            for ordinal in (1, 2, 3):
+                ended, ready = group.replace(ordinal)
+                say("hasp-%d: ended in %.2f s, at its new address ready after "
+                    "%.2f s" % (ordinal, ended, ready))
+                group.wait_ready()
+        with group.phase("a pod killed"):
+            _, ready = group.replace(1, signal.SIGKILL)
+            say("hasp-1, killed: ready after %.2f s" % ready)
+        with group.phase("a rolling update"):
+            for ended, ready in group.roll():
+                say("ended in %.2f s, ready after %.2f s" % (ended, ready))
+        with group.phase("a drain by the budget"):
+            drain(group)
+        with group.phase("3 to 5"):
+            grow(group)
+        with group.phase("a rolling update of five"):
+            group.roll()
+        with group.phase("5 to 3"):
+            shrink(group)
+        found = group.end_load()
+        assert found["errors"] == []
+        assert found["cycles"] > 1000
+
+
+def drain(group):
+    """A machine with two of the pods is emptied: the second goes when the first
+    is ready elsewhere."""
+    group.wait_ready()
+    assert group.evict(2)
+    assert not group.evict(3), "the budget is one"
+    group.pods[2].make()
+    tries = 0
+    while not group.evict(3):
+        tries += 1
+        assert tries < 600
+        time.sleep(0.1)
+    group.pods[3].make()
+    group.wait_ready()
+
+
+def grow(group):
+    group.start((4, 5))
+    for ordinal in (4, 5):
+        group.tool("member", "add", str(ordinal), "hasp-%d.hasp:7421,"
+                   "hasp-%d.hasp:7420" % (ordinal, ordinal))
+    group.wait_ready()
+    assert len(group.tool("-o", "plain", "member", "list").splitlines()) >= 5
+
+
+def shrink(group):
+    if any(group.pods[ordinal].leads() for ordinal in (4, 5)):
+        group.tool("member", "transfer", "1")
+    for ordinal in (5, 4):
+        group.tool("member", "remove", str(ordinal))
+        # It has been told that it is none of them, and ends by itself or now.
+        group.pods[ordinal].end(signal.SIGKILL)
+        del group.pods[ordinal]
+    group.wait_ready()
+
+
+@needs_hosts
+def test_a_silent_name_server_costs_nothing():
+    """Connections stand, nobody is elected; a process that starts again where
+    it was is found; who moves meanwhile is back once names lead somewhere."""
+    with Pods() as group:
+        group.start((1, 2, 3))
+        group.wait_ready()
+        group.begin_load()
+        before = terms(group)
+        group.names.process.send_signal(signal.SIGSTOP)
+        with group.phase("no names for %.0f s" % SILENT_S):
+            time.sleep(SILENT_S)
+        assert terms(group) == before
+        with group.phase("no names, a container starts again"):
+            pod = [p for p in group.pods.values() if not p.leads()][0]
+            pod.restart()
+            began = time.monotonic()
+            pod.wait_ready()
+            say("at its old address, without names: ready after %.2f s"
+                % (time.monotonic() - began))
+        with group.phase("no names, a pod moves"):
+            began = time.monotonic()
+            ended = pod.end()
+            assert ended < 5, ended
+            say("without names it ended in %.2f s" % ended)
+            pod.make()
+            time.sleep(3)
+        with group.phase("names again"):
+            group.names.process.send_signal(signal.SIGCONT)
+            began = time.monotonic()
+            pod.wait_ready()
+            say("names are back: ready after %.2f s"
+                % (time.monotonic() - began))
+        assert group.end_load()["errors"] == []
