@@ -40,6 +40,7 @@ static const struct {
     {421, "Misdirected Request"},
     {423, "Locked"},
     {429, "Too Many Requests"},
+    {500, "Internal Server Error"},
     {503, "Service Unavailable"},
     {504, "Gateway Timeout"},
 };
@@ -51,8 +52,7 @@ static const char *title_of(unsigned status)
             return titles[i].title;
         }
     }
-    CHECK(false);
-    return NULL;
+    return status < 500 ? "Request Refused" : "Server Error";
 }
 
 void problem_set(struct problem *problem, unsigned status, const char *code,

@@ -49,12 +49,12 @@
         "poll_ms", FIELD_NUMBER, NULL, 0, 50000, FIELD_ASIDE,             \
             "How long to wait for the answer before 202; default: 50000." \
     }
-#define PAGE                                                 \
-    OPTION("prefix", FIELD_TEXT, "PREFIX", "Of the names."), \
-        OPTION("count", FIELD_NUMBER, "COUNT",               \
-               "How many a page has; default: 100."),        \
-        OPTION("cursor", FIELD_TEXT, "CURSOR",               \
+#define PAGE_PLACE                                \
+    OPTION("count", FIELD_NUMBER, "COUNT",        \
+           "How many a page has; default: 100."), \
+        OPTION("cursor", FIELD_TEXT, "CURSOR",    \
                "As the last page told; \"0\" was the end.")
+#define PAGE OPTION("prefix", FIELD_TEXT, "PREFIX", "Of the names."), PAGE_PLACE
 #define ACQUIRING                                                              \
     OPTION("shared", FIELD_FLAG, "SHARED", "Others may share it."),            \
         OPTION("slots", FIELD_NUMBER, "SLOTS", "Up to so many holders."),      \
@@ -207,6 +207,7 @@ static const struct field fence_remove_fields[] = {RESOURCE, BY, END};
 static const struct field blacklist_add_fields[] = {
     LISTED, OPTION("reason", FIELD_TEXT, "REASON", "What they are told."), BY,
     OPTION("for_ms", FIELD_NUMBER, "FOR", "How long; default: for ever."), END};
+static const struct field blacklist_fields[] = {PAGE_PLACE, END};
 static const struct field blacklist_remove_fields[] = {LISTED, BY, END};
 static const struct field limit_fields[] = {
     {"limit", FIELD_TEXT, NULL, 1, 64, FIELD_REQUIRED, "Its name."},
@@ -360,8 +361,9 @@ const struct route routes[] = {
     {"POST", "/v1/blacklist/remove", ROUTE_COMMAND, "BLACKLIST.REMOVE", NULL,
      blacklist_remove_fields, MEMBER("removed", "integer"), 0,
      "Takes that back."},
-    {"GET", "/v1/blacklist", ROUTE_COMMAND, "BLACKLIST.LIST", NULL, no_fields,
-     LIST("blacklist", "Blacklisted"), 0, "Lists the blacklist."},
+    {"GET", "/v1/blacklist", ROUTE_COMMAND, "BLACKLIST.LIST", NULL,
+     blacklist_fields, PAGES("blacklist", "Blacklisted"), 0,
+     "Lists the blacklist."},
     {"GET", "/v1/limits", ROUTE_COMMAND, "LIMITS.LIST", NULL, no_fields,
      LIST("limits", "Limit"), 0, "Lists the limits of the cluster's state."},
     {"POST", "/v1/limits/set", ROUTE_COMMAND, "LIMITS.SET", NULL, limit_fields,

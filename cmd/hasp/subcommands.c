@@ -367,7 +367,7 @@ const struct subcommand subcommands[] = {
      "    --by WHO          who decided it (user@host)\n"
      "    --for TIME        how long (until removed)\n",
      .run = run_blacklist_add},
-    {OPERATOR, "blacklist list", "", "who is refused", .run = run_rows,
+    {OPERATOR, "blacklist list", "", "who is refused", .run = run_list,
      .command = "BLACKLIST.LIST", .fields = blacklist_fields,
      .what = "cannot list"},
     {OPERATOR, "blacklist remove", "--session ID | --client PATTERN",

@@ -17,25 +17,56 @@ bool blacklist_check(struct call *call, struct resp_writer *writer)
     return true;
 }
 
+/* How many entries are passed over for what one that is shown costs. */
+#define PASSED_PER_SHOWN 32
+
+static void blacklist_put(struct core *core, const struct blacklisting *entry,
+                          struct resp_writer *writer)
+{
+    resp_map(writer, 6);
+    resp_key_number(writer, "session", entry->session);
+    resp_key_bulk(writer, "client", entry->client);
+    resp_key_bulk(writer, "reason", entry->reason);
+    resp_key_bulk(writer, "by", entry->by);
+    resp_key_number(writer, "for_ms", entry->for_ms);
+    resp_text(writer, "since_ms");
+    resp_integer(writer, (int64_t)age_ms(core, entry->since_index));
+}
+
+/* Pages in the order of addition; the cursor is the index of the last entry
+ * that was shown. */
 void blacklist_list_read(struct core *core, struct request *request)
 {
-    struct resp_writer *writer = request_reply(core, request);
+    const struct call *call = request->call;
     const struct list *list = lockfsm_blacklist(core->fsm);
-    uint64_t count = 0;
-    LIST_EACH (node, list) {
+    uint32_t max = call_page(call);
+    uint32_t count = 0;
+    uint64_t passed = 0;
+    uint64_t after, last = 0;
+    if (!listing_number_cursor(core, request, &after)) {
+        return;
+    }
+    const struct list *first = list->next;
+    while (first != list &&
+           LIST_ENTRY(first, struct blacklisting, in_order)->since_index <=
+               after) {
+        first = first->next;
+        passed++;
+    }
+    const struct list *end = first;
+    while (end != list && count < max) {
+        last = LIST_ENTRY(end, struct blacklisting, in_order)->since_index;
+        end = end->next;
         count++;
     }
-    listing_spend(core, count);
+    listing_spend(core, passed / PASSED_PER_SHOWN + count);
+    struct resp_writer *writer = request_reply(core, request);
+    resp_array(writer, 2);
+    listing_put_number_cursor(writer, end != list ? last : 0);
     resp_array(writer, count);
-    LIST_FOR (const struct blacklisting, entry, list, in_order) {
-        resp_map(writer, 6);
-        resp_key_number(writer, "session", entry->session);
-        resp_key_bulk(writer, "client", entry->client);
-        resp_key_bulk(writer, "reason", entry->reason);
-        resp_key_bulk(writer, "by", entry->by);
-        resp_key_number(writer, "for_ms", entry->for_ms);
-        resp_text(writer, "since_ms");
-        resp_integer(writer, (int64_t)age_ms(core, entry->since_index));
+    for (const struct list *at = first; at != end; at = at->next) {
+        blacklist_put(core, LIST_ENTRY(at, struct blacklisting, in_order),
+                      writer);
     }
     request_done(core, request);
 }

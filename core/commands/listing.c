@@ -43,6 +43,12 @@ static bool cursor_parse(struct bytes text, bool is_numbered,
     return true;
 }
 
+static bool refuse_cursor(struct core *core, struct request *request)
+{
+    return request_refuse(core, request, WORD_BADARG,
+                          "CURSOR must be one that LIST returned");
+}
+
 /* Finds the first record that the page may have. */
 static bool find_first(struct core *core, struct request *request,
                        const struct call *call, struct treap *set,
@@ -56,9 +62,7 @@ static bool find_first(struct core *core, struct request *request,
         return true;
     }
     if (!cursor_parse(text, is_numbered, &cursor)) {
-        request_refuse(core, request, WORD_BADARG,
-                       "CURSOR must be one that LIST returned");
-        return false;
+        return refuse_cursor(core, request);
     }
     *ret_first = bytes_compare(cursor.key, prefix) < 0
                      ? treap_from(set, prefix, 0)
@@ -78,7 +82,7 @@ bool listing_begin(struct core *core, struct request *request,
     uint32_t max = call_page(call);
     struct bytes prefix = call_text(call, OPTION_PREFIX);
     struct listing listing = {.is_numbered = is_numbered};
-    struct treap_node *node;
+    struct treap_node *node = NULL;
     CHECK(max > 0);
     if (!find_first(core, request, call, set, is_numbered, &node)) {
         return false;
@@ -129,6 +133,29 @@ void listing_put_cursor(struct resp_writer *writer,
         memcpy(text + size, last->key.data, last->key.size);
     }
     resp_bulk(writer, bytes_of(text, size + last->key.size));
+}
+
+bool listing_number_cursor(struct core *core, struct request *request,
+                           uint64_t *ret_after)
+{
+    struct bytes text = call_text(request->call, OPTION_CURSOR);
+    uint64_t after = 0;
+    if (text.size > 0 && !bytes_is_word(text, "0") &&
+        (text.data[0] != '=' ||
+         !bytes_to_u64(bytes_of(text.data + 1, text.size - 1), &after))) {
+        return refuse_cursor(core, request);
+    }
+    *ret_after = after;
+    return true;
+}
+
+void listing_put_number_cursor(struct resp_writer *writer, uint64_t last)
+{
+    char text[24] = "0";
+    if (last != 0) {
+        snprintf(text, sizeof text, "=%llu", (unsigned long long)last);
+    }
+    resp_text(writer, text);
 }
 
 void listing_done(struct listing *listing)

@@ -35,6 +35,12 @@ void listing_put_head(struct resp_writer *writer, const struct listing *listing,
 /* Writes the cursor alone. */
 void listing_put_cursor(struct resp_writer *writer,
                         const struct listing *listing, uint32_t count);
+/* Likewise for a list in the order of numbers, none of which is 0: reads
+ * CURSOR, 0 if it is the beginning; false: it is refused. */
+bool listing_number_cursor(struct core *core, struct request *request,
+                           uint64_t *ret_after);
+/* 'last' is that of the last item of the page; 0: there are no more. */
+void listing_put_number_cursor(struct resp_writer *writer, uint64_t last);
 void listing_done(struct listing *listing);
 
 /* Takes of the turn's budget what so many records cost, which listing_begin()

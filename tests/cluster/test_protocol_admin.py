@@ -103,7 +103,7 @@ def test_a_waiter_that_is_blacklisted_leaves_the_queue(client, connect, name):
 def test_the_list_tells_who_why_and_until_when(connect, name, version):
     wire = connect(version)
     wire.do("BLACKLIST.ADD", "CLIENT", name, "REASON", "r", "BY", "b", "FOR", 60000)
-    entries = wire.do("BLACKLIST.LIST")
+    entries = wire.do("BLACKLIST.LIST", "COUNT", 1000)[1]
     mine = [e for e in entries if plain(e)["client"] == name.encode()]
     assert len(mine) == 1 and isinstance(mine[0], Map) == (version == 3)
     entry = plain(mine[0])
@@ -114,7 +114,7 @@ def test_the_list_tells_who_why_and_until_when(connect, name, version):
     wire.do("BLACKLIST.ADD", "CLIENT", name, "REASON", "s")
     mine = [
         plain(e)
-        for e in wire.do("BLACKLIST.LIST")
+        for e in wire.do("BLACKLIST.LIST", "COUNT", 1000)[1]
         if plain(e)["client"] == name.encode()
     ]
     assert [(e["reason"], e["for_ms"]) for e in mine] == [(b"s", 0)]

@@ -811,7 +811,7 @@ static void conversion_fences_and_several_locks(void **state)
     expect("+OK\r\n", "BLACKLIST.ADD CLIENT bad* REASON why");
     expect("-BLACKLISTED why\r\n", "SESSION.OPEN NAME bad-one");
     assert_begins(ask("BLACKLIST.LIST"),
-                  "*1\r\n*12\r\n$7\r\nsession\r\n:0\r\n");
+                  "*2\r\n$1\r\n0\r\n*1\r\n*12\r\n$7\r\nsession\r\n:0\r\n");
     expect(":1\r\n", "BLACKLIST.REMOVE CLIENT bad*");
     expect(":0\r\n", "BLACKLIST.REMOVE CLIENT bad*");
 }

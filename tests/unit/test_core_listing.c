@@ -103,6 +103,41 @@ static void a_listing_goes_on_where_it_was(void **state)
            "SESSION.LIST CURSOR =x/same");
 }
 
+/* However many entries it has, an answer has no more than a page. */
+static void the_blacklist_is_listed_page_by_page(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 7; i++) {
+        expect("+OK\r\n", "BLACKLIST.ADD CLIENT c%d", i);
+    }
+    char cursor[32] = "0";
+    int pages = 0;
+    int seen = 0;
+    do {
+        size_t size;
+        const char *text = ask("BLACKLIST.LIST COUNT 3 CURSOR %s", cursor);
+        assert_int_equal(sscanf(text, "*2\r\n$%zu\r\n%31s", &size, cursor), 2);
+        for (int i = 3 * pages; i < 3 * pages + 3 && i < 7; i++) {
+            char name[16];
+            snprintf(name, sizeof name, "$2\r\nc%d\r\n", i);
+            assert_non_null(strstr(text, name));
+            seen++;
+        }
+        pages++;
+    } while (strcmp(cursor, "0") != 0);
+    assert_int_equal(pages, 3);
+    assert_int_equal(seen, 7);
+    /* The entry that the cursor names may be gone. */
+    sscanf(ask("BLACKLIST.LIST COUNT 3"), "*2\r\n$%*u\r\n%31s", cursor);
+    expect(":1\r\n", "BLACKLIST.REMOVE CLIENT c2");
+    assert_non_null(strstr(ask("BLACKLIST.LIST COUNT 1 CURSOR %s", cursor),
+                           "$2\r\nc3\r\n"));
+    expect("-BADARG blacklist.list: CURSOR must be one that LIST returned\r\n",
+           "BLACKLIST.LIST CURSOR x");
+    expect("-BADARG blacklist.list: CURSOR must be one that LIST returned\r\n",
+           "BLACKLIST.LIST CURSOR =x");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin_one, tear_down)
@@ -110,6 +145,7 @@ int main(void)
         TEST(locks_are_listed_page_by_page),
         TEST(lists_of_very_many_locks_hold_nobody_up),
         TEST(a_listing_goes_on_where_it_was),
+        TEST(the_blacklist_is_listed_page_by_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
