@@ -331,6 +331,24 @@ def test_example(cluster, command, code, words):
     assert words in done.stdout
 
 
+def test_the_example_of_the_page_compiles(tmp_path):
+    with open(os.path.join(ROOT, 'docs', 'c-client.md')) as file:
+        examples = re.findall(r'^```c\n(.*?)^```', file.read(), re.M | re.S)
+    assert examples
+    source = tmp_path / 'page.c'
+    for example in examples:
+        source.write_text(
+            '#include <err.h>\n#include <hasp/hasp.h>\n#include <stdbool.h>\n'
+            '#include <stdint.h>\n#define STEP_NS UINT64_C(1000000000)\n'
+            'bool work_is_left(void);\nvoid do_a_step(uint64_t token);\n'
+            'int main(void)\n{\n%s    return 0;\n}\n' % example)
+        done = subprocess.run(
+            ['cc', '-std=c11', '-Wall', '-Wextra', '-Werror', '-fsyntax-only',
+             '-I', os.path.join(ROOT, 'include'), str(source)],
+            capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
 def test_without_endpoints_the_nodes_of_hasp_dev_are_asked():
     """As in the other languages; where no network is, so that nobody answers."""
     alone = ['unshare', '-rn']
