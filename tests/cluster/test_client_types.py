@@ -26,9 +26,8 @@ from hasp.hold import Options  # noqa: E402
 MYPY, TSC = shutil.which("mypy"), shutil.which("tsc")
 
 
-def examples(language, fence):
-    path = os.path.join(ROOT, "clients", language, "README.md")
-    with open(path) as file:
+def examples(page, fence):
+    with open(os.path.join(ROOT, page)) as file:
         text = file.read()
     return re.findall(r"^```%s\n(.*?)^```" % fence, text, re.M | re.S)
 
@@ -45,11 +44,14 @@ class Store:
     def write(self, row: int, fence: int) -> None: ...
 
 store = Store()
+row = 1
 
 def work() -> Iterator[int]:
     yield 1
 
 async def write(token: int) -> None: ...
+
+def step(token: int) -> None: ...
 
 """
 
@@ -58,9 +60,9 @@ import hasp.aio
 
 def with_lock(session: Session) -> int:
     with session.lock('a') as lock:
-        return step(lock)
+        return one_step(lock)
 
-def step(lock: HeldLock) -> int:
+def one_step(lock: HeldLock) -> int:
     return lock.token
 
 def with_election(session: Session) -> int:
@@ -118,13 +120,17 @@ def mypy(python, folder, text):
 
 def test_mypy_accepts_the_examples_of_python(installed, tmp_path):
     text = ""
-    for example in examples("python", "python"):
+    found = [example for page in ("clients/python/README.md", "README.md",
+                                  "docs/recipes.md")
+             for example in examples(page, "python")
+             if "redis.Redis" not in example]
+    assert len(found) == 5
+    for example in found:
         lines = example.splitlines()
         imports = [line for line in lines if re.match("from|import", line)]
         rest = [line for line in lines if line not in imports]
         text += "async def example_%d() -> None:\n" % text.count("example_")
         text += textwrap.indent("\n".join(imports + rest) + "\n", "    ")
-    assert text.count("example_") == 3
     assert mypy(installed, tmp_path, text).startswith("Success")
 
 
@@ -229,7 +235,7 @@ def tsc(folder, name, text):
 
 def test_typescript_accepts_the_examples_of_node(tmp_path):
     """The first is a whole program; the second a part of one."""
-    program, part = examples("node", "js")
+    program, part = examples("clients/node/README.md", "js")
     assert tsc(tmp_path, "program.js", program) == ""
     text = SCRIPT_BEFORE + "export async function main() {\n" + part + "}\n"
     assert tsc(tmp_path, "part.ts", text) == ""
