@@ -482,9 +482,10 @@ static bool may_found_alone(const struct hasp_node *node)
 static void refuse_alone(struct hasp_node *node)
 {
     turn_fail(&node->turn, HASP_NODE_CONFIG,
-              "node %" PRIu64 " has an empty directory and no member lines, so "
-              "it would found a cluster of its own, which other machines reach "
-              "at %.100s: write the 'member' lines of the cluster into "
+              "node %" PRIu64 " has an empty directory and names no other "
+              "member, so it would found a cluster of its own, which other "
+              "machines reach at %.100s: write the 'member' lines of the "
+              "cluster into "
               "[cluster], or 'alone = yes' if it is to be the only node",
               node->options.id, node->options.listen_client);
 }

@@ -56,7 +56,8 @@ cp --remove-destination "$STANDINS/systemctl" "$STANDINS/sudo" usr/bin
 echo "hasp:x:$ID:$ID::/var/lib/hasp:/usr/sbin/nologin" >> etc/passwd
 echo "hasp:x:$ID:" >> etc/group
 hostname "$NAME"
-exec chroot . sleep infinity
+# bash takes leave of processes whose parent has gone, as init does.
+exec chroot . bash -c 'touch /run/is-ready; while :; do sleep 0.2; done'
 """
 
 
@@ -117,8 +118,7 @@ class Machine:
 
     @staticmethod
     def is_ready(pid):
-        with open("/proc/%s/comm" % pid) as file:
-            return file.read().strip() == "sleep"
+        return os.path.exists("/proc/%s/root/run/is-ready" % pid)
 
     @property
     def words(self):
@@ -207,6 +207,16 @@ class Machines:
             stderr=subprocess.STDOUT,
             text=True,
             timeout=120,
+        )
+
+    @staticmethod
+    def forget(machine):
+        """The machine is as if it had never been set up."""
+        machine.run(
+            "pid=$(cat /run/haspd.pid)\nkill $pid\n"
+            "while kill -0 $pid 2>&-; do sleep 0.05; done\n"
+            "rm -rf /etc/hasp /run/is-enabled /run/haspd.pid /run/hasp "
+            "/var/lib/hasp /var/log/hasp"
         )
 
     def close(self):

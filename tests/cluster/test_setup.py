@@ -73,17 +73,25 @@ def test_one_of_three_machines_says_that_the_others_are_missing(machines):
         "ssh 10.213.0.1 sudo hasp setup --install - < alone/lock1.setup\n"
         "! ssh 10.213.0.1 sudo hasp -t 1s setup --check\n" % THREE
     )
-    first = machines.machines[0]
-    try:
-        assert done.returncode == 0, done.stdout
-        assert "node 2" in done.stdout and "node 3" in done.stdout
-        assert "10.213.0.2:7421: Connection refused" in done.stdout
-        assert "no leader yet; a new cluster begins when" in done.stdout
-    finally:
-        first.run(
-            "kill $(cat /run/haspd.pid); rm -rf /etc/hasp /run/is-enabled "
-            "/run/haspd.pid; sleep 1; rm -rf /var/lib/hasp/data"
-        )
+    machines.forget(machines.machines[0])
+    assert done.returncode == 0, done.stdout
+    assert "node 2" in done.stdout and "node 3" in done.stdout
+    assert "10.213.0.2:7421: Connection refused" in done.stdout
+    assert "no leader yet; a new cluster begins when" in done.stdout
+
+
+@needs_machines
+def test_one_machine_alone_is_a_cluster_too(machines):
+    done = machines.at_desk(
+        "hasp setup --dir solo lock1=10.213.0.1\n"
+        "ssh 10.213.0.1 sudo hasp setup --install - < solo/lock1.setup\n"
+        "export HASP_ENDPOINTS=10.213.0.1 HASP_TLS=solo/user-admin\n"
+        "hasp run -w 10s x -- echo alone\n"
+    )
+    machines.forget(machines.machines[0])
+    assert done.returncode == 0, done.stdout
+    assert "1 machine survives the loss of none" in done.stdout
+    assert done.stdout.splitlines()[-1] == "alone"
 
 
 @needs_machines

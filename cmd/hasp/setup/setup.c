@@ -113,6 +113,10 @@ static void put_config(struct buffer *out, const struct setup *setup, size_t i)
                   "name = %s\n",
                   machine->name, i + 1, setup->cluster);
     put_members(out, setup);
+    if (setup->machines.count == 1) {
+        buffer_put_text(out, "# It is meant to be the only node.\n"
+                             "alone = yes\n");
+    }
     buffer_put_text(out, "\n[listen]\n# For clients on this machine, which "
                          "name it unix:" NODE_SOCKET ".\n"
                          "local = " NODE_SOCKET "\n");
