@@ -347,6 +347,42 @@ int hasp_please(struct hasp_session *session, const char *name,
     return lock_ask(session, &query, true, ret_holder_count);
 }
 
+/* Writes LOCK.NOTE of a hold; HASP_ENOTHELD if that is over. */
+static int write_note(struct hasp_hold *hold, const char *text,
+                      struct query *query)
+{
+    struct hasp_session *session = hold->session;
+    session_lock(session);
+    bool is_over = hold->has_ended;
+    query_begin(query, "LOCK.NOTE");
+    query_text(query, hold->held[0].name);
+    query_number(query, hold->held[0].token);
+    query_text(query, text);
+    query_text(query, "OWNER");
+    query_text(query, hold->owner->tag);
+    query_option(query, "SESSION", hold->fsm->credentials.session);
+    session_unlock(session);
+    return is_over ? why_set(HASP_ENOTHELD, "the hold is over") : 0;
+}
+
+int hasp_note(struct hasp_hold *hold, const char *text)
+{
+    struct query query = {0};
+    uint64_t number;
+    if (hold == NULL || text == NULL) {
+        return why_set(HASP_EINVALID, "hasp_note: a hold and a text");
+    }
+    int error = session_check_process(hold->session);
+    if (error == 0) {
+        error = write_note(hold, text, &query);
+    }
+    if (error != 0) {
+        query_done(&query);
+        return error;
+    }
+    return lock_ask(hold->session, &query, false, &number);
+}
+
 int hasp_admit(struct hasp_session *session, const char *resource,
                uint64_t token)
 {

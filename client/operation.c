@@ -458,12 +458,16 @@ static void turn_into_release(struct operation *operation)
     ask_anew(operation, STEP_SETTLE, UINT64_MAX);
 }
 
-/* Reads a number, what was granted, or nil. */
+/* Reads a number, what was granted, or nil; OK (of LOCK.NOTE) is 0. */
 static int read_result(struct operation *operation,
                        const struct resp_reply *reply, bool *ret_is_granted)
 {
     const struct resp_value *value = reply->value;
     *ret_is_granted = false;
+    if (operation->kind == OPERATION_QUERY &&
+        (value->type == RESP_SIMPLE || value->type == RESP_BULK)) {
+        return bytes_is_word(value->bytes, "OK") ? 0 : HASP_EPROTO;
+    }
     if (operation->kind == OPERATION_RELEASE ||
         operation->kind == OPERATION_QUERY) {
         if (value->type != RESP_INTEGER) {

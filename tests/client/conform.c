@@ -27,6 +27,7 @@ struct lock {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* Of all this. */
 static struct hasp_session *session;
+static struct hasp_session *beside; /* Shares its connection; or NULL. */
 static struct lock locks[LOCK_MAX];
 
 /* --- Telling -------------------------------------------------------------- */
@@ -151,8 +152,14 @@ static int do_open(json_t *command, json_t **ret_told)
     options.alive_ms = (uint32_t)number_of(command, "alive", 0);
     options.is_durable = json_is_true(json_object_get(command, "durable"));
     options.reason = text_of(command, "reason");
-    options.on_event = tell_event;
     *ret_told = json_object();
+    if (json_is_true(json_object_get(command, "beside"))) {
+        int error = hasp_open(&options, &beside);
+        if (error != 0) {
+            return error;
+        }
+    }
+    options.on_event = tell_event;
     return hasp_open(&options, &session);
 }
 
@@ -163,8 +170,27 @@ static int do_close(json_t *command, json_t **ret_told)
     memset(locks, 0, sizeof locks);
     session = NULL;
     hasp_close(closing);
+    hasp_close(beside);
+    beside = NULL;
     *ret_told = json_object();
     return 0;
+}
+
+static int do_beside(json_t *command, json_t **ret_told)
+{
+    (void)command;
+    *ret_told = json_pack(
+        "{s:s}", "state",
+        beside != NULL && hasp_session_remaining(beside) > 0 ? "held" : "lost");
+    return 0;
+}
+
+static int do_note(json_t *command, json_t **ret_told)
+{
+    struct hasp_hold *hold = hold_of(lock_of(command));
+    *ret_told = json_object();
+    return hold != NULL ? hasp_note(hold, text_of(command, "text"))
+                        : HASP_ENOTHELD;
 }
 
 static int do_state(json_t *command, json_t **ret_told)
@@ -275,8 +301,8 @@ static int do_alive(json_t *command, json_t **ret_told)
 static int do_can(json_t *command, json_t **ret_told)
 {
     static const char *const features[] = {
-        "several", "convert", "alive",  "cancel",  "owner",
-        "linger",  "hold",    "please", "durable", "late"};
+        "several", "convert", "alive",   "cancel", "owner", "linger",
+        "hold",    "please",  "durable", "late",   "note"};
     json_t *list = json_array();
     (void)command;
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
@@ -296,7 +322,8 @@ static const struct {
                 {"lock", do_lock},     {"convert", do_convert},
                 {"cancel", do_cancel}, {"release", do_release},
                 {"guard", do_guard},   {"remaining", do_remaining},
-                {"alive", do_alive}};
+                {"alive", do_alive},   {"beside", do_beside},
+                {"note", do_note}};
 
 static void *run(void *data)
 {

@@ -20,6 +20,8 @@ from fake_node import Raw, encode, push  # noqa: E402
 from driver import PATIENCE_S, Refused  # noqa: E402
 
 BYTE_S = 0.02
+LATE_S = 0.06
+VARIANTS = 'late', 'more', 'again'
 LATEST = 1 << 52  # No state is newer than that of a grant.
 FOR_A_SESSION = ('SESSION.KEEP', 'SESSION.CLOSE', 'SESSION.HOLDS',
                  'LOCK.ACQUIRE',
@@ -30,7 +32,8 @@ BY_ITSELF = ('SESSION.OPEN', 'SESSION.ATTACH', 'SESSION.CLOSE')
 class Wire:
     """A connection of a node, which answers in the order of the requests."""
 
-    def __init__(self, connection, number=0):
+    def __init__(self, connection, number=0, variant=''):
+        self.variant = variant
         self.connection, self.number = connection, number  # Of its node.
         self.lock = threading.Lock()
         self.open = []  # Requests that are not answered, the oldest first.
@@ -90,7 +93,7 @@ class Request:
         if how in ('lose', 'never'):
             return
         value = Raw(rest.encode() + b'\r\n') if rest.startswith('-') else \
-            encode(self.granted(json.loads(rest)))
+            encode(self.varied(self.granted(json.loads(rest))))
         if self.is_queued:
             told = json.loads(rest)
             granted = told if isinstance(told, list) else [told]
@@ -103,6 +106,18 @@ class Request:
         else:
             self.value = (value, BYTE_S if how == 'slow' else 0)
             self.wire.answered()
+
+    def varied(self, value):
+        """With members that no client knows yet, if the script is run so."""
+        if self.wire.variant != 'more':
+            return value
+        if isinstance(value, list):
+            return [self.varied(one) for one in value]
+        if isinstance(value, dict):
+            return {'a_later_member': [1, {'a': None}],
+                    **{key: self.varied(one) for key, one in value.items()},
+                    'another_one': 'text'}
+        return value
 
     # --- What was granted: a script may say the token alone ---------------
 
@@ -153,10 +168,14 @@ class Request:
 
 
 class Nodes:
-    def __init__(self, is_about, secret=None):
+    def __init__(self, is_about, secret=None, variant=''):
         """'is_about': the commands that the script itself answers. Who has not
-        shown the secret, if there is one, is not known here."""
+        shown the secret, if there is one, is not known here. 'variant': late,
+        each answer is; more, members of maps that nobody knows; again, each
+        request with a number is lost at first, with its connection."""
         self.is_about, self.secret = is_about, secret
+        self.variant = variant
+        self.lost = set()
         self.asked = queue.Queue()
         self.keep = ''
         self.kept = threading.Semaphore(0)
@@ -208,7 +227,7 @@ class Nodes:
 
     def _serve(self, connection, number):
         is_attached = False
-        wire = Wire(connection, number)
+        wire = Wire(connection, number, self.variant)
         self.connections.add(wire)
         with connection, connection.makefile('rb') as stream:
             try:
@@ -236,6 +255,14 @@ class Nodes:
         verb = request.words[0].upper()
         self.log.append(request.words)
         request.wire.is_known |= self.secret in (None, *request.words)
+        if self.variant == 'late':
+            time.sleep(LATE_S)
+        if self.variant == 'again' and request.number and \
+                (verb, request.number) not in self.lost:
+            self.lost.add((verb, request.number))
+            request.wire.open.remove(request)
+            request.wire.lose()
+            return
         if verb == 'HELLO':
             request.wire.is_strange = request.wire.number in self.strange
             request.answer(json.dumps({
@@ -318,14 +345,14 @@ def values(text):
 class Script:
     """Runs one; AssertionError says which line."""
 
-    def __init__(self, path, conform, secret=None, front=None):
+    def __init__(self, path, conform, secret=None, front=None, variant=''):
         """'front' makes, of endpoints, what stands before them."""
         with open(path, encoding='utf-8') as file:
             self.lines = file.read().split('\n')
         self.path, self.conform = os.path.basename(path), conform
         about = {line.split()[1].upper() for line in self.lines
                  if line.startswith('node ')}
-        self.nodes = Nodes(about, secret)
+        self.nodes = Nodes(about, secret, variant)
         self.front = front(self.nodes.endpoints) if front else None
         self.untold = []
         self.owner = ''  # The newest that was named.

@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(HERE, '..', 'cluster'))
 from cable import Cable, TlsFront  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from driver import LANGUAGES, Conform, Refused  # noqa: E402
-from script import Script  # noqa: E402
+from script import VARIANTS, Script  # noqa: E402
 from tls_cluster import TlsCluster, tool  # noqa: E402
 
 SCRIPTS = sorted(glob.glob(os.path.join(HERE, 'scripts', '*.txt')))
@@ -35,7 +35,7 @@ WORK_S = (0.1, 6)
 # What scripts need and a client has not. Only Node.js has one thread for all,
 # so only there can a program stop its own heartbeats.
 LACKING = {
-    'c': {'freeze', 'note', 'place', 'watch'},
+    'c': {'freeze', 'place', 'watch'},
     'go': {'freeze'},
     'java': {'freeze'},
     'node': set(),
@@ -67,6 +67,51 @@ def test_the_client_does_as_the_script_says(language, path):
         conform.close(kill=True)
         raise
     assert conform.close() == 0
+
+
+# A script whose point is an order in time, or what was not sent yet, says
+# nothing where each answer is late, or each request is lost at first.
+NOT_VARIED = {
+    ('again', 'cancelled'): 'its answer is for the connection that is lost',
+    ('again', 'disk_is_full'): 'what was sent before may have been done',
+    ('again', 'given_up'): 'what was sent before may have been done',
+    ('again', 'numbers'): 'its answer is for the connection that is lost',
+    ('late', 'founded_alone'): 'its time-out is short on a busy machine',
+    ('late', 'given_back'): 'its time-out is over before the last sending',
+    ('late', 'given_up'): 'its time-out is short on a busy machine',
+}
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+def test_it_does_the_same_in_other_circumstances(language, variant):
+    """The same scripts, where each answer is late, is lost and asked again, or
+    has members that no client knows; six beside each other."""
+    failed, room = [], threading.Semaphore(6)
+    program = Conform(language)
+    features = program.do('can')['features']
+    assert program.close() == 0
+
+    def run(path):
+        with room:
+            conform = Conform(language)
+            try:
+                Script(path, conform, variant=variant).run()
+                assert conform.close() == 0, path
+            except BaseException as error:
+                failed.append(str(error))
+                conform.close(kill=True)
+
+    threads = []
+    for path in SCRIPTS:
+        with open(path, encoding='utf-8') as file:
+            needs = re.findall(r'^# needs (\w+)', file.read(), re.M)
+        name = os.path.basename(path)[:-4]
+        if set(needs) <= set(features) and (variant, name) not in NOT_VARIED:
+            threads.append(threading.Thread(target=run, args=[path]))
+            threads[-1].start()
+    for thread in threads:
+        thread.join()
+    assert not failed, '\n'.join(failed)
 
 
 # What TLS or AUTH could break: connections that are lost and made anew, bytes

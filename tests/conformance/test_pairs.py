@@ -26,9 +26,8 @@ from wire import Wire, eventually, plain  # noqa: E402
 
 OPTIONS = ('SHARED', 'SLOTS', 'WAIT', 'BARGE', 'OWNER re-entry', 'HOLD',
            'DELAY', 'DURABLE', 'several', 'PUSH', 'REQ', 'convert', 'cancel',
-           'note', 'linger', 'RELEASEIF', 'BREAK', 'blacklist', 'max hold')
-ABSENT = {'shared connection': 'a conform has one session at a time'}
-LACKING = {'c': {'note': 'the library has no call for it'}}
+           'note', 'linger', 'shared connection', 'RELEASEIF', 'BREAK',
+           'blacklist', 'max hold')
 IMPOSSIBLE = {
     ('SHARED', 'SLOTS'): 'what an owner has in one mode it cannot have in both',
     ('SLOTS', 'convert'): 'a slot cannot be converted',
@@ -40,12 +39,11 @@ PATIENCE_S = 30
 MANY = 4200
 
 
-def pairs_of(language):
-    """Those that are possible; every name of the table is in some."""
-    lacking = LACKING.get(language, {})
+def possible_pairs():
+    """Every name of the table is in some."""
     found = [pair for pair in itertools.combinations(OPTIONS, 2)
-             if pair not in IMPOSSIBLE and not set(pair) & set(lacking)]
-    assert set(itertools.chain(*found)) == set(OPTIONS) - set(lacking)
+             if pair not in IMPOSSIBLE]
+    assert set(itertools.chain(*found)) == set(OPTIONS)
     return found
 
 
@@ -148,7 +146,13 @@ class History:
         if 'DURABLE' in self.pair or 'BREAK' in self.pair:
             options = {'durable': True}
         self.met |= self.pair & {'linger', 'DURABLE'}
-        self.conform.do('open', endpoints=self.cable.endpoints, **options)
+        is_shared = 'shared connection' in self.pair
+        self.conform.do('open', endpoints=self.cable.endpoints,
+                        beside=is_shared, **options)
+        if is_shared:
+            self.eventually(lambda: sum(end.fileno() >= 0 for end in
+                                        self.cable.open) == 2)  # Of one.
+            self.met.add('shared connection')
         try:
             self.first()
             self.lock('y', names=self.names(True))
@@ -163,6 +167,8 @@ class History:
                 if act:
                     act()
             self.over()
+            if is_shared:  # What was done to one is not felt by the other.
+                assert self.conform.do('beside')['state'] == 'held'
         finally:
             try:
                 self.conform.do('close')
@@ -313,7 +319,7 @@ def test_all_pairs_of_options(node, language):
     conform = Conform(language)
     counts = {}
     try:
-        for number, pair in enumerate(pairs_of(language)):
+        for number, pair in enumerate(possible_pairs()):
             history = History(node.client_port, conform, pair,
                               f'{language}/{number}')
             try:
@@ -330,7 +336,7 @@ def test_all_pairs_of_options(node, language):
     for pair in itertools.combinations(OPTIONS, 2):
         print(' + '.join(pair), counts.get(pair, 0),
               IMPOSSIBLE.get(pair, ''))
-    few = [pair for pair in pairs_of(language) if counts.get(pair, 0) < LEAST]
+    few = [pair for pair in possible_pairs() if counts.get(pair, 0) < LEAST]
     assert not few, few
     assert conform.close() == 0
 

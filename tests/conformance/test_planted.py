@@ -57,6 +57,29 @@ PLANTED = [
                    'if age >= 1000 * trusted(self.ttl):'),
         'node': ('lib/lease.js', 'age >= trusted(this.ttl)',
                  'age >= 1000n * trusted(this.ttl)')}),
+    ('2 a limit from sending', 'hold_late_answers', {
+        'c': ('client/hold.c', 'hold->limit_sent = sent;',
+              'hold->limit_sent = hold->fsm->conn->now; (void)sent;'),
+        'go': ('hold.go', 'g := &grant{since: sent, limit',
+               'g := &grant{since: clockNow(), limit'),
+        'java': (JAVA + 'Grant.java', 'from = sent;', 'from = Clocks.now();'),
+        'python': ('hasp/grant.py', 'self._sent = told.left_ms, sent',
+                   'self._sent = told.left_ms, __import__('
+                   '"hasp.lease").lease.read_clock()'),
+        'node': ('lib/hold.js', 'this.limit = limitOf(all, sent);',
+                 "this.limit = limitOf(all, require('./lease').readClock());")}),
+    ('2 an upgraded limit', 'hold_late_answers', {
+        'go': ('hold.go', 'g.limit, g.since = limit, sent',
+               'g.limit, g.since = limit, clockNow()'),
+        'java': (JAVA + 'HaspLock.java',
+                 'grants.peek().limit(List.of(now), sent);',
+                 'grants.peek().limit(List.of(now), Clocks.now());'),
+        'python': ('hasp/hold.py', 'belief.renew(told[0], sent)',
+                   'belief.renew(told[0], __import__("hasp.lease").lease.'
+                   'read_clock())'),
+        'node': ('lib/lock.js', 'this.grant.limit = limitOf([told], sent);',
+                 'this.grant.limit = limitOf([told], '
+                 "require('./lease').readClock());")}),
     ('3 nil is no hold', 'refused', {
         'c': ('client/operation.c', 'if (value->type == RESP_NULL) {',
               'if (value->type == RESP_NULL) {\n*ret_is_granted = true;'),
@@ -141,7 +164,7 @@ PLANTED = [
         'node': ('lib/session.js', 'if (dropped <= this.seen ||',
                  'if (dropped >= 0 ||')}),
     ('10 one cluster', 'stranger', {
-        'c': ('client/asker.c', 'return view == CLUSTER_FITS;', 'return true;'),
+        'c': ('client/cluster_conn.c', 'return view == CLUSTER_FITS;', 'return true;'),
         'go': ('known.go', 'return "", notice, &stranger{why}',
                'return id, notice, nil'),
         'java': (JAVA + 'KnownCluster.java', 'throw new Stranger(why, wasShown',

@@ -29,7 +29,7 @@ type command struct {
 	Shared, Barge               bool
 	Value, Text, Prefix, Owner  string
 	Hold, Delay, Need           int64
-	Durable                     bool
+	Durable, Beside             bool
 	Reason                      string
 }
 
@@ -39,6 +39,7 @@ var (
 	output  sync.Mutex
 	mu      sync.Mutex // Of what follows.
 	session *hasp.Session
+	beside  *hasp.Session // Shares its connection; or nil.
 	locks   = map[string]*hasp.Lock{}
 	waits   = map[string]context.CancelFunc{}
 )
@@ -106,17 +107,30 @@ func run(c *command) (object, error) {
 	case "can":
 		return object{"features": strings.Fields("several convert alive place cancel owner linger hold note please watch durable late")}, nil
 	case "open":
-		opened, err := hasp.Open(ctx, hasp.Options{
+		options := hasp.Options{
 			Endpoints: strings.Split(c.Endpoints, ","), Name: c.Name, TTL: ms(c.Ttl),
 			Linger: ms(c.Linger), Timeout: ms(c.Timeout), Alive: ms(c.Alive),
-			Durable: c.Durable, Reason: c.Reason,
-			OnEvent: func(e hasp.Event) {
-				say(object{"event": e.Kind, "name": e.Lock, "token": e.Token, "text": e.Text})
-			}})
+			Durable: c.Durable, Reason: c.Reason}
+		if c.Beside {
+			var err error
+			if beside, err = hasp.Open(ctx, options); err != nil {
+				return nil, err
+			}
+		}
+		options.OnEvent = func(e hasp.Event) {
+			say(object{"event": e.Kind, "name": e.Lock, "token": e.Token, "text": e.Text})
+		}
+		opened, err := hasp.Open(ctx, options)
 		session, locks = opened, map[string]*hasp.Lock{}
 		return object{}, err
 	case "close":
+		if beside != nil {
+			defer beside.Close(ctx)
+			defer func() { beside = nil }()
+		}
 		return object{}, session.Close(ctx)
+	case "beside":
+		return object{"state": beside.State().String()}, nil
 	case "state":
 		left := session.Remaining()
 		return object{"state": session.State().String(), "left_ns": left, "at_ns": now}, nil

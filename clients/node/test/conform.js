@@ -14,6 +14,7 @@ const OPEN = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive',
 const LOCK = ['shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge'];
 
 let session = null;
+let beside; // Shares its connection.
 let locks = {};
 
 const say = (told) => process.stdout.write(`${JSON.stringify(told)}\n`);
@@ -34,6 +35,9 @@ const commands = {
   can: () => ({ features: FEATURES }),
 
   async open(told) {
+    if (told.beside) {
+      beside = await Session.open(pick(told, OPEN));
+    }
     session = await Session.open(pick(told, OPEN));
     locks = {};
     for (const kind of ['jeopardy', 'safe', 'lost', 'please']) {
@@ -44,8 +48,12 @@ const commands = {
 
   async close() {
     await session.close();
+    await beside?.close();
+    beside = undefined;
     return {};
   },
+
+  beside: () => ({ state: beside.state() }),
 
   state() {
     const at = now();

@@ -28,6 +28,7 @@ def in_ns(seconds):
 class Program:
     def __init__(self):
         self.session = None
+        self.beside = None  # It shares the connection.
         self.locks = {}
         self.output = threading.Lock()
 
@@ -55,14 +56,24 @@ class Program:
                    if key in told}
         options.update({key: told[key] for key in ('durable', 'reason')
                         if key in told})
+        if told.get('beside'):
+            self.beside = hasp.Session(told['endpoints'], **options)
         self.session = hasp.Session(told['endpoints'], name=told.get('name', ''),
                                     on_event=self.on_event, **options)
         self.locks = {}
         return {}
 
     def do_close(self, _):
-        self.session.close()
+        try:
+            self.session.close()
+        finally:
+            if self.beside:
+                self.beside.close()
+                self.beside = None
         return {}
+
+    def do_beside(self, _):
+        return {'state': self.beside.state().value}
 
     def do_state(self, _):
         now = time.monotonic_ns()

@@ -19,6 +19,7 @@ public final class Conform {
     private static final Map<String, HaspLock> LOCKS = new ConcurrentHashMap<>();
     private static final Map<String, Thread> WAITS = new ConcurrentHashMap<>();
     private static volatile Session session;
+    private static volatile Session beside; // Shares its connection; or null.
 
     private Conform() {}
 
@@ -51,9 +52,7 @@ public final class Conform {
 
     private static Session open(Command c) {
         var options = new Session.Options().endpoints(c.text("endpoints"))
-            .linger(c.ms("linger")).alive(c.ms("alive"))
-            .onEvent(e -> say(Map.of("event", e.kind().name().toLowerCase(),
-                "name", e.lock(), "token", e.token(), "text", e.text())));
+            .linger(c.ms("linger")).alive(c.ms("alive"));
         if (c.number("ttl") != 0) {
             options.ttl(c.ms("ttl"));
         }
@@ -67,6 +66,11 @@ public final class Conform {
             options.name(c.text("name"));
         }
         LOCKS.clear();
+        if (c.is("beside")) {
+            beside = Session.open(options);
+        }
+        options.onEvent(e -> say(Map.of("event", e.kind().name().toLowerCase(),
+            "name", e.lock(), "token", e.token(), "text", e.text())));
         return Session.open(options);
     }
 
@@ -126,8 +130,17 @@ public final class Conform {
                 session = open(c);
                 return Map.of();
             case "close":
-                session.close();
+                try {
+                    session.close();
+                } finally {
+                    if (beside != null) {
+                        beside.close();
+                        beside = null;
+                    }
+                }
                 return Map.of();
+            case "beside":
+                return Map.of("state", beside.state().name().toLowerCase());
             case "state":
                 return Map.of("left_ns", session.remaining().toNanos(),
                     "state", session.state().name().toLowerCase(), "at_ns", now);
