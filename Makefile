@@ -86,7 +86,8 @@ endif
 HASP_CFLAGS += $(SANITIZED) $(COUNTED) -fno-sanitize-recover=all \
     -U__SANITIZE_ADDRESS__ -D__SANITIZE_ADDRESS__=1 \
     -fno-omit-frame-pointer -ftrivial-auto-var-init=pattern
-HASP_LDFLAGS += -fsanitize=address,undefined
+# Links in half the time.
+HASP_LDFLAGS += -fsanitize=address,undefined $(call accepts,-fuse-ld=lld)
 endif
 ifeq ($(FLAVOUR),tsan)
 CFLAGS := -O1 -g1

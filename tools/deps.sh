@@ -25,7 +25,8 @@ build='gcc make patch pkg-config libraft-dev libuv1-dev liblmdb-dev
     uthash-dev libxxhash-dev
     libinih-dev libsmartcols-dev libjansson-dev libsystemd-dev
     libmicrohttpd-dev libssl-dev'
-test='libcmocka-dev clang libclang-rt-dev clang-format python3 python3-pytest
+test='libcmocka-dev clang libclang-rt-dev lld clang-format
+    python3 python3-pytest
     python3-pytest-xdist python3-pip python3-venv python3-setuptools
     python3-wheel python3-redis python3-prometheus-client python3-jsonschema
     mandoc redis-tools nodejs chromium chromium-driver python3-selenium
