@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Plants each bug of tests/mutants and sees it caught.
 
-A mutant is a patch with a head: What (the bug), Why (what it would cost a
+A mutant has a body, the lines that it changes (tools/mutants_plant.py), and a
+head: What (the bug), Why (what it would cost a
 user), Caught by (the tests to be tried, in this order: `unit/test_x`, a program
 of tests/unit, `property SEEDS`, so many sequences of tests/property, `sim
 SEEDS`, so many seeds of the simulator from 1 on, or `interrupts/LANGUAGE`, the
@@ -12,7 +13,7 @@ bug; all of them together may take 60 seconds of CPU time.
 
     tools/mutants.py             all of them; `make mutants`
     tools/mutants.py NAME...     those whose names contain NAME
-    tools/mutants.py --applies   does each patch still apply, and is the table
+    tools/mutants.py --applies   does each mutant still apply, and is the table
                                  of docs/correctness.md theirs? (make lint)
     tools/mutants.py --table     what caught each, for that page
     tools/mutants.py --oracles   the simulator's oracles, and the bugs that
@@ -54,6 +55,7 @@ import sys
 import tempfile
 
 import mutants_draw
+import mutants_plant
 
 CPU_SECONDS = 60
 WALL_SECONDS = 900  # Where others use the machine as well.
@@ -82,12 +84,12 @@ DOES_NOT_COUNT = ('it does not compile', 'the compiler sees no difference')
 
 
 class Mutant:
-    """A patch and its head, or a place that was drawn."""
+    """A body and its head, or a place that was drawn."""
 
     def __init__(self, name, text):
         self.name = name
         self.text = text
-        self.paths = re.findall(r'^--- a/(\S+)', text, re.M)
+        self.paths = mutants_plant.paths(text)
         self.room = os.path.dirname(self.paths[0])
         self.place = None
         self.tests = []
@@ -153,10 +155,9 @@ def cpu():
     return used.ru_utime + used.ru_stime
 
 
-def quiet(*command, given=None):
+def quiet(*command):
     return subprocess.run(command, cwd=TREE, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, check=False,
-                          input=given)
+                          stderr=subprocess.STDOUT, text=True, check=False)
 
 
 def make(flavour, target):
@@ -166,8 +167,9 @@ def make(flavour, target):
                  f'build/{flavour}/{target}')
 
 
-def patch(mutant, *more):
-    return quiet('patch', '-s', '-p1', '-F2', *more, given=mutant.text)
+def write(path, text):
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(text)
 
 
 def run_once(command, seconds):
@@ -312,14 +314,18 @@ class Hunt:
         for what in tests:
             if (flavour, what) not in self.takes:
                 self.measure(what, flavour)
+        try:
+            texts = mutants_plant.planted(TREE, mutant.text)
+        except mutants_plant.Unplantable as why:
+            sys.exit(f'{mutant.name} does not apply: {why}')
         names = [f'{TREE}/build/{flavour}/{path[:-2]}.o'
-                 for path in mutant.paths if path.endswith('.c')]
+                 for path in texts if path.endswith('.c')]
         objects = {name: read_bytes(name) for name in names
                    if os.path.exists(name)}
-        planted = patch(mutant)
-        if planted.returncode != 0:
-            sys.exit(f'{mutant.name} does not apply:\n{planted.stdout}')
+        before = {path: read(f'{TREE}/{path}') for path in texts}
         try:
+            for path, text in texts.items():
+                write(f'{TREE}/{path}', text)
             caught, used = self._judge(mutant, tests, flavour, objects)
             if caught is None or mutant.oracle is None:
                 return caught, used
@@ -328,11 +334,9 @@ class Hunt:
             print(f'{mutant.name}: not by oracle {mutant.oracle} alone')
             return None, used
         finally:
-            undone = patch(mutant, '-R')
-            if undone.returncode != 0:
-                sys.exit(f'{mutant.name} cannot be taken out:\n'
-                         f'{undone.stdout}')
-            if all(path.endswith('.c') for path in mutant.paths):
+            for path, text in before.items():
+                write(f'{TREE}/{path}', text)
+            if all(path.endswith('.c') for path in before):
                 # Newer than the source, so that nothing is compiled twice.
                 for name, old in objects.items():
                     with open(name, 'wb') as file:
@@ -342,13 +346,12 @@ class Hunt:
 def applies(mutants):
     bad = 0
     for mutant in mutants:
-        tried = subprocess.run(
-            ['patch', '-s', '-p1', '-F2', '--dry-run'], input=mutant.text,
-            stdout=subprocess.PIPE, text=True, check=False)
-        if tried.returncode != 0:
+        try:
+            mutants_plant.planted('.', mutant.text)
+        except mutants_plant.Unplantable as why:
             bad += 1
-            print(f'tests/mutants/{mutant.name}.patch: does not apply any '
-                  'more: plant the same bug in the code as it stands')
+            print(f'tests/mutants/{mutant.name}.patch: no longer applies: '
+                  f'plant the same bug in the code as it is: {why}')
     if table(mutants) not in read(PAGE):
         bad += 1
         print(f'{PAGE}: its table is not what tools/mutants.py --table prints')
@@ -358,7 +361,7 @@ def applies(mutants):
         if name not in places:
             bad += 1
             print(f'{EQUIVALENT}: there is no such line any more: {name}')
-    print(f'mutants: {len(mutants)} patches, {bad} problems')
+    print(f'mutants: {len(mutants)} planted, {bad} problems')
     return bad
 
 

@@ -26,6 +26,8 @@ import time
 
 from collections import namedtuple
 
+import mutants_plant
+
 RUNS = 4
 WIDTH = 120  # Of what was found.
 TREE = 'build/plants'
@@ -83,10 +85,10 @@ def plants():
         yield Plant(name, ' '.join(what.split()), *rest)
 
 
-def in_tree(*command, given=None, **environment):
+def in_tree(*command, **environment):
     return subprocess.run(
         command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, check=False, input=given,
+        text=True, check=False,
         env=dict(os.environ, **environment))
 
 
@@ -109,11 +111,18 @@ def prepare():
     build()
 
 
-def patched(plant, *more):
-    done = in_tree('patch', '-s', '-p1', '-F2', *more,
-                   given=patch_of(plant.name))
-    if done.returncode != 0:
-        sys.exit(f'{plant.name}: {done.stdout}')
+def patched(plant):
+    """Plants it, and gives what stood there."""
+    texts = mutants_plant.planted(TREE, patch_of(plant.name))
+    before = {path: mutants_plant.read(f'{TREE}/{path}') for path in texts}
+    write(texts)
+    return before
+
+
+def write(texts):
+    for path, text in texts.items():
+        with open(f'{TREE}/{path}', 'w', encoding='utf-8') as file:
+            file.write(text)
 
 
 def run(plant, seed):
@@ -138,9 +147,7 @@ def run(plant, seed):
 
 
 def hunt(plant):
-    is_patch = plant not in PLANTS
-    if is_patch:
-        patched(plant)
+    before = {} if plant in PLANTS else patched(plant)
     try:
         build()
         begun = time.monotonic()
@@ -150,8 +157,7 @@ def hunt(plant):
                 break
         return seed, time.monotonic() - begun, found
     finally:
-        if is_patch:
-            patched(plant, '-R')
+        write(before)
 
 
 def main():
