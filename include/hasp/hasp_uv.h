@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp for programs that live in a libuv loop: the calls of hasp/hasp.h that
- * wait, with a callback on the loop's thread instead.
+/* hasp for programs with a libuv loop: the calls of hasp/hasp.h that wait, with
+ * a callback on the loop's thread instead.
  *
  *     static void held(void *data, int status, const char *why,
  *                      struct hasp_hold *hold)
@@ -22,26 +22,26 @@
  *     status = hasp_uv_open(&loop, &options, opened, NULL, &uv);
  *     uv_run(&loop, UV_RUN_DEFAULT);
  *
- * What does not wait (hasp_guard(), hasp_remaining(), hasp_token(),
- * hasp_alive(), hasp_interrupt()) is called directly, on hasp_uv_session(). Do
+ * Functions that do not wait (hasp_guard(), hasp_remaining(), hasp_token(),
+ * hasp_alive(), hasp_interrupt()) are called directly, on hasp_uv_session(). Do
  * not call the blocking functions on the loop's thread: they would stop the
  * loop. Do not hasp_close() the session: hasp_uv_close() does.
  *
- * How it works: one connection and one timer, in the loop, for all calls of all
- * its sessions that would make the same connection. There is no thread; only
- * the names of nodes are looked up in libuv's pool. A wait with an
- * 'interrupt_fd' watches a copy of it. The loop's timers stand still while a
- * machine is suspended: events come a little late then, hasp_guard() does not.
+ * How it works: all sessions of a loop that would make the same connection
+ * share one connection and one timer. There is no thread; only host names are
+ * resolved in libuv's pool. A wait with an 'interrupt_fd' watches a copy of it.
+ * The loop's timers stop while a machine is suspended: events are a little late
+ * then, but hasp_guard() is right at once.
  *
- * Threads: all functions here belong to the loop's thread; all callbacks run on
- * it, none from inside the call that it answers. Each callback is called
- * exactly once if the call returned 0, never otherwise. 'why' is hasp_why() of
- * the call, "" on success, and lives as long as the callback runs.
+ * Threads: all functions here must be called on the loop's thread. All
+ * callbacks run there, never from inside the call that they answer. A callback
+ * is called exactly once if the call returned 0, never otherwise. 'why' is
+ * hasp_why() of the call, "" on success, and valid while the callback runs.
  *
- * Errors: what a call returns is about the call itself (HASP_EINVALID: an
- * argument, or not open yet; HASP_ENOMEM; HASP_EIO: no thread); what became of
- * the request is the callback's 'status', with the meaning of the function in
- * hasp/hasp.h.
+ * Errors: the return value is about the call itself (HASP_EINVALID: an
+ * argument, or not open yet; HASP_ENOMEM; HASP_EIO: no thread). The result of
+ * the request is the callback's 'status', with the same meaning as for the
+ * function in hasp/hasp.h.
  *
  * The handle keeps the loop running until it is closed. Link with -lhasp -luv.
  * The header does not include <uv.h>; a uv_loop_t is a struct uv_loop_s. */
@@ -63,9 +63,9 @@ typedef void hasp_uv_fn(void *data, int status, const char *why);
 typedef void hasp_uv_hold_fn(void *data, int status, const char *why,
                              struct hasp_hold *hold);
 
-/* Begins to open a session. 'options' as for hasp_open(), but on_event is
- * called on the loop's thread. '*ret_uv' is to be closed, also if 'done' is
- * told an error. 'loop' is borrowed until 'closed' of hasp_uv_close(). */
+/* Starts to open a session. 'options' as for hasp_open(), but on_event is
+ * called on the loop's thread. '*ret_uv' must be closed, even if 'done' gets an
+ * error. 'loop' is borrowed until 'closed' of hasp_uv_close(). */
 HASP_API HASP_MUST_CHECK int hasp_uv_open(struct uv_loop_s *loop,
                                           const struct hasp_options *options,
                                           hasp_uv_fn *done, void *data,
@@ -75,8 +75,8 @@ HASP_API HASP_MUST_CHECK int hasp_uv_open(struct uv_loop_s *loop,
 HASP_API struct hasp_session *hasp_uv_session(struct hasp_uv *uv);
 
 /* hasp_acquire() with a callback; 'name' and 'options' are copied. 'status' may
- * be HASP_NOT_ACQUIRED. A hold that is given to 'done' is the caller's, who
- * gives it to hasp_uv_release(). */
+ * be HASP_NOT_ACQUIRED. A hold that 'done' receives belongs to the caller, who
+ * passes it to hasp_uv_release(). */
 HASP_API HASP_MUST_CHECK int
 hasp_uv_acquire(struct hasp_uv *uv, const char *name,
                 const struct hasp_acquire_options *options,
@@ -88,23 +88,23 @@ hasp_uv_acquire_many(struct hasp_uv *uv, const char *const *names, size_t count,
                      const struct hasp_acquire_options *options,
                      hasp_uv_hold_fn *done, void *data);
 
-/* hasp_convert() with a callback. The hold stays the caller's, who must not
- * release it until 'done' has been called. */
+/* hasp_convert() with a callback. The hold still belongs to the caller, who
+ * must not release it until 'done' has been called. */
 HASP_API HASP_MUST_CHECK int
 hasp_uv_convert(struct hasp_uv *uv, struct hasp_hold *hold, enum hasp_mode mode,
                 const struct hasp_acquire_options *options, hasp_uv_fn *done,
                 void *data);
 
 /* hasp_release() with a callback, which may be NULL. From here on the hold
- * belongs to the library, and nobody may believe in it. If this returns an
- * error nothing was begun and the hold is still the caller's. */
+ * belongs to the library and must not be trusted. If this returns an error,
+ * nothing was started and the hold still belongs to the caller. */
 HASP_API HASP_MUST_CHECK int hasp_uv_release(struct hasp_uv *uv,
                                              struct hasp_hold *hold,
                                              hasp_uv_fn *done, void *data);
 
-/* Ends the waits (their callbacks are told HASP_EINTR), closes the session, and
- * frees 'uv'; last, 'closed' is called, which may be NULL. No other call after
- * this. */
+/* Ends the waits (their callbacks get HASP_EINTR), closes the session and frees
+ * 'uv'; finally calls 'closed', which may be NULL. No other call on 'uv' is
+ * allowed after this. */
 HASP_API void hasp_uv_close(struct hasp_uv *uv, hasp_uv_fn *closed, void *data);
 
 #ifdef __cplusplus
