@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Backups outside of a running node: look at one, make one of a directory,
- * begin a new life from one (include/hasp/node.h has the contracts).
+/* Backups outside of a running node: inspect one, make one from a directory,
+ * start a new epoch from one (include/hasp/node.h has the contracts).
  *
- * All of them load a state into a table in memory. What a directory holds is
- * its newest snapshot and the log behind it; the LMDB table is only a
- * checkpoint of that and is not looked at. */
+ * All of them load a state into a table in memory. The state of a directory is
+ * its newest snapshot and the log after it; the LMDB table is only a checkpoint
+ * of that and is not read. */
 
 #include "node/backup.h"
 
@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/address.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
@@ -68,7 +69,8 @@ static void backup_fill_random(void *out, size_t size)
     do {
         got = getrandom(out, size, 0);
     } while (got < 0 && errno == EINTR);
-    CHECK(got == (ssize_t)size); /* Up to 256 bytes always come at once. */
+    /* getrandom(2) never returns fewer bytes for sizes up to 256. */
+    CHECK(got == (ssize_t)size);
 }
 
 static void backup_new(struct backup_run *backup)
@@ -94,7 +96,7 @@ static int load_file(struct backup_run *backup,
                      const struct snapshot_file *file, char why[HASP_WHY_SIZE])
 {
     struct table_txn *txn;
-    char reason[HASP_WHY_SIZE] = "the records do not fit together";
+    char reason[HASP_WHY_SIZE] = "its records contradict each other";
     CHECK(table_begin_write(backup->table, &txn) == 0);
     int error = snapshot_decode(file->stream, txn);
     if (error != 0) {
@@ -106,7 +108,7 @@ static int load_file(struct backup_run *backup,
     if (error == 0 && (file->header.last_index == 0 ||
                        replica_members_decode(file->header.configuration,
                                               &backup->members) != 0)) {
-        snprintf(reason, sizeof reason, "the members make no sense");
+        snprintf(reason, sizeof reason, "its list of members is invalid");
         error = HASP_ECORRUPT;
     }
     if (error == HASP_ETOOOLD) {
@@ -115,7 +117,7 @@ static int load_file(struct backup_run *backup,
     }
     if (error != 0) {
         snprintf(why, HASP_WHY_SIZE,
-                 "the checksum matches, and yet it is no state: %.400s",
+                 "the checksum matches, but the content is not a state: %.400s",
                  reason);
         return HASP_ECORRUPT;
     }
@@ -235,7 +237,7 @@ int hasp_node_inspect(const char *path, struct hasp_node_snapshot *ret_snapshot,
     return backup_status_of(error);
 }
 
-/* Applies what the log has behind the state. */
+/* Applies the entries of the log that follow the state. */
 static int apply_log(struct backup_run *backup, const struct wal_image *log,
                      char why[HASP_WHY_SIZE])
 {
@@ -262,23 +264,24 @@ static int apply_log(struct backup_run *backup, const struct wal_image *log,
             snprintf(why, HASP_WHY_SIZE,
                      "cannot apply entry %" PRIu64 " of the log: %s%s",
                      entry->log_index, hasp_strerror(error),
-                     error == HASP_ETOOOLD ? "; use the one that wrote it"
-                                           : "");
+                     error == HASP_ETOOOLD
+                         ? "; use the version of hasp that wrote it"
+                         : "");
         }
     }
     effects_done(&effects);
     return error;
 }
 
-/* True if the log goes on from the snapshot; false for what an interrupted
- * installation leaves behind, where the snapshot is all there is. */
+/* True if the log continues the snapshot. False after an interrupted
+ * installation, which leaves an old log: then the snapshot is the whole
+ * state. */
 static bool goes_on(const struct backup_run *backup,
                     const struct wal_image *log)
 {
     uint64_t at = lockfsm_applied_index(backup->fsm);
     if (at < log->first) {
-        /* The log begins behind the snapshot, perhaps with a gap, which
-         * load_log() reports. */
+        /* The log begins after the snapshot; load_log() reports a gap. */
         return true;
     }
     return at < log->next && log->entries[at - log->first].term ==
@@ -301,9 +304,9 @@ static int load_log(struct backup_run *backup, const char *path,
     if (error == 0 && goes_on(backup, &log)) {
         if (log.first > lockfsm_applied_index(backup->fsm) + 1) {
             snprintf(why, HASP_WHY_SIZE,
-                     "'%.200s' is not whole: the log begins after the newest "
-                     "good snapshot ends; what there is of the state is the "
-                     "file in 'snapshot' beside it",
+                     "'%.200s' is incomplete: the log begins after the newest "
+                     "good snapshot ends; use the newest file in the folder "
+                     "'snapshot' beside it as the backup",
                      path);
             error = HASP_ECORRUPT;
         } else {
@@ -324,14 +327,17 @@ static int load_directory(struct backup_run *backup, struct datadir *datadir,
         error = load_file(backup, &file, why);
         snapshot_file_unmap(&file);
     } else if (error == HASP_ENOENT) {
-        error = 0; /* The whole log is there, so no snapshot is needed. */
+        /* Without a snapshot the log must be complete; load_log() checks
+         * that. */
+        error = 0;
     }
     error = error ?: load_log(backup, datadir_wal_path(datadir), why);
     if (error == 0 && (lockfsm_applied_index(backup->fsm) == 0 ||
                        backup->members.count == 0)) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "there is nothing in it: this node has never been a member of "
-                 "a cluster");
+        snprintf(
+            why, HASP_WHY_SIZE,
+            "the directory has no state: this node has never been a member "
+            "of a cluster");
         error = HASP_ECORRUPT;
     }
     return error;
@@ -347,7 +353,7 @@ int hasp_node_export(const char *directory, const char *path, bool may_replace,
     AUTO(buffer_done) struct buffer members = {0};
     uint64_t size;
     if (!may_replace && storage_port->exists(AT_FDCWD, path) == 0) {
-        snprintf(why, HASP_NODE_WHY_SIZE, "'%.300s' is there already", path);
+        snprintf(why, HASP_NODE_WHY_SIZE, "'%.300s' exists already", path);
         return HASP_NODE_EXISTS;
     }
     int error = datadir_open_existing(directory, &datadir, why);
@@ -370,16 +376,16 @@ int hasp_node_export(const char *directory, const char *path, bool may_replace,
         table_abort(txn);
     }
     backup_done(&backup);
-    /* Describes what the file holds now. */
+    /* Reads the file back, which also checks it. */
     if (error == 0) {
         return hasp_node_inspect(path, ret_snapshot, why);
     }
     return error == HASP_ETOOOLD ? HASP_NODE_TOO_OLD : HASP_NODE_STORAGE;
 }
 
-/* In this order: from the second step on haspd refuses the directory, because a
- * cluster is known and its log is missing, and the last step makes that log. So
- * what is left of a restore that was cut short does not start. */
+/* The order matters: from datadir_set_cluster() on haspd refuses the directory,
+ * because it names a cluster but has no log, and the last step makes the log.
+ * So the directory of an interrupted restore does not start. */
 static int write_directory(struct backup_run *backup,
                            const struct hasp_node_options *options,
                            const struct backup_chance *chance,
@@ -433,9 +439,19 @@ static int write_directory(struct backup_run *backup,
     return error;
 }
 
-/* Makes the node of the options the only member, with its addresses: those by
- * which the members named know it, or, if it was added later and is none of
- * them, where it listens. */
+/* True if the port of an address is 0, which means any free one. */
+static bool has_no_port(const char *address)
+{
+    char host[MEMBER_ADDRESS_SIZE];
+    uint16_t port;
+    /* hasp_node_options_check() has accepted the address. */
+    CHECK(address_split(address, host, sizeof host, &port) == 0);
+    return port == 0;
+}
+
+/* Makes the node of the options the only member, with its addresses from the
+ * list of members or, if it was added later and is not in the list, with those
+ * at which it listens. */
 static int choose_member(const struct hasp_node_options *options,
                          struct replica_members *ret_members,
                          char why[HASP_WHY_SIZE])
@@ -450,19 +466,23 @@ static int choose_member(const struct hasp_node_options *options,
     }
     if (alone.member_count == 0 && options_are_hidden(options)) {
         snprintf(why, HASP_WHY_SIZE,
-                 "node %" PRIu64 " is not among the members that are named, "
-                 "and listens on loopback, where no other node can reach it: "
-                 "set listen.peer and listen.client, or name it",
+                 "node %" PRIu64 " has no member line and listens on loopback, "
+                 "where no other node can reach it: set listen.peer and "
+                 "listen.client, or add a member line",
                  options->id);
         return HASP_NODE_CONFIG;
     }
     options_members(&alone, ret_members);
-    const char *address = ret_members->member[0].address;
-    if (strstr(address, ":0,") != NULL ||
-        strcmp(address + strlen(address) - 2, ":0") == 0) {
+    const struct hasp_node_member *own = alone.member_count > 0 ? alone.members
+                                                                : NULL;
+    const char *peer = own != NULL ? own->peer_address : alone.listen_peer;
+    const char *client = own != NULL ? own->client_address
+                                     : alone.listen_client;
+    if (has_no_port(peer) || has_no_port(client)) {
         snprintf(why, HASP_WHY_SIZE,
-                 "'%.200s': the others must know the ports, so 0 is none",
-                 address);
+                 "'%.200s,%.200s': the other nodes and the clients must know "
+                 "the ports: use a port other than 0",
+                 peer, client);
         return HASP_NODE_CONFIG;
     }
     return 0;
@@ -481,7 +501,7 @@ static int check_empty(const char *directory, char why[HASP_WHY_SIZE])
     int folder_fd = storage_port->openat(AT_FDCWD, directory,
                                          O_RDONLY | O_DIRECTORY);
     if (folder_fd < 0 && errno == ENOENT) {
-        return 0; /* The directory will be made. */
+        return 0; /* It will be created. */
     }
     int error = folder_fd < 0 || storage_port->list(folder_fd, backup_is_found,
                                                     &is_full) != 0
@@ -497,8 +517,8 @@ static int check_empty(const char *directory, char why[HASP_WHY_SIZE])
     }
     if (is_full) {
         snprintf(why, HASP_WHY_SIZE,
-                 "'%.300s' is not empty; a new life begins in a new directory: "
-                 "name another one, or move what is there out of the way",
+                 "'%.300s' is not empty; a restore needs a new directory: use "
+                 "another one, or move this one away",
                  directory);
         return HASP_NODE_EXISTS;
     }

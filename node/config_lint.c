@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Limits that are each in their range and yet do not fit together: one of them
- * can never be met, or what it lets in is refused by another. Of a default that
- * another choice has made pointless nothing is said. */
+/* Finds limits that are each in range but do not fit together: one can never be
+ * reached, or another refuses what it allows. A default that becomes pointless
+ * because of another setting is not reported. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,24 +13,24 @@
 #include "node/options.h"
 
 struct advising {
-    hasp_node_advice_fn *tell;
+    hasp_node_advice_fn *report;
     void *data;
-    uint64_t given[LIMIT_COUNT]; /* 0 if not given. */
-    /* With the defaults where nothing was given. */
+    uint64_t given[LIMIT_COUNT]; /* 0: not set. */
+    /* With the defaults for limits that are not set. */
     uint64_t state[LIMIT_COUNT];
 };
 
-/* Advises if 'value' can never be reached, since 'bound' is less. */
+/* Reports 'value' if it can never be reached because 'max' is less. */
 static void lint_bound(const struct advising *advising, const char *name,
                        uint64_t value, const char *bound, uint64_t max)
 {
     char text[HASP_NODE_WHY_SIZE];
     if (value > max) {
         snprintf(text, sizeof text,
-                 "limits.%s = %" PRIu64 " is never met: limits.%s = %" PRIu64
-                 " is less",
+                 "limits.%s = %" PRIu64 " has no effect: limits.%s = %" PRIu64
+                 " is reached first",
                  name, value, bound, max);
-        advising->tell(advising->data, text);
+        advising->report(advising->data, text);
     }
 }
 
@@ -41,8 +41,8 @@ static void compare_states(const struct advising *advising, enum limit_key key,
                limit_rules[bound].name, advising->state[bound]);
 }
 
-/* Advises if state_size has no room for so many records of the smallest kind.
- */
+/* Reports a limit if state_size has no room for that many records of 'least'
+ * bytes, the smallest size. */
 static void compare_size(const struct advising *advising, enum limit_key key,
                          uint64_t least)
 {
@@ -52,41 +52,50 @@ static void compare_size(const struct advising *advising, enum limit_key key,
     uint64_t room = (size - size / 5) / least;
     if (advising->state[key] > room) {
         snprintf(text, sizeof text,
-                 "limits.%s = %" PRIu64 " is never met: limits.state_size = "
-                 "%" PRIu64 " has room for %" PRIu64 " of them at most",
+                 "limits.%s = %" PRIu64 " has no effect: limits.state_size = "
+                 "%" PRIu64 " has room for at most %" PRIu64,
                  limit_rules[key].name, advising->state[key], size, room);
-        advising->tell(advising->data, text);
+        advising->report(advising->data, text);
+    }
+}
+
+/* Reports access that is required without a way for nodes to identify users. */
+static void lint_access(const struct hasp_node_options *options,
+                        hasp_node_advice_fn *report, void *data)
+{
+    if (options_require_access(options) && !options->is_insecure &&
+        options->tls_peer != HASP_NODE_TLS_REQUIRE) {
+        report(data,
+               "security.access = required, but tls.peer is not: without "
+               "it nodes cannot know whose request another node forwards, "
+               "and refuse it; set tls.peer = require");
     }
 }
 
 int hasp_node_options_advise(const struct hasp_node_options *options,
-                             hasp_node_advice_fn *tell, void *data)
+                             hasp_node_advice_fn *report, void *data)
 {
     int status = HASP_NODE_OK;
     const struct hasp_node_limits *limits = &options->limits;
-    struct advising advising = {.tell = tell, .data = data};
+    struct advising advising = {.report = report, .data = data};
     char text[HASP_NODE_WHY_SIZE], why[HASP_WHY_SIZE];
     struct hasp_node_options standard;
-    CHECK(tell != NULL);
-    if (options_require_access(options) && !options->is_insecure &&
-        options->tls_peer != HASP_NODE_TLS_REQUIRE) {
-        tell(data, "security.access = required, and tls.peer is not: the nodes "
-                   "take no request from each other, since they cannot know "
-                   "who asks; set tls.peer = require");
-    }
+    CHECK(report != NULL);
+    lint_access(options, report, data);
     if (certificates_check(options, why) != 0) {
         snprintf(text, sizeof text,
-                 "with these the node does not start: %.400s", why);
-        tell(data, text);
+                 "the node does not start with these certificates: %.400s",
+                 why);
+        report(data, text);
         status = HASP_NODE_CONFIG;
     }
     if (options_are_hidden(options)) {
         snprintf(text, sizeof text,
-                 "listen.peer = %.120s is this machine alone, and node %" PRIu64
-                 " has no line of members: the other nodes cannot reach it; "
-                 "set listen.peer, and listen.client for the clients",
+                 "listen.peer = %.120s is reachable on this machine only, and "
+                 "node %" PRIu64 " has no member line: the other nodes cannot "
+                 "reach it; set listen.peer, and listen.client for the clients",
                  options->listen_peer, options->id);
-        tell(data, text);
+        report(data, text);
     }
     hasp_node_options_init(&standard);
     for (int key = 0; key < LIMIT_COUNT; key++) {
@@ -100,8 +109,8 @@ int hasp_node_options_advise(const struct hasp_node_options *options,
     compare_states(&advising, LIMIT_WAITS_PER_SESSION, LIMIT_HOLDS_PER_SESSION);
     compare_states(&advising, LIMIT_OWNERS_PER_SESSION,
                    LIMIT_WAITS_PER_SESSION);
-    /* A lock exists with a hold or a wait; each has a name of a byte or an
-     * owner of none. */
+    /* A lock exists only with a hold or a wait. The smallest has a name of one
+     * byte and a hold without an owner. */
     compare_size(&advising, LIMIT_LOCKS, 2 * RECORD_SIZE + 1);
     compare_size(&advising, LIMIT_SESSIONS, RECORD_SIZE);
     compare_size(&advising, LIMIT_WAITS, RECORD_SIZE);
@@ -124,9 +133,9 @@ int hasp_node_options_advise(const struct hasp_node_options *options,
         snprintf(text, sizeof text,
                  "limits.request_size = %" PRIu32 " has no room for "
                  "limits.value_size = %" PRIu32 ", limits.name_size = %" PRIu32
-                 " and options: such a request closes its connection",
+                 " and options: such a request would close its connection",
                  limits->request_size, limits->value_size, limits->name_size);
-        tell(data, text);
+        report(data, text);
     }
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The options of a node: their defaults, ranges, a deep copy, and what the
- * core takes of them. */
+/* Options of a node: defaults, ranges, a deep copy, and the options of the
+ * core. */
 
 #include "node/options.h"
 
@@ -20,7 +20,7 @@
 #include "net/stream.h"
 #include "net/tls.h"
 
-/* The name of a cluster that was given none. */
+/* Name of a cluster without cluster.name. */
 #define DEFAULT_NAME "hasp"
 #define MIB (UINT64_C(1) << 20)
 
@@ -38,7 +38,7 @@ static int options_refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
     return HASP_NODE_CONFIG;
 }
 
-/* Where the limits of the state stand in struct hasp_node_limits. */
+/* Offsets of the limits of the state in struct hasp_node_limits. */
 #define AT(member) offsetof(struct hasp_node_limits, member)
 static const size_t state_limits[LIMIT_COUNT] = {
     [LIMIT_SESSIONS] = AT(sessions),
@@ -54,7 +54,7 @@ static const size_t state_limits[LIMIT_COUNT] = {
     [LIMIT_STATE_SIZE] = AT(state_size)};
 _Static_assert(LIMIT_STATE_SIZE == LIMIT_COUNT - 1, "a limit without a place");
 
-/* 0 if the options do not give this limit. */
+/* Returns 0 if the options do not set this limit. */
 static uint64_t given_limit(const struct hasp_node_limits *limits,
                             enum limit_key key)
 {
@@ -98,8 +98,8 @@ void hasp_node_options_init(struct hasp_node_options *options)
     }
 }
 
-/* Checks a port's address; without TLS, whoever reaches the port can act as the
- * cluster. */
+/* Checks a port's address. Without TLS, any machine that reaches the port could
+ * act as the cluster, so only loopback is allowed then. */
 static int check_address(const struct hasp_node_options *options,
                          enum hasp_node_tls tls, const char *what,
                          const char *address, char why[HASP_NODE_WHY_SIZE])
@@ -109,7 +109,7 @@ static int check_address(const struct hasp_node_options *options,
     if (address == NULL ||
         address_split(address, host, sizeof host, &port) != 0 ||
         strlen(address) > 120 || strpbrk(address, ", \t") != NULL) {
-        return options_refuse(why, "%s = '%s' is not an address: host:port",
+        return options_refuse(why, "%s = '%s': expected an address, host:port",
                               what, address == NULL ? "" : address);
     }
     if (!options->is_insecure && tls != HASP_NODE_TLS_REQUIRE &&
@@ -117,16 +117,17 @@ static int check_address(const struct hasp_node_options *options,
         return options_refuse(
             why,
             "%s = '%s' is not a loopback address, and traffic is "
-            "not encrypted: anybody on that network could take "
+            "not encrypted: anybody on that network could acquire "
             "every lock; use 127.0.0.1, or TLS ([tls] in "
-            "haspd.conf, hasp cert), or say 'insecure = yes' in "
+            "haspd.conf, hasp cert), or set 'insecure = yes' in "
             "[security] if the network is trusted",
             what, address);
     }
     return 0;
 }
 
-/* Certificates are for a cluster by its name, so it needs one of its own. */
+/* A certificate names its cluster, so a cluster with TLS needs a unique
+ * name. */
 static int check_tls(const struct hasp_node_options *options,
                      char why[HASP_NODE_WHY_SIZE])
 {
@@ -137,35 +138,37 @@ static int check_tls(const struct hasp_node_options *options,
         return 0;
     }
     if (options->tls_http == HASP_NODE_TLS_ALLOW) {
-        return options_refuse(why,
-                              "tls.http is off or require: a browser that may "
-                              "speak plain can be made to");
+        return options_refuse(
+            why, "tls.http = allow is not possible, since browsers "
+                 "could be redirected to plain HTTP: use off or "
+                 "require");
     }
     if (options->tls_dir == NULL &&
         (options->tls_ca == NULL || options->tls_cert == NULL ||
          options->tls_key == NULL)) {
         return options_refuse(why,
-                              "TLS needs certificates: say where they are with "
-                              "tls.dir (ca.crt, node.crt, node.key; hasp cert "
+                              "TLS needs certificates: set tls.dir to a folder "
+                              "with ca.crt, node.crt and node.key (hasp cert "
                               "makes them)");
     }
     if (strcmp(options->cluster_name, DEFAULT_NAME) == 0) {
         return options_refuse(
-            why, "TLS needs cluster.name: certificates are for a "
-                 "cluster by its name, and '" DEFAULT_NAME "' is everybody's");
+            why, "TLS needs a unique cluster.name, since certificates name "
+                 "their cluster: '" DEFAULT_NAME "' is the default of all");
     }
     if (!tls_word_is_fine(bytes_of_text(options->cluster_name))) {
         return options_refuse(
             why,
-            "cluster.name = '%s' cannot stand in a certificate: use "
-            "letters, digits, '.', '_' and '-'",
+            "cluster.name = '%s' cannot be used in a certificate: use "
+            "letters, digits, '.', '_' and '-' only",
             options->cluster_name);
     }
     return 0;
 }
 
-/* A line that was copied and half changed would have a node listen at another
- * one's address, or two ports at one. */
+/* Finds an address that is used twice, as when a member line was copied and not
+ * fully edited: a node would listen at another's address, or at one address
+ * with both ports. */
 static int check_distinct(const struct hasp_node_member *members,
                           uint32_t count, char why[HASP_NODE_WHY_SIZE])
 {
@@ -184,9 +187,9 @@ static int check_distinct(const struct hasp_node_member *members,
         }
         if (twice != NULL) {
             return options_refuse(why,
-                                  "address %s stands twice, at member %" PRIu64
-                                  " and at member %" PRIu64
-                                  ": each port of each member has its own",
+                                  "address %s is used by members %" PRIu64
+                                  " and %" PRIu64
+                                  ": each port of each member needs its own",
                                   twice, other->id, last->id);
         }
     }
@@ -197,17 +200,18 @@ static int options_check_members(const struct hasp_node_options *options,
                                  char why[HASP_NODE_WHY_SIZE])
 {
     if (options->member_count > MEMBER_COUNT_MAX) {
-        return options_refuse(why, "at most %d members", MEMBER_COUNT_MAX);
+        return options_refuse(why, "%u members; at most %d are allowed",
+                              options->member_count, MEMBER_COUNT_MAX);
     }
     for (uint32_t i = 0; i < options->member_count; i++) {
         const struct hasp_node_member *member = &options->members[i];
         char what[64];
         if (member->id == 0) {
-            return options_refuse(why, "a member's id is 1 or greater");
+            return options_refuse(why, "a member has the id 0; ids start at 1");
         }
         for (uint32_t j = 0; j < i; j++) {
             if (options->members[j].id == member->id) {
-                return options_refuse(why, "member %" PRIu64 " is named twice",
+                return options_refuse(why, "duplicate member %" PRIu64,
                                       member->id);
             }
         }
@@ -229,7 +233,7 @@ static int options_check_members(const struct hasp_node_options *options,
     return 0;
 }
 
-/* Port 0 is any that is free. */
+/* Port 0 is any free port, so it may be used twice. */
 static int check_listeners(const struct hasp_node_options *options,
                            char why[HASP_NODE_WHY_SIZE])
 {
@@ -243,7 +247,8 @@ static int check_listeners(const struct hasp_node_options *options,
             size_t size = strlen(one);
             if (other != NULL && strcmp(one, other) == 0 &&
                 strcmp(one + size - 2, ":0") != 0) {
-                return options_refuse(why, "%s and %s are both %s",
+                return options_refuse(why,
+                                      "%s and %s are both %s; use two ports",
                                       listeners[j][0], listeners[i][0], one);
             }
         }
@@ -259,39 +264,54 @@ static int check_limits(const struct hasp_node_limits *limits,
         limits->sessions_per_conn == 0 || limits->snapshot_log_size == 0 ||
         limits->snapshot_entries == 0 || limits->flush_records == 0) {
         return options_refuse(why,
-                              "a limit of 0 would keep the node from working");
+                              "connections, connections_per_address, "
+                              "requests_in_flight, requests_per_conn, "
+                              "sessions_per_conn, snapshot_log_size, "
+                              "snapshot_entries and flush_records must be at "
+                              "least 1");
     }
     if (limits->name_size == 0 || limits->name_size > LOCK_NAME_SIZE_MAX ||
         limits->value_size == 0 || limits->value_size > VALUE_SIZE_MAX) {
-        return options_refuse(
-            why, "name_size must be from 1 to %d, value_size to %d",
-            LOCK_NAME_SIZE_MAX, VALUE_SIZE_MAX);
+        return options_refuse(why,
+                              "name_size = %" PRIu32
+                              " must be 1 to %d, value_size = %" PRIu32
+                              " must be 1 to %d",
+                              limits->name_size, LOCK_NAME_SIZE_MAX,
+                              limits->value_size, VALUE_SIZE_MAX);
     }
     if (limits->request_size < 4096 || limits->request_size > MIB / 2) {
-        return options_refuse(why, "request_size must be from 4096 to 524288");
+        return options_refuse(
+            why, "request_size = %" PRIu32 " must be 4096 to 524288",
+            limits->request_size);
     }
     if (limits->snapshot_chunk_size < 4096 ||
         limits->snapshot_chunk_size > 16 * MIB) {
         return options_refuse(
-            why, "snapshot_chunk_size must be from 4096 to 16777216");
+            why, "snapshot_chunk_size = %" PRIu32 " must be 4096 to 16777216",
+            limits->snapshot_chunk_size);
     }
     if (limits->wal_segment_size % 4096 != 0 ||
         limits->wal_segment_size < MIB ||
         limits->wal_segment_size > 4096 * MIB) {
-        return options_refuse(
-            why, "wal_segment_size must be a multiple of 4096, from "
-                 "1 MiB to 4 GiB");
+        return options_refuse(why,
+                              "wal_segment_size = %" PRIu64
+                              " must be a multiple of 4096, from "
+                              "1 MiB to 4 GiB",
+                              limits->wal_segment_size);
     }
     if (limits->table_size < 16 * MIB) {
-        return options_refuse(why, "table_size must be at least 16 MiB");
+        return options_refuse(
+            why, "table_size = %" PRIu64 " must be at least 16 MiB",
+            limits->table_size);
     }
     for (int key = 0; key < LIMIT_COUNT; key++) {
         const struct limit_rule *rule = &limit_rules[key];
         uint64_t value = given_limit(limits, (enum limit_key)key);
         if (value != 0 && !limit_allows((enum limit_key)key, value)) {
-            return options_refuse(
-                why, "%s = %" PRIu64 " must be from %" PRIu64 " to %" PRIu64,
-                rule->name, value, rule->min, rule->max);
+            return options_refuse(why,
+                                  "%s = %" PRIu64 " is out of range: %" PRIu64
+                                  " to %" PRIu64,
+                                  rule->name, value, rule->min, rule->max);
         }
     }
     return 0;
@@ -305,7 +325,7 @@ static int check_path(const char *path, char why[HASP_NODE_WHY_SIZE])
     }
     return options_refuse(
         why,
-        "listen.local = '%s' is not the path of a socket: it begins "
+        "listen.local = '%s': expected the path of a socket, which begins "
         "with '/', has at most %d bytes, and no blanks or commas",
         path, LOCAL_PATH_MAX);
 }
@@ -315,27 +335,34 @@ int hasp_node_options_check(const struct hasp_node_options *options,
 {
     if (options->size != sizeof *options) {
         return options_refuse(why,
-                              "the options come from another version of hasp");
+                              "the program was compiled with the header of "
+                              "another version of hasp: compile it again");
     }
     if (options->id == 0) {
-        return options_refuse(why, "the node needs an id, 1 or greater");
+        return options_refuse(why, "no id: the node needs an id, 1 or greater "
+                                   "(node.id)");
     }
     if (options->directory == NULL || options->directory[0] == '\0') {
-        return options_refuse(why, "the node needs a data directory");
+        return options_refuse(why, "no data directory: the node needs a data "
+                                   "directory (node.dir)");
     }
     if (strlen(options->directory) > 1024) {
-        return options_refuse(why, "the data directory's name is too long");
+        return options_refuse(why,
+                              "the path of the data directory has %zu bytes; "
+                              "at most 1024 are allowed",
+                              strlen(options->directory));
     }
     if (options->cluster_name == NULL || strlen(options->cluster_name) > 64) {
-        return options_refuse(why, "the cluster's name is missing or too long");
+        return options_refuse(
+            why, "cluster.name is missing or longer than 64 bytes");
     }
     if (options->heartbeat_ms < 10 || options->election_ms > 60000 ||
         options->election_ms < 3 * options->heartbeat_ms) {
         return options_refuse(
             why,
-            "election_ms (%" PRIu32 ") must be at least three "
-            "times heartbeat_ms (%" PRIu32 ", from 10) and at most "
-            "60000",
+            "election_ms = %" PRIu32 " must be at least three times "
+            "heartbeat_ms = %" PRIu32 " and at most 60000; heartbeat_ms must "
+            "be at least 10",
             options->election_ms, options->heartbeat_ms);
     }
     int rv = check_tls(options, why);
@@ -357,7 +384,7 @@ int hasp_node_options_check(const struct hasp_node_options *options,
     return rv ?: check_limits(&options->limits, why);
 }
 
-/* The texts, which are copied and freed. */
+/* Offsets of the texts, which are copied and freed. */
 #define TEXT(member) offsetof(struct hasp_node_options, member)
 static const size_t texts[] = {
     TEXT(directory),    TEXT(listen_client), TEXT(listen_peer),
@@ -464,7 +491,7 @@ bool options_require_access(const struct hasp_node_options *options)
 void options_for_core(const struct hasp_node_options *options,
                       struct core_options *ret_options)
 {
-    /* The caller has passed hasp_node_options_check(). */
+    /* hasp_node_options_check() has accepted the options. */
     CHECK(options->id != 0);
     const struct hasp_node_limits *limits = &options->limits;
     *ret_options = (struct core_options){
@@ -510,7 +537,7 @@ void options_tell_limits(const struct hasp_node_options *options,
         if (given != 0 && given != value) {
             LOG_WARN("limit of the configuration is ignored",
                      "limits.%s=%" PRIu64 " cluster=%" PRIu64
-                     " hint=\"it counted when the cluster was founded; 'hasp "
+                     " hint=\"it applies only when a cluster is founded; 'hasp "
                      "limits set %s VALUE' changes it for all nodes\"",
                      limit_rules[key].name, given, value,
                      limit_rules[key].name);

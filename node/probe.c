@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Dials the addresses of a new member and asks who is there. */
+/* Dials the addresses of a new member and asks which node is there. */
 
 #include "node/probe.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,19 @@
 #include "net/stream.h"
 #include "node/node.h"
 
-/* The time for both addresses together. */
+/* Time for both addresses together. */
 #define PROBE_MS 3000
-/* The most values in an answer to RAFT.STATUS. */
+/* Values in an answer to RAFT.STATUS, at most. */
 #define VALUE_COUNT_MAX 1024
+
+/* The peer address is dialled first, then the client address. */
+enum probe_state {
+    PROBE_DIALS_PEER,
+    PROBE_REACHED_PEER,
+    PROBE_DIALS_CLIENT, /* Connects there, or waits for the answer. */
+    PROBE_IDENTIFIED,   /* The node itself has answered. */
+    PROBE_REFUSED       /* The answer was wrong. */
+};
 
 struct probe {
     struct list node;
@@ -28,11 +38,9 @@ struct probe {
     uint64_t id;
     char peer[MEMBER_ADDRESS_SIZE];
     char client[MEMBER_ADDRESS_SIZE]; /* "" if none was announced. */
-    bool is_client;       /* 'client' is being dialled, not 'peer'. */
-    bool is_there;        /* The node answers at the present address. */
-    uint64_t incarnation; /* Of its data directory; 0: not told yet. */
-    /* What else answers there; "" if nothing does. */
-    char other[HASP_WHY_SIZE / 4];
+    enum probe_state state;
+    uint64_t incarnation;            /* The directory's; if PROBE_IDENTIFIED. */
+    char refusal[HASP_WHY_SIZE / 4]; /* The reason; if PROBE_REFUSED. */
     struct stream stream;
     uv_timer_t timer;
 };
@@ -41,12 +49,32 @@ static void probe_connected_cb(struct stream *stream)
 {
     static const char question[] = "*1\r\n$11\r\nRAFT.STATUS\r\n";
     struct probe *probe = stream->owner;
-    if (probe->is_client) {
+    if (probe->state == PROBE_DIALS_CLIENT) {
         buffer_put_text(stream_output(stream), question);
     } else {
-        probe->is_there = true;
+        CHECK(probe->state == PROBE_DIALS_PEER);
+        probe->state = PROBE_REACHED_PEER;
         stream_close(stream, "reached");
     }
+}
+
+static void probe_identify(struct probe *probe, uint64_t incarnation)
+{
+    CHECK(incarnation != 0); /* The log names the member by it. */
+    probe->incarnation = incarnation;
+    probe->state = PROBE_IDENTIFIED;
+}
+
+static void probe_refuse(struct probe *probe, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void probe_refuse(struct probe *probe, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(probe->refusal, sizeof probe->refusal, format, args);
+    va_end(args);
+    probe->state = PROBE_REFUSED;
 }
 
 /* True if the answer has the id of this node's cluster. */
@@ -57,27 +85,27 @@ static bool is_of_ours(const struct probe *probe, struct bytes cluster)
     return bytes_equal(cluster, bytes_of_text(own));
 }
 
-/* The node understands the command, but cannot answer it now: while it has not
- * begun it says at the end who it is. */
+/* Reads an error reply. A node that has not started to serve appends its
+ * identity to each error (PROBE_IDENTITY). */
 static void read_refusal(struct probe *probe, struct bytes text)
 {
     char line[512];
-    uint64_t id;
+    uint64_t id, incarnation;
     size_t size = text.size < sizeof line ? text.size : sizeof line - 1;
     memcpy(line, text.data, size);
     line[size] = '\0';
     const char *end = strstr(line, "; node=");
     if (end != NULL &&
         sscanf(end, "; node=%" SCNu64 " incarnation=%" SCNx64, &id,
-               &probe->incarnation) == 2 &&
-        id == probe->id && probe->incarnation != 0) {
-        probe->is_there = true;
+               &incarnation) == 2 &&
+        id == probe->id && incarnation != 0) {
+        probe_identify(probe, incarnation);
     } else if (strncmp(line, "ERR ", 4) == 0) {
-        snprintf(probe->other, sizeof probe->other, "no node of hasp answers");
+        /* Another server, Redis say, does not know the command. */
+        probe_refuse(probe, "the peer is not a hasp node");
     } else {
-        probe->incarnation = 0;
-        snprintf(probe->other, sizeof probe->other,
-                 "it does not say which data directory it has: %.70s", line);
+        probe_refuse(probe, "it does not report its data directory: %.70s",
+                     line);
     }
 }
 
@@ -99,6 +127,7 @@ static void probe_bytes_cb(struct stream *stream)
     struct probe *probe = stream->owner;
     struct resp_reply reply = {0};
     size_t used;
+    uint64_t incarnation;
     int error = resp_parse_reply(stream_input(stream), VALUE_COUNT_MAX, &reply,
                                  &used);
     if (error == HASP_EMORE) {
@@ -113,20 +142,20 @@ static void probe_bytes_cb(struct stream *stream)
     if (error == 0 && reply.value[0].type == RESP_ERROR) {
         read_refusal(probe, reply.value[0].bytes);
     } else if (node == NULL || node->type != RESP_INTEGER) {
-        snprintf(probe->other, sizeof probe->other, "no node of hasp answers");
+        probe_refuse(probe, "the peer is not a hasp node");
     } else if ((uint64_t)node->integer != probe->id) {
-        snprintf(probe->other, sizeof probe->other,
-                 "it is the address of node %" PRId64, node->integer);
+        probe_refuse(probe, "it is the address of node %" PRId64,
+                     node->integer);
     } else if (cluster != NULL && cluster->bytes.size > 0 &&
                !is_of_ours(probe, cluster->bytes)) {
-        snprintf(probe->other, sizeof probe->other,
-                 "that node belongs to another cluster; give it an empty "
-                 "directory, and this cluster's members in its configuration");
-    } else if (!probe_read_incarnation(&reply, &probe->incarnation)) {
-        snprintf(probe->other, sizeof probe->other,
-                 "it does not say which data directory it has");
+        probe_refuse(probe,
+                     "that node belongs to another cluster; give it an empty "
+                     "directory, and this cluster's members in its "
+                     "configuration");
+    } else if (!probe_read_incarnation(&reply, &incarnation)) {
+        probe_refuse(probe, "it does not report its data directory");
     } else {
-        probe->is_there = true;
+        probe_identify(probe, incarnation);
     }
     resp_reply_done(&reply);
     stream_close(stream, "answered");
@@ -139,9 +168,12 @@ static void probe_timer_closed_cb(uv_handle_t *handle)
     free(probe);
 }
 
-static void probe_end(struct probe *probe, int error, const char *why)
+static void probe_end(struct probe *probe, int error, const char *address,
+                      const char *reason)
 {
     struct hasp_node *node = probe->owner;
+    char why[HASP_WHY_SIZE];
+    snprintf(why, sizeof why, "%s: %s", address, reason);
     if (!turn_is_over(&node->turn)) {
         core_address_probed(node->core, probe->number, error,
                             probe->incarnation, why, turn_now());
@@ -155,25 +187,30 @@ static void probe_dial(struct probe *probe);
 static void probe_closed_cb(struct stream *stream, const char *reason)
 {
     struct probe *probe = stream->owner;
-    char why[HASP_WHY_SIZE];
-    if (probe->is_there && !probe->is_client && probe->client[0] != '\0') {
-        probe->is_client = true;
+    switch (probe->state) {
+    case PROBE_DIALS_PEER:
+        probe_end(probe, HASP_ECONNECT, probe->peer, reason);
+        break;
+    case PROBE_REACHED_PEER:
+        if (probe->client[0] == '\0') {
+            probe_end(probe, HASP_EREFUSED, probe->peer,
+                      "it has no client address at which to ask for its data "
+                      "directory");
+            break;
+        }
+        probe->state = PROBE_DIALS_CLIENT;
         probe_dial(probe);
-        return;
+        break;
+    case PROBE_DIALS_CLIENT:
+        probe_end(probe, HASP_ECONNECT, probe->client, reason);
+        break;
+    case PROBE_IDENTIFIED:
+        probe_end(probe, 0, probe->client, reason);
+        break;
+    case PROBE_REFUSED:
+        probe_end(probe, HASP_EREFUSED, probe->client, probe->refusal);
+        break;
     }
-    if (probe->is_there && probe->incarnation == 0) {
-        snprintf(probe->other, sizeof probe->other,
-                 "without a client address it cannot be asked which data "
-                 "directory it has");
-    }
-    snprintf(why, sizeof why, "%s: %s",
-             probe->is_client ? probe->client : probe->peer,
-             probe->other[0] != '\0' ? probe->other : reason);
-    probe_end(probe,
-              probe->incarnation != 0   ? 0
-              : probe->other[0] == '\0' ? HASP_ECONNECT
-                                        : HASP_EREFUSED,
-              why);
 }
 
 static const struct stream_events events = {.on_connected = probe_connected_cb,
@@ -181,25 +218,25 @@ static const struct stream_events events = {.on_connected = probe_connected_cb,
                                             .on_closed = probe_closed_cb};
 static const struct stream_limits limits = {0};
 
-/* Dials the present address. */
+/* Dials the address of the current state. */
 static void probe_dial(struct probe *probe)
 {
+    bool is_client = probe->state == PROBE_DIALS_CLIENT;
     char host[MEMBER_ADDRESS_SIZE];
     uint16_t port;
-    const char *address = probe->is_client ? probe->client : probe->peer;
+    const char *address = is_client ? probe->client : probe->peer;
+    CHECK(is_client || probe->state == PROBE_DIALS_PEER);
     memset(&probe->stream, 0, sizeof probe->stream);
-    probe->is_there = false;
     /* The core has checked the form of both addresses. */
     CHECK(address_split(address, host, sizeof host, &port) == 0);
     CHECK(stream_connect(&probe->stream, &probe->owner->uv, host, port, &events,
                          &limits, probe) == 0);
-    /* A port that also takes plain connections is dialled in plain. */
+    /* A port that also accepts plain connections is dialled without TLS. */
     const struct hasp_node *node = probe->owner;
     const struct certificate_set *set = &node->certificates.now;
-    if (probe->is_client && node->options.tls_client == HASP_NODE_TLS_REQUIRE) {
+    if (is_client && node->options.tls_client == HASP_NODE_TLS_REQUIRE) {
         stream_use_tls(&probe->stream, set->asking, probe->id);
-    } else if (!probe->is_client &&
-               node->options.tls_peer == HASP_NODE_TLS_REQUIRE) {
+    } else if (!is_client && node->options.tls_peer == HASP_NODE_TLS_REQUIRE) {
         stream_use_tls(&probe->stream, set->peers, probe->id);
     }
 }
@@ -222,7 +259,7 @@ bool probes_are_closed(const struct probes *probes)
     return list_is_empty(&probes->probes);
 }
 
-static void late_cb(uv_timer_t *timer)
+static void probe_late_cb(uv_timer_t *timer)
 {
     struct probe *probe = timer->data;
     stream_close(&probe->stream, "no answer");
@@ -243,6 +280,6 @@ void probe_port_address(void *data, uint64_t number, uint64_t id,
     list_push_back(&node->probes.probes, &probe->node);
     CHECK(uv_timer_init(&node->uv, &probe->timer) == 0);
     probe->timer.data = probe;
-    CHECK(uv_timer_start(&probe->timer, late_cb, PROBE_MS, 0) == 0);
+    CHECK(uv_timer_start(&probe->timer, probe_late_cb, PROBE_MS, 0) == 0);
     probe_dial(probe);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Is a new member there, where it is said to be, and with which data directory?
- * This node dials both of its addresses and asks behind the clients' one whose
- * it is (RAFT.STATUS), so that a port that is shut, two addresses that were
- * swapped and another node's are told before they stand in the log, and so that
- * the log can name the directory.
+/* Checks whether a new member is at its addresses, and reads the incarnation of
+ * its data directory, which the log names.
+ *
+ * This node dials both addresses and sends RAFT.STATUS to the one for clients.
+ * So a closed port, swapped addresses and another node's address are reported
+ * before they are in the log.
  *
  * Threads: the loop's. */
 
@@ -19,19 +20,19 @@
 
 struct hasp_node;
 
-/* How a node that has not begun says who it is, at the end of its refusals. */
+/* The identity that a node appends to its errors until it serves. */
 #define PROBE_IDENTITY "node=%" PRIu64 " incarnation=%016" PRIx64
 
 struct probes {
-    struct list probes; /* Under way; more than one if changes are given up. */
+    struct list probes; /* In progress; several if changes were given up. */
 };
 
 void probes_open(struct probes *probes);
-/* Ends those that are under way, as the loop goes on; nobody is told. */
+/* Ends those in progress, while the loop runs, without a result. */
 void probes_close(struct probes *probes);
 bool probes_are_closed(const struct probes *probes);
 
-/* Of struct core_port; 'data' is the node. */
+/* For struct core_port; 'data' is the node. */
 void probe_port_address(void *data, uint64_t number, uint64_t id,
                         const char *address);
 

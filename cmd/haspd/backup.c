@@ -25,7 +25,8 @@ int backup_quarantine(struct backup_request *request, const char *text)
         request->quarantine_ms = quarantine_ms;
         return 0;
     }
-    fprintf(stderr, "haspd: --quarantine '%s' is no time; write 90s or 1h\n",
+    fprintf(stderr,
+            "haspd: --quarantine '%s': invalid duration; write 90s or 1h\n",
             text);
     return EX_USAGE;
 }
@@ -33,7 +34,7 @@ int backup_quarantine(struct backup_request *request, const char *text)
 int backup_users(struct backup_request *request, const char *text)
 {
     if (strcmp(text, "keep") != 0 && strcmp(text, "suspend") != 0) {
-        fprintf(stderr, "haspd: --users '%s' is neither keep nor suspend\n",
+        fprintf(stderr, "haspd: --users '%s': expected keep or suspend\n",
                 text);
         return EX_USAGE;
     }
@@ -119,9 +120,9 @@ int backup_inspect(const struct backup_request *request)
 static void say_contents(const struct hasp_node_snapshot *snapshot)
 {
     fprintf(stderr,
-            "haspd: it has the state at index %" PRIu64 " (term %" PRIu64
-            "): %" PRIu64 " sessions, %" PRIu64 " holds, %" PRIu64
-            " waits, %" PRIu64 " fences, %" PRIu64 " on the blacklist\n",
+            "haspd: state at index %" PRIu64 " (term %" PRIu64 "): %" PRIu64
+            " sessions, %" PRIu64 " holds, %" PRIu64 " waits, %" PRIu64
+            " fences, %" PRIu64 " blacklist entries\n",
             snapshot->log_index, snapshot->term, snapshot->sessions,
             snapshot->holds, snapshot->waits, snapshot->fences,
             snapshot->blacklist);
@@ -134,7 +135,7 @@ int backup_export(const struct backup_request *request,
     char why[HASP_NODE_WHY_SIZE];
     if (options->directory == NULL || options->directory[0] == '\0') {
         return backup_explain(EX_USAGE,
-                              "which data directory? give --dir or --config");
+                              "no data directory: use --dir or --config");
     }
     int status = hasp_node_export(options->directory, request->file,
                                   request->may_replace, &snapshot, why);
@@ -156,30 +157,29 @@ static void say_next(const struct hasp_node_options *options,
     char time[DURATION_TEXT_SIZE];
     duration_format(now->quarantine_ms, time);
     fprintf(stderr,
-            "\nkept: %" PRIu64 " marks of fences, %" PRIu64
-            " patterns on the blacklist. Dropped: all sessions, holds and "
+            "\nkept: %" PRIu64 " fences, %" PRIu64
+            " blacklist entries. Dropped: all sessions, holds and "
             "waits;\nclients open new sessions. New tokens are larger than all "
-            "of before.\n\nnext:\n"
+            "earlier ones.\n\nnext:\n"
             "  1. make sure that no node of the old cluster runs or will be "
             "started again\n"
-            "  2. start this node, as the user to whom '%s' belongs:\n"
+            "  2. start this node, as the owner of '%s':\n"
             "       haspd %s%s\n",
             now->fences, now->blacklist, options->directory,
             config_path != NULL ? "--config " : "--id ... --dir ...",
             config_path != NULL ? config_path : "");
     if (now->quarantine_ms > 0) {
         fprintf(stderr,
-                "     nothing is granted for %s from then on, as long as "
-                "clients of the old\n"
-                "     cluster may believe that they hold a lock\n",
+                "     it grants nothing for %s, because clients of the old\n"
+                "     cluster might still trust their locks\n",
                 time);
     } else {
-        fputs("     locks are granted at once: you have said that no client "
-              "of the old\n     cluster believes that it holds one\n",
+        fputs("     it grants locks at once, as --quarantine 0 says that no "
+              "client\n     of the old cluster trusts a lock\n",
               stderr);
     }
-    fputs("  3. start the other nodes, if there are any, with empty data "
-          "directories and\n     this node among their [cluster] members, and "
+    fputs("  3. start the other nodes, if any, with empty data directories "
+          "and with\n     this node in their [cluster] members, and "
           "add each:\n",
           stderr);
     for (uint32_t i = 0; i < before->member_count; i++) {
@@ -193,8 +193,8 @@ static void say_next(const struct hasp_node_options *options,
     }
 }
 
-/* True if there are users. Where everybody may do everything, there is nothing
- * to decide about them. */
+/* True if restored users must be kept or suspended. With open access and no
+ * users there is nothing to decide. */
 static bool has_users(const struct hasp_node_snapshot *snapshot)
 {
     return snapshot->users > 0 || snapshot->secrets > 0 ||
@@ -203,20 +203,20 @@ static bool has_users(const struct hasp_node_snapshot *snapshot)
 
 static void say_users(const struct hasp_node_snapshot *snapshot)
 {
-    char date[64] = "at a time that is not known";
+    char date[64] = "at an unknown time";
     time_t seconds = (time_t)(snapshot->users_changed_ms / 1000);
     struct tm utc;
     if (seconds != 0 && gmtime_r(&seconds, &utc) != NULL) {
         strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", &utc);
     }
     fprintf(stderr,
-            "haspd: it has %" PRIu64 " users besides admin, and %" PRIu64
+            "haspd: the backup has %" PRIu64 " users besides admin and %" PRIu64
             " secrets; ",
             snapshot->users, snapshot->secrets);
     if (snapshot->users_change[0] == '\0') {
-        fputs("no change of them is known\n", stderr);
+        fputs("their last change is unknown\n", stderr);
     } else {
-        fprintf(stderr, "the newest change of them: %s, %s\n", date,
+        fprintf(stderr, "their last change: %s, %s\n", date,
                 snapshot->users_change);
     }
 }
@@ -225,19 +225,21 @@ static int refuse_users(const struct hasp_node_snapshot *snapshot)
 {
     say_users(snapshot);
     return backup_explain(
-        EX_USAGE, "what was withdrawn since then is there again: say --users "
-                  "suspend, so that nobody is let in before you have looked "
-                  "('hasp user enable' lets a user in again), or --users keep");
+        EX_USAGE, "a restore brings back users, secrets and rights that were "
+                  "withdrawn since: use --users suspend to disable all users "
+                  "until you enable them ('hasp user enable'), or --users "
+                  "keep");
 }
 
 static void say_suspended(const struct hasp_node_options *options)
 {
-    fprintf(stderr,
-            "\nAll users are suspended, admin too. Once the node runs, look at "
-            "them and let them in:\n"
-            "       hasp --socket %s user list\n"
-            "       hasp --socket %s user enable admin\n",
-            options->directory, options->directory);
+    fprintf(
+        stderr,
+        "\nAll users are suspended, admin too. Once the node runs, check and "
+        "enable them:\n"
+        "       hasp --socket %s user list\n"
+        "       hasp --socket %s user enable admin\n",
+        options->directory, options->directory);
 }
 
 int backup_restore(const struct backup_request *request,
@@ -259,7 +261,7 @@ int backup_restore(const struct backup_request *request,
     if (status != 0) {
         return backup_explain(status, why);
     }
-    fprintf(stderr, "haspd: '%s' is the beginning of a new life now:\n",
+    fprintf(stderr, "haspd: '%s' has a new epoch of the cluster:\n",
             options->directory);
     say_contents(&before);
     if (has_users(&before)) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What haspd does with backups instead of running: in words on stderr, and for
- * 'hasp snapshot inspect' as JSON on stdout. The work is done by the node's
- * library (hasp/node.h). */
+/* Backups, which haspd handles instead of running a node. Messages go to
+ * stderr; 'hasp snapshot inspect' reads JSON from stdout. The node's library
+ * (hasp/node.h) does the work. */
 
 #ifndef HASP_CMD_HASPD_BACKUP_H
 #define HASP_CMD_HASPD_BACKUP_H
@@ -20,24 +20,25 @@ enum backup_users {
 
 struct backup_request {
     const char *file;
-    bool may_replace;       /* A file that is there. */
-    uint64_t quarantine_ms; /* HASP_NODE_QUARANTINE_FULL: as long as need be. */
+    bool may_replace; /* Overwrite 'file'. */
+    /* HASP_NODE_QUARANTINE_FULL: as long as a lease can be. */
+    uint64_t quarantine_ms;
     enum backup_users users;
 };
 extern const struct backup_request backup_request_default;
 
-/* Takes "90s", "500ms", "1h", a bare number being seconds; 0 or an exit
+/* Parses "90s", "500ms", "1h" or a number of seconds. Returns 0 or an exit
  * code. */
 int backup_quarantine(struct backup_request *request, const char *text);
 
-/* Takes "keep" or "suspend"; likewise. */
+/* Parses "keep" or "suspend". Returns 0 or an exit code. */
 int backup_users(struct backup_request *request, const char *text);
 
-/* Each returns an exit code and has explained it. */
+/* Each prints any error and returns an exit code. */
 int backup_inspect(const struct backup_request *request);
 int backup_export(const struct backup_request *request,
                   const struct hasp_node_options *options);
-/* 'config_path' for the words about what to do next; or NULL. */
+/* 'config_path' is shown in the next steps; it may be NULL. */
 int backup_restore(const struct backup_request *request,
                    const struct hasp_node_options *options,
                    const char *config_path);

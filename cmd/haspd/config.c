@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The configuration file: sections, keys, units, and errors with their
+/* Sources of the configuration: sections, keys, units, and errors with their
  * line. */
 
 #include "cmd/haspd/config.h"
@@ -25,15 +25,15 @@ enum kind {
     KIND_TEXT,
     KIND_U32,
     KIND_U64,
-    KIND_SIZE, /* As KIND_U64; K, M and G may follow. */
-    /* As KIND_SIZE, for a limit that counts when a cluster is founded. */
+    KIND_SIZE, /* As KIND_U64; K, M or G may follow. */
+    /* As KIND_SIZE, for a limit that is used when a cluster is founded. */
     KIND_FOUNDING,
     KIND_MEMBER,
-    KIND_LEVEL, /* From here on the values are words: of an enum ... */
+    KIND_LEVEL, /* From here on the values are words: an enum ... */
     KIND_REDIRECT,
     KIND_TLS,
     KIND_ACCESS,
-    KIND_FINALIZE, /* ... and from here on of a bool. */
+    KIND_FINALIZE, /* ... and from here on a bool. */
     KIND_SWITCH,
     KIND_METRICS,
     KIND_DEL,
@@ -44,7 +44,7 @@ struct setting {
     const char *section;
     const char *key;
     enum kind kind;
-    size_t offset; /* Its place in struct hasp_node_options. */
+    size_t offset; /* In struct hasp_node_options. */
     uint64_t min;
     uint64_t max;
 };
@@ -143,9 +143,9 @@ _Static_assert(sizeof(enum hasp_node_tls) == sizeof(unsigned),
                "an enum is stored as a number");
 _Static_assert(SETTING_COUNT <= CONFIG_SETTING_MAX, "room for all settings");
 
-/* The words for values that have words; the index is the value. */
+/* Words of the kinds from KIND_LEVEL on; the index is the value. */
 static const struct choice {
-    const char *names[5]; /* NULL behind the last. */
+    const char *names[5]; /* NULL-terminated. */
     const char *text;
 } choices[] = {
     [KIND_LEVEL] = {{"error", "warn", "info", "debug", NULL},
@@ -161,7 +161,7 @@ static const struct choice {
                      "auto, open or required"},
 };
 
-/* Where a value comes from, for messages. */
+/* The source of a value, for messages. */
 struct config_place {
     enum config_source source;
     /* The name of the file or the variable, or of the flag without dashes. */
@@ -169,7 +169,7 @@ struct config_place {
     int line;
 };
 
-/* The state of reading a file, which inih hands around. */
+/* State of reading a file; inih passes it to the callbacks. */
 struct config_reading {
     struct config *config;
     FILE *file;
@@ -232,8 +232,8 @@ void config_done(struct config *config)
     *config = (struct config){0};
 }
 
-/* Reads a line without its leading blanks, since inih takes an indented line
- * for the rest of the value before it. */
+/* Reads a line without its leading blanks, since inih treats an indented line
+ * as the rest of the previous value. */
 static char *config_read_line(char *out, int size, void *data)
 {
     struct config_reading *reading = data;
@@ -253,9 +253,9 @@ static char *config_read_line(char *out, int size, void *data)
         if (reading->error == 0) {
             struct config_place place = {CONFIG_FILE, reading->path,
                                          reading->line};
-            reading->error = config_fail(reading->why, &place,
-                                         "the line is longer than %d bytes",
-                                         size - 2);
+            reading->error = config_fail(
+                reading->why, &place,
+                "line too long; at most %d bytes are allowed", size - 2);
         }
         from = "\n";
     }
@@ -286,20 +286,20 @@ static int config_unknown(const struct config_place *place, const char *section,
         }
     }
     if (near_key == NULL && section[0] == '\0') {
-        return config_fail(why, place, "'%.100s' stands before any [section]",
-                           key);
+        return config_fail(why, place,
+                           "'%.100s' comes before the first [section]", key);
     }
     if (near_key == NULL) {
         return config_fail(why, place,
-                           "there is no section [%.100s]; the nearest is [%s]",
+                           "unknown section [%.100s]; did you mean [%s]?",
                            section, near_section->section);
     }
     if (elsewhere != NULL) {
-        return config_fail(why, place, "'%s' belongs into [%s], not into [%s]",
-                           key, elsewhere->section, section);
+        return config_fail(why, place, "'%s' belongs in [%s], not in [%s]", key,
+                           elsewhere->section, section);
     }
     return config_fail(why, place,
-                       "there is no '%.100s' in [%s]; the nearest is '%s'", key,
+                       "unknown key '%.100s' in [%s]; did you mean '%s'?", key,
                        section, near_key->key);
 }
 
@@ -312,13 +312,13 @@ static int set_number(struct config *config, const struct setting *setting,
     bool is_number = is_size ? size_parse(value, &number)
                              : bytes_to_u64(bytes_of_text(value), &number);
     if (!is_number) {
-        return config_fail(why, place, "%s = '%.100s' is not a number%s",
+        return config_fail(why, place, "%s = '%.100s' is not a whole number%s",
                            setting->key, value,
                            is_size ? " (K, M or G may follow)" : "");
     }
     if (number < setting->min || number > setting->max) {
         return config_fail(why, place,
-                           "%s = %s must be from %" PRIu64 " to %" PRIu64,
+                           "%s = %s is out of range: %" PRIu64 " to %" PRIu64,
                            setting->key, value, setting->min, setting->max);
     }
     if (setting->kind == KIND_U32) {
@@ -358,8 +358,7 @@ static int set_text(struct config *config, const struct setting *setting,
     char **text = config_field(config, setting);
     if (strlen(value) < setting->min || strlen(value) > setting->max) {
         return config_fail(why, place,
-                           "%s must have from %" PRIu64 " to %" PRIu64
-                           " characters",
+                           "%s must have %" PRIu64 " to %" PRIu64 " characters",
                            setting->key, setting->min, setting->max);
     }
     free(*text);
@@ -378,10 +377,12 @@ static int config_add_member(struct config *config,
         !bytes_to_u64(bytes_of_text(id_text), &id) || id == 0) {
         return config_fail(
             why, place,
-            "member = '%.100s' is not ID PEER-ADDRESS CLIENT-ADDRESS", value);
+            "member = '%.100s': expected ID PEER-ADDRESS CLIENT-ADDRESS",
+            value);
     }
     if (config->options.member_count == CONFIG_MEMBER_MAX) {
-        return config_fail(why, place, "more than %d members",
+        return config_fail(why, place,
+                           "too many members; at most %d are allowed",
                            CONFIG_MEMBER_MAX);
     }
     config->member[config->options.member_count++] = (struct hasp_node_member){
@@ -391,7 +392,7 @@ static int config_add_member(struct config *config,
     return 0;
 }
 
-/* SETTING_COUNT if there is none. */
+/* Returns SETTING_COUNT if there is none. */
 static size_t find_setting(const char *section, const char *key)
 {
     size_t i = 0;
@@ -420,8 +421,8 @@ static int config_set_value(struct config *config,
         rv = config_add_member(config, place, value, why);
     } else if (place->source == CONFIG_FILE &&
                config->source[i] == CONFIG_FILE) {
-        return config_fail(why, place, "'%s' stands in line %d already", key,
-                           config->line[i]);
+        return config_fail(why, place, "duplicate '%s'; line %d has it already",
+                           key, config->line[i]);
     } else if (setting->kind == KIND_TEXT) {
         rv = set_text(config, setting, place, value, why);
     } else if (setting->kind >= KIND_LEVEL) {
@@ -467,13 +468,13 @@ int config_read_file(struct config *config, const char *path,
     if (reading.error == 0 && line != 0) {
         struct config_place place = {CONFIG_FILE, path, line};
         return config_fail(why, &place,
-                           "neither '[section]' nor 'key = value'");
+                           "expected '[section]' or 'key = value'");
     }
     return reading.error;
 }
 
-/* Applies HASP_<SECTION>_<KEY>=value. Variables whose second word is no section
- * have another use (HASP_ENDPOINTS, HASP_TOKEN ...). */
+/* Applies HASP_<SECTION>_<KEY>=value. Variables whose second word is not a
+ * section have another purpose (HASP_ENDPOINTS, HASP_TOKEN ...). */
 static int set_variable(struct config *config, const char *variable,
                         char why[HASP_WHY_SIZE])
 {
@@ -506,7 +507,7 @@ static int set_variable(struct config *config, const char *variable,
     if (strcmp(section, "cluster") != 0 || strcmp(key, "member") != 0) {
         return config_set_value(config, &place, section, key, equals + 1, why);
     }
-    /* One variable holds several members, with commas between them. */
+    /* One variable has several members, separated by commas. */
     char *copy = memory_text(equals + 1);
     char *rest = copy;
     int rv = 0;
@@ -538,7 +539,7 @@ int config_set(struct config *config, const char *flag, const char *name,
     char section[64];
     const char *dot = strchr(name, '.');
     if (dot == NULL || (size_t)(dot - name) >= sizeof section) {
-        return config_fail(why, &place, "'%.100s' is not section.key=value",
+        return config_fail(why, &place, "'%.100s': expected SECTION.KEY=VALUE",
                            name);
     }
     memcpy(section, name, (size_t)(dot - name));
@@ -546,7 +547,7 @@ int config_set(struct config *config, const char *flag, const char *name,
     return config_set_value(config, &place, section, dot + 1, value, why);
 }
 
-/* Makes a text empty that is switched off, and so is not printed. */
+/* Clears a text that is "off" or empty. */
 static void drop_if_off(const char **text)
 {
     if (*text != NULL && ((*text)[0] == '\0' || strcmp(*text, "off") == 0)) {
@@ -567,9 +568,9 @@ static bool is_given(const struct config *config, const char *section,
     return config->source[find_setting(section, key)] != CONFIG_DEFAULT;
 }
 
-/* The lone node of a container is asked from outside of it, and its founder has
- * said that it is alone: that it is plain follows, unless anything is said of
- * TLS or of insecure. */
+/* Clients of a container's node are outside of the container. If the operator
+ * has confirmed that the node is alone (cluster.alone), plain connections are
+ * accepted there unless a setting mentions TLS or 'insecure'. */
 static int contain_security(struct config *config, char why[HASP_WHY_SIZE])
 {
     struct hasp_node_options *options = &config->options;
@@ -597,9 +598,9 @@ static void replace(const char **text, const char *value)
     *text = memory_text(value);
 }
 
-/* A name may lead here only once others know that this node runs, as in
- * Kubernetes, or never, as behind a translation of addresses: so the port of
- * its member line is listened to at all addresses. */
+/* The host name of a member line might resolve to this machine only after the
+ * node runs, as in Kubernetes, or never, as with NAT. So the node listens on
+ * that port at all addresses. */
 static void listen_as_listed(const char **listen, const char *listed)
 {
     char host[128], all[16];
@@ -612,8 +613,8 @@ static void listen_as_listed(const char **listen, const char *listed)
     }
 }
 
-/* One file may serve all nodes, since each listens where its line of members
- * says. */
+/* Each node listens as its member line says, so all nodes can use the same
+ * file. */
 static void choose_listeners(struct config *config)
 {
     struct hasp_node_options *options = &config->options;
@@ -621,7 +622,8 @@ static void choose_listeners(struct config *config)
     for (uint32_t i = 0; i < options->member_count; i++) {
         own = config->member[i].id == options->id ? &config->member[i] : own;
     }
-    /* A node without a line joins a cluster, or is alone: nobody dials it. */
+    /* A node without a member line joins a cluster or is alone; no other node
+     * connects to it by these settings. */
     bool joins = config->is_contained && options->member_count > 0;
     if (!is_given(config, "listen", "client")) {
         if (own != NULL) {
@@ -643,8 +645,8 @@ static void choose_listeners(struct config *config)
     }
 }
 
-/* The number at the end of a host's name, as a StatefulSet gives it to a pod;
- * for a node that is alone, 1. */
+/* Sets the id: the number at the end of the host name, as a StatefulSet names
+ * its pods, or 1 for a node that is alone. */
 static int contain_id(struct config *config, char why[HASP_WHY_SIZE])
 {
     struct hasp_node_options *options = &config->options;
@@ -655,17 +657,19 @@ static int contain_id(struct config *config, char why[HASP_WHY_SIZE])
         options->id = 1;
     } else if (dash == NULL ||
                !bytes_to_u64(bytes_of_text(dash + 1), &options->id)) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "the host's name is '%.200s', which ends with no number: name "
-                 "this node by HASP_NODE_ID",
-                 name);
+        snprintf(
+            why, HASP_WHY_SIZE,
+            "cannot derive the node's id from the host name '%.200s', which "
+            "does not end in -NUMBER: set HASP_NODE_ID",
+            name);
         return HASP_EINVALID;
     } else if (options->id == 0) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "the host's name is '%.200s', and nodes are numbered from 1: "
-                 "let the StatefulSet begin there (spec.ordinals.start: 1), or "
-                 "name this node by HASP_NODE_ID",
-                 name);
+        snprintf(
+            why, HASP_WHY_SIZE,
+            "the host name '%.200s' gives this node the id 0, but ids start "
+            "at 1: set spec.ordinals.start: 1 in the StatefulSet, or set "
+            "HASP_NODE_ID",
+            name);
         return HASP_EINVALID;
     }
     return 0;
@@ -678,7 +682,7 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
     for (size_t i = 0; i < SETTING_COUNT; i++) {
         if (settings[i].kind == KIND_FOUNDING &&
             config->source[i] == CONFIG_DEFAULT) {
-            /* Leaves the limit to the state. */
+            /* 0: the limit of the state applies. */
             *(uint64_t *)config_field(config, &settings[i]) = 0;
         }
     }
@@ -698,7 +702,7 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
     return hasp_node_options_check(options, why) == 0 ? 0 : HASP_EINVALID;
 }
 
-/* Writes a value other than a member as a file has it. */
+/* Writes the value of any setting but 'member', in the file's syntax. */
 static void print_value(const struct setting *setting, const void *at,
                         FILE *out)
 {
@@ -763,7 +767,7 @@ void config_print(const struct config *config, FILE *out)
     }
 }
 
-/* Writes a number as short as the file takes it: 64M. */
+/* Writes a number in its shortest form: 64M. */
 static void print_short(uint64_t number, bool is_size, FILE *out)
 {
     int unit = 0;
@@ -795,7 +799,7 @@ bool config_key_describe(size_t index, struct config_key *ret_key)
     bool is_size = setting->kind == KIND_SIZE || setting->kind == KIND_FOUNDING;
     *ret_key = (struct config_key){.section = setting->section,
                                    .key = setting->key};
-    /* One byte stays zero: what is longer is cut. */
+    /* The last byte stays zero, so longer texts are truncated. */
     FILE *range = fmemopen(ret_key->range, sizeof ret_key->range - 1, "w");
     FILE *standard = fmemopen(ret_key->standard, sizeof ret_key->standard - 1,
                               "w");

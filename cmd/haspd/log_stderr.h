@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Where the daemon's log lines go: stderr, in logfmt.
+/* The daemon's log: lines in logfmt on stderr.
  *
  *     ts=2025-11-20T10:13:00.123Z level=info node=1 event="peer up" peer=2
  *
  * Under journald (JOURNAL_STREAM names our stderr) a line begins with <N>, its
- * syslog priority, and has no time: the journal has both of its own. Each line
+ * syslog priority, and has no time, since the journal adds its own. Each line
  * is one write. */
 
 #ifndef HASP_CMD_HASPD_LOG_STDERR_H
@@ -15,7 +15,7 @@
 
 #include "include/hasp/node.h"
 
-/* Looks whether journald listens. */
+/* Checks whether journald reads stderr. */
 void log_stderr_init(uint64_t node_id);
 
 /* The function for struct hasp_node_options. */

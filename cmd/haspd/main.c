@@ -2,10 +2,10 @@
 
 /* haspd: one node as a daemon.
  *
- * Exit codes (sysexits.h): 0 stopped when told to, 64 usage, 65 the backup is
- * damaged, 69 cannot listen, 70 storage error, 73 what would be made is there,
- * 76 the other nodes run a newer version, 78 configuration, or this node was
- * removed from its cluster. */
+ * Exit codes (sysexits.h): 0 stopped on request, 64 usage, 65 the backup is
+ * damaged, 69 cannot listen, 70 storage error, 73 the file or directory to be
+ * made exists, 76 the other nodes run a newer version, 78 configuration, or
+ * this node was removed from its cluster. */
 
 #include <errno.h>
 #include <getopt.h>
@@ -58,7 +58,7 @@ struct command_line {
 };
 
 enum option_value {
-    OPTION_CONFIG = 256, /* From here on come actions, and '?'. */
+    OPTION_CONFIG = 256, /* Smaller values are actions, or '?'. */
     OPTION_SET,
     OPTION_TLS,
     OPTION_INSECURE,
@@ -72,7 +72,7 @@ enum option_value {
     OPTION_SETTING
 };
 
-/* Flags that are shorter names of settings. */
+/* Flags that are short forms of settings. */
 #define SETTING_FLAGS(_)                   \
     _("id", "node.id")                     \
     _("dir", "node.dir")                   \
@@ -126,12 +126,14 @@ static const char *setting_of(const char *flag)
     return setting_flags[i][1];
 }
 
-/* Adds a setting; 'value' NULL if it follows '=' in 'name'. */
+/* Adds a setting. If 'value' is NULL, it follows '=' in 'name'. */
 static int add_setting(struct command_line *line, const char *flag,
                        const char *name, const char *value)
 {
     if (line->set_count == (int)(sizeof line->set / sizeof line->set[0])) {
-        fputs("haspd: too many settings; write them into a file\n", stderr);
+        fputs("haspd: more than 64 settings on the command line; use --config "
+              "FILE\n",
+              stderr);
         return EX_USAGE;
     }
     char *copy = strdup(name);
@@ -139,7 +141,7 @@ static int add_setting(struct command_line *line, const char *flag,
     if (value == NULL) {
         char *equals = strchr(copy, '=');
         if (equals == NULL) {
-            fprintf(stderr, "haspd: --set '%s' is not SECTION.KEY=VALUE\n",
+            fprintf(stderr, "haspd: --set '%s': expected SECTION.KEY=VALUE\n",
                     name);
             free(copy);
             return EX_USAGE;
@@ -168,13 +170,13 @@ static int print_manual(const char *section)
         return 0;
     }
     fprintf(stderr,
-            "haspd: --man %s: must be 5, haspd.conf(5), or 8, "
+            "haspd: --man %s: expected 5 for haspd.conf(5) or 8 for "
             "haspd(8)\n",
             section);
     return EX_USAGE;
 }
 
-/* Parses the command line; returns an exit code, or -1 to go on. */
+/* Parses the command line. Returns an exit code, or -1 to continue. */
 static int main_parse(int argc, char **argv, struct command_line *line)
 {
     for (;;) {
@@ -223,7 +225,7 @@ static int main_parse(int argc, char **argv, struct command_line *line)
         }
     }
     if (optind < argc) {
-        fprintf(stderr, "haspd: '%s' is not expected here; see haspd --help\n",
+        fprintf(stderr, "haspd: unexpected argument '%s'; see haspd --help\n",
                 argv[optind]);
         return EX_USAGE;
     }
@@ -247,13 +249,14 @@ static int main_configure(const struct command_line *line,
     return rv;
 }
 
-/* Checks the settings as a whole. Where these do not fit together it helps to
- * see them all. */
+/* Checks the settings as a whole. --print-config prints them even if the check
+ * fails, since that shows which ones contradict each other. */
 static int main_finish(const struct command_line *line, struct config *config,
                        char why[HASP_WHY_SIZE])
 {
     if (line->action == ACTION_EXPORT || line->action == ACTION_UNCONDEMN) {
-        /* The directory is enough for this, and is checked by itself. */
+        /* Only the directory is needed, and these actions check it
+         * themselves. */
         return 0;
     }
     int rv = config_finish(config, why);
@@ -267,21 +270,21 @@ static int main_uncondemn(const char *directory)
 {
     char why[HASP_NODE_WHY_SIZE] = "";
     if (directory == NULL) {
-        fputs("haspd: name the data directory: --dir or --config\n", stderr);
+        fputs("haspd: no data directory: use --dir or --config\n", stderr);
         return EX_USAGE;
     }
     int status = hasp_node_uncondemn(directory, why);
     if (status != 0) {
         fprintf(stderr, "haspd: %s\n", why);
     } else if (why[0] == '\0') {
-        printf("nothing is held against '%s'\n", directory);
+        printf("'%s' has no mark of lost data\n", directory);
     } else {
-        printf("forgotten: %s\n", why);
+        printf("mark removed: %s\n", why);
     }
     return status;
 }
 
-/* Raises the limit of open files, since each client and each peer takes one. */
+/* Raises the limit of open files, since each client and each peer needs one. */
 static void raise_file_limit(void)
 {
     struct rlimit limit;
@@ -292,10 +295,9 @@ static void raise_file_limit(void)
     }
 }
 
-/* Keys and secrets lie in many places: OpenSSL's, buffers of connections, freed
- * memory. So nothing is left out of a core file; there is none. A limit of its
- * size would not do, since the kernel ignores it where a program takes cores.
- */
+/* Disables core files, since keys and secrets are in many places: OpenSSL's
+ * memory, buffers of connections, freed memory. RLIMIT_CORE would not be
+ * enough: the kernel ignores it if it pipes cores to a program. */
 static void forbid_cores(void)
 {
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -337,14 +339,15 @@ static void handle_signals(void (*stop)(int number), void (*reload)(int number))
     handle_signal(SIGHUP, reload);
 }
 
-/* A page of a mapped file (the table, a snapshot) is beyond its end: the file
- * was cut between a look at its length and this. Else it is a fault of the
- * machine, and ends the process as it would without this. */
+/* BUS_ADRERR: a page of a mapped file (the table, a snapshot) is beyond the
+ * file's end, because the file was truncated after its length was checked. Any
+ * other bus error is a fault of the machine and ends the process as without
+ * this handler. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
-    static const char text[] =
-        "haspd: a file of the data directory was cut short while it was in "
-        "use; the next start makes the table anew from snapshot and log\n";
+    static const char text
+        [] = "haspd: a file of the data directory was truncated while in use; "
+             "the next start rebuilds the table from snapshot and log\n";
     (void)context;
     if (info->si_code == BUS_ADRERR) {
         (void)!write(STDERR_FILENO, text, sizeof text - 1);
@@ -371,14 +374,14 @@ static void on_status(void *data, const char *status)
     sd_notifyf(0, "STATUS=%s", status);
 }
 
-/* Tells systemd's watchdog that the loop turns. */
+/* Reports to systemd's watchdog that the loop runs. */
 static void on_alive(void *data)
 {
     (void)data;
     sd_notify(0, "WATCHDOG=1");
 }
 
-/* Says why the directory cannot be used, if its owner is the reason. */
+/* Explains why the directory cannot be used if its owner is the reason. */
 static void explain_owner(const char *directory)
 {
     char copy[PATH_MAX];
@@ -393,16 +396,16 @@ static void explain_owner(const char *directory)
     }
     if (errno == EROFS) {
         fprintf(stderr,
-                "haspd: '%s' is on a file system that is read-only: mount a "
+                "haspd: '%s' is on a read-only file system: mount a writable "
                 "volume there\n",
                 path);
         return;
     }
     unsigned uid = (unsigned)geteuid(), gid = (unsigned)getegid();
     fprintf(stderr,
-            "haspd: '%s' belongs to user %u and group %u with mode %04o, and "
-            "haspd runs as user %u and group %u: give it away by 'chown -R "
-            "%u:%u' on that volume, or in Kubernetes by securityContext."
+            "haspd: '%s' belongs to user %u and group %u with mode %04o, but "
+            "haspd runs as user %u and group %u: run 'chown -R "
+            "%u:%u' on that volume, or in Kubernetes set securityContext."
             "fsGroup: %u\n",
             path, (unsigned)status.st_uid, (unsigned)status.st_gid,
             (unsigned)status.st_mode & 07777, uid, gid, uid, gid, gid);
@@ -414,8 +417,9 @@ static void on_overdue(int number)
     _exit(0);
 }
 
-/* What counts is closed. A name server that does not answer keeps a lookup, and
- * with it the rest, for up to half a minute: that is not waited for. */
+/* The log and the table are closed already. A name server that does not answer
+ * can delay the rest for up to half a minute, so the process exits without
+ * waiting for it. */
 static void close_in_time(struct hasp_node *node)
 {
     struct itimerval soon = {.it_value = {.tv_usec = 500000}};
@@ -444,9 +448,9 @@ static int main_run(struct config *config)
     handle_bus_error();
     if (config->is_plain_alone) {
         log_stderr(NULL, HASP_NODE_LOG_WARN, "traffic is not encrypted",
-                   "hint=\"whoever reaches these ports may take, end and watch "
-                   "every lock: publish them on loopback or in a network that "
-                   "is trusted, or use TLS\"");
+                   "hint=\"any program that reaches these ports can acquire, "
+                   "release and watch every lock: publish them on loopback or "
+                   "in a trusted network only, or use TLS\"");
     }
     int status = hasp_node_open(&config->options, &node, why);
     if (status != 0) {
@@ -463,11 +467,11 @@ static int main_run(struct config *config)
     sd_notify(0, "READY=1");
     status = hasp_node_run(node);
     if (status != 0) {
-        /* The disk may hang, so nothing follows that would wait for it. */
+        /* The disk might hang, so nothing here may wait for it. */
         fprintf(stderr, "haspd: %s\n", hasp_node_why(node));
         _exit(status);
     }
-    /* The node has stopped, and the handler must not use it. */
+    /* The node has stopped: the handlers must not use it any longer. */
     handle_signals(SIG_IGN, SIG_IGN);
     close_in_time(node);
     return 0;
@@ -490,7 +494,7 @@ int main(int argc, char **argv)
     struct command_line line = {.backup = backup_request_default};
     struct config config;
     char why[HASP_WHY_SIZE] = "";
-    /* This comes first: a peer that dies must not end this process. */
+    /* First: a peer that dies must not end this process. */
     ignore_sigpipe();
     int status = main_parse(argc, argv, &line);
     if (status >= 0) {

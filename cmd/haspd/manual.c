@@ -12,17 +12,17 @@
 #include "cmd/haspd/config.h"
 
 EMBED_TEXT(haspd_help, "cmd/haspd/help.txt");
-/* Of each setting its [section.key] and its meaning. */
+/* The meaning of each setting, after its [section.key]. */
 EMBED_TEXT(haspd_settings, "cmd/haspd/settings.txt");
 
-/* A text of help.txt between these stands in no other place of the page. */
+/* The two texts of help.txt at which the page is cut; each occurs once. */
 #define EXIT_CODES "Exit codes: "
 #define USAGE "usage: haspd "
 
 /* --- haspd(8) ------------------------------------------------------------- */
 
-/* Puts one line of help.txt: "  --option   what it does", or what it goes on
- * with, or prose. */
+/* Puts one line of help.txt: " --option what it does", its continuation, or
+ * prose. */
 static void put_help_line(FILE *out, const char *line, size_t size)
 {
     size_t blanks = strspn(line, " ");
@@ -56,7 +56,7 @@ static void put_help(FILE *out, const char *text, const char *end)
     }
 }
 
-/* Puts "0 stopped when told to, 64 usage" as a list, up to the full stop. */
+/* Puts "0 stopped on request, 64 usage" as a list, up to the full stop. */
 static void put_exit_codes(FILE *out, const char *text)
 {
     while (*text >= '0' && *text <= '9') {
@@ -95,13 +95,12 @@ static void put_daemon(FILE *out)
     put_exit_codes(out, codes + strlen(EXIT_CODES));
     fputs(".SH ENVIRONMENT\n.TP\n.BI HASP_ SECTION _ KEY\n"
           "A setting of\n.BR haspd.conf (5),\nin capitals.\n"
-          "HASP_CLUSTER_MEMBER has several members, with commas between "
-          "them.\n"
+          "HASP_CLUSTER_MEMBER has several members, separated by commas.\n"
           ".SH SIGNALS\n.TP\n.B SIGTERM, SIGINT\n"
           "The node hands leadership over and stops.\n"
           ".TP\n.B SIGHUP\n"
-          "The certificates are read again, and the file of\n.B audit.file\n"
-          "is opened again, so that it can be rotated.\n"
+          "The node reads its certificates again and reopens the file of\n"
+          ".BR audit.file ,\nso that it can be rotated.\n"
           ".SH FILES\n.TP\n.I /etc/hasp/haspd.conf\n"
           "The settings, as the service reads them.\n"
           ".TP\n.I /var/lib/hasp\nThe folder of the service's data "
@@ -123,7 +122,7 @@ static void put_meaning(FILE *out, const struct config_key *key)
     const char *end = strstr(text, "\n\n[");
     size_t length = end != NULL ? (size_t)(end - text) : strlen(text) - 1;
     roff_put_marked(out, text, length);
-    /* After a range or a default comes another sentence. */
+    /* The range and the default follow as sentences of their own. */
     fputs(text[length - 1] == '.' ? "\n" : ".\n", out);
 }
 
@@ -155,15 +154,15 @@ static void put_configuration(FILE *out)
           ".SH DESCRIPTION\n"
           "The file has sections in brackets, lines\n"
           ".IB key \" = \" value ,\n"
-          "and comments that begin with # or ;. A key that it lacks has its "
+          "and comments that begin with # or ;. A key that is missing has its "
           "default,\nan unknown key is an error. The environment\n"
           ".RB ( HASP_NODE_ID\nfor\n.B id\nof\n.BR [node] )\n"
-          "wins over the file, the command line over both. Sizes may end in "
-          "K, M or G.\n.PP\n"
+          "overrides the file, the command line overrides both. Sizes can end "
+          "in K, M or G.\n.PP\n"
           ".B haspd \\-\\-config\n.I FILE\n.B \\-\\-check\\-config\n"
-          "says what is wrong with a file,\n.B \\-\\-print\\-config\n"
-          "where each value comes from. A change counts after a restart of "
-          "the node;\ncertificates are read again while it runs.\n",
+          "reports errors of a file,\n.B \\-\\-print\\-config\n"
+          "prints the source of each value. A change takes effect when the "
+          "node is restarted;\ncertificates are read again while it runs.\n",
           out);
     for (size_t i = 0; config_key_describe(i, &key); i++) {
         if (strcmp(key.section, section) != 0) {

@@ -64,30 +64,30 @@ def test_a_small_file_is_enough(check):
 @pytest.mark.parametrize(
     "content, line, words",
     [
-        (GOOD + "[raft]\nelecton_ms = 5\n", 5, "nearest is 'election_ms'"),
-        (GOOD + "[rafts]\nelection_ms = 500\n", 5, "nearest is [raft]"),
-        (GOOD + "[raft]\nid = 2\n", 5, "'id' belongs into [node]"),
-        ("id = 1\n", 1, "before any [section]"),
-        (GOOD + "[raft]\nelection_ms = 29\n", 5, "from 30 to 60000"),
-        (GOOD + "[raft]\nelection_ms = 0x40\n", 5, "is not a number"),
-        (GOOD + "[raft]\nelection_ms = -600\n", 5, "is not a number"),
-        (GOOD + "[limits]\ntable_size = 5Q\n", 5, "is not a number"),
+        (GOOD + "[raft]\nelecton_ms = 5\n", 5, "did you mean 'election_ms'?"),
+        (GOOD + "[rafts]\nelection_ms = 500\n", 5, "did you mean [raft]?"),
+        (GOOD + "[raft]\nid = 2\n", 5, "'id' belongs in [node], not in [raft]"),
+        ("id = 1\n", 1, "before the first [section]"),
+        (GOOD + "[raft]\nelection_ms = 29\n", 5, "out of range: 30 to 60000"),
+        (GOOD + "[raft]\nelection_ms = 0x40\n", 5, "is not a whole number"),
+        (GOOD + "[raft]\nelection_ms = -600\n", 5, "is not a whole number"),
+        (GOOD + "[limits]\ntable_size = 5Q\n", 5, "is not a whole number"),
         (
             GOOD + "[limits]\ndisk_reserve = 99999999999999999999\n",
             5,
-            "not a number",
+            "not a whole number",
         ),
         (GOOD + "[client]\nredirect = follow\n", 5, "forward or moved"),
         (GOOD + "[security]\ninsecure = true\n", 5, "yes or no"),
-        (GOOD + "id = 2\n", 4, "'id' stands in line 2 already"),
-        (GOOD + "what is this\n", 4, "neither"),
+        (GOOD + "id = 2\n", 4, "duplicate 'id'; line 2 has it already"),
+        (GOOD + "what is this\n", 4, "expected '[section]' or"),
         (
             GOOD + "[cluster]\nmember = 1 127.0.0.1:7421\n",
             5,
             "ID PEER-ADDRESS",
         ),
-        (GOOD + "[cluster]\nname = " + 300 * "x" + "\n", 5, "longer than"),
-        (GOOD + "dir =\n", 4, "stands in line 3 already"),
+        (GOOD + "[cluster]\nname = " + 300 * "x" + "\n", 5, "line too long"),
+        (GOOD + "dir =\n", 4, "line 3 has it already"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(check, content, line, words):
@@ -107,28 +107,28 @@ def test_a_mistake_is_named_with_its_line(check, content, line, words):
             "three times",
         ),
         (GOOD + "[limits]\nwal_segment_size = 1048577\n", "multiple of 4096"),
-        (GOOD + "[listen]\nclient = 7420\n", "not an address"),
+        (GOOD + "[listen]\nclient = 7420\n", "expected an address"),
         (
             GOOD
             + "[cluster]\nmember = 1 127.0.0.1:1 127.0.0.1:2\n"
             + "member = 1 127.0.0.1:3 127.0.0.1:4\n",
-            "named twice",
+            "duplicate member 1",
         ),
         (
             GOOD
             + "[cluster]\nmember = 1 127.0.0.1:1 127.0.0.1:2\n"
             + "member = 2 127.0.0.1:1 127.0.0.1:4\n",
-            "127.0.0.1:1 stands twice, at member 1 and at member 2",
+            "127.0.0.1:1 is used by members 1 and 2",
         ),
         (
             GOOD
             + "[cluster]\nmember = 2 127.0.0.1:1 127.0.0.1:2\n"
             + "member = 3 127.0.0.1:3 127.0.0.1:2\n",
-            "127.0.0.1:2 stands twice, at member 2 and at member 3",
+            "127.0.0.1:2 is used by members 2 and 3",
         ),
         (
             GOOD + "[cluster]\nmember = 2 127.0.0.1:1 127.0.0.1:1\n",
-            "127.0.0.1:1 stands twice, at member 2 and at member 2",
+            "127.0.0.1:1 is used by members 2 and 2",
         ),
         (
             GOOD + "[listen]\nhttp = 127.0.0.1:7420\n",
@@ -176,8 +176,8 @@ def test_a_network_address_is_fine_with_tls(check):
     tls = "[tls]\ndir = /etc/hasp/tls\nclient = %s\n"
     result = check(text + tls % "require")
     assert result.stderr.splitlines()[-1] == (
-        "haspd: warning: with these the node does not start: cannot open the "
-        "CA '/etc/hasp/tls/ca.crt': No such file or directory")
+        "haspd: warning: the node does not start with these certificates: "
+        "cannot open the CA '/etc/hasp/tls/ca.crt': No such file or directory")
     assert check(text + tls % "allow").returncode == 78
     result = check(text + "peer = 0.0.0.0:7421\n" + tls % "require")
     assert result.returncode == 78
@@ -186,9 +186,9 @@ def test_a_network_address_is_fine_with_tls(check):
 
 @pytest.mark.parametrize("lines, expected", [
     ("[tls]\nclient = require\n", "TLS needs certificates"),
-    ("[tls]\ndir = x\npeer = allow\n", "TLS needs cluster.name"),
+    ("[tls]\ndir = x\npeer = allow\n", "TLS needs a unique cluster.name"),
     ("[cluster]\nname = a b\n[tls]\ndir = x\npeer = allow\n",
-     "cannot stand in a certificate"),
+     "cannot be used in a certificate"),
     ("[tls]\npeer = yes\n", "must be off, allow or require"),
 ])
 def test_what_tls_needs_is_said(check, lines, expected):
@@ -282,13 +282,16 @@ def test_variables_of_others_are_left_alone_but_typing_errors_are_not(check):
         ("waits = 5000\n", []),
         (
             "waits = 5000\nwaits_per_lock = 6000\n",
-            ["limits.waits_per_lock = 6000 is never met: limits.waits = 5000 is less"],
+            [
+                "limits.waits_per_lock = 6000 has no effect: "
+                "limits.waits = 5000 is reached first"
+            ],
         ),
         (
             "locks = 2M\nstate_size = 100M\n",
             [
-                "limits.locks = 2097152 is never met: limits.state_size = "
-                "104857600 has room for 650279 of them at most"
+                "limits.locks = 2097152 has no effect: limits.state_size = "
+                "104857600 has room for at most 650279"
             ],
         ),
         (
@@ -297,7 +300,7 @@ def test_variables_of_others_are_left_alone_but_typing_errors_are_not(check):
         ),
         (
             "requests_in_flight = 100\nrequests_per_conn = 200\n",
-            ["limits.requests_per_conn = 200 is never met: "],
+            ["limits.requests_per_conn = 200 has no effect: "],
         ),
     ],
 )
@@ -317,7 +320,8 @@ def test_who_is_added_later_is_told_to_listen_elsewhere(check):
     result = check(text)
     assert result.returncode == 0
     assert result.stderr.startswith(
-        "haspd: warning: listen.peer = 127.0.0.1:7421 is this machine alone")
+        "haspd: warning: listen.peer = 127.0.0.1:7421 is reachable on "
+        "this machine only")
     assert check(text + "[listen]\npeer = 192.0.2.1:7421\n").stderr == ""
     own = "member = 1 192.0.2.1:7421 192.0.2.1:7420\n"
     assert check(text + own).stderr == ""
@@ -327,7 +331,7 @@ def test_certificates_that_cannot_be_used_are_told_before_the_start(
         check, tmp_path):
     text = (GOOD + "[cluster]\nname = prod\n"
             "[tls]\nclient = require\ndir = %s\n")
-    told = "haspd: warning: with these the node does not start: "
+    told = "haspd: warning: the node does not start with these certificates: "
     result = check(text % "/nowhere")
     assert (result.returncode, result.stdout) == (78, "")
     assert result.stderr.startswith(told + "cannot open the CA '/nowhere/ca.crt'")

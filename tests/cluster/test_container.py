@@ -172,7 +172,7 @@ def test_a_volume_of_another_owner_is_told_with_the_remedy():
         shutil.rmtree(folder)
     assert done.returncode == 70, done.stderr
     assert (
-        "haspd: '%s' belongs to user 0 and group 0 with mode 0755, and haspd "
-        "runs as user 65532 and group 65532: give it away by 'chown -R "
-        "65532:65532' on that volume, or in Kubernetes by "
+        "haspd: '%s' belongs to user 0 and group 0 with mode 0755, but haspd "
+        "runs as user 65532 and group 65532: run 'chown -R "
+        "65532:65532' on that volume, or in Kubernetes set "
         "securityContext.fsGroup: 65532\n" % folder) in done.stderr

@@ -255,4 +255,4 @@ def test_a_wrong_setting_is_refused(tmp_path):
         node = cluster.nodes[0]
         cluster.configure(node, "require", "http = allow\n")
         assert node.start().wait_exit() == 78
-        assert "tls.http is off or require" in node.log()
+        assert "tls.http = allow is not possible" in node.log()

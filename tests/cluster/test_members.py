@@ -397,7 +397,7 @@ def test_who_is_to_be_added_is_dialled_at_both_addresses_first():
                 peer + "," + host % other.client_port,
                 "it is the address of node %d" % other.id,
             ),
-            (peer + "," + redis.endpoint, "no node of hasp answers"),
+            (peer + "," + redis.endpoint, "the peer is not a hasp node"),
             (
                 "127.0.0.1:%d,127.0.0.1:%d" % (alone[1], alone[0]),
                 "belongs to another cluster",

@@ -54,8 +54,8 @@ def test_the_example_is_good_for_each_of_its_nodes():
         # All is there but the certificates, which are the operator's.
         assert result.returncode == 78
         assert result.stderr.startswith(
-            "haspd: warning: with these the node does not start: cannot open "
-            "the CA '/etc/hasp/tls/ca.crt'")
+            "haspd: warning: the node does not start with these certificates: "
+            "cannot open the CA '/etc/hasp/tls/ca.crt'")
         assert result.stderr.count("\n") == 1
         values = settings(*flags)
         assert values["listen.client"][0] == "10.0.0.%s:7420" % number
@@ -108,7 +108,7 @@ def test_the_manual_has_every_setting_with_its_default_and_range():
         result = haspd("--id", "1", "--dir", "x", "--check-config",
                        "--set", "%s=%d" % (key, high + 1))
         assert result.returncode == 78, key
-        assert "must be from %d to %d" % (low, high) in result.stderr, key
+        assert "is out of range: %d to %d" % (low, high) in result.stderr, key
 
 
 def manual(section):
@@ -161,7 +161,7 @@ def test_the_page_of_the_daemon_has_each_option_and_exit_code():
 def test_a_page_of_another_section_is_wrong_usage():
     refused = haspd("--man", "7")
     assert refused.returncode == 64
-    assert "--man 7: must be 5, haspd.conf(5), or 8, haspd(8)" in (
+    assert "--man 7: expected 5 for haspd.conf(5) or 8 for haspd(8)" in (
         refused.stderr)
 
 

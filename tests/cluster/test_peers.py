@@ -287,7 +287,7 @@ def test_a_bar_ends_by_the_operator_where_no_leader_knows():
         node.kill()
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0
-        assert "forgotten: this node has acknowledged entry" in done.stdout
+        assert "mark removed: this node has acknowledged entry" in done.stdout
         node.start()
         calm.leader = calm.cluster.leader()
         calm.client.close()
