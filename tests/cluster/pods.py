@@ -46,13 +46,16 @@ def why_not():
     return None
 
 
-def variables():
-    """Those of the ConfigMap of the base."""
-    path = os.path.join(ROOT, "packaging", "kubernetes", "base",
-                        "configmap.yaml")
-    with open(path) as file:
-        text = re.sub(r",\\\n\s*", ",", file.read())
-    return dict(re.findall(r'^  (HASP_\w+): "?(.*?)"?$', text, re.M))
+def variables(*overlays):
+    """Those of the ConfigMap of the base, and of overlays."""
+    found = {}
+    for folder in ("base", *(os.path.join("overlays", o) for o in overlays)):
+        path = os.path.join(ROOT, "packaging", "kubernetes", folder,
+                            "configmap.yaml")
+        with open(path) as file:
+            text = re.sub(r",\\\n\s*", ",", file.read())
+        found.update(re.findall(r'^  (HASP_\w+): "?(.*?)"?$', text, re.M))
+    return found
 
 
 class Names:
@@ -114,6 +117,7 @@ class Pod:
                 self.pods.inside(self.host, self.name)
                 + [HASPD, "--container"],
                 env={**self.pods.variables, "PATH": os.environ["PATH"],
+                     **self.pods.of_tls(self.name),
                      "HASP_NODE_DIR": os.path.join(self.volume, "data"),
                      "HASP_SECURITY_CORE_DUMPS": "yes"},
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -138,17 +142,20 @@ class Pod:
         self.process = None
         return took
 
-    def get(self, path):
+    def get(self, path, host=None):
         """(status, body), or None if nobody answers."""
         address = self.pods.network.addresses[self.host]
         try:
             with self.pods.network.inside_hub():
                 raw = socket.create_connection((address, 7422), 1)
             raw.settimeout(1)
+            if self.pods.tls is not None:
+                raw = self.pods.tls.context.wrap_socket(raw)
             connection = http.client.HTTPConnection(address, 7422)
             connection.sock = raw
             with contextlib.closing(connection):
-                connection.request("GET", path)
+                connection.request(
+                    "GET", path, headers={} if host is None else {"Host": host})
                 answer = connection.getresponse()
                 return answer.status, answer.read().decode()
         except (OSError, http.client.HTTPException):
@@ -173,9 +180,11 @@ class Pod:
 class Pods:
     """The set, its controller, and a load from a pod of its own."""
 
-    def __init__(self):
+    def __init__(self, issue=None):
+        """'issue' makes the Tls of such a cluster in a folder; None: plain."""
         self.folder = tempfile.mkdtemp(prefix="hasp-pods-")
-        self.variables = variables()
+        self.tls = issue and issue(os.path.join(self.folder, "tls"))
+        self.variables = variables(*(["tls-cert-manager"] if issue else []))
         self.network = Network()
         self.names = Names(self.network, self.folder)
         self.pods, self.load, self.marks = {}, None, []
@@ -207,6 +216,21 @@ class Pods:
                 "sh", "-c", 'hostname "$0" && mount --bind "$1" '
                 '/etc/resolv.conf && shift && exec setpriv --pdeathsig KILL '
                 '"$@"', name, self.resolv]
+
+    def of_tls(self, name):
+        """As overlays/tls-cert-manager/statefulset.yaml has them."""
+        if self.tls is None:
+            return {}
+        folder = os.path.join(self.tls.folder, name)
+        return {"HASP_TLS_CA": folder + "/ca.crt",
+                "HASP_TLS_CERT": folder + "/tls.crt",
+                "HASP_TLS_KEY": folder + "/tls.key"}
+
+    def of_clients(self):
+        found = {"PATH": os.environ["PATH"], "HASP_ENDPOINTS": self.endpoints}
+        if self.tls is not None:
+            found["HASP_TLS"] = self.tls.user
+        return found
 
     # --- The controller -------------------------------------------------------
 
@@ -252,9 +276,7 @@ class Pods:
     def tool(self, *words, check=True):
         done = subprocess.run(
             self.inside("client", "client") + [HASP, *words], text=True,
-            env={"PATH": os.environ["PATH"],
-                 "HASP_ENDPOINTS": self.endpoints},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            env=self.of_clients(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, timeout=60, check=False)
         assert not check or done.returncode == 0, done.stdout
         return done.stdout
@@ -267,9 +289,8 @@ class Pods:
         self.load = subprocess.Popen(
             self.inside("client", "client")
             + [sys.executable, program, "4"],
-            env={"PATH": os.environ["PATH"],
-                 "HASP_ENDPOINTS": self.endpoints},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            env=self.of_clients(), stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True)
         assert self.load.stdout.readline() == "ready\n"
         time.sleep(1)
 

@@ -27,7 +27,7 @@ class Issuer:
     """A CA that signs as cert-manager's does: no subject, names alone, critical
     for that reason."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, cluster):
         self.folder = folder
         self.count = 0
         os.mkdir(folder)
@@ -36,7 +36,8 @@ class Issuer:
                 "-subj", "/CN=hasp CA", "-keyout", folder + "/ca.key",
                 "-out", folder + "/ca.crt",
                 "-addext", "keyUsage=critical,digitalSignature,keyCertSign",
-                "-addext", "basicConstraints=critical,CA:TRUE")
+                "-addext", "basicConstraints=critical,CA:TRUE",
+                "-addext", "subjectAltName=URI:hasp://" + cluster)
 
     def secret(self, uri, names=()):
         """{file: text} of a new Secret."""
@@ -93,21 +94,28 @@ class Volume:
             subprocess.run(["rm", "-r", old], check=True, timeout=10)
 
 
+def write_user(folder, files):
+    """A folder for HASP_TLS; ca.crt beside it, as `hasp cert` has it."""
+    os.makedirs(folder)
+    for key, names in (("tls.crt", ["client.crt"]), ("tls.key", ["client.key"]),
+                       ("ca.crt", ["../ca.crt", "ca.crt"])):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "w") as file:
+                file.write(files[key])
+            os.chmod(path, 0o600)
+
+
 class Issued(Cluster):
     """Three nodes, each of which reads the folder of its name."""
 
     def __init__(self):
         super().__init__(3, start=False)
-        self.issuer = Issuer(os.path.join(self.folder, "issuer"))
+        self.issuer = Issuer(os.path.join(self.folder, "issuer"), NAME)
         self.volume = Volume(os.path.join(self.folder, "tls"))
         self.renew()
         folder = os.path.join(self.folder, "certs", "user-admin")
-        os.makedirs(folder)
-        files = self.issuer.secret("hasp://%s/user/admin" % NAME)
-        for key, name in (("tls.crt", "client.crt"), ("tls.key", "client.key"),
-                          ("ca.crt", "../ca.crt")):
-            with open(os.path.join(folder, name), "w") as file:
-                file.write(files[key])
+        write_user(folder, self.issuer.secret("hasp://%s/user/admin" % NAME))
         self.tls = as_user(os.path.join(self.folder, "certs"), "admin")
         for node in self.nodes:
             at = os.path.join(self.volume.folder, "hasp-%d" % node.id)

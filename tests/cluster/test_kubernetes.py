@@ -46,10 +46,7 @@ def test_the_variables_of_the_config_map_are_a_configuration():
 
 def test_the_variables_of_tls_are_settings():
     """--print-config tells of a variable that is none, whatever it points to."""
-    text = read("packaging", "kubernetes", "overlays", "tls-cert-manager",
-                "configmap.yaml")
-    env = {**pods.variables(),
-           **dict(re.findall(r'^  (HASP_\w+): "?(.*?)"?$', text, re.M))}
+    env = pods.variables("tls-cert-manager")
     text = read("packaging", "kubernetes", "overlays", "tls-cert-manager",
                 "statefulset.yaml")
     files = re.findall(r"\{name: (HASP_TLS_\w+), value: (\S+)\}", text)
@@ -76,6 +73,9 @@ def test_a_cluster_has_one_name_in_config_map_and_certificates():
     uris = re.findall(r'uris: \["(.*)"\]', text)
     assert uris == ["hasp://%s/node/%d" % (name, n) for n in (1, 2, 3)] + [
         "hasp://%s/user/admin" % name]
+    text = read("packaging", "kubernetes", "overlays", "tls-cert-manager",
+                "issuer.yaml")
+    assert re.findall(r'uris: \["(.*)"\]', text) == ["hasp://%s" % name]
 
 
 def test_image_containerfile_and_pod_say_the_same():

@@ -12,6 +12,8 @@ import nemesis_net
 import pods
 from bounded import bounded_to
 from pods import Pods, say
+from test_kubelet_secrets import Issuer, Volume, write_user
+from tls_cluster import as_user
 
 bounded = bounded_to(400)  # With a minute without names, too.
 
@@ -61,9 +63,57 @@ def test_pods_come_go_and_move_under_load():
             group.roll()
         with group.phase("5 to 3"):
             shrink(group)
+        # By the name of the Service, and by none that nobody has written.
+        pod = group.pods[1]
+        assert pod.get("/v1/status", host="hasp-clients:7422")[0] == 200
+        assert pod.get("/v1/status", host="elsewhere:7422")[0] != 200
         found = group.end_load()
         assert found["errors"] == []
         assert found["cycles"] > 1000
+
+
+class Tls:
+    """What cert-manager would make for three pods and admin."""
+
+    def __init__(self, folder):
+        os.mkdir(folder)
+        self.folder = os.path.join(folder, "mounted")
+        self.name = pods.variables()["HASP_CLUSTER_NAME"]
+        self.issuer = Issuer(os.path.join(folder, "issuer"), self.name)
+        self.volume = Volume(self.folder)
+        self.renew()
+        self.user = os.path.join(folder, "user-admin")
+        write_user(self.user, self.issuer.secret(
+            "hasp://%s/user/admin" % self.name))
+        self.context = as_user(folder, "admin")
+
+    def renew(self):
+        self.volume.swap({
+            "hasp-%d" % number: self.issuer.secret(
+                "hasp://%s/node/%d" % (self.name, number),
+                ("hasp-%d.hasp" % number, "hasp-clients", "localhost"))
+            for number in (1, 2, 3)})
+
+
+@needs_hosts
+def test_pods_move_with_tls_and_users():
+    """By the overlay's variables: access is required, and admin comes by the
+    certificate of his Secret."""
+    with Pods(Tls) as group:
+        group.start((1, 2, 3))
+        group.wait_ready()
+        group.begin_load()
+        with group.phase("TLS: a pod deleted"):
+            group.replace(2)
+        with group.phase("TLS: a rolling update, and new certificates"):
+            group.tls.renew()
+            group.roll()
+        assert group.end_load()["errors"] == []
+        done = group.tool("-o", "plain", "status")
+        assert len(done.splitlines()) >= 3, done
+        assert group.pods[1].get("/metrics")[0] == 200
+        found = group.pods[1].get("/v1/status", host="hasp-clients:7422")
+        assert found[0] == 401, found
 
 
 def drain(group):
