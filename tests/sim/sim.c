@@ -16,6 +16,7 @@
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_election.h"
 #include "tests/sim/sim_faults.h"
+#include "tests/sim/sim_flood.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_loss.h"
 #include "tests/sim/sim_net.h"
@@ -357,6 +358,9 @@ void sim_run(struct sim *sim, const struct sim_options *options)
     }
     if (!sim->has_failed) {
         sim_behind(sim);
+    }
+    if (!sim->has_failed) {
+        sim_flood(sim);
     }
     if (!sim->has_failed) {
         sim_note(sim, NULL, "drain", 0, 0, 0);

@@ -182,6 +182,7 @@ struct sim {
     struct sim_faults *faults;
     struct sim_restore *restore;
     struct sim_replace *replace;
+    struct sim_flood *flood;   /* NULL: there is none now. */
     uint64_t settled;          /* Machines that were given a number, so far. */
     struct sim_event exchange; /* Of a node's version. */
     struct sim_users users;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "tests/sim/sim_flood.h"
 #include "tests/sim/sim_pairs.h"
 #include "tests/sim/sim_program.h"
 #include "tests/sim/sim_worker.h"
@@ -331,7 +332,8 @@ static bool feed_lines(struct sim_client *client, const struct sim_news *news)
 
 static void feed(struct sim_client *client, const struct sim_news *news)
 {
-    if (!sim_channel_feed(&client->redis.channel, news) &&
+    if (!sim_flood_feed(client->sim, news) &&
+        !sim_channel_feed(&client->redis.channel, news) &&
         !sim_channel_feed(&client->watcher.channel, news) &&
         !sim_channel_feed(&client->lister.channel, news) &&
         !sim_channel_feed(&client->saver.channel, news) &&

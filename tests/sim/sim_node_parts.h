@@ -49,6 +49,7 @@ struct sim_node {
     uint32_t heartbeat_ms;
     uint32_t feature_level; /* 0: it was never started. */
     struct account account; /* While the process runs. */
+    int64_t began_left;     /* What it had left when the turn began. */
     uint64_t next_turn_ns;  /* Local time. */
     uint64_t taken_ns;      /* All that had come by then was taken; likewise. */
     uint64_t read_ns;       /* And was fed, or its connection has been since. */

@@ -154,6 +154,10 @@ enum sim_oracle {
      * all that is committed. A leader whose disk alone is slow does
      * (sim_slow.h). */
     ORACLE_DISKS,
+    /* 37. Beside a flood of requests no session that is renewed in time
+     * expires, no KEEP is refused with BUSY, no term begins, and a dead holder
+     * ends in its bound (sim_flood.h). */
+    ORACLE_FLOODS,
 
     ORACLE_END
 };

@@ -12,6 +12,7 @@
 #include "base/minmax.h"
 #include "lockfsm/user/access.h"
 #include "tests/sim/sim_check.h"
+#include "tests/sim/sim_flood.h"
 #include "tests/sim/sim_node_parts.h"
 #include "tests/sim/sim_users.h"
 
@@ -191,6 +192,7 @@ static bool read_all(struct sim_node *node)
     uint64_t limit = sim_chance(sim, 0.02) ? sim_between(sim, 0, 3) : 100000;
     uint64_t now_ns = sim_host_now(sim, &node->host);
     account_begin(&node->account, node->read_ns);
+    node->began_left = node->account.left;
     while (!list_is_empty(&node->host.inbox) && limit > 0 && !node->is_dying) {
         struct sim_news *news = LIST_FIRST(&node->host.inbox, struct sim_news,
                                            in_inbox);
@@ -247,6 +249,13 @@ static uint64_t turn_duration(struct sim_node *node)
     }
     return sim_chance(sim, 0.0005) ? sim_between(sim, 1, 50) * SIM_MS
                                    : sim_between(sim, 2, 40) * SIM_US;
+}
+
+/* What this turn has spent on clients takes its time in a flood. */
+static uint64_t flood_duration(const struct sim_node *node)
+{
+    int64_t spent = node->began_left - node->account.left;
+    return sim_flood_turn_ns(node->sim, spent > 0 ? (uint64_t)spent : 0);
 }
 
 static void end_cleanly(struct sim_node *node)
@@ -309,7 +318,7 @@ void sim_turn_wake(struct sim *sim, struct sim_event *event)
         return;
     }
     sim_check_stepped(sim, node);
-    uint64_t duration_ns = turn_duration(node);
+    uint64_t duration_ns = turn_duration(node) + flood_duration(node);
     host->busy_until_ns = sim->now_ns + duration_ns;
     bool has_more = send_all(node, duration_ns);
     sim_node_disk_fails(node, sim_disk_start(&node->disk));

@@ -238,11 +238,46 @@ static void a_transfer_is_answered_once_its_end_is_known(void **state)
     assert_int_equal(world_elect(world), follower);
 }
 
+/* With so much in flight as there may be, at both nodes, what renews, gives
+ * back, cancels or closes is dealt with; KEEP has no other bound either. */
+static void what_keeps_or_gives_back_is_never_busy(void **state)
+{
+    (void)state;
+    static const char *const urgent[] = {"SESSION.KEEP", "LOCK.RELEASE mine",
+                                         "LOCK.CANCEL other", "SESSION.CLOSE"};
+    uint32_t nodes[] = {leader, follower};
+    tear_down(NULL);
+    begin(3, false);
+    for (int i = 0; i < 2; i++) {
+        uint32_t node = nodes[i];
+        client_open(world, node, 2);
+        client_open(world, node, 3);
+        client_session(world, node, 2, "");
+        client_session(world, node, 3, "");
+        client_ask(world, node, 2, "LOCK.ACQUIRE mine");
+        client_clear(world, node, 2);
+        for (size_t k = 0; k < sizeof urgent / sizeof urgent[0]; k++) {
+            client_clear(world, node, 3);
+            for (int n = 0; n < 8; n++) {
+                client_send(world, node, 3, "LOCK.ACQUIRE a%d", n);
+            }
+            client_send(world, node, 2, "%s", urgent[k]);
+            world_run(world, 50);
+            assert_non_null(strstr(client_text(world, node, 3), "-BUSY "));
+            assert_int_equal(
+                strncmp(client_text(world, node, 2), "-BUSY", 5) == 0, 0);
+            assert_true(world->node[node].client[2].output.size > 0);
+            client_clear(world, node, 2);
+        }
+    }
+}
+
 #define refusal(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        refusal(what_keeps_or_gives_back_is_never_busy),
         refusal(what_was_logged_may_have_been_done),
         refusal(what_was_sent_to_a_leader_may_have_been_done),
         refusal(what_was_never_sent_has_not_been_done),
