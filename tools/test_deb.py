@@ -516,6 +516,12 @@ def exercise_units(machines):
     say('a haspd that stands still is ended by the watchdog, and started again')
     done = first.run(CELL, timeout=60).stdout.split('\n')
     assert done[-4:-1] == ['hasp 700', 'hasp 750', 'hasp 700'], done
+    first.run('hasp --socket /var/lib/hasp-cell/data user add x\n'
+              'logrotate -f /etc/logrotate.d/haspd\n'
+              'test -s /var/log/hasp-cell/audit.jsonl.1')
+    until(lambda: os.path.exists(first.folder
+                                 + '/var/log/hasp-cell/audit.jsonl'),
+          'a new audit file of haspd@cell')
     say('haspd@cell is a second node on the same machine')
     for machine in machines:
         if machine is not first:
