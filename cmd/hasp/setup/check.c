@@ -21,7 +21,7 @@
 
 static const struct view_field fields[] = {
     {"what", "WHAT", FIELD_TEXT},
-    {"is_good", "GOOD", FIELD_FLAG},
+    {"state", "STATE", FIELD_TEXT},
     {"text", "", FIELD_TEXT},
     {0},
 };
@@ -44,8 +44,8 @@ check_add(struct check *check, const char *what, bool is_good,
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     json_array_append_new(check->rows,
-                          json_pack("{s:s, s:b, s:o}", "what", what, "is_good",
-                                    is_good, "text",
+                          json_pack("{s:s, s:s, s:o}", "what", what, "state",
+                                    is_good ? "ok" : "missing", "text",
                                     value_of_bytes(bytes_of_text(text))));
     check->missing += !is_good;
     return is_good;
