@@ -46,3 +46,16 @@ const char *format_failure(const char *verb, const char *name,
     snprintf(out, CANNOT_TEXT_SIZE, "cannot %s '%.511s'", verb, name);
     return out;
 }
+
+void format_quoted(struct buffer *out, const char *word)
+{
+    buffer_put_text(out, "'");
+    for (; *word != '\0'; word++) {
+        if (*word == '\'') {
+            buffer_put_text(out, "'\\''");
+        } else {
+            buffer_put_u8(out, (uint8_t)*word);
+        }
+    }
+    buffer_put_text(out, "'");
+}

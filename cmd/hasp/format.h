@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "base/bytes.h"
 #include "base/duration.h"
 
 #define NUMBER_TEXT_SIZE 24
@@ -36,5 +37,8 @@ const char *format_process(char out[NAME_TEXT_SIZE]);
 const char *format_clock(time_t time, char out[CLOCK_TEXT_SIZE]);
 const char *format_failure(const char *verb, const char *name,
                            char out[CANNOT_TEXT_SIZE]);
+
+/* Adds a word so that a shell takes it as it is. */
+void format_quoted(struct buffer *out, const char *word);
 
 #endif /* HASP_CMD_HASP_FORMAT_H */

@@ -14,18 +14,11 @@
 #include "cmd/hasp/credentials.h"
 #include "cmd/hasp/run/child.h"
 
-/* Prints a word so that a shell takes it as it is. */
-static void hold_put_quoted(const char *text)
+static void hold_print_quoted(const char *text)
 {
-    putchar('\'');
-    for (; *text != '\0'; text++) {
-        if (*text == '\'') {
-            fputs("'\\''", stdout);
-        } else {
-            putchar(*text);
-        }
-    }
-    putchar('\'');
+    AUTO(buffer_done) struct buffer quoted = {0};
+    format_quoted(&quoted, text);
+    fwrite(quoted.data, 1, quoted.size, stdout);
 }
 
 /* Prints lines for eval; of several locks each has a line in the variable. */
@@ -44,9 +37,9 @@ static void print_export(json_t *locks, const char *credentials, bool is_filed)
     buffer_put_u8(&names, '\0');
     buffer_put_u8(&tokens, '\0');
     fputs("export HASP_LOCK=", stdout);
-    hold_put_quoted((const char *)names.data);
+    hold_print_quoted((const char *)names.data);
     fputs(" HASP_TOKEN=", stdout);
-    hold_put_quoted((const char *)tokens.data);
+    hold_print_quoted((const char *)tokens.data);
     printf(" HASP_SESSION=%.*s", (int)strcspn(credentials, ":"), credentials);
     if (!is_filed) {
         printf(" " CREDENTIALS_VARIABLE "=%s", credentials);

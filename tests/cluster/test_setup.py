@@ -4,6 +4,7 @@ the commands of docs/install.md; and what it says when something is wrong."""
 
 import os
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -280,6 +281,15 @@ def test_a_folder_of_another_cluster_is_left_alone(tmp_path):
     done = tool(tmp_path, "setup", "a=10.0.0.1")
     assert done.returncode == 65
     assert "is that of cluster 'test', not of 'production'" in done.stderr
+
+
+def test_a_folder_with_blanks_is_quoted_in_what_is_to_be_copied(tmp_path):
+    done = tool(tmp_path, "setup", "--dir", "my cert's", "a=10.0.0.1")
+    assert done.returncode == 0, done.stderr
+    words = [shlex.split(line) for line in done.stdout.splitlines()[1:]
+             if line.startswith("  ")]
+    assert words[0][-1] == "my cert's/a.setup"
+    assert words[1][-1] == "HASP_TLS=%s/my cert's/user-admin" % tmp_path
 
 
 def test_setup_says_the_same_to_programs(tmp_path):

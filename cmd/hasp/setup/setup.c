@@ -154,6 +154,19 @@ static int make_bundle(const struct setup *setup, size_t i)
 
 /* --- What comes next ------------------------------------------------------ */
 
+/* Adds a path as a word of a shell, in quotes where it needs them. */
+static void put_path(struct buffer *out, const char *path)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-._/+:@";
+    if (path[strspn(path, plain)] == '\0') {
+        buffer_put_text(out, path);
+    } else {
+        format_quoted(out, path);
+    }
+}
+
 /* The command that makes a machine a node, from the folder in which one is. */
 static void put_command(struct buffer *out, const struct setup *setup, size_t i)
 {
@@ -161,11 +174,12 @@ static void put_command(struct buffer *out, const struct setup *setup, size_t i)
     char path[PATH_MAX];
     path_in(setup, machine->name, ".setup", path);
     if (machine->is_here) {
-        buffer_printf(out, "sudo hasp setup --install %s", path);
+        buffer_put_text(out, "sudo hasp setup --install ");
     } else {
-        buffer_printf(out, "ssh %s sudo hasp setup --install - < %s",
-                      machine->address, path);
+        buffer_printf(out, "ssh %s sudo hasp setup --install - < ",
+                      machine->address);
     }
+    put_path(out, path);
     buffer_put_u8(out, '\0');
 }
 
@@ -173,7 +187,7 @@ static void print_next(const struct setup *setup)
 {
     AUTO(buffer_done) struct buffer endpoints = {0};
     json_auto_t *rows = json_array();
-    char full[PATH_MAX];
+    char full[PATH_MAX], path[PATH_MAX];
     for (size_t i = 0; i < setup->machines.count; i++) {
         AUTO(buffer_done) struct buffer command = {0};
         const struct machine *machine = &setup->machines.machine[i];
@@ -196,10 +210,14 @@ static void print_next(const struct setup *setup)
     if (realpath(setup->folder, full) == NULL) {
         snprintf(full, sizeof full, "%.4000s", setup->folder);
     }
+    AUTO(buffer_done) struct buffer admin = {0};
+    snprintf(path, sizeof path, "%.4000s/user-admin", full);
+    put_path(&admin, path);
+    buffer_put_u8(&admin, '\0');
     printf("Then, as the administrator of the cluster:\n"
-           "  export HASP_ENDPOINTS=%s HASP_TLS=%.4000s/user-admin\n"
+           "  export HASP_ENDPOINTS=%s HASP_TLS=%s\n"
            "  hasp status\n",
-           (const char *)endpoints.data, full);
+           (const char *)endpoints.data, (const char *)admin.data);
 }
 
 /* --- The subcommand ------------------------------------------------------- */
