@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Appends the acts that are applied to a file, as lines of JSON. */
+/* Appends applied acts to a file, as lines of JSON. */
 
 #include "node/audit_file.h"
 
@@ -21,9 +21,9 @@
 #include "lockfsm/user/audit.h"
 #include "node/node.h"
 
-/* A line is far shorter than this, since an act's texts are bounded. */
+/* Far longer than a line, since an act's texts are bounded. */
 #define TAIL_SIZE 65536
-/* The loop makes the lines of so many acts at a time. */
+/* Acts whose lines the loop makes at a time. */
 #define ACTS_AT_ONCE 64
 
 bool audit_gap_next(struct audit_place *place,
@@ -61,8 +61,8 @@ static int audit_file_fail(struct audit_file *file, const char *what)
 static int audit_file_refuse(struct audit_file *file, const char *what)
 {
     snprintf(file->why, sizeof file->why,
-             "'%.300s' %s: it stays as it is; give audit.file a file of its "
-             "own",
+             "'%.300s' %s, so nothing is written to it: set audit.file to "
+             "another file",
              file->node->options.audit_file, what);
     return HASP_EINVALID;
 }
@@ -85,8 +85,8 @@ static bool read_place(const char *line, size_t size, struct audit_place *place)
     return is_ours;
 }
 
-/* Finds the last line in 'tail', the file's end, and cuts a torn line behind
- * it; a file of another kind is left alone. */
+/* Finds the last line in 'tail', the file's end, and cuts off a torn line after
+ * it. A file of another kind is not changed. */
 static int find_place(struct audit_file *file, const char *tail, size_t size,
                       off_t at)
 {
@@ -96,7 +96,7 @@ static int find_place(struct audit_file *file, const char *tail, size_t size,
         const char *before = memrchr(tail, '\n', whole);
         const char *line = before != NULL ? before + 1 : tail;
         if (!read_place(line, (size_t)(end - line), &file->to)) {
-            return audit_file_refuse(file, "has other lines than acts");
+            return audit_file_refuse(file, "has lines that are not acts");
         }
         whole++;
     } else if (at > 0 || (size > 0 && tail[0] != '{' && tail[0] != '\0')) {
@@ -144,7 +144,7 @@ static int open_file(struct audit_file *file)
         return audit_file_fail(file, "open");
     }
     if (!S_ISREG(found.st_mode)) {
-        return audit_file_refuse(file, "is no regular file");
+        return audit_file_refuse(file, "is not a regular file");
     }
     if (flock(file->fd, LOCK_EX | LOCK_NB) != 0) {
         return errno == EWOULDBLOCK
@@ -160,14 +160,15 @@ static int audit_file_append(struct audit_file *file)
     struct stat before;
     size_t done = 0;
     if (fstat(file->fd, &before) != 0) {
-        return audit_file_fail(file, "look at");
+        return audit_file_fail(file, "read the size of");
     }
     while (done < file->lines.size) {
         ssize_t n = write(file->fd, file->lines.data + done,
                           file->lines.size - done);
         if (n < 0 && errno != EINTR) {
             int rv = audit_file_fail(file, "write");
-            /* If this fails, the next opening cuts the torn line. */
+            /* If this fails, the torn line is cut off when the file is next
+             * opened. */
             (void)!ftruncate(file->fd, before.st_size);
             return rv;
         }
@@ -188,7 +189,7 @@ static void audit_file_carry_out(uv_work_t *work)
 
 /* --- The loop ------------------------------------------------------------- */
 
-/* Forgets the denials that the file has now. */
+/* Subtracts the denials that have been written. */
 static void forget_denials(struct core *core)
 {
     struct core_denial *denial;
@@ -209,7 +210,7 @@ static void carried_out(uv_work_t *work, int status)
         file->must_open = true;
         file->retry_ns = turn_now() + NS_PER_S;
         if (!file->has_failed) {
-            LOG_ERROR("audit file not written, tried again each second",
+            LOG_ERROR("audit file not written, retried each second",
                       "reason=%s", log_quote(file->why));
         }
         file->has_failed = true;
@@ -220,7 +221,7 @@ static void carried_out(uv_work_t *work, int status)
     }
     file->is_empty &= file->lines.size == 0;
     file->place = file->to;
-    turn_wake(&file->node->turn); /* More acts may wait. */
+    turn_wake(&file->node->turn); /* More acts may be waiting. */
 }
 
 static void audit_file_start(struct audit_file *file)
@@ -285,7 +286,7 @@ static void audit_file_put_denial(const struct core_denial *denial,
     json_write(line, out);
 }
 
-/* Writes the denials that were told and that the file does not have yet. */
+/* Writes the denials that the file does not have yet. */
 static void put_denials(struct audit_file *file)
 {
     struct core_denial *denial;
@@ -300,8 +301,7 @@ static void put_denials(struct audit_file *file)
     }
 }
 
-/* Writes the lines of the acts behind file->to, as many as are written at once.
- */
+/* Writes the lines of the acts after file->to, at most ACTS_AT_ONCE. */
 static void put_acts(struct audit_file *file, const struct lockfsm *fsm,
                      const struct audit_source *source)
 {
@@ -315,7 +315,7 @@ static void put_acts(struct audit_file *file, const struct lockfsm *fsm,
     }
     for (int i = 0; i < ACTS_AT_ONCE && at != acts; i++, at = at->next) {
         const struct act *act = LIST_ENTRY(at, const struct act, in_order);
-        /* The state does not know the name of an earlier life. */
+        /* The state does not have the cluster id of an earlier epoch. */
         const char *cluster = act->number >= source->first_of_life
                                   ? source->cluster
                                   : "";
@@ -331,14 +331,14 @@ static void put_lines(struct audit_file *file, const struct lockfsm *fsm)
     struct audit_gap gap;
     uint64_t first = lockfsm_first_act(fsm);
     struct audit_source source = {
-        /* 0 if there was only one life. */
+        /* 0 if there was only one epoch. */
         .first_of_life = first > 0 ? first : 1,
         .oldest = lockfsm_last_act(fsm) - lockfsm_act_count(fsm) + 1};
     uint8_t cluster[CLUSTER_ID_SIZE];
     lockfsm_cluster_id(fsm, cluster);
     cluster_id_format(cluster, source.cluster);
     if (source.cluster[0] == '\0') {
-        return; /* There is no state yet, or its life has not begun. */
+        return; /* There is no state yet, or its epoch has not started. */
     }
     if (file->is_empty && file->to.number > 0) {
         json_t *line = line_new(file->to.cluster, file->to.number);

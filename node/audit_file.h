@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The acts (lockfsm/user/audit.h) that this node applies, as lines of JSON in
- * the file that audit.file names, and what it denies.
+/* Writes the acts (lockfsm/user/audit.h) that this node applies, and the
+ * requests that it denies, as lines of JSON to the file of audit.file.
  *
- * Acts are numbered, and each line has its number, so the file itself says how
- * far it has come: after a start it goes on behind its last line, and a torn
- * last line is cut. An empty file goes on behind what this process has written
- * last (a line says so), or has all that the state still knows. What the state
- * has forgotten meanwhile, or what a restore has undone, is told by one line
- * with "gap".
+ * Acts are numbered and each line has its number, so the file itself shows its
+ * position: after a start it continues after its last line, and a torn last
+ * line is cut off. An empty file continues after the last act that this process
+ * wrote (a line with "goes_on" says so), or gets all acts that the state still
+ * has. A line with "gap" reports acts that the state no longer has, or that a
+ * restore has undone.
  *
- * Between them stand lines of what this node has denied
- * (core/session/audit_denied.h): they have no number of their own, but that of
- * the act before, and "denied".
+ * Between them are lines with "denied" about requests that this node denied
+ * (core/session/audit_denied.h); they have the number of the preceding act.
  *
- * A worker opens, appends and flushes. What fails is logged and counted, and
- * tried again each second: the node goes on without.
+ * A worker opens, appends and flushes. A failure is logged, counted and retried
+ * each second; the node continues.
  *
- * Threads: the loop's, but for what the worker has while it works. */
+ * Threads: the loop's; the worker has its part while it works. */
 
 #ifndef HASP_NODE_AUDIT_FILE_H
 #define HASP_NODE_AUDIT_FILE_H
@@ -32,28 +31,28 @@
 
 struct hasp_node;
 
-/* How far a file has come. */
+/* Position of a file. */
 struct audit_place {
-    char cluster[CLUSTER_ID_TEXT_SIZE]; /* Its last line's; "": not known. */
-    uint64_t number;                    /* Its last act's; 0: none. */
+    char cluster[CLUSTER_ID_TEXT_SIZE]; /* The last line's; "": unknown. */
+    uint64_t number;                    /* The last act's; 0: none. */
 };
 
-/* What a state has to tell. */
+/* The acts that a state has. */
 struct audit_source {
     char cluster[CLUSTER_ID_TEXT_SIZE];
-    uint64_t first_of_life; /* Its first act, 1 or more. */
-    uint64_t oldest;        /* The first that is kept, or that will be. */
+    uint64_t first_of_life; /* First act of this epoch, 1 or more. */
+    uint64_t oldest;        /* Oldest act that is kept, or the next one. */
 };
 
-/* Acts that will never stand in a file. */
+/* Acts that the file will never have. */
 struct audit_gap {
     uint64_t from;
     uint64_t to;
     const char *why; /* A constant. */
 };
 
-/* True if there is a gap between the place and what comes next; the place is
- * then behind it. There may be another one. */
+/* True if there is a gap between the place and the next act; the place is then
+ * moved past it. Call it again: another gap can follow. */
 bool audit_gap_next(struct audit_place *place,
                     const struct audit_source *source,
                     struct audit_gap *ret_gap);
@@ -61,30 +60,30 @@ bool audit_gap_next(struct audit_place *place,
 struct audit_file {
     struct hasp_node *node;
     uint64_t failed_count;
-    bool has_failed; /* The last time; it has been told. */
+    bool has_failed; /* The last attempt failed; this was logged. */
     uint64_t retry_ns;
-    bool must_open; /* At the start, after a failure, and when told. */
+    bool must_open; /* At the start, after a failure, and for a reload. */
     struct audit_place place;
     /* The worker's, while it works: */
     uv_work_t work;
     bool is_busy;
     int fd;                /* -1: not open. */
-    bool is_empty;         /* The file, when it was opened. */
+    bool is_empty;         /* The file was empty when it was opened. */
     struct buffer lines;   /* To be appended. */
-    struct audit_place to; /* Where the file is then. */
-    bool has_denials;      /* Among the lines. */
+    struct audit_place to; /* Position after the append. */
+    bool has_denials;      /* 'lines' contains denials. */
     int error;
     char why[HASP_WHY_SIZE];
 };
 
 void audit_file_init(struct audit_file *file, struct hasp_node *node);
-/* In each turn: has the worker write what it may. */
+/* In each turn: passes new lines to the worker. */
 void audit_file_turn(struct audit_file *file, uint64_t now_ns);
-/* Opens the file anew, soon: it may have been renamed. */
+/* Reopens the file soon, since it may have been renamed. */
 void audit_file_reopen(struct audit_file *file);
-/* The node stops, and the worker has ended: writes what is left, and waits. */
+/* At a stop, after the worker has ended: writes the rest and waits for it. */
 void audit_file_finish(struct audit_file *file);
-/* After the worker has ended. */
+/* Call it after the worker has ended. */
 void audit_file_done(struct audit_file *file);
 
 #endif /* HASP_NODE_AUDIT_FILE_H */

@@ -21,7 +21,8 @@ struct paths {
     char path[3][PATH_MAX]; /* CA, certificate, key. */
 };
 
-/* Each may be named by itself; the others are where tls.dir says. */
+/* Finds the three files: each can have a path of its own, the others are in
+ * tls.dir. */
 static void find_files(const struct hasp_node_options *options,
                        struct paths *ret_paths)
 {
@@ -177,7 +178,7 @@ bool certificates_days_left(const struct certificates *certificates,
     return true;
 }
 
-/* Logs, once a day, when certificates expire. */
+/* Warns once a day about certificates that expire soon. */
 static void tell_expiry(struct certificates *certificates)
 {
     uint64_t today = (uint64_t)time(NULL) / DAY_S;
@@ -233,7 +234,7 @@ static void files_read(uv_work_t *work, int status)
     }
     if (certificates->was_read && certificates->error != 0) {
         certificates->failed_count++;
-        LOG_ERROR("certificates not taken, the old ones stay", "reason=%s",
+        LOG_ERROR("new certificates rejected, the old ones stay", "reason=%s",
                   log_quote(certificates->why));
     } else if (certificates->was_read) {
         set_done(&certificates->now);
@@ -245,7 +246,7 @@ static void files_read(uv_work_t *work, int status)
         }
         int64_t node = 0, ca = 0;
         (void)certificates_days_left(certificates, &node, &ca);
-        LOG_INFO("certificates taken",
+        LOG_INFO("certificates loaded",
                  "node_days_left=%" PRId64 " ca_days_left=%" PRId64, node, ca);
     }
     if (certificates->must_read_again &&

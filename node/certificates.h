@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The node's certificate, its key and the CAs: read at the start, and again
- * when the host says so (SIGHUP) or when the files have changed, which is
- * looked at each minute. A worker reads and checks them. A good set is used for
- * the connections to come, and those that stand stay as they are; a bad one
- * leaves the old one in place, and says why.
+ * when the host requests it (SIGHUP) or when the files have changed, which is
+ * checked each minute. A worker reads and checks them. A valid set is used for
+ * new connections; existing ones are not affected. An invalid set is logged,
+ * and the old one stays.
  *
- * Threads: the loop's, but for what the worker reads. */
+ * Threads: the loop's; the worker has its part while it works. */
 
 #ifndef HASP_NODE_CERTIFICATES_H
 #define HASP_NODE_CERTIFICATES_H
@@ -24,25 +24,27 @@
 struct hasp_node;
 struct hasp_node_options;
 
-/* What one reading of the files has given. */
+/* The contexts made from one reading of the files. */
 struct certificate_set {
     struct tls_context *peers;   /* NULL: tls.peer is off. */
     struct tls_context *clients; /* NULL: tls.client is off. */
-    struct tls_context *asking;  /* This node as a client, likewise. */
-    struct tls_context *web;     /* NULL: tls.http is off. */
+    /* This node as a client of others; as 'peers'. */
+    struct tls_context *asking;
+    struct tls_context *web; /* NULL: tls.http is off. */
 };
 
 struct certificates {
     struct hasp_node *node;
     struct certificate_set now;
-    struct timespec changed[3]; /* Of the files, when they were last read. */
-    uint64_t look_ns;           /* When to look at them next. */
-    uint64_t told_day;          /* When it was last said what expires soon. */
-    uint64_t failed_count;      /* Sets that were bad. */
+    /* Change times of the files when they were last read. */
+    struct timespec changed[3];
+    uint64_t look_ns;      /* Time of the next check. */
+    uint64_t told_day;     /* Day of the last warning about expiry. */
+    uint64_t failed_count; /* Invalid sets. */
     /* The worker's, while it works: */
     uv_work_t work;
     bool is_busy;
-    bool must_read; /* Even if no file has changed. */
+    bool must_read; /* Read even if no file has changed. */
     bool must_read_again;
     bool was_read;
     int error;
@@ -51,24 +53,24 @@ struct certificates {
     char why[HASP_WHY_SIZE];
 };
 
-/* Reads them for the first time, if the options want TLS at all; HASP_ECERT
- * with the reason. */
+/* Reads them for the first time, if the options require TLS; HASP_ECERT and the
+ * reason. */
 MUST_CHECK int certificates_open(struct certificates *certificates,
                                  struct hasp_node *node,
                                  char why[HASP_WHY_SIZE]);
-/* The same, for nothing but the reason why a node would not start. */
+/* Only checks whether a node with these options could start: as
+ * certificates_open(). */
 MUST_CHECK int certificates_check(const struct hasp_node_options *options,
                                   char why[HASP_WHY_SIZE]);
-/* Hands them to the listeners. */
+/* Passes them to the listeners. */
 void certificates_use(struct certificates *certificates);
-/* Reads them again, soon. */
+/* Reads them again soon. */
 void certificates_reload(struct certificates *certificates);
-/* Housekeeping: has a file changed? */
+/* Housekeeping: reads the files again if one has changed. */
 void certificates_tick(struct certificates *certificates, uint64_t now_ns);
 void certificates_done(struct certificates *certificates);
 
-/* Whole days until the node's certificate, and its CA, expire; false: there is
- * none. */
+/* Whole days until the node's certificate and its CA expire; false: no TLS. */
 bool certificates_days_left(const struct certificates *certificates,
                             int64_t *ret_node, int64_t *ret_ca);
 

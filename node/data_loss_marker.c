@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The two files that keep a directory from being believed: 'condemned' and
+/* The two files that mark a directory with lost data: 'condemned' and
  * 'barred'. */
 
 #include "node/data_loss_marker.h"
@@ -30,8 +30,8 @@ int data_loss_marker_write(const char *folder, const char *reason,
     return disk_replace_in(folder, CONDEMNED_NAME, buffer_bytes(&text), why);
 }
 
-/* Reads the reason, and what stands behind it; HASP_ENOENT if there is no such
- * file. */
+/* Reads the reason and the text after it; HASP_ENOENT if the file does not
+ * exist. */
 static int data_loss_marker_load(const char *folder, const char *name,
                                  char text[1024], const char **ret_rest,
                                  char why[HASP_WHY_SIZE])
@@ -46,7 +46,7 @@ static int data_loss_marker_load(const char *folder, const char *name,
         *end = '\0';
     }
     snprintf(why, HASP_WHY_SIZE, "%.500s",
-             text[0] != '\0' ? text : "the reason is not known any more");
+             text[0] != '\0' ? text : "the file has no reason");
     return 0;
 }
 
@@ -63,7 +63,8 @@ int data_loss_marker_bar(const char *folder,
                          const char *reason, char why[HASP_WHY_SIZE])
 {
     AUTO(buffer_done) struct buffer text = {0};
-    CHECK(accusation->term != 0); /* A term of 0 would be read as damage. */
+    /* data_loss_marker_load_bar() would take term 0 for damage. */
+    CHECK(accusation->term != 0);
     buffer_printf(&text, "%s\n" BARRED_FORMAT, reason, accusation->term,
                   accusation->last_index);
     return disk_replace_in(folder, BARRED_NAME, buffer_bytes(&text), why);
@@ -89,9 +90,10 @@ int data_loss_marker_load_bar(const char *folder,
                               &ret_accusation->last_index) != 2 ||
                        ret_accusation->term == 0)) {
         snprintf(why, HASP_WHY_SIZE,
-                 "'%.300s/" BARRED_NAME "' cannot be read: haspd --uncondemn "
-                 "removes it, if you are sure that the directory has lost "
-                 "nothing",
+                 "'%.300s/" BARRED_NAME
+                 "' is damaged: if you are sure that the "
+                 "directory has lost nothing, remove it with haspd "
+                 "--uncondemn",
                  folder);
         return HASP_ECORRUPT;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* In which order the vote and the log come to the disk. */
+/* The order in which votes and log entries are written. */
 
 #include "node/durable.h"
 
@@ -8,11 +8,11 @@
 #include "storage/vote_saver.h"
 #include "storage/wal.h"
 
-/* Entries that are handed to the log in one call. */
+/* Entries that are passed to the log in one call. */
 #define APPEND_BATCH 128
 
-/* True if a write of the log is under way. One that waits for a vote is not;
- * one that waits for a segment is. */
+/* True if a write of the log is in flight. A write that waits for a vote does
+ * not count, one that waits for a segment does. */
 static bool is_writing(const struct durable *durable)
 {
     return durable->is_saving ? wal_is_writing(durable->wal)
@@ -22,7 +22,7 @@ static bool is_writing(const struct durable *durable)
 void durable_save_vote(struct durable *durable, uint64_t term,
                        uint64_t voted_for, uint64_t now_ns)
 {
-    /* A term has one vote, which is never taken back. */
+    /* A term has one vote, which is never changed (Raft, section 5.2). */
     CHECK(durable->saver != NULL && term >= durable->asked_term);
     CHECK(term > durable->asked_term || durable->asked_vote == 0 ||
           durable->asked_vote == voted_for);
@@ -79,7 +79,7 @@ int durable_take_vote(struct durable *durable, uint64_t now_ns,
     if (error != 0) {
         return error;
     }
-    /* Only this node asks for votes to be saved. */
+    /* Only votes that this node requested are saved. */
     CHECK(saved.term <= durable->asked_term);
     if (saved.term == durable->asked_term &&
         saved.voted_for == durable->asked_vote) {
@@ -104,7 +104,7 @@ int durable_take_log(struct durable *durable, uint64_t now_ns,
         write_latency_ended(&durable->writes, now_ns);
     }
     if (is_writing(durable)) {
-        /* wal_complete() has started the next one. */
+        /* wal_complete() has started the next write. */
         write_latency_began(&durable->writes, now_ns);
     }
     if (!wal_is_busy(durable->wal)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who may found a cluster (decisions without I/O), and the record of who
- * did. */
+/* Decides which nodes may found a cluster (without I/O), and stores the record
+ * of the founders. */
 
 #include "node/founding.h"
 
@@ -21,7 +21,7 @@ void founding_init(struct founding *founding, uint64_t own_id,
                    const struct replica_members *members,
                    const struct lockfsm_limits *limits)
 {
-    /* 0 would mean that the founder was not heard yet. */
+    /* 0 would mean that this founder has not greeted yet. */
     CHECK(own_id != 0 && own_incarnation != 0);
     CHECK(members->count <= MEMBER_COUNT_MAX);
     *founding = (struct founding){.own_id = own_id};
@@ -49,7 +49,7 @@ static struct founder *founding_find(struct founding *founding, uint64_t id)
     return NULL;
 }
 
-/* The members as the file has them. */
+/* Appends the members as configured. */
 static void founding_put_members(const struct founding *founding,
                                  struct buffer *out)
 {
@@ -72,8 +72,8 @@ void founding_show(const struct founding *founding,
     ret_terms->is_access_required = founding->is_access_required;
 }
 
-/* The limits are compared one by one, since another version may have more of
- * them, or fewer. */
+/* The limits are compared one by one, since another version may have more or
+ * fewer of them. */
 int founding_compare(const struct founding *founding, uint64_t id,
                      const struct frame_terms *terms, char why[HASP_WHY_SIZE])
 {
@@ -85,8 +85,7 @@ int founding_compare(const struct founding *founding, uint64_t id,
     if (strcmp(terms->name, own.name) != 0) {
         snprintf(why, HASP_WHY_SIZE,
                  "founders differ: cluster.name is '%s' at node %" PRIu64
-                 " and '%s' at node %" PRIu64
-                 "; write the same into both files",
+                 " and '%s' at node %" PRIu64 "; use the same in both files",
                  terms->name, id, own.name, founding->own_id);
         return HASP_EREFUSED;
     }
@@ -95,7 +94,7 @@ int founding_compare(const struct founding *founding, uint64_t id,
             snprintf(why, HASP_WHY_SIZE,
                      "founders differ: limits.%s is %" PRIu64
                      " at node %" PRIu64 " and %" PRIu64 " at node %" PRIu64
-                     "; write the same into both files",
+                     "; use the same in both files",
                      limit_rules[i].name, terms->limit[i], id, own.limit[i],
                      founding->own_id);
             return HASP_EREFUSED;
@@ -104,7 +103,7 @@ int founding_compare(const struct founding *founding, uint64_t id,
     if (terms->is_access_required != own.is_access_required) {
         snprintf(why, HASP_WHY_SIZE,
                  "founders differ: security.access is %s at node %" PRIu64
-                 "; write the same into both files",
+                 "; use the same in both files",
                  own.is_access_required ? "required here and open"
                                         : "open here and required",
                  id);
@@ -113,15 +112,16 @@ int founding_compare(const struct founding *founding, uint64_t id,
     if (memcmp(terms->members, own.members, sizeof own.members) != 0) {
         snprintf(why, HASP_WHY_SIZE,
                  "founders differ: nodes %" PRIu64 " and %" PRIu64
-                 " have other lines of cluster.member; write the same into "
-                 "both files",
+                 " have different cluster.member lines; use the same in both "
+                 "files",
                  id, founding->own_id);
         return HASP_EREFUSED;
     }
     return 0;
 }
 
-/* Two founders cannot have one directory: no log could begin with them. */
+/* True if another founder has this incarnation. Two founders cannot share a
+ * directory: the first entry would name one directory twice. */
 static bool is_of_another(const struct founding *founding, uint64_t id,
                           uint64_t incarnation)
 {
@@ -264,7 +264,7 @@ int founding_save(const struct founding *founding, const char *folder,
     uint8_t digest[DIGEST_SIZE];
     CHECK(founding->is_over);
     buffer_put_text(&text,
-                    "# who founded the cluster: member = ID INCARNATION\n");
+                    "# founders of the cluster: member = ID INCARNATION\n");
     for (uint32_t i = 0; i < founding->count; i++) {
         buffer_printf(&text, "member = %" PRIu64 " %016" PRIx64 "\n",
                       founding->founder[i].id,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The log, the vote and the free space: what the core asks of the disk,
- * carried out by threads and reported back through the loop. */
+/* The log, the vote and the free space: threads access the disk for the core,
+ * and report back through the loop. */
 
 #include "node/journal.h"
 
@@ -17,7 +17,7 @@
 #include "storage/vote_saver.h"
 #include "storage/wal.h"
 
-/* How often it is logged that files cannot be opened. */
+/* Time between log lines about files that cannot be opened. */
 #define STARVED_TOLD_NS (60 * NS_PER_S)
 
 static void journal_fail(struct hasp_node *node, const char *what, int error)
@@ -28,11 +28,10 @@ static void journal_fail(struct hasp_node *node, const char *what, int error)
                   "and start the node again",
                   what, node->options.directory);
     } else {
-        turn_fail(
-            &node->turn, HASP_NODE_STORAGE,
-            "cannot %s in '%s': %s; look at the disk and the kernel's "
-            "log, then start the node again (it reads back what is there)",
-            what, node->options.directory, hasp_strerror(error));
+        turn_fail(&node->turn, HASP_NODE_STORAGE,
+                  "cannot %s in '%s': %s; check the disk and the kernel's log, "
+                  "then start the node again (it recovers what is on the disk)",
+                  what, node->options.directory, hasp_strerror(error));
     }
 }
 
@@ -63,13 +62,13 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* Follows the free space. The two marks have some distance, so that the state
- * does not flutter. */
+/* Updates 'is_full' from the free space. The two thresholds differ, so that it
+ * does not flap. */
 static void look_at_space(struct journal *journal)
 {
     uint64_t reserve = journal->node->options.limits.disk_reserve;
     if (journal->space_error != 0) {
-        LOG_WARN("cannot ask for the free space", "dir=%s",
+        LOG_WARN("cannot read the free disk space", "dir=%s",
                  journal->node->options.directory);
         return;
     }
@@ -78,7 +77,8 @@ static void look_at_space(struct journal *journal)
         journal->is_full = true;
         LOG_ERROR("disk is nearly full",
                   "free=%" PRIu64 " reserve=%" PRIu64
-                  " effect=\"changes are refused until there is room\"",
+                  " effect=\"changes are refused until twice the reserve is "
+                  "free\"",
                   journal->free_size, reserve);
     } else if (journal->is_full && journal->free_size >= 2 * reserve) {
         journal->is_full = false;
@@ -93,7 +93,8 @@ static void tell_hang(void *data, const char *what, uint64_t age_ns,
     double seconds = (double)age_ns / (double)NS_PER_S;
     (void)data;
     if (is_over) {
-        LOG_WARN("disk goes on", "after_s=%.1f what=\"%s\"", seconds, what);
+        LOG_WARN("disk responds again", "after_s=%.1f what=\"%s\"", seconds,
+                 what);
     } else {
         LOG_ERROR("disk hangs", "since_s=%.1f what=\"%s\"", seconds, what);
     }
@@ -159,7 +160,7 @@ static void on_vote_saved(uv_poll_t *poll, int status, int events)
 void journal_begin(struct journal *journal)
 {
     struct hasp_node *node = journal->node;
-    /* A second saver would write a vote beside the first. */
+    /* Two savers could write votes out of order. */
     CHECK(journal->durable.saver == NULL && journal->is_polling);
     int rv = vote_saver_new(node->datadir, &journal->durable.saver);
     if (rv != 0) {
@@ -186,7 +187,7 @@ void journal_unwatch(struct journal *journal)
 
 void journal_done(struct journal *journal)
 {
-    /* The poll would read a descriptor that is gone. */
+    /* The poll would use a closed descriptor. */
     CHECK(!journal->is_polling);
     disk_watch_stop();
     vote_saver_free(journal->durable.saver);
@@ -249,8 +250,8 @@ static void ask_for_space(struct journal *journal)
     }
 }
 
-/* Logs that there are no descriptors, which is no fault of the disk; the log
- * goes on when there is one. */
+/* Logs that there is no descriptor for the next segment. That is not a fault of
+ * the disk, and the log continues when there is one. */
 static void look_at_files(struct journal *journal, uint64_t now_ns)
 {
     bool is_starved = wal_is_starved(journal->durable.wal);
@@ -287,16 +288,16 @@ static void look_at_hang(struct hasp_node *node,
     }
 }
 
-/* Looks at the write under way. Only the time up to 'read_ns' counts, by which
- * all input had been read: while the process was stopped, a write may have
- * ended unseen. */
+/* Checks the write in flight. Only the time up to 'read_ns' counts, up to which
+ * all input has been read: while the process was stopped, the write may have
+ * ended unnoticed. */
 static void look_at_write(struct journal *journal, uint64_t read_ns)
 {
     struct hasp_node *node = journal->node;
     struct write_latency *writes = &journal->durable.writes;
     bool was_slow = writes->is_slow;
     uint64_t since_ns = write_latency_look(writes, read_ns);
-    /* A log without descriptors waits for a segment, not for the disk. */
+    /* A log without a descriptor waits for a segment, not for the disk. */
     if (!wal_is_starved(journal->durable.wal)) {
         look_at_hang(node, writes, since_ns, "log");
     }
@@ -339,7 +340,7 @@ int journal_write_now(struct journal *journal,
                       const struct replica_entry *entries, uint32_t count)
 {
     uint64_t term = 0, log_index = 0;
-    /* This would block the loop of a node that works. */
+    /* This would block the loop of a running node. */
     CHECK(!journal->node->has_begun);
     journal_port_log_append(journal->node, entries, count);
     int rv = wal_start(journal->durable.wal);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Whether this node is far behind its leader, measured in time. */
+/* Measures in time how far this node is behind its leader. */
 
 #include "node/lag.h"
 
@@ -11,7 +11,7 @@ void lag_note(struct lag *lag, uint64_t committed, uint64_t applied,
 {
     CHECK(!lag->has_mark || now_ns >= lag->mark_ns);
     if (!lag->has_mark && committed == 0) {
-        return; /* No leader has been heard yet. */
+        return; /* No leader is known yet. */
     }
     if (lag->has_mark && applied < lag->mark) {
         return;

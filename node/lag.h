@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Is this node far behind its leader?
+/* Measures whether this node is far behind its leader.
  *
- * A number of entries would be a poor measure: a thousand is nothing under
- * load, and a day's work without. So time is: what was committed LAG_NS ago, as
- * far as a leader has told, must have been applied; and after a start, what was
- * committed when a leader was first heard.
+ * A number of entries would be a poor measure: a thousand is little under load,
+ * and a day's work without it. So the measure is time: entries that were known
+ * to be committed LAG_NS ago must have been applied, and after a start those
+ * that were committed when a leader was first heard.
  *
- * Pure: the times come in. Threads: one. */
+ * Pure: times are arguments. Threads: one. */
 
 #ifndef HASP_NODE_LAG_H
 #define HASP_NODE_LAG_H
@@ -22,11 +22,11 @@
 struct lag {
     bool has_mark;
     bool has_caught_up; /* Since the start. */
-    uint64_t mark;      /* This was known to be committed ... */
-    uint64_t mark_ns;   /* ... then, and had not been applied. */
+    uint64_t mark;      /* Commit index that was known ... */
+    uint64_t mark_ns;   /* ... at this time, and not applied. */
 };
 
-/* To be called often: this much is known to be committed, and applied. */
+/* Records the known commit index and the applied index. Call it often. */
 void lag_note(struct lag *lag, uint64_t committed, uint64_t applied,
               uint64_t now_ns);
 bool lag_is_long(const struct lag *lag, uint64_t now_ns);

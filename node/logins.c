@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Has the cluster note that somebody came by the local door. */
+/* Records logins at the admin socket in the audit log. */
 
 #include "node/logins.h"
 
@@ -28,7 +28,7 @@ static void logins_ask(struct logins *logins, uint64_t now_ns)
     struct core *core = logins->node->core;
     struct bytes word = BYTES_LITERAL("AUDIT.LOGIN");
     struct resp_request request = {.argument = &word, .count = 1};
-    CHECK(!logins->is_asking); /* There is only one connection to ask by. */
+    CHECK(!logins->is_asking); /* There is only one connection for it. */
     buffer_clear(&logins->answer);
     logins->is_asking = true;
     core_client_opened(core, LOGINS_CONN, ADMIN_SOCKET_ADDRESS, &local, now_ns);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* That somebody has come by the local door is an act (lockfsm/user/audit.h):
- * the node asks the cluster to note it, by AUDIT.LOGIN on a connection of its
- * own.
+/* A login at the admin socket is an act (lockfsm/user/audit.h): the node asks
+ * the cluster to record it, with AUDIT.LOGIN on an internal connection.
  *
- * Nobody waits for that: without a leader, too, the door is open, and the act
- * is written when there is one. A script that comes every minute must not push
- * out other acts, so who comes within LOGIN_QUIET_NS of the last login that was
- * written is not written again.
+ * The login does not wait for that: the socket works without a leader, and the
+ * act is recorded once there is one. A script that logs in every minute must
+ * not push other acts out of the log, so a login within LOGIN_QUIET_NS of the
+ * last recorded one is not recorded.
  *
  * Threads: the loop's. */
 
@@ -23,24 +22,24 @@
 
 #define LOGIN_QUIET_NS (3600 * NS_PER_S)
 #define LOGIN_RETRY_NS (5 * NS_PER_S)
-/* The number of its connection; no other one has it. */
+/* Number of the internal connection; no other has it. */
 #define LOGINS_CONN (CORE_CONN_BRIEF | 1)
 
 struct hasp_node;
 
 struct logins {
     struct hasp_node *node;
-    bool is_due;          /* One is to be written. */
-    bool is_asking;       /* Its connection is open. */
-    uint64_t not_before;  /* In ns; when it is tried again. */
-    uint64_t quiet_until; /* In ns. */
+    bool is_due;          /* A login is to be recorded. */
+    bool is_asking;       /* A request is in progress. */
+    uint64_t not_before;  /* Time of the next attempt, ns. */
+    uint64_t quiet_until; /* Logins are not recorded before, ns. */
     struct buffer answer;
 };
 
 void logins_init(struct logins *logins, struct hasp_node *node);
-/* Somebody has come by the door. */
+/* Reports a login at the admin socket. */
 void logins_note(struct logins *logins, uint64_t now_ns);
-/* In each turn of a core that has begun. */
+/* Call it in each turn after the core has started. */
 void logins_turn(struct logins *logins, uint64_t now_ns);
 void logins_done(struct logins *logins);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* One turn of the core for all that came in, on libuv's loop; the timer;
- * stalls; the end. */
+/* One turn of the core for all input, on libuv's loop; the timer; stalls; the
+ * end. */
 
 #include "node/loop.h"
 
@@ -16,19 +16,18 @@
 #include "node/options.h"
 #include "node/startup.h"
 
-/* How often housekeeping is done. */
+/* Time between housekeeping. */
 #define TICK_NS NS_PER_S
-/* A node that is told to stop hands over within this time, or goes without. */
+/* Time for handing leadership over before a stop. */
 #define STOP_NS (2 * NS_PER_S)
-/* The work of clients in one iteration, as far as it is not one request of each
- * payer. */
+/* Time for clients' work in one iteration, beyond one request of each payer. */
 #define ACCOUNT_NS (2 * NS_PER_MS)
-/* Turns in one iteration before the sockets are looked at again, and how long
+/* Turns in one iteration before the sockets are polled again, and the time that
  * they may take: a leader that does not read is deposed. */
 #define TURNS_MAX 8
 #define TURNS_NS (5 * NS_PER_MS)
 
-/* Tells the host what the node is doing, if that has changed. */
+/* Reports the node's status to the host if it has changed. */
 static void tell_status(struct hasp_node *node)
 {
     char text[sizeof node->status_text];
@@ -41,7 +40,7 @@ static void tell_status(struct hasp_node *node)
                  missing);
     } else if (core_is_barred(node->core)) {
         snprintf(text, sizeof text,
-                 "barred: another member says that this one has lost data");
+                 "barred: another member reports that this node lost data");
     } else {
         const struct replica *replica = core_replica(node->core);
         uint64_t leader = replica_leader(replica);
@@ -66,7 +65,7 @@ static void tell_status(struct hasp_node *node)
     }
 }
 
-/* Tells the host at once when the leader changes. */
+/* Reports a change of leader to the host at once. */
 static void look_at_role(struct hasp_node *node)
 {
     struct loop *loop = &node->loop;
@@ -99,7 +98,7 @@ static void loop_turn(struct hasp_node *node, uint64_t now_ns)
             peers_flush(node->members.peers);
             clients_flush(&node->clients);
         }
-        /* A node that begins may have read its table. */
+        /* A starting node may have read its table. */
         end_stage(node, STAGE_REST);
         return;
     }
@@ -107,7 +106,7 @@ static void loop_turn(struct hasp_node *node, uint64_t now_ns)
     loop->deadline_ns = core_turn(node->core, turn_read(&node->turn, now_ns),
                                   now_ns);
     if (turn_is_over(&node->turn)) {
-        return; /* After a failure nothing may be sent any more. */
+        return; /* After a failure nothing may be sent. */
     }
     monitor_note(&node->monitor, node->core, now_ns);
     logins_turn(&node->logins, now_ns);
@@ -182,7 +181,7 @@ void loop_open(struct hasp_node *node)
     loop->stop.data = node;
 }
 
-/* Logs the limits once, when it is clear what the cluster has. */
+/* Logs configured limits once, when the cluster's limits are known. */
 static void tell_limits(struct hasp_node *node)
 {
     if (node->has_told_limits || !node->has_begun) {
@@ -197,7 +196,7 @@ static void tell_limits(struct hasp_node *node)
     }
 }
 
-/* Logs that the table was grown, which its thread does. */
+/* Logs that the table's thread has grown the table. */
 static void tell_table(struct hasp_node *node)
 {
     struct loop *loop = &node->loop;
@@ -212,7 +211,7 @@ static void tell_table(struct hasp_node *node)
     loop->told_room = room;
 }
 
-/* Warns at the start, and whenever users come to be no longer enforced. */
+/* Warns at the start, and whenever users are no longer enforced. */
 static void tell_users(struct hasp_node *node)
 {
     bool is_unenforced = node->has_begun &&
@@ -256,7 +255,7 @@ static void look_for_end(struct hasp_node *node, uint64_t now_ns)
     }
 }
 
-/* Notes that the loop runs, and logs if it ran later than it should have. */
+/* Records that the loop runs, and logs if it runs later than expected. */
 static void note_alive(struct loop *loop, uint64_t expected_ns, uint64_t now_ns)
 {
     if (stall_note(&loop->turn->stall, expected_ns, now_ns)) {
@@ -267,7 +266,7 @@ static void note_alive(struct loop *loop, uint64_t expected_ns, uint64_t now_ns)
     }
 }
 
-/* What clients that had to wait are served in this pass. */
+/* Serves clients that had to wait, as the account allows. */
 static void serve_resting(struct hasp_node *node)
 {
     struct turn *turn = node->loop.turn;
@@ -298,7 +297,7 @@ static void run_turns(struct hasp_node *node)
             journal_look(&node->journal, now);
         }
         if (turn_is_over(&node->turn)) {
-            return; /* After a failure the core is not called any more. */
+            return; /* After a failure the core must not be called. */
         }
         loop_turn(node, now);
         if (turn_is_over(&node->turn)) {
@@ -326,7 +325,7 @@ static void loop_on_timer(uv_timer_t *timer)
     node->turn.is_due = true;
 }
 
-/* Sets the one timer, or keeps the next poll from blocking. */
+/* Sets the timer, or keeps the next poll from blocking. */
 static void loop_arm(struct hasp_node *node, uint64_t now_ns)
 {
     struct loop *loop = &node->loop;
@@ -356,7 +355,7 @@ static void loop_arm(struct hasp_node *node, uint64_t now_ns)
     }
 }
 
-/* Timers and closed handles come before this, so a turn may be due. */
+/* Timers and closed handles run before this, so a turn may be due. */
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct hasp_node *node = prepare->data;
@@ -372,8 +371,8 @@ static void on_prepare(uv_prepare_t *prepare)
     loop_profile_sleep(&loop->turn->loop_profile);
 }
 
-/* The poll and its callbacks are done: what was ready has been fed, or rests.
- */
+/* The poll and its callbacks are done: all ready input was processed, or
+ * rests. */
 static void on_check(uv_check_t *check)
 {
     struct hasp_node *node = check->data;
@@ -382,13 +381,14 @@ static void on_check(uv_check_t *check)
     uint64_t expected = loop->turn->stall.alive_ns;
     bool was_stalled = stall_is_on(&loop->turn->stall);
     if (!loop->is_idling && loop->armed_ns > expected) {
-        expected = loop->armed_ns; /* The loop was free to sleep until then. */
+        /* The loop was allowed to sleep until then. */
+        expected = loop->armed_ns;
     }
     loop_profile_end(&loop->turn->loop_profile, STAGE_RECEIVE, now);
     note_alive(loop, expected, now);
     if (was_stalled &&
         stall_pass(&loop->turn->stall, loop->turn->saw_more, now)) {
-        /* The work that waited for the end of the stall may go on. */
+        /* Work that waited for the end of the stall can continue. */
         loop->turn->is_due = true;
     }
     loop->turn->saw_more = false;

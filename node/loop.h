@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* When what happens: turns of the core on libuv's loop.
+/* Turns of the core on libuv's loop.
  *
- * One iteration of the loop polls, and the callbacks of sockets and of the log
- * feed the core what has arrived: all that the other nodes and the disk say,
- * and of clients as much as their account lasts for (base/account.h). Then, in
- * uv_check, one turn:
+ * One iteration of the loop polls; the callbacks of sockets and of the log pass
+ * the input to the core: everything from other nodes and the disk, and from
+ * clients as much as their account allows (base/account.h). Then, in uv_check,
+ * one turn:
  *
  *     account_serve()  clients that rest, in turn, one request of each at least
  *     core_turn()      proposes all gathered requests as one batch, applies,
@@ -16,12 +16,12 @@
  *     clients_resume() connections that were held back parse on; if that
  *                      brought requests, once more from the start (bounded)
  *
- * uv_prepare does the same for what came from timers and closed handles. One
- * timer serves the core's deadline and the housekeeping of each second.
+ * uv_prepare does the same for timers and closed handles. One timer serves the
+ * core's deadline and the housekeeping of each second.
  *
  * After a stall (node/stall.h, rule 6) the loop polls without blocking until
- * all that had come by then is read; up to when it is, the core hears in each
- * turn. */
+ * all input that had arrived by then is read. In each turn the core gets the
+ * time up to which all input has been read. */
 
 #ifndef HASP_NODE_LOOP_H
 #define HASP_NODE_LOOP_H
@@ -45,14 +45,14 @@ struct loop {
     uv_async_t reload;
     uint64_t deadline_ns; /* The core's. */
     uint64_t tick_ns;     /* Housekeeping. */
-    uint64_t armed_ns;    /* What the timer stands at. */
+    uint64_t armed_ns;    /* Time for which the timer is set. */
     bool is_idling;
     uint64_t stop_by_ns;
-    uint64_t seen_leader; /* What the host was told last. */
+    uint64_t seen_leader; /* As last reported to the host. */
     uint64_t seen_term;
     bool seen_serving;
-    bool told_unenforced; /* Users are not enforced. */
-    uint64_t told_room;   /* Of the table. */
+    bool told_unenforced; /* The warning was logged. */
+    uint64_t told_room;   /* Table room as last logged. */
     uint64_t stall_count; /* For the metrics. */
     uint64_t turn_count;
     struct histogram turns;
@@ -61,7 +61,7 @@ struct loop {
 void loop_open(struct hasp_node *node);
 /* Runs until the node has stopped or failed. */
 void loop_run(struct hasp_node *node);
-/* Closes the handles (done when the loop has run once more). */
+/* Closes the handles; that is complete when the loop has run once more. */
 void loop_close(struct hasp_node *node);
 
 #endif /* HASP_NODE_LOOP_H */

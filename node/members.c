@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Links with members, joined to the core: who may greet, who is up,
- * what they send. */
+/* Links with members, connected to the core: which nodes may greet, which are
+ * up, and their frames. */
 
 #include "node/members.h"
 
@@ -16,7 +16,7 @@
 #include "net/stream.h"
 #include "node/node.h"
 
-/* How often the same refusal by the same node is logged. */
+/* Time between log lines about the same refusal by the same node. */
 #define REFUSED_LOG_NS (60 * NS_PER_S)
 
 static struct member_link *members_find(struct members *members, uint64_t id)
@@ -49,9 +49,9 @@ static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
         return;
     }
     if (link == NULL) {
-        LOG_INFO("guest admitted",
+        LOG_INFO("unlisted member admitted",
                  "node=%" PRIu64 " members_index=%" PRIu64
-                 " hint=\"added while this node was away\"",
+                 " hint=\"it was added while this node was away\"",
                  id, hello->members_index);
         link = members_add(members, id);
         link->is_guest = true;
@@ -96,21 +96,22 @@ static int on_frame(void *data, uint64_t id, enum frame_type type,
     struct members *members = data;
     struct hasp_node *node = members->node;
     if (!node->has_begun || turn_is_over(&node->turn)) {
-        return 0; /* Raft sends such a message again. */
+        return 0; /* Raft repeats lost messages. */
     }
     turn_wake(&node->turn);
     account_start(&node->turn.account);
     int error = core_peer_frame(node->core, id, type, body,
                                 turn_at_work(&node->turn), why);
     if (type == FRAME_FORWARD) {
-        /* A client's work; whose, the core knows if it had to wait. */
+        /* Charge the work to the client. If the client had to wait, the core
+         * has counted it for its user. */
         account_charge(&node->turn.account, NULL);
     }
     return error;
 }
 
-/* A node that joins has no cluster id yet, but may have seen that of the
- * cluster. */
+/* A joining node has no cluster id yet, but may have seen the cluster's id in a
+ * greeting. */
 static bool members_may_be_guest(const struct members *members,
                                  const struct frame_hello *hello)
 {
@@ -157,7 +158,7 @@ static bool names_other(void *data, uint64_t id, uint64_t incarnation)
     return member != NULL && member->incarnation != incarnation;
 }
 
-/* A node that has not begun knows of no revoked certificate. */
+/* Before the core has started, no revoked certificate is known. */
 static bool is_revoked(void *data,
                        const uint8_t fingerprint[TLS_FINGERPRINT_SIZE])
 {
@@ -175,8 +176,8 @@ static bool was_removed(void *data, const struct frame_hello *hello,
     return node->has_begun && core_was_removed(node->core, hello, why);
 }
 
-/* Is called at each attempt to connect: logs a refusal when it is new, and
- * again now and then. */
+/* Called at each attempt to connect: logs a new refusal at once, and the same
+ * one again after a while. */
 static void members_log_refusal(struct member_link *link,
                                 enum frame_refusal refusal, const char *why,
                                 bool is_joining)
@@ -214,8 +215,8 @@ static void on_refused(void *data, uint64_t id, enum frame_refusal refusal,
     }
 }
 
-/* True if a line of this node's file names another node at that host. Names are
- * not looked up: only numeric addresses are compared. */
+/* True if a member line of this node's configuration names another node at that
+ * host. Only numeric addresses are compared; names are not resolved. */
 static bool is_in_file(const struct hasp_node_options *options,
                        const char *address)
 {
@@ -255,13 +256,14 @@ static void on_too_old(void *data, const struct frame_hello *hello)
     struct members *members = data;
     turn_fail(&members->node->turn, HASP_NODE_TOO_OLD,
               "this node is too old: member %" PRIu64
-              " says that the cluster was raised to feature level %" PRIu32
-              ", and this version understands %d; upgrade it to the version of "
-              "the other nodes, its data stay good",
+              " reports feature level %" PRIu32 " of the cluster, and this "
+              "version supports %d; upgrade this node to the version of the "
+              "others, its data can stay",
               hello->from, hello->cluster_level, FEATURE_LEVEL);
 }
 
-/* A node that has not begun has no log to tell of. */
+/* Before the core has started, the greeting has the terms of the founding
+ * instead of the log's state. */
 static void fill_hello(void *data, struct frame_hello *hello)
 {
     const struct members *members = data;
@@ -371,8 +373,8 @@ void members_set_cluster(struct members *members,
                          const uint8_t cluster_id[CLUSTER_ID_SIZE],
                          bool greet_again)
 {
-    /* A greeting without an id would say that the node belongs to no cluster.
-     */
+    /* A greeting without an id would mean that the node belongs to no
+     * cluster. */
     CHECK(cluster_id_is_known(cluster_id));
     peers_set_cluster(members->peers, cluster_id);
     for (uint32_t i = 0; greet_again && i < members->count; i++) {
@@ -426,10 +428,10 @@ void members_port_changed(void *data, const struct replica_members *named)
 {
     struct hasp_node *node = data;
     struct members *members = &node->members;
-    /* Each member has room as a link. */
+    /* There is room for a link to each member. */
     CHECK(named->count <= MEMBER_COUNT_MAX);
     if (named->count == 0 || members->peers == NULL) {
-        /* The log has no members yet, so those of the configuration stay. */
+        /* The log has no members yet; keep the configured ones. */
         return;
     }
     for (uint32_t i = 0; i < members->count;) {
@@ -461,9 +463,9 @@ void members_port_drop(void *data, uint64_t id)
     if (members->peers == NULL || link == NULL) {
         return;
     }
-    link->is_told = false; /* The core knows: it has dropped the link. */
+    link->is_told = false; /* The core dropped the link itself. */
     if (link->is_guest) {
-        peers_remove(members->peers, id); /* on_down() does the rest. */
+        peers_remove(members->peers, id); /* on_down() removes the link. */
     } else {
         peers_drop(members->peers, id);
     }
@@ -505,8 +507,8 @@ struct identity_note {
     struct datadir_identity identity;
 };
 
-/* Saves the identity. If the process ends before, the next start learns it from
- * the log again. */
+/* Saves the identity. If the process ends before that, the next start learns it
+ * from the log again. */
 static int members_save_identity(void *data, char why[HASP_WHY_SIZE])
 {
     const struct identity_note *note = data;

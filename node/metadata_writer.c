@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Small writes into the data directory, carried out by a worker. */
+/* Small writes into the data directory, by a worker. */
 
 #include "node/metadata_writer.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The table of metrics, from what the parts of a node count. */
+/* The metrics, from the counters of the parts of a node. */
 
 #include "node/metrics.h"
 
@@ -36,39 +36,39 @@ static void put_counts(const struct core_counts *counts, struct buffer *out)
                     "Sessions that have ended.", counts->sessions_ended);
     metrics_counter(
         out, "hasp_deadlock_searches_given_up_total",
-        "Waits that were queued though the search for a deadlock had come "
-        "to its bound.",
+        "Waits queued without a complete search for deadlocks, because the "
+        "search reached its bound.",
         counts->searches_given_up);
     metrics_counter(out, "hasp_unclean_ends_total",
                     "Holds that expired or outlasted their limit.",
                     counts->unclean_ends);
     metrics_counter(out, "hasp_scrubbed_records_total",
-                    "Records looked at at rest, in memory and in the table.",
+                    "Records checked by the scrub, in memory and in the table.",
                     counts->scrubbed);
-    metrics_counter(out, "hasp_unknown_scripts_total",
-                    "EVAL and SCRIPT LOAD of what hasp does not run.",
-                    counts->unknown_scripts);
+    metrics_counter(
+        out, "hasp_unknown_scripts_total",
+        "EVAL and SCRIPT LOAD of scripts that hasp does not support.",
+        counts->unknown_scripts);
     metrics_counter(out, "hasp_elections_won_total",
-                    "Times that this node has become the leader.",
-                    counts->elected);
+                    "Times this node has become the leader.", counts->elected);
     metrics_counter(out, "hasp_leader_changes_total",
-                    "Leaders that this node has seen, one after the other.",
+                    "Changes of leader that this node has seen.",
                     counts->leaders);
     metrics_counter(out, "hasp_transfers_total",
-                    "Transfers of leadership that this node has begun.",
+                    "Leadership transfers started by this node.",
                     counts->transfers);
     metrics_counter(out, "hasp_transfers_failed_total",
-                    "Of those, the ones that came to nothing.",
+                    "Leadership transfers started by this node that failed.",
                     counts->transfers_failed);
     metrics_head(out, "hasp_errors_total", "counter",
-                 "Error answers to clients of this node, by their word.");
+                 "Error answers to clients of this node, by error word.");
     for (uint32_t i = WORD_NONE + 1; i < CORE_WORD_COUNT; i++) {
         buffer_printf(out, "hasp_errors_total{word=\"%s\"} %" PRIu64 "\n",
                       core_words[i], counts->by_word[i]);
     }
 }
 
-/* 'label' is "", or a label with a comma behind it. */
+/* 'label' is "", or a label followed by a comma. */
 static void put_histogram(struct buffer *out, const char *name,
                           const char *label, const struct histogram *histogram)
 {
@@ -97,12 +97,11 @@ static void put_times(const struct core *core, struct buffer *out)
     const struct core_counts *counts = core_counts(core);
     const struct histogram *times;
     const char *command;
-    metrics_head(
-        out, "hasp_wait_seconds", "histogram",
-        "How long those waited who were granted a lock after waiting.");
+    metrics_head(out, "hasp_wait_seconds", "histogram",
+                 "Wait time of granted requests that had to wait.");
     put_histogram(out, "hasp_wait_seconds", "", &counts->wait);
     metrics_head(out, "hasp_hold_seconds", "histogram",
-                 "How long holds lasted that have ended.");
+                 "Duration of holds that have ended.");
     put_histogram(out, "hasp_hold_seconds", "", &counts->hold);
     metrics_head(
         out, "hasp_replicate_seconds", "histogram",
@@ -112,10 +111,10 @@ static void put_times(const struct core *core, struct buffer *out)
     metrics_head(out, "hasp_commit_seconds", "histogram",
                  "From proposing an entry to applying it, at the leader.");
     put_histogram(out, "hasp_commit_seconds", "", &counts->commit);
-    metrics_head(
-        out, "hasp_request_seconds", "histogram",
-        "Requests of this node's clients, waits for locks included; of "
-        "commands that were asked.");
+    metrics_head(out, "hasp_request_seconds", "histogram",
+                 "Durations of requests of this node's clients, with waits for "
+                 "locks, by "
+                 "command; only commands that were used.");
     for (uint32_t i = 0;
          (times = core_request_times(core, i, &command)) != NULL; i++) {
         char label[64];
@@ -150,13 +149,13 @@ static void put_login(void *data, const struct core_login *login)
     buffer_printf(data, "} %" PRIu32 "\n", login->count);
 }
 
-/* Rows beyond the bound are left out: hasp_connections has their sum. */
+/* Rows beyond the bound are left out; hasp_connections has the total. */
 static void put_logins(const struct core *core, struct buffer *out)
 {
     metrics_head(
         out, "hasp_connections_by", "gauge",
-        "Connections of clients by what identified them: a user's secret, by "
-        "its number, or a certificate, by the fingerprint of its CA.");
+        "Connections of clients by authentication: a user's secret, by its "
+        "number, or a certificate, by the fingerprint of its CA.");
     (void)!core_logins(core, put_login, out);
 }
 
@@ -181,12 +180,12 @@ static void put_raft(const struct hasp_node *node, struct buffer *out)
                   core_is_serving(node->core));
     metrics_gauge(
         out, "hasp_serves_nobody",
-        "1 while this node is alone in its cluster, and a peer belongs to "
-        "another one: it serves nobody.",
+        "1 while this node refuses all clients, because it is alone in its "
+        "cluster and a peer belongs to another cluster.",
         core_is_apart(node->core, why));
     metrics_gauge(
         out, "hasp_takes_changes",
-        "1 if this node leads and its disk has room: changes are taken.",
+        "1 if this node accepts changes: it leads and its disk has room.",
         core_is_serving(node->core) && !is_scarce(node));
     metrics_gauge(out, "hasp_raft_last_index",
                   "Index of the newest entry of the log.",
@@ -228,7 +227,8 @@ static void metrics_put_members(const struct hasp_node *node,
     int32_t ppm;
     metrics_head(
         out, "hasp_clock_rate_ppm", "gauge",
-        "Millionths by which the peer's clock is faster than this node's.");
+        "Rate of the peer's clock relative to this node's, in ppm; positive: "
+        "faster.");
     for (uint32_t i = 0; node->has_begun && i < node->members.count; i++) {
         uint64_t id = node->members.link[i].id;
         if (!node->members.link[i].is_guest &&
@@ -240,12 +240,13 @@ static void metrics_put_members(const struct hasp_node *node,
     }
     metrics_gauge(
         out, "hasp_replaced_directories",
-        "Data directories that tried to connect within the last minute and "
-        "are not, or no longer, a member's: stop them.",
+        "Nodes that tried to connect within the last minute with a data "
+        "directory that does not belong to a member (any longer): stop them.",
         node->has_begun ? core_replaced_count(node->core, turn_now()) : 0);
-    metrics_head(
-        out, "hasp_member_match_index", "gauge",
-        "Up to where the member's log is this node's; 0: this one leads not.");
+    metrics_head(out, "hasp_member_match_index", "gauge",
+                 "Index up to which the member's log matches this node's; 0 if "
+                 "this node "
+                 "does not lead.");
     for (uint32_t i = 0; node->has_begun && i < node->members.count; i++) {
         uint64_t match, silence_ms;
         if (!node->members.link[i].is_guest) {
@@ -258,7 +259,7 @@ static void metrics_put_members(const struct hasp_node *node,
         }
     }
     metrics_head(out, "hasp_member_last_contact_seconds", "gauge",
-                 "Since the member was heard last; -1: never.");
+                 "Time since the member was last heard; -1: never.");
     for (uint32_t i = 0; node->has_begun && i < node->members.count; i++) {
         uint64_t match, silence_ms;
         if (!node->members.link[i].is_guest) {
@@ -274,7 +275,7 @@ static void metrics_put_members(const struct hasp_node *node,
     }
     put_round_trips(node, out);
     metrics_head(out, "hasp_member_up", "gauge",
-                 "1 if there is a connection with the member.");
+                 "1 if there is a connection to the member.");
     for (uint32_t i = 0; i < node->members.count; i++) {
         const struct member_link *link = &node->members.link[i];
         if (link->is_guest) {
@@ -295,25 +296,25 @@ static void put_state(const struct hasp_node *node, struct buffer *out)
     metrics_gauge(out, "hasp_waits", "Waits in the queues of locks.",
                   lockfsm_wait_count(state));
     metrics_head(out, "hasp_oldest_wait_seconds", "gauge",
-                 "How long the oldest wait has lasted; 0: nobody waits.");
+                 "Age of the oldest wait; 0 if there is none.");
     buffer_printf(out, "hasp_oldest_wait_seconds %.3f\n",
                   (double)core_oldest_wait_ms(node->core) / 1000.0);
     metrics_gauge(out, "hasp_locks",
-                  "Locks that are held, waited for or delayed.",
+                  "Locks that are held, waited for or in a lock delay.",
                   HASH_CNT(by_name, lockfsm_locks(state)));
     metrics_gauge(out, "hasp_feature_level",
-                  "Up to which feature level this node understands entries.",
+                  "Highest feature level that this node supports.",
                   FEATURE_LEVEL);
     metrics_gauge(out, "hasp_cluster_feature_level",
-                  "To which the cluster was raised, as far as is applied here.",
+                  "Feature level of the cluster, as applied by this node.",
                   lockfsm_feature_level(state));
     metrics_gauge(
         out, "hasp_quarantine_left_seconds",
-        "Until anything is granted again after a restore; 0: no quarantine.",
+        "Time left of the quarantine after a restore, without grants; 0: none.",
         (core_quarantine_ms(node->core) + 999) / 1000);
     metrics_gauge(
         out, "hasp_state_agreed_index",
-        "Index at which a majority had the same state, as the leader saw.",
+        "Highest index at which the leader saw the same state on a majority.",
         core_agreed_index(node->core));
     metrics_head(out, "hasp_limit", "gauge", "Limits of the cluster's state.");
     for (int key = 0; key < LIMIT_COUNT; key++) {
@@ -323,7 +324,8 @@ static void put_state(const struct hasp_node *node, struct buffer *out)
     }
     metrics_head(
         out, "hasp_limit_used", "gauge",
-        "What is used of a limit, by the session or lock that has most.");
+        "Usage of a limit; for limits of a session or a lock, the highest "
+        "usage of any.");
     for (int key = 0; key < LIMIT_COUNT; key++) {
         if (limit_is_bound((enum limit_key)key)) {
             continue;
@@ -340,10 +342,9 @@ static void put_state(const struct hasp_node *node, struct buffer *out)
 static void put_stages(const struct loop_profile *loop_profile,
                        struct buffer *out)
 {
-    metrics_head(
-        out, "hasp_stage_seconds", "histogram",
-        "What a pass of the loop spends in each stage; meanwhile everything "
-        "else waits.");
+    metrics_head(out, "hasp_stage_seconds", "histogram",
+                 "Time that a pass of the loop spends in each stage; meanwhile "
+                 "everything else waits.");
     for (int i = 0; i < STAGE_COUNT; i++) {
         char label[64];
         snprintf(label, sizeof label, "stage=\"%s\",", stage_names[i]);
@@ -351,7 +352,7 @@ static void put_stages(const struct loop_profile *loop_profile,
                       &loop_profile->times[i]);
     }
     metrics_head(out, "hasp_stage_seconds_max", "gauge",
-                 "The longest stay in a stage since the start.");
+                 "Longest time in a stage since the start.");
     for (int i = 0; i < STAGE_COUNT; i++) {
         buffer_printf(out, "hasp_stage_seconds_max{stage=\"%s\"} %.6f\n",
                       stage_names[i], (double)loop_profile->max_ns[i] / 1e9);
@@ -370,48 +371,50 @@ static void metrics_put_disk(const struct hasp_node *node, struct buffer *out)
     bool is_slow = node->has_begun && core_disk_is_slow(node->core, &flush_us);
     metrics_head(
         out, "hasp_disk_flush_seconds", "gauge",
-        "Median of the newest durable writes of the log, of at least 2 s; 0: "
-        "none within 30 s.");
+        "Median duration of recent durable writes of the log, over at least "
+        "2 s; 0: none within 30 s.");
     buffer_printf(out, "hasp_disk_flush_seconds %.6f\n",
                   (double)flush_us / 1e6);
-    metrics_gauge(out, "hasp_disk_is_slow",
-                  "1 while that is 50 ms and more; nothing is refused for it.",
-                  is_slow);
-    metrics_counter(out, "hasp_disk_handovers_total",
-                    "Times this node handed leadership over for its slow disk.",
-                    node->has_begun ? core_disk_moved(node->core, &moved_to)
-                                    : 0);
+    metrics_gauge(
+        out, "hasp_disk_is_slow",
+        "1 while hasp_disk_flush_seconds is 50 ms or more; nothing is refused.",
+        is_slow);
+    metrics_counter(
+        out, "hasp_disk_handovers_total",
+        "Times this node handed leadership over because of its slow disk.",
+        node->has_begun ? core_disk_moved(node->core, &moved_to) : 0);
     metrics_head(out, "hasp_log_write_seconds_max", "gauge",
-                 "The longest durable write since the start.");
+                 "Longest durable write since the start.");
     buffer_printf(out, "hasp_log_write_seconds_max %.6f\n",
                   (double)journal->durable.writes.max_ns / 1e9);
     metrics_gauge(out, "hasp_log_disk_bytes", "Size of the log on disk.",
                   wal_disk_size(journal->durable.wal));
     metrics_gauge(out, "hasp_disk_free_bytes",
-                  "Room left for the data directory.", journal->free_size);
+                  "Free disk space for the data directory.",
+                  journal->free_size);
     metrics_gauge(out, "hasp_disk_is_scarce",
                   "1 if changes are refused because the disk is full or hangs.",
                   is_scarce(node));
     table_size(node->table, &used, &room);
     metrics_gauge(out, "hasp_table_bytes", "Size of the table on disk.", used);
     metrics_gauge(out, "hasp_table_room_bytes",
-                  "Address space reserved for the table; it grows by itself.",
+                  "Address space reserved for the table; it grows when needed.",
                   room);
     const char *what = "";
     uint64_t oldest_ns = disk_watch_oldest(&what);
     metrics_head(
         out, "hasp_disk_wait_seconds", "gauge",
-        "How long the oldest operation under way has waited for the disk.");
+        "How long the oldest operation in progress has waited for the disk.");
     buffer_printf(out, "hasp_disk_wait_seconds{what=\"%s\"} %.1f\n", what,
                   (double)oldest_ns / (double)NS_PER_S);
     metrics_counter(out, "hasp_snapshots_total",
-                    "Snapshots that were taken here.",
+                    "Snapshots that this node has taken.",
                     node->snapshot_store.taken_count);
     metrics_counter(out, "hasp_snapshots_failed_total",
                     "Snapshots that could not be taken, read, or received.",
                     node->snapshot_store.failed_count);
     metrics_counter(out, "hasp_audit_file_failures_total",
-                    "How often audit.file could not be opened or written.",
+                    "Failures to open or write audit.file.",
                     node->audit_file.failed_count);
     metrics_gauge(out, "hasp_snapshot_index", "Index of the newest snapshot.",
                   node->snapshot_store.newest_index);
@@ -422,9 +425,10 @@ static void metrics_put_disk(const struct hasp_node *node, struct buffer *out)
 static void put_tls(const struct hasp_node *node, struct buffer *out)
 {
     int64_t days_node, days_ca;
-    metrics_head(out, "hasp_tls_failures_total", "counter",
-                 "Connections without TLS although it is wanted, or with a bad "
-                 "certificate.");
+    metrics_head(
+        out, "hasp_tls_failures_total", "counter",
+        "Connections that failed because TLS was required and not used, or "
+        "because of an invalid certificate.");
     buffer_printf(out, "hasp_tls_failures_total{port=\"client\"} %" PRIu64 "\n",
                   node->clients.tls_failed_count);
     buffer_printf(out, "hasp_tls_failures_total{port=\"peer\"} %" PRIu64 "\n",
@@ -433,15 +437,15 @@ static void put_tls(const struct hasp_node *node, struct buffer *out)
                   node->web.http != NULL ? http_tls_failed(node->web.http) : 0);
     metrics_counter(
         out, "hasp_http_unread_closed_total",
-        "Connections of HTTP closed because clients left too many bytes of "
+        "HTTP connections closed because clients left too many bytes of "
         "answers unread.",
         node->web.http != NULL ? http_unread_cut(node->web.http) : 0);
     metrics_counter(out, "hasp_tls_reload_failures_total",
-                    "Changed certificates that were not taken.",
+                    "Changed certificates that were rejected.",
                     node->certificates.failed_count);
     metrics_head(
         out, "hasp_tls_days_left", "gauge",
-        "Days until a certificate of this node expires; none without TLS.");
+        "Days until a certificate of this node expires; only with TLS.");
     if (certificates_days_left(&node->certificates, &days_node, &days_ca)) {
         buffer_printf(out, "hasp_tls_days_left{what=\"node\"} %" PRId64 "\n",
                       days_node);
@@ -450,24 +454,24 @@ static void put_tls(const struct hasp_node *node, struct buffer *out)
     }
 }
 
-/* Writes the metrics that each client library of Prometheus has under these
- * names. */
+/* Writes the standard metrics of a process, as every client library of
+ * Prometheus does. */
 static void put_process(struct buffer *out)
 {
     struct process process;
     process_look(&process);
     metrics_head(out, "process_cpu_seconds_total", "counter",
-                 "Time of user and system.");
+                 "CPU time, user and system.");
     buffer_printf(out, "process_cpu_seconds_total %.6f\n", process.cpu_s);
-    metrics_gauge(out, "process_resident_memory_bytes", "Memory in use.",
+    metrics_gauge(out, "process_resident_memory_bytes", "Resident memory.",
                   process.resident_size);
-    metrics_gauge(out, "process_virtual_memory_bytes", "Address space in use.",
+    metrics_gauge(out, "process_virtual_memory_bytes", "Virtual memory.",
                   process.virtual_size);
     metrics_gauge(out, "process_open_fds", "Open files.", process.open_files);
-    metrics_gauge(out, "process_max_fds", "Files that may be open.",
+    metrics_gauge(out, "process_max_fds", "Limit of open files.",
                   process.most_files);
     metrics_head(out, "process_start_time_seconds", "gauge",
-                 "When the process began, since 1970.");
+                 "Start time of the process, since 1970.");
     buffer_printf(out, "process_start_time_seconds %.2f\n", process.started_s);
 }
 
@@ -478,17 +482,18 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
     buffer_printf(out, "hasp_build_info{version=\"%s\"} 1\n", HASP_VERSION);
     metrics_gauge(out, "hasp_node_id", "Id of this node in its cluster.",
                   node->options.id);
-    metrics_gauge(out, "hasp_ready", "1 if clients are served here.", is_ready);
+    metrics_gauge(out, "hasp_ready", "1 if this node is ready (/readyz).",
+                  is_ready);
     metrics_gauge(out, "hasp_connections", "Connections of clients.",
                   node->clients.count);
     metrics_gauge(out, "hasp_connections_max",
-                  "Connections of clients that this node takes.",
+                  "Limit of client connections of this node.",
                   node->clients.count_max);
     metrics_counter(out, "hasp_connections_refused_total",
                     "Connections refused because of a limit.",
                     node->clients.refused_count);
     metrics_head(out, "hasp_connections_cut_total", "counter",
-                 "Connections that this node closed, by the reason.");
+                 "Connections that this node closed, by reason.");
     for (int i = 0; i < CLIENTS_CUT_REASONS; i++) {
         buffer_printf(out,
                       "hasp_connections_cut_total{reason=\"%s\"} %" PRIu64 "\n",
@@ -497,16 +502,16 @@ void metrics_put(const struct hasp_node *node, bool is_ready,
     metrics_counter(out, "hasp_requests_total",
                     "Requests received from clients.",
                     node->clients.request_count);
-    metrics_counter(out, "hasp_loop_turns_total",
-                    "Turns of the event loop's core.", node->loop.turn_count);
+    metrics_counter(out, "hasp_loop_turns_total", "Turns of the core.",
+                    node->loop.turn_count);
     metrics_head(
         out, "hasp_turn_seconds", "histogram",
-        "Turns of the loop: what has come is decided, proposed, applied, "
+        "Duration of turns, in which input is decided, proposed, applied, "
         "answered and sent; meanwhile everything else waits.");
     put_histogram(out, "hasp_turn_seconds", "", &node->loop.turns);
     put_stages(&node->turn.loop_profile, out);
     metrics_counter(out, "hasp_loop_stalls_total",
-                    "Times the event loop was away for longer than a tick.",
+                    "Times the event loop stalled for longer than 100 ms.",
                     node->loop.stall_count);
     if (node->has_begun) {
         put_logins(node->core, out);

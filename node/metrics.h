@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The numbers of /metrics (Prometheus' text format 0.0.4). All of them are kept
- * up as things happen or are read in constant time, so that they may be asked
- * for every second; docs/monitoring.md says what to look at. */
+/* The numbers of /metrics (Prometheus' text format 0.0.4). All of them are
+ * maintained incrementally or read in constant time, so they can be scraped
+ * every second; docs/monitoring.md explains them. */
 
 #ifndef HASP_NODE_METRICS_H
 #define HASP_NODE_METRICS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a node says of itself over HTTP: is it alive, is it ready? */
+/* Health of a node over HTTP: is it alive, is it ready? */
 
 #include "node/monitor.h"
 
@@ -21,13 +21,13 @@ static bool disk_hangs(struct buffer *reason)
     if (hangs_ns < DISK_HANGS_NS) {
         return false;
     }
-    buffer_printf(reason, "disk hangs since %.1f s (%s)\n",
+    buffer_printf(reason, "the disk has hung for %.1f s (%s)\n",
                   (double)hangs_ns / (double)NS_PER_S, what);
     return true;
 }
 
-/* Adds what is not as usual: a node in quarantine, without room or with a slow
- * disk serves all the same. */
+/* Adds unusual conditions: a node in quarantine, with a full or a slow disk is
+ * ready all the same. */
 static void put_ready(const struct hasp_node *node, struct buffer *reason)
 {
     enum core_disk disk = journal_disk(&node->journal);
@@ -60,7 +60,7 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
         return false;
     }
     if (turn_is_over(&node->turn)) {
-        buffer_put_text(reason, "about to end: see its log\n");
+        buffer_put_text(reason, "the node has failed: see its log\n");
         return false;
     }
     if (!node->has_begun) {
@@ -72,8 +72,8 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
     }
     if (core_is_barred(node->core)) {
         buffer_put_text(reason,
-                        "barred: another member says that this one has lost "
-                        "what it had acknowledged\n");
+                        "barred: another member reports that this node lost "
+                        "entries that it had acknowledged\n");
         return false;
     }
     char why[HASP_WHY_SIZE];
@@ -100,7 +100,7 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
     }
     if (!peers_is_up(node->members.peers, leader)) {
         buffer_printf(reason,
-                      "no connection with the leader, member %" PRIu64 "\n",
+                      "no connection to the leader, member %" PRIu64 "\n",
                       leader);
         return false;
     }

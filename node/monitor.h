@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a node tells about itself over HTTP.
+/* Health and metrics of a node over HTTP.
  *
- *     /healthz   200 as long as the loop turns: the process is alive
+ *     /healthz   200 as long as the loop runs: the process is alive
  *     /readyz    200 if clients are served here: this node leads and serves, or
  *                is connected to the leader and not far behind it (node/lag.h);
  *                else 503 and the reason. A node whose disk is full says so and
@@ -25,17 +25,17 @@ struct http_reply;
 struct monitor {
     struct hasp_node *node;
     struct lag lag;
-    /* The metrics as this turn of the loop has them, so that a turn makes them
-     * once, however many ask. */
+    /* The metrics of this iteration of the loop, so that they are made once,
+     * however many clients ask. */
     struct buffer metrics;
-    uint64_t metrics_ms; /* The loop's time; 0: never made. */
+    uint64_t metrics_ms; /* Loop time of 'metrics'; 0: never made. */
 };
 
 void monitor_done(struct monitor *monitor);
-/* Answers one of these paths; 'reply' has status 200. */
+/* Answers one of these paths; 'reply' has status 200 at first. */
 void monitor_answer(struct monitor *monitor, const char *path,
                     struct http_reply *reply);
-/* Once a turn, with or without HTTP: how far has the core come? */
+/* Once a turn, with or without HTTP: records the progress of the core. */
 void monitor_note(struct monitor *monitor, const struct core *core,
                   uint64_t now_ns);
 

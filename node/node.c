@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The life of a node: open, run, stop, close. */
+/* Lifecycle of a node: open, run, stop, close. */
 
 #include "node/node.h"
 
@@ -17,10 +17,10 @@
 #include "node/startup.h"
 #include "storage/wal.h"
 
-/* How long a node that stops waits for its connections to close. */
+/* Time for connections to close when the node stops. */
 #define SETTLE_NS (3 * NS_PER_S)
 #define SETTLE_STEP_MS 20
-/* How long a client has to take its last answers. */
+/* Time for clients to read their last answers. */
 #define GOODBYE_NS (300 * NS_PER_MS)
 
 static void log_to_host(void *data, enum log_level level, const char *event,
@@ -95,10 +95,10 @@ int hasp_node_open(const struct hasp_node_options *options,
 
 static void on_settle(uv_timer_t *timer)
 {
-    (void)timer; /* The timer only turns the loop. */
+    (void)timer; /* The timer only wakes the loop. */
 }
 
-/* Runs the loop until connections and workers have ended. */
+/* Runs the loop until connections are closed and workers have ended. */
 static void node_settle(struct hasp_node *node)
 {
     uint64_t began = turn_now();
@@ -111,7 +111,8 @@ static void node_settle(struct hasp_node *node)
     if (node->journal.is_polling) {
         journal_await(&node->journal, true);
     }
-    /* Workers read the table and the directory: they are waited for. */
+    /* Wait for the workers without limit, since they use the table and the
+     * directory, which are closed next. */
     while (snapshot_store_is_busy(&node->snapshot_store) ||
            metadata_writer_are_busy(&node->metadata_writer) ||
            node->audit_file.is_busy || node->certificates.is_busy ||
@@ -128,8 +129,8 @@ static void node_settle(struct hasp_node *node)
     CHECK(uv_timer_stop(&node->loop.timer) == 0);
 }
 
-/* What is answered goes out, the state goes to its table, and the table to the
- * disk: then any boot may trust it. */
+/* Sends the answers, flushes the state to its table and syncs the table. Then
+ * the next start trusts the table even under another boot (rule 23). */
 static void stop_cleanly(struct hasp_node *node)
 {
     clients_close(&node->clients);
@@ -161,12 +162,12 @@ int hasp_node_run(struct hasp_node *node)
 {
     CHECK(!node->turn.is_over);
     loop_run(node);
-    node->turn.is_over = true; /* The core is not called from here on. */
+    node->turn.is_over = true; /* The core must not be called from here on. */
     if (!node->turn.has_failed) {
         stop_cleanly(node);
     } else {
-        /* The connections are closed at once: a process whose disk hangs may
-         * take long to end, and no client should wait for it meanwhile. */
+        /* Close the connections at once: with a hung disk the process can take
+         * long to end, and no client should wait for it. */
         clients_close(&node->clients);
         members_close(&node->members);
     }

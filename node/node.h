@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A node: the core and the world around it.
+/* A node: the core and everything around it.
  *
  *     turn.c             shared by all: the time, "a turn is due", "it failed"
  *     clients.c          clients: bytes to requests, answers to bytes
@@ -26,13 +26,13 @@
  *     loop.c             when what happens: one turn of the core for all input
  *     node.c             open, run, stop, close
  *
- * Each of them implements its part of struct core_port; the calls of the port
- * only record and never call back into the core. Calls go downward only: from
- * node.c to the loop, from there to startup.c and the parts, and from all of
- * them to turn.c, never back to the host.
+ * Each of them implements its part of struct core_port. The functions of the
+ * port only record and never call the core. Calls go downward only: from node.c
+ * to the loop, from there to startup.c and the parts, and from all of them to
+ * turn.c.
  *
- * Threads: everything here runs on the loop's thread, except what journal.c and
- * snapshot_store.c hand to workers. */
+ * Threads: everything here runs on the loop's thread, except work that
+ * journal.c, snapshot_store.c and others pass to workers. */
 
 #ifndef HASP_NODE_NODE_H
 #define HASP_NODE_NODE_H
@@ -67,14 +67,14 @@ struct hasp_node {
     uv_loop_t uv;
     struct turn turn;
     struct core *core;
-    bool has_begun; /* The core has: it may be called. */
+    bool has_begun; /* The core has started: it can be called. */
 
     struct datadir *datadir;
     struct table *table;
     struct journal journal;
     struct snapshot_store snapshot_store;
     struct founding founding;
-    struct core_accusation accused; /* As the directory says. */
+    struct core_accusation accused; /* From the directory. */
 
     struct members members;
     struct clients clients;
@@ -88,8 +88,8 @@ struct hasp_node {
     struct loop loop;
     char client_address[128];
     char status_text[128];
-    bool has_told_limits;     /* Those that differ from the cluster's. */
-    uint64_t told_waiting_ns; /* When the log last told whom it waits for. */
+    bool has_told_limits;     /* Differing limits were logged. */
+    uint64_t told_waiting_ns; /* When missing founders were last logged. */
 };
 
 #endif /* HASP_NODE_NODE_H */

@@ -14,11 +14,11 @@
 
 #include "base/log.h"
 
-/* However few descriptors there are. */
+/* Connections allowed even with few descriptors. */
 #define CONNECTIONS_LEAST 16
 
-/* Reads /proc/self/stat. The program's name, in brackets, may have anything in
- * it, so the numbers are those behind the last bracket. */
+/* Reads /proc/self/stat. The program's name, in brackets, can contain any
+ * character, so the numbers are read after the last bracket. */
 static void read_stat(struct process *process)
 {
     char text[1024];
@@ -50,7 +50,7 @@ static void read_stat(struct process *process)
     process->resident_size = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Reads the time in microseconds, where /proc has ticks of 10 ms. */
+/* Reads the CPU time in microseconds; /proc has ticks of 10 ms. */
 static void read_time(struct process *process)
 {
     struct timespec used;
@@ -65,7 +65,7 @@ static void count_files(struct process *process)
     if (folder == NULL) {
         return;
     }
-    /* ".", ".." and the folder itself do not count. */
+    /* Do not count ".", ".." and the open folder. */
     uint64_t count = 0;
     while (readdir(folder) != NULL) {
         count++;

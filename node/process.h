@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the process takes of its machine, from /proc/self: no disk is touched.
- */
+/* Resources used by the process, from /proc/self, without access to a disk. */
 
 #ifndef HASP_NODE_PROCESS_H
 #define HASP_NODE_PROCESS_H
@@ -17,11 +16,11 @@ struct process {
     uint64_t most_files; /* The limit; 0: none. */
 };
 
-/* What cannot be read is 0. */
+/* Values that cannot be read are 0. */
 void process_look(struct process *ret_process);
 
-/* How many connections there can be: so many as configured, unless then fewer
- * than 'files_left' descriptors were left for the rest, which is logged. */
+/* Returns the allowed number of connections: the configured one, or fewer,
+ * which is logged, to leave 'files_left' descriptors for the rest. */
 uint32_t process_connections(uint32_t configured, uint32_t files_left);
 
 #endif /* HASP_NODE_PROCESS_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a start finds on disk, what of it fits together, and what is built
- * anew. */
+/* Checks at the start which parts of the disk fit together, and rebuilds the
+ * others. */
 
 #include "node/recovery.h"
 
@@ -26,7 +26,7 @@ static int recovery_fail(const struct recovery_disk *disk, int error,
 }
 
 /* Copies the body into chunks, since a log has hundreds of thousands of small
- * ones. */
+ * bodies. */
 static struct bytes recovery_keep(struct recovery *recovery, struct bytes body)
 {
     if (body.size == 0) {
@@ -101,14 +101,15 @@ static int not_whole(const struct recovery_disk *disk, const char *what,
                      char why[HASP_WHY_SIZE])
 {
     snprintf(why, HASP_WHY_SIZE,
-             "the data directory '%.200s' is not whole: %s; remove this "
+             "the data directory '%.200s' is incomplete: %s; remove this "
              "member from the cluster and add it again with an empty "
              "directory",
              datadir_path(disk->datadir), what);
     return HASP_ECORRUPT;
 }
 
-/* Refuses a directory with a part missing, since promises went with that. */
+/* Refuses a directory with a missing part: it may have lost entries that this
+ * node acknowledged, or a vote. */
 static int look_for_gaps(const struct recovery *recovery,
                          struct recovery_disk *disk, char why[HASP_WHY_SIZE])
 {
@@ -146,8 +147,8 @@ static void forget_entries(struct recovery *recovery)
     recovery->entry_capacity = 0;
 }
 
-/* True if the log does not have what the snapshot ends with, nor goes on after
- * it. */
+/* True if the log neither contains the snapshot's last entry nor continues
+ * after it. */
 static bool is_log_behind(const struct recovery *recovery,
                           const struct wal *wal)
 {
@@ -165,9 +166,9 @@ static bool is_log_behind(const struct recovery *recovery,
     return recovery->entries[position].term != header->last_term;
 }
 
-/* Empties the log if an installation of the snapshot was interrupted, as its
- * mark says. Without that the log is another one than the snapshot was taken
- * beside: an older copy, which lacks what this node has acknowledged. */
+/* Empties the log if the mark of an interrupted installation of the snapshot is
+ * present. Without the mark, the log is an older copy, which lacks entries that
+ * this node has acknowledged. */
 static int finish_installation(struct recovery *recovery,
                                struct recovery_disk *disk,
                                char why[HASP_WHY_SIZE])
@@ -206,7 +207,7 @@ static int fit_log_to_snapshot(struct recovery *recovery,
                    : 0;
 }
 
-/* 0 if nothing has been applied yet. */
+/* Reads the applied index; 0 if nothing has been applied yet. */
 static int read_applied(struct table *table, uint64_t *ret_index)
 {
     struct table_txn *txn;
@@ -230,7 +231,7 @@ static int read_applied(struct table *table, uint64_t *ret_index)
     return rv;
 }
 
-/* Replaces the table's content by 'file', or empties it if NULL. */
+/* Replaces the table's content with 'file', or empties it if NULL. */
 static int recovery_decode(struct table *table,
                            const struct snapshot_file *file)
 {
@@ -291,12 +292,13 @@ int recovery_replace_table(struct recovery *recovery,
     disk->table = NULL;
     int rv = datadir_table_set_aside(disk->datadir, &number);
     if (rv == HASP_EFULL) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "the table is damaged (%.120s), and was %d times before, as "
-                 "'table.damaged-*' in '%.200s' shows: look at the memory and "
-                 "the disk, then remove these; the next start makes it anew "
-                 "from snapshot and log",
-                 wrong, DATADIR_DAMAGED_MAX, datadir_path(disk->datadir));
+        snprintf(
+            why, HASP_WHY_SIZE,
+            "the table is damaged (%.120s), and was %d times before, see "
+            "'table.damaged-*' in '%.200s': check the memory and the disk, "
+            "then remove these files; the next start rebuilds the table "
+            "from snapshot and log",
+            wrong, DATADIR_DAMAGED_MAX, datadir_path(disk->datadir));
         return HASP_ECORRUPT;
     }
     if (rv != 0) {
@@ -305,29 +307,29 @@ int recovery_replace_table(struct recovery *recovery,
                  datadir_path(disk->datadir), hasp_strerror(rv));
         return rv;
     }
-    LOG_ERROR("the table is damaged and is made anew",
-              "why=%s kept=table.damaged-%d hint=\"look at the memory and the "
+    LOG_ERROR("the table is damaged and is rebuilt",
+              "why=%s kept=table.damaged-%d hint=\"check the memory and the "
               "disk\"",
               log_quote(wrong), number);
     rv = recovery_open_table(disk, why);
     return rv ?: rebuild_table(recovery, disk, "damaged", why);
 }
 
-/* Nothing of a table that was cut is served. It is not kept, nor counted among
- * the damaged ones: a process that was killed right after a commit can leave
- * one, too (storage/table_lmdb.c, keep_length()). */
+/* Replaces a truncated table; nothing of it is used. It is neither kept nor
+ * counted as damaged, since a process that is killed right after a commit can
+ * leave one, too (storage/table_lmdb.c, keep_length()). */
 static int replace_cut_table(struct recovery *recovery,
                              struct recovery_disk *disk,
                              char why[HASP_WHY_SIZE])
 {
-    LOG_ERROR("the table was cut short and is made anew", "why=%s",
+    LOG_ERROR("the table is truncated and is rebuilt", "why=%s",
               log_quote(why));
     int rv = datadir_table_remove(disk->datadir);
     if (rv != 0) {
         return recovery_fail(disk, rv, "remove the table", why);
     }
     rv = recovery_open_table(disk, why);
-    return rv ?: rebuild_table(recovery, disk, "cut short", why);
+    return rv ?: rebuild_table(recovery, disk, "truncated", why);
 }
 
 static int load_table(struct recovery *recovery, struct recovery_disk *disk,
@@ -343,7 +345,9 @@ static int load_table(struct recovery *recovery, struct recovery_disk *disk,
     if (rv != 0) {
         return recovery_fail(disk, rv, "remove the table", why);
     }
-    /* Marked until it is read: LMDB may crash on a damaged page. */
+    /* The mark stays until the table has been read: LMDB might crash on a
+     * damaged page, and the next start must not trust the table then (rule
+     * 23). */
     rv = datadir_table_restoring(disk->datadir, true);
     if (rv != 0) {
         return recovery_fail(disk, rv, "mark the table", why);
@@ -365,7 +369,7 @@ static int load_table(struct recovery *recovery, struct recovery_disk *disk,
         return rv;
     }
     if (!is_trusted) {
-        return rebuild_table(recovery, disk, "not known to be whole", why);
+        return rebuild_table(recovery, disk, "possibly incomplete", why);
     }
     if (applied < reached || applied + 1 < wal_first(wal)) {
         return rebuild_table(recovery, disk, "older than the log", why);
@@ -392,7 +396,7 @@ int recovery_run(struct recovery *recovery, struct recovery_disk *disk,
     if (rv != 0) {
         return rv;
     }
-    /* What is applied comes from the log, or from the snapshot. */
+    /* Every applied entry is in the log or in the snapshot (rule 23). */
     CHECK(start->applied_index <= wal_last(disk->wal) ||
           (recovery->has_snapshot &&
            start->applied_index == recovery->snapshot.header.last_index));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a start finds on disk, and what the core may begin with.
+/* Reads the disk at the start and decides from what the core can start.
  *
  *     the vote      term and vote
  *     the log       all entries, with its first and last index
@@ -9,16 +9,17 @@
  *
  * The table is trusted if it was last written under this boot of the operating
  * system (or closed cleanly), no restore was under way, and its applied index
- * fits the log: applied + 1 >= first and applied <= last. Else it is rebuilt:
- * emptied, or filled from the snapshot; the log does the rest. So is one that
- * is damaged: the table is derived from the two others.
+ * fits the log: applied + 1 >= first and applied <= last (rule 23). Otherwise
+ * it is rebuilt: emptied, or filled from the snapshot, and then updated from
+ * the log. A damaged table is rebuilt in the same way, since it is derived from
+ * the two others.
  *
- * A log that ends before the snapshot, or has another entry at its index, is
- * what an interrupted installation leaves: it is emptied and goes on after the
- * snapshot, if the mark of that very installation is there. A directory in
- * which parts are missing (a log without its beginning, a vote without a log),
- * or older than others (a log without that mark), has lost what this node told
- * others: it must not start. */
+ * An interrupted installation leaves a log that ends before the snapshot, or
+ * has another entry at its index. If the mark of that installation is present,
+ * the log is emptied and continues after the snapshot. A directory with missing
+ * parts (a log without its beginning, a vote without a log) or with older parts
+ * (such a log without the mark) has lost what this node promised to others: it
+ * must not start. */
 
 #ifndef HASP_NODE_RECOVERY_H
 #define HASP_NODE_RECOVERY_H
@@ -39,17 +40,18 @@ struct datadir;
 struct recovery_disk {
     struct datadir *datadir; /* Open. */
     struct wal_options wal_options;
-    /* Opens the table in the folder 'path', as table_open_lmdb() does. */
+    /* Opens the table in the folder 'path', like table_open_lmdb(). */
     int (*open_table)(void *data, const char *path, struct table **ret_table,
                       char why[HASP_WHY_SIZE]);
     void *data;
-    /* What was opened, after an error as well: the caller closes it. */
+    /* Opened by recovery, also if it failed; the caller closes them. */
     struct wal *wal;
     struct table *table;
 };
 
 struct recovery {
-    struct replica_start start; /* For the core; borrows from what follows. */
+    /* For the core; borrows from the members below. */
+    struct replica_start start;
     bool is_empty; /* Neither log nor snapshot: may found or join. */
     bool has_snapshot;
     struct snapshot_file snapshot;
@@ -62,25 +64,24 @@ struct recovery {
     size_t chunk_left;
 };
 
-/* Opens what is in the data directory and decides. On an error 'why' says what
+/* Opens and checks the parts of the data directory. On an error 'why' says what
  * to do. */
 MUST_CHECK int recovery_run(struct recovery *recovery,
                             struct recovery_disk *disk,
                             char why[HASP_WHY_SIZE]);
-/* The table, which recovery_run() had trusted, turns out to be damaged ('why'
- * says how): it is closed and set aside, and made anew from the snapshot and
- * the log. recovery_run() has seen that these are whole, with no gap between
- * them, so nothing is lost by that. Not more than DATADIR_DAMAGED_MAX times: a
- * disk, or a memory, that does this again and again is to be replaced, and
- * HASP_ECORRUPT says so. */
+/* Replaces a table that recovery_run() trusted but that is damaged ('why' says
+ * how): closes it, sets it aside and rebuilds it from the snapshot and the log.
+ * Nothing is lost by that, since recovery_run() has checked that these are
+ * complete. After DATADIR_DAMAGED_MAX times it returns HASP_ECORRUPT: a disk or
+ * memory that damages the table repeatedly must be replaced. */
 MUST_CHECK int recovery_replace_table(struct recovery *recovery,
                                       struct recovery_disk *disk,
                                       char why[HASP_WHY_SIZE]);
-/* Replaces the table's content by 'file', or empties it if NULL; until that is
- * done nobody trusts the table. */
+/* Replaces the table's content with 'file', or empties it if NULL. A start does
+ * not trust the table until this is complete. */
 MUST_CHECK int recovery_fill_table(struct datadir *datadir, struct table *table,
                                    const struct snapshot_file *file);
-/* After the core has begun. */
+/* Call it after the core has started. */
 void recovery_done(struct recovery *recovery);
 
 #endif /* HASP_NODE_RECOVERY_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Snapshot files of a running node: a worker writes and checks them, the
- * core sends and receives them in chunks. */
+/* Snapshot files of a running node: a worker writes and checks them; the core
+ * sends and receives them in chunks. */
 
 #include "node/snapshot_store.h"
 
@@ -57,7 +57,8 @@ bool snapshot_store_is_busy(const struct snapshot_store *snapshot_store)
            snapshot_store->install_state == INSTALL_UNMARKING;
 }
 
-/* A file without a name takes room on the disk as long as it is open. */
+/* Closes idle files: a removed file occupies disk space as long as it is
+ * open. */
 static void close_idle(struct snapshot_store *snapshot_store)
 {
     uint64_t now_ns = turn_now();
@@ -73,7 +74,7 @@ static void close_idle(struct snapshot_store *snapshot_store)
 void snapshot_store_set_newest(struct snapshot_store *snapshot_store,
                                uint64_t log_index, uint64_t term, uint64_t size)
 {
-    /* Zeros would mean that there is none. */
+    /* Zeros would mean that there is no snapshot. */
     CHECK(log_index > 0 && term > 0 && size > 0);
     snapshot_store->newest_index = log_index;
     snapshot_store->newest_term = term;
@@ -81,7 +82,7 @@ void snapshot_store_set_newest(struct snapshot_store *snapshot_store,
     close_idle(snapshot_store);
 }
 
-/* Runs on a worker's thread, and touches only the file, the transaction and the
+/* Runs on a worker's thread; uses only the file, the transaction and the
  * results. */
 static void take_run(uv_work_t *work)
 {
@@ -112,7 +113,7 @@ static void take_ended(uv_work_t *work, int status)
         snapshot_store->taken_count++;
         LOG_INFO("snapshot taken", "index=%" PRIu64 " size=%" PRIu64, log_index,
                  snapshot_store->taken_size);
-        /* A snapshot that was received meanwhile may be newer. */
+        /* A snapshot that was received meanwhile can be newer. */
         if (log_index > snapshot_store->newest_index) {
             snapshot_store_set_newest(snapshot_store, log_index,
                                       snapshot_store->header.last_term,
@@ -157,8 +158,9 @@ bool snapshot_store_port_stat(void *data, uint64_t *ret_index,
     return true;
 }
 
-/* An open file stays readable when a newer snapshot has made its name go. The
- * one that was not read for longest makes room. */
+/* Opens a snapshot, or returns its open file, which stays readable after a
+ * newer snapshot has replaced it. If all places are used, the least recently
+ * read one is closed. */
 static struct snapshot_open *
 open_snapshot(struct snapshot_store *snapshot_store, uint64_t log_index,
               uint64_t term)
@@ -202,7 +204,8 @@ bool snapshot_store_port_read(void *data, uint64_t log_index, uint64_t term,
         return false;
     }
     if (offset > INT64_MAX - size) {
-        return true; /* A client may ask for a place far behind the end. */
+        /* A client can ask for any offset; beyond the end there is nothing. */
+        return true;
     }
     size_t done = 0;
     int system_error = disk_read(open->fd, buffer_reserve(out, size), size,
@@ -232,8 +235,7 @@ static void receiving_path(const struct snapshot_store *snapshot_store,
              (unsigned)(snapshot_store->receiving_turn % 2));
 }
 
-/* The lock tells whoever clears away left-over files that this one is in
- * use. */
+/* Creates the file. Its lock protects it from the removal of leftover files. */
 static void
 snapshot_store_begin_receiving(struct snapshot_store *snapshot_store)
 {
@@ -260,7 +262,8 @@ void snapshot_store_port_write(void *data, uint64_t offset, struct bytes chunk)
 {
     struct hasp_node *node = data;
     struct snapshot_store *snapshot_store = &node->snapshot_store;
-    /* Otherwise the core would wait for the rest for ever. */
+    /* An empty chunk would make no progress, and the core would wait for
+     * ever. */
     CHECK(chunk.size > 0);
     if (offset == 0) {
         snapshot_store_begin_receiving(snapshot_store);
@@ -280,8 +283,9 @@ void snapshot_store_port_write(void *data, uint64_t offset, struct bytes chunk)
     snapshot_store->received_size += chunk.size;
 }
 
-/* From here on a start finds a snapshot that is newer than the log, and the
- * mark by which it knows why. */
+/* Marks the installation, then gives the file its name. The order matters: from
+ * then on a start finds a snapshot that is newer than the log, and accepts that
+ * only because of the mark (rule 23). */
 static int give_name(struct snapshot_store *snapshot_store,
                      const struct snapshot_header *header)
 {
@@ -299,7 +303,8 @@ static int give_name(struct snapshot_store *snapshot_store,
 }
 
 /* Runs on a worker's thread. The file is mapped before it gets its name: the
- * mapping stays valid, and what was checked is what will be loaded. */
+ * mapping stays valid, so the content that was checked is the content that will
+ * be loaded. */
 static void adopt_run(uv_work_t *work)
 {
     struct snapshot_store *snapshot_store = work->data;
@@ -375,8 +380,7 @@ void snapshot_store_port_adopt(void *data)
                         adopt_ended) == 0);
 }
 
-/* Waits until the table's thread has written all it was given; returns the
- * error of that. */
+/* Waits until the table's thread has written everything; returns its error. */
 static int wait_until_written(struct table *table)
 {
     struct table_txn *txn;
@@ -391,7 +395,7 @@ static int wait_until_written(struct table *table)
     return rv;
 }
 
-/* Runs on a worker's thread, while the core keeps off the table. */
+/* Runs on a worker's thread; the core does not use the table meanwhile. */
 static void install_run(uv_work_t *work)
 {
     struct snapshot_store *snapshot_store = work->data;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Counts the passes over the sockets after the loop has been away. */
+/* Counts the passes over the sockets after a stall of the loop. */
 
 #include "node/stall.h"
 
@@ -50,7 +50,7 @@ bool stall_pass(struct stall *stall, bool saw_more, uint64_t now_ns)
     if (stall->passes_left > 0) {
         return false;
     }
-    /* The time up to which all was read never goes back. */
+    /* The time up to which all input was read never goes back (rule 6). */
     CHECK(stall->reading_ns >= stall->read_ns);
     stall->read_ns = stall->reading_ns;
     if (stall->is_again) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How a node begins: from what is on its disk, by founding a cluster, or by
- * joining one; and the port of the core, which then runs. */
+/* Start of a node: from its disk, by founding a cluster, or by joining one; and
+ * the port of the core, which then runs. */
 
 #include "node/startup.h"
 
@@ -25,7 +25,7 @@
 
 /* 2025-01-01T00:00:00Z. */
 #define EPOCH_2025 INT64_C(1735689600)
-/* How often the log says which founders are missing. */
+/* Time between log lines about missing founders. */
 #define WAITING_NS (10 * NS_PER_S)
 
 _Static_assert((int)CORE_EXIT_STORAGE == HASP_NODE_STORAGE &&
@@ -72,8 +72,8 @@ static void port_random(void *data, void *out, size_t size)
     startup_fill_random(out, size);
 }
 
-/* In either order, or at once: a start that finds one without the other does
- * the rest (node/recovery.h). */
+/* The two steps may become durable in either order: a start that finds one
+ * without the other completes the installation (node/recovery.h). */
 static void port_snapshot_install(void *data, uint64_t next_index)
 {
     struct hasp_node *node = data;
@@ -83,9 +83,9 @@ static void port_snapshot_install(void *data, uint64_t next_index)
     }
 }
 
-/* What a worker writes about the past of this directory. */
+/* A mark about lost data that a worker writes into the directory. */
 struct verdict {
-    const char *folder; /* Borrowed from the options, which live longer. */
+    const char *folder; /* Borrowed from the options, which outlive it. */
     struct core_accusation accusation;
     char why[HASP_WHY_SIZE];
 };
@@ -111,7 +111,7 @@ static void port_bar(void *data, const struct core_accusation *accusation,
 {
     struct hasp_node *node = data;
     struct verdict *verdict = verdict_new(node, why);
-    /* A term of 0 would mean that nobody accuses it. */
+    /* Term 0 would mean that there is no accusation. */
     CHECK(accusation->term != 0);
     verdict->accusation = *accusation;
     metadata_writer_add(&node->metadata_writer, write_bar, verdict);
@@ -130,8 +130,8 @@ static void port_unbar(void *data)
                         verdict_new(node, ""));
 }
 
-/* Condemns the directory. Whether or not that succeeds, the node ends with the
- * verdict's reason. */
+/* Condemns the directory. The node then ends with the verdict's reason, even if
+ * the mark could not be written. */
 static int write_condemnation(void *data, char why[HASP_WHY_SIZE])
 {
     const struct verdict *verdict = data;
@@ -142,8 +142,7 @@ static int write_condemnation(void *data, char why[HASP_WHY_SIZE])
     return HASP_ECORRUPT;
 }
 
-/* The core is not called any more; the loop turns until the verdict is written.
- */
+/* The core is no longer called; the loop runs until the verdict is written. */
 static void port_data_lost(void *data, const char *why)
 {
     struct hasp_node *node = data;
@@ -157,9 +156,9 @@ static void port_fatal(void *data, int exit_code, const char *why)
     turn_fail(&((struct hasp_node *)data)->turn, exit_code, "%s", why);
 }
 
-/* Reads the wall clock, once: a later life of a cluster starts its tokens above
- * those of an earlier one (rule 21). A clock that stands before 2025 gives the
- * least base. */
+/* Derives the token base from the wall clock, read once, so that a later epoch
+ * of a cluster has larger tokens than an earlier one (rule 21). A clock before
+ * 2025 gives the smallest base. */
 static uint64_t token_base_now(void)
 {
     struct timespec now;
@@ -180,7 +179,7 @@ static void port_stage_over(void *data, enum core_stage stage)
     loop_profile_end(&node->turn.loop_profile, loop_profile[stage], turn_now());
 }
 
-/* Makes a core from 'start' and the table. */
+/* Creates and starts the core from 'start' and the table. */
 static int startup_start_core(struct hasp_node *node,
                               const struct replica_start *start,
                               char why[HASP_WHY_SIZE])
@@ -288,7 +287,7 @@ static int replace_table(struct hasp_node *node, struct recovery *recovery,
     return rv;
 }
 
-/* True if only the table can be at fault when the core could not begin. */
+/* True if the table is damaged, which explains why the core could not start. */
 static bool is_table_damaged(struct hasp_node *node)
 {
     char why[HASP_WHY_SIZE];
@@ -298,14 +297,14 @@ static bool is_table_damaged(struct hasp_node *node)
     return is_damaged;
 }
 
-/* Begins to work. 'recovery' is where 'start' comes from; NULL if the directory
+/* Starts the core. 'recovery' is the source of 'start'; NULL if the directory
  * was empty. */
 static void startup_begin(struct hasp_node *node,
                           const struct replica_start *start,
                           struct recovery *recovery)
 {
     char why[HASP_WHY_SIZE] = "";
-    CHECK(node->core == NULL && !node->has_begun); /* A node begins once. */
+    CHECK(node->core == NULL && !node->has_begun); /* A node starts once. */
     journal_begin(&node->journal);
     if (node->turn.has_failed) {
         return;
@@ -318,7 +317,8 @@ static void startup_begin(struct hasp_node *node,
         rv = rv ?: startup_start_core(node, &recovery->start, why);
     }
     if (rv == 0 && recovery != NULL) {
-        rv = datadir_table_opened(node->datadir); /* The table has been read. */
+        /* The table has been read: it can be trusted. */
+        rv = datadir_table_opened(node->datadir);
     }
     if (rv != 0) {
         turn_fail(&node->turn,
@@ -335,8 +335,8 @@ static void startup_begin(struct hasp_node *node,
     turn_wake(&node->turn);
 }
 
-/* In this order, so that each step, if it is the last, leads to the next start
- * doing the rest. */
+/* The order matters: after a crash behind any step, the next start completes
+ * the founding with the same founders. */
 static int write_beginning(struct hasp_node *node,
                            const struct replica_entry *first,
                            uint64_t *ret_term, char why[HASP_WHY_SIZE])
@@ -348,7 +348,8 @@ static int write_beginning(struct hasp_node *node,
     if (rv != 0) {
         return rv;
     }
-    CHECK(voted_for == 0); /* recovery.c refuses a directory that has voted. */
+    /* recovery.c refuses an empty directory that has voted. */
+    CHECK(voted_for == 0);
     term = term == 0 ? 1 : term;
     rv = datadir_save_vote(node->datadir, term, 0);
     rv = rv ?: journal_write_now(&node->journal, first, 1);
@@ -379,8 +380,8 @@ static void found_cluster(struct hasp_node *node)
         return;
     }
     LOG_INFO("cluster founded", "members=%" PRIu32, founding->count);
-    /* Greetings from before did not show the id: they are exchanged again, so
-     * that founders who would not agree find out. */
+    /* Earlier greetings did not contain the cluster id. They are exchanged
+     * again, so that founders that computed different ids notice it. */
     members_set_cluster(&node->members, founding->seen_id, true);
     startup_begin(node, &start, NULL);
 }
@@ -389,7 +390,7 @@ static void join_cluster(struct hasp_node *node)
 {
     struct replica_start start = {0};
     char why[HASP_WHY_SIZE];
-    /* The directory holds nothing that could be lost. */
+    /* The directory has nothing that joining could overwrite. */
     CHECK(wal_last(node->journal.durable.wal) == 0);
     if (datadir_load_vote(node->datadir, &start.term, &start.voted_for, why) !=
         0) {
@@ -400,8 +401,8 @@ static void join_cluster(struct hasp_node *node)
     if (node->founding.saw_cluster) {
         LOG_WARN("joining a cluster that exists",
                  "hint=\"if this node lost its directory, or if the [cluster] "
-                 "sections differ, the others refuse it: remove it and add it "
-                 "again\"");
+                 "sections differ, the others refuse this node: remove it and "
+                 "add it again\"");
     } else {
         LOG_INFO("waiting to be added to a cluster",
                  "id=%" PRIu64 " peer=%s client=%s hint=\"hasp member add\"",
@@ -444,8 +445,8 @@ int startup_open_disk(struct hasp_node *node, struct recovery *recovery,
     return startup_recover(node, recovery, why);
 }
 
-/* Goes by what the directory holds: goes on, finishes an interrupted founding,
- * or begins to greet the others. */
+/* Continues from the directory: starts from its state, completes an interrupted
+ * founding, or starts to greet the other members. */
 void startup_from_disk(struct hasp_node *node, struct recovery *recovery)
 {
     struct founding *founding = &node->founding;
@@ -460,17 +461,17 @@ void startup_from_disk(struct hasp_node *node, struct recovery *recovery)
     } else {
         if (!founding_is_same(founding)) {
             turn_fail(&node->turn, HASP_NODE_CONFIG,
-                      "the members or the cluster's name were changed while "
-                      "the cluster was being founded: give back the old ones, "
-                      "or begin anew with empty directories on all members");
+                      "cluster.member or cluster.name was changed while the "
+                      "cluster was being founded: restore the old settings, "
+                      "or start again with empty directories on all members");
             return;
         }
         found_cluster(node);
     }
 }
 
-/* True if it was asked for, or no other machine reaches this node, by the
- * addresses that its ports are bound to. */
+/* True if cluster.alone is set, or if all ports are bound to loopback, so that
+ * no other machine can reach this node. */
 static bool may_found_alone(const struct hasp_node *node)
 {
     return node->options.founds_alone ||
@@ -484,9 +485,8 @@ static void refuse_alone(struct hasp_node *node)
     turn_fail(&node->turn, HASP_NODE_CONFIG,
               "node %" PRIu64 " has an empty directory and names no other "
               "member, so it would found a cluster of its own, which other "
-              "machines reach at %.100s: write the 'member' lines of the "
-              "cluster into "
-              "[cluster], or 'alone = yes' if it is to be the only node",
+              "machines can reach at %.100s: add the 'member' lines of the "
+              "cluster to [cluster], or 'alone = yes' if it is the only node",
               node->options.id, node->options.listen_client);
 }
 

@@ -9,7 +9,7 @@
  *     startup_when_due()    in each turn until it has begun: may it found or
  *                         join by now? (node/founding.h)
  *
- * Then the core runs, over the port that is put together here. */
+ * Then the core runs on the port that is defined here. */
 
 #ifndef HASP_NODE_STARTUP_H
 #define HASP_NODE_STARTUP_H
@@ -24,7 +24,7 @@ struct hasp_node;
 MUST_CHECK int startup_open_disk(struct hasp_node *node,
                                  struct recovery *recovery,
                                  char why[HASP_WHY_SIZE]);
-/* Fails with turn_fail(), as the next. */
+/* This and the next report failure with turn_fail(). */
 void startup_from_disk(struct hasp_node *node, struct recovery *recovery);
 void startup_when_due(struct hasp_node *node, uint64_t now_ns);
 

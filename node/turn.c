@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The first fatal error of a node: noted, logged, and the loop ends. */
+/* The first fatal error of a node is recorded and logged, and ends the loop. */
 
 #include "node/turn.h"
 
@@ -14,7 +14,7 @@
 void turn_fail(struct turn *turn, int status, const char *format, ...)
 {
     va_list args;
-    CHECK(status != 0); /* 0 would be taken for a clean stop. */
+    CHECK(status != 0); /* 0 would mean a clean stop. */
     if (turn->has_failed) {
         return;
     }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What every part of a node needs of the loop that drives it, and no more: the
- * time, "a turn is due", and "the node has failed".
+/* What every part of a node needs from the loop that drives it: the time, "a
+ * turn is due", and "the node has failed".
  *
  * The host (node/node.h) knows its parts; the parts know this, and each other
  * only downward.
  *
- * Failure: turn_fail() notes the first fatal error. From then on nothing leaves
- * the node any more (what would be sent may rest on a vote or an entry that is
- * not on disk), and the loop ends. Whoever is called back asks
- * turn_is_over() before it calls the core.
+ * Failure: turn_fail() records the first fatal error. From then on the node
+ * sends nothing, since a message might depend on a vote or an entry that is not
+ * on disk, and the loop ends. A callback checks turn_is_over() before it calls
+ * the core.
  *
  * Threads: the loop's. */
 
@@ -31,13 +31,13 @@
 struct turn {
     uv_loop_t *uv;
     bool is_due;   /* Something has happened since the last turn. */
-    bool saw_more; /* In this pass: more input may follow at once. */
+    bool saw_more; /* More input may follow in this pass. */
     struct stall stall;
-    struct account account; /* Of the work that a pass does for clients. */
-    uint64_t read_ns;       /* What turn_read() returned last. */
+    struct account account; /* Work for clients in this pass. */
+    uint64_t read_ns;       /* Last result of turn_read(). */
     struct loop_profile loop_profile;
-    bool is_stopping; /* The host was told to stop: leadership goes first. */
-    bool is_over;     /* The core is not called any more. */
+    bool is_stopping; /* Stop requested: leadership is handed over first. */
+    bool is_over;     /* The core must not be called. */
     bool has_failed;
     int exit_status;
     char why[HASP_NODE_WHY_SIZE];
@@ -52,8 +52,8 @@ static inline uint64_t turn_now(void)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* Whoever is called with what the poll has brought begins with it, so that the
- * pass is timed from there; the time. */
+/* Returns the time and starts the timing of the pass. Callbacks of the poll
+ * call it first. */
 static inline uint64_t turn_at_work(struct turn *turn)
 {
     uint64_t now_ns = turn_now();
@@ -73,10 +73,10 @@ static inline void turn_saw_more(struct turn *turn)
     turn->saw_more = true;
 }
 
-/* All input that had come by the returned time has been read (rule 6), but for
- * clients that are served by the account: of those that had come by then at
- * least one request has been, since otherwise a client that sends without an
- * end would keep every dead one alive. */
+/* Returns the time up to which all input has been read (rule 6). For clients
+ * that wait for the account, at least one request that had arrived by then has
+ * been served; to wait for all of them would let a client that sends without
+ * end keep every dead session alive. */
 static inline uint64_t turn_read(struct turn *turn, uint64_t now_ns)
 {
     turn->read_ns = u64_min(stall_read(&turn->stall, now_ns),
@@ -84,14 +84,14 @@ static inline uint64_t turn_read(struct turn *turn, uint64_t now_ns)
     return turn->read_ns;
 }
 
-/* True once the core must not be called any more. */
+/* True once the core must not be called. */
 static inline bool turn_is_over(const struct turn *turn)
 {
     return turn->has_failed || turn->is_over;
 }
 
-/* Notes the first fatal error, logs it and ends the loop. 'status' is what the
- * process should exit with. */
+/* Records and logs the first fatal error, and ends the loop. 'status' is the
+ * exit code of the process. */
 void turn_fail(struct turn *turn, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

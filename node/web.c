@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Opens net/http for the gateway, and stands between it and the node. */
+/* Opens net/http for the gateway, and connects it to the node. */
 
 #include "node/web.h"
 
@@ -52,7 +52,7 @@ void web_init(struct web *web, struct hasp_node *node)
                                   !node->options.tls_opens_metrics;
 }
 
-/* How many connections there may be if each takes 'files_each' descriptors. */
+/* The number of connections allowed if each needs 'files_each' descriptors. */
 static uint32_t most_connections(uint32_t files_each)
 {
     struct rlimit files;
@@ -101,7 +101,7 @@ void web_close(struct web *web)
 
 void web_done(struct web *web)
 {
-    /* The server would hand requests to the gateway. */
+    /* An open server would pass requests to the gateway. */
     CHECK(web->http == NULL);
     gateway_done(&web->gateway);
 }
@@ -138,7 +138,8 @@ void web_port_close(void *data, uint64_t conn, const char *reason)
     }
 }
 
-/* Nothing is to be done: a visit sends one command at a time in any case. */
+/* An exchange of HTTP sends one command at a time anyway, so there is nothing
+ * to block. */
 void web_port_block(void *data, uint64_t conn, bool is_blocked)
 {
     if ((conn & GATEWAY_CONN) == 0) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The HTTP side of a node: the gateway for clients (http/gateway.h) and what
- * the node tells about itself (node/monitor.h), on one port.
+/* The HTTP port of a node: the gateway for clients (http/gateway.h), and the
+ * node's health and metrics (node/monitor.h).
  *
- * Its connections take at most an eighth of the descriptors that the process
- * may open, and WEB_CONNECTION_MAX. */
+ * Connections are limited to WEB_CONNECTION_MAX, and to an eighth of the
+ * descriptors that the process can open. */
 
 #ifndef HASP_NODE_WEB_H
 #define HASP_NODE_WEB_H
@@ -13,8 +13,8 @@
 #include "http/gateway.h"
 
 #define WEB_CONNECTION_MAX 1024
-/* Bytes of answers and streams that clients leave unread; a quarter of them for
- * one address. */
+/* Bytes of answers and streams that clients have not read; one address may have
+ * a quarter of them. */
 #define WEB_UNREAD_MAX ((size_t)64 << 20)
 
 struct hasp_node;
@@ -26,22 +26,22 @@ struct web {
     struct gateway gateway;
 };
 
-/* Before anything else of it is called. */
+/* Call it first. */
 void web_init(struct web *web, struct hasp_node *node);
 /* Listens on 'address'. */
 MUST_CHECK int web_open(struct web *web, const char *address,
                         char why[HASP_WHY_SIZE]);
-/* No connections from now on; the memory goes when the loop has turned once
- * more, and with web_done(). */
+/* Closes all connections; the memory is freed when the loop has run once more,
+ * and by web_done(). */
 void web_close(struct web *web);
 void web_done(struct web *web);
-/* The end of a turn: what was answered is sent. */
+/* At the end of a turn: sends the answers. */
 void web_flush(struct web *web);
 /* Once a second. */
 void web_tick(struct web *web, uint64_t now_ns);
 
-/* Of struct core_port; 'data' is the node. Connections of clients are not ours:
- * they are handed on. */
+/* For struct core_port; 'data' is the node. Connections that are not HTTP are
+ * passed to node/clients.h. */
 struct buffer *web_port_output(void *data, uint64_t conn);
 void web_port_close(void *data, uint64_t conn, const char *reason);
 void web_port_block(void *data, uint64_t conn, bool is_blocked);

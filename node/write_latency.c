@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How long durable writes take, and when the disk counts as slow or hung. */
+/* Durations of durable writes, and when the disk is slow or hung. */
 
 #include "node/write_latency.h"
 

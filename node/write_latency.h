@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How long do the writes of the log take, and is the disk slow or hung?
+/* Measures how long writes of the log take, and whether the disk is slow or
+ * hung.
  *
- * A write that has been in flight for longer than 'slow_ns' is slow, and so is
- * the disk until no write is in flight, or the last one that ended was in time
- * and the one after it is so far: where writes follow each other without a
- * pause, that is how it is seen to have recovered. A write that has been in
- * flight for longer than 'hangs_ns' hangs.
+ * A write that has been in flight for longer than 'slow_ns' is slow, and the
+ * disk is slow from then on. It has recovered when no write is in flight, or
+ * when the last write was fast and the current one is fast so far; the second
+ * case is needed when writes follow each other without a pause. A write that
+ * has been in flight for longer than 'hangs_ns' hangs.
  *
- * Pure: the times come in. Threads: one. */
+ * Pure: times are arguments. Threads: one. */
 
 #ifndef HASP_NODE_WRITE_LATENCY_H
 #define HASP_NODE_WRITE_LATENCY_H
@@ -21,24 +22,25 @@
 struct write_latency {
     uint64_t slow_ns;
     uint64_t hangs_ns;
-    uint64_t began_ns; /* When the write in flight was started; 0: none. */
-    uint64_t took_ns;  /* How long the last one took. */
+    uint64_t began_ns; /* Start of the write in flight; 0: none. */
+    uint64_t took_ns;  /* Duration of the last write. */
     bool is_slow;
-    struct histogram times; /* Of those that have ended, for the metrics. */
+    struct histogram times; /* Durations of all writes, for the metrics. */
     uint64_t max_ns;
 };
 
-/* A write is in flight from 'now_ns' on; nothing if one was already. */
+/* A write starts at 'now_ns'; ignored if one is in flight. */
 void write_latency_began(struct write_latency *writes, uint64_t now_ns);
 /* The write in flight has ended. */
 void write_latency_ended(struct write_latency *writes, uint64_t now_ns);
-/* Sets 'is_slow' anew. Returns for how long the write in flight has been so at
- * 'read_ns', up to when all completions have been read; 0 without one. */
+/* Updates 'is_slow'. Returns how long the write in flight had lasted at
+ * 'read_ns', the time up to which all completions have been read; 0 if there is
+ * none. */
 uint64_t write_latency_look(struct write_latency *writes, uint64_t read_ns);
-/* True if a write that has been in flight for so long hangs. */
+/* True if a write in flight for 'since_ns' hangs. */
 bool write_latency_hang(const struct write_latency *writes, uint64_t since_ns);
-/* When write_latency_look() says something else at the earliest; UINT64_MAX:
- * only after a write has begun or ended. */
+/* The earliest time at which the result can change; UINT64_MAX: only when a
+ * write starts or ends. */
 uint64_t write_latency_next(const struct write_latency *writes);
 
 #endif /* HASP_NODE_WRITE_LATENCY_H */

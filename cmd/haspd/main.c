@@ -345,9 +345,10 @@ static void handle_signals(void (*stop)(int number), void (*reload)(int number))
  * this handler. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
-    static const char text
-        [] = "haspd: a file of the data directory was truncated while in use; "
-             "the next start rebuilds the table from snapshot and log\n";
+    static const char
+        text[] = "haspd: a file of the data directory was truncated while it "
+                 "was in use; "
+                 "the next start rebuilds the table from snapshot and log\n";
     (void)context;
     if (info->si_code == BUS_ADRERR) {
         (void)!write(STDERR_FILENO, text, sizeof text - 1);

@@ -156,7 +156,7 @@ def test_secrets_that_kubelet_swaps_are_taken_under_load():
         go_on(workers)
         assert [worker.connects for worker in workers] == connects
         assert [node.process.pid for node in cluster.nodes] == pids
-        wrong = "certificates not taken, the old ones stay"
+        wrong = "new certificates rejected, the old ones stay"
         taken = {node: cluster.shown(node) for node in cluster.nodes}
         cluster.renew(of=lambda number: number % 3 + 1)
         for node in cluster.nodes:

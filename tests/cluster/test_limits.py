@@ -110,7 +110,7 @@ def test_founders_whose_limits_differ_refuse_each_other():
         cluster.start()
         says = (
             "founders differ: limits.locks is %d at node %d and %d at node %d; "
-            "write the same into both files"
+            "use the same in both files"
         )
         # The greater id dials, is refused, and is told why.
         for refusing, refused_one, there, here in (

@@ -252,7 +252,7 @@ def test_who_was_away_hears_a_leader_that_its_log_does_not_name(number):
         away.start()
         cluster.converged()
         assert set(roles(away)) == {1, 2, 3, 4, 5}
-        assert "guest admitted" in away.log()
+        assert "unlisted member admitted" in away.log()
         # It counts: three of five, none else of the old ones.
         for one in cluster.founders:
             if one is not away:
@@ -298,7 +298,7 @@ def test_a_leader_that_is_not_expected_dials_although_its_id_is_smaller():
         last.start()
         cluster.converged(15)
         assert set(roles(last)) == {1, 2, 3, 4}
-        assert "guest admitted" in last.log()
+        assert "unlisted member admitted" in last.log()
 
 
 @pytest.mark.parametrize("has_table", [True, False])

@@ -42,7 +42,7 @@ def test_an_older_log_beside_a_newer_snapshot_is_refused():
         for _ in range(2):  # It does not get used to it.
             node.start()
             assert node.wait_exit() == 70
-        assert "is not whole: its log, up to entry" in node.log()
+        assert "is incomplete: its log, up to entry" in node.log()
         assert "is older than its snapshot of entry" in node.log()
         assert "add it again with an empty directory" in node.log()
 

@@ -97,9 +97,9 @@ def test_a_nodes_stolen_key_is_of_no_use_and_the_node_goes_on(cluster):
     stolen = cluster.folder + "/stolen"
     shutil.copytree(folder, stolen)
     tool("cert", "renew", folder, folder=cluster.folder)
-    taken = second.log().count('event="certificates taken"')
+    taken = second.log().count('event="certificates loaded"')
     second.signal(signal.SIGHUP)
-    wait_until(lambda: second.log().count('event="certificates taken"') > taken,
+    wait_until(lambda: second.log().count('event="certificates loaded"') > taken,
                10, "the new certificate")
     ups = {n: n.log().count('event="peer up" peer=2') for n in (first, third)}
     downs = {n: n.log().count(REVOKED) for n in (first, third)}

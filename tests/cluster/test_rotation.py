@@ -95,7 +95,7 @@ def go_on(workers):
 
 def take(nodes, bad=False):
     """They read their files again."""
-    what = 'event="certificates not taken' if bad else 'event="certificates taken"'
+    what = 'event="new certificates rejected' if bad else 'event="certificates loaded"'
     before = [node.log().count(what) for node in nodes]
     for node in nodes:
         node.signal(signal.SIGHUP)

@@ -117,7 +117,7 @@ def test_a_leader_whose_log_hangs_hands_over_and_exits():
             assert leader.is_running
             status, text = get(leader, "/readyz")
             assert status == 503
-            assert "disk hangs since" in text and "(write the log)" in text
+            assert "the disk has hung for" in text and "(write the log)" in text
             assert 'hasp_disk_wait_seconds{what="write the log"}' in (
                 get(leader, "/metrics")[1]
             )

@@ -665,7 +665,7 @@ def test_a_restore_that_was_cut_short_does_not_start(folder):
                     os.remove(os.path.join(node.dir, kind, name))
             node.start()
             assert node.wait_exit() == 70
-            assert "is not whole" in node.log()
+            assert "is incomplete" in node.log()
 
 
 def test_wrong_use_of_restore(folder):

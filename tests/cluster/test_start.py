@@ -249,7 +249,7 @@ def test_a_node_without_members_founds_nothing_that_others_reach(tmp_path):
     node = lone_node(tmp_path)
     text = node.communicate(timeout=20)[1]
     assert node.returncode == 78
-    assert "'alone = yes' if it is to be the only node" in text
+    assert "'alone = yes' if it is the only node" in text
     node = lone_node(tmp_path, "--set", "cluster.alone=yes")
     try:
         for line in node.stderr:

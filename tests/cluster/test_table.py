@@ -8,7 +8,7 @@ from cluster import Cluster, Session, as_map, wait_until
 
 BUSY = "flush_ms = 20\nsnapshot_entries = 100\nwal_segment_size = 1M\n"
 VALUE = b"a value that is found again in the table's file"
-ANEW = 'event="the table is damaged and is made anew"'
+ANEW = 'event="the table is damaged and is rebuilt"'
 
 
 def table_path(node):
@@ -158,7 +158,7 @@ def test_a_table_that_was_cut_is_made_anew():
             os.truncate(table_path(node), int((size - 1) * part))
             node.start()
             cluster.leader()
-            said = 'event="the table was cut short and is made anew"'
+            said = 'event="the table is truncated and is rebuilt"'
             assert node.log().count(said) == number + 1
             assert shown(node) == before
             with node.connect() as client:
@@ -182,10 +182,10 @@ def test_a_table_that_is_cut_while_it_is_used_ends_the_node():
                 pass
             assert node.wait_exit(30) == 70
             log = node.log()
-            assert log.count("was cut short while it was in use") > number
+            assert log.count("while it was in use") > number
             node.start()
             cluster.leader()
-            assert "is made anew" in node.log()[len(log) :]
+            assert "is rebuilt" in node.log()[len(log) :]
             assert shown(node) == before
             fill(node, 50)
             assert node.is_running

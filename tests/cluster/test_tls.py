@@ -239,7 +239,7 @@ def test_expired_users_are_told(cluster):
 
 
 def taken(node):
-    return node.log().count('event="certificates taken"')
+    return node.log().count('event="certificates loaded"')
 
 
 def test_new_certificates_cut_no_connection(cluster):
@@ -263,7 +263,7 @@ def test_new_certificates_cut_no_connection(cluster):
         node.signal(signal.SIGHUP)
         wait_until(lambda: metric(node, "hasp_tls_reload_failures_total")
                    == failures + 1, 10, "the failure is counted")
-        assert "certificates not taken, the old ones stay" in node.log()
+        assert "new certificates rejected, the old ones stay" in node.log()
         assert client.do("PING") == "PONG"
         assert tool("cert", "show",
                     "127.0.0.1:%d" % node.client_port).stdout == now

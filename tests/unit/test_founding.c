@@ -126,7 +126,7 @@ static void founders_agree_on_their_terms(void **state)
         {"test", &members, &changed,
          "limits.locks is 77 at node 2 and 2 at node 1", false},
         {"test", &moved, &limits,
-         "nodes 2 and 1 have other lines of cluster.member", false},
+         "nodes 2 and 1 have different cluster.member lines", false},
         {"test", &members, &limits, "security.access", true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
