@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The local door: a listening socket in a folder, for whoever may read that
+/* The admin socket: a listening socket in a folder, for users that can read the
  * folder's files anyway. */
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 
 #include "net/admin_socket.h"
 
-/* Opens the folder and names it by its descriptor, since its path may be too
- * long for an address. */
+/* Opens the folder and addresses the socket by its descriptor, since the path
+ * can be too long for a socket address. */
 static int admin_socket_open_folder(const char *folder,
                                     struct sockaddr_un *address)
 {
@@ -34,8 +34,8 @@ static int bind_in(int folder, const struct sockaddr_un *address)
     if (fd < 0) {
         return -1;
     }
-    /* The socket file may be left of a process that was killed; the folder is
-     * ours alone. Nobody can connect between bind() and listen(). */
+    /* A killed process may have left the socket file; only this process uses
+     * the folder. Nobody can connect between bind() and listen(). */
     (void)unlinkat(folder, ADMIN_SOCKET_NAME, 0);
     if (bind(fd, (const struct sockaddr *)address, sizeof *address) == 0 &&
         fchmodat(folder, ADMIN_SOCKET_NAME, S_IRUSR | S_IWUSR, 0) == 0 &&
@@ -77,8 +77,8 @@ void admin_socket_remove(const char *folder)
     }
 }
 
-/* The id that the kernel shows for users which this namespace cannot name: it
- * may be anybody. */
+/* The id that the kernel reports for users that do not exist in this namespace:
+ * such a peer can be any user. */
 static uid_t unknown_user(void)
 {
     char text[16] = "";

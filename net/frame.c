@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-/* The version that first has frames of this type. */
+/* The first version with frames of this type. */
 static const uint8_t since[FRAME_TYPE_END] = {
     [FRAME_HELLO] = 1,        [FRAME_RAFT] = 1,    [FRAME_FORWARD] = 1,
     [FRAME_ANSWER] = 1,       [FRAME_CLOSED] = 1,  [FRAME_SNAPSHOT] = 1,
@@ -113,7 +113,7 @@ static bool get_terms(struct reader *reader, struct frame_terms *ret)
     return true;
 }
 
-/* The HELLO of a newer node may be longer. */
+/* The HELLO of a newer node can be longer. */
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
 {
     size_t start = frame_begin(out, FRAME_HELLO);
@@ -131,8 +131,8 @@ void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
     buffer_put_u64(out, hello->last_index);
     buffer_put_u64(out, hello->last_term);
     frame_put_terms(out, &hello->terms);
-    /* The frame may be longer than is read. The first byte, of its size, must
-     * not look like TLS. */
+    /* The first byte of the frame, part of its size, must not look like TLS.
+     * Readers ignore a byte at the end. */
     if ((out->size - start - FRAME_HEADER_SIZE) % 256 == FRAME_NOT_SIZE) {
         buffer_put_u8(out, 0);
     }
@@ -339,7 +339,7 @@ int frame_get_snapshot(struct bytes body, struct frame_snapshot *ret_part)
     part.total_size = reader_u64(&reader);
     part.offset = reader_u64(&reader);
     part.chunk = reader_run(&reader);
-    /* The chunk must lie inside the whole. */
+    /* The chunk must be inside the snapshot. */
     if (!reader_ok(&reader, true) || part.offset > part.total_size ||
         part.chunk.size > part.total_size - part.offset) {
         return HASP_EPROTO;

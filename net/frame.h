@@ -8,10 +8,10 @@
  *            6  u16  0
  *            8  ...  body
  *
- * The first frame in each direction of a connection is FRAME_HELLO; if anything
- * is wrong in it the connection is closed. This module is pure: bytes in,
- * structures out. Every length is checked against FRAME_SIZE_MAX before memory
- * is allocated for it. Bytes in a decoded frame are borrowed from the input. */
+ * The first frame in each direction of a connection is FRAME_HELLO; if it is
+ * invalid, the connection is closed. This module is pure: bytes in, structures
+ * out. Every length is checked against FRAME_SIZE_MAX before memory is
+ * allocated for it. Bytes in a decoded frame are borrowed from the input. */
 
 #ifndef HASP_NET_FRAME_H
 #define HASP_NET_FRAME_H
@@ -26,19 +26,18 @@
 
 #define FRAME_HEADER_SIZE 8
 #define FRAME_SIZE_MAX (32u << 20) /* Body. */
-/* Of the reply in an ANSWER, so that it fits. */
+/* Largest reply that fits into an ANSWER. */
 #define FRAME_REPLY_SIZE_MAX (FRAME_SIZE_MAX - 64u)
 #define FRAME_HELLO_SIZE_MAX 512u /* Body of the first frame. */
-/* That of a HELLO modulo 256 is not this: a connection that begins with it
- * speaks TLS (TLS_FIRST_BYTE). */
+/* The size of a HELLO modulo 256 is never this value, since a connection that
+ * begins with this byte uses TLS (TLS_FIRST_BYTE). */
 #define FRAME_NOT_SIZE 0x16
 
 /* Versions of the frames. Each node announces in its HELLO the range of
- * versions that it speaks; both sides of a connection then use the highest
- * version that lies in both ranges. The table in frame.c has the version since
- * which each frame exists, and no frame is sent on a connection of an older
- * version (peers_output()). So nodes of two programs can run side by side while
- * they are upgraded, or downgraded, one by one.
+ * versions that it supports; both sides of a connection then use the highest
+ * version in both ranges. The table in frame.c has the version since which each
+ * frame exists, and no frame is sent on a connection of an older version
+ * (peers_output()). So nodes can be upgraded or downgraded one by one.
  *
  * To add a frame after a release: give it a type and a row, and raise
  * FRAME_VERSION_NEWEST if that version has been released. The body of a frame
@@ -56,29 +55,29 @@ enum frame_type {
     FRAME_HELLO = 1,
     FRAME_RAFT = 2,     /* Body: a message of raft/replica.h. */
     FRAME_FORWARD = 3,  /* A client's request, follower to leader. */
-    FRAME_ANSWER = 4,   /* Its answer, leader to follower. */
+    FRAME_ANSWER = 4,   /* The answer to FORWARD, leader to follower. */
     FRAME_CLOSED = 5,   /* A client's connection was closed. */
     FRAME_SNAPSHOT = 6, /* A chunk of a snapshot. */
     FRAME_SNAPSHOT_ACK = 7,
     FRAME_PING = 8, /* Body: u64, echoed by PONG. */
     FRAME_PONG = 9,
-    FRAME_LOST = 10,     /* The receiver has lost what it had acknowledged. */
+    FRAME_LOST = 10,     /* The receiver lost acknowledged entries. */
     FRAME_DIGEST = 11,   /* A digest of the sender's state, for its leader. */
     FRAME_DIVERGED = 12, /* The digest of a majority; the receiver's differs. */
     FRAME_MEMBERS = 13,  /* The sender's newest configuration. */
-    FRAME_ACCUSED = 14,  /* To the leader: is what a LOST says of me true? */
-    FRAME_CLEARED = 15,  /* The leader's answer: it is not. */
-    FRAME_CLOCK = 16,    /* The sender's time, and how its disk is. */
-    FRAME_REFUSED = 17,  /* Why the receiver's HELLO was not taken. */
+    FRAME_ACCUSED = 14,  /* To the leader: is a LOST about me true? */
+    FRAME_CLEARED = 15,  /* The leader's answer to ACCUSED: no. */
+    FRAME_CLOCK = 16,    /* The sender's clock, and its disk's state. */
+    FRAME_REFUSED = 17,  /* Why the receiver's HELLO was refused. */
 #ifdef HASP_FEATURE_LEVEL_EXTRA
-    FRAME_TRIAL = 18, /* Body: u64. At each greeting, to be logged. */
+    FRAME_TRIAL = 18, /* Body: u64. Sent at each greeting, logged. */
 #endif
     FRAME_TYPE_END
 };
 
-/* Cuts one frame off the start of 'input': 0, HASP_EMORE, HASP_EPROTO (unknown
- * type, reserved bytes set) or HASP_ETOOBIG ('size_max' is the largest body
- * that is acceptable now). */
+/* Parses one frame at the start of 'input': 0, HASP_EMORE, HASP_EPROTO (unknown
+ * type, reserved bytes set) or HASP_ETOOBIG (the body is larger than
+ * 'size_max'). */
 MUST_CHECK int frame_parse(struct bytes input, uint32_t size_max,
                            enum frame_type *ret_type, struct bytes *ret_body,
                            size_t *ret_used);
@@ -88,15 +87,15 @@ MUST_CHECK int frame_parse(struct bytes input, uint32_t size_max,
 size_t frame_begin(struct buffer *out, enum frame_type type);
 void frame_end(struct buffer *out, size_t start);
 
-/* The version since which frames of this type exist. */
+/* The first version with frames of this type. */
 uint32_t frame_since(enum frame_type type);
 
 struct frame_versions {
     uint32_t oldest;
     uint32_t newest;
 };
-extern const struct frame_versions frame_versions_spoken; /* By this program. */
-/* The highest version that lies in both ranges, 0: none. */
+extern const struct frame_versions frame_versions_spoken; /* This program's. */
+/* The highest version in both ranges; 0: none. */
 uint32_t frame_common_version(const struct frame_versions *one,
                               const struct frame_versions *other);
 
@@ -105,7 +104,7 @@ uint32_t frame_common_version(const struct frame_versions *one,
 #define FRAME_NAME_SIZE 128
 struct frame_terms {
     uint64_t limit[FRAME_LIMIT_MAX];
-    uint32_t limit_count; /* 0: no terms are shown. */
+    uint32_t limit_count; /* 0: no terms. */
     uint8_t members[DIGEST_SIZE];
     char name[FRAME_NAME_SIZE];
     bool is_access_required;
@@ -115,45 +114,46 @@ struct frame_hello {
     struct frame_versions versions;
     uint64_t from; /* Node id. */
     uint64_t to;
-    uint32_t feature_level; /* The highest that this node understands. */
-    uint32_t cluster_level; /* Its cluster was raised to that; 0: not known. */
+    uint32_t feature_level; /* The highest that the sender supports. */
+    uint32_t cluster_level; /* Level of its cluster; 0: unknown. */
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     uint64_t incarnation;
-    uint64_t applied_index; /* How much of the log this node knows. */
-    uint64_t members_index; /* Of the newest configuration in its log, if that
-                               names this node, else 0. */
-    uint64_t term;          /* Raft's; and where its log ends, 0 if it is ... */
-    uint64_t last_index;    /* ... empty; and the term of that entry. */
+    uint64_t applied_index; /* How far the sender has applied the log. */
+    /* Index of the newest configuration in its log, if that names the sender;
+     * otherwise 0. */
+    uint64_t members_index;
+    uint64_t term;       /* Raft's current term. */
+    uint64_t last_index; /* Last entry of its log and its term; 0: empty. */
     uint64_t last_term;
-    struct frame_terms terms; /* Of a founder that has not founded yet. */
+    struct frame_terms terms; /* From a founder before the founding. */
 };
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello);
-/* If this program speaks none of the HELLO's versions, only the fields up to
+/* If this program supports none of the HELLO's versions, only the fields up to
  * 'to' are read; the others are zero. */
 MUST_CHECK int frame_get_hello(struct bytes body, struct frame_hello *ret);
-/* Whether two nodes with these greetings may be connected. */
+/* Whether two nodes with these greetings can be connected. */
 enum frame_age { FRAME_FITS, FRAME_OTHER_TOO_OLD, FRAME_SELF_TOO_OLD };
 enum frame_age frame_compare_levels(const struct frame_hello *self,
                                     const struct frame_hello *other);
 
 #define FRAME_ARGUMENT_MAX 1024
 
-/* 'conn' and 'slot' say where the answer belongs; they are numbers of the
- * asking node. */
+/* 'conn' and 'slot' are numbers of the sending node, by which it assigns the
+ * answer. */
 struct frame_forward {
-    uint64_t term;    /* That of the leader it is sent to. */
+    uint64_t term;    /* Term of the leader that it is sent to. */
     bool may_be_done; /* An earlier leader may have carried it out. */
     uint64_t conn;
     uint64_t slot;
-    uint64_t session;       /* The session that acts, 0: none. */
-    uint32_t sending;       /* Which sending of this request it is, from 1. */
-    uint64_t user;          /* Who asks, ... */
-    uint64_t secret;        /* ... and by which secret he came; 0: by none. */
+    uint64_t session;       /* Acting session; 0: none. */
+    uint32_t sending;       /* Number of this attempt, from 1. */
+    uint64_t user;          /* The client's user ... */
+    uint64_t secret;        /* ... and the secret that it used; 0: none. */
     uint8_t version;        /* RESP version of the answer: 2 or 3. */
     struct bytes address;   /* The client's. */
     struct bytes client;    /* CLIENT SETNAME, may be empty. */
-    struct bytes *argument; /* To decode: the caller's array, or NULL to ... */
-    uint32_t count;         /* ... count them; at most FRAME_ARGUMENT_MAX. */
+    struct bytes *argument; /* For decoding: the caller's array, or NULL ... */
+    uint32_t count;         /* ... to count; at most FRAME_ARGUMENT_MAX. */
 };
 void frame_put_forward(struct buffer *out, const struct frame_forward *forward);
 /* Overwrites these fields of an encoded FORWARD, header and body. */
@@ -163,32 +163,32 @@ MUST_CHECK int frame_get_forward(struct bytes body,
                                  struct frame_forward *ret_forward);
 
 enum frame_answer_kind {
-    ANSWER_REPLY = 0,      /* 'reply' goes to the client; a push has no slot. */
-    ANSWER_ATTACHED = 1,   /* Likewise; and 'session' is now attached. */
-    ANSWER_ENDED = 2,      /* Likewise; and 'session' has ended. */
-    ANSWER_NOT_LEADER = 3, /* Nothing was done, by any leader: ask another. */
-    ANSWER_UNKNOWN = 4,    /* It may have been done; this node leads no more. */
-    ANSWER_WATCHED = 5,    /* 'reply' has the versions of what WATCH named. */
-    /* The asked node may answer it, and is to, once it has applied entry
+    ANSWER_REPLY = 0,      /* Send 'reply' to the client; a push has no slot. */
+    ANSWER_ATTACHED = 1,   /* As REPLY; 'session' is now attached. */
+    ANSWER_ENDED = 2,      /* As REPLY; 'session' has ended. */
+    ANSWER_NOT_LEADER = 3, /* Nothing was done by any leader: try another. */
+    ANSWER_UNKNOWN = 4,    /* Possibly done; this node no longer leads. */
+    ANSWER_WATCHED = 5,    /* 'reply' has the versions of WATCH's keys. */
+    /* The receiver is to answer the request itself, once it has applied entry
      * 'session'. */
     ANSWER_ALLOWED = 6
 };
 struct frame_answer {
     uint64_t conn;
     uint64_t slot;
-    uint32_t sending; /* Of the FORWARD that it answers; 0 in a push. */
+    uint32_t sending; /* The FORWARD's; 0 in a push. */
     enum frame_answer_kind kind;
     uint64_t session;
-    uint8_t word;       /* The verdict, as core numbers it; 0: no error. */
+    uint8_t word;       /* The error word's number in core; 0: no error. */
     bool has_changed;   /* It changed something (core/outcome.h). */
-    struct bytes reply; /* Encoded RESP; nobody reads it between. */
+    struct bytes reply; /* Encoded RESP, passed on unread. */
 };
 void frame_put_answer(struct buffer *out, const struct frame_answer *answer);
 MUST_CHECK int frame_get_answer(struct bytes body, struct frame_answer *ret);
 
 /* CLOSED: connection 'conn' of the sending node was closed; these sessions were
- * attached to it. 'is_quiet': the node has closed it, and its client may
- * live. */
+ * attached to it. 'is_quiet': the node closed it, so its client may still
+ * run. */
 #define FRAME_SESSION_MAX 4096
 void frame_put_closed(struct buffer *out, uint64_t conn, bool is_quiet,
                       const uint64_t *sessions, uint32_t count);
@@ -210,7 +210,7 @@ MUST_CHECK int frame_get_snapshot(struct bytes body,
                                   struct frame_snapshot *ret_part);
 
 /* 'offset' bytes have been received in order; 'is_done': installed or not
- * wanted. */
+ * needed. */
 struct frame_snapshot_ack {
     uint64_t leader_term;
     uint64_t last_index;
@@ -228,7 +228,7 @@ struct frame_lost {
     uint64_t incarnation;
     uint64_t term;
     uint64_t last_index;
-    uint64_t log_end; /* ACCUSED: where its log ends now. */
+    uint64_t log_end; /* ACCUSED: current end of its log. */
 };
 /* LOST, ACCUSED, CLEARED. */
 void frame_put_lost(struct buffer *out, enum frame_type type,
@@ -260,13 +260,12 @@ MUST_CHECK int frame_get_members(struct bytes body,
 
 enum frame_refusal {
     REFUSAL_OTHER = 0,
-    REFUSAL_STRANGER = 1, /* The receiver is no member. */
+    REFUSAL_STRANGER = 1, /* The receiver is not a member. */
     REFUSAL_REMOVED = 2   /* It was one. */
 };
-#define FRAME_REFUSED_SIZE_MAX                     \
-    400u /* Of the text: the frame is a first one. \
-          */
-/* Cuts the text. */
+#define FRAME_REFUSED_SIZE_MAX \
+    400u /* Of the text; the frame is a first one. \ */
+/* Truncates the text. */
 void frame_put_refused(struct buffer *out, enum frame_refusal refusal,
                        struct bytes why);
 MUST_CHECK int frame_get_refused(struct bytes body,
@@ -276,7 +275,7 @@ MUST_CHECK int frame_get_refused(struct bytes body,
 /* The clock and the disk of the sender (core/members/clocks.h and disks.h). */
 struct frame_clock {
     uint64_t time_ns;
-    uint32_t flush_us; /* Median of the flushes of its log in the last 2 s. */
+    uint32_t flush_us; /* Median of its log's flushes in the last 2 s. */
     uint32_t flush_count;
 };
 void frame_put_clock(struct buffer *out, const struct frame_clock *clock);

@@ -22,8 +22,8 @@ static struct sockaddr_un address_of(const char *path)
     return address;
 }
 
-/* Removes the socket file of a dead process; 0, or the error that keeps this
- * one from listening. */
+/* Removes the socket file of a dead process; 0, or the error that prevents
+ * listening. */
 static int remove_dead(const char *path)
 {
     struct sockaddr_un address = address_of(path);
@@ -71,7 +71,7 @@ int local_bind(const char *path, int *ret_fd, char why[HASP_WHY_SIZE])
     int fd = error == 0 ? listen_at(path) : -error;
     if (fd < 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot listen on '%s': %s", path,
-                 fd == -EEXIST ? "a file that is no socket lies there"
+                 fd == -EEXIST ? "the path is a file that is not a socket"
                                : strerror(-fd));
         return fd == -EADDRINUSE ? HASP_EBUSY : HASP_ECONNECT;
     }

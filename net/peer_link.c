@@ -43,8 +43,9 @@ struct peer_link *peer_link_new(struct peers *peers)
     return link;
 }
 
-/* Where both are allowed a node that does not speak TLS yet is still reached;
- * one that has is not, or whoever sits in between could talk it down. */
+/* With TLS_ALLOW a node that does not support TLS yet can still be reached. A
+ * node that once used TLS is never dialled without it: otherwise an attacker in
+ * between could downgrade the connection. */
 static bool was_secure(const struct peers *peers, uint64_t id)
 {
     for (uint32_t i = 0; i < peers->secure_count; i++) {
@@ -77,7 +78,7 @@ void peer_link_dial(struct peers *peers, struct net_peer *peer)
     link->peer = peer;
     link->id = peer->id;
     peer->link = link;
-    /* Host and port have been checked by peers_add(). */
+    /* peers_add() has checked host and port. */
     const char *host = peer->dials_last ? peer->last_host : peer->host;
     CHECK(stream_connect(&link->stream, peers->loop, host, peer->port,
                          &peer_link_events, &peer_link_stranger_limits,
@@ -108,7 +109,7 @@ static void put_hello(struct peer_link *link, uint64_t to)
     frame_put_hello(stream_output(&link->stream), &hello);
 }
 
-/* Tells a node that is not let in only which levels are too old. */
+/* Sends a HELLO with only the levels to a node that is refused. */
 static void put_levels(struct peer_link *link, const struct frame_hello *own)
 {
     struct frame_hello hello = {.versions = own->versions,
@@ -125,7 +126,7 @@ static void peer_link_connected_cb(struct stream *stream)
     struct peer_link *link = stream->owner;
     link->deadline_ms = peers_now_ms() + PEER_HELLO_MS;
     peers_wake_by(link->peers, link->deadline_ms);
-    put_hello(link, link->id); /* The stream flushes when this returns. */
+    put_hello(link, link->id); /* The stream is flushed when this returns. */
 }
 
 static void leave_strangers(struct peer_link *link)
@@ -142,7 +143,8 @@ void peer_link_close(struct peer_link *link, const char *reason)
     stream_close(&link->stream, reason);
 }
 
-/* Tells the owner that the member is down; its peer may dial again. */
+/* Reports to the owner that the member is down; its peer can be dialled
+ * again. */
 static void peer_link_go_down(struct peer_link *link, const char *reason,
                               bool was_closed_by_peer)
 {
@@ -157,12 +159,13 @@ static void peer_link_go_down(struct peer_link *link, const char *reason,
         CHECK(peer->link == link);
         peer->link = NULL;
         peer->dials_plain = link->stream.has_failed_tls;
-        /* Names cannot be looked up: it is most likely where it was. Who is
-         * there has to greet as this member in any case. */
+        /* If names cannot be resolved, the member is most likely still at its
+         * last address. The node there has to greet as this member in any
+         * case. */
         peer->dials_last = link->stream.has_failed_lookup &&
                            peer->last_host[0] != '\0';
         if (was_up || (peer->attempts == 0 && !link->stream.has_failed_tls)) {
-            LOG_INFO(was_up ? "peer down" : "peer not reached",
+            LOG_INFO(was_up ? "peer down" : "peer unreachable",
                      "peer=%" PRIu64 " address=%s reason=%s", link->id,
                      link->stream.address, log_quote(reason));
         }
@@ -177,7 +180,8 @@ static void peer_link_go_down(struct peer_link *link, const char *reason,
     }
 }
 
-/* Logs a refusal; strangers must not be able to fill the log. */
+/* Logs a refusal, at a limited rate, so that unknown hosts cannot fill the
+ * log. */
 static void peer_link_log_refusal(struct peers *peers, const char *address,
                                   const char *why)
 {
@@ -219,7 +223,7 @@ static void peer_link_refuse(struct peer_link *link, const char *format, ...)
     peer_link_close(link, "refused");
 }
 
-/* Refuses a greeting, and tells the other node why. */
+/* Refuses a greeting, and sends the reason to the other node. */
 static void refuse_hello(struct peer_link *link,
                          const struct frame_hello *hello, int error,
                          char why[HASP_WHY_SIZE])
@@ -249,11 +253,11 @@ static void take_refusal(struct peer_link *link, struct bytes body)
     struct bytes text;
     char why[FRAME_REFUSED_SIZE_MAX + 1];
     if (frame_get_refused(body, &refusal, &text) != 0) {
-        peer_link_refuse(link, "its refusal is malformed");
+        peer_link_refuse(link, "it sent a malformed refusal");
         return;
     }
     CHECK(text.size <=
-          FRAME_REFUSED_SIZE_MAX); /* The decoder has seen to it. */
+          FRAME_REFUSED_SIZE_MAX); /* The decoder has checked that. */
     memcpy(why, text.data, text.size);
     why[text.size] = '\0';
     peer_link_close(link, "refused by it");
@@ -282,21 +286,21 @@ static int check_ids(const struct peer_link *link,
     const struct tls_identity *who = stream_identity(&link->stream);
     if (who != NULL && who->name.node != hello->from) {
         snprintf(why, HASP_WHY_SIZE,
-                 "it says that it is node %" PRIu64
-                 ", and its certificate is of node %" PRIu64,
+                 "it claims to be node %" PRIu64
+                 ", but its certificate is of node %" PRIu64,
                  hello->from, who->name.node);
     } else if (hello->from == 0 || hello->from == UINT64_MAX) {
         snprintf(why, HASP_WHY_SIZE,
-                 "it says that it is node %" PRIu64 ", which no node is",
+                 "it claims to be node %" PRIu64 ", which is not a valid id",
                  hello->from);
     } else if (hello->to != peers->id) {
         snprintf(why, HASP_WHY_SIZE,
-                 "it looks for node %" PRIu64 ", this is node %" PRIu64
+                 "it is looking for node %" PRIu64 ", this is node %" PRIu64
                  "; check the addresses of the members",
                  hello->to, peers->id);
     } else if (hello->from == peers->id) {
         snprintf(why, HASP_WHY_SIZE,
-                 "it says that it is node %" PRIu64 ", as this one is",
+                 "it claims to be node %" PRIu64 ", which is this node",
                  hello->from);
     } else if (link->is_dialled && hello->from != link->id) {
         snprintf(why, HASP_WHY_SIZE,
@@ -326,10 +330,10 @@ static int check_levels(struct peer_link *link, const struct frame_hello *hello,
         return 0;
     }
     snprintf(why, HASP_WHY_SIZE,
-             "%s is too old: it understands feature level %" PRIu32
-             ", and the cluster was raised to %" PRIu32
+             "%s is too old: it supports feature level %" PRIu32
+             ", and the cluster has level %" PRIu32
              "; upgrade it to the version of the other nodes",
-             is_other ? "it" : "this node",
+             is_other ? "that node" : "this node",
              is_other ? hello->feature_level : own.feature_level,
              is_other ? own.cluster_level : hello->cluster_level);
     if (is_other && !link->is_dialled) {
@@ -342,7 +346,7 @@ static int check_levels(struct peer_link *link, const struct frame_hello *hello,
     return HASP_ETOOOLD;
 }
 
-/* Agrees on a version; the reason names both nodes, since both get it. */
+/* Chooses a common version. The reason names both nodes, since both get it. */
 static bool agree_on_version(struct peer_link *link,
                              const struct frame_hello *hello,
                              char why[HASP_WHY_SIZE])
@@ -355,9 +359,9 @@ static bool agree_on_version(struct peer_link *link,
         return true;
     }
     snprintf(why, HASP_WHY_SIZE,
-             "no version of the frames between nodes is common: node %" PRIu64
-             " speaks %" PRIu32 " to %" PRIu32 ", node %" PRIu64
-             " speaks %" PRIu32 " to %" PRIu32 "; upgrade node %" PRIu64,
+             "no common version of the peer protocol: node %" PRIu64
+             " supports %" PRIu32 " to %" PRIu32 ", node %" PRIu64
+             " supports %" PRIu32 " to %" PRIu32 "; upgrade node %" PRIu64,
              peers->id, own->oldest, own->newest, hello->from, other->oldest,
              other->newest,
              own->newest < other->oldest ? peers->id : hello->from);
@@ -379,9 +383,10 @@ static bool peer_link_goes_before(const struct peers *peers,
            peers->events.goes_before(peers->events.data, hello);
 }
 
-/* True if this node is the one to dial: where the member's address leads to the
- * directory that greets. It need not while the log here names another one,
- * which is at another place, or while that one is still connected. */
+/* True if this node has the greater id and should dial instead, which reaches
+ * the greeting directory if that is at the member's address. It is not if the
+ * log here names another directory, which is elsewhere, or while another one is
+ * connected. */
 static bool is_to_be_dialled(const struct peers *peers,
                              const struct net_peer *peer,
                              const struct frame_hello *hello)
@@ -427,8 +432,8 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
     }
     const struct net_peer *peer = peers_find(peers, hello->from);
     bool is_wanted = peer != NULL && !peer->is_guest;
-    /* The owner judges first: a directory that was replaced is to hear that,
-     * and to be noticed, whichever side has dialled and whoever is up. */
+    /* The owner decides first: a replaced directory must be told so, and be
+     * noticed, whichever side has dialled and whichever directory is up. */
     error = peers->events.check(peers->events.data, hello, is_wanted, why);
     if (error != 0) {
         return error;
@@ -436,21 +441,23 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
     if (is_wanted && !link->is_dialled &&
         is_to_be_dialled(peers, peer, hello)) {
         snprintf(why, HASP_WHY_SIZE,
-                 "node %" PRIu64 " is to be dialled by this node", hello->from);
+                 "this node dials node %" PRIu64 ", not the other way round",
+                 hello->from);
         return HASP_EREFUSED;
     }
     if (peer != NULL && peer->link != NULL && peer->link->is_up &&
         peer->link != link && peer->link->incarnation != hello->incarnation &&
         !peer_link_goes_before(peers, hello)) {
         snprintf(why, HASP_WHY_SIZE,
-                 "node %" PRIu64 " is connected with another data directory",
+                 "node %" PRIu64
+                 " is already connected, with another data directory",
                  hello->from);
         return HASP_EREFUSED;
     }
     return 0;
 }
 
-/* Finds another link of member 'id' that the owner still takes for up. */
+/* Finds another link of member 'id' that is still up for the owner. */
 static struct peer_link *find_earlier(const struct peer_link *link, uint64_t id)
 {
     LIST_FOR (struct peer_link, other, &link->peers->links, node) {
@@ -461,7 +468,7 @@ static struct peer_link *find_earlier(const struct peer_link *link, uint64_t id)
     return NULL;
 }
 
-/* Remembers where a member is whose address is a name. */
+/* Stores the current address of a member whose host is a name. */
 static void peer_link_note_host(struct peer_link *link)
 {
     struct net_peer *peer = link->peer;
@@ -491,14 +498,14 @@ static void peer_link_go_up(struct peer_link *link,
         peer = peers_let_in(peers, hello->from);
     }
     if (link->stream.is_closing || peer == NULL) {
-        peer_link_close(link, "not wanted any more");
+        peer_link_close(link, "no longer wanted");
         return;
     }
     if (peer->link != NULL && peer->link != link) {
-        /* This node had dialled as well, and had waited long enough. */
+        /* This node was dialling the peer at the same time. */
         old = peer->link;
         old->peer = NULL;
-        peer_link_close(old, "it has dialled this node");
+        peer_link_close(old, "the peer has dialled this node");
     }
     leave_strangers(link);
     peer->link = link;
@@ -537,7 +544,7 @@ static void take_hello(struct peer_link *link, struct bytes body)
     struct frame_hello hello;
     char why[HASP_WHY_SIZE] = "";
     if (frame_get_hello(body, &hello) != 0) {
-        peer_link_refuse(link, "its HELLO is cut short");
+        peer_link_refuse(link, "its HELLO is truncated");
         return;
     }
     int error = check_hello(link, &hello, why);
@@ -559,9 +566,9 @@ static void note_trip(struct peer_link *link, uint64_t took_ns)
     if (trip->is_slow) {
         LOG_WARN("link is slow",
                  "peer=%" PRIu64 " round_trip_ms=%" PRIu32
-                 " hint=\"the median of the newest answers to PING; if that "
-                 "peer leads or this node does, changes may wait for it: look "
-                 "at the network between them\"",
+                 " hint=\"this is the median of recent PINGs; if that peer or "
+                 "this node leads, changes can wait for it: check the network "
+                 "between them\"",
                  link->id, trip->median_us / 1000);
     } else {
         LOG_INFO("link is no longer slow",
@@ -570,7 +577,7 @@ static void note_trip(struct peer_link *link, uint64_t took_ns)
     }
 }
 
-/* Only the answer to the newest PING counts, whatever the peer says. */
+/* Only the answer to the newest PING counts. */
 static void take_pong(struct peer_link *link, uint64_t stamp)
 {
     if (link->pinged_ns != 0 && stamp == link->pinged_ns) {
@@ -590,16 +597,17 @@ static void peer_link_take_frame(struct peer_link *link, enum frame_type type,
         } else if (type == FRAME_REFUSED && link->is_dialled) {
             take_refusal(link, body);
         } else {
-            peer_link_refuse(link, "it did not say HELLO first");
+            peer_link_refuse(link, "its first frame is not HELLO");
         }
         return;
     }
     if (frame_since(type) > link->version) {
         peer_link_refuse(
-            link, "a frame of type %d, which version %" PRIu32 " has not",
+            link,
+            "a frame of type %d, which does not exist in version %" PRIu32,
             (int)type, link->version);
     } else if (type == FRAME_HELLO) {
-        peer_link_refuse(link, "it said HELLO twice");
+        peer_link_refuse(link, "it sent HELLO twice");
     } else if (type == FRAME_REFUSED) {
         take_refusal(link, body);
     } else if (type == FRAME_PING || type == FRAME_PONG) {
@@ -643,9 +651,9 @@ static void peer_link_bytes_cb(struct stream *stream)
         }
         if (error != 0) {
             peer_link_refuse(link,
-                             link->is_up ? "a malformed frame: %s"
-                                         : "it does not speak hasp's peer "
-                                           "protocol: %s",
+                             link->is_up
+                                 ? "a malformed frame: %s"
+                                 : "it does not use hasp's peer protocol: %s",
                              hasp_strerror(error));
             return;
         }
@@ -669,7 +677,7 @@ uint64_t peer_link_tick(struct peer_link *link, uint64_t now_ms)
         if (now_ms < link->deadline_ms || now_ms < peers->grace_ms) {
             return u64_max(link->deadline_ms, peers->grace_ms);
         }
-        peer_link_refuse(link, "it did not say HELLO within %d ms",
+        peer_link_refuse(link, "it did not send HELLO within %d ms",
                          PEER_HELLO_MS);
         return UINT64_MAX;
     }
@@ -680,7 +688,7 @@ uint64_t peer_link_tick(struct peer_link *link, uint64_t now_ms)
         return UINT64_MAX;
     }
     if (now_ms >= link->ping_ms) {
-        /* One that is still on its way counts with its whole time so far. */
+        /* An unanswered PING counts with its time so far. */
         if (link->pinged_ns != 0) {
             note_trip(link, uv_hrtime() - link->pinged_ns);
         }

@@ -17,7 +17,7 @@
 
 #define DIAL_FIRST_MS 20
 #define DIAL_LAST_MS 1000
-/* A timer that comes this late shows that the loop was stalled. */
+/* A timer that is this late shows that the loop stalled. */
 #define STALL_MS 200
 #define STALL_GRACE_MS 500
 
@@ -177,8 +177,8 @@ static bool can_be_dialled(const struct net_peer *peer)
     return peer->host[0] != '\0';
 }
 
-/* The other side dials members with a smaller id than its own, if it knows
- * them. */
+/* Schedules a dial. The node with the greater id dials first; the other
+ * waits. */
 static void dial_at(struct peers *peers, struct net_peer *peer, uint64_t at_ms)
 {
     peer->dial_at_ms = at_ms;
@@ -198,8 +198,9 @@ void peers_dial_now(struct peers *peers, struct net_peer *peer)
     }
 }
 
-/* Doubles from DIAL_FIRST_MS to DIAL_LAST_MS, less up to a half by chance, so
- * that nodes that lost each other together do not come back in step. */
+/* The delay doubles from DIAL_FIRST_MS to DIAL_LAST_MS, less a random part of
+ * up to a half, so that nodes that lost each other at the same time do not
+ * redial in step. */
 void peers_redial_later(struct peers *peers, struct net_peer *peer,
                         bool was_up_for_a_while)
 {
@@ -227,7 +228,9 @@ void peers_add(struct peers *peers, uint64_t id, const char *address)
     }
     if (address_split(address, host, sizeof host, &port) != 0 || port == 0) {
         LOG_ERROR("peer cannot be dialled",
-                  "peer=%" PRIu64 " address=%s hint=\"host:port is wanted\"",
+                  "peer=%" PRIu64
+                  " address=%s hint=\"expected host:port; change it with "
+                  "'hasp member add'\"",
                   id, log_quote(address));
         host[0] = '\0';
         port = 0;
@@ -249,7 +252,7 @@ void peers_add(struct peers *peers, uint64_t id, const char *address)
     peer->dials_last = false;
     peer->attempts = 0;
     if (peer->link != NULL && !peer->link->is_up) {
-        /* The link dials the old address. */
+        /* The link is dialling the old address. */
         struct peer_link *link = peer->link;
         link->peer = NULL;
         peer->link = NULL;
@@ -270,7 +273,7 @@ void peers_remove(struct peers *peers, uint64_t id)
         struct peer_link *link = peer->link;
         link->peer = NULL; /* on_down is called when the link has closed. */
         peer->link = NULL;
-        peer_link_close(link, "not a member any more");
+        peer_link_close(link, "no longer a member");
     }
     peers_forget(peers, peer);
 }
@@ -369,8 +372,8 @@ void peers_flush(struct peers *peers)
 
 /* --- Strangers ------------------------------------------------------------ */
 
-/* Closes the oldest stranger: connections that never say HELLO must not keep
- * the place of a member's, which says it at once. */
+/* Closes the oldest connection without a HELLO. Such connections must not keep
+ * members out, which send a HELLO at once. */
 static void drop_oldest_stranger(struct peers *peers)
 {
     LIST_FOR (struct peer_link, link, &peers->links, node) {

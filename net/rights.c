@@ -25,8 +25,8 @@ bool rights_refuse(int fd)
 
 void rights_expect(int fd)
 {
-    /* An urgent byte is otherwise skipped by the next read, which frees it with
-     * its descriptors. */
+    /* Otherwise the next read would skip an urgent byte and free it with its
+     * descriptors. */
     int on = 1;
     (void)setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
 }
@@ -39,8 +39,8 @@ ssize_t rights_read(int fd, void *data, size_t size)
     if (count >= 0 && (seen.msg_flags & MSG_CTRUNC) != 0) {
         return -EBADMSG;
     }
-    /* Peeking copies the references, so none is the last one. No more is taken
-     * than was seen: descriptors may have come since. */
+    /* Peeking copies the references, so none is dropped as the last one. Read
+     * no more than was peeked: descriptors may have arrived since. */
     if (count > 0) {
         count = recv(fd, data, (size_t)count, MSG_DONTWAIT);
     }
@@ -67,8 +67,8 @@ static void *close_it(void *data)
 {
     char unread[16384];
     int fd = (int)(intptr_t)data;
-    /* The loop may close its own descriptor of the socket before or after this,
-     * so the queue is emptied here: that close has nothing to wait for. */
+    /* The loop closes its own descriptor of the socket before or after this. So
+     * the queue must be emptied here, and the loop's close never waits. */
     while (recv(fd, unread, sizeof unread, MSG_DONTWAIT) > 0) {
         /* The descriptors are dropped. */
     }
@@ -77,7 +77,7 @@ static void *close_it(void *data)
     return NULL;
 }
 
-/* A thread that takes none of the program's signals. */
+/* Starts a thread with all signals blocked. */
 static bool begin_thread(int fd)
 {
     pthread_attr_t attributes;

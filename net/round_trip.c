@@ -29,7 +29,7 @@ bool round_trip_note(struct round_trip *trip, uint64_t took_ns)
     trip->median_us = round_trip_median(
         trip->trip_us,
         trip->count < ROUND_TRIP_COUNT ? trip->count : ROUND_TRIP_COUNT);
-    /* The first ones may wait for the other node's start. */
+    /* The first round trips may include the start of the other node. */
     if (trip->count >= ROUND_TRIP_COUNT) {
         trip->is_slow = trip->median_us >=
                         (was_slow ? ROUND_TRIP_CALM_US : ROUND_TRIP_SLOW_US);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The URI in a certificate that says who one is. */
+/* The URI in a certificate that identifies its owner. */
 
 #include <string.h>
 
@@ -20,7 +20,7 @@ bool tls_word_is_fine(struct bytes word)
     return word.size > 0 && word.size < TLS_CLUSTER_SIZE;
 }
 
-/* Takes "PREFIX" off the front. */
+/* Removes 'prefix' from the front; false if it is not there. */
 static bool tls_name_skip(struct bytes *at, const char *prefix)
 {
     struct bytes start = bytes_of_text(prefix);

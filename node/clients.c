@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Connections of clients on net/stream: they are accepted, parsed, held
- * back, answered, and cut when there are too many or they are too slow. */
+/* Connections of clients on net/stream: accepts, parses, holds back and answers
+ * them, and closes them if there are too many or they are too slow. */
 
 #include "node/clients.h"
 
@@ -24,13 +24,14 @@
 #include "node/probe.h"
 #include "node/process.h"
 
-/* A client with more than this unsent is read again when it has read. */
+/* A client with more unsent bytes than this is not read from until it has read
+ * them. */
 #define UNSENT_MAX (256u << 10)
-/* Of one that is held back no more is read than this. */
+/* Bytes that are read from a connection that is held back. */
 #define HELD_BACK_MAX (64u << 10)
 #define GENERATION_MAX (UINT32_C(1) << 29)
-/* How many of those who do not say who they are go at the end of a turn, and
- * with each that comes. */
+/* Unauthenticated connections that are closed at the end of a turn, and with
+ * each accepted connection. */
 #define REFUSALS_OF_TURN 32
 #define REFUSALS_OF_ACCEPT 2
 #define AT_LIMIT "-LIMIT connections of this node\r\n"
@@ -38,54 +39,55 @@
 static const struct stream_limits limits = {
     .input_max = 1 << 20, .output_max = 16 << 20, .idle_max = 16 << 10};
 
-#define WANTS_TLS "-NOTLS this port wants TLS: give --tls or HASP_TLS\r\n"
+#define WANTS_TLS "-NOTLS this port requires TLS: use --tls or HASP_TLS\r\n"
 
 #define TOO_SLOW "output limit"
 #define ALL_TOO_SLOW "output limit of all clients"
 #define UNFINISHED "request not finished in time"
 #define MALFORMED "protocol error"
 #define MADE_ROOM "made room for others"
-#define UNKNOWN "it does not say who it is"
-#define WHO_ARE_YOU                                                           \
-    "-NOAUTH who you are is not known: give a certificate, or a secret with " \
-    "AUTH, within 10 s, 16 KiB, and an eighth of this node's connections\r\n"
+#define UNKNOWN "not authenticated"
+#define UNAUTHENTICATED                                                     \
+    "-NOAUTH not authenticated: present a client certificate or use AUTH, " \
+    "within 10 s and 16 KiB; at most an eighth of this node's connections " \
+    "may be unauthenticated\r\n"
 
 const char *const clients_cut_reason[CLIENTS_CUT_REASONS] = {
     MALFORMED,       UNFINISHED, TOO_SLOW, ALL_TOO_SLOW,
     CORE_TOO_COSTLY, MADE_ROOM,  UNKNOWN};
 
-/* How many connections come from one host, or network of IPv6. */
+/* Number of connections from one host, or one IPv6 network. */
 struct origin {
     UT_hash_handle by_host;
-    char host[STREAM_ADDRESS_SIZE]; /* As address_origin() has it. */
+    char host[STREAM_ADDRESS_SIZE]; /* From address_origin(). */
     uint32_t count;
 };
 
 struct node_client {
     struct stream stream; /* First: the stream is the client. */
     struct clients *clients;
-    struct account_claim claim; /* Whose its work is. */
+    struct account_claim claim; /* The payer of its work. */
     uint64_t conn;
     struct resp_parser parser;
-    struct origin *origin; /* NULL: it has ended. */
+    struct origin *origin; /* NULL: the connection has ended. */
     struct list in_dirty;
     struct list in_resumed;
     struct list in_unfinished;
-    struct list in_strangers; /* Until it is found to be none. */
-    struct list in_unknown;   /* Until it is found to have said who it is. */
+    struct list in_strangers; /* Until it is found to have done something. */
+    struct list in_unknown;   /* Until it is found to be authenticated. */
     uint64_t came_ns;
-    uint64_t heard_size;    /* While it is there. */
-    uint64_t unfinished_ns; /* Since when. */
-    size_t unsent_size;     /* That is counted in clients->unsent_size. */
-    bool is_local;          /* Came by the local door. */
+    uint64_t heard_size;    /* Bytes while unauthenticated. */
+    uint64_t unfinished_ns; /* Start of the unfinished request. */
+    size_t unsent_size;     /* As counted in clients->unsent_size. */
+    bool is_local;          /* From the admin socket. */
     bool is_ready;
-    bool is_known; /* The core has heard of it. */
+    bool is_known; /* The core knows it. */
     bool is_blocked;
-    bool is_slow; /* More than UNSENT_MAX waits for it. */
+    bool is_slow; /* More than UNSENT_MAX is unsent. */
     bool is_closing;
-    bool is_served;     /* By the account, one request at a time. */
-    bool has_fed;       /* There was one. */
-    bool may_have_more; /* While it rests: the kernel, of its bytes. */
+    bool is_served;     /* Served by the account, one request at a time. */
+    bool has_fed;       /* A request was parsed. */
+    bool may_have_more; /* While it rests: the kernel may have bytes. */
 };
 
 static void answer_too_early(struct node_client *client)
@@ -94,15 +96,15 @@ static void answer_too_early(struct node_client *client)
     struct resp_writer writer = {clients_port_output(node, client->conn), 2};
     char missing[128];
     founding_missing(&node->founding, missing, sizeof missing);
-    /* A leader that is to add this node reads the end (node/probe.c). */
+    /* A leader that adds this node reads the identity (node/probe.c). */
     resp_error(&writer, "NOLEADER",
-               "the cluster has not begun: waiting for the first greeting of "
-               "%s; " PROBE_IDENTITY,
+               "the cluster is not founded yet: waiting for the first greeting "
+               "of %s; " PROBE_IDENTITY,
                missing, node->options.id,
                datadir_identity(node->datadir)->incarnation);
 }
 
-/* True if none of its requests is served for now, whatever lies there. */
+/* True if none of its requests is served for now, even if there is input. */
 static bool is_held_back(const struct node_client *client)
 {
     return client->is_blocked || client->is_slow || client->is_closing;
@@ -119,7 +121,7 @@ static void note_unfinished(struct node_client *client, uint64_t now_ns)
     }
 }
 
-/* --- Who does not say who he is ------------------------------------------- */
+/* --- Unauthenticated connections ------------------------------------------ */
 
 static void clients_know(struct node_client *client)
 {
@@ -130,7 +132,7 @@ static void clients_know(struct node_client *client)
     }
 }
 
-/* True if the core knows of the client, and does not know who it is. */
+/* True if the core knows the client, and it is not authenticated. */
 static bool is_nobody(const struct node_client *client)
 {
     return client->is_known && !client->is_closing &&
@@ -139,15 +141,15 @@ static bool is_nobody(const struct node_client *client)
 
 static void refuse_nobody(struct node_client *client)
 {
-    CHECK(!client->is_closing); /* What is said last would be said twice. */
+    CHECK(!client->is_closing); /* Otherwise it would get the error twice. */
     clients_know(client);
     client->is_closing = true;
-    buffer_put_text(stream_output(&client->stream), WHO_ARE_YOU);
+    buffer_put_text(stream_output(&client->stream), UNAUTHENTICATED);
     stream_close_flushed(&client->stream, UNKNOWN);
 }
 
-/* Counts what has come from a client that nobody knows, with what it has left
- * unread; false if that was too much, and it has been refused. */
+/* Counts the bytes from an unauthenticated client, with those not yet parsed.
+ * False if they are too many; then it has been refused. */
 static bool has_room_as_nobody(struct node_client *client, size_t size)
 {
     if (list_is_empty(&client->in_unknown)) {
@@ -159,7 +161,7 @@ static bool has_room_as_nobody(struct node_client *client, size_t size)
         return true;
     }
     if (!is_nobody(client)) {
-        return true; /* Access is open, or it has said who it is. */
+        return true; /* Access is open, or it is authenticated. */
     }
     refuse_nobody(client);
     return false;
@@ -172,9 +174,9 @@ static bool is_access_required(const struct clients *clients)
            core_users(node->core) != CORE_USERS_OPEN;
 }
 
-/* Looks at the oldest ones: those who have said who they are need no looking
- * after, and of the others those go that came before 'by_ns', or are more than
- * 'max', but at most 'refusals'. False: there are more. */
+/* Checks the oldest connections in 'unknown'. Removes authenticated ones from
+ * the list, and refuses others that came before 'by_ns' or exceed 'max', but at
+ * most 'refusals' of them. False if more are to be refused. */
 static bool sift_unknown(struct clients *clients, uint64_t by_ns, uint32_t max,
                          uint32_t refusals)
 {
@@ -217,15 +219,15 @@ static void clients_line_up(struct node_client *client)
     list_remove(&client->in_unfinished);
 }
 
-/* What the client has sent is left where it is, for account_serve(). */
+/* Leaves the client's input where it is, for account_serve(). */
 static void clients_rest(struct node_client *client)
 {
     clients_line_up(client);
     stream_rest(&client->stream);
 }
 
-/* One request is over. False if what is left has to wait: the account serves
- * one at a time, and otherwise there is nothing left to spend. */
+/* Called after each request. False if the rest has to wait: because the account
+ * serves one request at a time, or because it is spent. */
 static bool may_go_on(struct node_client *client)
 {
     struct account *account = clients_account_of(client);
@@ -242,8 +244,8 @@ static bool may_go_on(struct node_client *client)
     return false;
 }
 
-/* Parses and hands over what lies there, until it ends, the core blocks, or the
- * account does. */
+/* Parses the input and passes requests to the core, until the input ends, the
+ * core blocks the connection, or the account is spent. */
 static void clients_feed(struct node_client *client, uint64_t now_ns)
 {
     struct clients *clients = client->clients;
@@ -278,12 +280,13 @@ static void clients_feed(struct node_client *client, uint64_t now_ns)
                 answer_too_early(client);
             }
         }
-        CHECK(used > 0); /* Or it would be parsed for ever. */
+        CHECK(used > 0); /* Otherwise the loop would not end. */
         client->has_fed = true;
         if (!client->is_closing && !has_room_as_nobody(client, used)) {
             break;
         }
-        /* Whatever is still unfinished now is another request. */
+        /* If input is left, it is the start of another request, with its own
+         * time limit. */
         list_remove(&client->in_unfinished);
         stream_consume(&client->stream, used);
         resp_parser_trim(&client->parser);
@@ -309,17 +312,17 @@ static void on_bytes(struct stream *stream)
 static bool clients_may_read(struct stream *stream)
 {
     struct node_client *client = stream->owner;
-    /* One that is held back takes no more than its input, and is to be found
-     * out when it goes. */
+    /* A connection that is held back reads at most its input buffer; reading
+     * shows when the peer closes it. */
     if (is_held_back(client) || account_is_open(clients_account_of(client))) {
         return true;
     }
-    clients_line_up(client); /* net/stream.c lets it rest. */
+    clients_line_up(client); /* net/stream.c makes it rest. */
     return false;
 }
 
-/* Serves one request: of what was read, or else of what is read now. True if
- * there may be another one. */
+/* Serves one request, from the input or from newly read bytes. True if there
+ * may be another one. */
 static bool clients_serve_one(struct node_client *client)
 {
     struct stream *stream = &client->stream;
@@ -354,8 +357,9 @@ static bool clients_serve(struct account_claim *claim)
     return false;
 }
 
-/* A reader that is cut off is worth a line: it costs whoever wants one some
- * megabytes. What strangers can have for a few bytes is only counted. */
+/* Counts the reason. A slow reader is also logged, since that costs a client
+ * some megabytes; causes that an anonymous client can produce with a few bytes
+ * are only counted. */
 static void count_cut(struct node_client *client, const char *reason)
 {
     for (int i = 0; i < CLIENTS_CUT_REASONS; i++) {
@@ -387,7 +391,7 @@ static void clients_tell_refused(struct node_client *client, const char *reason)
     }
 }
 
-/* Frees an origin that has no connection any more. */
+/* Frees an origin without connections. */
 static void forget_origin(struct clients *clients, struct origin *origin)
 {
     if (origin->count == 0) {
@@ -396,7 +400,7 @@ static void forget_origin(struct clients *clients, struct origin *origin)
     }
 }
 
-/* It no longer counts as a connection from its host. */
+/* Stops counting the connection for its host. */
 static void leave_origin(struct node_client *client)
 {
     struct origin *origin = client->origin;
@@ -441,7 +445,7 @@ static void clients_on_closed(struct stream *stream, const char *reason)
     count_unsent(client, 0);
     resp_parser_done(&client->parser);
     clients->slot[slot] = NULL;
-    /* Above it there are other connections' numbers (GATEWAY_CONN). */
+    /* Larger numbers belong to other connections (GATEWAY_CONN). */
     clients->generation[slot] = clients->generation[slot] % GENERATION_MAX + 1;
     CHECK(clients->vacant_count < clients->slot_count);
     clients->vacant[clients->vacant_count++] = slot;
@@ -452,7 +456,7 @@ static void clients_on_closed(struct stream *stream, const char *reason)
     free(client);
 }
 
-/* The client has read what was sent, so what it asked meanwhile is served. */
+/* The client has read its answers: continue with its requests. */
 static void on_drained(struct stream *stream)
 {
     struct node_client *client = stream->owner;
@@ -472,10 +476,10 @@ static const struct stream_events events = {.on_bytes = on_bytes,
                                             .may_read = clients_may_read,
                                             .on_drained = on_drained};
 
-/* Closes one whose other end has gone, or else the oldest of those that have
- * done nothing so far, be it that its last words are still on their way. A list
- * of candidates is kept: once one has done something it is no stranger any
- * more, and is looked at no more. */
+/* Closes a connection whose peer has closed it, or the oldest one that has done
+ * nothing so far, even if its last answer is not sent yet. 'strangers' is a
+ * list of candidates; one that has done something is removed and not checked
+ * again. */
 static bool clients_make_room(struct clients *clients)
 {
     if (stream_pace_hurry(&clients->pace)) {
@@ -484,7 +488,7 @@ static bool clients_make_room(struct clients *clients)
     while (!list_is_empty(&clients->strangers)) {
         struct node_client *client = LIST_FIRST(
             &clients->strangers, struct node_client, in_strangers);
-        CHECK(!client->is_local); /* The local door has room of its own. */
+        CHECK(!client->is_local); /* The admin socket has its own limit. */
         list_remove(&client->in_strangers);
         if (!client->is_closing) {
             if (client->is_known &&
@@ -526,7 +530,7 @@ static uint64_t take_slot(struct clients *clients, struct node_client *client)
 }
 
 /* Finds the origin of the address, or makes one with count 0, which is below
- * any limit; it goes with its last connection. */
+ * any limit. It is freed with its last connection. */
 static struct origin *find_origin(struct clients *clients, const char *address)
 {
     struct origin *origin = NULL;
@@ -596,8 +600,8 @@ static struct stream *clients_on_accept(void *data, const char *address,
     return NULL;
 }
 
-/* The few that come by the local door stand beside all limits: there must be a
- * way in when nobody else finds one. */
+/* Connections to the admin socket are exempt from all other limits, so that an
+ * operator gets in even if all connections are used. */
 static struct stream *on_accept_local(void *data, const char *address,
                                       const struct stream_events **ret_events,
                                       const struct stream_limits **ret_limits,
@@ -607,7 +611,7 @@ static struct stream *on_accept_local(void *data, const char *address,
     struct clients *clients = data;
     struct origin *origin = find_origin(clients, address);
     if (origin->count >= ADMIN_SOCKET_CONNECTION_MAX) {
-        *ret_refusal = "-LIMIT connections by the node's own socket\r\n";
+        *ret_refusal = "-LIMIT connections to the admin socket\r\n";
         clients->refused_count++;
         return NULL;
     }
@@ -620,8 +624,7 @@ static struct stream *on_accept_local(void *data, const char *address,
     return stream;
 }
 
-/* Says who it is, as far as its certificate and the way that its bytes take
- * tell. */
+/* Derives the client's identity from its certificate and its transport. */
 static struct identity identity_of(const struct stream *stream)
 {
     const struct tls_identity *who = stream_identity(stream);
@@ -768,12 +771,12 @@ void clients_refuse(struct clients *clients)
 void clients_close(struct clients *clients)
 {
     if (clients->node == NULL) {
-        return; /* The start has failed before clients_open(). */
+        return; /* The start failed before clients_open(). */
     }
     clients_refuse(clients);
     clients->pace.is_off = true;
     while (stream_pace_hurry(&clients->pace)) {
-        /* One after the other. */
+        /* One per call. */
     }
     for (uint32_t i = 0; i < clients->slot_count; i++) {
         if (clients->slot[i] != NULL) {
@@ -807,8 +810,8 @@ void clients_done(struct clients *clients)
     *clients = (struct clients){0};
 }
 
-/* Closes those for whom more waits than their share, until the rest fits. A
- * connection that closes already keeps its bytes only until it is closed. */
+/* Closes connections with more unsent bytes than their share, until the rest
+ * fits. Those that are closing already keep their bytes only until then. */
 static void close_slowest(struct clients *clients)
 {
     uint32_t waiting_count = 0;
@@ -842,7 +845,7 @@ static void close_slowest(struct clients *clients)
 
 void clients_flush(struct clients *clients)
 {
-    /* What it would say may rest on what is not on disk. */
+    /* The output may depend on entries that are not on disk. */
     CHECK(!clients->node->turn.has_failed);
     account_start(&clients->node->turn.account);
     LIST_FOR_SAFE (struct node_client, client, &clients->dirty, in_dirty) {
@@ -873,8 +876,9 @@ bool clients_have_resumed(const struct clients *clients)
 
 void clients_resume(struct clients *clients)
 {
-    /* Only those of this turn: one that is blocked and let go again by its own
-     * bytes waits for the next. */
+    /* Only connections of this turn: one that its own requests block and
+     * unblock again waits for the next turn. Otherwise the loop might not
+     * end. */
     struct list now_resumed;
     list_init(&now_resumed);
     while (!list_is_empty(&clients->resumed)) {
@@ -886,7 +890,8 @@ void clients_resume(struct clients *clients)
         struct node_client *client = LIST_ENTRY(now_resumed.next,
                                                 struct node_client, in_resumed);
         list_remove(&client->in_resumed);
-        /* What lies there already needs no new round of the loop. */
+        /* Input that has been read already needs no new iteration of the
+         * loop. */
         if (!is_held_back(client) && !account_rests(&client->claim) &&
             stream_input(&client->stream).size > 0) {
             if (account_is_open(clients_account_of(client))) {

@@ -419,7 +419,7 @@ PEER_ROWS = {
                "cert renew",
     "foreign": "the peer's certificate was made by another CA than ",
     "other cluster": "the peer's certificate is for cluster 'other', not 'test'",
-    "node 2's for 3": "it says that it is node 3, and its certificate is of "
+    "node 2's for 3": "it claims to be node 3, but its certificate is of "
                       "node 2",
     "plain": "it speaks plain, this port wants TLS",
 }

@@ -61,7 +61,7 @@ def test_what_lies_there_and_is_not_ours_stays(path):
         with open(path, "w") as file:
             file.write("precious")
         assert node.start().wait_exit() == 69
-        assert "a file that is no socket lies there" in node.log()
+        assert "the path is a file that is not a socket" in node.log()
         with open(path) as file:
             assert file.read() == "precious"
         os.unlink(path)

@@ -36,7 +36,7 @@ def test_a_node_is_only_the_one_of_its_certificate(cluster):
             frame = fake.receive()
             assert frame is None or b"its certificate is of node 2" in frame[1]
             assert fake.is_closed()
-        return "it says that it is node 3, and its certificate is of node 2" \
+        return "it claims to be node 3, but its certificate is of node 2" \
             in first.log()
 
     wait_until(is_told, 30, "the reason in the log")

@@ -257,7 +257,7 @@ def old_nodes_are_refused(cluster, kept):
     said = first.log().splitlines()[-1]
     assert "this node is too old" in said and "feature level 2" in said
     refusing = cluster.nodes[1].log() + cluster.nodes[2].log()
-    assert "it is too old: it understands feature level 1" in refusing
+    assert "that node is too old: it supports feature level 1" in refusing
     shutil.rmtree(first.dir)
     os.rename(newest, first.dir)
     first.program = HASPD_LEVEL2

@@ -20,15 +20,15 @@ two_versions_of_the_frames_speak_the_highest_common_one(void **state)
         {{1, 4}, {1, 3}, "frames=3"},
         {{1, 1},
          {2, 3},
-         "node 1 speaks 1 to 1, node 2 speaks 2 to 3; upgrade "
+         "node 1 supports 1 to 1, node 2 supports 2 to 3; upgrade "
          "node 1"},
         {{1, 1},
          {2, 3},
-         "node 2 speaks 2 to 3, node 1 speaks 1 to 1; upgrade "
+         "node 2 supports 2 to 3, node 1 supports 1 to 1; upgrade "
          "node 1"},
         {{4, 5},
          {1, 3},
-         "node 1 speaks 4 to 5, node 2 speaks 1 to 3; upgrade "
+         "node 1 supports 4 to 5, node 2 supports 1 to 3; upgrade "
          "node 2"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -46,7 +46,7 @@ two_versions_of_the_frames_speak_the_highest_common_one(void **state)
             /* Node 2 dials, and is told. */
             RUN_UNTIL(fixture->node[2].refused_by == 1);
             assert_non_null(strstr(fixture->node[2].refused_why,
-                                   "no version of the frames"));
+                                   "no common version of the peer protocol"));
             assert_false(is_up(1, 2) || is_up(2, 1));
         }
         assert_true(was_logged(cases[i].says));
@@ -86,7 +86,8 @@ static void frames_are_no_newer_than_the_connection(void **state)
     frame_put_u64(&out, FRAME_TRIAL, 1);
     say(fd, out.data, out.size);
     RUN_UNTIL(is_hung_up(fd));
-    assert_true(was_logged("a frame of type 18, which version 1 has not"));
+    assert_true(
+        was_logged("a frame of type 18, which does not exist in version 1"));
     close(fd);
     buffer_done(&out);
 }

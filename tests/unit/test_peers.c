@@ -109,7 +109,7 @@ static void an_address_that_leads_to_another_node_is_refused(void **state)
     introduce_at(3, 1, 2); /* Node 3 takes node 2's address for node 1's. */
     introduce_at(2, 3, 3);
     RUN_UNTIL(fixture->log_lines > 0);
-    assert_true(was_logged("it looks for node 1, this is node 2"));
+    assert_true(was_logged("it is looking for node 1, this is node 2"));
     assert_int_equal(fixture->node[2].ups[3], 0);
 }
 
@@ -187,8 +187,9 @@ static void who_is_too_old_for_the_cluster_is_told_so(void **state)
         open_node(2, cluster_a);
         introduce(1, 2);
         RUN_UNTIL(older->told_too_old > 0);
-        assert_true(was_logged("it is too old: it understands feature level 1, "
-                               "and the cluster was raised to 2"));
+        assert_true(
+            was_logged("that node is too old: it supports feature level 1, "
+                       "and the cluster has level 2"));
         assert_int_equal(newer->told_too_old, 0);
         assert_int_equal(older->ups[3 - old], 0);
         assert_int_equal(newer->ups[old], 0);
@@ -468,7 +469,7 @@ static void a_second_connection_of_another_life_is_refused(void **state)
     hello.incarnation++;
     say_hello(second, &hello);
     RUN_UNTIL(is_hung_up(second));
-    assert_true(was_logged("connected with another data directory"));
+    assert_true(was_logged("already connected, with another data directory"));
     assert_true(is_up(1, 2));
     assert_int_equal(fixture->node[1].downs[2], 0);
     assert_false(is_hung_up(first));
@@ -509,7 +510,7 @@ static void wrong_frames_of_a_member_close_the_connection(void **state)
     (void)state;
     static const struct misdeed misdeeds[] = {
         {FRAME_PING, "short", 5, "its PING is malformed"},
-        {FRAME_HELLO, "", 0, "it said HELLO twice"},
+        {FRAME_HELLO, "", 0, "it sent HELLO twice"},
         {(enum frame_type)77, "", 0, "a malformed frame: protocol error"},
         {FRAME_RAFT, "bad", 3, "a frame of type 2: invalid argument"},
     };
@@ -564,12 +565,12 @@ static void strangers_bytes_are_refused_with_a_reason(void **state)
         size_t size;
         const char *reason;
     } cases[] = {
-        {http, sizeof http - 1, "does not speak hasp's peer protocol"},
-        {tls, sizeof tls - 1, "does not speak hasp's peer protocol"},
+        {http, sizeof http - 1, "does not use hasp's peer protocol"},
+        {tls, sizeof tls - 1, "does not use hasp's peer protocol"},
         {oversize, 8, "peer protocol: too big"},
         {vast, 8, "peer protocol: too big"},
-        {early, 8, "it did not say HELLO first"},
-        {stub, sizeof stub - 1, "its HELLO is cut short"},
+        {early, 8, "its first frame is not HELLO"},
+        {stub, sizeof stub - 1, "its HELLO is truncated"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         open_node(1, cluster_a);
@@ -593,14 +594,14 @@ static void wrong_hellos_are_refused_with_a_reason(void **state)
     struct frame_hello good = hello_of(2, 1);
     struct frame_hello cases[7] = {good, good, good, good, good, good, good};
     static const char *const reasons[7] = {
-        "node 1 speaks 1 to " TEXT_OF(
-            FRAME_VERSION_NEWEST) ", node 2 speaks 7 to 9; upgrade node 1",
-        "it looks for node 9, this is node 1",
-        "it says that it is node 1, as this one is",
+        "node 1 supports 1 to " TEXT_OF(
+            FRAME_VERSION_NEWEST) ", node 2 supports 7 to 9; upgrade node 1",
+        "it is looking for node 9, this is node 1",
+        "it claims to be node 1, which is this node",
         "node 5 is not a member",
         "it belongs to another cluster",
-        "it says that it is node 0, which no node is",
-        "it says that it is node 18446744073709551615, which no node is",
+        "it claims to be node 0, which is not a valid id",
+        "it claims to be node 18446744073709551615, which is not a valid id",
     };
     cases[0].versions = (struct frame_versions){.oldest = 7, .newest = 9};
     cases[1].to = 9;
@@ -632,7 +633,7 @@ static void who_ought_to_be_dialled_must_not_dial(void **state)
     struct frame_hello hello = hello_of(1, 2);
     say_hello(fd, &hello);
     RUN_UNTIL(is_hung_up(fd));
-    assert_true(was_logged("node 1 is to be dialled by this node"));
+    assert_true(was_logged("this node dials node 1, not the other way round"));
     close(fd);
 }
 
@@ -715,7 +716,7 @@ static void a_silent_stranger_is_closed_after_two_seconds(void **state)
         run_for(5);
     }
     assert_true(uv_hrtime() - start > 1900000000u);
-    assert_true(was_logged("it did not say HELLO within 2000 ms"));
+    assert_true(was_logged("it did not send HELLO within 2000 ms"));
     assert_int_equal(fixture->log_lines, 2);
     close(silent);
     close(slow);

@@ -61,7 +61,7 @@ static void a_guest_becomes_a_member_on_the_same_connection(void **state)
     fd = dial_node(2);
     say_hello(fd, &hello);
     RUN_UNTIL(is_hung_up(fd));
-    assert_true(was_logged("node 1 is to be dialled by this node"));
+    assert_true(was_logged("this node dials node 1, not the other way round"));
     close(fd);
 }
 
@@ -171,7 +171,7 @@ static void who_is_refused_hears_why(void **state)
     say(fd, out.data, out.size);
     RUN_UNTIL(is_hung_up(fd));
     assert_int_equal(fixture->node[1].refused_by, 0);
-    assert_true(was_logged("it did not say HELLO first"));
+    assert_true(was_logged("its first frame is not HELLO"));
     close(fd);
     buffer_done(&out);
 }
