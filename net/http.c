@@ -2,17 +2,17 @@
 
 /* Traps of libmicrohttpd (0.9.75) on a foreign loop:
  *
- *   1. Its epoll set is edge-triggered and it may stop in the middle of its
+ *   1. Its epoll set is edge-triggered and it can stop in the middle of its
  *      work, so a readable epoll descriptor is not enough: before each wait of
  *      the loop MHD_get_timeout() says when to run again, 0 included. Without
  *      that, connections hang (as they did in systemd-journal-remote).
- *   2. MHD_resume_connection() does not wake an external epoll: whoever
- *      suspends a request has to call MHD_run() after resuming it.
- *   3. A suspended connection is not looked at, nor does its silence count:
- *      that its client has gone is for us to find out.
+ *   2. MHD_resume_connection() does not wake an external epoll: MHD_run()
+ *  *      must be called after it.
+ *   3. A suspended connection is neither read nor timed out: this file has to
+ *  *      find out whether its client has disconnected.
  *   4. MHD_stop_daemon() panics if a connection is suspended.
- *   5. It decodes paths before anybody sees them; what it gives to the log's
- *      callback is what was sent. */
+ *   5. It decodes paths before the handler sees them; only the log's callback
+ *  *      gets the original. */
 
 #include "net/http.h"
 
@@ -38,11 +38,11 @@
 #include "net/http_tls_bridge.h"
 #include "net/stream.h"
 
-/* How many connections may be about to leave; the next turn closes them. */
+/* Connections that may be about to close; the next turn closes them. */
 #define CONNECTION_LEAVING_MAX 64u
 
-/* How many connections are accepted between two looks at requests: none is to
- * make room before it was heard. */
+/* Connections accepted between two runs, so that none is closed to make room
+ * before its request could be read. */
 #define ACCEPTS_PER_RUN 16
 #define REQUEST_MAX_MS 5000
 #define STARVED_PAUSE_MS 100
@@ -50,7 +50,7 @@
 #define CONNECTION_MEMORY_SIZE ((size_t)16 << 10)
 #define STREAM_BLOCK_SIZE 4096
 #define SILENCE_MAX_S 10u
-/* How often a turn runs the library: what a run has answered may be sent in the
+/* Runs of the library in a turn: an answer made in one run can be sent in the
  * next. */
 #define RUNS_MAX 4
 
@@ -58,7 +58,7 @@ struct http {
     struct MHD_Daemon *daemon;
     struct http_limits limits;
     struct http_handler handler;
-    /* Accepts, and speaks TLS; NULL if this file accepts. */
+    /* Accepts TLS connections; NULL if this file accepts plain ones. */
     struct http_tls_bridge *front;
     int listen_fd; /* Used without 'front'. */
     uv_poll_t listening;
@@ -66,13 +66,13 @@ struct http {
     uv_prepare_t prepare;
     uv_timer_t timer;
     int handle_count;
-    /* Connections, the oldest first: those without a whole request, those whose
-     * answer is awaited, and those that have to leave. */
+    /* Connections, oldest first: without a whole request, waiting for an
+     * answer, and closing. */
     struct list idle;
     struct list asking;
     struct list leaving;
     struct pollfd *presence; /* The sockets of the connections in 'asking'. */
-    uint64_t presence_ms;    /* When they are looked at next. */
+    uint64_t presence_ms;    /* When they are checked next. */
     uint64_t starved_ms;     /* When accepting was paused; 0 if it is not. */
     uint16_t port;
     bool is_loopback;
@@ -90,14 +90,14 @@ struct guest {
     int fd;
     char address[STREAM_ADDRESS_SIZE];
     char origin[STREAM_ADDRESS_SIZE];
-    struct tls_identity who; /* The client's certificate, if it came by TLS. */
-    uint64_t since_ms;       /* When it came, or had its last answer. */
+    struct tls_identity who; /* The client's certificate, if it uses TLS. */
+    uint64_t since_ms;       /* Time of the accept, or of its last answer. */
     struct http_exchange *exchange;
 };
 
 struct http_exchange {
     struct http *http;
-    struct account_claim claim; /* Once the request is whole. */
+    struct account_claim claim; /* Used once the request is complete. */
     struct guest *guest;
     struct MHD_Connection *connection;
     char *target;
@@ -106,18 +106,18 @@ struct http_exchange {
     struct buffer body;
     uint32_t body_max;
     void *owner;
-    struct MHD_Response *response; /* The response before it is queued. */
+    struct MHD_Response *response; /* Set until it is queued. */
     unsigned status;
-    size_t answer_size;   /* Memory that the answer takes until it is sent. */
-    struct buffer output; /* A stream's bytes that are to be sent. */
+    size_t answer_size;   /* Memory of the answer until it is sent. */
+    struct buffer output; /* A stream's bytes to be sent. */
     bool has_begun;       /* The head of the request has been read. */
     bool has_arrived;     /* All of the request has been read. */
-    bool is_told;         /* The handler knows of the request. */
+    bool is_told;         /* on_request() was called. */
     bool is_answered;
     bool is_suspended;
     bool is_stream;
-    bool is_at_end; /* No more is appended to the stream. */
-    bool has_gone;  /* The stream's client has gone. */
+    bool is_at_end; /* Nothing more is appended to the stream. */
+    bool has_gone;  /* The client has disconnected, or is being closed. */
 };
 
 static void http_part_closed(void *http_data)
@@ -143,15 +143,15 @@ static void http_resume(struct http_exchange *exchange)
     }
 }
 
-/* Closes the handles, which come first: the daemon closes the descriptor that
- * is polled. */
+/* Closes everything. The handles come first, since stopping the daemon closes
+ * the descriptor that they poll. */
 static void close_now(struct http *http)
 {
     if (http->front != NULL) {
         http_tls_bridge_close(http->front, http_part_closed, http);
     } else {
         uv_close((uv_handle_t *)&http->listening, http_closed_cb);
-        close(http->listen_fd); /* The poll has been closed before. */
+        close(http->listen_fd); /* The poll is closed already. */
     }
     uv_close((uv_handle_t *)&http->poll, http_closed_cb);
     uv_close((uv_handle_t *)&http->prepare, http_closed_cb);
@@ -173,7 +173,7 @@ static uint64_t now_ms(const struct http *http)
     return uv_now(http->prepare.loop);
 }
 
-/* Makes a connection leave; libmicrohttpd notices and closes it. */
+/* Shuts a connection down; libmicrohttpd notices that and closes it. */
 static void http_leave(struct http *http, struct guest *guest)
 {
     (void)shutdown(guest->fd, SHUT_RDWR);
@@ -200,7 +200,7 @@ static void close_overdue(struct http *http)
     }
 }
 
-/* Looks which clients have hung up while their answers are awaited. */
+/* Finds clients that have disconnected while they wait for an answer. */
 static void look_for_presence(struct http *http)
 {
     nfds_t count = 0;
@@ -236,8 +236,8 @@ static void http_run(struct http *http)
         account_start(account);
     }
     http->is_running = true;
-    /* A run takes a request of each connection at most. Once there is no more
-     * to be spent, what it has resumed waits for the next pass. */
+    /* A run reads at most one request of each connection. Once the account is
+     * spent, resumed connections wait for the next pass. */
     for (int i = 0; i < RUNS_MAX && (i == 0 || http->has_resumed) &&
                     (i == 0 || account == NULL || account_is_open(account));
          i++) {
@@ -260,8 +260,8 @@ static void http_poll_cb(uv_poll_t *poll, int status, int events)
     http_run(poll->data);
 }
 
-/* Makes room for one more connection from 'origin', or from all if that is
- * NULL. */
+/* Closes the oldest connection if there are 'max' of them, from 'origin' or, if
+ * that is NULL, in all. */
 static void http_make_room(struct http *http, const char *origin, uint32_t max)
 {
     struct list *lists[] = {&http->idle, &http->asking};
@@ -282,7 +282,7 @@ static void http_make_room(struct http *http, const char *origin, uint32_t max)
 
 static void http_pause_starved(struct http *http)
 {
-    LOG_ERROR("accepting pauses",
+    LOG_ERROR("accepting is paused",
               "port=%u error=%s hint=\"raise the limit of open files\"",
               (unsigned)http->port, log_quote(strerror(errno)));
     http->starved_ms = now_ms(http);
@@ -404,7 +404,7 @@ static void connection_cb(void *data, struct MHD_Connection *connection,
     *context = guest;
 }
 
-/* Is called when the request line is there. */
+/* Called when the request line has arrived. */
 static void *target_cb(void *data, const char *target,
                        struct MHD_Connection *connection)
 {
@@ -419,7 +419,8 @@ static void *target_cb(void *data, const char *target,
     return exchange;
 }
 
-/* The connection waits for its next request, as the youngest. */
+/* Ends an exchange. The connection waits for its next request, as the
+ * newest. */
 static void completed_cb(void *data, struct MHD_Connection *connection,
                          void **request, enum MHD_RequestTerminationCode how)
 {
@@ -486,15 +487,16 @@ static void set_response(struct http_exchange *exchange, unsigned status,
     http_resume(exchange);
 }
 
-/* What the answer or the stream holds in memory until its client reads it. */
+/* Memory of the answer or the stream that the client has not read. */
 static size_t http_unread_size(const struct guest *guest)
 {
     const struct http_exchange *exchange = guest->exchange;
     return exchange != NULL ? exchange->answer_size + exchange->output.size : 0;
 }
 
-/* Closes the connections with the oldest requests, from 'origin' or from all if
- * that is NULL, until the unread answers but 'exchange''s have 'size'. */
+/* Closes the connections with the oldest requests, from 'origin' or, if that is
+ * NULL, from all, until the unread answers except that of 'exchange' have at
+ * most 'size' bytes. */
 static void cut_unread(struct http *http, const struct http_exchange *exchange,
                        const char *origin, size_t size)
 {
@@ -517,8 +519,8 @@ static void cut_unread(struct http *http, const struct http_exchange *exchange,
     }
 }
 
-/* Makes room for what 'exchange' is about to hold. Small answers are bounded by
- * the number of connections. */
+/* Makes room for the answer of 'exchange'. Small answers are not counted: the
+ * number of connections bounds them. */
 static void bound_unread(struct http_exchange *exchange)
 {
     struct http *http = exchange->http;
@@ -553,7 +555,7 @@ void http_answer(struct http_exchange *exchange, struct http_reply *reply)
     set_response(exchange, reply->status, response);
 }
 
-/* Gives the library a stream's next bytes. */
+/* Passes a stream's next bytes to the library. */
 static ssize_t http_read_cb(void *data, uint64_t at, char *to, size_t size)
 {
     struct http_exchange *exchange = data;
@@ -622,7 +624,7 @@ static void http_refuse(struct http_exchange *exchange, unsigned status,
     http_answer(exchange, &reply);
 }
 
-/* Begins a request whose head is there. */
+/* Handles the head of a request. */
 static enum MHD_Result http_begin(struct http_exchange *exchange,
                                   const char *method, const char *version)
 {
@@ -645,7 +647,7 @@ static enum MHD_Result http_begin(struct http_exchange *exchange,
                                                       : exchange->body_max;
     }
     if (exchange->response == NULL && head.body_size > exchange->body_max) {
-        snprintf(detail, sizeof detail, "a body has at most %u bytes",
+        snprintf(detail, sizeof detail, "the body may have at most %u bytes",
                  (unsigned)exchange->body_max);
         http_refuse(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
                     detail);
@@ -653,7 +655,7 @@ static enum MHD_Result http_begin(struct http_exchange *exchange,
     return exchange->response != NULL ? queue_response(exchange) : MHD_YES;
 }
 
-/* Hands over a whole request. */
+/* Passes a whole request to the handler. */
 static void http_tell(struct http_exchange *exchange)
 {
     struct http *http = exchange->http;
@@ -661,7 +663,7 @@ static void http_tell(struct http_exchange *exchange)
     http->handler.on_request(http->handler.data, exchange);
 }
 
-/* It is the turn of a request, whose connection is suspended. */
+/* Serves a request, whose connection is suspended, in its turn. */
 static bool http_serve(struct account_claim *claim)
 {
     struct http_exchange *exchange = LIST_ENTRY(claim, struct http_exchange,
@@ -672,7 +674,7 @@ static bool http_serve(struct account_claim *claim)
     return false;
 }
 
-/* A request is whole: tells the handler, now or when it is its turn. */
+/* A request is complete: passes it to the handler, now or in its turn. */
 static void http_arrive(struct http_exchange *exchange)
 {
     struct account *account = exchange->http->limits.account;
@@ -693,8 +695,8 @@ static void http_arrive(struct http_exchange *exchange)
     }
 }
 
-/* Called when the head of a request is there, for each part of its body, when
- * that has ended, and after MHD_resume_connection(). */
+/* Called when the head of a request has arrived, for each part of its body, at
+ * its end, and after MHD_resume_connection(). */
 static enum MHD_Result request_cb(void *data, struct MHD_Connection *connection,
                                   const char *path, const char *method,
                                   const char *version, const char *upload,
@@ -712,7 +714,7 @@ static enum MHD_Result request_cb(void *data, struct MHD_Connection *connection,
     }
     if (*upload_size > 0) {
         if (*upload_size > exchange->body_max - exchange->body.size) {
-            /* A body in chunks had not said that it would be so large. */
+            /* The size of a chunked body is not known before. */
             return MHD_NO;
         }
         buffer_put(&exchange->body, upload, *upload_size);
@@ -730,7 +732,7 @@ static enum MHD_Result request_cb(void *data, struct MHD_Connection *connection,
     return MHD_YES;
 }
 
-/* Paths are left as they are; the code that knows their parts decodes them. */
+/* Leaves paths undecoded; the code that splits them decodes their parts. */
 static size_t unescape_cb(void *data, struct MHD_Connection *connection,
                           char *text)
 {

@@ -9,8 +9,8 @@
 #include "base/bytes.h"
 #include "base/check.h"
 
-/* Headers that decide where a request ends, for which host it is, whose it is
- * and what it may do: two of a kind could be read differently by a proxy. */
+/* Headers that determine the end of a request, its host, its user and its
+ * rights: a proxy could read a repeated one differently. */
 static const char *const once[] = {
     "Host",         "Content-Length", "Transfer-Encoding", "Authorization",
     "Hasp-Session", "Origin",         "Sec-Fetch-Site",    "Content-Type",
@@ -21,10 +21,10 @@ static const char *const once[] = {
 struct head_reading {
     uint32_t count[ONCE_COUNT];
     uint64_t body_size;
-    bool has_odd_name; /* A name has, for example, a blank before its colon. */
+    bool has_odd_name;     /* A name has a blank, e.g. before its colon. */
     bool has_odd_encoding; /* A transfer encoding is not "chunked". */
-    bool has_odd_line;     /* A line is not where it should be. */
-    const char *at;        /* Where the next line begins. */
+    bool has_odd_line;     /* A line is not at the expected position. */
+    const char *at;        /* Expected start of the next line. */
 };
 
 static bool is_odd(const char *name)
@@ -38,7 +38,7 @@ static const char *end_of(const char *text)
     return text + strlen(text);
 }
 
-/* Follows the line "name: value" in memory. */
+/* Checks the position of the line "name: value" in memory. */
 static void follow_line(struct head_reading *reading, const char *name,
                         const char *value)
 {
@@ -77,23 +77,24 @@ static const char *http_head_ambiguity(const struct head_reading *reading)
 {
     static char text[80];
     if (reading->has_odd_line) {
-        return "a line of the head is folded, has CR or NUL in it, or does not "
-               "end with CR LF";
+        return "a header line is folded, contains CR or NUL, or does not end "
+               "with CR LF";
     }
     if (reading->has_odd_name) {
-        return "a header's name has a blank in it, or before its colon";
+        return "a header name contains a blank, or has one before its colon";
     }
     if (reading->has_odd_encoding) {
-        return "Transfer-Encoding may be chunked, and nothing else";
+        return "Transfer-Encoding must be chunked";
     }
     for (size_t i = 0; i < ONCE_COUNT; i++) {
         if (reading->count[i] > 1) {
-            snprintf(text, sizeof text, "%s stands there twice", once[i]);
+            snprintf(text, sizeof text, "duplicate header %s", once[i]);
             return text;
         }
     }
     return reading->count[1] + reading->count[2] > 1
-               ? "a body has a Content-Length or comes in chunks, not both"
+               ? "a request cannot have both Content-Length and "
+                 "Transfer-Encoding"
                : NULL;
 }
 

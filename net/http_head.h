@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Checks that the head of a request means the same to every reader. For
- * net/http.c alone.
+/* Checks that every reader parses the head of a request in the same way. Only
+ * for net/http.c.
  *
- * libmicrohttpd joins folded lines, cuts a value at NUL, keeps CR in it, and
- * ends a line at a bare LF, and does not say so. It leaves the lines where it
- * received them, though, with NUL in place of each separator:
+ * libmicrohttpd silently joins folded lines, cuts a value at NUL, keeps CR in
+ * it, and ends a line at a bare LF. But it leaves the lines where it received
+ * them, with NUL in place of each separator:
  *
  *     GET /path HTTP/1.1  Host: a     ... becomes, byte for byte,
  *     GET0/path0HTTP/1.100Host0 a00   ... (0 is NUL)
  *
- * so a head is what it seems to be if each part begins exactly where the part
- * before it ends, and the last one ends where the head does. A folded line, a
- * NUL or a bare LF leaves a gap of another size. A library that copied the
- * parts elsewhere would have each request refused. */
+ * So a head is unambiguous if each part begins exactly after the previous one,
+ * and the last one ends where the head ends. A folded line, a NUL or a bare LF
+ * leaves a gap of another size. If a later version of the library copied the
+ * parts elsewhere, every request would be refused. */
 
 #ifndef HASP_NET_HTTP_HEAD_H
 #define HASP_NET_HTTP_HEAD_H
@@ -24,13 +24,13 @@
 #include <stdint.h>
 
 struct http_head {
-    uint64_t body_size; /* As announced; 0 for chunks. */
+    uint64_t body_size; /* As announced; 0 for a chunked body. */
     bool has_body;
 };
 
-/* Reads the head. Returns NULL, or why readers could differ on what the request
- * is. 'target' is where the library read it, with its size. Used only on the
- * loop: the text is overwritten by the next call. */
+/* Reads the head. Returns NULL, or why readers could parse the request
+ * differently. 'target' is the library's pointer to it, with its size. Used
+ * only on the loop: the next call overwrites the text. */
 const char *http_head_read(struct MHD_Connection *connection,
                            const char *target, size_t target_size,
                            const char *method, const char *version,

@@ -14,7 +14,7 @@
 
 #define SPEAKS_PLAIN                                                      \
     "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection:" \
-    " close\r\n\r\nthis port wants HTTPS: use https://\n"
+    " close\r\n\r\nthis port requires HTTPS: use https://\n"
 
 static const struct stream_limits limits = {
     .input_max = HTTP_TLS_BRIDGE_UNSENT_MAX,
@@ -29,7 +29,7 @@ struct bridge {
     struct list in_front;
     char origin[STREAM_ADDRESS_SIZE];
     int fd;                /* The library's end; -1 if there is none yet. */
-    uint32_t stream_count; /* How many of the streams are not closed yet. */
+    uint32_t stream_count; /* Streams that are not closed. */
 };
 
 struct http_tls_bridge {
@@ -58,10 +58,10 @@ static void http_tls_bridge_part_closed(struct http_tls_bridge *front)
     closed(data);
 }
 
-/* --- Handing on ----------------------------------------------------------- */
+/* --- Forwarding ----------------------------------------------------------- */
 
-/* One byte is still read, and nothing behind it: a stream that read on would
- * notice its end, and what it had read before would be lost with it. */
+/* Reads one more byte at most: a stream that kept reading would notice its end
+ * and close, and its unread bytes would be lost. */
 static void hold_back(struct stream *from)
 {
     from->limits.input_max = 1;
@@ -88,7 +88,7 @@ static void hand_on(struct stream *from, struct stream *to)
 static void on_outer_bytes(struct stream *outer)
 {
     struct bridge *bridge = outer->owner;
-    /* The library's end is made before the first bytes come. */
+    /* The library's end exists before the first bytes arrive. */
     CHECK(bridge->fd >= 0);
     hand_on(outer, &bridge->inner);
 }
@@ -132,7 +132,7 @@ static void on_outer_closed(struct stream *outer, const char *reason)
         events->failed(events->data, outer->address, reason);
     }
     if (bridge->stream_count == 2) {
-        stream_close(&bridge->inner, "its client has gone");
+        stream_close(&bridge->inner, "the client has disconnected");
     }
     stream_gone(bridge);
 }
@@ -142,7 +142,7 @@ static void on_inner_closed(struct stream *inner, const char *reason)
     struct bridge *bridge = inner->owner;
     (void)reason;
     if (bridge->stream_count == 2) {
-        stream_close_flushed(&bridge->outer, "it is answered");
+        stream_close_flushed(&bridge->outer, "answered");
     }
     stream_gone(bridge);
 }
@@ -156,7 +156,7 @@ static const struct stream_events inner_events = {
     .on_closed = on_inner_closed,
     .on_drained = on_inner_drained};
 
-/* --- Coming --------------------------------------------------------------- */
+/* --- Accepting ------------------------------------------------------------ */
 
 static void http_tls_bridge_make_room(struct http_tls_bridge *front,
                                       const char *origin, uint32_t max)
@@ -206,7 +206,7 @@ static void http_tls_bridge_on_ready(void *data, struct stream *outer)
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
                    pair) != 0) {
-        stream_close(outer, "no descriptor is left");
+        stream_close(outer, "no free descriptor");
         return;
     }
     stream_adopt(&bridge->inner, front->loop, pair[0], &inner_events, &limits,
@@ -243,10 +243,10 @@ void http_tls_bridge_use_tls(struct http_tls_bridge *front,
     listener_use_tls(front->listener, TLS_REQUIRE, context, SPEAKS_PLAIN);
 }
 
-/* --- Looking -------------------------------------------------------------- */
+/* --- Lookups -------------------------------------------------------------- */
 
-/* Finds the newest bridge of the descriptor. The library may have closed that
- * of an older one, which has yet to be noticed. */
+/* Finds the newest bridge with the descriptor: the library may have closed that
+ * of an older one without this file having noticed yet. */
 static const struct bridge *
 http_tls_bridge_find(const struct http_tls_bridge *front, int fd)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 
-/* TLS in front of libmicrohttpd. For net/http.c alone.
+/* TLS in front of libmicrohttpd. Only for net/http.c.
  *
- * An accepted connection speaks TLS with its client by net/secure, as all
- * others do, and in plain with the library over a pair of sockets:
+ * An accepted connection uses net/stream with TLS towards its client, like all
+ * others, and a plain pair of sockets towards the library:
  *
  *     client --TLS-- outer | inner --socketpair-- libmicrohttpd
  *
- * so there is one TLS with one set of limits, and the library needs none. The
- * pair is made when the handshake is done. Bytes are handed on in both
- * directions; who does not read holds up the other side, in bounds. When the
- * client goes the library is told, and what the library has answered last still
- * goes to the client. Each connection takes three descriptors.
- * Threads: the loop's. */
+ * So there is one implementation of TLS with one set of limits, and the library
+ * needs none. The pair is made after the handshake. Bytes are forwarded in both
+ * directions, with back-pressure within limits. If the client disconnects, the
+ * library's end is closed; when the library closes, its last answer is still
+ * sent to the client. Each connection needs three descriptors. Threads: the
+ * loop's. */
 
 #ifndef HASP_NET_HTTP_TLS_BRIDGE_H
 #define HASP_NET_HTTP_TLS_BRIDGE_H
@@ -23,39 +23,39 @@
 #include "base/err.h"
 #include "net/tls.h"
 
-/* Of a connection, for each direction: from here on the sender waits. */
+/* Unsent bytes in each direction of a connection at which the sender waits. */
 #define HTTP_TLS_BRIDGE_UNSENT_MAX (64u << 10)
 
 struct http_tls_bridge;
 
 struct http_tls_bridge_events {
-    /* One from 'origin' (net/stream.h) comes: makes room among those that have
-     * joined. */
+    /* A connection from 'origin' (net/stream.h) arrives: make room among those
+     * that have joined. */
     void (*make_room)(void *data, const char *origin);
-    /* Its handshake is done: the library takes 'fd', and closes it. */
+    /* A handshake is complete: the library takes over 'fd' and closes it. */
     void (*joined)(void *data, int fd);
-    /* No TLS came about. */
+    /* A TLS handshake has failed. */
     void (*failed)(void *data, const char *address, const char *reason);
     void *data;
 };
 
-/* Accepts on the bound socket 'fd', which it closes with itself. At most so
- * many may be in their handshakes, in all and from one origin: the oldest makes
- * room. */
+/* Accepts on the bound socket 'fd', and closes it at the end. At most
+ * 'connections' in all, and 'per_origin' from one origin, can be in their
+ * handshakes: beyond, the oldest is closed. */
 struct http_tls_bridge *
 http_tls_bridge_open(uv_loop_t *loop, int fd, uint32_t connections,
                      uint32_t per_origin, struct tls_context *context,
                      const struct http_tls_bridge_events *events);
-/* For connections to come. */
+/* Sets the context for future connections. */
 void http_tls_bridge_use_tls(struct http_tls_bridge *front,
                              struct tls_context *context);
-/* Whose that descriptor of the library's is, while it is open: the address, and
- * who is there. */
+/* The client's address and identity for a descriptor of the library, while that
+ * is open. */
 const char *http_tls_bridge_address(const struct http_tls_bridge *front,
                                     int fd);
 const struct tls_identity *
 http_tls_bridge_identity(const struct http_tls_bridge *front, int fd);
-/* Closes all; 'closed' is called when the memory has gone. */
+/* Closes all; 'closed' is called when the memory is freed. */
 void http_tls_bridge_close(struct http_tls_bridge *front,
                            void (*closed)(void *data), void *data);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Accepting connections. We accept by ourselves on a polled socket, because the
- * owner must see the address before it gives memory for a stream, and because
- * libuv answers EMFILE by accepting and closing everything that waits. */
+/* Accepting connections. This file accepts on a polled socket instead of libuv,
+ * because the owner must see the address before it provides memory for a
+ * stream, and because libuv handles EMFILE by accepting and closing all waiting
+ * connections. */
 
 #include <errno.h>
 #include <netdb.h>
@@ -20,7 +21,7 @@
 #include "net/stream_tls.h"
 
 #define BACKLOG 1024
-/* Bounds what a flood of new connections takes from those that stand. */
+/* Bounds the time that a flood of new connections takes from existing ones. */
 #define ACCEPTS_PER_TURN 64
 #define STARVED_PAUSE_MS 100
 #define STARVED_LOG_EVERY_MS 60000
@@ -32,7 +33,7 @@ struct listener {
     listener_accept_fn *accept;
     void *data;
     struct gate gate;
-    const char *name; /* Named in the place of an address; or NULL. */
+    const char *name; /* Used as the address of connections; or NULL. */
     void (*closed)(void *data);
     void *closed_data;
     uint64_t starved_logged_ms;
@@ -41,7 +42,8 @@ struct listener {
     uint16_t port;
     bool is_loopback;
     bool is_closing;
-    bool may_get_rights; /* A UNIX socket; the kernel refuses no descriptors. */
+    /* A UNIX socket, and the kernel cannot refuse descriptors. */
+    bool may_get_rights;
 };
 
 static void listener_poll_cb(uv_poll_t *poll, int status, int events);
@@ -60,7 +62,7 @@ static int bind_at(const struct sockaddr *address, socklen_t size)
     }
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address->sa_family == AF_INET6) {
-        /* "::" is IPv4's, too, whatever net.ipv6.bindv6only says. */
+        /* "::" includes IPv4, regardless of net.ipv6.bindv6only. */
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     }
     if (bind(fd, address, size) != 0 || listen(fd, BACKLOG) != 0) {
@@ -110,8 +112,8 @@ bool listener_is_loopback_of(int fd)
     }
 }
 
-/* A socket at all addresses of this machine; where the kernel has no IPv6,
- * those of IPv4. */
+/* Binds all addresses of this machine; only those of IPv4 if the kernel has no
+ * IPv6. */
 static int bind_all(uint16_t port)
 {
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
@@ -136,7 +138,7 @@ static int bind_named(const char *host, uint16_t port, int *ret_fd,
     int error = getaddrinfo(host, service, &hints, &list);
     if (error != 0) {
         snprintf(why, HASP_WHY_SIZE,
-                 "cannot listen on '%s': %s; give an address of this machine",
+                 "cannot listen on '%s': %s; use an address of this machine",
                  host, gai_strerror(error));
         return HASP_EINVALID;
     }
@@ -231,7 +233,7 @@ void listener_close_then(struct listener *listener, void (*closed)(void *data),
     uv_close((uv_handle_t *)&listener->check, listener_handle_closed_cb);
     uv_close((uv_handle_t *)&listener->timer, listener_handle_closed_cb);
     gate_close(&listener->gate, listener_handle_closed_cb);
-    close(listener->fd); /* uv_close() has taken it out of the poll. */
+    close(listener->fd); /* uv_close() has removed it from the poll. */
     listener->fd = -1;
 }
 
@@ -254,9 +256,9 @@ static void listener_handle_closed_cb(uv_handle_t *handle)
     }
 }
 
-/* Says 'refusal' if the socket takes it at once, and closes. What has been sent
- * to us is read first: unread bytes would make the close a reset, which can
- * overtake the refusal. */
+/* Sends 'refusal' if the socket accepts it at once, and closes. Input is read
+ * first: unread bytes would make the close a reset, and the client could lose
+ * the refusal. */
 static void listener_refuse(const struct listener *listener, int fd,
                             const char *refusal)
 {
@@ -265,8 +267,8 @@ static void listener_refuse(const struct listener *listener, int fd,
         (void)!send(fd, refusal, strlen(refusal), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     if (listener->may_get_rights) {
-        /* Their number is bounded, since listener_poll_cb() waits while many
-         * close. */
+        /* Their number is bounded, since listener_check_cb() pauses while many
+         * are closing. */
         if (!rights_drain(fd) && rights_close_apart(fd, true)) {
             return;
         }
@@ -297,8 +299,8 @@ static void take_connection(struct listener *listener, int fd,
     if (is_door(listener) && !admin_socket_lets_in(fd)) {
         listener_refuse(
             listener, fd,
-            "-NOPERM only root and the user that runs the node may come by "
-            "its own socket\r\n");
+            "-NOPERM only root and the user that runs the node may use the "
+            "admin socket\r\n");
         return;
     }
     if (listener->name != NULL) {
@@ -319,7 +321,7 @@ static void take_connection(struct listener *listener, int fd,
     gate_take(&listener->gate, stream);
 }
 
-/* Meanwhile the kernel keeps the connections. */
+/* Pauses accepting; meanwhile the kernel keeps the connections. */
 static void pause_accepting(struct listener *listener)
 {
     uv_poll_stop(&listener->poll);
@@ -327,13 +329,13 @@ static void pause_accepting(struct listener *listener)
                          0) == 0);
 }
 
-/* Pauses for want of a descriptor or of memory. */
+/* Pauses because there is no descriptor or no memory. */
 static void listener_pause_starved(struct listener *listener, int error)
 {
     uint64_t now_ms = uv_now(listener->poll.loop);
     if (listener->starved_logged_ms == 0 ||
         now_ms - listener->starved_logged_ms >= STARVED_LOG_EVERY_MS) {
-        LOG_ERROR("accepting pauses",
+        LOG_ERROR("accepting is paused",
                   "port=%u error=%s hint=\"raise the limit of open files\"",
                   (unsigned)listener->port, log_quote(strerror(error)));
         listener->starved_logged_ms = now_ms > 0 ? now_ms : 1;
@@ -356,8 +358,8 @@ static bool is_starvation(int error)
            error == ENOMEM;
 }
 
-/* Accepts after all that was polled has been read: connections whose end is
- * among that keep no place of the new ones. */
+/* Defers accepting until all polled input has been read: connections that were
+ * closed by it then no longer occupy places of new ones. */
 static void listener_poll_cb(uv_poll_t *poll, int status, int events)
 {
     struct listener *listener = poll->data;
@@ -373,7 +375,7 @@ static void listener_check_cb(uv_check_t *check)
     for (int i = 0; i < ACCEPTS_PER_TURN && !listener->is_closing; i++) {
         struct sockaddr_storage from = {0};
         socklen_t size = sizeof from;
-        /* The node's own user, who comes by the door, can stop it anyway. */
+        /* The admin socket is exempt: its users could stop the node anyway. */
         if (listener->may_get_rights && !is_door(listener) &&
             rights_are_busy()) {
             pause_accepting(listener);
@@ -389,7 +391,7 @@ static void listener_check_cb(uv_check_t *check)
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         }
-        /* The other errors belong to a connection that broke before it was
+        /* Other errors belong to a connection that failed before it was
          * accepted. */
     }
 }

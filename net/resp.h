@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
-/* RESP2 and RESP3: cutting requests out of a stream, and writing replies.
+/* RESP2 and RESP3: parsing requests from a stream, and writing replies.
  *
  * Pure: bytes in, requests out; values in, bytes out. The grammar is that of
  * https://redis.io/docs/latest/develop/reference/protocol-spec: a request is an
  * array of bulk strings ("*2\r\n$4\r\nPING\r\n...") or an inline line of words.
  * Used by the server for requests and by the client library for replies.
  *
- * Everything a stranger sends is bounded: number of arguments, size of each,
- * size of an inline line, depth of a reply. */
+ * All input is bounded: number of arguments, size of each, size of an inline
+ * line, depth of a reply. */
 
 #ifndef HASP_NET_RESP_H
 #define HASP_NET_RESP_H
@@ -34,10 +34,10 @@ struct resp_request {
     uint32_t count; /* 0: an empty line, to be ignored. */
 };
 
-/* Keeps its place in an unfinished request, so that input which comes in many
- * small pieces is not parsed again from its start. Zeroed memory is a parser
- * with default limits. It allocates for arguments that have arrived, never for
- * those that were announced. */
+/* Keeps its position in an incomplete request, so that input in many small
+ * pieces is not parsed again from the start. Zeroed memory is a parser with
+ * default limits. It allocates for arguments that have arrived, never for those
+ * that were announced. */
 struct resp_parser {
     struct resp_limits limits;
     struct bytes *arguments; /* The rest is private. */
@@ -50,17 +50,17 @@ struct resp_parser {
     uint8_t state;
 };
 void resp_parser_done(struct resp_parser *parser);
-/* Gives the memory of a large request back; for a connection that idles. The
- * place in an unfinished request is kept. */
+/* Frees the memory of a large request, for an idle connection. The position in
+ * an incomplete request is kept. */
 void resp_parser_trim(struct resp_parser *parser);
 
-/* Looks for one whole request at the start of 'input'.
+/* Parses one request at the start of 'input'.
  *
- * 0: 'ret_request' is set, 'ret_used' bytes are to be consumed from the input.
- * HASP_EMORE: not whole yet; call again with the same bytes and more behind
- * them. HASP_EPROTO, HASP_ETOOBIG: 'ret_why' is a static text that goes behind
- * "-ERR Protocol error: "; the connection must be closed. Inline lines that are
- * HTTP ("POST ...", "GET / HTTP/1.1", "Host: ...") or binary are refused so
+ * 0: 'ret_request' is set, and 'ret_used' bytes must be consumed from the
+ * input. HASP_EMORE: incomplete; call again with the same bytes and more after
+ * them. HASP_EPROTO, HASP_ETOOBIG: 'ret_why' is a static text to be sent after
+ * "-ERR Protocol error: "; the connection must be closed. This includes inline
+ * lines that are HTTP ("POST ...", "GET / HTTP/1.1", "Host: ...") or binary
  * (cross-protocol attacks; TLS on a plain port); "GET name" is a request. "*0"
  * and "*-1" are empty requests. */
 MUST_CHECK int resp_parse(struct resp_parser *parser, struct bytes input,
@@ -69,14 +69,14 @@ MUST_CHECK int resp_parse(struct resp_parser *parser, struct bytes input,
 
 /* --- Writing -------------------------------------------------------------- */
 
-/* Where replies are encoded. 'version' is 2 or 3: with 2 a map becomes a flat
+/* Encodes replies into 'out'. 'version' is 2 or 3: with 2 a map becomes a flat
  * array, null "$-1", a bool an integer, a push an array. */
 struct resp_writer {
     struct buffer *out;
     int version;
 };
-/* "+text" and "-CODE text" are one line, whatever they are made of: CR, LF and
- * other control characters become blanks. */
+/* "+text" and "-CODE text" are always one line: CR, LF and other control
+ * characters become blanks. */
 void resp_simple(struct resp_writer *writer, const char *text);
 void resp_error(struct resp_writer *writer, const char *code,
                 const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -92,7 +92,7 @@ void resp_key_integer(struct resp_writer *writer, const char *key,
 void resp_key_number(struct resp_writer *writer, const char *key,
                      uint64_t value);
 void resp_key_bool(struct resp_writer *writer, const char *key, bool value);
-/* The value is an array of so many items, which follow. */
+/* The value is an array of 'count' items, which follow. */
 void resp_key_array(struct resp_writer *writer, const char *key,
                     uint64_t count);
 void resp_key_bulk(struct resp_writer *writer, const char *key,
@@ -100,7 +100,7 @@ void resp_key_bulk(struct resp_writer *writer, const char *key,
 void resp_key_text(struct resp_writer *writer, const char *key,
                    const char *text);
 void resp_null(struct resp_writer *writer);
-/* RESP2 tells a null array from a null bulk. */
+/* RESP2 has a null array besides the null bulk. */
 void resp_null_array(struct resp_writer *writer);
 void resp_bool(struct resp_writer *writer, bool value);
 void resp_array(struct resp_writer *writer, uint64_t count);
@@ -146,12 +146,12 @@ void resp_reply_done(struct resp_reply *reply);
 #define RESP_REPLY_LINE_MAX (64u << 10)
 #define RESP_REPLY_BULK_MAX (64u << 20)
 
-/* Looks for one whole reply at the start of 'input': 0, HASP_EMORE, HASP_EPROTO
- * or HASP_ETOOBIG (more than 'value_max' values, deeper than
- * RESP_REPLY_DEPTH_MAX, a string longer than RESP_REPLY_..._MAX). It keeps no
- * place between calls, so one 'reply' (zeroed at first) serves any number of
- * streams. Doubles and big numbers are told as their text; bulk errors as
- * ERROR; attributes and streamed aggregates are refused. */
+/* Parses one reply at the start of 'input': 0, HASP_EMORE, HASP_EPROTO or
+ * HASP_ETOOBIG (more than 'value_max' values, deeper than RESP_REPLY_DEPTH_MAX,
+ * a string longer than RESP_REPLY_..._MAX). It keeps no position between calls,
+ * so one 'reply' (initially zeroed) serves any number of streams. Doubles and
+ * big numbers are returned as text, bulk errors as ERROR; attributes and
+ * streamed aggregates are refused. */
 MUST_CHECK int resp_parse_reply(struct bytes input, uint32_t value_max,
                                 struct resp_reply *reply, size_t *ret_used);
 /* The value under 'key' in the map value[at] (RESP2: a flat array); NULL if it

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Cutting requests out of a stream.
+/* Parsing requests from a stream.
  *
- * A request is parsed once: while it is not whole, 'parsed' is where to go on
- * and 'state' says with what. Arguments are kept as offsets, since the input
- * may move between two calls; they become pointers when the request is whole.
- * Only the line of a length (at most 13 bytes) may be looked at twice. */
+ * A request is parsed once: while it is incomplete, 'parsed' is the position to
+ * continue from and 'state' the expected element. Arguments are kept as
+ * offsets, since the input can move between two calls; they become pointers
+ * when the request is complete. Only the line of a length (at most 13 bytes)
+ * can be read twice. */
 
 #include "net/resp.h"
 
@@ -101,8 +102,8 @@ static int resp_parse_refuse(struct scan *scan, int error, const char *why)
     return error;
 }
 
-/* Parses the digits and the line end behind the '*' or '$' at 'at'. "-1" gives
- * -1; no other sign, no leading zero, no blank is a length. */
+/* Parses the digits and the line end after the '*' or '$' at 'at'. "-1" gives
+ * -1; another sign, a leading zero or a blank is an error. */
 static int resp_parse_parse_length(struct bytes input, size_t at,
                                    int64_t *ret_length, size_t *ret_next)
 {
@@ -229,7 +230,7 @@ static int resp_parse_parse_arguments(struct scan *scan)
         if (scan->input.data[end] != '\r' ||
             scan->input.data[end + 1] != '\n') {
             return resp_parse_refuse(scan, HASP_EPROTO,
-                                     "an argument does not end with its line");
+                                     "expected CRLF after an argument");
         }
         parser->count++;
         parser->parsed = end + 2;
@@ -248,8 +249,8 @@ static bool is_blank(uint8_t c)
     return c == ' ' || c == '\t';
 }
 
-/* Puts what the backslash at 'line.data[at]' stands for and returns how many
- * bytes it took. */
+/* Appends the character escaped by the backslash at 'line.data[at]', and
+ * returns the number of bytes of the escape. */
 static size_t put_escape(struct bytes line, size_t at, struct buffer *out)
 {
     static const char letters[] = "nrtba";
@@ -270,8 +271,8 @@ static size_t put_escape(struct bytes line, size_t at, struct buffer *out)
     return 2;
 }
 
-/* Copies the quoted part that begins at '*at' and moves '*at' behind it. False:
- * it does not end, or something clings to its end. */
+/* Copies the quoted part that begins at '*at' and moves '*at' after it. False:
+ * it has no end, or no blank follows it. */
 static bool resp_parse_put_quoted(struct bytes line, size_t *at,
                                   struct buffer *out)
 {
@@ -322,9 +323,9 @@ static int parse_word(struct scan *scan, struct bytes line, size_t *at)
     return 0;
 }
 
-/* A web page can make a browser send lines to any port (redis' "POST" and
- * "Host:" rule). "GET name" is a request of ours as well, so only the whole
- * form of HTTP's is refused. */
+/* True if the line is HTTP: a web page can make a browser send lines to any
+ * port (the "POST" and "Host:" rule of Redis). "GET name" is also a valid
+ * request, so GET is refused only in its whole HTTP form. */
 static bool is_http(const struct resp_parser *parser)
 {
     static const char *const methods[] = {"POST",    "PUT",     "HEAD",
@@ -362,7 +363,7 @@ static int parse_words(struct scan *scan, struct bytes line)
         }
     }
     buffer_clear(&scan->parser->scratch);
-    /* Unquoting never makes a line longer: the scratch will not move. */
+    /* Unquoting never makes a line longer, so the scratch does not move. */
     buffer_reserve(&scan->parser->scratch, line.size + 1);
     for (;;) {
         while (at < line.size && is_blank(line.data[at])) {
@@ -388,7 +389,8 @@ static int parse_inline(struct scan *scan)
     struct resp_parser *parser = scan->parser;
     struct bytes input = scan->input;
     uint8_t first = input.data[0];
-    /* A TLS client's first byte is 22, and a line feed may never come. */
+    /* The first byte of a TLS client is 22, and a line feed might never
+     * come. */
     if (is_control(first) && first != '\r' && first != '\n') {
         return resp_parse_refuse(scan, HASP_EPROTO,
                                  "binary bytes in an inline request");

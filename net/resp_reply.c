@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Reading replies. The server may be hostile, too: the values grow with what
- * has arrived, never with what was announced, and nesting uses a small stack of
- * our own. */
+/* Parsing replies. The server can be hostile, too: memory grows with values
+ * that have arrived, never with those announced, and nesting uses a small
+ * explicit stack. */
 
 #include "net/resp.h"
 
@@ -14,8 +14,8 @@
 
 /* An aggregate whose elements are being read. */
 struct level {
-    uint32_t at;   /* The index of its value. */
-    uint32_t left; /* How many elements are still to come. */
+    uint32_t at;   /* Index of its value. */
+    uint32_t left; /* Elements that are missing. */
 };
 
 struct reply_scan {
@@ -59,7 +59,7 @@ static struct resp_value *add_value(struct reply_scan *scan,
     return value;
 }
 
-/* Reads the rest of the line behind the type byte; 'at' moves behind it. */
+/* Reads the rest of the line after the type byte; 'at' moves after it. */
 static int resp_reply_read_line(struct reply_scan *scan, struct bytes *ret_line)
 {
     size_t start = scan->at + 1;
@@ -143,7 +143,7 @@ static int parse_null_or_bool(struct reply_scan *scan, uint8_t type)
     return 0;
 }
 
-/* Parses a length of at most 'max', or -1 where RESP2 has a null. */
+/* Parses a length of at most 'max', or -1 for a null of RESP2. */
 static int resp_reply_parse_length(struct reply_scan *scan, uint64_t max,
                                    int64_t *ret_length)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Writing replies and requests. Every header is at most 23 bytes, for which
- * room is made once; numbers are formatted two digits at a time. */
+/* Writing replies and requests. Every header has at most 23 bytes, reserved at
+ * once; numbers are formatted two digits at a time. */
 
 #include "net/resp.h"
 
@@ -19,7 +19,7 @@ static const char digit_pairs[] = "00010203040506070809101112131415161718192021"
                                   "66676869707172737475767778798081828384858687"
                                   "888990919293949596979899";
 
-/* Writes 'value' at 'out' and returns the end of it. */
+/* Writes 'value' at 'out' and returns its end. */
 static uint8_t *format_u64(uint8_t *out, uint64_t value)
 {
     uint8_t digits[20];
@@ -68,8 +68,8 @@ static void put_bulk(struct buffer *out, struct bytes bytes)
     out->size += (size_t)(at - start);
 }
 
-/* Ends the line that begins at 'start', which has no line break inside,
- * whatever it was made of. */
+/* Ends the line that begins at 'start', and replaces control characters in
+ * it. */
 static void resp_write_end_line(struct buffer *out, size_t start)
 {
     for (size_t i = start; i < out->size; i++) {
@@ -113,7 +113,7 @@ void resp_verror(struct resp_writer *writer, const char *code,
     }
     out->size += (size_t)size;
     if (size == 0) {
-        out->size--; /* A code without a text has no blank behind it. */
+        out->size--; /* A code without a text has no blank after it. */
     }
     resp_write_end_line(out, start);
 }

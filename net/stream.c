@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The chain of a connection:
+/* Calls during the life of a connection:
  *
  *     stream_connect -> target_resolve -> resolved_cb -> try_address ->
  *         connect_cb -> begin                        stream_adopt -> begin
@@ -9,8 +9,8 @@
  *     stream_close -> handle_closed_cb (twice) -> on_closed
  *
  * stream_read_cb() and stream_send_output() are the two places where bytes pass
- * between the socket and the owner's buffers: TLS (net/stream_tls.c) goes
- * between there. */
+ * between the socket and the owner's buffers; TLS (net/stream_tls.c) is
+ * inserted there. */
 
 #include "net/stream.h"
 
@@ -39,11 +39,11 @@
 #define HOST_SIZE 256
 #define APART_RETRY_MS 100
 
-/* Where a connection is to go. It outlives a stream that closes while its name
- * is being resolved. */
+/* The target of a connection. It outlives a stream that is closed while its
+ * name is being resolved. */
 struct stream_target {
     uv_getaddrinfo_t request;
-    struct stream *stream; /* NULL if the stream has been closed. */
+    struct stream *stream; /* NULL if the stream is closed. */
     struct addrinfo *list;
     struct addrinfo *next; /* The address to try after this one. */
     struct sockaddr_storage numeric;
@@ -162,7 +162,7 @@ static void target_resolve(struct stream *stream)
         lookup_failed(stream, error);
         return;
     }
-    /* A resolver that nobody answers keeps its thread for many seconds. */
+    /* A lookup that gets no answer occupies its thread for many seconds. */
     stream_start_timer(stream, stream->limits.connect_ms);
 }
 
@@ -185,7 +185,7 @@ static void resolved_cb(uv_getaddrinfo_t *request, int status,
     }
 }
 
-/* Forgets where to connect to; an unfinished resolution frees itself. */
+/* Frees the target; an unfinished lookup frees it later. */
 static void target_drop(struct stream *stream)
 {
     struct stream_target *target = stream->target;
@@ -202,9 +202,9 @@ static void target_drop(struct stream *stream)
     free(target);
 }
 
-/* The attempt under way has failed: the next address, or the end. A socket can
- * be used for one attempt only, so it is closed first; handle_closed_cb() goes
- * on. */
+/* The current attempt has failed: tries the next address, or closes the stream.
+ * A socket can be used for one attempt only, so it is closed first;
+ * handle_closed_cb() continues. */
 static void attempt_failed(struct stream *stream, int uv_error)
 {
     uv_timer_stop(&stream->timer);
@@ -248,7 +248,8 @@ static void connect_cb(uv_connect_t *request, int status)
         return;
     }
     if (stream->stream_tls != NULL) {
-        stream_tls_connected(stream); /* That tells the owner later. */
+        /* Calls on_connected after the handshake. */
+        stream_tls_connected(stream);
         return;
     }
     if (stream->events->on_connected != NULL) {
@@ -257,7 +258,7 @@ static void connect_cb(uv_connect_t *request, int status)
     stream_flush(stream);
 }
 
-/* Failing to set one of these is no reason to refuse a connection. */
+/* A connection works even if one of these cannot be set. */
 static void set_socket_options(int fd)
 {
     static const struct {
@@ -278,7 +279,7 @@ static void set_socket_options(int fd)
     }
 }
 
-/* Begins to use a connection that stands. */
+/* Starts to use an established connection. */
 static void stream_start(struct stream *stream)
 {
     struct sockaddr_storage peer = {0};
@@ -297,13 +298,13 @@ static void stream_start(struct stream *stream)
 
 /* --- Input ---------------------------------------------------------------- */
 
-/* Between alloc_cb() and the end of stream_read_cb() nothing else runs on a
- * thread, so one spare buffer serves all streams; a second thread makes one of
- * its own. */
+/* Between alloc_cb() and the end of stream_read_cb() nothing else runs on the
+ * thread, so one spare buffer serves all streams; another thread allocates its
+ * own. */
 static _Atomic(char *) spare_buffer;
 
-/* libuv would read() here, which takes descriptors along and drops them. It is
- * given no room instead, and calls stream_read_cb() with UV_ENOBUFS. */
+/* libuv's read() would receive passed descriptors and drop them. So it gets an
+ * empty buffer, and calls stream_read_cb() with UV_ENOBUFS. */
 static void read_ourselves(struct stream *stream, uv_buf_t *buf)
 {
     uv_os_fd_t fd;
@@ -329,7 +330,7 @@ static void alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     (void)suggested;
     struct stream *stream = handle->data;
     if (!stream_may_read(stream)) {
-        /* libuv then tells UV_ENOBUFS without a read. */
+        /* libuv then reports UV_ENOBUFS without a read. */
         *buf = uv_buf_init(NULL, 0);
         return;
     }
@@ -360,8 +361,9 @@ static void buffer_shrink(struct buffer *buffer, size_t kept)
     }
 }
 
-/* Appends to what the owner has left; consumed bytes in front are dropped when
- * they are the larger part, so that each byte is moved once at most. */
+/* Appends to the bytes that the owner has left. Consumed bytes in front are
+ * dropped once they are the larger part, so that each byte is moved at most
+ * once. */
 static void input_append(struct stream *stream, struct bytes bytes)
 {
     if (stream->input_start >= stream->input.size - stream->input_start) {
@@ -371,7 +373,7 @@ static void input_append(struct stream *stream, struct bytes bytes)
     buffer_put_bytes(&stream->input, bytes);
 }
 
-/* Makes ready for more input, after the owner has looked. */
+/* Prepares for more input after the owner has processed some. */
 static void input_settle(struct stream *stream)
 {
     if (stream->input.size == 0) {
@@ -380,8 +382,7 @@ static void input_settle(struct stream *stream)
     stream_keep_reading(stream);
 }
 
-/* The owner sees the bytes where they lie, unless it has left some of the
- * earlier ones. */
+/* The owner gets the bytes in place, unless it has left earlier ones. */
 void stream_take_in(struct stream *stream, struct bytes bytes)
 {
     if (stream->is_closing || stream->closes_when_flushed) {
@@ -419,7 +420,7 @@ static void stream_deliver(struct stream *stream)
     stream->is_delivering = false;
 }
 
-/* Reads while there is room: stops at the limit, goes on at half of it. */
+/* Reads while there is room: stops at the limit, resumes at half of it. */
 void stream_keep_reading(struct stream *stream)
 {
     if (stream->is_closing || !stream->is_open ||
@@ -444,13 +445,13 @@ void stream_keep_reading(struct stream *stream)
     }
 }
 
-/* What a read of the socket has brought: bytes, nothing, or an error. */
+/* Handles the result of a read: bytes, nothing, or an error. */
 static void stream_take(struct stream *stream, const char *data, ssize_t size)
 {
     if (size == -EBADMSG && stream->may_get_rights) {
         stream_close(stream, STREAM_PASSED_RIGHTS);
     } else if (size == UV_EAGAIN) {
-        /* Nothing has come. */
+        /* No input. */
     } else if (size > 0 && stream->stream_tls != NULL) {
         stream_tls_take(stream, bytes_of(data, (size_t)size));
     } else if (size > 0) {
@@ -464,7 +465,7 @@ static void stream_read_cb(uv_stream_t *tcp, ssize_t size, const uv_buf_t *buf)
 {
     struct stream *stream = tcp->data;
     if (size == UV_ENOBUFS && buf->base == NULL) {
-        stream_rest(stream); /* As alloc_cb() has said. */
+        stream_rest(stream); /* may_read() returned false in alloc_cb(). */
         return;
     }
     if (stream->may_get_rights && size == UV_ENOBUFS) {
@@ -540,7 +541,7 @@ void stream_consume(struct stream *stream, size_t size)
         stream->input_start = 0;
         buffer_clear(&stream->input);
     }
-    /* An owner that still looks at its request keeps the memory. */
+    /* Inside on_bytes the owner may still use the memory. */
     if (!stream->is_delivering && !stream->is_closing) {
         input_settle(stream);
     }
@@ -600,12 +601,12 @@ void stream_flush(struct stream *stream)
     }
 }
 
-/* Everything has been handed to the kernel. The other end may still be sending:
- * closing at once would make the kernel reset the connection and take our last
- * words from it, so we say that we are done and wait for its end. */
+/* All output has been passed to the kernel. The peer may still be sending:
+ * closing at once would make the kernel reset the connection, and the peer
+ * could lose the last output. So FIN is sent and the peer's FIN awaited. */
 static void output_is_empty(struct stream *stream)
 {
-    /* Otherwise the handshake is not done yet. */
+    /* Output can remain while the handshake is not complete. */
     if (stream->output.size == 0) {
         buffer_shrink(&stream->output, stream->limits.idle_max / 2);
     }
@@ -699,8 +700,8 @@ void stream_start_timer(struct stream *stream, uint64_t after_ms)
     CHECK(uv_timer_start(&stream->timer, stream_timer_cb, after_ms, 0) == 0);
 }
 
-/* True if the close of our descriptor does not wait for passed ones: none is
- * queued, or a thread has the last reference of the socket. */
+/* True if closing the descriptor does not block on passed descriptors: none is
+ * queued, or a thread has the last reference to the socket. */
 static bool rights_are_gone(struct stream *stream)
 {
     uv_os_fd_t fd;
@@ -731,7 +732,7 @@ static void close_handles(struct stream *stream)
         stream->limits.pace->gone_count++;
     }
     uv_close((uv_handle_t *)&stream->timer, handle_closed_cb);
-    /* After a failed attempt to connect the socket is closing already. */
+    /* After a failed attempt to connect, the socket is already closing. */
     if (!uv_is_closing((uv_handle_t *)&stream->tcp)) {
         uv_close((uv_handle_t *)&stream->tcp, handle_closed_cb);
     }
@@ -769,7 +770,7 @@ bool stream_pace_hurry(struct stream_pace *pace)
     return stream != NULL;
 }
 
-/* For the stream's owner it is closing from now on. */
+/* Marks the stream as closing for its owner, and closes it after 'after_ms'. */
 static void close_after(struct stream *stream, const char *reason,
                         uint64_t after_ms)
 {
@@ -822,7 +823,7 @@ void stream_close_flushed(struct stream *stream, const char *reason)
     stream->closes_when_flushed = true;
     stream->close_reason = reason;
     stream_start_timer(stream, STREAM_LAST_FLUSH_MS);
-    /* Reading goes on to see the other end close; the bytes are dropped. */
+    /* Continue to read, to see the peer close; the bytes are dropped. */
     stream_keep_reading(stream);
     if (stream->is_closing || stream->is_writing) {
         return;
@@ -880,18 +881,18 @@ static void handle_closed_cb(uv_handle_t *handle)
     }
     struct stream_tls *stream_tls = stream->stream_tls;
     stream->events->on_closed(stream, stream->close_reason);
-    stream_tls_free(stream_tls); /* The reason may be text of this memory. */
+    stream_tls_free(stream_tls); /* Last: the reason can be in this memory. */
 }
 
 static const char *reason_of(int uv_error)
 {
     switch (uv_error) {
     case UV_EOF:
-        return "closed by the other end";
+        return "closed by the peer";
     case UV_ECONNRESET:
     case UV_EPIPE:
     case UV_ECONNABORTED:
-        return "reset by the other end";
+        return "reset by the peer";
     case UV_ECONNREFUSED:
         return "connection refused";
     case UV_ETIMEDOUT:
@@ -904,7 +905,7 @@ static const char *reason_of(int uv_error)
     case UV_EAI_FAIL:
         return "unknown host name";
     case UV_EAI_AGAIN:
-        return "host name not resolved, the name server is silent";
+        return "host name not resolved: no answer from the name server";
     case UV_EMFILE:
     case UV_ENFILE:
         return "too many open files";
@@ -926,8 +927,8 @@ void stream_fail(struct stream *stream, int uv_error)
                                  uv_error == UV_ECONNABORTED;
     if (stream->was_closed_by_peer && stream_tls_is_dialling(stream)) {
         stream->has_failed_tls = true;
-        reason = "it closed instead of a TLS handshake: it speaks plain, or "
-                 "its log says why";
+        reason = "it closed the connection during the TLS handshake: it does "
+                 "not use TLS, or its log says why";
     }
     stream_close_in_slot(stream, reason);
 }

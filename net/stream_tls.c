@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "net/stream_parts.h"
 
-/* How many plain bytes are handed over at a time. */
+/* Plain bytes that are passed to the owner at a time. */
 #define PLAIN_SIZE (64u << 10)
 #define RECORD_HEADER_SIZE 5
 /* OpenSSL refuses a longer record. */
@@ -17,21 +17,21 @@
 
 struct stream_tls {
     struct stream *stream;
-    /* The gate of an accepted stream that is not up yet; or NULL. */
+    /* The gate, while an accepted stream is not up; or NULL. */
     struct gate *gate;
     struct list node;  /* In the gate's lists. */
-    uint64_t begun_ms; /* When the handshake began ... */
-    /* ... how long of that it has waited for its turn ... */
+    uint64_t begun_ms; /* Start of the handshake ... */
+    /* ... time of that spent waiting for its turn ... */
     uint64_t waited_ms;
-    uint64_t due_ms; /* ... and since when it waits now. */
-    /* It stands in the gate's list of those that wait for a turn. */
+    uint64_t due_ms; /* ... and start of the current wait. */
+    /* In gate->due. */
     bool is_due;
     bool may_be_plain;
     bool is_accepted;
     bool has_ended;
     struct tls_context *context;
     struct tls *tls; /* NULL before the first byte. */
-    /* The bytes of a handshake that OpenSSL has not seen yet. */
+    /* Bytes of the handshake that were not passed to OpenSSL yet. */
     struct buffer held;
 };
 
@@ -93,8 +93,7 @@ const struct tls_identity *stream_identity(const struct stream *stream)
                : NULL;
 }
 
-/* Starts the time of the handshake, from which waits for a turn are taken off.
- */
+/* Starts the timeout of the handshake, which excludes waits for a turn. */
 static void start_clock(struct stream_tls *stream_tls)
 {
     stream_tls->begun_ms = uv_now(stream_tls->stream->tcp.loop);
@@ -114,7 +113,7 @@ void gate_open(struct gate *gate, uv_loop_t *loop)
     CHECK(uv_idle_init(loop, &gate->idle) == 0);
 }
 
-/* Lets those in the list go on without being paced, and without the gate. */
+/* Detaches the streams in the list from the gate; they are no longer paced. */
 static void stream_tls_let_go(struct list *waiting)
 {
     LIST_EACH_SAFE (node, waiting) {
@@ -216,7 +215,7 @@ static void stream_tls_check_cb(uv_check_t *check)
 
 /* --- The handshake -------------------------------------------------------- */
 
-/* Sends the reason, if that is possible, and closes. */
+/* Closes after sending any pending output, e.g. a TLS alert. */
 static void stream_tls_refuse(struct stream *stream, const char *reason)
 {
     stream->has_failed_tls = true;
@@ -248,7 +247,7 @@ static void stream_tls_go_up(struct stream_tls *stream_tls)
 
 static void stream_tls_receive(struct stream_tls *stream_tls);
 
-/* Feeds what is held, if it is this stream's turn. */
+/* Passes the held bytes to OpenSSL; it is this stream's turn. */
 static void stream_tls_step(struct stream_tls *stream_tls)
 {
     struct stream *stream = stream_tls->stream;
@@ -282,7 +281,7 @@ void stream_tls_is_late(struct stream *stream)
     uint64_t now_ms = uv_now(stream->tcp.loop);
     uint64_t by_ms = stream_tls->begun_ms + stream_tls->waited_ms +
                      STREAM_TLS_HANDSHAKE_MS;
-    /* The handshake waits, or has waited, for its turn. */
+    /* The handshake is waiting, or has waited, for its turn. */
     if (stream_tls->is_due || now_ms < by_ms) {
         stream_start_timer(stream, now_ms < by_ms ? by_ms - now_ms
                                                   : STREAM_TLS_HANDSHAKE_MS);
@@ -290,11 +289,11 @@ void stream_tls_is_late(struct stream *stream)
     }
     stream->has_failed_tls = true;
     stream_close(stream, stream_tls->tls == NULL
-                             ? "it says nothing, this port wants TLS"
-                             : "its TLS handshake takes too long");
+                             ? "no data received; this port requires TLS"
+                             : "TLS handshake timed out");
 }
 
-/* Handles a first byte that is not that of a handshake. */
+/* Handles a connection whose first byte is not that of TLS. */
 static void take_plain(struct stream_tls *stream_tls, struct bytes bytes)
 {
     struct stream *stream = stream_tls->stream;
@@ -308,7 +307,7 @@ static void take_plain(struct stream_tls *stream_tls, struct bytes bytes)
         if (refusal != NULL) {
             buffer_put_text(stream_output(stream), refusal);
         }
-        stream_tls_refuse(stream, "it speaks plain, this port wants TLS");
+        stream_tls_refuse(stream, "plain connection; this port requires TLS");
         return;
     }
     tell_ready(gate, stream);
@@ -317,7 +316,7 @@ static void take_plain(struct stream_tls *stream_tls, struct bytes bytes)
     }
 }
 
-/* True if what is held is worth a call of OpenSSL. */
+/* True if the held bytes contain a whole record, or an oversized one. */
 static bool has_whole_record(const struct buffer *held)
 {
     if (held->size < RECORD_HEADER_SIZE) {
@@ -327,8 +326,8 @@ static bool has_whole_record(const struct buffer *held)
     return size > RECORD_SIZE_MAX || held->size >= RECORD_HEADER_SIZE + size;
 }
 
-/* Requests may come right behind the last flight, while that waits for its
- * turn: then no more is read. No part of a record is that large. */
+/* Requests can follow the last flight directly, while it waits for its turn:
+ * reading stops at this size. No part of a single record is that large. */
 bool stream_tls_is_full(const struct stream *stream)
 {
     return stream->stream_tls != NULL &&
@@ -377,11 +376,11 @@ void stream_tls_take(struct stream *stream, struct bytes bytes)
 
 /* --- When it is up -------------------------------------------------------- */
 
-/* As that of net/stream.c: between its taking and its giving back nothing else
- * runs on a thread. */
+/* Like the spare buffer of net/stream.c: nothing else runs on the thread while
+ * it is in use. */
 static _Atomic(uint8_t *) spare_plain;
 
-/* Hands over what can be read of what was fed. */
+/* Passes all decrypted bytes to the owner. */
 static void stream_tls_receive(struct stream_tls *stream_tls)
 {
     struct stream *stream = stream_tls->stream;
@@ -405,7 +404,7 @@ static void stream_tls_receive(struct stream_tls *stream_tls)
     if (stream->is_closing || stream->closes_when_flushed) {
         return;
     }
-    send_pending(stream); /* A change of keys needs an answer. */
+    send_pending(stream); /* A key update needs an answer. */
     if (error == HASP_ECLOSED) {
         stream_fail(stream, UV_EOF);
     } else if (error != HASP_EMORE && !stream->is_closing) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A connection: OpenSSL between two runs of bytes, without a socket. */
+/* A connection: OpenSSL on buffers, without a socket. */
 
 #include <inttypes.h>
 #include <openssl/err.h>
@@ -15,13 +15,13 @@
 struct tls {
     SSL *ssl;
     struct tls_context *context;
-    struct bytes in; /* Borrowed; not yet taken by OpenSSL. */
+    struct bytes in; /* Borrowed; not yet read by OpenSSL. */
     struct buffer out;
-    uint64_t node; /* The only node whose certificate is taken; 0 for any. */
-    size_t silent_size; /* Bytes taken in since there was data. */
+    uint64_t node; /* The only node whose certificate is accepted; 0: any. */
+    size_t silent_size; /* Bytes received since the last data. */
     bool is_server;
     bool is_up;
-    bool has_ended; /* The other end has ended its side. */
+    bool has_ended; /* The peer has sent close_notify. */
     struct tls_identity identity;
     char why[HASP_WHY_SIZE];
 };
@@ -29,7 +29,7 @@ struct tls {
 /* --- The bytes below ------------------------------------------------------ */
 
 /* OpenSSL's own memory BIO would copy everything once more, and keep its memory
- * while a connection is idle. */
+ * while the connection is idle. */
 static BIO_METHOD *bytes_method;
 static pthread_once_t bytes_once = PTHREAD_ONCE_INIT;
 
@@ -112,7 +112,7 @@ SSL *tls_ssl(const struct tls *tls)
     return tls->ssl;
 }
 
-/* --- Who is there --------------------------------------------------------- */
+/* --- The peer ------------------------------------------------------------- */
 
 static const char *tls_whose(const struct tls *tls)
 {
@@ -171,7 +171,7 @@ int tls_verified(int is_fine, X509_STORE_CTX *store)
     return 1;
 }
 
-/* --- What went wrong ------------------------------------------------------ */
+/* --- Errors --------------------------------------------------------------- */
 
 struct sentence {
     int reason; /* OpenSSL's reason. */
@@ -179,8 +179,7 @@ struct sentence {
     const char *text;
 };
 
-/* Ends the texts of alerts, which the other end sends, and about which it knows
- * more. */
+/* The end of texts about alerts, since the peer that sent one knows more. */
 #define ITS_LOG "; its log says why"
 
 static const struct sentence *find_sentence(int reason)
@@ -189,8 +188,8 @@ static const struct sentence *find_sentence(int reason)
         {SSL_R_TLSV1_ALERT_UNKNOWN_CA, HASP_ECERT,
          "the other side does not know the CA of this side's certificate"},
         {SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED, HASP_ECERT,
-         "the other side says that this side's certificate has expired: hasp "
-         "cert renew (or the clocks differ)"},
+         "the other side reports that this side's certificate has expired: "
+         "hasp cert renew (or the clocks differ)"},
         {SSL_R_SSLV3_ALERT_BAD_CERTIFICATE, HASP_ECERT,
          "the other side refuses this side's certificate" ITS_LOG},
         {SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN, HASP_ECERT,
@@ -200,15 +199,16 @@ static const struct sentence *find_sentence(int reason)
         {SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE, HASP_ECERT,
          "the other side refuses this side's certificate" ITS_LOG},
         {SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED, HASP_ECERT,
-         "the other side wants a certificate"},
+         "the other side requires a certificate"},
         {SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, HASP_ECERT,
-         "it shows no certificate"},
+         "it presented no certificate"},
         {SSL_R_TLSV1_ALERT_PROTOCOL_VERSION, HASP_EPROTO,
-         "the other side does not speak TLS 1.3"},
-        {SSL_R_UNSUPPORTED_PROTOCOL, HASP_EPROTO, "it does not speak TLS 1.3"},
-        {SSL_R_NO_SHARED_CIPHER, HASP_EPROTO, "it does not speak TLS 1.3"},
+         "the other side does not support TLS 1.3"},
+        {SSL_R_UNSUPPORTED_PROTOCOL, HASP_EPROTO,
+         "it does not support TLS 1.3"},
+        {SSL_R_NO_SHARED_CIPHER, HASP_EPROTO, "it does not support TLS 1.3"},
         {SSL_R_BAD_SIGNATURE, HASP_ECERT,
-         "its key is not that of its certificate"},
+         "its key does not match its certificate"},
         {0, HASP_EPROTO, NULL},
     };
     const struct sentence *found = sentences;
@@ -218,8 +218,8 @@ static const struct sentence *find_sentence(int reason)
     return found;
 }
 
-/* Before its first record a server that speaks plain has said something else,
- * and OpenSSL has a name for each of the things that it might have been. */
+/* True if a server answered without TLS. OpenSSL reports one of these reasons,
+ * depending on the bytes of the answer. */
 static bool is_plain_answer(const struct tls *tls, int reason)
 {
     return !tls->is_server && !tls->is_up &&
@@ -235,26 +235,26 @@ static int tls_explain_failure(struct tls *tls)
     const struct sentence *found = find_sentence(reason);
     ERR_clear_error();
     if (tls->why[0] != '\0') {
-        return HASP_ECERT; /* tls_verified() has already written the cause. */
+        return HASP_ECERT; /* tls_verified() has already set the cause. */
     }
     if (is_plain_answer(tls, reason)) {
         snprintf(tls->why, sizeof tls->why, "%s",
                  tls->context->use == TLS_AS_CLIENT
-                     ? "the node speaks plain: set tls.client"
-                     : "the peer speaks plain: set tls.peer");
+                     ? "the node does not use TLS: set tls.client there"
+                     : "the peer does not use TLS: set tls.peer there");
         return HASP_ECERT;
     }
     if (found->text != NULL) {
         snprintf(tls->why, sizeof tls->why, "%s", found->text);
     } else {
         const char *text = ERR_reason_error_string(code);
-        snprintf(tls->why, sizeof tls->why, "TLS is broken: %s",
-                 text != NULL ? text : "no reason");
+        snprintf(tls->why, sizeof tls->why, "TLS failed: %s",
+                 text != NULL ? text : "unknown reason");
     }
     return found->error;
 }
 
-/* What a call of OpenSSL that has not succeeded means. */
+/* Translates the result of a failed call of OpenSSL. */
 static int tls_outcome(struct tls *tls, int rv)
 {
     switch (SSL_get_error(tls->ssl, rv)) {
@@ -276,9 +276,9 @@ const char *tls_why(const struct tls *tls)
 
 /* --- Use ------------------------------------------------------------------ */
 
-/* The queue of errors is the thread's: an old entry, of whichever connection,
- * would turn "more is needed" into a failure. So each call below empties it. To
- * ask first is cheaper, once for each record, than to empty what is empty. */
+/* OpenSSL's error queue belongs to the thread: an old entry of any connection
+ * would turn "more is needed" into a failure. So each call below empties it.
+ * Checking first is cheaper than clearing an empty queue for each record. */
 static void forget_errors(void)
 {
     if (ERR_peek_error() != 0) {
@@ -294,7 +294,8 @@ int tls_feed(struct tls *tls, struct bytes cipher)
     if (tls->silent_size >
         (tls->is_up ? TLS_SILENT_SIZE_MAX : TLS_HANDSHAKE_SIZE_MAX) +
             cipher.size) {
-        snprintf(tls->why, sizeof tls->why, "it sends records without data");
+        snprintf(tls->why, sizeof tls->why,
+                 "it sent too many records without data");
         return HASP_EPROTO;
     }
     return 0;
@@ -305,7 +306,7 @@ struct buffer *tls_output(struct tls *tls)
     return &tls->out;
 }
 
-/* The chain that was verified ends with the CA. */
+/* Stores the fingerprint of the CA, the last in the verified chain. */
 static void learn_ca(struct tls *tls)
 {
     STACK_OF(X509) *chain = SSL_get0_verified_chain(tls->ssl);
@@ -326,7 +327,8 @@ int tls_handshake(struct tls *tls)
     if (rv != 1) {
         return tls_outcome(tls, rv);
     }
-    /* A peer is known only by a certificate that tls_verified() has seen. */
+    /* Only tls_verified() sets an identity, so a certificate that it has not
+     * checked must not be accepted. */
     bool has_shown = SSL_get0_peer_certificate(tls->ssl) != NULL;
     CHECK(SSL_get_verify_result(tls->ssl) == X509_V_OK);
     CHECK(has_shown == (tls->identity.name.role != TLS_NOBODY));
@@ -353,8 +355,8 @@ const struct tls_identity *tls_identity(const struct tls *tls)
 int tls_read(struct tls *tls, uint8_t *to, size_t size, size_t *ret_size)
 {
     CHECK(tls->is_up && size > 0);
-    /* It takes of a record what belongs to it and no more, so there is nothing
-     * to be had; asking it would cost as much as a small record. */
+    /* OpenSSL reads whole records only, so there is nothing to read; the call
+     * would cost as much as a small record. */
     if (tls->in.size == 0 && SSL_pending(tls->ssl) == 0 && !tls->has_ended) {
         return HASP_EMORE;
     }

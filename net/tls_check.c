@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What is demanded of a certificate, and what is said of one that does not
- * have it. */
+/* Requirements of certificates, and messages about those that do not meet
+ * them. */
 
 #include <inttypes.h>
 #include <openssl/x509v3.h>
@@ -10,7 +10,7 @@
 
 #include "net/tls_context.h"
 
-/* The one name of hasp in a certificate. HASP_ENOENT: none; HASP_EEXIST: more
+/* Finds the URI of hasp in a certificate. HASP_ENOENT: none; HASP_EEXIST: more
  * than one; HASP_EINVALID: malformed. */
 static int find_name(X509 *certificate, struct tls_name *ret_name)
 {
@@ -39,21 +39,20 @@ int tls_check_name(const struct tls_context *context, X509 *certificate,
                    const char *whose, bool is_own, struct tls_name *ret_name,
                    char why[HASP_WHY_SIZE])
 {
-    /* Users and nodes each see the other's kind; nodes among themselves see
-     * nodes. */
+    /* A client's peer is a node and the reverse; nodes' peers are nodes. */
     bool is_user = is_own ? context->use == TLS_AS_CLIENT
                           : context->use == TLS_FOR_CLIENTS;
     struct tls_name name;
     int error = find_name(certificate, &name);
     if (error == HASP_ENOENT) {
         snprintf(why, HASP_WHY_SIZE,
-                 "%s names nobody: it has no URI 'hasp://CLUSTER/...'; make it "
+                 "%s has no identity, a URI 'hasp://CLUSTER/...'; make it "
                  "with: hasp cert",
                  whose);
     } else if (error != 0) {
         snprintf(why, HASP_WHY_SIZE, "%s has %s", whose,
-                 error == HASP_EEXIST ? "more than one name of hasp"
-                                      : "a malformed name of hasp");
+                 error == HASP_EEXIST ? "more than one URI of hasp"
+                                      : "a malformed URI of hasp");
     } else if (strcmp(name.cluster, context->cluster) != 0) {
         snprintf(why, HASP_WHY_SIZE, "%s is for cluster '%s', not '%s'", whose,
                  name.cluster, context->cluster);
@@ -76,7 +75,7 @@ static void format_day(const ASN1_TIME *time, char *out, size_t size)
     struct tm tm;
     if (ASN1_TIME_to_tm(time, &tm) != 1 ||
         strftime(out, size, "%Y-%m-%d %H:%M UTC", &tm) == 0) {
-        snprintf(out, size, "an unreadable day");
+        snprintf(out, size, "an invalid date");
     }
 }
 
@@ -103,13 +102,13 @@ void tls_explain(const struct tls_context *context, int error, int depth,
     case X509_V_ERR_CERT_NOT_YET_VALID:
         format_day(X509_get0_notBefore(certificate), day, sizeof day);
         snprintf(why, HASP_WHY_SIZE,
-                 "the clocks differ? %s is not valid before %s", what, day);
+                 "%s is not valid before %s; do the clocks differ?", what, day);
         return;
     case X509_V_ERR_INVALID_PURPOSE:
         snprintf(why, HASP_WHY_SIZE,
                  context->use == TLS_AS_CLIENT
-                     ? "%s may not serve: it is not a node's"
-                     : "%s may not be used so",
+                     ? "%s cannot be used by a server: it is not a node's"
+                     : "%s cannot be used for this purpose",
                  whose);
         return;
     default:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A set of files becomes a context, or a sentence that says why not. */
+/* Makes a context from a set of files, or a sentence that says why not. */
 
 #include "net/tls_context.h"
 
@@ -22,8 +22,8 @@
 
 #define CHAIN_DEPTH_MAX 3
 #define DAY_S (24 * 60 * 60)
-/* The cheapest first; a server takes its own order, unless the client's machine
- * has no instructions for AES. */
+/* The cheapest first; a server uses its own order, unless the client's machine
+ * has no AES instructions. */
 #define CIPHERS                                     \
     "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384" \
     ":TLS_CHACHA20_POLY1305_SHA256"
@@ -59,7 +59,8 @@ int64_t tls_seconds_of(const ASN1_TIME *time)
 
 /* --- The CAs -------------------------------------------------------------- */
 
-/* Takes the cluster's name from the CA, if it was not configured. */
+/* Sets the cluster's name from the CA's certificate, if it was not
+ * configured. */
 static void learn_cluster(struct tls_context *context, X509 *ca)
 {
     GENERAL_NAMES *names = X509_get_ext_d2i(ca, NID_subject_alt_name, NULL,
@@ -81,15 +82,15 @@ static void learn_cluster(struct tls_context *context, X509 *ca)
     GENERAL_NAMES_free(names);
 }
 
-/* What is in a file; NULL: errno says why not. */
+/* Opens a file or its text; NULL: errno is set. */
 static BIO *open_text(const char *path, struct bytes text)
 {
     return text.data != NULL ? BIO_new_mem_buf(text.data, (int)text.size)
                              : BIO_new_file(path, "re");
 }
 
-/* After reading PEM: true if it ended where nothing more begins, and not within
- * a certificate. */
+/* After reading PEM: true if the end was reached, and not inside a
+ * certificate. */
 static bool is_at_end(void)
 {
     unsigned long code = ERR_peek_last_error();
@@ -124,17 +125,17 @@ static int load_cas(const struct context_loading *loading)
     ERR_clear_error();
     if (count > 0 && !is_whole) {
         return tls_context_refuse(
-            loading, "the CA '%.300s' is cut short, or damaged", path);
+            loading, "the CA '%.300s' is truncated or damaged", path);
     }
     if (count == 0) {
         return tls_context_refuse(
-            loading, "'%.300s' holds no certificate of a CA (PEM)", path);
+            loading, "'%.300s' has no certificate of a CA (PEM)", path);
     }
     if (context->cluster[0] == '\0') {
         return tls_context_refuse(
             loading,
-            "the CA '%.300s' does not say for which cluster it is, "
-            "since it was not made by hasp cert: name the cluster",
+            "the CA '%.300s' does not name its cluster, since it was not "
+            "made by hasp cert: name the cluster",
             path);
     }
     return 0;
@@ -142,10 +143,10 @@ static int load_cas(const struct context_loading *loading)
 
 /* --- Its own certificate -------------------------------------------------- */
 
-/* Why a file cannot be used. */
+/* Explains why a file cannot be used. */
 static const char *fault_of(const char *path)
 {
-    return access(path, R_OK) == 0 ? "it holds none" : strerror(errno);
+    return access(path, R_OK) == 0 ? "it has none" : strerror(errno);
 }
 
 int tls_check_key_mode(const char *path, unsigned mode, char why[HASP_WHY_SIZE])
@@ -165,7 +166,7 @@ static int check_mode(const struct context_loading *loading)
     const char *path = loading->files->key;
     struct stat status;
     if (loading->files->key_text.data != NULL) {
-        return 0; /* Checked by who has read it. */
+        return 0; /* The caller, who read it, has checked that. */
     }
     if (stat(path, &status) != 0) {
         return tls_context_refuse(loading, "cannot open the key '%.300s': %s",
@@ -174,8 +175,7 @@ static int check_mode(const struct context_loading *loading)
     return tls_check_key_mode(path, status.st_mode, loading->why);
 }
 
-/* Takes a certificate and those between it and its CA; false: an error of
- * OpenSSL. */
+/* Uses a certificate and the intermediate ones; false: an error of OpenSSL. */
 static bool use_chain(SSL_CTX *ssl, BIO *bio)
 {
     X509 *one = PEM_read_bio_X509_AUX(bio, NULL, NULL, NULL);
@@ -201,7 +201,8 @@ static bool use_certificate(const struct context_loading *loading)
     return is_fine;
 }
 
-/* Without a passphrase OpenSSL would ask for one on the terminal. */
+/* Passes an empty passphrase, since OpenSSL would otherwise ask for one on the
+ * terminal. */
 static bool use_key(const struct context_loading *loading)
 {
     const struct tls_files *files = loading->files;
@@ -216,7 +217,7 @@ static bool use_key(const struct context_loading *loading)
     return is_fine;
 }
 
-/* Checks whether the other end would accept the certificate. */
+/* Checks whether a peer would accept the certificate. */
 static int check_chain(const struct context_loading *loading, X509 *own)
 {
     struct tls_context *context = loading->context;
@@ -227,7 +228,8 @@ static int check_chain(const struct context_loading *loading, X509 *own)
     SSL_CTX_get0_chain_certs(context->ssl, &chain);
     CHECK(X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(context->ssl), own,
                               chain) == 1);
-    /* A node also dials, but its certificate is made for both uses. */
+    /* A node also acts as a client, but its certificate is made for both
+     * uses. */
     CHECK(X509_STORE_CTX_set_default(check, context->use == TLS_AS_CLIENT
                                                 ? "ssl_client"
                                                 : "ssl_server") == 1);
@@ -302,10 +304,10 @@ static int load_own(const struct context_loading *loading)
         }
         return tls_context_refuse(
             loading,
-            differs ? "the key '%.200s' is not that of the "
+            differs ? "the key '%.200s' does not match the "
                       "certificate '%.200s'"
                     : "cannot read the key '%.200s' (PEM without a "
-                      "passphrase), which goes with '%.200s'",
+                      "passphrase) of '%.200s'",
             files->key, files->certificate);
     }
     return check_own(loading);
@@ -325,8 +327,9 @@ static void tls_context_demand(struct tls_context *context)
                                        SSL_OP_PRIORITIZE_CHACHA);
     (void)SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE |
                                     SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    /* To make and release the buffers of each record takes a seventh of its
-     * time. A node has many idle clients, and no memory for all of them. */
+    /* Releasing the buffers after each record costs a seventh of its time, but
+     * a node has many idle clients, and not enough memory for all their
+     * buffers. */
     if (context->use == TLS_FOR_CLIENTS || context->use == TLS_FOR_ANYBODY) {
         (void)SSL_CTX_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS);
     }
@@ -356,7 +359,7 @@ int tls_context_load(const struct tls_files *files, enum tls_use use,
     if (context->ssl == NULL) {
         free(context);
         return tls_context_refuse(
-            &loading, "OpenSSL cannot begin: %s",
+            &loading, "cannot initialize OpenSSL: %s",
             ERR_reason_error_string(ERR_peek_last_error()));
     }
     tls_context_demand(context);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a context holds; for net/tls*.c alone. */
+/* Contents of a context; only for net/tls*.c. */
 
 #ifndef HASP_NET_TLS_CONTEXT_H
 #define HASP_NET_TLS_CONTEXT_H
@@ -15,25 +15,25 @@ struct tls_context {
     atomic_int count;
     enum tls_use use;
     char cluster[TLS_CLUSTER_SIZE];
-    char user[TLS_USER_SIZE]; /* Of its own certificate. */
+    char user[TLS_USER_SIZE]; /* In its own certificate. */
     char ca_path[256];        /* For messages. */
     int64_t certificate_until;
     int64_t ca_until;
 };
 
-/* Says of 'certificate' whether the context takes it for the other end (or, if
- * 'is_own', has it for its own), and which name it has. 'whose' begins the
+/* Checks whether the context accepts 'certificate' for the peer (or, if
+ * 'is_own', as its own), and returns its name. 'whose' is the subject of the
  * sentence: "the node's certificate". HASP_ECERT. */
 MUST_CHECK int tls_check_name(const struct tls_context *context,
                               X509 *certificate, const char *whose, bool is_own,
                               struct tls_name *ret_name,
                               char why[HASP_WHY_SIZE]);
-/* Says what X509_verify_cert() has found (an X509_V_ERR_...) at 'certificate',
+/* Explains an error of X509_verify_cert() (X509_V_ERR_...) at 'certificate',
  * 'depth' steps above the end of the chain. */
 void tls_explain(const struct tls_context *context, int error, int depth,
                  X509 *certificate, const char *whose, char why[HASP_WHY_SIZE]);
 int64_t tls_seconds_of(const ASN1_TIME *time);
-/* In tls.c: OpenSSL's verification of the other end comes to this. */
+/* In tls.c: OpenSSL's callback to verify the peer. */
 int tls_verified(int is_fine, X509_STORE_CTX *store);
 /* In tls.c, for tests. */
 SSL *tls_ssl(const struct tls *tls);

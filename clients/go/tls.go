@@ -49,7 +49,7 @@ func configOf(folder string, read files) (*tls.Config, string, error) {
 	path := filepath.Join(folder, "client.crt")
 	own, err := tls.X509KeyPair(read.certificate, read.key)
 	if err != nil && strings.Contains(err.Error(), "does not match public key") {
-		return nil, "", fmt.Errorf("the key '%s' is not that of the certificate '%s'",
+		return nil, "", fmt.Errorf("the key '%s' does not match the certificate '%s'",
 			filepath.Join(folder, "client.key"), path)
 	}
 	if err != nil {
@@ -169,7 +169,7 @@ var sentences = [][2]string{
 		"hasp cert renew"},
 	{"remote error: tls:", "the node refuses this client's certificate; its " +
 		"log says why"},
-	{"does not look like a TLS handshake", "the node speaks plain: set " +
+	{"does not look like a TLS handshake", "the node does not use TLS: set " +
 		"tls.client there, or give no certificates"},
 }
 

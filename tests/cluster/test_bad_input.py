@@ -176,7 +176,7 @@ LANGUAGES = [
 ANOTHER_CA = ("the node's certificate was made by another CA than "
               "{tls}/ca.crt")
 REFUSED = "the node refuses this client's certificate; its log says why"
-NOTLS = "this port wants TLS: give --tls or HASP_TLS"
+NOTLS = "this port requires TLS: use --tls or HASP_TLS"
 UNKNOWN = "NOAUTH user 'gone' is not known here, or disabled: hasp user add gone"
 WRONGPASS = "invalid username-password pair or user is disabled"
 NOPERM = "NOPERM user 'app' may not lock 'orders' (roles: app)"
@@ -205,18 +205,18 @@ ROWS = {
         "user's", REFUSED,
         "this is a node's certificate, not a user's"),
     "swapped key": (
-        "the key '{tls}/client.key' is not that of the certificate "
+        "the key '{tls}/client.key' does not match the certificate "
         "'{tls}/client.crt'",
-        "the key '{tls}/client.key' is not that of the certificate "
+        "the key '{tls}/client.key' does not match the certificate "
         "'{tls}/client.crt'", None),
     "revoked": ("NOAUTH certificate was revoked",) * 2 + (None,),
     "unknown": (UNKNOWN,) * 2 + (None,),
     "nobody": (NOAUTH,) * 2 + (None,),
     "plain to TLS": (NOTLS,) * 2 + (
-        "it speaks plain, this port wants TLS",),
+        "plain connection; this port requires TLS",),
     "TLS to plain": (
-        "the node speaks plain: set tls.client",
-        "the node speaks plain: set tls.client there, or give no certificates",
+        "the node does not use TLS: set tls.client there",
+        "the node does not use TLS: set tls.client there, or give no certificates",
         None),
     "wrong secret": (WRONGPASS,) * 2 + (None,),
     "may not": (NOPERM,) * 2 + (None,),
@@ -413,7 +413,7 @@ def test_every_language_says_what_is_wrong(bad, tmp_path, language):
 
 
 PEER_ROWS = {
-    "none": "it shows no certificate",
+    "none": "it presented no certificate",
     "user's": "this is a user's certificate, not a node's",
     "expired": "the peer's certificate expired on 2021-01-01 00:00 UTC: hasp "
                "cert renew",
@@ -421,7 +421,7 @@ PEER_ROWS = {
     "other cluster": "the peer's certificate is for cluster 'other', not 'test'",
     "node 2's for 3": "it claims to be node 3, but its certificate is of "
                       "node 2",
-    "plain": "it speaks plain, this port wants TLS",
+    "plain": "plain connection; this port requires TLS",
 }
 
 
@@ -516,7 +516,7 @@ def test_http_says_what_is_wrong(bad):
         plain.sendall(b"GET /v1/locks HTTP/1.1\r\nHost: localhost\r\n\r\n")
         text = plain.makefile("rb").read()
     assert text.startswith(b"HTTP/1.1 400 ")
-    assert b"this port wants HTTPS: use https://" in text
+    assert b"this port requires HTTPS: use https://" in text
     for row in ("expired", "foreign", "other cluster", "swapped"):
         reason = LOGGED[row]
 

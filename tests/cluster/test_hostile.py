@@ -390,7 +390,7 @@ def test_connections_that_have_ended_keep_no_place(limit, has_done):
             wait_until(
                 lambda: metrics(node)["hasp_connections"] < 10, 30, "their ends"
             )
-        assert "accepting pauses" not in node.log()
+        assert "accepting is paused" not in node.log()
 
 
 def test_at_the_limit_those_make_room_that_are_being_closed():

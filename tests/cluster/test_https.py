@@ -96,7 +96,7 @@ def test_plain_is_told_and_closed(cluster):
         text = b""
         while part := plain.recv(4096):
             text += part
-    assert text.startswith(b"HTTP/1.1 400 ") and b"this port wants HTTPS" in text
+    assert text.startswith(b"HTTP/1.1 400 ") and b"this port requires HTTPS" in text
     wait_until(lambda: "port=http" in node.log(), 10, "the line in the log")
 
 

@@ -160,7 +160,7 @@ def test_it_speaks_tls_with_nodes_of_its_cluster_alone(classes, tmp_path):
         said = run(*words, HASP_ENDPOINTS=cluster.endpoints,
                    HASP_TLS=cluster.app)
         assert int(said.split()[0]) > 60
-        assert "this port wants TLS" in refusal("")
+        assert "this port requires TLS" in refusal("")
         # A CA of another cluster, and one that trusts the right nodes, but for
         # another cluster.
         cluster.hasp("cert", "ca", "--cluster", "other", "--dir", tmp_path,

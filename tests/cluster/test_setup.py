@@ -121,7 +121,7 @@ def test_the_cluster_serves_users_over_tls_alone(cluster):
     )
     assert done.returncode == 0, done.stdout
     assert re.search(r"USER +admin\n.*\n.*\nACCESS +required", done.stdout)
-    assert "this port wants TLS" in done.stdout
+    assert "this port requires TLS" in done.stdout
     assert "user 'app' may not lock 'other'" in done.stdout
 
 

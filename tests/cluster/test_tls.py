@@ -17,7 +17,7 @@ import pytest
 from cluster import Client, ReplyError, wait_until
 from tls_cluster import TlsCluster, as_user, tool
 
-NOTLS = "this port wants TLS: give --tls or HASP_TLS"
+NOTLS = "this port requires TLS: use --tls or HASP_TLS"
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_plain_is_told_what_is_wanted(cluster):
         lambda: metric(node, name) > before, 10, "the failure is counted"
     )
     assert metric(node, name) == before + 1
-    assert "it speaks plain, this port wants TLS" in node.log()
+    assert "plain connection; this port requires TLS" in node.log()
     done = cluster.hasp("show", "x", tls=None, check=False)
     assert done.returncode == 78 and NOTLS in done.stderr
     done = cluster.hasp("status", tls=None, check=False)
@@ -141,7 +141,7 @@ def test_older_versions_are_refused(cluster):
 def test_users_and_nobodies_are_no_nodes(cluster):
     node = cluster.nodes[0]
     is_refused(node, node.peer_port, as_user(cluster.certs),
-               "it shows no certificate")
+               "it presented no certificate")
     is_refused(node, node.peer_port, as_user(cluster.certs, "admin"),
                "this is a user's certificate, not a node's")
 
@@ -177,7 +177,7 @@ def test_a_start_with_wrong_files_ends_with_the_reason(tmp_path, fault):
             expected = "is of node 2, this is node 1"
         elif fault == "key":
             shutil.copy(other + "/node.key", own + "/node.key")
-            expected = "is not that of the certificate"
+            expected = "does not match the certificate"
         elif fault == "passphrase":
             encrypt(own + "/node.key")
             # Nobody is asked for it on the terminal.

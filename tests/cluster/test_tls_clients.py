@@ -118,7 +118,7 @@ def test_a_folder_is_all_it_needs(cluster, tmp_path, language):
 def test_without_it_the_node_says_what_is_wanted(cluster, tmp_path, language):
     done = run(cluster, tmp_path, language)
     assert done.returncode == 1
-    assert "this port wants TLS" in done.stderr
+    assert "this port requires TLS" in done.stderr
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

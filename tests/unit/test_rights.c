@@ -358,7 +358,7 @@ static void bytes_and_the_end_arrive_where_we_read_ourselves(void **state)
     assert_memory_equal(sent, back, sizeof sent);
     close(fd);
     RUN_UNTIL(f, f->ends[0].is_closed);
-    assert_string_equal(f->ends[0].reason, "closed by the other end");
+    assert_string_equal(f->ends[0].reason, "closed by the peer");
     assert_true(f->ends[0].stream.was_closed_by_peer);
     end(f);
 }

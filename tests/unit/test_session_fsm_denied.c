@@ -10,7 +10,7 @@
 
 static const char *const refusals[] = {WRONG,
                                        "-NOAUTH certificate was revoked\r\n",
-                                       "-NOTLS this port wants TLS\r\n"};
+                                       "-NOTLS this port requires TLS\r\n"};
 
 static void a_refused_greeting_is_no_loss_until_the_lease_is_over(void **state)
 {

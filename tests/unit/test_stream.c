@@ -462,7 +462,7 @@ static void the_other_ends_close_is_told_as_such(void **state)
     int fd = connect_stranger(f);
     close(fd);
     RUN_UNTIL(f, f->server.closed_calls == 1);
-    assert_string_equal(f->server.reason, "closed by the other end");
+    assert_string_equal(f->server.reason, "closed by the peer");
     assert_true(f->server.stream.was_closed_by_peer);
 }
 
@@ -474,7 +474,7 @@ static void the_other_ends_reset_is_told_as_such(void **state)
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     close(fd);
     RUN_UNTIL(f, f->server.closed_calls == 1);
-    assert_string_equal(f->server.reason, "reset by the other end");
+    assert_string_equal(f->server.reason, "reset by the peer");
     assert_true(f->server.stream.was_closed_by_peer);
 }
 
@@ -874,7 +874,7 @@ static void count_lines(void *data, enum log_level level, const char *event,
     (void)data;
     (void)fields;
     assert_int_equal(level, LOG_ERROR_LEVEL);
-    assert_string_equal(event, "accepting pauses");
+    assert_string_equal(event, "accepting is paused");
     logged_lines++;
 }
 

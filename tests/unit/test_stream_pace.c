@@ -105,7 +105,7 @@ static int set_up(void **state)
 {
     struct fixture *f = connect_one(state);
     close(f->other_fd);
-    return run_until_it_waits(f, "closed by the other end");
+    return run_until_it_waits(f, "closed by the peer");
 }
 
 /* This end has said its last words, and the other one answers by its close. */
@@ -144,7 +144,7 @@ static int tear_down(void **state)
     assert_int_equal(f->ended_calls, 1);
     assert_string_equal(f->reason, f->expected);
     assert_int_equal(f->was_closed_by_peer,
-                     strcmp(f->expected, "closed by the other end") == 0);
+                     strcmp(f->expected, "closed by the peer") == 0);
     assert_false(stream_pace_hurry(&f->pace));
     uv_close((uv_handle_t *)&f->bound, NULL);
     while (uv_run(&f->loop, UV_RUN_DEFAULT) != 0) {

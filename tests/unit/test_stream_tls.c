@@ -24,7 +24,7 @@
 
 #define BOUND_MS 60000
 #define SERVERS_MAX 300
-#define REFUSAL "-NOTLS this port wants TLS\r\n"
+#define REFUSAL "-NOTLS this port requires TLS\r\n"
 
 /* One end, with what happened to it. */
 struct end {
@@ -238,7 +238,7 @@ static void bytes_go_both_ways(void **state)
     }
     stream_close_flushed(&f->client.stream, "done");
     RUN_UNTIL(f, f->client.closed_calls == 1 && f->servers[0].closed_calls);
-    assert_string_equal(f->servers[0].reason, "closed by the other end");
+    assert_string_equal(f->servers[0].reason, "closed by the peer");
     assert_false(f->servers[0].has_failed_tls);
     tls_paper_done(&user);
 }
@@ -256,7 +256,7 @@ static void last_words_arrive(void **state)
     stream_close_flushed(server, "enough");
     RUN_UNTIL(f, f->client.closed_calls == 1 && f->servers[0].closed_calls);
     assert_int_equal(f->client.got.size, 600000);
-    assert_string_equal(f->client.reason, "closed by the other end");
+    assert_string_equal(f->client.reason, "closed by the peer");
     assert_string_equal(f->servers[0].reason, "enough");
 }
 
@@ -273,7 +273,7 @@ static void plain_is_refused_in_words(void **state)
     close(fd);
     RUN_UNTIL(f, f->servers[0].closed_calls == 1);
     assert_string_equal(f->servers[0].reason,
-                        "it speaks plain, this port wants TLS");
+                        "plain connection; this port requires TLS");
     assert_true(f->servers[0].has_failed_tls);
     assert_int_equal(f->ready_count, 0);
     assert_int_equal(f->servers[0].got.size, 0);
@@ -329,7 +329,7 @@ static void a_handshake_may_come_byte_by_byte(void **state)
     /* Gone without a word of TLS: that is an end like any other. */
     close(fd);
     RUN_UNTIL(f, f->servers[0].closed_calls == 1);
-    assert_string_equal(f->servers[0].reason, "closed by the other end");
+    assert_string_equal(f->servers[0].reason, "closed by the peer");
     assert_false(f->servers[0].has_failed_tls);
     tls_free(tls);
     tls_context_unref(context);
@@ -342,7 +342,7 @@ static void a_handshake_that_is_cut_or_garbage_ends(void **state)
     say(fd, BYTES_LITERAL("\x16\x03\x01\x02\x00\x01\x00"));
     close(fd);
     RUN_UNTIL(f, f->accepted == 1 && f->servers[0].closed_calls == 1);
-    assert_string_equal(f->servers[0].reason, "closed by the other end");
+    assert_string_equal(f->servers[0].reason, "closed by the peer");
     fd = open_stranger(f);
     say(fd, BYTES_LITERAL("\x16\x03\x01\x00\x04\x77\x77\x77\x77"));
     RUN_UNTIL(f, f->accepted == 2 && f->servers[1].stream.closes_when_flushed);
@@ -366,8 +366,8 @@ static void a_handshake_that_does_not_end_is_closed(void **state)
     assert_in_range(took_ms, STREAM_TLS_HANDSHAKE_MS - 100, 30000);
     for (int i = 0; i < 2; i++) {
         assert_true(f->servers[i].has_failed_tls);
-        assert_true(strstr(f->servers[i].reason, "says nothing") != NULL ||
-                    strstr(f->servers[i].reason, "takes too long") != NULL);
+        assert_true(strstr(f->servers[i].reason, "no data received") != NULL ||
+                    strstr(f->servers[i].reason, "timed out") != NULL);
     }
     close(mute);
     close(slow);
@@ -412,7 +412,7 @@ static void who_dials_tls_where_plain_is_spoken_is_told(void **state)
     stream_close_flushed(&f->servers[0].stream, "malformed");
     RUN_UNTIL(f, f->client.closed_calls == 1);
     assert_string_equal(f->client.reason,
-                        "the node speaks plain: set tls.client");
+                        "the node does not use TLS: set tls.client there");
 }
 
 /* All that come at once get through, a few in a turn. */

@@ -198,7 +198,7 @@ static void a_changed_byte_ends_the_connection(void **state)
     out->data[out->size / 2] ^= 1;
     assert_int_equal(tls_feed(p->server, buffer_bytes(out)), 0);
     assert_int_equal(tls_read(p->server, &byte, 1, &size), HASP_EPROTO);
-    assert_non_null(strstr(tls_why(p->server), "TLS is broken"));
+    assert_non_null(strstr(tls_why(p->server), "TLS failed"));
     assert_true(tls_output(p->server)->size > 0); /* The alert. */
 }
 
@@ -282,18 +282,18 @@ static const struct refusal refusals[] = {
      TLS_FOR_CLIENTS,
      false,
      false,
-     "the client's certificate names nobody"},
+     "the client's certificate has no identity"},
     {{.file = "d",
       .names = "URI:hasp://production/user/app,URI:hasp://production/user/b"},
      TLS_FOR_CLIENTS,
      false,
      false,
-     "more than one name"},
+     "more than one URI"},
     {{.file = "e", .names = "URI:hasp://production/user/"},
      TLS_FOR_CLIENTS,
      false,
      false,
-     "a malformed name"},
+     "a malformed URI"},
     {{.file = "f", .names = "URI:hasp://production"},
      TLS_FOR_CLIENTS,
      false,
@@ -313,8 +313,8 @@ static const struct refusal refusals[] = {
      TLS_FOR_CLIENTS,
      false,
      false,
-     "the clocks differ? the client's "
-     "certificate is not valid before "},
+     "the client's certificate is not "
+     "valid before "},
     {{.file = "i", .names = "URI:hasp://production/node/2"},
      TLS_FOR_PEERS,
      true,
@@ -332,7 +332,7 @@ static const struct refusal refusals[] = {
      TLS_FOR_PEERS,
      false,
      false,
-     "the peer's certificate may not be used so"},
+     "the peer's certificate cannot be used for this purpose"},
 };
 
 static void who_does_not_fit_is_refused_with_the_reason(void **state)
@@ -399,7 +399,7 @@ static const struct refusal served[] = {
      TLS_AS_CLIENT,
      false,
      false,
-     "the node's certificate may not serve: it is "
+     "the node's certificate cannot be used by a server: it is "
      "not a node's"},
     {{.file = "d",
       .names = "URI:hasp://production/node/1",
@@ -470,14 +470,14 @@ static void a_peer_needs_a_certificate(void **state)
     assert_int_equal(tls_world_talk(p->client, p->server, SIZE_MAX, &failed),
                      HASP_ECERT);
     assert_ptr_equal(failed, p->server);
-    assert_string_equal(tls_why(p->server), "it shows no certificate");
+    assert_string_equal(tls_why(p->server), "it presented no certificate");
     assert_int_equal(tls_feed(p->client, buffer_bytes(tls_output(p->server))),
                      0);
     uint8_t byte;
     size_t size;
     assert_int_equal(tls_read(p->client, &byte, 1, &size), HASP_ECERT);
     assert_string_equal(tls_why(p->client),
-                        "the other side wants a certificate");
+                        "the other side requires a certificate");
 }
 
 static void who_answers_in_plain_is_named(void **state)
@@ -492,7 +492,7 @@ static void who_answers_in_plain_is_named(void **state)
         assert_int_equal(tls_feed(p->client, bytes_of_text(answers[i])), 0);
         assert_int_equal(tls_handshake(p->client), HASP_ECERT);
         assert_string_equal(tls_why(p->client),
-                            "the node speaks plain: set tls.client");
+                            "the node does not use TLS: set tls.client there");
         part(p);
     }
     meet(p, TLS_FOR_PEERS, &p->node, &p->node, 1);
@@ -500,7 +500,7 @@ static void who_answers_in_plain_is_named(void **state)
     assert_int_equal(tls_feed(p->client, bytes_of(answers[2], 8)), 0);
     assert_int_equal(tls_handshake(p->client), HASP_ECERT);
     assert_string_equal(tls_why(p->client),
-                        "the peer speaks plain: set tls.peer");
+                        "the peer does not use TLS: set tls.peer there");
 }
 
 /* --- Versions and replays ------------------------------------------------- */
@@ -517,7 +517,7 @@ static void older_versions_are_refused(void **state)
     assert_int_equal(tls_world_talk(p->client, p->server, SIZE_MAX, &failed),
                      HASP_EPROTO);
     assert_ptr_equal(failed, p->server);
-    assert_string_equal(tls_why(p->server), "it does not speak TLS 1.3");
+    assert_string_equal(tls_why(p->server), "it does not support TLS 1.3");
 }
 
 /* No ticket is given, so there is nothing to resume and no early data. */
@@ -587,7 +587,8 @@ static void key_updates_without_end_are_refused(void **state)
     }
     assert_int_equal(rv, HASP_EPROTO);
     assert_true(count > 100);
-    assert_string_equal(tls_why(p->server), "it sends records without data");
+    assert_string_equal(tls_why(p->server),
+                        "it sent too many records without data");
 }
 
 /* A client of another make names AES-256 first; and one whose machine is slow
@@ -658,7 +659,7 @@ static void a_set_of_files_is_checked(void **state)
                    &p->world.ca, &expired);
     assert_int_equal(load(p, certificate, key, "production", 1, why), 0);
     expect_bad_set(p, certificate, two.key_path, "production", 1,
-                   "is not that of the certificate");
+                   "does not match the certificate");
     expect_bad_set(p, certificate, key, "test", 1,
                    "is for cluster 'production', not 'test'");
     expect_bad_set(p, certificate, key, "production", 3,
@@ -666,12 +667,12 @@ static void a_set_of_files_is_checked(void **state)
     expect_bad_set(p, expired.certificate_path, expired.key_path, "production",
                    1, "expired on ");
     expect_bad_set(p, user.certificate_path, user.key_path, "production", 0,
-                   "may not be used so");
+                   "cannot be used for this purpose");
     expect_bad_set(p, "/nowhere.crt", key, "production", 1,
                    "No such file or directory");
     expect_bad_set(p, certificate, "/nowhere.key", "production", 1,
                    "cannot open the key '/nowhere.key'");
-    expect_bad_set(p, key, key, "production", 1, "it holds none");
+    expect_bad_set(p, key, key, "production", 1, "it has none");
     expect_bad_set(p, certificate, certificate, "production", 1, "is mode 0");
     assert_int_equal(chmod(key, 0644), 0);
     expect_bad_set(p, certificate, key, "production", 1,
@@ -703,7 +704,7 @@ static void a_client_learns_the_cluster_from_its_ca(void **state)
     assert_int_equal(
         tls_context_load(&files, TLS_AS_CLIENT, NULL, 0, &context, why),
         HASP_ECERT);
-    assert_non_null(strstr(why, "does not say for which cluster it is"));
+    assert_non_null(strstr(why, "does not name its cluster"));
     assert_int_equal(
         tls_context_load(&files, TLS_AS_CLIENT, "production", 0, &context, why),
         0);

@@ -22,7 +22,7 @@ const SENTENCES = [
     + 'cert renew'],
   ['SSL alert number', "the node refuses this client's certificate; its log "
     + 'says why'],
-  ['wrong version number', 'the node speaks plain: set tls.client there, or '
+  ['wrong version number', 'the node does not use TLS: set tls.client there, or '
     + 'give no certificates'],
 ];
 
@@ -138,7 +138,7 @@ function optionsOf(folder, { ca, cert, key }) {
   const certificate = path.join(folder, 'client.crt');
   const chain = certificatesIn(certificate, cert);
   if (!chain[0].checkPrivateKey(createPrivateKey(key))) {
-    throw new Error(`the key '${path.join(folder, 'client.key')}' is not that of `
+    throw new Error(`the key '${path.join(folder, 'client.key')}' does not match `
       + `the certificate '${certificate}'`);
   }
   checkChain(certificate, chain, authorities);

@@ -19,7 +19,7 @@ SENTENCES = {
     'ALERT_CERTIFICATE_EXPIRED': "this client's certificate has expired: hasp "
     'cert renew',
     'ALERT': "the node refuses this client's certificate; its log says why",
-    'WRONG_VERSION_NUMBER': 'the node speaks plain: set tls.client there, or '
+    'WRONG_VERSION_NUMBER': 'the node does not use TLS: set tls.client there, or '
     'give no certificates',
 }
 
@@ -125,7 +125,7 @@ def _load_pair(context: ssl.SSLContext, texts: Texts) -> None:
     except ssl.SSLError as error:
         if error.reason != 'KEY_VALUES_MISMATCH':
             raise ssl.SSLError(f"'{certificate}' or '{key}': {error}") from error
-        raise ssl.SSLError(f"the key '{key}' is not that of the certificate "
+        raise ssl.SSLError(f"the key '{key}' does not match the certificate "
                            f"'{certificate}'") from error
 
 

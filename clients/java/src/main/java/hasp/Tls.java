@@ -62,7 +62,7 @@ final class Tls {
             + "expired: hasp cert renew"),
         Map.entry("fatal alert", "the node refuses this client's certificate; its "
             + "log says why"),
-        Map.entry("unrecognized SSL message", "the node speaks plain: set tls.client "
+        Map.entry("unrecognized SSL message", "the node does not use TLS: set tls.client "
             + "there, or give no certificates"));
 
     private final SSLContext context;
@@ -183,7 +183,7 @@ final class Tls {
             fits = signer.verify(signature);
         }
         if (!fits) {
-            throw new IOException("the key '" + keyPath + "' is not that of the "
+            throw new IOException("the key '" + keyPath + "' does not match the "
                 + "certificate '" + certificate + "'");
         }
         checkChain(certificate, chain, trusted);
