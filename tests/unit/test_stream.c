@@ -113,9 +113,10 @@ static void on_closed(struct stream *stream, const char *reason)
     end->closed_calls++;
     end->reason = reason;
     /* The owner may free what embeds the stream: nobody may look again. */
-    bool was_closed_by_peer = stream->was_closed_by_peer;
+    struct stream last = *stream;
     memset(stream, 0xa5, sizeof *stream);
-    stream->was_closed_by_peer = was_closed_by_peer;
+    stream->was_closed_by_peer = last.was_closed_by_peer;
+    stream->has_failed_lookup = last.has_failed_lookup;
 }
 
 static const struct stream_events events = {
