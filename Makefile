@@ -418,8 +418,8 @@ level2:
 .PHONY: cluster
 cluster: $(B)/haspd $(B)/hasp $(B)/sim $(B)/bench $(B)/null_server lib examples client-tests level2 ## tests on real processes (T=part of a name)
 	@HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) tools/run-cluster.sh \
-	    $(if $(T),-k $(T)) tests/cluster clients/python/tests \
-	    tests/conformance
+	    $(if $(T),-k $(T)) tests/conformance clients/python/tests \
+	    tests/cluster
 
 # CI runs the unit tests with ASan. These test what is compiled out there: the
 # pool, in whose place ASan sees each piece, and limits of the address space.

@@ -7,7 +7,9 @@
 # unsteady; one that fails again has failed, and so has all that is not through
 # after five minutes. More than 40 are no stall. Most of the time the tests
 # wait, so several run beside each other, each process with ports of its own
-# (tools/ports.py): TEST_JOBS, 8 if not set.
+# (tools/ports.py): TEST_JOBS, 8 if not set. The longest tests are in
+# tests/conformance: named first, so that no process waits for another at the
+# end.
 #
 # Their files are in memory where there is room and we may mount: on a disk that
 # others share flushes wait for seconds now and then, and clients made for Redis
