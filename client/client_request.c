@@ -141,9 +141,9 @@ bool cluster_conn_is_refusal_of_asker(const struct cluster_conn *conn)
            strcmp(conn->code, "NOTLS") == 0;
 }
 
-/* What is told of who asks, and not of what is asked, or that the leader has no
- * room on its disk, is no entry's result: it tells nothing of an earlier
- * sending, which may have been done, or be on its way to the log. */
+/* An error about the asking user, or about the leader's full disk, is not the
+ * result of an entry: it says nothing about an earlier sending, which may have
+ * been done, or be on its way to the log. */
 bool client_request_is_open_still(const struct cluster_conn *conn,
                                   const struct client_request *ask)
 {
@@ -201,7 +201,7 @@ int asking_judge(struct cluster_conn *conn, struct client_request *ask)
         {OUTCOME_BUSY, HASP_EBUSY, "busy, nothing was done"},
         {OUTCOME_NO_LEADER, HASP_ENOTLEADER, "no leader, nothing was done"},
         {OUTCOME_MOVED, HASP_ENOTLEADER, "no leader, nothing was done"},
-        {OUTCOME_STRANGER, HASP_EPROTO, "what answers is no node of hasp"},
+        {OUTCOME_STRANGER, HASP_EPROTO, "the peer is not a hasp node"},
         {OUTCOME_DISTRUSTED, HASP_ECERT, "no trust between client and node"},
         {OUTCOME_UNREACHABLE, HASP_ECONNECT, "no node answers"},
     };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* One request that is asked of a cluster, by an asker (client/cluster_conn.h),
- * until it ends: it outlives connections.
+/* One request to a cluster, on a connection (client/cluster_conn.h), until it
+ * ends: it outlives connections.
  *
- * What an attempt ends with, and what follows:
+ * Results of an attempt, and their effect:
  *
  *     an answer, a refusal  is given out
  *     NOLEADER              nothing was done: again, at another node
@@ -13,21 +13,21 @@
  *     lost connection,      the outcome is not known: again if the request is
  *     no answer, UNKNOWN    repeatable, else given out
  *
- * until the request's deadline. Then the worst of what was seen decides what is
- * told: that it may have been done weighs more than that nobody leads, and that
- * more than that a node was not there.
+ * until the request's deadline. Then the worst result that was seen is
+ * returned: an unknown outcome before a missing leader, and that before an
+ * unreachable node.
  *
  *   HASP_EREPLY      the server refused: 'code' is its word
  *   HASP_ECONNECT    no node could be reached; nothing was done
  *   HASP_ECERT       the same, since their certificate or this side's is
  *                    refused
  *   HASP_ENOTLEADER  none knows a leader; nothing was done
- *   HASP_EBUSY       they had too much to do; nothing was done
+ *   HASP_EBUSY       they were overloaded; nothing was done
  *   HASP_ETIMEDOUT   no answer, the outcome is not known
- *   HASP_EPROTO      what answers does not speak our protocol
+ *   HASP_EPROTO      the peer does not use hasp's protocol
  *
- * A request stands in one of the asker's two lists, 'asks' until it is sent and
- * 'sent' until its attempt ends; then in 'asks' again, or in none. */
+ * A request is in one of the connection's two lists, in 'asks' until it is sent
+ * and in 'sent' until its attempt ends; then in 'asks' again, or in none. */
 
 #ifndef HASP_CLIENT_CLIENT_REQUEST_H
 #define HASP_CLIENT_CLIENT_REQUEST_H
@@ -42,20 +42,20 @@
 #include "lease/lease.h"
 #include "net/resp.h"
 
-/* For an answer, before another node is asked; longer than a node looks for a
- * leader before it says NOLEADER. */
+/* Time for an answer, before another node is tried; longer than a node waits
+ * for a leader before it answers NOLEADER. */
 #define CLIENT_ATTEMPT_MS 4000
 #define CLIENT_CODE_SIZE 32
-/* Behind SESSION.OPEN, ATTACH and CLOSE a node does nothing until they are
- * answered. No more of them are under way at a time, so that heartbeats need
- * not wait for those of a thousand sessions. */
+/* After SESSION.OPEN, ATTACH and CLOSE a node processes nothing until they are
+ * answered. At most this many are in progress, so that heartbeats do not wait
+ * for those of a thousand sessions. */
 #define CLUSTER_CONN_BLOCKING_MAX 8
 
 struct cluster_conn;
 struct cluster_conn_member;
 struct client_request;
 
-/* How a request ended; all is borrowed for the time of the call. */
+/* Result of a request; borrowed for the duration of the call. */
 struct client_request_end {
     int error;                      /* 0: 'reply'. */
     const struct resp_reply *reply; /* NULL after an error. */
@@ -63,32 +63,31 @@ struct client_request_end {
     const char *why;  /* After an error: a text for a person. */
 };
 
-/* Runs inside asker_...(), when the request is no longer the asker's: it may be
- * asked anew, or freed. */
+/* Called when the request no longer belongs to the connection: it can be asked
+ * again, or freed. */
 typedef void client_request_done_fn(struct client_request *ask,
                                     const struct client_request_end *end);
 
-/* Zeroed memory with a query, a deadline and 'done'; it stays where it is, and
- * is the asker's, from cluster_conn_ask() to 'done'. */
+/* Zeroed memory with a query, a deadline and 'done'. From cluster_conn_ask() to
+ * 'done' it belongs to the connection and must not move. */
 struct client_request {
     struct query query;
-    struct cluster_conn_member
-        *member; /* Who asks; NULL: nobody's session does. */
+    struct cluster_conn_member *member; /* The member that asks; NULL: none. */
     uint64_t deadline_ns;
-    uint64_t attempt_ms; /* For an answer of one node; 0: CLIENT_ATTEMPT_MS. */
-    bool is_repeatable;  /* It carries a REQ, or may be done twice. */
-    bool is_read;        /* Repeatable, and whether it was done is no matter. */
-    bool is_once;        /* One attempt at one node, whatever it ends with. */
-    bool is_urgent;      /* Goes before those that have not been sent. */
-    bool is_apart;       /* Names session and secret: need not be attached. */
+    uint64_t attempt_ms; /* Time for one node; 0: CLIENT_ATTEMPT_MS. */
+    bool is_repeatable;  /* It has a REQ, or can be done twice. */
+    bool is_read;        /* Repeatable, and its outcome does not matter. */
+    bool is_once;        /* One attempt at one node, whatever its result. */
+    bool is_urgent;      /* Sent before others that are not sent yet. */
+    bool is_apart;       /* Names session and secret: needs no ATTACH. */
     bool blocks;         /* See CLUSTER_CONN_BLOCKING_MAX. */
-    bool was_sent;       /* Before, under its REQ: that may be done still. */
-    /* Before it is sent again: the query may be written anew. Or NULL. */
+    bool was_sent;       /* Sent before under its REQ, so possibly done. */
+    /* Called before it is sent again, to rewrite the query. Or NULL. */
     void (*again)(struct client_request *ask, struct lease_clock now);
     client_request_done_fn *done;
     void *data;
-    struct lease_clock sent; /* The newest attempt. */
-    /* The rest is the asker's. */
+    struct lease_clock sent; /* Time of the newest attempt. */
+    /* The rest is private. */
     struct list in_asker;
     bool is_asked;
     bool is_sent;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Asks a cluster, without I/O: which node, when to go on to the next, what may
- * be asked again. Bytes and `now` come in; bytes to send, the endpoint to
- * connect to, the time of the next turn and answers come out. It calls no
- * clock, socket or thread; a driver does (client/transport.h, hasp_uv.c).
+/* A connection to a cluster, without I/O: chooses the node, decides when to try
+ * the next one and what may be repeated. Its inputs are bytes and `now`; its
+ * outputs are bytes to send, the endpoint to connect to, the time of the next
+ * turn, and answers. It uses no clock, socket or thread; a driver does
+ * (client/transport.h, hasp_uv.c).
  *
- * There is one connection at a time. Any node takes any request (a follower
- * forwards to the leader), so an asker stays where it is until that node fails
- * it. Requests are sent without waiting for earlier answers, which come in the
- * order of the requests.
+ * There is one connection at a time. Any node accepts any request (a follower
+ * forwards it to the leader), so it stays at a node until that fails. Requests
+ * are sent without waiting for earlier answers, which arrive in the order of
+ * the requests.
  *
  *     REST --somebody asks--> OPENING --cluster_conn_connected()--> GREETING
  *      ^ (a pause after each   |                              HELLO
@@ -16,27 +17,28 @@
  *      |                       |                                |
  *      '------- failure, silence, NOLEADER, MOVED ----------- OPEN
  *
- * It has members, who share the connection (client/cluster_conn_member.h), and
- * they ask requests (client/client_request.h), each of which ends once: with an
- * answer, with a refusal, or when it is too late to ask again.
+ * Its members share the connection (client/cluster_conn_member.h) and send
+ * requests (client/client_request.h), each of which ends once: with an answer,
+ * with a refusal, or at its deadline.
  *
- * A node may refuse it: it does not know the secret, wants TLS, or does not
- * take the certificate. Once it was let in, that is like a node that does not
- * answer, since the files with these are read again before each connection; it
- * is tried again after 0.1 to 1 s. One that never was let in has its requests
- * refused, unless the files have changed by then.
+ * A node can refuse it: it does not know the secret, requires TLS, or rejects
+ * the certificate. If a node has accepted these before, such a refusal counts
+ * like no answer, since the files are read again before each connection; it
+ * retries after 0.1 to 1 s. Otherwise its requests are refused, unless the
+ * files have changed by then.
  *
  * A node of another cluster than the known one (client/known_cluster.h) is left
- * as soon as it has answered HELLO, before it is shown a secret.
+ * as soon as it has answered HELLO, before the secret is sent.
  *
  * Driver: after each call of cluster_conn_turn() or cluster_conn_input() and
- * after each request look at 'number'. If it has changed, close what is open;
- * if the state is OPENING then, connect to cluster_conn_endpoint() and report.
- * Send what is in 'out', and take it out of there. Call cluster_conn_turn(), in
- * which the members have their turns, after each call that a member has begun
- * and when cluster_conn_left_ns() is over. Deadlines are in CLOCK_MONOTONIC.
+ * after each request, check 'number'. If it has changed, close the open socket;
+ * if the state is OPENING then, connect to cluster_conn_endpoint() and report
+ * the result. Send the bytes in 'out' and remove them. Call
+ * cluster_conn_turn(), in which the members have their turns, after each call
+ * that a member has started and when cluster_conn_left_ns() has passed.
+ * Deadlines are in CLOCK_MONOTONIC.
  *
- * Threads: none; who shares it among threads guards it. */
+ * Threads: none; a caller that shares it among threads guards it. */
 
 #ifndef HASP_CLIENT_CLUSTER_CONN_H
 #define HASP_CLIENT_CLUSTER_CONN_H
@@ -54,9 +56,10 @@
 #include "lease/lease.h"
 #include "net/resp.h"
 
-/* For the connection and the greeting; a paused node accepts and is silent. */
+/* Time for the connection and the greeting; a paused node accepts but sends
+ * nothing. */
 #define CLIENT_OPEN_MS 1000
-/* Of what a person is told of one endpoint. */
+/* Size of the message about one endpoint. */
 #define CLUSTER_CONN_LAST_SIZE 256
 
 enum cluster_conn_state {
@@ -68,47 +71,47 @@ enum cluster_conn_state {
 
 struct cluster_conn {
     enum cluster_conn_state state;
-    struct lease_clock now; /* Of the call at hand. */
-    uint32_t number;        /* Of the connection, or of what follows on it. */
+    struct lease_clock now; /* Of the current call. */
+    uint32_t number;        /* Number of the connection, or of the next one. */
     struct buffer out;      /* To be sent. */
-    /* A message that tells of no member's session; borrowed. Or NULL. */
+    /* Receives pushes that are not about a member's session; borrowed. Or
+     * NULL. */
     void (*push)(void *data, const struct resp_reply *reply);
     void *push_data;
-    struct known_cluster *known; /* Its own, or one that others share. */
+    struct known_cluster *known; /* Its own, or a shared one. */
     /* The rest is private. */
     struct known_cluster own_known;
-    char cluster[CLUSTER_ID_TEXT_SIZE]; /* Of the node that is connected. */
-    bool has_said_hello;                /* GREETING: AUTH is under way. */
+    char cluster[CLUSTER_ID_TEXT_SIZE]; /* The connected node's cluster. */
+    bool has_said_hello;                /* GREETING: AUTH was sent. */
     struct list members;
     bool is_touched; /* Some member is. */
-    uint64_t due_ns; /* Of the members, the earliest turn. */
+    uint64_t due_ns; /* Earliest turn of a member. */
     struct endpoint *endpoint;
-    char secret[CLIENT_USER_SECRET_SIZE]; /* Of the user; or "". */
-    bool may_renew;  /* What it shows may be read again, by the driver. */
-    bool was_let_in; /* By a node, which has done what was asked. */
-    bool is_denied;  /* The node that was left does not let it in. */
-    /* Never was let in, and what it shows is being read again, once: if that
-     * changes nothing, this is the end of all that is asked. */
+    char secret[CLIENT_USER_SECRET_SIZE]; /* The user's secret; or "". */
+    bool may_renew;  /* The driver can read the files again. */
+    bool was_let_in; /* A node has accepted a request. */
+    bool is_denied;  /* The last node refused it. */
+    /* Never accepted, and the files are being read again, once: if they have
+     * not changed, all requests end with the refusal. */
     bool is_doubted;
     bool was_doubted;
     char doubt_code[CLIENT_CODE_SIZE];
     char doubt_why[HASP_WHY_SIZE];
-    char (*last)[CLUSTER_CONN_LAST_SIZE]; /* What each endpoint ended with, for
-                                      a person. */
+    char (*last)[CLUSTER_CONN_LAST_SIZE]; /* Last error of each endpoint. */
     uint32_t count;
     uint32_t at;
-    struct endpoint moved; /* Where a node sent us. */
+    struct endpoint moved; /* The target of MOVED. */
     bool is_moved;
-    uint32_t failed;   /* Connections in a row that came to nothing. */
+    uint32_t failed;   /* Consecutive failed connections. */
     uint64_t until_ns; /* REST: the pause; OPENING, GREETING: the limit. */
     uint64_t random;
     struct buffer in;
-    size_t used; /* Of 'in': given out; there until the next input. */
+    size_t used; /* Processed bytes of 'in'; kept until the next input. */
     struct resp_reply reply;
-    struct list asks; /* Those not sent yet, in order. */
-    struct list sent; /* Those sent. */
+    struct list asks; /* Requests to be sent, in order. */
+    struct list sent; /* Requests that were sent. */
     struct client_request *
-        *flight; /* In the order of their answers; NULL: given up. */
+        *flight; /* Sent requests in order; NULL: cancelled. */
     uint32_t flight_count;
     uint32_t flight_room;
     char code[CLIENT_CODE_SIZE];
@@ -120,47 +123,47 @@ struct cluster_conn {
 MUST_CHECK int cluster_conn_init(struct cluster_conn *conn,
                                  const struct endpoints *endpoints,
                                  uint64_t seed);
-/* What is still asked is forgotten without 'done'. */
+/* Pending requests are dropped without 'done'. */
 void cluster_conn_done(struct cluster_conn *conn);
 
 void cluster_conn_ask(struct cluster_conn *conn, struct client_request *ask,
                       struct lease_clock now);
-/* Its turn is due: it was asked something. */
+/* Makes the member's turn due. */
 static inline void cluster_conn_touch(struct cluster_conn_member *member)
 {
     member->is_touched = member->conn->is_touched = true;
 }
-/* The member wants no connection any more, and none acts for its session: it is
- * detached, by closing the connection if nobody else shares it. */
+/* The member needs no connection any longer: its session is detached, by
+ * closing the connection if no other member shares it. */
 void cluster_conn_leave(struct cluster_conn_member *member,
                         struct lease_clock now);
 
-/* Gives the connection up, for 'why' (a person reads it; NULL: nothing to
- * tell); the next one goes to the next endpoint. */
+/* Closes the connection because of 'why' (a message; NULL: none); the next one
+ * goes to the next endpoint. */
 void cluster_conn_drop(struct cluster_conn *conn, const char *why,
                        struct lease_clock now);
-/* Where to begin. */
+/* Sets the first endpoint. */
 void cluster_conn_begin_at(struct cluster_conn *conn, uint32_t endpoint);
-/* Something is under way that has not been answered. */
+/* True if a sent request has no answer yet. */
 bool cluster_conn_is_awaiting(const struct cluster_conn *conn);
 
 /* --- For the driver ------------------------------------------------------- */
 
-/* What it shows from now on. */
+/* Sets the secret for future connections. */
 void cluster_conn_show(struct cluster_conn *conn,
                        const char secret[CLIENT_USER_SECRET_SIZE]);
-/* Before a connection is made, what it shows has been read again, and was other
- * than before; 'why' it was not taken, for all members, or "". The asker may
+/* The driver has read the files again before a connection. 'why': they were
+ * rejected, for this reason, which is reported to all members; or "". This can
  * end the connection that is being opened. */
 void cluster_conn_renewed(struct cluster_conn *conn, bool has_changed,
                           const char *why, struct lease_clock now);
-/* Where to connect to, and who answers. */
+/* The endpoint to connect to. */
 const struct endpoint *cluster_conn_endpoint(const struct cluster_conn *conn);
 void cluster_conn_connected(struct cluster_conn *conn);
-/* No connection came about, or it has broken; 'why' for a person. */
+/* The connection failed; 'why' is a message. */
 void cluster_conn_failed(struct cluster_conn *conn, const char *why,
                          struct lease_clock now);
-/* Likewise, because one side does not take the other's certificate. */
+/* The connection failed because one side rejects the other's certificate. */
 void cluster_conn_distrusted(struct cluster_conn *conn, const char *why,
                              struct lease_clock now);
 void cluster_conn_input(struct cluster_conn *conn, struct bytes bytes,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* One of those who share an asker (client/cluster_conn.h), and how its session
+/* A member of a shared connection (client/cluster_conn.h), and how its session
  * is attached to the connection.
  *
  * A member asks for a session of its own (session_fsm.h), or for none. On each
@@ -28,70 +28,71 @@
 #include "lease/lease.h"
 #include "net/resp.h"
 
-/* What a member gives; each may be NULL. */
+/* Callbacks of a member; each may be NULL. */
 struct cluster_conn_hooks {
-    /* Its turn: time has come, or something that it asked has ended. Returns
-     * the nanoseconds until the next one; UINT64_MAX: none is due. */
+    /* Its turn: its time has come, or one of its requests has ended. Returns
+     * the nanoseconds until the next turn; UINT64_MAX: none is due. */
     uint64_t (*turn)(void *data, struct lease_clock now);
-    /* A message that no request asked for, and that tells of its session;
-     * borrowed. */
+    /* A push about its session; borrowed. */
     void (*push)(void *data, const struct resp_reply *reply);
-    /* The connection has been given up, whatever was asked for on it. */
+    /* The connection is closed, including its watches. */
     void (*lost)(void *data);
-    /* ATTACH was refused: the session has ended, or may not be attached. */
+    /* ATTACH was refused: the session has ended, or cannot be attached. */
     void (*ended)(void *data, const char *code, const char *why);
-    /* Something that people should know of the connection. */
+    /* A message about the connection, for people. */
     void (*noticed)(void *data, const char *text);
     void *data;
 };
 
-/* It stays where it is from cluster_conn_join() to cluster_conn_part(). */
+/* Must not move from cluster_conn_join() to cluster_conn_part(). */
 struct cluster_conn_member {
     struct cluster_conn_hooks hooks;
-    bool is_wanted;   /* A connection, even if it asks nothing. */
+    bool is_wanted;   /* It needs a connection even without a request. */
     uint64_t open_ms; /* For connection and greeting; 0: CLIENT_OPEN_MS. */
-    /* The rest is the asker's. */
+    /* The rest is private. */
     struct cluster_conn *conn;
     struct list in_asker;
     struct credentials credentials;
     struct client_request attach;
     bool has_session;
     bool is_attached;
-    uint32_t refusals; /* Of ATTACH: asked anew with the next request. */
+    uint32_t refusals; /* Of ATTACH; repeated with the next request. */
     bool is_touched;   /* Its turn is due. */
     uint64_t due_ns;   /* Its turn is due then, in CLOCK_BOOTTIME. */
 };
 
-/* Becomes one of the members; 'member' is zeroed memory with hooks. */
+/* Adds a member; 'member' is zeroed memory with hooks. */
 void cluster_conn_join(struct cluster_conn *conn,
                        struct cluster_conn_member *member);
-/* Is none any more. What it asked has been cancelled. Nothing is sent: who goes
- * on living calls cluster_conn_leave() first. */
+/* Removes a member, whose requests have been cancelled. Nothing is sent: if the
+ * session lives on, call cluster_conn_leave() first. */
 void cluster_conn_part(struct cluster_conn_member *member);
 
 /* From now on each connection acts for this session; NULL: for none. */
 void cluster_conn_set_session(struct cluster_conn_member *member,
                               const struct credentials *credentials,
                               struct lease_clock now);
-/* Likewise; the connection that is open does so already. */
+/* As cluster_conn_set_session(), if the open connection has it attached
+ * already. */
 void cluster_conn_adopt_session(struct cluster_conn_member *member,
                                 const struct credentials *credentials);
 
-/* --- For the asker's files ------------------------------------------------ */
+/* --- For cluster_conn.c and client_request.c ------------------------------ */
 
-/* A connection is open: the sessions of all are to be attached. */
+/* A connection is open: attaches the sessions of all members. */
 void cluster_conn_members_attach(struct cluster_conn *conn);
-/* A request has been asked, which may need its member's session. */
+/* A new request may need its member's session: attaches it if necessary. */
 void cluster_conn_member_asks(const struct client_request *ask);
 /* True if the request's session must be attached first. */
 bool cluster_conn_member_holds_up(const struct client_request *ask);
-/* The connection is lost: all are to be attached anew on the next one. */
+/* The connection is lost: all sessions must be attached again on the next
+ * one. */
 void cluster_conn_members_forget(struct cluster_conn *conn);
 void cluster_conn_members_notify_lost(struct cluster_conn *conn);
 void cluster_conn_members_notice(struct cluster_conn *conn, const char *text);
-/* Gives the push that was just read to the member whose session it names. */
+/* Passes the push that was just read to the member whose session it names. */
 void cluster_conn_members_push(struct cluster_conn *conn);
-/* Gives a turn to each member whose time has come, or that was touched. */
+/* Calls the turn of each member whose time has come or that was touched. */
 void cluster_conn_members_turn(struct cluster_conn *conn,
                                struct lease_clock now);
 

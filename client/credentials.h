@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What names a session and proves the right to act for it, as "ID:SECRET". */
+/* Identifies a session and proves the right to act for it: "ID:SECRET". */
 
 #ifndef HASP_CLIENT_CREDENTIALS_H
 #define HASP_CLIENT_CREDENTIALS_H
@@ -16,7 +16,7 @@ struct credentials {
     char secret[CLIENT_SECRET_SIZE];
 };
 
-/* HASP_EINVALID: 'text' is none. */
+/* HASP_EINVALID: 'text' is malformed. */
 MUST_CHECK int credentials_parse(const char *text,
                                  struct credentials *ret_credentials);
 

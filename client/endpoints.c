@@ -10,7 +10,8 @@
 
 #include "base/bytes.h"
 
-/* In a host they tell that it is a URL, or a list with other commas. */
+/* Characters that show that a host is a URL, or a list with other
+ * separators. */
 #define NO_HOST "/;@[] \t\r\n"
 
 /* As much as fits into an address. */
@@ -20,7 +21,7 @@ static int endpoints_refuse(const char *text, size_t size, const char *reason,
                             char why[HASP_WHY_SIZE])
 {
     snprintf(why, HASP_WHY_SIZE,
-             "'%.*s' is no address of a node: %s; write host:port, as in "
+             "'%.*s' is not an address of a node: %s; write host:port, as in "
              "127.0.0.1:7420",
              (int)(size < 200 ? size : 200), text, reason);
     return HASP_EINVALID;

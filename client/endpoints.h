@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The addresses of the nodes that a client may talk to. */
+/* Addresses of the nodes that a client can connect to. */
 
 #ifndef HASP_CLIENT_ENDPOINTS_H
 #define HASP_CLIENT_ENDPOINTS_H
@@ -24,13 +24,15 @@ struct endpoint {
     char text[272]; /* For people: "host:port", "[::1]:7420", "unix:/path". */
 };
 
-/* A path: the local door of a node of this machine, by its data directory. */
+/* True for a path: the data directory of a node on this machine, for its admin
+ * socket. */
 static inline bool endpoint_is_local(const struct endpoint *endpoint)
 {
     return endpoint->host[0] == '/';
 }
 
-/* A UNIX socket of a node of this machine: its path, or NULL. */
+/* The path of a UNIX socket of a node on this machine (listen.local), or
+ * NULL. */
 static inline const char *endpoint_socket(const struct endpoint *endpoint)
 {
     return strncmp(endpoint->host, ENDPOINT_SOCKET,
@@ -44,11 +46,10 @@ struct endpoints {
     uint32_t count;
 };
 
-/* Parses "host:port,host:port,...", with or without blanks; a port that is
- * missing is 7420, an IPv6 address stands in brackets where a port follows;
- * "unix:/path" is the socket of a node of this machine (listen.local), and what
- * begins with '/' its data directory. HASP_EINVALID with a message,
- * HASP_ENOMEM. */
+/* Parses "host:port,host:port,...", with or without blanks. The default port is
+ * 7420; an IPv6 address with a port is in brackets. "unix:/path" is a socket of
+ * a node on this machine (listen.local); a path is a node's data directory.
+ * HASP_EINVALID with a message, HASP_ENOMEM. */
 MUST_CHECK int endpoints_parse(const char *text,
                                struct endpoints *ret_endpoints,
                                char why[HASP_WHY_SIZE]);

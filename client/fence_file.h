@@ -6,14 +6,14 @@
  *     offset    0   slot: magic, version, sequence, mark, digest
  *     offset  512   slot: likewise
  *
- * The slot with the greater sequence counts; the other one is written next, so
- * a write that is torn by a loss of power leaves the older mark readable, and
- * that one is right: nothing was admitted under the newer. A new file appears
- * under its name only when it is whole, so a short one is damage.
+ * The slot with the greater sequence is valid; the other one is written next.
+ * So a write that is torn by a power loss leaves the older mark readable, and
+ * that is correct: nothing was admitted under the newer one. A new file gets
+ * its name only when it is complete, so a short one is damaged.
  *
- * Between threads a mutex keeps order, between processes flock() on the file;
- * both are held from enter to leave. The mark is read from the file each time,
- * since another process may have raised it. */
+ * A mutex excludes other threads, flock() on the file other processes; both are
+ * held from enter to leave. The mark is read from the file each time, since
+ * another process may have raised it. */
 
 #ifndef HASP_CLIENT_FENCE_FILE_H
 #define HASP_CLIENT_FENCE_FILE_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the parts of the public library (include/hasp/hasp.h) share: a session,
- * which is a machine (client/session_fsm.h) on a link (client/hasp_link.h).
+/* Shared by the parts of the public library (include/hasp/hasp.h): a session,
+ * which is a state machine (client/session_fsm.h) on a link
+ * (client/hasp_link.h).
  *
  *     hasp_session.c   opening, closing, events, fork, hasp_why()
  *     hasp_lock.c      locks, and what is asked of the cluster
@@ -9,8 +10,8 @@
  *     hasp_thread.c    the driver with a thread of its own, and how calls wait
  *     hasp_uv.c        the driver on a libuv loop
  *
- * Threads: the link's mutex guards the machine and all that is not constant
- * here. */
+ * Threads: the link's mutex guards the state machine and everything here that
+ * is not constant. */
 
 #ifndef HASP_CLIENT_HASP_SESSION_H
 #define HASP_CLIENT_HASP_SESSION_H
@@ -24,11 +25,11 @@
 #include "client/session_fsm.h"
 #include "include/hasp/hasp.h"
 
-/* A call under way. */
+/* A call in progress. */
 struct waiting {
     struct client_call call;
-    struct list in_session; /* If it may be interrupted. */
-    struct list in_link;    /* If a descriptor interrupts it. */
+    struct list in_session; /* If it can be interrupted. */
+    struct list in_link;    /* If it has a descriptor. */
     struct hasp_session *session;
     int interrupt_fd; /* -1: none. */
     pthread_cond_t end;
@@ -44,9 +45,9 @@ struct hasp_session {
     atomic_bool is_interrupted;
 
     struct session_fsm fsm;
-    struct list waits; /* Those that may be interrupted. */
-    int event_fd;      /* For the program; -1: it has not asked for it. */
-    bool is_orphan;    /* It was not opened, and its link clears up. */
+    struct list waits; /* Calls that can be interrupted. */
+    int event_fd;      /* For the program; -1: not requested. */
+    bool is_orphan;    /* Not opened; its link cleans up. */
 
     /* hasp_thread.c: the thread of 'on_event'. */
     pthread_t notifier;
@@ -70,56 +71,56 @@ static inline void session_unlock(const struct hasp_session *session)
 int why_set(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Options that are whole; a session on a link that 'driver' drives, 'loop' for
- * it. */
+/* Initializes a session with complete options, on a link of 'driver' and its
+ * 'loop'. */
 MUST_CHECK int session_init(struct hasp_session *session,
                             const struct hasp_options *options,
                             const struct link_driver *driver, void *loop);
-/* Leaves its link, which may be gone then. */
+/* Leaves its link, which this can free. */
 void session_done(struct hasp_session *session);
-/* Under the link's mutex: frees the orphans that have been cleared up, or (in a
- * forked child, which leaves all to its parent) all. Returns how many. */
+/* Under the link's mutex: frees the orphans that are cleaned up, or, in a
+ * forked child, all of them. Returns their number. */
 uint32_t session_free_orphans(struct link *link, bool are_all);
-/* Begins to open it; under the mutex. */
+/* Starts to open it; under the mutex. */
 MUST_CHECK int session_begin(struct hasp_session *session,
                              const struct hasp_options *options,
                              struct client_call *call);
 /* 0, or why no call can be made: HASP_EINVALID, HASP_EFORKED. */
 MUST_CHECK int session_check_process(const struct hasp_session *session);
-/* From anywhere, a signal handler, too: its waits end soon. */
+/* Ends its waits soon; from anywhere, also from a signal handler. */
 void session_set_interrupted(struct hasp_session *session);
-/* Under the mutex: ends the waits, if that was asked for. */
+/* Under the mutex: ends the waits, if requested. */
 void session_interrupt(struct hasp_session *session, struct lease_clock now);
-/* The machine has events: whoever waits for them is woken. */
+/* There are new events: wakes the waiting thread. */
 void session_news(struct session_fsm *fsm);
 
 /* --- hasp_lock.c ---------------------------------------------------------- */
 
-/* Whole options of an acquisition; HASP_EINVALID. */
+/* Completes and checks the options of an acquisition; HASP_EINVALID. */
 MUST_CHECK int acquire_check(const char *const *names, size_t count,
                              const struct hasp_acquire_options *options,
                              struct hasp_acquire_options *ret_options);
 MUST_CHECK int convert_check(const struct hasp_hold *hold, enum hasp_mode mode,
                              const struct hasp_acquire_options *options,
                              struct hasp_acquire_options *ret_options);
-/* Under the mutex: HASP_EINTR if no wait is to begin. */
+/* Under the mutex: HASP_EINTR if waits are interrupted. */
 MUST_CHECK int wait_check(struct hasp_session *session, int interrupt_fd);
 
 /* --- hasp_thread.c -------------------------------------------------------- */
 
 extern const struct link_driver thread_driver;
 
-/* A callback's thread, if there is a callback. */
+/* Starts the thread of the callback, if there is one. */
 MUST_CHECK int notifier_start(struct hasp_session *session);
 void notifier_stop(struct hasp_session *session);
-/* A call that waits: wait_lock(), the machine's part, wait_end(). */
+/* A blocking call is: wait_lock(), session_fsm_...(), call_wait_end(). */
 void wait_init(struct waiting *wait, struct hasp_session *session);
-/* Takes the mutex and, if there is a 'wait', makes it ready. HASP_EINVALID,
- * HASP_EFORKED, HASP_ELOST: it has not. */
+/* Locks the mutex and prepares 'wait', if not NULL. HASP_EINVALID,
+ * HASP_EFORKED, HASP_ELOST: not locked. */
 MUST_CHECK int wait_lock(struct hasp_session *session, struct waiting *wait,
                          struct lease_clock *now);
-/* The call has begun, unless there is an error: gives the mutex back, waits for
- * the end, and tells what it was. */
+/* Unlocks the mutex, waits for the end of the call unless 'error' is set, and
+ * returns its result. */
 int call_wait_end(struct waiting *wait, int error);
 
 #endif /* HASP_CLIENT_HASP_SESSION_H */

@@ -2,13 +2,13 @@
 
 /* Holds: what was granted, for how long each may be trusted, and what ends it.
  *
- * A hold of the cluster is known by its lock, owner and tokens, those from its
- * first one to that of its last upgrade; several of ours may stand for it, if
- * an owner has acquired the lock again. Heartbeats tell which have ended, by
- * numbered notices. If some are missing, it is asked which holds there are, and
- * belief ends in each that is older than the missing notices and not among
- * them. What was granted later needs no such confirmation, since an answer that
- * is older than a notice is not believed (operation.c). */
+ * A hold in the cluster is identified by its lock, owner and tokens, from its
+ * first token to that of its last upgrade (rule 17). Several hold objects can
+ * represent it, if an owner has acquired the lock again. Heartbeats report
+ * ended holds by numbered notices. If notices are missing, the list of holds is
+ * read, and each hold that is older than the missing notices and not in the
+ * list is lost. Later grants need no such confirmation, since an answer that is
+ * older than a notice is not believed (operation.c). */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 #include "client/session_fsm.h"
 #include "lease/rules.h"
 
-/* Of a page of the list of holds. */
+/* Holds in a page of the list. */
 #define HOLDS_PAGE 500
 
 struct hasp_hold *client_hold_new(struct session_fsm *fsm, size_t count)
@@ -65,8 +65,8 @@ void session_fsm_forget(struct session_fsm *fsm, struct hasp_hold *hold)
     client_hold_free(hold);
 }
 
-/* For how long the hold's own limit lets it be trusted, whatever its session's
- * lease. */
+/* How long the hold's own limit allows to trust it, apart from the session's
+ * lease (rule 16). */
 static uint64_t limit_left_ns(const struct hasp_hold *hold,
                               struct lease_clock now)
 {
@@ -121,7 +121,7 @@ bool grants_read(const struct resp_reply *reply, size_t count,
     return true;
 }
 
-/* Of several locks the one with the shortest limit counts. */
+/* Uses the shortest limit of the locks. */
 void client_hold_limit(struct hasp_hold *hold, const struct granted *grants,
                        struct lease_clock sent)
 {
@@ -132,7 +132,8 @@ void client_hold_limit(struct hasp_hold *hold, const struct granted *grants,
             (!hold->has_limit || grant->left_ms < hold->left_ms)) {
             hold->has_limit = true;
             hold->left_ms = grant->left_ms;
-            /* What a re-entry was granted is not what it has asked for. */
+            /* A re-entry has the limit of the existing hold, not the requested
+             * one. */
             hold->limit_ms = grant->count == 1
                                  ? u64_max(grant->left_ms, hold->limit_ms)
                                  : grant->left_ms;
@@ -143,7 +144,7 @@ void client_hold_limit(struct hasp_hold *hold, const struct granted *grants,
 
 /* --- Ends ----------------------------------------------------------------- */
 
-/* Ends belief in the hold, since that in one of its locks has ended. */
+/* Marks the hold as lost, because one of its locks is. */
 static void end_held(struct hasp_hold *hold, struct held *held,
                      struct bytes reason)
 {
@@ -177,14 +178,16 @@ void holds_ended(struct session_fsm *fsm, const struct ended *ended)
     }
 }
 
-/* Of two holds that one owner was granted of a lock, one after the other, the
- * earlier one is over. */
+/* An owner has at most one hold of a lock: if it was granted a second one, the
+ * earlier one has ended. */
 static void end_earlier(struct hasp_hold *hold, struct held *held)
 {
     static const struct bytes reason = BYTES_LITERAL("ended");
     LIST_FOR (struct hasp_hold, other, &hold->fsm->holds, in_machine) {
-        for (size_t i = 0; other->owner == hold->owner && i < other->count;
-             i++) {
+        if (other->owner != hold->owner) {
+            continue;
+        }
+        for (size_t i = 0; i < other->count; i++) {
             struct held *one = &other->held[i];
             if (one->is_over || held->is_over ||
                 strcmp(one->name, held->name) != 0) {
@@ -221,7 +224,10 @@ void holds_converted(struct session_fsm *fsm, const struct owner *owner,
                      const char *name, const struct granted *grant)
 {
     LIST_FOR (struct hasp_hold, hold, &fsm->holds, in_machine) {
-        for (size_t i = 0; hold->owner == owner && i < hold->count; i++) {
+        if (hold->owner != owner) {
+            continue;
+        }
+        for (size_t i = 0; i < hold->count; i++) {
             struct held *held = &hold->held[i];
             if (strcmp(held->name, name) == 0 && grant->first <= held->token &&
                 held->token <= grant->token) {
@@ -233,10 +239,10 @@ void holds_converted(struct session_fsm *fsm, const struct owner *owner,
     }
 }
 
-/* --- What heartbeats tell ------------------------------------------------- */
+/* --- Notices -------------------------------------------------------------- */
 
-/* True if what is believed of some lock is older than the notices that are
- * missing: then nobody knows whether one of them was about it. */
+/* True if a hold is older than the missing notices, so that one of them could
+ * have been about it. */
 static bool needs_list(const struct session_fsm *fsm)
 {
     LIST_FOR (const struct hasp_hold, hold, &fsm->holds, in_machine) {
@@ -294,8 +300,8 @@ static void ask_list(struct session_fsm *fsm, struct bytes cursor)
     cluster_conn_ask(fsm->conn, list, fsm->conn->now);
 }
 
-/* Takes a page. Without an answer the next heartbeat, which tells again that
- * notices are missing, asks anew. */
+/* Processes a page. Without an answer, the next heartbeat reports the missing
+ * notices again, and the list is requested again. */
 static void hold_listed(struct client_request *ask,
                         const struct client_request_end *end)
 {
@@ -310,7 +316,7 @@ static void hold_listed(struct client_request *ask,
     struct bytes cursor = reply_text(end->reply, 0, "cursor");
     uint32_t count = reply_array(end->reply, 0, "holds", &at);
     if (as_of < fsm->list_dropped || cursor.size == 0) {
-        return; /* It is no such page, or older than what is missing. */
+        return; /* Not a page of the list, or older than the missing notices. */
     }
     for (uint32_t i = 0; i < count; i++) {
         struct ended hold = {.lock = reply_text(end->reply, at, "lock"),
@@ -358,8 +364,8 @@ void holds_notices(struct session_fsm *fsm, const struct resp_reply *reply)
         fsm->seen = newest;
         return;
     }
-    /* 'seen' stays until the list has been read, so that it is asked for again
-     * if it cannot be had. */
+    /* 'seen' stays until the list has been read, so that the list is requested
+     * again if that fails. */
     if (!fsm->list.is_asked) {
         fsm->list_dropped = dropped;
         if (needs_list(fsm)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A request under construction: a command word and its arguments. Zeroed memory
- * is an empty one; a query may be sent any number of times. */
+/* Builder of a request: a command word and its arguments. Zeroed memory is an
+ * empty query; a query can be sent any number of times. */
 
 #ifndef HASP_CLIENT_QUERY_H
 #define HASP_CLIENT_QUERY_H
@@ -15,12 +15,12 @@ struct query {
     uint32_t count;
 };
 
-/* Drops what is in 'query' and begins with 'command'. */
+/* Clears 'query' and starts it with 'command'. */
 void query_begin(struct query *query, const char *command);
 void query_bytes(struct query *query, struct bytes bytes);
 void query_text(struct query *query, const char *text);
 void query_number(struct query *query, uint64_t number);
-/* An option with its value: nothing if that is 0. */
+/* Appends an option with its value, unless that is 0. */
 void query_option(struct query *query, const char *word, uint64_t number);
 void query_done(struct query *query);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What stands in the maps of a reply; a node that tells something else than it
- * should is taken to tell nothing. */
+/* Reads the maps of a reply; a value of another type counts as missing. */
 
 #ifndef HASP_CLIENT_REPLY_H
 #define HASP_CLIENT_REPLY_H
@@ -10,7 +9,8 @@
 
 #include "net/resp.h"
 
-/* The number under 'key' in the map value[at]; 0 if there is none above 0. */
+/* The number under 'key' in the map value[at]; 0 if there is no positive
+ * one. */
 uint64_t reply_number(const struct resp_reply *reply, uint32_t at,
                       const char *key);
 
@@ -18,9 +18,9 @@ uint64_t reply_number(const struct resp_reply *reply, uint32_t at,
 struct bytes reply_text(const struct resp_reply *reply, uint32_t at,
                         const char *key);
 
-/* The array under 'key': gives where its first element stands and returns how
- * many there are; 0 if there is no array. The next element of value[at] stands
- * at at + value[at].span. */
+/* The array under 'key': sets the index of its first element and returns the
+ * number of elements; 0 if there is no array. The element after value[at] is
+ * value[at + value[at].span]. */
 uint32_t reply_array(const struct resp_reply *reply, uint32_t at,
                      const char *key, uint32_t *ret_first);
 

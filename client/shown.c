@@ -22,11 +22,10 @@ struct shown_reading {
 struct shown {
     atomic_int count;
     struct list in_all;
-    uint32_t
-        generation; /* Of the registry: its list is that of this process. */
-    char *folder;   /* "": none. */
-    char *cluster;  /* NULL: as the CA says. */
-    char *path;     /* Of the secret; "": none. */
+    uint32_t generation; /* The process of the registry's list. */
+    char *folder;        /* "": none. */
+    char *cluster;       /* NULL: as the CA says. */
+    char *path;          /* Of the secret; "": none. */
     /* Guards what follows. */
     pthread_mutex_t mutex;
     struct shown_reading reading;
@@ -244,7 +243,7 @@ bool shown_has_files(const struct shown *shown)
     return shown->folder[0] != '\0' || shown->path[0] != '\0';
 }
 
-/* Tells why the files were not taken, unless that was told before. */
+/* Returns why the files were rejected, unless that was reported before. */
 static void shown_tell_refused(struct shown *shown, const char *reason,
                                char why[HASP_WHY_SIZE])
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The folder with a client's certificates: ca.crt, and client.crt with
- * client.key if it is to show who it is. */
+/* The folder with a client's certificates: ca.crt and, for authentication,
+ * client.crt with client.key. */
 
 #ifndef HASP_CLIENT_TLS_FOLDER_H
 #define HASP_CLIENT_TLS_FOLDER_H
@@ -10,22 +10,22 @@
 #include "base/err.h"
 #include "net/tls.h"
 
-/* What is in the files. */
+/* Contents of the files. */
 struct tls_texts {
     struct buffer ca;
     struct buffer certificate;
     struct buffer key;
 };
 
-/* Reads all files in one directory: where Kubernetes mounts a secret "..data"
- * is a link to that, which is swapped for a new one. HASP_ECERT with a
- * sentence. */
+/* Reads all files from one directory: in a secret mounted by Kubernetes,
+ * "..data" is a link to a directory, which is replaced as a whole. HASP_ECERT
+ * with a sentence. */
 MUST_CHECK int tls_folder_read(const char *folder, struct tls_texts *ret_texts,
                                char why[HASP_WHY_SIZE]);
 /* Overwrites and frees them. */
 void tls_texts_done(struct tls_texts *texts);
 
-/* Makes a context of them. 'cluster' NULL: as the CA says. HASP_ECERT with a
+/* Makes a context from them. 'cluster' NULL: from the CA. HASP_ECERT with a
  * sentence, in which the files have the names that they have in 'folder'. */
 MUST_CHECK int tls_folder_load(const char *folder,
                                const struct tls_texts *texts,

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The socket of an asker (client/cluster_conn.h), for all drivers.
+/* The socket of a connection (client/cluster_conn.h), for all drivers.
  *
- * It connects where the asker says, speaks TLS if it is given a context, reads
- * what there is and sends what can be sent; it never waits. Names are looked up
- * by transport_turn(), which does wait for that, or by a driver that can do it
- * otherwise (transport_follow()).
+ * It connects to the chosen endpoint, uses TLS if it has a context, and reads
+ * and sends without waiting. Only transport_turn() waits, while it resolves a
+ * name; a driver that can do that in another way uses transport_follow().
  *
- * Threads: one calls transport_turn() and transport_ready(), and polls; it
- * alone opens and closes. Where others share the asker all hold its mutex, and
- * may call transport_flush() then. */
+ * Threads: one thread calls transport_turn() and transport_ready(), and polls;
+ * only it opens and closes the socket. Other threads that share the connection
+ * hold its mutex, and can call transport_flush() then. */
 
 #ifndef HASP_CLIENT_TRANSPORT_H
 #define HASP_CLIENT_TRANSPORT_H
@@ -26,40 +25,40 @@ struct addrinfo;
 struct shown;
 
 struct transport {
-    struct shown *shown;         /* NULL: plain, and no secret. */
-    struct tls_context *context; /* Of this connection; NULL: plain. */
-    bool was_let_in;             /* 'shown' has been told. */
+    struct shown *shown;         /* NULL: no TLS and no secret. */
+    struct tls_context *context; /* This connection's; NULL: no TLS. */
+    bool was_let_in;             /* Recorded in 'shown'. */
     int fd;                      /* -1: closed. */
-    uint32_t number;             /* The asker's connection that it carries. */
+    uint32_t number;             /* Number of the connection that it carries. */
     bool is_connecting;
     struct addrinfo *addresses;
-    struct addrinfo *next; /* To be tried if this one fails. */
-    struct tls *tls;       /* NULL: plain, or closed. */
+    struct addrinfo *next; /* The next to try. */
+    struct tls *tls;       /* NULL: no TLS, or closed. */
     struct buffer in;
-    struct buffer plain; /* Likewise, out of TLS. */
+    struct buffer plain; /* Input after decryption. */
 };
 
-/* Takes a reference of 'shown', which is NULL for plain without a secret. */
+/* Keeps a reference to 'shown', which is NULL without TLS and secret. */
 void transport_init(struct transport *transport, struct cluster_conn *conn,
                     struct shown *shown);
 void transport_done(struct transport *transport);
-/* Does what the asker wants; 'mutex', if there is one, is held by the caller
- * and given up while files are read and a name is looked up. */
+/* Carries out what the connection wants. The caller holds 'mutex', if not NULL,
+ * which is released while files are read and a name is resolved. */
 void transport_turn(struct transport *transport, struct cluster_conn *conn,
                     pthread_mutex_t *mutex);
 
-/* The same in parts. Late: the asker has gone on, and what is open is to be
- * closed. transport_follow() does that, connects to a local door, or gives the
- * endpoint to be looked up (with these hints) and told by transport_connect(),
- * or NULL. 'addresses' are taken; NULL: none, for 'why'. */
+/* The parts of transport_turn(). transport_is_late(): the connection has moved
+ * on, so the open socket must be closed. transport_follow() does that, connects
+ * to a UNIX socket, or returns the endpoint to be resolved (with these hints)
+ * and passed to transport_connect(); or NULL. transport_connect() takes over
+ * 'addresses'; NULL: the lookup failed, for 'why'. */
 #define TRANSPORT_HINTS                                        \
     {                                                          \
         .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV \
     }
 bool transport_is_late(struct transport *transport,
                        const struct cluster_conn *conn);
-/* First of these: reads again what the connection is to show; 'mutex' as above.
- */
+/* The first of them: reads the files again; 'mutex' as above. */
 void transport_renew(struct transport *transport, struct cluster_conn *conn,
                      pthread_mutex_t *mutex);
 const struct endpoint *transport_follow(struct transport *transport,
@@ -67,12 +66,12 @@ const struct endpoint *transport_follow(struct transport *transport,
 void transport_connect(struct transport *transport, struct cluster_conn *conn,
                        struct addrinfo *addresses, const char *why);
 
-/* What to poll() for. */
+/* The events to poll() for. */
 short transport_events(const struct transport *transport,
                        const struct cluster_conn *conn);
-/* It is ready, or broken. */
+/* The socket is ready, or has an error. */
 void transport_ready(struct transport *transport, struct cluster_conn *conn);
-/* Sends what can be sent; an error shows when it is read from. */
+/* Sends without waiting; an error is reported by the next read. */
 void transport_flush(struct transport *transport, struct cluster_conn *conn);
 
 #endif /* HASP_CLIENT_TRANSPORT_H */

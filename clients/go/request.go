@@ -56,7 +56,7 @@ func parseEndpoint(text string) (string, error) {
 	number, bad := strconv.ParseUint(port, 10, 16)
 	if err != nil || bad != nil || host == "" || number == 0 ||
 		strings.ContainsAny(host, ",/;@[] \t\r\n") {
-		return "", fmt.Errorf("%q is no address of a node; write host:port, as in "+
+		return "", fmt.Errorf("%q is not an address of a node; write host:port, as in "+
 			"127.0.0.1:7420", text)
 	}
 	return net.JoinHostPort(host, port), nil

@@ -92,7 +92,7 @@ static const struct way {
     {"-NOLEADER no leader was found; nothing was done\r\n", false,
      HASP_ENOTLEADER, "no leader, nothing was done", "no leader was found"},
     {"HTTP/1.1 400 Bad Request\r\n", false, HASP_EPROTO,
-     "what answers is no node of hasp", "does not speak the protocol"},
+     "the peer is not a hasp node", "does not speak the protocol"},
     {NULL, true, HASP_ECERT, "no trust between client and node",
      "its certificate is over"},
     {NULL, false, HASP_ECONNECT, "no node answers", "Connection refused"},

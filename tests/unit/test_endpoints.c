@@ -76,7 +76,7 @@ static void what_is_none_is_refused_with_the_reason(void **state)
         struct endpoint endpoint;
         char why[HASP_WHY_SIZE], expected[HASP_WHY_SIZE];
         snprintf(expected, sizeof expected,
-                 "'%s' is no address of a node: %s; write host:port, as in "
+                 "'%s' is not an address of a node: %s; write host:port, as in "
                  "127.0.0.1:7420",
                  cases[i].text, cases[i].why);
         assert_int_equal(endpoint_parse(cases[i].text, strlen(cases[i].text),

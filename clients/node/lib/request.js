@@ -71,7 +71,7 @@ function parseEndpoint(text) {
   const host = inBrackets ?? name ?? ipv6;
   const port = Number(number ?? 7420);
   if (!host || port < 1 || port > 65535) {
-    throw new TypeError(`'${text}' is no address of a node; write ` +
+    throw new TypeError(`'${text}' is not an address of a node; write ` +
       'host:port, as in 127.0.0.1:7420');
   }
   return { host, port,

@@ -58,7 +58,7 @@ def parse_endpoint(text: str) -> Endpoint:
     found = ADDRESS.fullmatch(text)
     port = int(found[3] or 7420) if found else 0
     if not found or not 0 < port < 65536:
-        raise ValueError(f'{text!r} is no address of a node; write host:port, '
+        raise ValueError(f'{text!r} is not an address of a node; write host:port, '
                          'as in 127.0.0.1:7420')
     return found[1] or found[2] or found[4], port
 
