@@ -343,8 +343,12 @@ void sim_told_event(struct sim_program *program, const struct hasp_event *event)
         sim_caller_lost(&program->caller[i], event);
     }
     bool trusts = sim_program_trusts(program);
+    /* A message for a person, or a request to give a lock back, changes no
+     * belief. */
+    bool is_of_belief = event->kind != HASP_EVENT_PLEASE &&
+                        event->kind != HASP_EVENT_NOTICE;
     bool is_of_session = event->token == 0;
-    if (is_of_session && event->kind != HASP_EVENT_PLEASE &&
+    if (is_of_session && is_of_belief &&
         trusts != (event->kind == HASP_EVENT_SAFE)) {
         sim_fail(sim, ORACLE_LEASES,
                  "events tell what is believed: %s was told %d, and %s",
