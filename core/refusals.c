@@ -22,6 +22,8 @@ static const struct {
     [RESULT_FORGOTTEN] = {WORD_FORGOTTEN, NULL},
     [RESULT_NO_AUTH] = {WORD_NOAUTH, NULL},
     [RESULT_NO_PERMISSION] = {WORD_NOPERM, NULL},
+    [RESULT_QUARANTINED] = {WORD_BUSY, "quarantine after a restore: nothing is "
+                                       "granted yet; try again later"},
 };
 
 enum core_word result_word(enum result_code code)

@@ -82,16 +82,17 @@ enum result_code {
     RESULT_QUEUED,       /* No answer yet: a wait stands in the queue. */
     RESULT_NOT_ACQUIRED, /* nil: not free, and not (or no longer) waiting. */
     RESULT_NOT_HELD,
-    RESULT_NO_SESSION,   /* Unknown, or below token_base. */
-    RESULT_EXPIRED,      /* It has ended. */
-    RESULT_BLACKLISTED,  /* text: the reason. */
-    RESULT_DEADLOCK,     /* text: the cycle. */
-    RESULT_LIMIT,        /* text: which. */
-    RESULT_BAD_ARGUMENT, /* text: what. */
-    RESULT_LEVEL,        /* text: what the cluster's feature level forbids. */
-    RESULT_FORGOTTEN,    /* text: why nothing is known of that number. */
-    RESULT_NO_AUTH,      /* text: why that user may do nothing. */
-    RESULT_NO_PERMISSION /* text: what he may not do. */
+    RESULT_NO_SESSION,    /* Unknown, or below token_base. */
+    RESULT_EXPIRED,       /* It has ended. */
+    RESULT_BLACKLISTED,   /* text: the reason. */
+    RESULT_DEADLOCK,      /* text: the cycle. */
+    RESULT_LIMIT,         /* text: which. */
+    RESULT_BAD_ARGUMENT,  /* text: what. */
+    RESULT_LEVEL,         /* text: what the cluster's feature level forbids. */
+    RESULT_FORGOTTEN,     /* text: why nothing is known of that number. */
+    RESULT_NO_AUTH,       /* text: why that user may do nothing. */
+    RESULT_NO_PERMISSION, /* text: what he may not do. */
+    RESULT_QUARANTINED /* Not waiting, while nothing is granted: try later. */
 };
 
 /* What 'token' and 'count' mean with RESULT_OK:

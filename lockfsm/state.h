@@ -248,6 +248,13 @@ static inline bool is_quarantined(const struct lockfsm *fsm)
     return fsm->is_new_life || fsm->quarantine_index != 0;
 }
 
+/* The result of a try that fails. In a quarantine nobody may have the lock, so
+ * "not free" would be wrong. */
+static inline enum result_code not_acquired(const struct lockfsm *fsm)
+{
+    return is_quarantined(fsm) ? RESULT_QUARANTINED : RESULT_NOT_ACQUIRED;
+}
+
 /* True if 'name' may name a lock or a fence. */
 static inline bool name_is_valid(struct bytes name)
 {

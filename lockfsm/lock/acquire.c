@@ -420,7 +420,7 @@ void apply_acquire(struct lockfsm *fsm, const struct entry *command,
     } else if (acquire_is_free(fsm, &a) || may_barge(fsm, &a)) {
         acquire_grant(fsm, &a, result);
     } else if (!message->is_waiting) {
-        result->code = RESULT_NOT_ACQUIRED;
+        result->code = not_acquired(fsm);
     } else {
         acquire_queue(fsm, &a, result);
     }

@@ -104,7 +104,7 @@ static void convert_up(struct lockfsm *fsm, struct hold *hold,
         entry_refuse(result, RESULT_DEADLOCK,
                      "another holder waits to upgrade");
     } else if (!message->is_waiting) {
-        result->code = RESULT_NOT_ACQUIRED;
+        result->code = not_acquired(fsm);
     } else {
         queue_upgrade(fsm, hold, &terms, result);
     }

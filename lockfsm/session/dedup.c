@@ -129,16 +129,17 @@ static bool only_frees(const struct entry *command)
            (command->op == OP_CONVERT && command->convert->to == LOCK_SHARED);
 }
 
-/* Keeps the result of the entry. It may have ended the session itself. A
- * refusal is not kept where there is no room, in the state or for its user, nor
- * where its user may do nothing at this moment: it has done nothing, so whoever
- * asks again may be told something else. */
+/* Stores the result of the entry, which may have ended the session itself. A
+ * refusal is not stored if the state or its user has no room for it, if its
+ * user has no rights at all at the moment, or during a quarantine: it has
+ * changed nothing, so a later repetition may get another answer. */
 static void dedup_keep(struct lockfsm *fsm, uint64_t hash,
                        const struct result *result)
 {
     const struct origin *origin = &fsm->origin;
     struct session *session = session_find(fsm, origin->session);
     if (session == NULL || result->code == RESULT_NO_AUTH ||
+        result->code == RESULT_QUARANTINED ||
         (result->code != RESULT_OK && result->code != RESULT_QUEUED &&
          (state_is_full(fsm) || user_is_full(fsm->user)))) {
         return;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """ACQUIRE and what else is done with locks."""
 
-from state import BAD, EXCLUSIVE, LIMIT, NIL, NOT_HELD, SHARED, SLOTS, \
-    TIME_MAX, VOID, Cycle, Result, covers, hold_at, holders_allow, is_free, \
+from state import BAD, EXCLUSIVE, LIMIT, NIL, NOT_HELD, QUARANTINED, SHARED, \
+    SLOTS, TIME_MAX, VOID, Cycle, Result, covers, hold_at, holders_allow, is_free, \
     ok, size, wait_at
 from users import LOCAL
 
@@ -80,7 +80,7 @@ class LockOperations:
                 tokens.append(own.token)
             return Result('ok', tokens[0], tokens=tokens)
         if not is_waiting:
-            return NIL
+            return self.not_acquired()
         return self.enqueue(s, owner, req, names, mode, slots, ms, terms)
 
     def enter_again(self, hold):
@@ -92,6 +92,9 @@ class LockOperations:
         result = Result('deadlock')
         result.check = Cycle(None, None)
         return result
+
+    def not_acquired(self):
+        return QUARANTINED if self.quarantine or self.new_life else NIL
 
     def is_free_now(self, s, owner, locks, owns, mode, slots, is_barging):
         if self.quarantine or self.new_life:
@@ -260,7 +263,7 @@ class LockOperations:
         if any(w.upgrade for w in lock.queue):
             return self.held_otherwise()
         if not is_waiting:
-            return NIL
+            return self.not_acquired()
         return self.enqueue_upgrade(s, owner, req, lock, ms, hold)
 
     def enqueue_upgrade(self, s, owner, req, lock, ms, hold):

@@ -95,7 +95,8 @@ class Rules:
         else:
             result = self.first_time(command[1], is_bad, do, s, owner, req)
         is_kept = result.code in ('ok', 'queued') or \
-            result.code != 'noauth' and not self.is_over_quota(bytes=1)
+            result.code not in ('noauth', 'quarantined') and \
+            not self.is_over_quota(bytes=1)
         if not kept and is_kept and self.sessions.get(session) is s:
             s.spend(req, req)
             s.results[req] = [command, result.place, result, owner]

@@ -144,6 +144,7 @@ class Result:
 
 BAD = Result('badarg')
 NIL = Result('nil')
+QUARANTINED = Result('quarantined')
 NOT_HELD = Result('notheld')
 LIMIT = Result('limit')
 FORGOTTEN = Result('forgotten')

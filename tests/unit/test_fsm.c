@@ -380,6 +380,7 @@ static const char *const code_names[] = {
     [RESULT_FORGOTTEN] = "forgotten",
     [RESULT_NO_AUTH] = "no auth",
     [RESULT_NO_PERMISSION] = "no permission",
+    [RESULT_QUARANTINED] = "quarantined",
 };
 
 static const char *const effect_names[] = {
