@@ -159,6 +159,7 @@ static void peer_link_go_down(struct peer_link *link, const char *reason,
         CHECK(peer->link == link);
         peer->link = NULL;
         peer->dials_plain = link->stream.has_failed_tls;
+        peer->is_unknown |= link->stream.has_failed_lookup;
         /* If names cannot be resolved, the member is most likely still at its
          * last address. The node there has to greet as this member in any
          * case. */
@@ -386,7 +387,7 @@ static bool peer_link_goes_before(const struct peers *peers,
 /* True if this node has the greater id and should dial instead, which reaches
  * the greeting directory if that is at the member's address. It is not if the
  * log here names another directory, which is elsewhere, or while another one is
- * connected. */
+ * connected, or if this node could not look up the member's name. */
 static bool is_to_be_dialled(const struct peers *peers,
                              const struct net_peer *peer,
                              const struct frame_hello *hello)
@@ -397,7 +398,8 @@ static bool is_to_be_dialled(const struct peers *peers,
                                            hello->incarnation);
     bool has_other = peer->link != NULL && peer->link->is_up &&
                      peer->link->incarnation != hello->incarnation;
-    return hello->from < peers->id && !is_replaced && !has_other;
+    return hello->from < peers->id && !peer->is_unknown && !is_replaced &&
+           !has_other;
 }
 
 static int check_hello(struct peer_link *link, const struct frame_hello *hello,
@@ -524,6 +526,7 @@ static void peer_link_go_up(struct peer_link *link,
         }
     }
     link->is_up = true;
+    peer->is_unknown = false;
     peer_link_note_host(link);
     if (stream_identity(&link->stream) != NULL) {
         note_secure(peers, link->id);

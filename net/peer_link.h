@@ -47,6 +47,7 @@ struct net_peer {
     bool is_guest;     /* Unlisted: not wanted, only admitted. */
     bool dials_plain;  /* With TLS_ALLOW: the next dial is plain. */
     bool dials_last;   /* The next dial goes to last_host. */
+    bool is_unknown;   /* Its name had no address when it was last dialled. */
 };
 
 struct peer_link {

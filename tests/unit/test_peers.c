@@ -345,6 +345,19 @@ static void without_a_name_server_a_member_is_where_it_was(void **state)
     has_name_server = true;
 }
 
+/* One that has just started knows no address of those that it is to dial. */
+static void without_a_name_server_who_dials_is_let_in(void **state)
+{
+    (void)state;
+    has_name_server = false;
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    introduce_by_name(2, 1, peers_port(fixture->node[1].peers));
+    introduce_at(1, 2, 2);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    has_name_server = true;
+}
+
 /* --- Misbehaving members -------------------------------------------------- */
 
 static void a_reset_is_told_as_the_other_ends(void **state)
@@ -840,6 +853,7 @@ int main(void)
         PEERS_TEST(a_member_may_move),
         PEERS_TEST(a_name_is_looked_up_at_each_connection),
         PEERS_TEST(without_a_name_server_a_member_is_where_it_was),
+        PEERS_TEST(without_a_name_server_who_dials_is_let_in),
         PEERS_TEST(a_reset_is_told_as_the_other_ends),
         PEERS_TEST(pings_are_said_and_answered),
         PEERS_TEST(a_round_trip_is_measured),
