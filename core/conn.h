@@ -73,6 +73,7 @@ struct conn {
     struct list sessions;   /* Of attachment.in_owner, newest last. */
     uint32_t session_count;
     struct list watches;
+    struct watch_payer *watch_payer; /* While it watches. */
     uint32_t watch_count;   /* Of all kinds; channels and patterns as well in */
     uint32_t channel_count; /* ... this one (the mode of RESP2). */
     uint32_t glob_count;

@@ -170,6 +170,7 @@ void core_free(struct core *core)
     history_done(&core->history);
     effects_done(&core->turn.effects);
     buffer_done(&core->watches.message);
+    buffer_done(&core->watches.refusal);
     snapshots_free(&core->snapshots);
     timers_free(core->timers);
     lockfsm_free(core->fsm);

@@ -133,7 +133,8 @@ static const struct view_field whoami_fields[] = {
     "    --waits N        places in queues (10000)\n"                     \
     "    --bytes N        of his in the state: 64 a record, and its text" \
     " (64M)\n"                                                            \
-    "    --connections N  to each node (1000)\n"
+    "    --connections N  to each node (1000)\n"                          \
+    "    --watches N      at each node, streams of events too (10000)\n"
 
 static const struct view_field act_fields[] = {
     {"index", "INDEX", FIELD_NUMBER},

@@ -22,7 +22,7 @@
 #include "cmd/hasp/tool.h"
 
 #define SECRET_BYTES 32
-#define QUOTA_COUNT 5
+#define QUOTA_COUNT 6
 
 /* The words of a request while they are gathered. */
 struct users_words {
@@ -64,7 +64,7 @@ struct quotas {
 };
 
 static const char *const quota_names[QUOTA_COUNT] = {
-    "sessions", "holds", "waits", "bytes", "connections"};
+    "sessions", "holds", "waits", "bytes", "connections", "watches"};
 
 /* Prints such as "sessions 3 of 10000". */
 static void print_quota(json_t *user, const char *name)
@@ -76,7 +76,7 @@ static void print_quota(json_t *user, const char *name)
         printf("%s %" PRIu64 " of %" PRIu64 "\n", name,
                value_number(user, name), bound);
     } else {
-        printf("%s up to %" PRIu64 " to each node\n", name, bound);
+        printf("%s up to %" PRIu64 " at each node\n", name, bound);
     }
 }
 
@@ -207,13 +207,14 @@ static bool is_among(const char *role, char **roles)
     return false;
 }
 
-#define QUOTA_ROWS(quotas)                                    \
-    {"sessions", OPTION_TEXT, .value = &(quotas)->of[0]},     \
-        {"holds", OPTION_TEXT, .value = &(quotas)->of[1]},    \
-        {"waits", OPTION_TEXT, .value = &(quotas)->of[2]},    \
-        {"bytes", OPTION_TEXT, .value = &(quotas)->of[3]},    \
-    {                                                         \
-        "connections", OPTION_TEXT, .value = &(quotas)->of[4] \
+#define QUOTA_ROWS(quotas)                                       \
+    {"sessions", OPTION_TEXT, .value = &(quotas)->of[0]},        \
+        {"holds", OPTION_TEXT, .value = &(quotas)->of[1]},       \
+        {"waits", OPTION_TEXT, .value = &(quotas)->of[2]},       \
+        {"bytes", OPTION_TEXT, .value = &(quotas)->of[3]},       \
+        {"connections", OPTION_TEXT, .value = &(quotas)->of[4]}, \
+    {                                                            \
+        "watches", OPTION_TEXT, .value = &(quotas)->of[5]        \
     }
 
 /* Checks that the quotas are numbers; that of bytes may have a unit, as "64MB".

@@ -220,14 +220,14 @@ static void put_roles(const struct user *user, struct resp_writer *writer)
     }
 }
 
-/* Shows "sessions" and "sessions_max"; of connections, which each node counts
- * for itself, only the bound. */
+/* Shows "sessions" and "sessions_max"; of what each node counts for itself only
+ * the bound. */
 static void put_quotas(const struct user *user, struct resp_writer *writer)
 {
     for (int i = 0; i < QUOTA_COUNT; i++) {
         enum quota_key key = (enum quota_key)i;
         char name[32];
-        if (key != QUOTA_CONNECTIONS) {
+        if (!quota_is_local(key)) {
             resp_key_integer(writer, quota_rules[key].name,
                              (int64_t)user_use(user, key));
         }
@@ -238,7 +238,7 @@ static void put_quotas(const struct user *user, struct resp_writer *writer)
 
 static void access_put_user(const struct user *user, struct resp_writer *writer)
 {
-    resp_map(writer, 6 + 2 * QUOTA_COUNT - 1);
+    resp_map(writer, 6 + 2 * QUOTA_COUNT - LOCAL_QUOTA_COUNT);
     resp_key_bulk(writer, "name", user->name);
     resp_key_number(writer, "number", user->number);
     resp_key_number(writer, "changed", user->changed);

@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include "base/account.h"
+#include "base/address.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -92,6 +94,54 @@ static void list_glob(struct core *core, struct pattern *pattern)
     }
 }
 
+static struct watch_payer *watch_payer_of(struct core *core,
+                                          const struct conn *conn)
+{
+    char origin[ADDRESS_SIZE];
+    struct watch_payer *payer = NULL;
+    address_origin(conn->address, origin);
+    uint64_t key = conn->user != USER_ANYONE ? account_key_of_user(conn->user)
+                                             : account_key_of_origin(origin);
+    HASH_FIND(by_key, core->watches.payers, &key, sizeof key, payer);
+    if (payer == NULL) {
+        payer = memory_new(sizeof *payer);
+        payer->key = key;
+        HASH_ADD(by_key, core->watches.payers, key, sizeof payer->key, payer);
+    }
+    return payer;
+}
+
+/* Frees it if it has no watches. */
+static void watch_payer_free(struct core *core, struct watch_payer *payer)
+{
+    if (payer->count == 0) {
+        HASH_DELETE(by_key, core->watches.payers, payer);
+        free(payer);
+    }
+}
+
+/* True, with the refusal in watches.refusal, if the connection's user, or its
+ * address if it has none, may have no more than these 'count' watches. */
+static bool watches_are_over(struct core *core, const struct conn *conn,
+                             uint32_t count)
+{
+    struct buffer *why = &core->watches.refusal;
+    const struct user *user = lockfsm_user(core->fsm, conn->user);
+    bool is_over = false;
+    buffer_clear(why);
+    if (conn->user > USER_LOCAL && user != NULL) {
+        is_over = quota_refuses(user, QUOTA_WATCHES, count, 1, why);
+    } else if (conn->user == USER_ANYONE && count >= WATCH_COUNT_ORIGIN_MAX) {
+        is_over = true;
+        buffer_printf(why,
+                      "watches of clients without a user from one address: %u "
+                      "of %u are in use at this node; end some, or use AUTH",
+                      (unsigned)count, (unsigned)WATCH_COUNT_ORIGIN_MAX);
+    }
+    buffer_put_u8(why, '\0');
+    return is_over;
+}
+
 const char *watch_add(struct core *core, struct conn *conn,
                       enum watch_kind kind, struct bytes text)
 {
@@ -109,6 +159,15 @@ const char *watch_add(struct core *core, struct conn *conn,
     if (HASH_CNT(by_owner, core->watches.by_owner) >= WATCH_COUNT_NODE_MAX) {
         return "watches of this node";
     }
+    struct watch_payer *payer = conn->watch_payer != NULL
+                                    ? conn->watch_payer
+                                    : watch_payer_of(core, conn);
+    if (watches_are_over(core, conn, payer->count)) {
+        watch_payer_free(core, payer);
+        return (const char *)core->watches.refusal.data;
+    }
+    payer->count++;
+    conn->watch_payer = payer;
     struct pattern *pattern = find_pattern(core, kind, text);
     if (pattern == NULL) {
         pattern = new_pattern(core, kind, text);
@@ -158,6 +217,9 @@ void watch_drop(struct core *core, struct watch *watch)
     CHECK(conn->watch_count > 0);
     CHECK(watch->is_closed || pattern->open_count > 0);
     conn->watch_count--;
+    conn->watch_payer->count--;
+    watch_payer_free(core, conn->watch_payer);
+    conn->watch_payer = conn->watch_count > 0 ? conn->watch_payer : NULL;
     conn->glob_count -= pattern->kind == WATCH_PATTERN;
     conn->channel_count -= pattern->kind != WATCH_PREFIX;
     HASH_DELETE(by_owner, core->watches.by_owner, watch);

@@ -11,7 +11,8 @@
  *
  * Bounds: a channel or glob has at most WATCH_SIZE_MAX bytes; a connection
  * WATCH_COUNT_MAX prefixes and channels and GLOB_COUNT_MAX globs; a node
- * WATCH_COUNT_NODE_MAX of all. */
+ * WATCH_COUNT_NODE_MAX of all. Of those a user has his quota `watches`, and all
+ * that are nobody's from one address WATCH_COUNT_ORIGIN_MAX. */
 
 #ifndef HASP_CORE_EVENTS_WATCHES_H
 #define HASP_CORE_EVENTS_WATCHES_H
@@ -31,6 +32,7 @@ struct core;
 #define WATCH_COUNT_MAX 1024
 #define GLOB_COUNT_MAX 64
 #define WATCH_COUNT_NODE_MAX 100000
+#define WATCH_COUNT_ORIGIN_MAX (WATCH_COUNT_NODE_MAX / 8)
 /* A few milliseconds. */
 #define MATCH_STEPS_MAX 2000000
 
@@ -51,6 +53,13 @@ struct pattern {
     uint8_t key[]; /* The kind, then the text. */
 };
 
+/* What one user, or one address without a user, watches at this node. */
+struct watch_payer {
+    UT_hash_handle by_key;
+    uint64_t key; /* See base/account.h. */
+    uint32_t count;
+};
+
 struct watch {
     UT_hash_handle by_owner;
     struct list in_conn;
@@ -65,6 +74,7 @@ struct watch {
 /* Lives as long as the core. */
 struct watches {
     struct watch *by_owner;
+    struct watch_payer *payers;
     struct pattern *patterns;
     struct radix_tree prefixes; /* Items: struct pattern. */
     struct list globs;
@@ -72,6 +82,7 @@ struct watches {
     uint64_t steps;        /* ... and what matching has cost in it. */
     uint64_t event;        /* The newest one's number. */
     struct buffer message; /* The one at hand, as JSON. */
+    struct buffer refusal; /* See watch_add(). */
 };
 
 /* Of which locks a watch may tell: of that name, or of all that begin so.
@@ -80,7 +91,8 @@ bool watch_tells(enum watch_kind kind, struct bytes text,
                  enum extent *ret_extent, struct bytes *ret_name);
 
 void watches_init(struct core *core);
-/* NULL, or the limit that is reached. The same again is fine. */
+/* NULL, or the limit that is reached, until the next call. The same again is
+ * fine. */
 const char *watch_add(struct core *core, struct conn *conn,
                       enum watch_kind kind, struct bytes text);
 struct watch *watch_find(struct core *core, struct conn *conn,

@@ -20,7 +20,8 @@
     X(HOLDS, "holds", MANY, 100000)              \
     X(WAITS, "waits", MANY, 10000)               \
     X(BYTES, "bytes", 64 * 1024 * MIB, 64 * MIB) \
-    X(CONNECTIONS, "connections", MANY, 1000)
+    X(CONNECTIONS, "connections", MANY, 1000)    \
+    X(WATCHES, "watches", MANY, 10000)
 
 #define RULE(key, name, max, standard) \
     [QUOTA_##key] = {name, #key, max, standard},
@@ -58,8 +59,8 @@ bool quota_refuses(const struct user *user, enum quota_key key, uint64_t use,
                   "administrator: hasp user set %.*s --%s N",
                   quota_rules[key].name, (int)user->name.size,
                   (const char *)user->name.data,
-                  key == QUOTA_CONNECTIONS ? " at this node" : "", use, bound,
-                  more, (int)user->name.size, (const char *)user->name.data,
+                  quota_is_local(key) ? " at this node" : "", use, bound, more,
+                  (int)user->name.size, (const char *)user->name.data,
                   quota_rules[key].name);
     return true;
 }
@@ -69,7 +70,7 @@ bool user_growth_is_refused(struct lockfsm *fsm, const struct quota *more,
 {
     const struct user *user = fsm->user;
     struct buffer *why = &fsm->refusal;
-    for (int i = 0; user != NULL && i < QUOTA_CONNECTIONS; i++) {
+    for (int i = 0; user != NULL && !quota_is_local((enum quota_key)i); i++) {
         enum quota_key key = (enum quota_key)i;
         buffer_clear(why);
         if (quota_refuses(user, key, user_use(user, key), more->of[key], why)) {
@@ -91,7 +92,7 @@ bool user_is_full(const struct user *user)
 
 void user_takes(struct user *user, enum quota_key key, uint64_t count)
 {
-    CHECK(key < QUOTA_CONNECTIONS);
+    CHECK(!quota_is_local(key));
     user->use.of[key] += count;
 }
 

@@ -12,7 +12,9 @@
  *                  numbers, results), of each fence that he was the first to
  *                  admit a token to, of each note that he has left, of each
  *                  lock that is closed since his hold ended
- *     connections  to each node by itself; no part of the state
+ *     connections  to each node by itself; not part of the state
+ *     watches      at each node by itself, streams of events (HTTP) among
+ *                  them; not part of the state
  *
  * What is new is refused where it would pass a bound, and nothing else: what
  * there is stays, what only gives back is never refused. The users that are
@@ -33,8 +35,12 @@ enum quota_key {
     QUOTA_WAITS,
     QUOTA_BYTES,
     QUOTA_CONNECTIONS,
+    QUOTA_WATCHES,
     QUOTA_COUNT
 };
+
+/* Those behind QUOTA_CONNECTIONS, and itself. */
+#define LOCAL_QUOTA_COUNT (QUOTA_COUNT - QUOTA_CONNECTIONS)
 
 /* A number of each: a bound, a use, or what is to come. */
 struct quota {
@@ -54,7 +60,13 @@ extern const struct quota quota_standard;
 struct user;
 /* Of a user that is built in, UINT64_MAX: none. */
 uint64_t user_bound(const struct user *user, enum quota_key key);
-/* Holds with the waits. Of QUOTA_CONNECTIONS, 0. */
+/* Nodes count it, each for itself; the state has only its bound. */
+static inline bool quota_is_local(enum quota_key key)
+{
+    return key >= QUOTA_CONNECTIONS;
+}
+
+/* Holds with the waits. Of a local quota, 0. */
 uint64_t user_use(const struct user *user, enum quota_key key);
 /* True, with the refusal and what helps appended to 'out', if so many more
  * would pass the bound of what he uses. */

@@ -396,6 +396,42 @@ static void a_user_has_so_many_connections(void **state)
                   "USER.SET app IF 0 CONNECTIONS many");
 }
 
+/* At each node by itself, over all of his connections. */
+static void a_user_has_so_many_watches(void **state)
+{
+    (void)state;
+    static const char refusal[] =
+        "-LIMIT watches of user 'app' at this node: 2 of 2 are in use, and 1 "
+        "more asked for; end some, or have it raised by an administrator: hasp "
+        "user set app --watches N\r\n";
+    make_user("app", "lock,read:*");
+    make_user("web", "lock,read:*");
+    admin("USER.SET app IF %" PRId64 " WATCHES 2 ROLES app",
+          changed("USER", "app"));
+    world_run(world, 100);
+    for (uint64_t conn = 3; conn < 5; conn++) {
+        come_as(leader, conn, "app");
+        client_ask(world, leader, conn, "HELLO 3");
+    }
+    assert_answer(world, leader, 3, "+OK\r\n", "LOCK.WATCH a");
+    assert_answer(world, leader, 4, "+OK\r\n", "LOCK.WATCH b");
+    assert_answer(world, leader, 3, refusal, "LOCK.WATCH c");
+    assert_answer(world, leader, 4, refusal, "LOCK.WATCH c");
+    /* The same again is no further one. */
+    assert_answer(world, leader, 3, "+OK\r\n", "LOCK.WATCH a");
+    come_as(leader, 6, "web");
+    client_ask(world, leader, 6, "HELLO 3");
+    assert_answer(world, leader, 6, "+OK\r\n", "LOCK.WATCH c");
+    come_as(follower, 3, "app");
+    client_ask(world, follower, 3, "HELLO 3");
+    assert_answer(world, follower, 3, "+OK\r\n", "LOCK.WATCH c");
+    /* One that ends makes room, also with its connection. */
+    client_ask(world, leader, 3, "LOCK.UNWATCH a");
+    assert_answer(world, leader, 4, "+OK\r\n", "LOCK.WATCH c");
+    client_close(world, leader, 4);
+    assert_answer(world, leader, 3, "+OK\r\n", "LOCK.WATCH d");
+}
+
 /* Who has shown no certificate at the port of nodes may say that he asks for
  * anybody. */
 static void links_without_a_certificate_speak_for_no_user(void **state)
@@ -797,6 +833,7 @@ int main(void)
         users(a_revoked_certificate_is_told_so_and_closed_quietly),
         users(acts_are_told_to_who_may_see_them),
         users(a_user_has_so_many_connections),
+        users(a_user_has_so_many_watches),
         users(a_session_is_its_users_alone),
         users(a_withdrawal_closes_quietly),
         users(a_secret_that_was_removed_is_refused_by_the_leader),

@@ -5,6 +5,7 @@
 
 #include "core/events/watches.h"
 
+#include "base/memory.h"
 #include "core/conn.h"
 
 #include "tests/unit/core_fixture.h"
@@ -33,6 +34,18 @@ static void watcher(uint64_t conn)
 {
     client_open(world, 1, conn);
     client_ask(world, 1, conn, "HELLO 3");
+}
+
+/* Comes from an address of its own, since what one address watches is bounded.
+ */
+static void from_elsewhere(uint64_t conn)
+{
+    char address[64];
+    snprintf(address, sizeof address, "10.9.%u.%u:1",
+             (unsigned)(conn / 256 % 256), (unsigned)(conn % 256));
+    struct conn *there = conn_find(core, conn);
+    free(there->address);
+    there->address = memory_text(address);
 }
 
 /* The core's call, without the words around it. */
@@ -91,6 +104,7 @@ static void a_connection_and_a_node_watch_so_much(void **state)
     count = GLOB_COUNT_MAX + WATCH_COUNT_MAX;
     for (uint64_t conn = FIRST; count < WATCH_COUNT_NODE_MAX; conn++) {
         client_open(world, 1, conn);
+        from_elsewhere(conn);
         for (int i = 0; i < 1000 && count < WATCH_COUNT_NODE_MAX; i++) {
             int size = snprintf(text, sizeof text, "p%d", i);
             assert_null(add(conn, WATCH_PREFIX, bytes_of(text, (size_t)size)));
@@ -100,6 +114,33 @@ static void a_connection_and_a_node_watch_so_much(void **state)
     watcher(HOSTILE);
     assert_answer(world, 1, HOSTILE, "-LIMIT watches of this node\r\n",
                   "LOCK.WATCH x");
+    core_client_closed(core, FIRST, world->now_ms * MS);
+    assert_answer(world, 1, HOSTILE, "+OK\r\n", "LOCK.WATCH x");
+}
+
+static void an_address_without_a_user_watches_so_much(void **state)
+{
+    (void)state;
+    char text[32];
+    uint32_t count = 0;
+    uint64_t conn = FIRST;
+    for (; count < WATCH_COUNT_ORIGIN_MAX; conn++) {
+        client_open(world, 1, conn);
+        for (int i = 0; i < 1000 && count < WATCH_COUNT_ORIGIN_MAX; i++) {
+            int size = snprintf(text, sizeof text, "p%d", i);
+            assert_null(add(conn, WATCH_PREFIX, bytes_of(text, (size_t)size)));
+            count++;
+        }
+    }
+    watcher(HOSTILE);
+    assert_answer(world, 1, HOSTILE,
+                  "-LIMIT watches of clients without a user from one address: "
+                  "12500 of 12500 are in use at this node; end some, or use "
+                  "AUTH\r\n",
+                  "LOCK.WATCH x");
+    watcher(HONEST);
+    from_elsewhere(HONEST);
+    assert_answer(world, 1, HONEST, "+OK\r\n", "LOCK.WATCH x");
     core_client_closed(core, FIRST, world->now_ms * MS);
     assert_answer(world, 1, HOSTILE, "+OK\r\n", "LOCK.WATCH x");
 }
@@ -205,6 +246,7 @@ static void no_number_of_patterns_costs_more_than_a_turn_has(void **state)
     name[LOCK_NAME_SIZE_MAX] = '\0';
     for (uint64_t conn = FIRST; hostile < 20000; conn++) {
         client_open(world, 1, conn);
+        from_elsewhere(conn);
         for (int i = 0; i < GLOB_COUNT_MAX; i++) {
             assert_null(add(conn, WATCH_PATTERN, costly(hostile++)));
         }
@@ -326,6 +368,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_watch_may_tell_of),
         one(a_connection_and_a_node_watch_so_much),
+        one(an_address_without_a_user_watches_so_much),
         one(what_is_watched_has_a_size),
         one(each_event_is_told_once_in_its_own_way),
         one(costly_patterns_close_their_watcher_alone),
