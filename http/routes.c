@@ -440,7 +440,7 @@ const struct shape shapes[] = {
              "more_holders:integer? more_waiters:integer? cursor:text?"},
     {"Holder", HOLDER},
     {"Waiter", "session:integer client:text owner:text mode:text index:integer "
-               "waiting_ms:integer"},
+               "waiting_ms:integer user:text"},
     {"Why", "name:text note:text? refused_script:text? mode:text "
             "slots:integer holders:[WhyHolder] queue:[Waiter] "
             "delay_left_ms:integer earliest_ms:integer| hold_count:integer "
@@ -452,9 +452,11 @@ const struct shape shapes[] = {
             "locks:[HotLock] waits:[LongWait]"},
     {"HotLock", "name:text grants:integer mode:text holders:integer "
                 "queue:integer holder:text holder_session:integer "
-                "since_ms:integer"},
-    {"LongWait", "name:text waiting_ms:integer client:text session:integer "
-                 "owner:text mode:text holder:text holder_session:integer"},
+                "holder_user:text since_ms:integer"},
+    {"LongWait",
+     "name:text waiting_ms:integer client:text session:integer user:text "
+     "owner:text mode:text holder:text holder_session:integer "
+     "holder_user:text"},
     {"Graph", "wait_count:integer is_cut:yes nodes:[GraphNode] "
               "edges:[GraphEdge]"},
     {"GraphNode",

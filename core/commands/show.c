@@ -162,13 +162,14 @@ static void put_waiter(struct core *core, const struct wait *wait,
                        struct resp_writer *writer)
 {
     CHECK(wait->wait_index <= lockfsm_applied_index(core->fsm));
-    resp_map(writer, 6);
+    resp_map(writer, 7);
     resp_key_number(writer, "session", wait->session->id);
     resp_key_bulk(writer, "client", wait->session->name);
     resp_key_bulk(writer, "owner", wait->owner);
     resp_key_text(writer, "mode", lock_mode_name(wait->mode));
     resp_key_number(writer, "index", wait->wait_index);
     resp_key_number(writer, "waiting_ms", age_ms(core, wait->wait_index));
+    resp_key_bulk(writer, "user", wait->session->user->name);
 }
 
 /* When the hold ends because of its session. */

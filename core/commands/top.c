@@ -142,13 +142,15 @@ static void put_first_holder(const struct hold *hold,
                   hold != NULL ? hold->session->name : BYTES_LITERAL(""));
     resp_key_integer(writer, "holder_session",
                      hold != NULL ? (int64_t)hold->session->id : 0);
+    resp_key_bulk(writer, "holder_user",
+                  hold != NULL ? hold->session->user->name : BYTES_LITERAL(""));
 }
 
 static void put_hot(const struct core *core, const struct hot *hot,
                     struct resp_writer *writer)
 {
     const struct hold *hold = first_hold(hot->lock);
-    resp_map(writer, 8);
+    resp_map(writer, 9);
     resp_key_bulk(writer, "name", hot->name);
     resp_key_number(writer, "grants", hot->grants);
     resp_key_text(writer, "mode",
@@ -184,11 +186,12 @@ static void put_locks(struct top *top, struct core *core, uint32_t rows,
 static void put_wait(const struct core *core, const struct wait *wait,
                      struct resp_writer *writer)
 {
-    resp_map(writer, 8);
+    resp_map(writer, 10);
     resp_key_bulk(writer, "name", wait->lock->name);
     resp_key_number(writer, "waiting_ms", age_ms(core, wait->wait_index));
     resp_key_bulk(writer, "client", wait->session->name);
     resp_key_number(writer, "session", wait->session->id);
+    resp_key_bulk(writer, "user", wait->session->user->name);
     resp_key_bulk(writer, "owner", wait->owner);
     resp_key_text(writer, "mode", lock_mode_name(wait->mode));
     put_first_holder(first_hold(wait->lock), writer);

@@ -79,6 +79,10 @@ static void why_put_client(struct lines *lines, const struct session *session)
         PUT(lines, "a client without a name");
     }
     PUT(lines, " (session %" PRIu64, session->id);
+    if (session->user_number != USER_ANYONE) {
+        PUT(lines, ", user ");
+        why_put_name(lines, session->user->name);
+    }
 }
 
 /* --- What a holder waits for ---------------------------------------------- */

@@ -432,6 +432,30 @@ static void a_user_has_so_many_watches(void **state)
     assert_answer(world, leader, 3, "+OK\r\n", "LOCK.WATCH d");
 }
 
+/* Of holders and of waiters, in the lines for people, too. */
+static void views_name_the_users_of_a_lock(void **state)
+{
+    (void)state;
+    make_user("app", "lock,read:*");
+    make_user("web", "lock,read:*");
+    world_run(world, 100);
+    come_as(leader, 3, "app");
+    come_as(leader, 4, "web");
+    client_session(world, leader, 3, "");
+    client_session(world, leader, 4, "");
+    client_ask(world, leader, 3, "LOCK.ACQUIRE a");
+    client_send(world, leader, 4, "LOCK.ACQUIRE a WAIT 60000 REQ 1");
+    world_run(world, 50);
+    const char *text = client_ask(world, leader, 3, "LOCK.WHY a");
+    assert_non_null(strstr(text, ", user 'app'"));
+    assert_non_null(strstr(text, ", user 'web'"));
+    text = client_ask(world, leader, 3, "LOCK.SHOW a");
+    assert_non_null(strstr(text, "user\r\n$3\r\nweb\r\n"));
+    text = client_ask(world, leader, 3, "LOCK.TOP");
+    assert_non_null(strstr(text, "holder_user\r\n$3\r\napp\r\n"));
+    assert_non_null(strstr(text, "$4\r\nuser\r\n$3\r\nweb\r\n"));
+}
+
 /* Who has shown no certificate at the port of nodes may say that he asks for
  * anybody. */
 static void links_without_a_certificate_speak_for_no_user(void **state)
@@ -834,6 +858,7 @@ int main(void)
         users(acts_are_told_to_who_may_see_them),
         users(a_user_has_so_many_connections),
         users(a_user_has_so_many_watches),
+        users(views_name_the_users_of_a_lock),
         users(a_session_is_its_users_alone),
         users(a_withdrawal_closes_quietly),
         users(a_secret_that_was_removed_is_refused_by_the_leader),
