@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* An asker and its socket, for a thread that waits. */
+/* A connection and its socket, for a thread that waits. */
 
 #include "client/client.h"
 
@@ -137,7 +137,7 @@ static void client_answered(struct client_request *ask,
     client->is_pushed = false;
     client->error = end->error;
     if (end->error == 0) {
-        /* The reply lies in the asker's input until more is read. */
+        /* The reply is in the connection's input until more is read. */
         struct resp_reply spare = client->reply;
         client->reply = client->conn.reply;
         client->conn.reply = spare;

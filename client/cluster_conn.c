@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The connection of an asker: where it goes, its greeting, what is sent on it
- * and what comes, and when its turns are due. */
+/* A connection to a cluster: choice of the node, greeting, sending and
+ * receiving, and the times of its turns. */
 
 #include "client/cluster_conn.h"
 
@@ -14,11 +14,11 @@
 #include "base/minmax.h"
 #include "base/units.h"
 
-/* For the answer to the last attempt; a quarter of a short time-out. */
+/* Time for the answer to the last attempt; a quarter of a short timeout. */
 #define ATTEMPT_MIN_MS 250
-/* Nodes that send us round in a circle are like nodes without a leader. */
+/* Nodes whose MOVED form a circle count as nodes without a leader. */
 #define MOVED_MAX 8
-/* Between two attempts of who is not let in. */
+/* Time between two attempts after a refusal. */
 #define DENIED_MIN_MS 100
 #define DENIED_MAX_MS 1000
 /* The largest reply is a list of everything. */
@@ -75,7 +75,7 @@ void cluster_conn_ask(struct cluster_conn *conn, struct client_request *ask,
     cluster_conn_member_asks(ask);
 }
 
-/* True if no session is attached here, so that another node is as good. */
+/* True if no session is attached here, so that another node will do. */
 static bool cluster_conn_is_free(const struct cluster_conn *conn)
 {
     LIST_FOR (const struct cluster_conn_member, member, &conn->members,
@@ -116,8 +116,8 @@ const struct endpoint *cluster_conn_endpoint(const struct cluster_conn *conn)
 
 /* --- The connection ------------------------------------------------------- */
 
-/* Ends the requests that may not be asked again. The search begins anew after
- * each, whatever `done` does. */
+/* Ends the requests that cannot be repeated. The search restarts after each,
+ * since `done` can change the list. */
 static void end_some(struct cluster_conn *conn)
 {
     struct list *node = conn->asks.next;
@@ -132,9 +132,9 @@ static void end_some(struct cluster_conn *conn)
     }
 }
 
-/* What was sent is to be sent again, in its order, behind what is urgent. The
- * requests that waited for an answer have had 'outcome', as all have if the
- * connection never was open. */
+/* Moves the sent requests back to be sent again, in order, after the urgent
+ * ones. The requests that were waiting for an answer get 'outcome', and so do
+ * all if the connection was never open. */
 static void take_back(struct cluster_conn *conn, bool was_open,
                       enum outcome outcome)
 {
@@ -160,7 +160,7 @@ static void take_back(struct cluster_conn *conn, bool was_open,
     }
 }
 
-/* Of the hastiest of its members: in so long a connection must stand. */
+/* Time for connection and greeting: the shortest of its members'. */
 static uint64_t open_ms(const struct cluster_conn *conn)
 {
     uint64_t least_ms = CLIENT_OPEN_MS;
@@ -173,7 +173,8 @@ static uint64_t open_ms(const struct cluster_conn *conn)
     return least_ms;
 }
 
-/* After a node that does not let it in; no longer than a heartbeat may wait. */
+/* The pause after a refusal; shorter than the time that a heartbeat can
+ * wait. */
 static uint64_t denied_pause_ns(struct cluster_conn *conn)
 {
     uint64_t range_ms = DENIED_MAX_MS - DENIED_MIN_MS;
@@ -182,7 +183,7 @@ static uint64_t denied_pause_ns(struct cluster_conn *conn)
     return u64_min(pause_ms, open_ms(conn)) * NS_PER_MS;
 }
 
-/* By its number; an address that a node has named is none of them. */
+/* The number of the endpoint; the address of a MOVED has none. */
 static uint32_t endpoint_number(const struct cluster_conn *conn)
 {
     return conn->is_moved ? KNOWN_CLUSTER_ELSEWHERE : conn->at;
@@ -230,7 +231,7 @@ void cluster_conn_drop(struct cluster_conn *conn, const char *why,
     }
 }
 
-/* Detaches the session by a request whose answer nobody waits for. */
+/* Detaches the session, by a request whose answer is not awaited. */
 static void cluster_conn_detach(struct cluster_conn_member *member)
 {
     struct cluster_conn *conn = member->conn;
@@ -301,7 +302,7 @@ static void authenticate(struct cluster_conn *conn)
     query_done(&query);
 }
 
-/* Tells all who wait for the connection that it was refused. */
+/* Ends all requests that wait for the connection with the refusal. */
 static void refuse_all(struct cluster_conn *conn, struct lease_clock now)
 {
     struct client_request_refused refused;
@@ -310,8 +311,8 @@ static void refuse_all(struct cluster_conn *conn, struct lease_clock now)
     client_request_end_refused(conn, &refused);
 }
 
-/* Who asks was refused: true if that is no end, since what it shows is read
- * again before the next connection. */
+/* The node refused the credentials: true if that is not final, since they are
+ * read again before the next connection. */
 static bool may_come_again(struct cluster_conn *conn)
 {
     if (!cluster_conn_is_refusal_of_asker(conn) ||
@@ -351,8 +352,8 @@ void cluster_conn_renewed(struct cluster_conn *conn, bool has_changed,
     }
 }
 
-/* Reads from the answer to HELLO of which cluster the node is. False: of none,
- * or of another one; it is left, and people are told of it. */
+/* Checks the cluster of the node in the answer to HELLO. False: none, or
+ * another one; then the node is left, and this is reported. */
 static bool is_of_cluster(struct cluster_conn *conn, struct lease_clock now)
 {
     char known[CLUSTER_ID_TEXT_SIZE], text[CLUSTER_CONN_LAST_SIZE];
@@ -444,14 +445,14 @@ static struct client_request *next_in_flight(struct cluster_conn *conn)
     return ask;
 }
 
-/* Takes one answer; tells how to leave the node, OUTCOME_NONE: not at all. */
+/* Processes one answer; returns how to leave the node, OUTCOME_NONE: stay. */
 static enum outcome cluster_conn_answered(struct cluster_conn *conn,
                                           struct lease_clock now)
 {
     struct client_request *ask = next_in_flight(conn);
     const struct resp_value *value = conn->reply.value;
     if (ask == NULL) {
-        return OUTCOME_NONE; /* Nobody waits for the answer any more. */
+        return OUTCOME_NONE; /* The request was cancelled. */
     }
     if (value->type != RESP_ERROR) {
         conn->failed = 0;
@@ -481,7 +482,7 @@ static enum outcome cluster_conn_answered(struct cluster_conn *conn,
     return leaves ? outcome : OUTCOME_NONE;
 }
 
-/* Leaves a node whose bytes are no reply. */
+/* Leaves a node whose bytes are not a reply. */
 static void cluster_conn_estranged(struct cluster_conn *conn,
                                    struct lease_clock now)
 {
@@ -539,7 +540,7 @@ static uint64_t attempt_end_ns(const struct client_request *ask)
     return ask->sent.monotonic_ns + attempt_ms * NS_PER_MS;
 }
 
-/* The first request of the list whose deadline has come. */
+/* The first request of the list whose deadline has passed. */
 static struct client_request *cluster_conn_overdue(struct list *list,
                                                    uint64_t now_ns)
 {
@@ -575,7 +576,7 @@ static void leave_silent(struct cluster_conn *conn, struct lease_clock now)
     }
 }
 
-/* Those that were given up are answered soon. */
+/* Cancelled requests are answered soon. */
 static bool may_block(const struct cluster_conn *conn)
 {
     uint32_t count = 0;
@@ -603,8 +604,8 @@ static void cluster_conn_send(struct cluster_conn *conn,
     query_encode(&ask->query, &conn->out);
 }
 
-/* True if no attempt should begin any more: one without an answer in time would
- * leave it unknown that nothing was done. */
+/* True if it is too late for another attempt: without an answer in time the
+ * outcome would be unknown instead of "nothing was done". */
 static bool is_too_late(const struct client_request *ask, uint64_t now_ns)
 {
     uint64_t least_ns = u64_min(ATTEMPT_MIN_MS * NS_PER_MS,
@@ -614,7 +615,8 @@ static bool is_too_late(const struct client_request *ask, uint64_t now_ns)
     return was_refused && ask->deadline_ns - now_ns < least_ns;
 }
 
-/* Sends what can be sent. A caller without time may give the connection up. */
+/* Sends the requests that can be sent. Can close the connection, if a caller's
+ * time is over. */
 static void send_all(struct cluster_conn *conn, struct lease_clock now)
 {
     struct list *node = conn->asks.next;

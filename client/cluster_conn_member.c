@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The members of an asker, whose sessions are attached to its connection. */
+/* The members of a connection, and the attachment of their sessions. */
 
 #include "client/cluster_conn_member.h"
 
@@ -11,7 +11,8 @@
 #include "client/cluster_conn.h"
 #include "client/reply.h"
 
-/* Sends the ATTACH of a member, behind the heartbeats and before all else. */
+/* Sends the ATTACH of a member, after the heartbeats and before everything
+ * else. */
 static void cluster_conn_member_attach(struct cluster_conn_member *member)
 {
     struct cluster_conn *conn = member->conn;
@@ -28,7 +29,7 @@ static void cluster_conn_member_attach(struct cluster_conn_member *member)
     list_insert_before(before, &member->attach.in_asker);
 }
 
-/* Who has something to ask comes before those that are quiet. */
+/* Members with requests come before the others. */
 static void cluster_conn_member_hurry(const struct client_request *ask)
 {
     struct cluster_conn_member *member = ask->member;
@@ -193,7 +194,7 @@ static struct cluster_conn_member *find_member(struct cluster_conn *conn,
     return NULL;
 }
 
-/* Takes [kind, kind, {session: ...}], which is for that session's member. */
+/* Passes [kind, kind, {session: ...}] to the member with that session. */
 void cluster_conn_members_push(struct cluster_conn *conn)
 {
     const struct resp_reply *reply = &conn->reply;

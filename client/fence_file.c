@@ -27,7 +27,8 @@ struct hasp_fence {
     atomic_int inside;     /* The thread that holds it; 0 if none does. */
     pid_t pid;
     int fd;
-    bool is_broken; /* A flush has failed: nobody knows what is on the disk. */
+    /* A flush has failed: the content of the disk is unknown. */
+    bool is_broken;
     /* The newest mark that is known to be on the disk. */
     uint64_t flushed_mark;
     char path[];
@@ -112,8 +113,8 @@ static int flush_folder(const char *path)
     return error;
 }
 
-/* Makes the file aside and links it to its name: whole or not at all. Somebody
- * else who was quicker is fine. */
+/* Makes the file under another name and links it to its own: complete or not at
+ * all. It is not an error if another process was faster. */
 static int fence_file_create(const char *path)
 {
     char aside[4096];

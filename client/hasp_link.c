@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Links: who shares which, and how long they live. */
+/* Links: which sessions share one, and how long it lives. */
 
 #include "client/hasp_link.h"
 
@@ -13,8 +13,8 @@
 
 /* --- The registry --------------------------------------------------------- */
 
-/* Which cluster all links to the same endpoints work with. It stays for as long
- * as the process lives: that is what it is for. */
+/* The known cluster of all links to the same endpoints. It is kept until the
+ * process ends, so that later sessions use the same cluster. */
 struct shared_known {
     struct known_cluster known;
     pthread_mutex_t mutex;
@@ -82,8 +82,7 @@ static void guard_known(struct known_cluster *known, bool enters)
     }
 }
 
-/* Finds or makes what is known of the cluster at these endpoints. NULL: there
- * is no memory. */
+/* Finds or makes the known cluster of these endpoints. NULL: no memory. */
 static struct known_cluster *find_known(const struct endpoints *endpoints)
 {
     LIST_FOR (struct shared_known, shared, &registry.knowns, in_knowns) {
@@ -128,8 +127,8 @@ static struct link *link_find_link(const struct link_key *key)
 
 /* --- Links ---------------------------------------------------------------- */
 
-/* A random start, since programs that start together should not all ask the
- * first node. */
+/* A random first endpoint, so that programs that start together do not all
+ * connect to the first node. */
 static uint64_t any_seed(void)
 {
     uint64_t seed = client_now_ns() ^ (uint64_t)getpid() << 20;

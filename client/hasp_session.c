@@ -193,7 +193,7 @@ static int session_open_session(struct hasp_session *session,
 }
 
 /* Frees a session that was not opened. If a node may still open it, the link's
- * thread does so when that is cleared up. */
+ * thread frees it after the cleanup. */
 static void bury(struct hasp_session *session)
 {
     session_lock(session);
@@ -293,7 +293,8 @@ int hasp_open(const struct hasp_options *options,
     }
     if (error != 0 && session != NULL) {
         (void)session_finish(
-            session, session_fsm_close); /* It has no thread to tell it. */
+            /* It has no thread that could report it. */
+            session, session_fsm_close);
         return error;
     }
     *ret_session = error == 0 ? session : *ret_session;
@@ -302,9 +303,9 @@ int hasp_open(const struct hasp_options *options,
 
 /* --- Closing -------------------------------------------------------------- */
 
-/* The threads are not here, and what they were about to change may be half
- * changed. If the mutex was free all is whole and can be freed; else only the
- * descriptors are closed. */
+/* The threads do not exist in the child, and data that they were changing may
+ * be inconsistent. If the mutex was free, everything is consistent and can be
+ * freed; otherwise only the descriptors are closed. */
 static void close_in_child(struct hasp_session *session)
 {
     struct link *link = session->link;
@@ -328,7 +329,7 @@ void hasp_close(struct hasp_session *session)
         close_in_child(session);
         return;
     }
-    /* If no node answers the lease ends by itself. */
+    /* If no node answers, the session ends with its lease. */
     (void)session_finish(session, session_fsm_close);
 }
 

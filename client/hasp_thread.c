@@ -4,9 +4,9 @@
  * one timer, and nothing else. Calls are begun by the threads that make them,
  * which send what they can at once, and wait.
  *
- * The timer runs on CLOCK_BOOTTIME, so that a machine that was suspended is
- * told at once what it has lost. To wake the thread it is set to now, which is
- * one system call and so may be done in a signal handler. */
+ * The timer runs on CLOCK_BOOTTIME, so that a loss is reported at once after
+ * the machine was suspended. Setting it to now wakes the thread, with one
+ * system call, so also from a signal handler. */
 
 #include <errno.h>
 #include <poll.h>
@@ -25,8 +25,8 @@ static void thread_set_timer(int fd, uint64_t left_ns)
 {
     struct itimerspec spec = {0};
     if (left_ns != UINT64_MAX) {
-        /* The timer is set a little later, so that the time is over when it is
-         * looked at. */
+        /* The timer is set a little later, so that the time has passed when it
+         * is checked. */
         left_ns += left_ns != 0 ? NS_PER_MS / 10 : 1;
         spec.it_value.tv_sec = (time_t)(left_ns / NS_PER_S);
         spec.it_value.tv_nsec = (long)(left_ns % NS_PER_S);
@@ -50,7 +50,7 @@ static void thread_arm(struct link *link, struct lease_clock now)
     if (at_ns != link->armed_ns) {
         link->armed_ns = at_ns;
         thread_set_timer(link->timer_fd, left_ns);
-        /* A wake-up that came meanwhile must not be put off. */
+        /* A wake-up that arrived meanwhile must not be delayed. */
         if (atomic_load(&link->wake_count) != link->seen_count) {
             thread_set_timer(link->timer_fd, 0);
         }
@@ -149,8 +149,8 @@ static void thread_wait_for_news(struct link *link, struct poll_set *set)
     }
 }
 
-/* Frees sessions that nobody has, once they are cleared up. True: they were the
- * last that the link had. */
+/* Frees orphaned sessions once they are cleaned up. True: they were the link's
+ * last ones. */
 static bool free_orphans(struct link *link)
 {
     uint32_t count = session_free_orphans(link, false);
@@ -163,7 +163,7 @@ static bool free_orphans(struct link *link)
     return is_last;
 }
 
-/* Ends a link that only orphans had: nobody joins its thread. */
+/* Ends a link that only had orphans: its thread is not joined. */
 static void end_alone(struct link *link)
 {
     pthread_detach(pthread_self());

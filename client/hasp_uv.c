@@ -3,9 +3,9 @@
 /* The driver on a libuv loop, for include/hasp/hasp_uv.h: one socket, one
  * timer, one uv_async_t for each link, and no thread.
  *
- * The machines are turned on the loop's thread alone, in on_turn(); only there
- * callbacks are called, so never inside the call that they answer. Whatever
- * begins something, on whichever thread, sends the uv_async_t. */
+ * Turns run only on the loop's thread, in on_turn(). Only there callbacks are
+ * called, so never inside the call that they answer. Every function that starts
+ * something, on any thread, sends the uv_async_t. */
 
 #include "include/hasp/hasp_uv.h"
 
@@ -36,11 +36,11 @@ struct job {
     void *data;
 };
 
-/* A name that is being looked up; freed when that has ended. */
+/* A name being resolved; freed when that has ended. */
 struct lookup {
     uv_getaddrinfo_t resolve;
     struct loop_link *in;
-    uint32_t number; /* The number of the connection that it is for. */
+    uint32_t number; /* Number of its connection. */
 };
 
 /* A link on a loop. */
@@ -50,8 +50,8 @@ struct loop_link {
     uv_async_t async;
     uv_timer_t timer;
     uv_poll_t *poll;     /* Polls the connection; or NULL. */
-    uint32_t handles;    /* How many handles are in the loop. */
-    struct list done;    /* Jobs whose callers are to be told. */
+    uint32_t handles;    /* Handles in the loop. */
+    struct list done;    /* Jobs whose callbacks are due. */
     struct list news;    /* Sessions that have events for a callback. */
     struct list closing; /* Sessions that are being closed. */
     bool is_telling;
@@ -65,8 +65,7 @@ struct hasp_uv {
     struct list in_news;
     struct list in_closing;
     uint32_t polls; /* How many polls are in the loop. */
-    /* How many jobs there are, with those whose callers are still to be told.
-     */
+    /* Jobs, with those whose callbacks are due. */
     uint32_t jobs;
     bool is_open;
     bool is_closing;
@@ -136,7 +135,7 @@ static void driver_on_ready(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     if (link->transport.is_connecting) {
-        stop_polling(in); /* The transport may have to try another address. */
+        stop_polling(in); /* The transport may try another address. */
     }
     pthread_mutex_lock(&link->mutex);
     transport_ready(&link->transport, &link->conn);
@@ -151,7 +150,8 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int status,
     struct loop_link *in = lookup->in;
     struct link *link = &in->link;
     bool is_closing = uv_is_closing((uv_handle_t *)&in->async);
-    /* Of what is no error it has a text that nobody frees. */
+    /* For a value that is not an error it allocates a text, which would
+     * leak. */
     const char *why = status != 0 ? uv_strerror(status) : "";
     if (lookup->number == link->transport.number && !is_closing) {
         pthread_mutex_lock(&link->mutex);
@@ -165,7 +165,7 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int status,
     driver_let_go(in);
 }
 
-/* Looks up a name. The caller holds the mutex. */
+/* Starts to resolve a name. The caller holds the mutex. */
 static void driver_look_up(struct loop_link *in,
                            const struct endpoint *endpoint)
 {
@@ -188,7 +188,7 @@ static void driver_look_up(struct loop_link *in,
                       uv_strerror(code));
 }
 
-/* Polls what the asker waits for. The caller holds the mutex. */
+/* Polls the connection. The caller holds the mutex. */
 static void follow_asker(struct loop_link *in)
 {
     struct transport *transport = &in->link.transport;
@@ -256,7 +256,7 @@ static void on_interrupted(uv_poll_t *poll, int status, int events)
     driver_wake(session->link);
 }
 
-/* Watches a copy of the descriptor: the loop takes each only once. */
+/* Watches a copy of the descriptor, since a loop can poll each only once. */
 static int start_poll(struct job *job, int fd)
 {
     if (fd < 0) {
@@ -314,8 +314,8 @@ static int job_new(struct hasp_uv *uv, int error, void *data,
     return 0;
 }
 
-/* Ends the beginning of a job, and gives the mutex back. An error of the call
- * itself is returned, and nothing has begun; any other one is told by the
+/* Completes the start of a job, and unlocks the mutex. An error of the call
+ * itself is returned, and nothing was started; any other error goes to the
  * callback. */
 static int driver_begun(struct job *job, int error)
 {
@@ -342,7 +342,7 @@ static int driver_begun(struct job *job, int error)
     return 0;
 }
 
-/* The same as wait_lock(), but the mutex is held in any case. */
+/* Like wait_lock(), but the mutex is locked even on an error. */
 static int driver_lock(struct job *job, struct lease_clock *now)
 {
     struct hasp_session *session = &job->uv->session;
@@ -452,7 +452,7 @@ int hasp_uv_release(struct hasp_uv *uv, struct hasp_hold *hold,
         return driver_begun(job, error);
     }
     error = session_fsm_release(&uv->session.fsm, hold, &job->wait.call, now);
-    /* The hold has gone, so even this error is for the callback. */
+    /* The hold is freed, so even this error goes to the callback. */
     return driver_begun(job, error == HASP_ENOMEM ? HASP_EUNKNOWN : error);
 }
 
@@ -492,7 +492,8 @@ static void driver_tell(struct job *job)
     free(job);
 }
 
-/* Tells the session's events; there may be more when it returns. */
+/* Calls the callback for the session's events; there can be more when it
+ * returns. */
 static void tell_events(struct hasp_uv *uv)
 {
     session_lock(&uv->session);
@@ -518,8 +519,8 @@ static void on_news(struct session_fsm *fsm)
     }
 }
 
-/* Ends a session that has nothing in the loop any more. If it was the last of
- * its link, the link goes first, and 'closed' is called then. */
+/* Ends a session that has nothing left in the loop. If it was the last of its
+ * link, the link is freed first, and 'closed' is called then. */
 static void driver_end(struct hasp_uv *uv)
 {
     struct loop_link *in = link_of(uv);
@@ -547,8 +548,8 @@ static bool is_clearing(struct hasp_uv *uv)
     return is_clearing;
 }
 
-/* Goes on with closing: after the last call has been told the session is
- * closed, and then it is freed. */
+/* Continues to close: after the last callback the session is closed, and then
+ * freed. */
 static void go_on_closing(struct hasp_uv *uv)
 {
     struct session_fsm *fsm = &uv->session.fsm;
@@ -580,8 +581,7 @@ static void on_async(uv_async_t *async)
     on_turn(async->data);
 }
 
-/* Takes what has come, and sets when to look again. The caller holds the mutex.
- */
+/* Runs a turn, and sets the timer. The caller holds the mutex. */
 static void driver_turn(struct loop_link *in)
 {
     struct lease_clock now = client_clock_read();

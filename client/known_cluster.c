@@ -9,7 +9,7 @@
 #include "base/minmax.h"
 #include "client/reply.h"
 
-/* Former lives that are read from an answer. */
+/* Former cluster ids that are read from an answer. */
 #define FORMER_MAX 64
 
 int known_cluster_init(struct known_cluster *known, uint32_t count)
@@ -39,7 +39,7 @@ static void leave(struct known_cluster *known)
     }
 }
 
-/* Copies a life's id; what is longer is none of ours, and "". */
+/* Copies a cluster id; a longer one is invalid, and becomes "". */
 static void copy_id(char id[CLUSTER_ID_TEXT_SIZE], struct bytes text)
 {
     size_t size = text.size < CLUSTER_ID_TEXT_SIZE ? text.size : 0;
@@ -49,7 +49,7 @@ static void copy_id(char id[CLUSTER_ID_TEXT_SIZE], struct bytes text)
     id[size] = '\0';
 }
 
-/* True if the life in the reply was restored from the known one. */
+/* True if the cluster in the reply was restored from the known one. */
 static bool names_known(const struct known_cluster *known,
                         const struct resp_reply *reply)
 {
@@ -78,7 +78,7 @@ static bool has_shown(const struct known_cluster *known, uint32_t endpoint,
     return endpoint < known->count && strcmp(known->shown[endpoint], id) == 0;
 }
 
-/* True if no endpoint shows another life than this, and none is silent. */
+/* True if all endpoints answered and had this cluster id. */
 static bool do_all_show(const struct known_cluster *known, const char *id)
 {
     for (uint32_t i = 0; i < known->count; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Changes of locks: what is asked, the same again under the same number after a
- * lost answer, what the answer means, and what becomes of those that
- * nobody waits for any more. session_fsm.h has the drawing. */
+/* Operations on locks: their requests, repeated under the same number after a
+ * lost answer (rule 20), the meaning of the answers, and the cleanup of
+ * operations whose callers no longer wait. session_fsm.h has the drawing. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +14,16 @@
 #include "client/operation.h"
 #include "client/reply.h"
 
-/* How long to wait for the push beyond the wait itself. */
+/* Time to wait for the push after the end of the wait. */
 #define PUSH_MS 1000
-/* How long an interrupted call may take to clear up what it began; after that
- * this goes on in the background. */
+/* Time for an interrupted call to clean up; after that the cleanup continues in
+ * the background. */
 #define WITHDRAW_MS 500
-/* How often it is looked whether the last request of an owner is settled. */
+/* Interval of checks whether the last request of an owner is settled. */
 #define BEHIND_MS 50
 
 static client_request_done_fn operation_answered;
-static const char lost_before[] = "some of these locks were not held any more";
+static const char lost_before[] = "some of these locks were no longer held";
 
 /* --- Beginning and ending ------------------------------------------------- */
 
@@ -88,8 +88,7 @@ void operation_room_free(struct session_fsm *fsm, struct operation *room)
     free_room(room);
 }
 
-/* Tells the caller the result; nobody waits from now on. 'why' may be the
- * call's own. */
+/* Ends the call with the result. 'why' can be the call's own. */
 static void operation_tell(struct operation *operation, int error,
                            const char *why)
 {
@@ -114,7 +113,7 @@ static void end_change(struct operation *operation, int error, const char *why)
     operation_free(operation);
 }
 
-/* Begins a change for which there is room. */
+/* Starts an operation with reserved memory. */
 static void operation_enter(struct operation *operation,
                             struct session_fsm *fsm, enum operation_kind kind,
                             size_t count, struct client_call *call)
@@ -158,10 +157,9 @@ static uint64_t after_ms(const struct session_fsm *fsm, uint64_t time_ms)
     return fsm->conn->now.monotonic_ns + time_ms * NS_PER_MS;
 }
 
-/* The cluster has not said yet what became of a request of this owner, who has
- * a name, and for which nobody waits: a grant of it is to be given back, and
- * must not be taken for that of the owner's next request, nor with its terms.
- */
+/* True while an earlier request of this named owner, for which no call waits,
+ * has an unknown outcome: its grant must be released, and must not be mistaken
+ * for a grant of the owner's next request. */
 static bool operation_is_behind(const struct operation *operation)
 {
     LIST_FOR (const struct operation, other, &operation->fsm->changes,
@@ -184,8 +182,8 @@ static bool has_name(const struct operation *operation, const char *name)
     return false;
 }
 
-/* True if another call asks for one of these locks, for the same owner: the
- * cluster would take the waits of both for one, with one grant. */
+/* True if another call requests one of these locks for the same owner: the
+ * cluster would treat both waits as one, with one grant. */
 static bool has_rival(const struct operation *operation)
 {
     LIST_FOR (const struct operation, other, &operation->fsm->changes,
@@ -208,14 +206,14 @@ static int refuse_rival(struct operation *operation, struct client_call *call)
 {
     call->error = HASP_EINVALID;
     snprintf(call->why, sizeof call->why,
-             "the owner '%s' is asking for this lock just now: it stands for "
-             "one thread of control",
+             "owner '%s' is already requesting this lock in another call: an "
+             "owner is one thread of control",
              operation->owner->tag);
     operation_free(operation);
     return HASP_EINVALID;
 }
 
-/* Gives the change its number and sends it; frees it on an error. */
+/* Assigns a number to the operation and sends it; frees it on an error. */
 static int operation_begin(struct operation *operation, uint64_t deadline_ns)
 {
     int error = request_numbers_begin(&operation->fsm->numbers,
@@ -339,10 +337,10 @@ int session_fsm_release(struct session_fsm *fsm, struct hasp_hold *hold,
         held->name = NULL;
     }
     client_hold_free(hold);
-    /* The number of the release takes the place of this one. */
+    /* The release gets the place of this number. */
     request_numbers_give_back(&fsm->numbers);
     if (operation->count == 0) {
-        /* The cluster has told that it is over: there is nothing to ask. */
+        /* The cluster has reported the end: no request is needed. */
         end_change(operation, HASP_ENOTHELD, lost_before);
         return 0;
     }
@@ -379,7 +377,7 @@ int session_fsm_query(struct session_fsm *fsm, struct query *query,
     return 0;
 }
 
-/* Asks which holds there are, from 'cursor' on, to find one among them. */
+/* Requests the list of holds from 'cursor' on, to find one in it. */
 static void look_for(struct operation *operation, struct bytes cursor)
 {
     struct session_fsm *fsm = operation->fsm;
@@ -420,9 +418,9 @@ int session_fsm_resume(struct session_fsm *fsm, const char *name,
 
 /* --- Answers -------------------------------------------------------------- */
 
-/* True if 'error' leaves open whether it was, or will be, done. After the last
- * four nothing was done by the attempts that count here, but an earlier one
- * may have been. */
+/* True if after 'error' the change may have been, or may still be, done. With
+ * the last four errors the last attempts did nothing, but an earlier attempt
+ * may have. */
 static bool is_open(int error)
 {
     return error == HASP_EUNKNOWN || error == HASP_EPROTO ||
@@ -430,21 +428,21 @@ static bool is_open(int error)
            error == HASP_ENOTLEADER || error == HASP_EBUSY;
 }
 
-/* Nobody waits for the change any more, so it is asked for until there is an
- * answer. */
+/* No caller waits any longer, so it is repeated until there is an answer. */
 static void operation_settle(struct operation *operation, int error,
                              const char *why)
 {
     if (operation->kind == OPERATION_CONVERT) {
         operation
-            ->hold = NULL; /* The hold is the caller's, who may release it. */
+            /* The hold belongs to the caller, which may release it. */
+            ->hold = NULL;
     }
     operation_tell(operation, error, why);
     operation->ask.was_sent = true;
     ask_anew(operation, STEP_SETTLE, UINT64_MAX);
 }
 
-/* Turns an ACQUIRE that was granted into its RELEASE. */
+/* Turns a granted ACQUIRE into its RELEASE. */
 static void turn_into_release(struct operation *operation)
 {
     struct request_numbers *numbers = &operation->fsm->numbers;
@@ -476,8 +474,8 @@ static int read_result(struct operation *operation,
         if (operation->call != NULL) {
             operation->call->number = (uint64_t)value->integer;
         }
-        /* For one lock the number says what is left of the hold; for several,
-         * how many were released. */
+        /* For one lock the number is the remaining count of the hold; for
+         * several, the number of released locks. */
         bool is_short = operation->count > 1 &&
                         (uint64_t)value->integer < operation->count;
         return is_short || operation->was_lost ? HASP_ENOTHELD : 0;
@@ -519,7 +517,7 @@ static void operation_park(struct operation *operation)
     }
 }
 
-/* Hands the hold over to the caller. */
+/* Passes the hold to the caller. */
 static void operation_hand_over(struct operation *operation)
 {
     struct hasp_hold *hold = operation->hold;
@@ -542,9 +540,10 @@ static void operation_hand_over(struct operation *operation)
     end_change(operation, 0, "");
 }
 
-/* True if belief cannot be made of what was granted: it is older than a notice
- * that was heard meanwhile, perhaps of this very hold; or it has a limit, and
- * nothing is left of that since the request was sent, as in a push. */
+/* True if the grant cannot be trusted: because a notice that was received
+ * meanwhile is newer, and could be about this hold (rule 17); or because
+ * nothing is left of its limit, counted from the sending of the request, as in
+ * a push (rule 16). */
 static bool is_stale(struct operation *operation, bool is_pushed)
 {
     const struct session_fsm *fsm = operation->fsm;
@@ -637,7 +636,8 @@ static void looked_for(struct operation *operation,
     }
 }
 
-/* Asks for the outcome, and gives the place in the queue up. */
+/* Requests the outcome, without a wait, which gives up the place in the
+ * queue. */
 static void operation_withdraw(struct operation *operation)
 {
     operation->ask.was_sent = true;
@@ -649,9 +649,9 @@ static bool is_forgotten(const struct client_request_end *end)
     return end->error == HASP_EREPLY && strcmp(end->code, "FORGOTTEN") == 0;
 }
 
-/* Nobody waits for it. The cluster says what became of it, or that it has
- * forgotten: then a grant is released to be sure, but a named owner may have
- * other holds of these locks. */
+/* No caller waits for it. The cluster returns the outcome, or FORGOTTEN: then
+ * any grant is released to be safe, unless the owner has a name, since it could
+ * have other holds of these locks. */
 static void operation_settled(struct operation *operation,
                               const struct client_request_end *end,
                               bool is_granted)
@@ -665,8 +665,8 @@ static void operation_settled(struct operation *operation,
     }
 }
 
-/* Ends a change that the cluster has refused. If it is not held any more, what
- * the owner has acquired again with the same hold is over with it. */
+/* Ends an operation that the cluster has refused. If the lock is no longer
+ * held, the owner's repeated acquisitions of that hold have ended, too. */
 static void operation_end_refused(struct operation *operation, int error,
                                   const char *why)
 {
@@ -686,8 +686,8 @@ static void operation_end_refused(struct operation *operation, int error,
     end_change(operation, error, why);
 }
 
-/* After a withdrawal: gives back a grant that nobody wanted any more, but takes
- * one whose answer was lost. */
+/* After a withdrawal: releases a grant if the caller no longer wants it, but
+ * accepts one whose answer was lost. */
 static void operation_withdrawn(struct operation *operation, int error,
                                 bool is_granted, const char *why)
 {
@@ -713,12 +713,11 @@ static void operation_withdrawn(struct operation *operation, int error,
     }
 }
 
-/* Deals with how the first attempts, or the wait, have ended. */
+/* Handles the end of the first attempts or of the wait. */
 static void operation_asked(struct operation *operation, int error,
                             bool is_granted, const char *why)
 {
-    /* What was sent before, and answered or queued, is no less done since
-     * nobody leads now. */
+    /* An earlier attempt can have been done even if there is no leader now. */
     bool may_be_done = error == HASP_EUNKNOWN || error == HASP_EPROTO ||
                        (is_open(error) && operation->ask.was_sent);
     switch (operation->kind) {
@@ -727,8 +726,8 @@ static void operation_asked(struct operation *operation, int error,
         end_change(operation, error, why);
         break;
     case OPERATION_RELEASE:
-        /* The user may do nothing just now, and the lock is still to be given
-         * back. */
+        /* The user is refused at present, but the lock must still be
+         * released. */
         if (is_open(error) || error == HASP_EREFUSED) {
             operation_settle(operation, error, why);
         } else {
@@ -795,7 +794,7 @@ void session_fsm_interrupt(struct session_fsm *fsm, struct client_call *call,
     }
     operation->is_interrupted = true;
     if (operation->ask.sent.monotonic_ns == 0) {
-        /* The cluster does not know of it. */
+        /* The cluster does not have it. */
         end_change(operation, HASP_EINTR, "interrupted");
     } else {
         operation_withdraw(operation);
@@ -804,8 +803,7 @@ void session_fsm_interrupt(struct session_fsm *fsm, struct client_call *call,
 
 /* --- For the machine ------------------------------------------------------ */
 
-/* Takes what the push says of the grant; if it says nothing, that is asked for.
- */
+/* Reads the grant from the push; if it has none, the request is repeated. */
 static bool take_push(struct operation *operation,
                       const struct resp_reply *reply)
 {
@@ -833,7 +831,7 @@ void operations_pushed(struct session_fsm *fsm, const struct resp_reply *reply)
             operation->hint = place;
         } else if (operation->step != STEP_PARKED ||
                    operation->place != place) {
-            continue; /* The push belongs to an earlier wait, or came twice. */
+            continue; /* A push of an earlier wait, or a repeated one. */
         } else if (take_push(operation, reply)) {
             operation_granted(operation, true);
         } else {

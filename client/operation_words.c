@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How the changes of locks are written. */
+/* Writes the requests of operations on locks. */
 
 #include "base/units.h"
 #include "client/operation.h"
 
-/* How long a wait of a session without end lasts, counted anew each time it is
- * asked for: otherwise nobody would end the wait of a client that has died. */
+/* Length of a wait of a durable session, restarted at each request: otherwise
+ * the wait of a dead client would never end. */
 #define ENDLESS_WAIT_MS (UINT64_C(4) * LOOK_MS)
 /* How long the wait still lasts; 0 once it is over, which asks for the outcome
  * and gives the place up. */

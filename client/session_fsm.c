@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A session: opening, heartbeats, what is lost, events, closing. */
+/* A session: opening, heartbeats, loss, events, closing. */
 
 #include "client/session_fsm.h"
 
@@ -14,7 +14,7 @@
 #include "base/units.h"
 #include "client/reply.h"
 
-/* Of events that the session has no part in, so that nobody bounds them. */
+/* Events that other clients cause without limit. */
 #define TOLD_MAX 64
 
 /* --- Events --------------------------------------------------------------- */
@@ -52,7 +52,7 @@ void session_fsm_add_event(struct session_fsm *fsm, enum hasp_event_kind kind,
     }
     struct event_node *node = calloc(1, sizeof *node);
     if (node == NULL) {
-        return; /* hasp_guard() tells it, too. */
+        return; /* hasp_guard() reports it, too. */
     }
     node->event.kind = kind;
     node->event.token = token;
@@ -145,7 +145,7 @@ static int of_word(const char *word)
     return HASP_EREPLY;
 }
 
-/* Nothing is believed of the session any more. */
+/* The session is lost: nothing of it can be trusted. */
 static void end_lease(struct session_fsm *fsm)
 {
     lease_refused(&fsm->lease);
@@ -155,8 +155,8 @@ static void end_lease(struct session_fsm *fsm)
     }
 }
 
-/* The cluster says that the session has ended: after this no hold may be found
- * held. */
+/* The cluster reports that the session has ended: after this no hold may be
+ * trusted. */
 static void session_fsm_lose(struct session_fsm *fsm, const char *code,
                              const char *why)
 {
@@ -197,9 +197,9 @@ struct client_act {
     struct client_request ask;
     struct session_fsm *fsm;
     struct list in_machine;
-    struct client_call *call; /* NULL: its caller has been told. */
-    /* The caller of an OPEN is told then, in CLOCK_MONOTONIC; UINT64_MAX: at
-     * the end of 'ask'. */
+    struct client_call *call; /* NULL: its call has ended. */
+    /* End of the call of an OPEN, in CLOCK_MONOTONIC; UINT64_MAX: with
+     * 'ask'. */
     uint64_t told_by_ns;
     struct credentials credentials;
 };
@@ -242,8 +242,8 @@ static struct client_act *session_fsm_act_new(struct session_fsm *fsm,
     return act;
 }
 
-/* Renews the lease by the map of OPEN or KEEP FULL; false if the answer is no
- * such map. A session without end has null for its TTL. */
+/* Renews the lease from the map of OPEN or KEEP FULL; false if the answer is
+ * not such a map. A durable session has null as its TTL. */
 static bool session_fsm_renew(struct session_fsm *fsm,
                               const struct client_request *ask,
                               const struct resp_reply *reply)
@@ -280,7 +280,7 @@ static void write_keep(struct session_fsm *fsm)
     query_option(query, "AFTER", fsm->seen);
 }
 
-/* Begins to keep the session. */
+/* Starts the heartbeats of the session. */
 static void session_fsm_begin(struct session_fsm *fsm)
 {
     fsm->is_open = true;
@@ -296,11 +296,11 @@ static void closed_late(struct client_request *ask,
     if (end->error == 0) {
         cluster_conn_set_session(&fsm->member, NULL, fsm->conn->now);
     }
-    session_fsm_act_free(act); /* Else it ends by its lease, if it has one. */
+    session_fsm_act_free(act); /* Otherwise its lease ends it, if it has one. */
 }
 
-/* Closes what a node has opened when nobody waited for it any more: nobody else
- * knows it. */
+/* Closes a session whose OPEN was answered after its call had ended: no other
+ * process knows it. */
 static void opened_late(struct client_act *act,
                         const struct client_request_end *end)
 {
@@ -322,9 +322,8 @@ static void opened_late(struct client_act *act,
     cluster_conn_ask(fsm->conn, ask, fsm->conn->now);
 }
 
-/* Tells the caller of an OPEN that its time is over. What has been sent may
- * still be done, so its answer is awaited, for as long as that of any request.
- */
+/* Ends the call of an OPEN at its timeout. The request may still be done, so
+ * its answer is awaited, as long as for any request. */
 static void tell_late(struct client_act *act)
 {
     struct session_fsm *fsm = act->fsm;
@@ -534,9 +533,9 @@ int session_fsm_close(struct session_fsm *fsm, struct client_call *call,
 
 /* --- Heartbeats ----------------------------------------------------------- */
 
-/* Takes the answer to a heartbeat. EXPIRED and NOSESSION lose the lease at
- * once. BLACKLISTED does not: the session may finish what it does, but its
- * lease is renewed no more. */
+/* Processes the answer to a heartbeat. EXPIRED and NOSESSION lose the lease at
+ * once. BLACKLISTED does not: the session can finish its work, but its lease is
+ * no longer renewed. */
 static void session_fsm_kept(struct client_request *ask,
                              const struct client_request_end *end)
 {
@@ -575,8 +574,8 @@ static void session_fsm_beat(struct session_fsm *fsm)
                  "no progress was reported in time (hasp_alive)");
         return;
     }
-    /* A node has this long from each sending; a heartbeat that waits for a
-     * connection accuses no node. */
+    /* Time for a node from each sending; the wait for a connection does not
+     * count. */
     bool is_behind = cluster_conn_is_awaiting(fsm->conn);
     uint64_t patience_ns = lease_period_ns(lease) * (is_behind ? 2 : 1);
     write_keep(fsm);

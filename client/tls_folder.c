@@ -53,7 +53,8 @@ static int read_all(int fd, struct buffer *text)
     if (fstat(fd, &info) != 0) {
         return -1;
     }
-    /* Room for all at once, so that no copy of a key is left behind. */
+    /* Allocates everything at once, so that no copy of a key remains in freed
+     * memory. */
     size_t room = u64_min((uint64_t)info.st_size, FILE_SIZE_MAX) + 4096;
     (void)buffer_reserve(text, room);
     do {
@@ -63,7 +64,7 @@ static int read_all(int fd, struct buffer *text)
     return count < 0 ? -1 : 0;
 }
 
-/* Reads a file of the directory; one that is not there is empty. */
+/* Reads a file of the directory; a missing one is empty. */
 static int read_file(int directory, const char *folder, const char *name,
                      bool is_key, struct buffer *text, char why[HASP_WHY_SIZE])
 {

@@ -84,7 +84,7 @@ static void send_some(struct transport *transport, struct buffer *out)
     }
 }
 
-/* Fails with an error of TLS, whose last words the other side should have. */
+/* Fails with an error of TLS, after sending the alert to the peer. */
 static void fail_tls(struct transport *transport, struct cluster_conn *conn,
                      int error)
 {
@@ -121,7 +121,7 @@ static void transport_begin(struct transport *transport,
     transport_shake(transport, conn);
 }
 
-/* Deciphers what has come into 'plain'; 0, or an error of TLS. */
+/* Decrypts the input into 'plain'; 0, or an error of TLS. */
 static int transport_decipher(struct transport *transport,
                               struct cluster_conn *conn)
 {
@@ -134,7 +134,7 @@ static int transport_decipher(struct transport *transport,
         transport_shake(transport, conn);
     }
     if (conn->number != number || is_shaking(transport)) {
-        return 0; /* The asker has been told. */
+        return 0; /* The connection was informed. */
     }
     while (error == 0) {
         uint8_t *at = buffer_reserve(plain, READ_SIZE);
@@ -216,7 +216,8 @@ void transport_renew(struct transport *transport, struct cluster_conn *conn,
     cluster_conn_renewed(conn, has_changed, why, client_clock_read());
 }
 
-/* A node has done what was asked: that is known to all who show the same. */
+/* A node has accepted a request: recorded for all connections with these
+ * credentials. */
 static void tell_let_in(struct transport *transport,
                         const struct cluster_conn *conn)
 {
@@ -240,8 +241,8 @@ static int connect_socket(struct transport *transport,
     int off = 0;
     transport->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
                            0);
-    /* A descriptor from the other end could hold up whoever reads. Kernels
-     * before 6.16 have no such option. */
+    /* A descriptor sent by the peer could block the reading thread. Kernels
+     * before 6.16 do not have this option. */
     (void)setsockopt(transport->fd, SOL_SOCKET, SO_PASSRIGHTS, &off,
                      sizeof off);
     return transport->fd >= 0 &&
@@ -251,8 +252,8 @@ static int connect_socket(struct transport *transport,
                : errno;
 }
 
-/* The folder's path may be longer than what fits into an address, so it is
- * named by a descriptor. */
+/* The folder's path can be too long for a socket address, so it is addressed by
+ * a descriptor. */
 static int connect_door(struct transport *transport, const char *folder)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -310,7 +311,7 @@ void transport_connect(struct transport *transport, struct cluster_conn *conn,
     }
 }
 
-/* Looks the name up, without the mutex. */
+/* Resolves the name, without the mutex. */
 static void connect_to(struct transport *transport, struct cluster_conn *conn,
                        struct endpoint endpoint, pthread_mutex_t *mutex)
 {
@@ -361,14 +362,14 @@ void transport_flush(struct transport *transport, struct cluster_conn *conn)
     }
     if (!is_shaking(transport) && conn->out.size > 0 &&
         tls_write(transport->tls, buffer_bytes(&conn->out)) == 0) {
-        buffer_clear(&conn->out); /* Reading shows this error, too. */
+        buffer_clear(&conn->out); /* A read reports this error, too. */
     }
     send_some(transport, tls_output(transport->tls));
 }
 
-/* An unfinished reply is parsed from its start when more has come, so all that
- * is there is read first. What came before the end of the stream is still given
- * out: a node that refuses a client says why and closes. */
+/* An incomplete reply is parsed again from its start, so everything available
+ * is read first. Input before the end of the stream is still processed: a node
+ * that refuses a client sends the reason and closes. */
 static void transport_receive(struct transport *transport,
                               struct cluster_conn *conn)
 {

@@ -603,7 +603,7 @@ static void acquire_refused(const char *const *names, size_t count)
     assert_int_equal(session_fsm_acquire(&world.machine, names, count, &options,
                                          call_of(&told), now()),
                      HASP_EINVALID);
-    assert_contains(told.call.why, "'me' is asking for this lock");
+    assert_contains(told.call.why, "'me' is already requesting this lock");
     assert_int_equal(told.count, 0);
 }
 
