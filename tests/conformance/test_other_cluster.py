@@ -3,7 +3,9 @@
 language: the new life of a restored cluster, with which it goes on, and a
 cluster that was founded by mistake, at which nobody locks."""
 
+import asyncio
 import os
+import subprocess
 import sys
 import time
 
@@ -13,9 +15,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, '..', 'cluster'))
 
-from cluster import Cluster, Node, wait_until  # noqa: E402
+from cluster import (Cluster, Node, free_ports,  # noqa: E402
+                     wait_until)
 from driver import LANGUAGES, Conform, Refused  # noqa: E402
-from tls_cluster import tool  # noqa: E402
+from tls_cluster import HASP, tool  # noqa: E402
 
 NOT_DONE = ('UNREACHABLE', 'UNKNOWN', 'LOST')
 CLOSED = ('LOST', 'EXPIRED', 'NOSESSION')
@@ -30,6 +33,17 @@ def language_(request):
 
 def endpoints(cluster):
     return ','.join(f'127.0.0.1:{node.client_port}' for node in cluster.nodes)
+
+
+def found(cluster, ports):
+    """A node that was not told of any cluster, and has founded its own."""
+    founder = Node(cluster, 9, ports)
+    founders, cluster.founders = cluster.founders, []
+    founder.write_config()
+    cluster.founders = founders
+    founder.start()
+    wait_until(founder.is_serving, 15, 'it has founded a cluster')
+    return founder
 
 
 def lock(conform, what, wait=0):
@@ -93,13 +107,8 @@ def test_nobody_locks_at_a_cluster_that_was_founded_by_mistake(language):
             for node in cluster.nodes:
                 node.kill()
             old = cluster.nodes[0]
-            founder = Node(cluster, 9, (old.client_port, old.peer_port,
-                                        old.http_port))
-            founders, cluster.founders = cluster.founders, []
-            founder.write_config()
-            cluster.founders = founders
-            founder.start()
-            wait_until(founder.is_serving, 15, 'it has founded a cluster')
+            founder = found(cluster, (old.client_port, old.peer_port,
+                                      old.http_port))
             with pytest.raises(Refused) as refused:
                 lock(conform, 'b')
             assert refused.value.word in NOT_DONE
@@ -126,3 +135,37 @@ def test_nobody_locks_at_a_cluster_that_was_founded_by_mistake(language):
         conform.close(kill=True)
         raise
     assert conform.close() == 0
+
+
+def test_hasp_run_and_asyncio_do_not_lock_there_either():
+    sys.path.insert(0, os.path.join(HERE, '..', '..', 'clients', 'python'))
+    import hasp.aio  # pylint: disable=import-outside-toplevel
+
+    async def works(nodes, cluster, ports):
+        async with hasp.aio.Session(nodes, ttl=2, timeout=2) as session:
+            assert await session.lock('a').acquire(False)
+            cluster.nodes[0].kill()
+            founder = found(cluster, ports)
+            with pytest.raises(hasp.HaspError, match='another cluster'):
+                await session.lock('b').acquire(False)
+        with pytest.raises(hasp.Unreachable, match='another cluster'):
+            async with hasp.aio.Session(nodes, ttl=2, timeout=2):
+                pass
+        return founder
+
+    with Cluster(1) as cluster:
+        cluster.leader()
+        ports = free_ports(3)
+        nodes = f'{endpoints(cluster)},127.0.0.1:{ports[0]}'
+        with subprocess.Popen(
+                [HASP, '-e', nodes, 'run', '--ttl', '2s', 'job', '--', 'sleep',
+                 '30'], stderr=subprocess.PIPE, text=True) as run:
+            with cluster.nodes[0].connect() as client:
+                wait_until(lambda: client.map('LOCK.SHOW', 'job')['holders'],
+                           10, 'the job runs')
+            founder = asyncio.run(works(nodes, cluster, ports))
+            told = run.communicate(timeout=30)[1]
+        assert run.returncode == 79 and 'of another cluster' in told
+        with founder.connect() as client:
+            assert client.do('SESSION.LIST')[1] == []
+        founder.kill()
