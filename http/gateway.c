@@ -359,6 +359,35 @@ static bool is_stream(const struct route *route)
     return route->kind == ROUTE_EVENTS || route->kind == ROUTE_PRESENCE;
 }
 
+/* True, with the reason, if there are as many streams as may be, of all or from
+ * the address of the request. */
+static bool streams_are_full(const struct exchange *exchange,
+                             struct problem *problem)
+{
+    const struct gateway *gateway = exchange->gateway;
+    char origin[ADDRESS_SIZE], other[ADDRESS_SIZE];
+    uint32_t count = 0;
+    address_origin(http_address(exchange->raw_exchange), origin);
+    LIST_FOR (const struct exchange, stream, &gateway->streams, in_waiting) {
+        address_origin(http_address(stream->raw_exchange), other);
+        count += strcmp(origin, other) == 0;
+    }
+    if (gateway->stream_count >= STREAM_COUNT_MAX) {
+        problem_set(problem, 503, "BUSY", NULL,
+                    "this node has %d streams, and takes no more",
+                    STREAM_COUNT_MAX);
+        return true;
+    }
+    if (count >= STREAM_COUNT_ADDRESS_MAX) {
+        problem_set(problem, 503, "BUSY", NULL,
+                    "%u of %d streams from one address are open at this node; "
+                    "close some, or use another node",
+                    (unsigned)count, STREAM_COUNT_ADDRESS_MAX);
+        return true;
+    }
+    return false;
+}
+
 static void gateway_begin(struct exchange *exchange, const struct match *match,
                           struct bytes query)
 {
@@ -377,10 +406,7 @@ static void gateway_begin(struct exchange *exchange, const struct match *match,
                     "/readyz");
         exchange_refuse(exchange, &problem, NULL);
     } else if (is_stream(match->route) &&
-               gateway->stream_count >= STREAM_COUNT_MAX) {
-        problem_set(&problem, 503, "BUSY", NULL,
-                    "this node has %d streams, and takes no more",
-                    STREAM_COUNT_MAX);
+               streams_are_full(exchange, &problem)) {
         exchange_refuse(exchange, &problem, NULL);
     } else {
         put_steps(exchange, &credentials);

@@ -44,6 +44,8 @@ struct core;
  * whatever way it has to be written in JSON. And how many streams there are. */
 #define STREAM_UNSENT_MAX (4u << 20)
 #define STREAM_COUNT_MAX 256
+/* From one address. */
+#define STREAM_COUNT_ADDRESS_MAX (STREAM_COUNT_MAX / 4)
 
 struct gateway_port {
     /* NULL while the core must not be called. */

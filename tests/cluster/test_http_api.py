@@ -754,6 +754,27 @@ def test_streams_are_bounded():
         )
 
 
+def test_one_address_has_a_quarter_of_the_streams():
+    share = 64
+    with Cluster(1) as cluster, contextlib.ExitStack() as stack:
+        node = cluster.leader()
+
+        def stream(address):
+            one = stack.enter_context(socket.socket())
+            one.bind((address, 0))
+            one.connect(("127.0.0.1", node.http_port))
+            one.settimeout(10)
+            one.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return one.recv(4096)
+
+        for _ in range(share):
+            assert stream("127.0.0.1").startswith(b"HTTP/1.1 200")
+        refused = stream("127.0.0.1")
+        assert refused.startswith(b"HTTP/1.1 503")
+        assert b"64 of 64 streams from one address" in refused
+        assert stream("127.0.1.1").startswith(b"HTTP/1.1 200")
+
+
 def test_a_stream_that_nobody_reads_is_closed(cluster, name):
     node = cluster.leader()
     stuck = socket.socket()
