@@ -118,23 +118,23 @@ enum outcome {
     OUTCOME_UNREACHABLE, /* Nothing was done. */
     OUTCOME_DISTRUSTED,  /* Nothing was done: certificates. */
     OUTCOME_UNKNOWN,     /* It may have been done. */
-    OUTCOME_STRANGER     /* What answers is no node of hasp. */
+    OUTCOME_STRANGER     /* The peer is not a hasp node. */
 };
 
-/* It has been seen nowhere; the caller puts it into a list. */
+/* Initializes a request; the caller puts it into a list. */
 void client_request_begin(struct cluster_conn *conn,
                           struct client_request *ask);
-/* Counts how an attempt ended; NONE counts for nothing. */
+/* Records the outcome of an attempt; NONE is ignored. */
 void client_request_count(struct client_request *ask, enum outcome outcome);
 bool client_request_may_go_on(const struct client_request *ask);
-/* True if the refusal that was just read is of who asks, not of what is asked.
- */
+/* True if the refusal that was just read is about the client's credentials, not
+ * about the request. */
 bool cluster_conn_is_refusal_of_asker(const struct cluster_conn *conn);
-/* True if the refusal that was just read says nothing of an earlier sending of
- * the request, which may have been done, or be on its way to the log. */
+/* True if the refusal that was just read says nothing about an earlier attempt,
+ * which may have been done, or may still get into the log. */
 bool client_request_is_open_still(const struct cluster_conn *conn,
                                   const struct client_request *ask);
-/* Ends it, with the reply that was just read (0) or the asker's 'code' and
+/* Ends it, with the reply that was just read (0) or the connection's 'code' and
  * 'why'. */
 void client_request_finish(struct cluster_conn *conn,
                            struct client_request *ask, int error);
@@ -149,22 +149,22 @@ struct client_request_refused {
     char why[HASP_WHY_SIZE];
 };
 
-/* Takes those of one member or (NULL) all, with the refusal that was just read;
- * those that may have been done go on. */
+/* Takes the requests of one member or (NULL) of all, with the refusal that was
+ * just read; those that may have been done continue. */
 void client_request_take_refused(struct cluster_conn *conn,
                                  const struct cluster_conn_member *member,
                                  struct client_request_refused *ret_refused);
 void client_request_end_refused(struct cluster_conn *conn,
                                 struct client_request_refused *refused);
 
-/* Reads an error reply into the asker's 'code' and 'why', tells what it means
- * for asking again, and notes it. */
+/* Reads an error reply into the connection's 'code' and 'why', records it, and
+ * returns what it means for a repetition. */
 enum outcome cluster_conn_read_error(struct cluster_conn *conn,
                                      struct bytes text);
-/* What the endpoint at hand ended with, for a person. */
+/* Records the last error of the current endpoint. */
 __attribute__((format(printf, 2, 3))) void
 cluster_conn_note(struct cluster_conn *conn, const char *format, ...);
-/* How long to wait after so many rounds in vain. */
+/* The pause after 'round' rounds without success. */
 uint64_t cluster_conn_pause_ns(struct cluster_conn *conn, uint32_t round);
 
 #endif /* HASP_CLIENT_CLIENT_REQUEST_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The clocks by which a client lives: both must be read, since a suspended
- * machine's monotonic clock stands still (lease/lease.h). */
+/* The clocks of a client. Both must be read, since the monotonic clock stops
+ * while a machine is suspended (lease/lease.h). */
 
 #ifndef HASP_CLIENT_CLOCK_H
 #define HASP_CLIENT_CLOCK_H
@@ -13,7 +13,7 @@
 
 struct lease_clock client_clock_read(void);
 
-/* CLOCK_MONOTONIC, for time-outs; deadlines of client/ are told in it. */
+/* CLOCK_MONOTONIC, for timeouts; deadlines in client/ use it. */
 uint64_t client_now_ns(void);
 
 /* Milliseconds from now until 'deadline_ns', rounded up, for poll(). */

@@ -143,6 +143,8 @@ static void take_back(struct cluster_conn *conn, bool was_open,
             client_request_count(ask, outcome);
         }
     }
+    /* From the newest to the oldest, so that pushing to the front keeps their
+     * order. */
     while (!list_is_empty(&conn->sent)) {
         struct client_request *ask = LIST_ENTRY(
             conn->sent.prev, struct client_request, in_asker);
@@ -216,6 +218,7 @@ static void cluster_conn_lose(struct cluster_conn *conn, enum outcome outcome,
         conn->until_ns += cluster_conn_pause_ns(conn,
                                                 conn->failed / conn->count);
     }
+    /* Last: members may send requests from here, to the next node. */
     cluster_conn_members_notify_lost(conn);
     end_some(conn);
 }
@@ -405,6 +408,8 @@ static void cluster_conn_greeted(struct cluster_conn *conn,
             return;
         }
         conn->has_said_hello = true;
+        /* Only now is the node known to belong to the cluster, so only now may
+         * it see the secret. */
         if (conn->secret[0] != '\0' &&
             !endpoint_is_local(cluster_conn_endpoint(conn))) {
             authenticate(conn);
@@ -497,9 +502,12 @@ void cluster_conn_input(struct cluster_conn *conn, struct bytes bytes,
     conn->now = now;
     enum outcome leaves = OUTCOME_NONE;
     CHECK(conn->state >= CLUSTER_CONN_GREETING);
+    /* The replies of the last call were borrowed from these bytes until now. */
     buffer_consume(&conn->in, conn->used);
     conn->used = 0;
     buffer_put_bytes(&conn->in, bytes);
+    /* An answer can end the connection: then the rest of the input belongs to
+     * no request. */
     while (conn->number == number && conn->used < conn->in.size) {
         struct bytes left = bytes_of(conn->in.data + conn->used,
                                      conn->in.size - conn->used);

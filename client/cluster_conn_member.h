@@ -13,8 +13,8 @@
  * later ---------'   |            |
  *                         '------- the connection is lost ----+------------'
  *
- * A refused ATTACH is told to that member alone, with all that it asks; the
- * others' requests and the connection go on. */
+ * A refused ATTACH ends that member's requests only; the others' requests and
+ * the connection continue. */
 
 #ifndef HASP_CLIENT_CLUSTER_CONN_MEMBER_H
 #define HASP_CLIENT_CLUSTER_CONN_MEMBER_H

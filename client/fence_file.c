@@ -148,7 +148,7 @@ static int fence_file_check_file(struct hasp_fence *fence)
         return of_errno("look at", fence->path);
     }
     if (!S_ISREG(info.st_mode) || info.st_size != FENCE_FILE_SIZE) {
-        return why_set(HASP_ECORRUPT, "'%.200s' is no fence, or damaged",
+        return why_set(HASP_ECORRUPT, "'%.200s' is not a fence, or is damaged",
                        fence->path);
     }
     return 0;
@@ -194,6 +194,8 @@ static int read_mark(struct hasp_fence *fence, struct fence_slot *ret_slot)
         return of_errno("read", fence->path);
     }
     bool is_found = false;
+    /* The valid slot with the greater sequence wins: a torn write leaves the
+     * other one. */
     for (size_t at = 0; at + FENCE_SLOT_SIZE <= (size_t)count;
          at += FENCE_SLOT_SIZE) {
         if (fence_slot_decode(bytes + at, &slot) == 0 &&

@@ -274,6 +274,8 @@ int hasp_guard(struct hasp_hold *hold, uint64_t need_ns)
         return error;
     }
     const char *name = hold->held[0].name;
+    /* Lost for good comes first: with linger 'remaining_ns' is 0 in jeopardy,
+     * too, from which the session can recover (rule 8). */
     if (lease.sure_ns == 0) {
         return why_set(HASP_ELOST, "the hold of '%.200s' is lost", name);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The secret of a user (hasp1.NAME.<43 characters>), from a file. It stands
- * neither in arguments nor in the environment, where others could read it. */
+/* The secret of a user (hasp1.NAME.<43 characters>), from a file. It is never
+ * in arguments or in the environment, where others could read it. */
 
 #ifndef HASP_CLIENT_SECRET_H
 #define HASP_CLIENT_SECRET_H

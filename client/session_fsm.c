@@ -413,6 +413,8 @@ int session_fsm_open(struct session_fsm *fsm,
         return HASP_ENOMEM;
     }
     act->ask.blocks = true;
+    /* Only the call ends at the deadline. The request continues, so that a
+     * session opened late is noticed and closed. */
     act->told_by_ns = act->ask.deadline_ns;
     act->ask.deadline_ns = UINT64_MAX;
     hex_put(act->credentials.secret, bytes_of(random, SESSION_FSM_RANDOM_SIZE));

@@ -163,14 +163,14 @@ struct event_node *session_fsm_take_event(struct session_fsm *fsm);
 
 /* --- Calls ---------------------------------------------------------------- */
 
-/* All return 0 if the call has begun: then its `done` is called once, later.
- * HASP_ENOMEM, HASP_EINVALID and what stands with each: it has not. Texts are
- * copied. */
+/* All return 0 if the call was started: then its `done` is called once, later.
+ * HASP_ENOMEM, HASP_EINVALID and the errors of each function: not started.
+ * Texts are copied. */
 
-/* Opens the session. 'random' becomes its secret, of which the cluster is shown
- * the hash alone. An answer that comes after the call has ended is awaited
- * still: what was opened is closed. One that is lost with its connection leaves
- * a session that owns nothing and ends by itself. HASP_EIO: no hash. */
+/* Opens the session. 'random' becomes its secret, of which the cluster gets
+ * only the hash. If the answer arrives after the call has ended, the session is
+ * closed. One that is lost with its connection leaves a session that owns
+ * nothing and ends by itself. HASP_EIO: no hash. */
 MUST_CHECK int session_fsm_open(struct session_fsm *fsm,
                                 const struct hasp_options *options,
                                 const char *name,

@@ -199,6 +199,8 @@ int shown_open(const char *folder, const char *cluster, const char *secret,
     }
     int error = shown_read_files(made, NULL, &made->reading, why);
     pthread_mutex_lock(&registry.mutex);
+    /* Unreadable files are not an error if a session with the same files is
+     * open: they may be being replaced. */
     struct shown *found = find_shown(made, error == 0);
     if (found != NULL) {
         shown_ref(found);
@@ -272,10 +274,8 @@ bool shown_renew(struct shown *shown, char why[HASP_WHY_SIZE])
         shown->told[0] = '\0';
     } else if (is_new && !is_of_same_user(&reading, &shown->reading)) {
         is_new = false;
-        shown_tell_refused(shown,
-                           "they are of another user, who has no part in this "
-                           "session",
-                           why);
+        shown_tell_refused(
+            shown, "they belong to another user than the session's", why);
     } else if (error != 0) {
         shown_tell_refused(shown, reason, why);
     }

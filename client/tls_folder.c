@@ -97,6 +97,8 @@ int tls_folder_read(const char *folder, struct tls_texts *ret_texts,
                     char why[HASP_WHY_SIZE])
 {
     *ret_texts = (struct tls_texts){.ca = {0}};
+    /* One directory for all files: a mount that is replaced in between must not
+     * mix an old certificate with a new key. */
     int directory = tls_folder_open_folder(folder);
     if (directory < 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot open the CA '%.300s/ca.crt': %s",

@@ -201,6 +201,7 @@ void transport_renew(struct transport *transport, struct cluster_conn *conn,
     if (mutex != NULL) {
         pthread_mutex_unlock(mutex);
     }
+    /* Without the mutex: reading files must not block callers. */
     bool has_changed = shown_renew(transport->shown, why);
     struct tls_context *context = shown_context(transport->shown);
     shown_secret(transport->shown, secret);

@@ -254,6 +254,8 @@ static int apply_log(struct backup_run *backup, const struct wal_image *log,
             .log_index = entry->log_index,
             .type = (enum replica_entry_type)entry->type,
             .body = entry->body};
+        /* The effects are dropped: no client waits for the results of a
+         * backup. */
         error = apply_to_state(backup->fsm, &replicated, &effects);
         effects_clear(&effects);
         if (error == 0 && entry->type == ENTRY_CHANGE) {
@@ -301,6 +303,8 @@ static int load_log(struct backup_run *backup, const char *path,
     }
     int error = wal_load(folder_fd, path, 0, &log, why);
     storage_port->close(folder_fd);
+    /* A log that does not continue the snapshot is that of an interrupted
+     * installation, and is ignored. */
     if (error == 0 && goes_on(backup, &log)) {
         if (log.first > lockfsm_applied_index(backup->fsm) + 1) {
             snprintf(why, HASP_WHY_SIZE,

@@ -117,6 +117,7 @@ int hasp_node_uncondemn(const char *directory, char why[HASP_NODE_WHY_SIZE])
             continue;
         }
         if (error == 0) {
+            /* 'why' is overwritten if the removal fails. */
             memcpy(said, why, sizeof said);
             error = disk_remove_in(directory, names[i], why);
         }

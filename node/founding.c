@@ -109,6 +109,8 @@ int founding_compare(const struct founding *founding, uint64_t id,
                  id);
         return HASP_EREFUSED;
     }
+    /* The members last, since a greeting has only their digest: the message
+     * cannot name the difference. */
     if (memcmp(terms->members, own.members, sizeof own.members) != 0) {
         snprintf(why, HASP_WHY_SIZE,
                  "founders differ: nodes %" PRIu64 " and %" PRIu64
@@ -308,6 +310,8 @@ int founding_load(struct founding *founding, const char *folder,
         return error;
     }
     bool is_bad = false;
+    /* The record replaces the configured founders: a founding continues with
+     * the same ones or not at all. */
     founding->count = 0;
     char *end = strstr(text, "digest = ");
     if (end != NULL) {

@@ -108,6 +108,8 @@ void journal_watch(struct journal *journal)
     journal->durable.writes.slow_ns = 2 * election_ns < DISK_HANGS_NS
                                           ? 2 * election_ns
                                           : DISK_HANGS_NS;
+    /* Long after the leadership was handed over: the exit is only for a disk
+     * that will not respond again. */
     journal->durable.writes.hangs_ns = 10 * election_ns;
     journal->durable.votes = journal->durable.writes;
     journal->space_work.data = journal;
@@ -142,6 +144,8 @@ static void on_vote_saved(uv_poll_t *poll, int status, int events)
     if (node->turn.has_failed) {
         return;
     }
+    /* The core may answer a vote request only after this: a vote must be
+     * durable before it is sent (Raft, figure 2). */
     int rv = durable_take_vote(&journal->durable, turn_now(), &saved);
     if (rv == HASP_EBUSY) {
         return;

@@ -329,6 +329,8 @@ static void loop_on_timer(uv_timer_t *timer)
 static void loop_arm(struct hasp_node *node, uint64_t now_ns)
 {
     struct loop *loop = &node->loop;
+    /* One timer for all deadlines: it is only set again if the earliest one has
+     * changed. */
     uint64_t at = u64_min(loop->tick_ns, journal_next(&node->journal));
     at = u64_min(at, loop->deadline_ns);
     if (loop->turn->is_stopping) {

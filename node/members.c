@@ -57,6 +57,7 @@ static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
         link->is_guest = true;
     }
     link->is_up = true;
+    /* Stored for members_tell_core(), if the core has not started yet. */
     link->hello = *hello;
     if (node->has_begun) {
         link->is_told = true;

@@ -141,6 +141,7 @@ static void stop_cleanly(struct hasp_node *node)
     if (node->turn.has_failed || !node->has_begun) {
         return;
     }
+    /* It needs the core, which is freed below. */
     audit_file_finish(&node->audit_file);
     int rv = core_flush(node->core);
     rv = rv ?: table_sync(node->table);
@@ -149,6 +150,8 @@ static void stop_cleanly(struct hasp_node *node)
         node->core = NULL;
         table_close(node->table);
         node->table = NULL;
+        /* Only after the table is closed may the mark say that it is complete
+         * (rule 23). */
         rv = datadir_table_closed(node->datadir);
     }
     if (rv != 0) {
@@ -211,6 +214,8 @@ void hasp_node_close(struct hasp_node *node)
     logins_done(&node->logins);
     snapshot_store_done(&node->snapshot_store);
     journal_done(&node->journal);
+    /* The log and the table are closed after the core and the workers, which
+     * use them. */
     wal_close(node->journal.durable.wal);
     table_close(node->table);
     if (node->datadir != NULL) {

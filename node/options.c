@@ -333,6 +333,7 @@ static int check_path(const char *path, char why[HASP_NODE_WHY_SIZE])
 int hasp_node_options_check(const struct hasp_node_options *options,
                             char why[HASP_NODE_WHY_SIZE])
 {
+    /* Before anything else: with another size, no other member can be read. */
     if (options->size != sizeof *options) {
         return options_refuse(why,
                               "the program was compiled with the header of "

@@ -39,6 +39,7 @@ static void read_stat(struct process *process)
                &began, &size, &pages) != 3) {
         return;
     }
+    /* /proc has the start in ticks since the boot. */
     double ticks = (double)sysconf(_SC_CLK_TCK);
     struct timespec now = {0}, since_boot = {0};
     clock_gettime(CLOCK_REALTIME, &now);

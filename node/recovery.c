@@ -290,6 +290,8 @@ int recovery_replace_table(struct recovery *recovery,
     memcpy(wrong, why, sizeof wrong);
     table_close(disk->table);
     disk->table = NULL;
+    /* The damaged file is kept for analysis; the number of kept files bounds
+     * the attempts. */
     int rv = datadir_table_set_aside(disk->datadir, &number);
     if (rv == HASP_EFULL) {
         snprintf(

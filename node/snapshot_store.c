@@ -342,6 +342,7 @@ static void adopt_ended(uv_work_t *work, int status)
         snapshot_store->failed_count++;
         LOG_WARN("received snapshot refused", "error=%s",
                  log_quote(snapshot_store->adopt_why));
+        /* The leader sends the snapshot again. */
         storage_port->unlinkat(AT_FDCWD, snapshot_store->adopting_path);
     } else {
         header = snapshot_store->adopted.header;

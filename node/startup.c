@@ -228,6 +228,8 @@ static int startup_start_core(struct hasp_node *node,
     options.account = &node->turn.account;
     options.accused = node->accused;
     options.founders_level = members_lowest_level(&node->members);
+    /* The incarnation and the cluster id of the directory identify this node; a
+     * wiped directory has others (node/founding.h). */
     memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
     startup_fill_random(&options.seed, sizeof options.seed);
     port.data = node;
@@ -434,6 +436,8 @@ int startup_open_disk(struct hasp_node *node, struct recovery *recovery,
     const struct datadir_identity *identity = datadir_identity(node->datadir);
     struct core_options options;
     options_for_core(&node->options, &options);
+    /* After the marks of lost data were checked: such a directory must not
+     * found a cluster either. */
     founding_init(&node->founding, node->options.id, identity->incarnation,
                   node->options.cluster_name, &node->configured,
                   &options.limits.founding);
@@ -496,6 +500,8 @@ void startup_when_due(struct hasp_node *node, uint64_t now_ns)
     CHECK(!node->has_begun);
     switch (founding_decide(&node->founding, now_ns)) {
     case FOUNDING_FOUND:
+        /* A lone founder that others can reach is most often a mistake, and
+         * would grant locks that another cluster grants, too. */
         if (node->founding.count == 1 && !may_found_alone(node)) {
             refuse_alone(node);
         } else {

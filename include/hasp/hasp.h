@@ -589,9 +589,9 @@ HASP_API HASP_MUST_CHECK int hasp_please(struct hasp_session *session,
                                          const char *name, const char *message,
                                          uint64_t *ret_holder_count);
 
-/* Leaves 'text' (at most 4096 bytes; "": none) at the first lock of a hold, for
- * whoever comes next: it outlives the hold. HASP_ENOTHELD: only a holder may.
- */
+/* Leaves a note of at most 4096 bytes ("": none) at the first lock of a hold,
+ * for the next holder: it outlives the hold. HASP_ENOTHELD: only a holder can
+ * do this. */
 HASP_API HASP_MUST_CHECK int hasp_note(struct hasp_hold *hold,
                                        const char *text);
 

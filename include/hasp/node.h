@@ -26,8 +26,8 @@
  * connected to hasp_node_client_address().
  *
  * What a host program must know:
- *   - SIGPIPE must be ignored (signal(SIGPIPE, SIG_IGN)), else the death of a
- *     peer kills the process.
+ *   - SIGPIPE must be ignored (signal(SIGPIPE, SIG_IGN)): otherwise the death
+ * of a peer kills the process.
  *   - A node stops for good when its disk fails or when it finds a bug in
  *     itself: the first ends hasp_node_run() with HASP_NODE_STORAGE, the
  *     second aborts the process, as does memory that runs out.
@@ -127,8 +127,9 @@ enum hasp_node_redirect {
 /* Whether anonymous clients have any rights, in a cluster that this node
  * founds. Later it is changed with: hasp access. */
 enum hasp_node_access {
-    HASP_NODE_ACCESS_AUTO, /* Required if an address is not loopback and
-                              is_insecure is not set; else open. */
+    /* Required if an address is not loopback and is_insecure is not set;
+     * otherwise open. */
+    HASP_NODE_ACCESS_AUTO,
     HASP_NODE_ACCESS_OPEN,
     HASP_NODE_ACCESS_REQUIRED
 };
