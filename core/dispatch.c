@@ -137,8 +137,7 @@ static bool is_known(struct core *core, struct request *request)
         lockfsm_access_is_required(core->fsm)) {
         return request_refuse(
             core, request, WORD_NOAUTH,
-            "who you are is not known: give a certificate, or a "
-            "secret with AUTH");
+            "not authenticated: present a client certificate or use AUTH");
     }
     return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The cluster's own: its id and life, members' data directories, the feature
- * level, the quarantine after a restore. */
+/* Entries about the cluster itself: its id and epoch, the members' data
+ * directories, the feature level, the quarantine after a restore. */
 
 #include "base/minmax.h"
 #include "lockfsm/lock/lock.h"
@@ -70,7 +70,7 @@ static void cluster_add_member(struct lockfsm *fsm,
 {
     struct member *member = member_obtain(fsm, named->node);
     if (member->incarnation != 0) {
-        return; /* The same as before: another one was removed just now. */
+        return; /* Unchanged: the entry has removed another node. */
     }
     if (member->removed_incarnation != 0) {
         count_out(fsm, member);
@@ -80,7 +80,7 @@ static void cluster_add_member(struct lockfsm *fsm,
     record_changed(fsm, &member->stored);
 }
 
-/* Keeps a trace of a removed member. */
+/* Records the removal of a member. */
 static void remove_member(struct lockfsm *fsm, struct member *member,
                           uint64_t log_index)
 {
@@ -95,7 +95,7 @@ static void remove_member(struct lockfsm *fsm, struct member *member,
     record_changed(fsm, &member->stored);
 }
 
-/* Forgets the trace of the member that was removed longest ago. */
+/* Drops the record of the member that was removed longest ago. */
 static void cluster_forget_oldest(struct lockfsm *fsm)
 {
     struct member *oldest = NULL;
@@ -146,10 +146,10 @@ static void raise_level(struct lockfsm *fsm, uint32_t level)
     }
 }
 
-/* A new life takes its id, and a base above every token of the life before. The
- * gap is added to the date as well (which BEGIN brings), so that of two lives
- * begun from one file the later one has the larger tokens. A cluster begins
- * with the level of its founders; one that is restored keeps its own. */
+/* Gives a new epoch its id, and a base above every token of the epoch before.
+ * The gap is also added to the date (which BEGIN brings), so that of two epochs
+ * restored from one file the later one has the larger tokens. A new cluster has
+ * the level of its founders; a restored one keeps its own. */
 static void begin_life(struct lockfsm *fsm, const struct begin_command *begin,
                        struct result *result)
 {
@@ -172,7 +172,7 @@ static void begin_life(struct lockfsm *fsm, const struct begin_command *begin,
     fsm->token_base = base;
     former_recount(fsm);
     if (fsm->is_new_life) {
-        /* What was granted after the backup is lost. */
+        /* Notices about grants after the backup are lost. */
         LIST_FOR (struct session, session, &fsm->durable, in_durable) {
             session_drop_notices(fsm, session);
         }
@@ -188,8 +188,8 @@ static void begin_life(struct lockfsm *fsm, const struct begin_command *begin,
     fsm->is_new_life = false;
 }
 
-/* Reads the limits that BEGIN brings; false if one of them is no limit of this
- * version. */
+/* Reads the limits of a BEGIN; false if this version does not know one of them.
+ */
 static bool read_limits(const struct begin_command *begin,
                         struct lockfsm_limits *ret_limits)
 {
@@ -243,7 +243,7 @@ void apply_act(struct lockfsm *fsm, const struct entry *command,
         member->removed_index == 0 || member->removed_by.size > 0) {
         return;
     }
-    /* A removed member is told who has removed it. */
+    /* The removed node receives this name when it contacts a member. */
     struct bytes by = command->by.size > 0 ? command->by : command->from;
     by.size = by.size <= CLIENT_NAME_SIZE_MAX ? by.size : CLIENT_NAME_SIZE_MAX;
     member->removed_by = pool_copy(&fsm->pool, by);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Effects: the list that an entry leaves behind, and the memory of what they
- * carry, given back in one piece when the list is cleared. */
+/* Effects: the list that an entry produces, and the memory of its contents,
+ * which is freed in one piece when the list is cleared. */
 
 #include "lockfsm/state.h"
 

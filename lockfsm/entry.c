@@ -31,7 +31,7 @@
 #define PARTS CODEC_PARTS
 #include "lockfsm/entry.def"
 
-/* What stands in each entry beside its command. */
+/* The fields of each entry besides its command. */
 #define ABOUT              \
     CODEC_U64(100, user)   \
     CODEC_BYTES(101, from) \

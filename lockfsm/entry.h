@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Commands: the structures of lockfsm/entry.def, as bytes and back. Who
- * proposes fills one in and calls its encode_<name>(), which appends it to
- * 'out' (clear that before for a command on its own); applying it reads it into
- * the same structure.
+/* Commands: the structures of lockfsm/entry.def, encoded and decoded. A
+ * proposer fills one in and calls its encode_<name>(), which appends it to
+ * 'out' (clear it first for a command on its own). Applying decodes it into the
+ * same structure.
  *
- * Nothing is checked here: sizes and limits are checked by the proposer, who
- * can say what is wrong, and again when the entry is applied. */
+ * Nothing is checked here: the proposer checks sizes and limits, because it can
+ * report what is wrong, and applying checks them again. */
 
 #ifndef HASP_LOCKFSM_ENTRY_H
 #define HASP_LOCKFSM_ENTRY_H
@@ -52,9 +52,9 @@ enum entry_op {
 #include "lockfsm/entry.def"
 /* clang-format on */
 
-/* One of them; whose it is (lockfsm/user/access.h: 0 of what the leader asks by
- * itself); and of an administrative one from where ("host:port") and by whom it
- * was asked, for the logs of the nodes (lockfsm/user/trail.h). */
+/* A decoded entry: its command, its user (lockfsm/user/access.h; 0: proposed by
+ * the leader itself), and for an administrative one its origin ("host:port")
+ * and author, for the logs of the nodes (lockfsm/user/trail.h). */
 struct entry {
     enum entry_op op;
     union {
@@ -65,13 +65,15 @@ struct entry {
     uint64_t user;
     struct bytes from;
     struct bytes by;
-    uint64_t wall_ms; /* When, by the leader's wall clock, for people. */
+    uint64_t wall_ms; /* Time of the request by the leader's wall clock, for
+                         people. */
 };
 
 void entry_put(struct buffer *out, const struct entry *entry);
-/* Bytes are borrowed from 'in', the rest is taken from 'arena'. False: these
- * are no command's bytes. '*ret_level' is what is needed to understand it, at
- * least FEATURE_LEVEL_FIRST; then op may be OP_NONE. */
+/* Bytes are borrowed from 'in', the rest is taken from 'arena'. False: the
+ * bytes are not a command. '*ret_level' is the feature level needed to
+ * understand it, at least FEATURE_LEVEL_FIRST; if it is above this version's,
+ * op may be OP_NONE. */
 bool entry_get(struct bytes in, struct arena *arena, struct entry *ret_entry,
                struct codec_level *ret_level);
 
@@ -83,18 +85,19 @@ bool entry_get(struct bytes in, struct arena *arena, struct entry *ret_entry,
     }
 #include "lockfsm/entry.def"
 
-/* Appends to an encoded command whose it is. */
+/* Appends the user to an encoded command. */
 void encode_user(struct buffer *out, uint64_t user);
-/* Appends to that from where, by whom and when it was asked. */
+/* Appends origin, author and time of the request to it. */
 void encode_trail(struct buffer *out, struct bytes from, struct bytes by,
                   uint64_t wall_ms);
 
-/* Who asks; NULL for what nobody does. */
+/* The session and owner of a request; NULL if the entry has none. */
 const struct origin *entry_origin(const struct entry *entry);
-/* What a command asks for, in bytes: what tells two of one number apart. */
+/* Appends the content of a command, which distinguishes two commands with the
+ * same request number. */
 void entry_put_identity(struct buffer *out, const struct entry *entry);
 
-/* Who may ask for it. */
+/* The right that an entry needs. */
 struct demand {
     enum {
         DEMAND_LEADER,
@@ -103,21 +106,21 @@ struct demand {
         DEMAND_CLUSTER,
         DEMAND_CONTENTS
     } kind;
-    enum verb verb;     /* Of DEMAND_NAME and DEMAND_CLUSTER. */
-    size_t name_offset; /* Of DEMAND_NAME: of a struct bytes. */
-    bool may_be_leader; /* Who asks for it by itself, too. */
+    enum verb verb;     /* With DEMAND_NAME and DEMAND_CLUSTER. */
+    size_t name_offset; /* With DEMAND_NAME: offset of a struct bytes. */
+    bool may_be_leader; /* The leader can propose it on its own, too. */
 };
 
-/* What entry.def says of a command besides its members. */
+/* A command's row in entry.def, besides its members. */
 struct entry_row {
     codec_message_fn *message;
     struct demand demand;
-    /* It only takes from the state. Its result is kept all the same; but each
-     * that did something has made more room than that. */
+    /* It only removes from the state. Its result is stored all the same, but if
+     * it did something it has freed more room than that. */
     bool only_frees;
-    const char *trail; /* What an operator knows it as, or NULL. */
+    const char *trail; /* Its name in the operators' log, or NULL. */
     uint32_t level;    /* 0: FEATURE_LEVEL_FIRST. */
-    const char *what;  /* With 'level': in which words it is refused. */
+    const char *what;  /* With 'level': its name in the refusal. */
 };
 const struct entry_row *entry_row(enum entry_op op);
 

@@ -24,25 +24,24 @@
 #include "base/bytes.h"
 #include "base/codec.h"
 
-/* What a cluster has from its beginning. */
+/* The level of a new cluster. */
 #define FEATURE_LEVEL_FIRST 1
-/* What this version understands. HASP_FEATURE_LEVEL_EXTRA makes of it the
- * version after the next release, as it were, for tests (make FLAVOUR=level2).
- */
+/* The level that this version understands. HASP_FEATURE_LEVEL_EXTRA simulates
+ * the version after the next release, for tests (make FLAVOUR=level2). */
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 #define FEATURE_LEVEL (FEATURE_LEVEL_FIRST + HASP_FEATURE_LEVEL_EXTRA)
 #else
 #define FEATURE_LEVEL FEATURE_LEVEL_FIRST
 #endif
-/* The level of what this version does not know. */
+/* The level of entries and fields that this version does not know. */
 #define FEATURE_LEVEL_UNKNOWN CODEC_LEVEL_UNKNOWN
 
 struct lockfsm;
 
 /* The level that an encoded command needs: the highest one of the entry and of
  * all fields that are set in it. '*ret_what' names what needs it, for people;
- * static text. FEATURE_LEVEL_UNKNOWN if it is no command at all. The command is
- * decoded in memory of 'fsm', whose state is not touched. */
+ * static text. FEATURE_LEVEL_UNKNOWN if the bytes are not a command. The
+ * command is decoded in memory of 'fsm'; the state does not change. */
 uint32_t lockfsm_level_of(struct lockfsm *fsm, struct bytes command,
                           const char **ret_what);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What is true of any state. A node checks a state when it has loaded it; tests
- * do so after every step, with what may change in one (tests/unit/
- * lockfsm_delta.h). */
+/* Invariants of the state. A node checks a state after loading it. Tests check
+ * it after every step, together with the changes that a step may make
+ * (tests/unit/lockfsm_delta.h). */
 
 #include "base/minmax.h"
 #include "lockfsm/lock/lock.h"
@@ -10,10 +10,10 @@
 #include "lockfsm/store/records.h"
 #include "lockfsm/user/user.h"
 
-/* --- What is true of any state -------------------------------------------- */
+/* --- Invariants ---------------------------------------------------------- */
 
-/* True for a session that a restore keeps, which is durable; a Redis value may
- * get a lease later. */
+/* True if the session may come from before a restore. Such a session is
+ * durable, but a Redis value can get a lease later. */
 static bool may_be_of_former_life(const struct session *session)
 {
     return session->is_durable || session->is_redis;
@@ -48,16 +48,16 @@ static const char *check_holds(const struct lockfsm *fsm,
             return "a hold without its lock or session";
         }
         if (hold_find(fsm, lock, hold->session->id, hold->owner) != hold) {
-            return "a hold that the index does not know";
+            return "a hold that is missing from the index";
         }
         if (!claims_are_right(fsm, hold)) {
-            return "a hold that its owner's others do not know";
+            return "a hold that is missing from its owner's claims";
         }
         if (hold->mode != lock->mode) {
             return "a hold in another mode than its lock";
         }
         if (hold->count == 0) {
-            return "a hold that is not held";
+            return "a hold with a count of 0";
         }
         if (hold->token > lock->last_token ||
             (hold->token <= fsm->token_base
@@ -67,7 +67,7 @@ static const char *check_holds(const struct lockfsm *fsm,
             return "a token out of its range";
         }
         if (hold->first_token == 0 || hold->first_token > hold->token) {
-            return "a hold that begins with a later token";
+            return "a hold whose first token is later than its token";
         }
         if (is_quarantined(fsm) && !may_be_of_former_life(hold->session)) {
             return "a hold in quarantine";
@@ -80,7 +80,7 @@ static const char *check_holds(const struct lockfsm *fsm,
             return "holds out of order";
         }
         if (hold->hold_clock_ms > span_clock(fsm, hold->hold_ms)) {
-            return "a hold that begins in the future";
+            return "a hold granted in the future";
         }
         serial = hold->serial;
     }
@@ -107,27 +107,27 @@ static const char *invariants_check_wait(const struct lockfsm *fsm,
         return "a wait without its lock or session";
     }
     if (wait_find(fsm, wait->lock, wait->session->id, wait->owner) != wait) {
-        return "a wait that the index does not know";
+        return "a wait that is missing from the index";
     }
     if (wait->waiter == NULL ||
         waiter_find(fsm, wait->session->id, wait->owner) != wait->waiter) {
-        return "a wait without its asker";
+        return "a wait without its waiter";
     }
     if (wait->is_upgrade && (own == NULL || own->mode != LOCK_SHARED)) {
         return "an upgrade without a shared hold";
     }
     if (!wait->is_upgrade && own != NULL && !hold_covers(own, wait->mode)) {
-        return "a wait for its own owner";
+        return "a wait for a lock that its owner holds";
     }
     if (wait->mode == LOCK_SLOTS && wait->slots != wait->lock->slots) {
-        return "a wait for other slots than the lock's";
+        return "a wait with a number of slots other than the lock's";
     }
     bool is_going = request_is_going(fsm, wait);
     if (!is_going && session_is_refused(fsm, wait->session)) {
         return "a wait of a session that is refused";
     }
     if (!is_going && !wait_is_allowed(fsm, wait)) {
-        return "a wait that its user may not have";
+        return "a wait without the right to it";
     }
     if (wait->wait_index > wait->asked_index ||
         wait->asked_index > fsm->applied_index ||
@@ -137,7 +137,7 @@ static const char *invariants_check_wait(const struct lockfsm *fsm,
     return NULL;
 }
 
-/* True if SWEEP has yet to come to the request, at one of its locks. */
+/* True if SWEEP has yet to reach the request at one of its locks. */
 static bool has_cut(const struct wait *wait)
 {
     REQUEST_EACH (const struct wait, member, wait) {
@@ -151,7 +151,7 @@ static bool has_cut(const struct wait *wait)
     return false;
 }
 
-/* True if SWEEP goes on at the wait that the lock's record says. */
+/* True if SWEEP's position is the wait in the lock's record. */
 static bool cut_is_right(const struct lock *lock)
 {
     if (lock->cut_serial == 0 || lock->cut_at == 0) {
@@ -165,8 +165,8 @@ static bool cut_is_right(const struct lock *lock)
     return false;
 }
 
-/* True if the waits of each mode stand in its list in the order of the queue,
- * and those for a slot have the right edge. */
+/* True if the waits of each mode are in its list in the order of the queue, and
+ * the waits for slots have the right edge. */
 static bool modes_are_right(const struct lock *lock)
 {
     const struct list *at[3];
@@ -192,7 +192,8 @@ static bool modes_are_right(const struct lock *lock)
     return lock->slot_edge != NULL || lock->slot_rank == rank;
 }
 
-/* True if the session is up to date with who is refused, and what. */
+/* True if the session matches the blacklist and its user, or SWEEP has yet to
+ * update it. */
 static bool is_listed_right(const struct lockfsm *fsm,
                             const struct session *session)
 {
@@ -214,7 +215,7 @@ static const char *check_queue(const struct lockfsm *fsm,
             return wrong;
         }
         if (wait->is_upgrade && count > 1) {
-            return "an upgrade behind the head";
+            return "an upgrade after the head of the queue";
         }
         if (!wait->is_upgrade && wait->wait_index <= last_index) {
             return "a queue out of order";
@@ -224,7 +225,7 @@ static const char *check_queue(const struct lockfsm *fsm,
         if (request_is_free(fsm, wait, &looks) && !has_cut(wait) &&
             is_listed_right(fsm, wait->session) &&
             wait->session->recheck_serial == 0) {
-            return "a wait for what is free";
+            return "a wait that could be granted";
         }
     }
     if (count != lock->wait_count ||
@@ -240,7 +241,7 @@ static const char *invariants_check_lock(const struct lockfsm *fsm,
 {
     if (lock->hold_count == 0 && lock->wait_count == 0 && lock->delay_ms == 0 &&
         (!has_payer(&lock->stored) || lock->slots != 0)) {
-        return "a lock that nobody wants";
+        return "a lock without hold, wait or delay";
     }
     if (lock->is_touched) {
         return "a lock that was not settled";
@@ -252,20 +253,20 @@ static const char *invariants_check_lock(const struct lockfsm *fsm,
         return "a lock whose last token was never granted";
     }
     if (list_is_empty(&lock->in_cut) != (lock->cut_serial == 0)) {
-        return "a hand-over that was cut off, and nobody goes on with it";
+        return "a lock whose granting was cut off, unknown to SWEEP";
     }
     if (!cut_is_right(lock)) {
-        return "a hand-over that goes on at another place";
+        return "a lock whose granting continues at a wrong wait";
     }
     if ((lock->delay_ms == 0) != (lock->delay_index == 0) ||
         (lock->delay_ms == 0 && lock->delay_slots != 0)) {
         return "half a delay";
     }
     if (!payers_are_right(&lock->stored)) {
-        return "something that nobody has left at a lock";
+        return "a note or delay without its user";
     }
     if (lock->delay_clock_ms > span_clock(fsm, lock->delay_ms)) {
-        return "a delay that begins in the future";
+        return "a delay from the future";
     }
     const char *wrong = check_holds(fsm, lock);
     return wrong != NULL ? wrong : check_queue(fsm, lock);
@@ -278,14 +279,14 @@ static const char *check_waiter(const struct lockfsm *fsm,
     LIST_FOR (struct wait, one, &waiter->waits, in_asker) {
         count++;
         if (one->waiter != waiter) {
-            return "a wait of another asker";
+            return "a wait of another waiter";
         }
     }
     if (count != waiter->wait_count) {
-        return "a wrong count of an asker's waits";
+        return "a wrong count of a waiter's waits";
     }
     if (count == 0) {
-        return "an asker that waits for nothing";
+        return "a waiter without waits";
     }
     uint64_t serial = 0;
     count = 0;
@@ -295,15 +296,15 @@ static const char *check_waiter(const struct lockfsm *fsm,
             result_cache_find(fsm, waiter->session->id, kept->req) != kept ||
             request_find(fsm, kept->wait_index, waiter->session->id,
                          waiter->owner) == NULL) {
-            return "a request that waits nowhere";
+            return "a waiting request without a wait";
         }
         if (kept->serial <= serial || kept->serial > fsm->next_serial) {
-            return "requests that wait out of order";
+            return "waiting requests out of order";
         }
         serial = kept->serial;
     }
     if (count != waiter->waiting_count || count > WAITING_COUNT_MAX) {
-        return "a wrong count of requests that wait";
+        return "a wrong count of waiting requests";
     }
     return NULL;
 }
@@ -312,14 +313,14 @@ static const char *invariants_check_mark(const struct lockfsm *fsm,
                                          const struct session *session)
 {
     if (session->is_durable && session->mark_index != 0) {
-        return "a mark of a session without end";
+        return "a mark of a durable session";
     }
     uint64_t opened_index = session->id > fsm->token_base
                                 ? session->id - fsm->token_base
                                 : 0;
     if (session->heard_index < opened_index ||
         session->heard_index > fsm->applied_index) {
-        return "a session that was heard out of its time";
+        return "a session with an impossible heard_index";
     }
     if (session->mark_index == 0) {
         return session->mark_quiet_ms != 0 || session->mark_clock_ms != 0
@@ -355,7 +356,7 @@ static const char *invariants_check_numbers(const struct lockfsm *fsm,
         if (kept->waiter != NULL || kept->wait_index != 0 ||
             result_cache_find(fsm, numbers->session->id, kept->req) != kept ||
             !request_ids_has(numbers, kept->req)) {
-            return "a result that should not be kept";
+            return "a stored result that should have been dropped";
         }
         if (kept->serial <= serial || kept->serial > fsm->next_serial) {
             return "results out of order";
@@ -367,7 +368,7 @@ static const char *invariants_check_numbers(const struct lockfsm *fsm,
                : NULL;
 }
 
-/* Checks a session that has ended and has left something to SWEEP. */
+/* Checks an ended session that left something to SWEEP. */
 static const char *check_end(const struct lockfsm *fsm,
                              const struct session *session)
 {
@@ -375,11 +376,11 @@ static const char *check_end(const struct lockfsm *fsm,
         return "a Redis session that ended in part";
     }
     if (session->blacklist_index != 0 || !list_is_empty(&session->in_durable)) {
-        return "a session that is known and has ended";
+        return "a session that has ended and is still in the sets";
     }
     if (list_is_empty(&session->in_swept) || session->recheck_serial != 0 ||
         session_find(fsm, session->id) != NULL) {
-        return "a session that has ended and is found";
+        return "an ended session that can be found";
     }
     return session->end_serial == 0 || session->end_serial > fsm->next_serial
                ? "an end from the future"
@@ -397,7 +398,7 @@ static const char *check_swept(const struct lockfsm *fsm)
         count++;
     }
     if (count != HASH_CNT(by_id, fsm->swept)) {
-        return "an end that nobody sweeps";
+        return "an ended session that SWEEP does not know";
     }
     last = 0;
     LIST_FOR (const struct session, session, &fsm->to_recheck, in_recheck) {
@@ -410,7 +411,7 @@ static const char *check_swept(const struct lockfsm *fsm)
     return NULL;
 }
 
-/* True if SWEEP goes on at the first wait that it has yet to look at. */
+/* True if SWEEP's position is the first wait that it has yet to check. */
 static bool recheck_is_right(const struct session *session)
 {
     LIST_FOR (const struct wait, wait, &session->waits, in_session) {
@@ -422,7 +423,7 @@ static bool recheck_is_right(const struct session *session)
     return session->recheck_at == NULL;
 }
 
-/* Checks what refuses a session that lives. */
+/* Checks the refusals of a live session. */
 static const char *check_refusal(const struct lockfsm *fsm,
                                  const struct session *session)
 {
@@ -430,20 +431,19 @@ static const char *check_refusal(const struct lockfsm *fsm,
                                                    session->name);
     uint64_t index = hit != NULL ? hit->since_index : 0;
     if (is_listed_right(fsm, session) && session->blacklist_index != index) {
-        return "a session that does not know its blacklisting";
+        return "a session with a wrong blacklist_index";
     }
     if (is_listed_right(fsm, session) &&
         session->is_disabled != session->user->is_disabled) {
-        return "a session that does not know whether its user is disabled";
+        return "a session with a wrong is_disabled";
     }
     if (lockfsm_listed(fsm, session) != hit) {
-        return "a session that is refused, or not, for nothing";
+        return "a session whose refusal has no reason, or the reverse";
     }
     return NULL;
 }
 
-/* Notices come in the order of their numbers, behind those that are not kept.
- */
+/* Notices are in the order of their numbers, after the dropped ones. */
 static const char *check_notices(const struct lockfsm *fsm,
                                  const struct session *session)
 {
@@ -453,7 +453,7 @@ static const char *check_notices(const struct lockfsm *fsm,
     LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
         if (ended->number < number || ended->first_token > ended->token ||
             ended->token > ended->number) {
-            return "a notice out of its place";
+            return "a notice out of order";
         }
         number = ended->number;
         count++;
@@ -462,7 +462,7 @@ static const char *check_notices(const struct lockfsm *fsm,
         return "a wrong count of notices";
     }
     return number > last && !may_be_of_former_life(session)
-               ? "a notice of what is to come"
+               ? "a notice from the future"
                : NULL;
 }
 
@@ -500,7 +500,7 @@ static const char *invariants_check_session(const struct lockfsm *fsm,
         wait_count != session->wait_count ||
         asker_count != session->asker_count ||
         result_count != session->result_count) {
-        return "a wrong count of a session's";
+        return "a wrong count in a session";
     }
     if ((session->id <= fsm->token_base && !may_be_of_former_life(session)) ||
         session->id > fsm->token_base + fsm->applied_index) {
@@ -509,13 +509,13 @@ static const char *invariants_check_session(const struct lockfsm *fsm,
     if (session->is_durable != (session->ttl_ms == 0) ||
         (session->is_durable &&
          (session->linger_ms != 0 || session->blacklist_index != 0))) {
-        return "a session without end that has one";
+        return "a durable session with a lease";
     }
     if (session->is_redis && session->hold_count == 0) {
         return "a Redis session without a value";
     }
     if (lockfsm_user(fsm, session->user_number) != session->user) {
-        return "a session of no user";
+        return "a session without a user";
     }
     const char *wrong = check_notices(fsm, session);
     if (wrong == NULL) {
@@ -527,7 +527,7 @@ static const char *invariants_check_session(const struct lockfsm *fsm,
     if (list_is_empty(&session->in_recheck) != (session->recheck_serial == 0) ||
         (session->recheck_serial == 0 && session->recheck_from != 0) ||
         !recheck_is_right(session)) {
-        return "waits that may not stand, and nobody rechecks them";
+        return "forbidden waits that SWEEP does not know";
     }
     if (session->end != SESSION_LIVES) {
         return check_end(fsm, session);
@@ -600,9 +600,9 @@ static bool waits_are_by_age(const struct lockfsm *fsm)
     return count == fsm->uses.waits;
 }
 
-/* The limits, and what is kept up from entry to entry for them. Every hold and
- * wait of a lock is one of a session, and the other way round: the lists were
- * walked from both sides, so equal sums are enough. */
+/* Checks the limits and their running counts. Every hold and wait of a lock is
+ * one of a session, and vice versa: the lists were walked from both sides, so
+ * equal sums suffice. */
 static const char *check_uses(const struct lockfsm *fsm)
 {
     for (int key = 0; key < LIMIT_COUNT; key++) {
@@ -630,7 +630,7 @@ static const char *check_uses(const struct lockfsm *fsm)
         return "locks and sessions disagree";
     }
     if (!waits_are_by_age(fsm) || holds != fsm->uses.holds) {
-        return "a wrong list of waits, or count of holds";
+        return "a wrong list of waits, or a wrong count of holds";
     }
     if (waits != fsm->uses.waits ||
         of_lock != fsm->uses.waits_of_lock.highest ||
@@ -642,7 +642,7 @@ static const char *check_uses(const struct lockfsm *fsm)
     return NULL;
 }
 
-/* True if the tokens of former lives that are still held are known. */
+/* True if all held tokens of earlier epochs are registered. */
 static bool former_tokens_are_right(const struct lockfsm *fsm)
 {
     uint64_t known = 0;
@@ -676,17 +676,17 @@ static const char *check_clock(const struct lockfsm *fsm)
     }
     LIST_FOR (const struct blacklisting, entry, &fsm->blacklist, in_order) {
         if (entry->clock_ms > span_clock(fsm, entry->for_ms)) {
-            return "a blacklisting that begins in the future";
+            return "a blacklisting from the future";
         }
     }
     if ((fsm->relist_at != 0 && session_find(fsm, fsm->relist_at) == NULL) ||
         (fsm->relist_at == 0) != (fsm->relist_since == 0) ||
         (fsm->relist_again != 0 && fsm->relist_again <= fsm->relist_since) ||
         u64_max(fsm->relist_since, fsm->relist_again) > fsm->applied_index) {
-        return "a change of who is refused that reaches nobody";
+        return "a reevaluation that skips sessions";
     }
     return fsm->quarantine_clock_ms > span_clock(fsm, fsm->quarantine_ms)
-               ? "a quarantine that begins in the future"
+               ? "a quarantine from the future"
                : NULL;
 }
 
@@ -698,18 +698,18 @@ static const char *invariants_check_user(const struct lockfsm *fsm,
         count++;
         if (secret->user != user ||
             lockfsm_secret(fsm, secret->hash) != secret) {
-            return "a secret that is not its user's";
+            return "a secret of another user";
         }
     }
     for (uint32_t i = 0; i < user->role_count; i++) {
         if (lockfsm_role(fsm, user->roles[i].name) == NULL) {
-            return "a user with a role that there is not";
+            return "a user with an unknown role";
         }
     }
     if (count != user->secret_count || (user->number == 0 && count > 0) ||
         user->bound_count != QUOTA_COUNT ||
         (user->number != 0 && lockfsm_user(fsm, user->number) != user)) {
-        return "a user who is removed, or not";
+        return "a removed user with properties, or the reverse";
     }
     return NULL;
 }
@@ -729,7 +729,7 @@ static const char *check_users(const struct lockfsm *fsm)
         roles += user->role_count;
     }
     if (roles != counted) {
-        return "a wrong count of those who have a role";
+        return "a wrong count of a role's users";
     }
     if (secrets != HASH_CNT(by_hash, fsm->secrets)) {
         return "users and secrets disagree";
@@ -737,7 +737,7 @@ static const char *check_users(const struct lockfsm *fsm)
     if (!quota_is_right(fsm)) {
         return "a wrong use of a user's quota";
     }
-    return fsm->local.is_disabled ? "the local door is shut" : NULL;
+    return fsm->local.is_disabled ? "the local user is disabled" : NULL;
 }
 
 #ifdef HASP_CHECK_SLOW
@@ -760,12 +760,13 @@ static bool is_in_order(const struct lockfsm *fsm)
 static bool is_in_order(const struct lockfsm *fsm)
 {
     (void)fsm;
-    /* A node that starts with a million locks should not wait for this. */
+    /* Skipped in release builds: a node that starts with a million locks must
+     * not wait for this. */
     return true;
 }
 #endif
 
-/* The ordered sets have just what the tables have. */
+/* The ordered sets contain exactly the members of the tables. */
 static const char *check_orders(const struct lockfsm *fsm)
 {
     bool is_complete = fsm->lock_order.count == HASH_CNT(by_name, fsm->locks) &&
@@ -777,7 +778,9 @@ static const char *check_orders(const struct lockfsm *fsm)
                        fsm->role_order.count == HASH_CNT(by_name, fsm->roles) &&
                        fsm->revocation_order.count ==
                            HASH_CNT(by_fingerprint, fsm->revocations);
-    return is_complete && is_in_order(fsm) ? NULL : "something is not listed";
+    return is_complete && is_in_order(fsm)
+               ? NULL
+               : "a structure is missing from its ordered set";
 }
 
 static const char *invariants_check_members(const struct lockfsm *fsm)
@@ -790,7 +793,7 @@ static const char *invariants_check_members(const struct lockfsm *fsm)
     return count == fsm->member_count && removed == fsm->removed_count &&
                    removed <= REMOVED_COUNT_MAX
                ? NULL
-               : "members were counted wrongly";
+               : "a wrong count of members";
 }
 
 const char *lockfsm_check_basic(const struct lockfsm *fsm)
@@ -815,10 +818,10 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
     }
     if (!list_is_empty(&fsm->touched) || !list_is_empty(&fsm->unbacked) ||
         fsm->emptied != NULL) {
-        return "something was not settled";
+        return "a touched lock was not settled";
     }
     if (!former_tokens_are_right(fsm)) {
-        return "a token of a former life that is held, and nobody knows";
+        return "a held token of an earlier epoch that is not registered";
     }
     const char *wrong = check_swept(fsm);
     wrong = wrong != NULL ? wrong : check_clock(fsm);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The limits of the state: their table, what is used of each, and the refusals
- * of what would pass one. */
+/* The limits of the state: their table, their use, and the refusals. */
 
 #include "lockfsm/limits.h"
 
@@ -62,14 +61,15 @@ uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key)
     return fsm->limits.of[key];
 }
 
-/* The size of the state, all of whose records stand in these lists; the acts
- * have a bound of their own. */
+/* The size of the state. All records are in these lists; the acts have a bound
+ * of their own and do not count. */
 static uint64_t state_size(const struct lockfsm *fsm)
 {
     uint64_t records = fsm->ledger.changed_count + lockfsm_settled_count(fsm);
     uint64_t size = records * RECORD_SIZE + fsm->pool.copied_size +
                     fsm->uses.spent_ranges * 2 * sizeof(uint64_t);
-    CHECK(size >= fsm->acts.size); /* Else every change would be refused. */
+    CHECK(size >=
+          fsm->acts.size); /* Otherwise every change would be refused. */
     return size - fsm->acts.size;
 }
 

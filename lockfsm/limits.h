@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Limits on what the state may hold. They are part of the replicated state: the
- * first BEGIN of a cluster brings those of its founder, SET_LIMIT changes one,
- * and so each node refuses the same entry, whatever stands in its own file.
+/* Limits of the state. They are part of the replicated state: the first BEGIN
+ * of a cluster brings those of its founder, and SET_LIMIT changes one. So all
+ * nodes refuse the same entries, whatever their own configuration files
+ * contain.
  *
- * A limit refuses what is new. Lowered below what there is, it ends nothing. */
+ * A limit refuses new uses. Lowering it below its use ends nothing. */
 
 #ifndef HASP_LOCKFSM_LIMITS_H
 #define HASP_LOCKFSM_LIMITS_H
@@ -30,10 +31,10 @@ enum limit_key {
     LIMIT_COUNT
 };
 
-/* LIMIT_STATE_SIZE, in bytes: RECORD_SIZE for each record, and what it has of
- * names, owners, values, labels, reasons, results. What makes the state grow is
- * refused from four fifths of it on; the rest is for what never is: what gives
- * back, and the leader's own entries. */
+/* LIMIT_STATE_SIZE counts bytes: RECORD_SIZE for each record, and its names,
+ * owners, values, labels, reasons and results. From four fifths of it on,
+ * entries that make the state grow are refused; the rest is for entries that
+ * are never refused: those that give back, and the leader's own. */
 #define RECORD_SIZE 64
 
 struct lockfsm_limits {
@@ -42,7 +43,7 @@ struct lockfsm_limits {
 
 struct limit_rule {
     const char *name;  /* "sessions", as in the configuration. */
-    uint64_t min;      /* From 1. */
+    uint64_t min;      /* At least 1. */
     uint64_t max;      /* Inclusive. */
     uint64_t standard; /* The default of a founder. */
 };
@@ -50,11 +51,11 @@ struct limit_rule {
 extern const struct limit_rule limit_rules[LIMIT_COUNT];
 extern const struct lockfsm_limits lockfsm_default_limits;
 
-/* Finds the key of this name. */
+/* Finds the key with this name. */
 bool limit_find(struct bytes name, enum limit_key *ret_key);
-/* True if nothing is used of it: it bounds each thing. */
+/* True if it bounds each value separately, so that it has no use. */
 bool limit_is_bound(enum limit_key key);
-/* True if 'value' lies in the range of 'key'. */
+/* True if 'value' is in the range of 'key'. */
 bool limit_allows(enum limit_key key, uint64_t value);
 
 #endif /* HASP_LOCKFSM_LIMITS_H */

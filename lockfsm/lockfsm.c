@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The facade: makes and frees the state, applies an entry step by step, and
- * answers what others want to know of the state. */
+/* Creates and frees the state, applies entries, and answers queries about the
+ * state. */
 
 #include "lockfsm/lockfsm.h"
 
@@ -55,7 +55,7 @@ struct lockfsm *lockfsm_new(void)
     return fsm;
 }
 
-/* Frees all but 'fsm' itself. The pool frees all that it holds. */
+/* Frees everything except 'fsm' itself. The pool frees what it contains. */
 static void lockfsm_done(struct lockfsm *fsm)
 {
     HASH_CLEAR(by_id, fsm->sessions);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The replicated state as it stands in memory: what sessions, locks, holds and
- * waits are made of and how they hang together.
+/* The replicated state in memory: sessions, locks, holds and waits, and how
+ * they are linked.
  *
  *     lockfsm -- sessions by id -----> session --holds--> hold <--holds-- lock
  *             -- locks by name -----------|----waits----> wait <--queue-----|
@@ -9,8 +9,8 @@
  *
  * Outside lockfsm/ these structures are for reading only (SHOW, LIST, timers);
  * only lockfsm_apply() changes them. Lists are in the order of log index; hash
- * tables have no order, and nothing replicated depends on theirs. What is
- * listed page by page also stands in a set in the order of names
+ * tables have no order, and nothing replicated depends on theirs. Structures
+ * that are listed page by page are also in a set ordered by name
  * (base/treap.h). */
 
 #ifndef HASP_LOCKFSM_MODEL_H
@@ -25,26 +25,26 @@
 #include "base/treap.h"
 #include "lockfsm/user/quota.h"
 
-/* SHA-256 of a session's secret, which the state never sees: what is read from
- * a log, a table, a snapshot or a backup opens nothing. */
+/* SHA-256 of a session's secret, which the state never contains: a log, table,
+ * snapshot or backup gives no access to a session. */
 #define PROOF_SIZE 32
 
-/* SHA-256 of a certificate as it is sent (DER). */
+/* SHA-256 of a certificate in DER. */
 #define FINGERPRINT_SIZE 32
 
 enum lock_mode { LOCK_EXCLUSIVE, LOCK_SHARED, LOCK_SLOTS };
 
 const char *lock_mode_name(enum lock_mode mode); /* "exclusive" ... */
 
-/* What a key of Redis is; and what is to come of it. Stored in entries. */
+/* The state of a Redis key, and its change. Stored in entries. */
 enum redis_state {
-    REDIS_FREE,  /* It could be taken now. */
+    REDIS_FREE,  /* It could be acquired now. */
     REDIS_VALUE, /* A Redis client of this user holds it, with a value. */
-    REDIS_OTHER  /* Neither: held by others, waited for, or closed. */
+    REDIS_OTHER  /* Neither: held by other means, waited for, or closed. */
 };
 enum redis_change {
     REDIS_KEEP,
-    REDIS_SET, /* A free key is taken; another value is a new grant. */
+    REDIS_SET, /* A free key is acquired; another value is a new grant. */
     REDIS_RENEW,
     REDIS_DELETE
 };
@@ -54,33 +54,31 @@ struct label {
     struct bytes value;
 };
 
-/* How a structure stands with the table and the digest of the state; private to
+/* Links a structure with the table and the digest of the state; private to
  * lockfsm/store/dirty.c. */
 struct stored {
-    struct list
-        in_list;    /* Of what changed since the last flush, or the rest. */
-    uint64_t share; /* Its part of the digest; 0: none. */
-    uint8_t kind;   /* enum record_kind. */
+    struct list in_list; /* Changed since the last flush, or all others. */
+    uint64_t share;      /* Its share of the digest; 0: none. */
+    uint8_t kind;        /* enum record_kind. */
     uint8_t flags;
 };
 
-/* Where something hangs in the index of places (lockfsm/lock/holder_index.c,
- * private). */
+/* A node of the holder index (private to lockfsm/lock/holder_index.c). */
 struct holder_place {
     struct holder_place *next;
     uint64_t hash;
     uint64_t number;    /* Lock id, or wait index; see enum place_kind. */
     uint64_t session;   /* Session id. */
-    struct bytes owner; /* That of the structure around it. */
+    struct bytes owner; /* Owner of the enclosing structure. */
     uint8_t kind;
 };
 
-/* Where a hold that may have others beside it stands among those of the same
- * lock and owner (lockfsm/lock/claims.c, private): those of all users, and
- * those of its own. */
+/* Links a hold that can have others beside it with those of the same lock and
+ * owner (private to lockfsm/lock/claims.c): those of all users, and those of
+ * its own user. */
 struct claim {
-    struct holder_place place; /* The first of them. */
-    struct list ring; /* Circular over them, in the order of their serials. */
+    struct holder_place place; /* Used by the first of them. */
+    struct list ring;          /* Circular, in the order of their serials. */
 };
 enum { CLAIM_OF_ALL, CLAIM_OF_USER, CLAIM_COUNT };
 struct claims {
@@ -90,12 +88,12 @@ struct claims {
 
 /* One (session, owner) that waits; private to lockfsm/lock/waiters.c. */
 struct waiter;
-/* What the numbered requests of a session have left; private to
+/* Request numbers and stored results of a session; private to
  * lockfsm/session/dedup.c. */
 struct numbers;
 
-/* A notice: a hold was taken away while its session lived on. A session keeps
- * the newest ENDED_COUNT_MAX of them. */
+/* A notice: a hold was taken away while its session lived. A session keeps the
+ * newest ENDED_COUNT_MAX of them. */
 enum hold_loss { LOSS_RELEASE_IF, LOSS_MAX_HOLD, LOSS_BREAK }; /* Stored. */
 struct ended_hold {
     struct list in_session;
@@ -110,18 +108,19 @@ struct ended_hold {
 /* "releaseif", "max hold", "broken". */
 const char *hold_loss_name(enum hold_loss loss);
 
-/* That an operator will take a hold, unless its holder objects in time. */
+/* An announcement that an operator will take a hold unless its holder objects
+ * in time. */
 struct hold_break {
-    uint64_t since_index; /* The BREAK. */
-    uint64_t after_ms;    /* So long after it. */
+    uint64_t since_index; /* Log index of the BREAK. */
+    uint64_t after_ms;    /* Delay from that entry. */
     uint64_t clock_ms;    /* The log's clock then. */
     struct bytes by;      /* Owned; may be empty. */
     struct bytes reason;  /* Owned; may be empty. */
 };
 
-/* What a grant allows; stored as bits, so append only. The first ones are of
- * names, the others of the cluster. What is behind VERB_COMPOSED_COUNT no role
- * has but "admin". */
+/* The rights in a grant; stored as bits, so append only. The first ones apply
+ * to names, the others to the cluster. Only the role "admin" has those from
+ * VERB_COMPOSED_COUNT on. */
 enum verb {
     VERB_READ,
     VERB_SHARE,
@@ -142,8 +141,8 @@ enum verb {
 
 struct grant {
     uint32_t verbs;    /* 1 << enum verb. */
-    struct bytes name; /* Owned; none where the verbs are of the cluster. */
-    bool is_prefix;    /* All names that begin so. */
+    struct bytes name; /* Owned; none if the verbs apply to the cluster. */
+    bool is_prefix;    /* All names with this prefix. */
 };
 
 struct role {
@@ -152,12 +151,12 @@ struct role {
     struct bytes name;    /* Owned. */
     struct grant *grants; /* Owned. */
     uint32_t grant_count;
-    uint32_t user_count; /* Who have it. */
-    uint64_t changed;    /* Token of the entry that made it what it is. */
+    uint32_t user_count; /* Users that have it. */
+    uint64_t changed;    /* Token of the entry that changed it last. */
     struct stored stored;
 };
 
-/* Nothing but its hash is known of it. */
+/* A secret, of which only the hash is known. */
 struct secret {
     UT_hash_handle by_hash;
     struct list in_user;
@@ -171,24 +170,25 @@ struct role_name {
     struct bytes name; /* Owned. */
 };
 
-/* Who is removed keeps his name from others: has no number, roles, secrets. */
+/* A removed user remains without number, roles and secrets, so that its name is
+ * not reused by mistake. */
 struct user {
     UT_hash_handle by_name;
     UT_hash_handle by_number;
     struct treap_node in_order;
     struct bytes name; /* Owned. */
-    uint64_t number;   /* From the entry that made him; 0: he was removed. */
-    uint64_t changed;  /* Token of the entry that made him what he is. */
+    uint64_t number;   /* From the entry that created it; 0: removed. */
+    uint64_t changed;  /* Token of the entry that changed it last. */
     bool is_disabled;
     struct role_name *roles; /* Owned; in the order in which they were given. */
     uint32_t role_count;
     struct list secrets; /* Nodes: secret.in_user. */
     uint32_t secret_count;
-    struct quota bound;     /* Of those that are built in, nothing. */
-    uint32_t bound_count;   /* QUOTA_COUNT, once he was made. */
+    struct quota bound;     /* Quotas; unused for built-in users. */
+    uint32_t bound_count;   /* QUOTA_COUNT, after it was created. */
     struct quota use;       /* Holds without the waits. */
     struct quota recounted; /* Private to lockfsm/user/quota.c. */
-    struct treap sessions;  /* Whose 'user' he is, by name and id. */
+    struct treap sessions;  /* Its sessions, by name and id. */
     struct stored stored;
 };
 
@@ -202,60 +202,62 @@ enum session_end {
     SESSION_RELEASED /* ... or taken away. */
 };
 
-/* One that has ended, and had so much that one entry does not take it all away,
- * is in none of the sets of sessions any more: whatever looks for it by its id
- * or name finds nothing. What it still has stands until SWEEP has come to it.
- */
+/* A session that ended with more than one entry can remove is no longer in any
+ * set of sessions: a search by its id or name finds nothing. What it left
+ * exists until SWEEP removes it. */
 struct session {
-    /* What nearly each entry looks at stands first, in few lines of the
-     * processor's cache. */
+    /* The fields that nearly every entry reads come first, in few cache lines.
+     */
     UT_hash_handle by_id;
-    uint64_t id;              /* token_base + index of its OPEN. */
-    enum session_end end;     /* Not SESSION_LIVES: see above. */
-    bool is_durable;          /* Without end: no TTL, no linger, no mark. */
-    bool is_redis;            /* Opened by REDIS for the keys it takes. */
-    struct user *user;        /* Who opened it. */
-    uint64_t user_number;     /* His. */
-    uint64_t blacklist_index; /* Entry of the blacklist that hits it; 0. */
-    uint64_t recheck_serial;  /* Some of its waits may not stand any more, and
-                                 SWEEP has yet to find them: the order of those
-                                 sessions; 0: none. */
-    struct list holds;        /* Nodes: hold.in_session. */
+    uint64_t id;          /* token_base + index of its OPEN. */
+    enum session_end end; /* If not SESSION_LIVES: see above. */
+    bool is_durable;      /* No lease: no TTL, no linger, no mark. */
+    bool is_redis;        /* Opened by REDIS for the keys it sets. */
+    struct user *user;    /* Opened it. */
+    uint64_t user_number;
+    uint64_t
+        blacklist_index;     /* Entry of the blacklist that matches it, or 0. */
+    uint64_t recheck_serial; /* Some of its waits may no longer be allowed, and
+                                SWEEP has yet to find them: the order of those
+                                sessions; 0: none. */
+    struct list holds;       /* Nodes: hold.in_session. */
     uint32_t hold_count;
     uint32_t wait_count;
     uint32_t asker_count;
-    bool is_disabled;        /* Its user is, as far as SWEEP has come to it. */
-    struct list waits;       /* Nodes: wait.in_session. */
-    struct list waiters;     /* Private, of asker.in_session. */
+    bool is_disabled;    /* Its user is disabled, as of SWEEP's last visit. */
+    struct list waits;   /* Nodes: wait.in_session. */
+    struct list waiters; /* Private; nodes: waiter.in_session. */
     struct numbers *numbers; /* Private; NULL before the first one. */
     struct stored stored;
     struct treap_node in_order; /* By name and id. */
     struct treap_node in_user;
-    uint8_t proof[PROOF_SIZE]; /* Zeros of a Redis value: none. */
-    uint64_t opened_ms; /* If durable: when it was, by a wall clock, for people;
-                           0: not known. */
-    uint32_t ttl_ms;    /* 0: it is durable. */
+    uint8_t proof[PROOF_SIZE]; /* All zero for a Redis value: none. */
+    uint64_t opened_ms; /* If durable: when it was opened, by a wall clock, for
+                           people; 0: unknown. */
+    uint32_t ttl_ms;    /* 0: durable. */
     uint32_t linger_ms; /* 0: none. */
-    uint64_t heard_index;   /* Newest OPEN, HEARD or renewal of it. */
-    uint64_t mark_index;    /* Newest TIME since then that marks it; 0: none. */
-    uint32_t mark_quiet_ms; /* What that TIME says ... */
+    uint64_t heard_index; /* Newest OPEN, HEARD or renewal of it. */
+    uint64_t
+        mark_index; /* Newest TIME after heard_index that marks it; 0: none. */
+    uint32_t mark_quiet_ms; /* Quiet time in that TIME ... */
     uint64_t mark_clock_ms; /* ... and the log's clock after it. */
     struct bytes name;      /* Owned. */
     struct bytes address;   /* Owned. */
     struct label *labels;   /* Owned. */
     uint32_t label_count;
-    uint64_t px_ms;    /* The PX that was asked for such a one. */
+    uint64_t px_ms;    /* The requested PX of a Redis value. */
     struct list ended; /* Nodes: ended_hold.in_session; the newest. */
     uint32_t ended_count;
-    uint64_t dropped_number; /* Of the newest notice that is not kept; 0. */
+    uint64_t dropped_number; /* Number of the newest notice that was dropped, or
+                                0. */
     struct treap hold_order; /* Its holds by lock name and serial. */
-    struct list in_durable;  /* If it has no end. */
+    struct list in_durable;  /* If it is durable. */
     uint32_t result_count;   /* Results kept for exactly-once. */
-    uint64_t end_serial;     /* Counter in the state: who ended first; or 0. */
-    struct list in_swept;    /* Private: of what SWEEP takes away. */
-    struct list in_recheck;  /* Private: of those. */
-    uint64_t recheck_from; /* With recheck_serial: which of its waits SWEEP has
-                              yet to look at, those of this serial on. */
+    uint64_t end_serial;    /* Counter in the state: the order of ends; or 0. */
+    struct list in_swept;   /* Private: sessions that SWEEP removes. */
+    struct list in_recheck; /* Private: with recheck_serial. */
+    uint64_t recheck_from;  /* With recheck_serial: SWEEP has yet to check its
+                               waits from this serial on. */
     struct wait *recheck_at; /* The first of them, or NULL. */
 };
 
@@ -265,7 +267,7 @@ struct lock {
     uint64_t id;         /* Counter in the state; never reused. */
     struct bytes name;   /* Owned. */
     enum lock_mode mode; /* The holders'; meaningless without holders. */
-    uint32_t slots;      /* Capacity, once a request with SLOTS came; or 0. */
+    uint32_t slots;      /* Capacity, after a request with SLOTS; or 0. */
     struct list holds;   /* Nodes: hold.in_lock. */
     uint32_t hold_count;
     struct list queue; /* Nodes: wait.in_lock; upgrades first. */
@@ -273,25 +275,26 @@ struct lock {
     uint32_t waits_by_mode[3]; /* Parts of wait_count, by enum lock_mode. */
     struct list waits_of[3];   /* The queue by mode. Nodes: wait.in_mode. */
     struct wait *slot_edge; /* Private: the first wait for a slot that must wait
-                               for others of those, or NULL; ... */
-    uint32_t slot_rank;     /* ... so many stand ahead of it. */
-    uint64_t delay_ms;    /* Kept closed this long since ...; 0: not delayed. */
+                               for other slots, or NULL; ... */
+    uint32_t slot_rank;     /* ... number of waits for slots ahead of it. */
+    uint64_t delay_ms;    /* Closed for this time since ...; 0: not delayed. */
     uint64_t delay_index; /* ... this entry. */
     uint64_t delay_clock_ms; /* The log's clock then. */
-    uint32_t delay_slots; /* Only so many slots are closed; 0: the lock is. */
-    uint64_t last_token;  /* The newest grant's; only grows. */
-    uint64_t delay_user;  /* The number of him whose hold ended so; or 0. */
-    struct bytes note;    /* Owned; what a holder left, until it is removed. */
-    uint64_t note_user;   /* The number of him who left it; 0: no note. */
-    bool is_touched;      /* Private: stands in the list of what to settle. */
+    uint32_t
+        delay_slots; /* Number of closed slots; 0: the whole lock is closed. */
+    uint64_t last_token; /* The newest grant's; only grows. */
+    uint64_t delay_user; /* Number of the user whose hold ended so; or 0. */
+    struct bytes note;   /* Owned; left by a holder, until it is removed. */
+    uint64_t note_user;  /* Number of the user that left it; 0: no note. */
+    bool is_touched;     /* Private: in the list of locks to settle. */
     struct list in_touched;
-    uint64_t cut_serial; /* Its hand-over was cut off: the order in which SWEEP
-                            goes on; 0: it was not. */
-    struct list in_cut;  /* Private: of those. */
-    uint64_t cut_at;     /* SWEEP goes on with the first wait of this serial or
-                            a higher one; 0: with the head. */
-    bool cut_again;      /* The lock was touched behind SWEEP's back: it begins
-                            at the head once more when it is through. */
+    uint64_t cut_serial; /* Granting was cut off: the order in which SWEEP
+                            continues; 0: it was not. */
+    struct list in_cut;  /* Private: with cut_serial. */
+    uint64_t cut_at; /* SWEEP continues with the first wait of this serial or a
+                        higher one; 0: with the head. */
+    bool cut_again; /* The lock was touched meanwhile: SWEEP makes another round
+                       from the head. */
     struct wait *cut_wait; /* Private: the wait of cut_at; NULL: the head. */
     struct stored stored;
 };
@@ -300,7 +303,7 @@ struct hold {
     struct holder_place place; /* By (lock, session, owner). */
     struct list in_lock;
     struct list in_session;
-    struct treap_node in_order; /* Of the session's holds. */
+    struct treap_node in_order; /* In the session's holds. */
     struct lock *lock;
     struct session *session;
     struct bytes owner; /* Owned. */
@@ -308,16 +311,16 @@ struct hold {
     enum lock_mode mode;
     uint64_t token;
     uint64_t first_token; /* Less than 'token' after an upgrade: the tokens from
-                             here to there name this hold. */
+                             this to 'token' name this hold. */
     uint64_t granted_index; /* Log index of the granting entry. */
     uint64_t serial;        /* Counter in the state: the order in both lists. */
     uint32_t count;         /* Reentrancy, at least 1. */
     uint64_t delay_ms;      /* Lock delay that it asked for. */
     uint64_t hold_ms;       /* Max hold; 0: none. */
-    bool has_barged;        /* It came past some who wait. */
+    bool has_barged;        /* It was granted ahead of waiting requests. */
     uint64_t hold_clock_ms; /* If limited: the log's clock at the grant. */
     struct claims *claims;  /* Owned; NULL: exclusive. */
-    struct hold_break *breaks; /* Owned; the one that was announced, ... */
+    struct hold_break *breaks; /* Owned; the announced break, ... */
     uint32_t break_count;      /* ... 1, or 0. */
     struct stored stored;
 };
@@ -332,8 +335,9 @@ struct wait {
     struct list in_mode;
     struct list in_session;
     struct list in_asker;
-    struct list in_group;    /* Circular over the waits of one request. */
-    struct list in_unbacked; /* Private: of what to settle. */
+    struct list in_group; /* Circular over the waits of one request. */
+    struct list
+        in_unbacked; /* Private: waits to check at the end of the entry. */
     struct list in_state;
     struct waiter *waiter;
     struct lock *lock;
@@ -344,11 +348,11 @@ struct wait {
     uint32_t slots;
     uint64_t wait_index;    /* Log index of the entry that queued it. */
     uint64_t asked_index;   /* The newest repetition that keeps the place. */
-    uint64_t wait_ms;       /* 0: for ever. */
-    uint64_t wait_clock_ms; /* Not for ever: the log's clock at asked_index. */
+    uint64_t wait_ms;       /* 0: no limit. */
+    uint64_t wait_clock_ms; /* With a limit: the log's clock at asked_index. */
     uint64_t delay_ms;
     uint64_t hold_ms;
-    uint64_t req;    /* For exactly-once; 0. */
+    uint64_t req;    /* For exactly-once, or 0. */
     uint64_t serial; /* Counter in the state: the order in the lists. */
     bool is_upgrade; /* CONVERT from shared to exclusive. */
     struct stored stored;
@@ -359,18 +363,18 @@ struct fence {
     struct treap_node in_order;
     struct bytes resource; /* Owned. */
     uint64_t token;        /* Highest admitted. */
-    uint64_t user;         /* The number of him who was the first. */
+    uint64_t user;         /* Number of the user that was the first. */
     struct stored stored;
 };
 
-/* A certificate that is refused, whoever shows it. */
+/* A certificate that is refused, whichever client presents it. */
 struct revocation {
     UT_hash_handle by_fingerprint;
     uint8_t fingerprint[FINGERPRINT_SIZE];
     struct treap_node in_order;            /* By its digits. */
     char digits[2 * FINGERPRINT_SIZE + 1]; /* Hexadecimal. */
-    struct bytes subject; /* Owned: whose it is, as was said then; or none. */
-    uint64_t log_index;   /* Of the entry that revoked it. */
+    struct bytes subject; /* Owned: its subject, as given then; or empty. */
+    uint64_t log_index;   /* The entry that revoked it. */
     struct stored stored;
 };
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Keys of Redis. Whoever decides on a client's command or script says in the
- * entry what it found at each key, and what is to come of them; here both are
- * compared and done at once, or nothing is.
+/* Keys of Redis. The leader decides a client's command or script and puts the
+ * state that it found at each key, and the change of each, into the entry.
+ * Applying compares the states and makes all changes, or none.
  *
- * What one entry takes stands in a session of its own, whose lease is the
- * value's time to live, or which is durable if the value has none: it holds
- * these locks exclusively, the values stored with the holds, and ends with the
- * last of them. */
+ * The keys that one entry sets belong to a session of their own, whose lease is
+ * the value's time to live, or which is durable if the value has none. The
+ * session holds these locks exclusively, stores the values with the holds, and
+ * ends with the last of them. */
 
 #include "base/minmax.h"
 #include "lockfsm/lock/lock.h"
@@ -49,7 +49,7 @@ static bool redis_is_taken(const struct redis_key *key)
     return key->change == REDIS_SET && key->was == REDIS_FREE;
 }
 
-/* False for a change that no leader decides on. */
+/* False for a change that no leader proposes. */
 static bool is_sound(const struct redis_key *key)
 {
     bool has_no_ttl = key->ttl_ms == 0 && key->px_ms == 0;
@@ -77,8 +77,8 @@ static bool is_sound(const struct redis_key *key)
     return false;
 }
 
-/* True if the keys still are as the decision assumed; false with the refusal.
- */
+/* True if the keys are still in the states that the decision assumed; false
+ * with the refusal. */
 static bool check_keys(struct lockfsm *fsm, const struct redis_command *message,
                        struct result *result)
 {
@@ -118,8 +118,7 @@ static bool are_as_found(struct lockfsm *fsm,
     return true;
 }
 
-/* By how many bytes the new value is larger than the one that it replaces,
- * which may be none. */
+/* How many bytes the new value is larger than the one it replaces, if any. */
 static uint64_t bytes_of_set(const struct redis_key *key,
                              const struct hold *hold)
 {
@@ -129,12 +128,12 @@ static uint64_t bytes_of_set(const struct redis_key *key,
     return new > old ? new - old : 0;
 }
 
-/* True, with the refusal, if a session to be renewed is blacklisted, or a value
- * has no room. */
+/* True, with the refusal, if a session to be renewed is blacklisted, or a limit
+ * leaves no room for a value. */
 static bool is_refused(struct lockfsm *fsm, const struct redis_command *message,
                        struct result *result)
 {
-    uint64_t locks = 0; /* The locks that are new. */
+    uint64_t locks = 0; /* New locks. */
     uint64_t records = 0;
     uint64_t text = message->client.size + message->address.size;
     struct quota more = {{0}};
@@ -161,14 +160,14 @@ static bool is_refused(struct lockfsm *fsm, const struct redis_command *message,
         entry_refuse(result, RESULT_LIMIT, "locks");
         return true;
     }
-    /* The new values stand in a session of their own: see session_open(). */
+    /* The new values get a session of their own: see session_open(). */
     return growth_is_refused(fsm, records, text, result) ||
            user_growth_is_refused(fsm, &more, result);
 }
 
-/* Opens the session of what is taken; its lease is the longest that is asked
- * for, none if one of them is to be without end. NULL: nothing is, or it is
- * refused. */
+/* Opens the session for the keys that are set. Its lease is the longest one
+ * requested; it is durable if one of the keys is. NULL if no key is set, or it
+ * is refused. */
 static struct session *open_for(struct lockfsm *fsm,
                                 const struct redis_command *message,
                                 struct result *result)
@@ -215,9 +214,9 @@ static bool is_longer(const struct redis_key *key,
            (key->is_durable || key->ttl_ms > session->ttl_ms);
 }
 
-/* Renews the session: each success is a heartbeat in the log, and ends a mark.
- * Where several keys stand in the session, none gets less than it was promised.
- */
+/* Renews the session: each success is a heartbeat in the log, which removes a
+ * mark. If the session has several keys, its lease is only prolonged, so none
+ * gets less than it was promised. */
 static void redis_renew(struct lockfsm *fsm, struct session *session,
                         const struct redis_key *key, uint64_t wall_ms)
 {
@@ -250,7 +249,7 @@ static void redis_change_value(struct lockfsm *fsm, const struct redis_key *key,
         hold_grant(fsm, lock_obtain(fsm, key->name), session, &terms, 0);
         return;
     }
-    /* are_as_found() has seen the value. */
+    /* check_keys() has found the value. */
     CHECK(hold != NULL || key->change == REDIS_KEEP);
     if (key->change == REDIS_DELETE) {
         delete_key(fsm, hold);
@@ -273,7 +272,7 @@ static void redis_change_value(struct lockfsm *fsm, const struct redis_key *key,
 
 static void redis_tell(struct lockfsm *fsm, const struct redis_command *message)
 {
-    /* Messages are always a user's; the leader sends none of its own. */
+    /* Messages always have a user; the leader sends none of its own. */
     CHECK(fsm->user != NULL);
     for (uint32_t i = 0; i < message->message_count; i++) {
         struct effect *effect = effect_add(fsm, EFFECT_MESSAGE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A new life of the cluster after a restore: what must not outlive the old one
- * goes. Durable sessions stay, and what they hold, under the same tokens: their
- * clients were promised that only they, or an operator, end them. cluster.c has
+/* A new epoch of the cluster after a restore: drops what must not outlive the
+ * old epoch. Durable sessions stay with their holds and tokens, since their
+ * clients were promised that only they or an operator end them. cluster.c has
  * the quarantine that follows. */
 
 #include "lockfsm/lock/lock.h"
@@ -10,8 +10,8 @@
 #include "lockfsm/store/store.h"
 #include "lockfsm/user/user.h"
 
-/* Drops the results of the session's waiting requests, which end without a
- * word; the numbers go with the session. */
+/* Drops the results of the session's waiting requests, which end without an
+ * effect; the numbers are freed with the session. */
 static void drop_numbers(struct lockfsm *fsm, struct session *session)
 {
     LIST_FOR (struct waiter, waiter, &session->waiters, in_session) {
@@ -27,8 +27,8 @@ static void drop_numbers(struct lockfsm *fsm, struct session *session)
     }
 }
 
-/* Keeps a hold without its break, which the operator has to announce again:
- * nobody knows whether the holder has objected since the backup. */
+/* Keeps a hold without its break. The operator must announce it again, because
+ * the holder may have objected since the backup. */
 static void keep_hold(struct lockfsm *fsm, struct hold *hold)
 {
     if (hold->break_count > 0) {
@@ -45,7 +45,7 @@ static void open_again(struct lockfsm *fsm, struct lock *lock)
     lock_delay_drop(fsm, lock);
 }
 
-/* Ends all of the lock but the holds of durable sessions. */
+/* Drops everything at the lock except the holds of durable sessions. */
 static void empty_lock(struct lockfsm *fsm, struct lock *lock)
 {
     while (lock->wait_count > 0) {
@@ -69,8 +69,8 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     HASH_FOR (struct lock, lock, fsm->locks, by_name) {
         empty_lock(fsm, lock);
     }
-    /* The locks go after all are empty, since one request may have waited at
-     * several. */
+    /* Locks are freed after all were emptied, because a request may have waited
+     * at several. */
     HASH_FOR_SAFE (struct lock, lock, fsm->locks, by_name) {
         if (lock->hold_count == 0) {
             lock_free(fsm, lock);
@@ -80,7 +80,8 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     }
     HASH_FOR_SAFE (struct session, session, fsm->sessions, by_id) {
         if (session->is_durable) {
-            session_set_recheck(fsm, session, false); /* The waits are gone. */
+            session_set_recheck(fsm, session,
+                                false); /* It has no waits left. */
             continue;
         }
         blacklist_forget_session(fsm, session);

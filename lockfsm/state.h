@@ -42,7 +42,6 @@
 #define TOKEN_BASE_MAX (UINT64_C(1) << 52)
 /* --- Private structures --------------------------------------------------- */
 
-/* A hash table of chains; grows by one bucket at a time (base/hash.h). */
 struct holder_index {
     struct holder_place **buckets;
     uint32_t bucket_count;
@@ -50,32 +49,32 @@ struct holder_index {
     uint64_t count;
 };
 
-/* A node that is a member or was one. Its last removal is remembered when it is
- * a member again: the directory of then may still run, and is told why nobody
- * talks to it. */
+/* A node that is or was a member. Its last removal is remembered even if it is
+ * a member again: a node with the old directory may still run, and is told why
+ * no member talks to it. */
 struct member {
     struct list in_order; /* By node. */
     uint64_t node;
-    uint64_t incarnation;         /* Of the member; 0: it is not one now. */
-    uint64_t removed_incarnation; /* Of the one removed last; 0: none was. */
+    uint64_t incarnation;         /* Of the member; 0: not a member now. */
+    uint64_t removed_incarnation; /* Of the directory removed last; 0: none. */
     uint64_t removed_index;       /* The entry that removed it. */
-    uint64_t removed_ms;          /* When, by a wall clock, for people; or 0. */
+    uint64_t removed_ms;          /* Time by a wall clock, for people; or 0. */
     struct bytes removed_by;      /* Owned; may be empty. */
     struct stored stored;
 };
 
-/* A BEGIN marks each session that has no mark: quiet for 0, at this clock. Kept
- * here and not in each session, so that a change of leader writes nothing.
- * Where there were more, one that is gone stands for none: the next one marks
- * its sessions, later. */
+/* A BEGIN marks each session without a mark as quiet for 0 at this clock. It is
+ * stored here and not in each session, so that a change of leader rewrites no
+ * session. When there are too many, one is dropped and its sessions count from
+ * the next one, which is later and so safe. */
 #define BEGIN_MARK_MAX 64
 struct begin_mark {
     uint64_t log_index;
     uint64_t clock_ms;
-    uint64_t since_ms; /* When the first of those that it stands for was. */
+    uint64_t since_ms; /* Clock of the first BEGIN that this one represents. */
 };
 
-/* What the table has records of. */
+/* The kinds of records in the table. */
 enum record_kind {
     RECORD_SESSION,
     RECORD_LOCK,
@@ -93,16 +92,16 @@ enum record_kind {
     RECORD_KIND_COUNT
 };
 
-/* Administrative acts, the newest. */
+/* The newest administrative acts. */
 struct acts {
     struct list list; /* Nodes: act.in_order. */
     uint32_t count;
-    uint64_t size; /* Their bytes. */
-    uint64_t last; /* The number of the newest; see lockfsm_first_act(). */
+    uint64_t size; /* Their size in bytes. */
+    uint64_t last; /* Number of the newest; see lockfsm_first_act(). */
     uint64_t first;
 };
 
-/* What is counted from entry to entry, for the limits. */
+/* Running counts for the limits. */
 struct uses {
     uint64_t waits; /* In all locks. */
     uint64_t holds;
@@ -110,30 +109,30 @@ struct uses {
     struct max_counter places_of_session; /* Holds and waits. */
     struct max_counter waits_of_session;
     struct max_counter waits_of_lock;
-    struct max_counter owners_of_session; /* Askers. */
+    struct max_counter owners_of_session; /* Waiters. */
 };
 
-/* The records: what the next flush writes, what the table has as it is, and the
- * sum of all shares that are known (lockfsm_digest()). */
+/* The records: those that the next flush writes, those that the table already
+ * has, and the sum of all known shares (lockfsm_digest()). */
 struct ledger {
     struct list changed[RECORD_KIND_COUNT];
     uint32_t changed_count;
     struct list settled[RECORD_KIND_COUNT];
     uint32_t settled_count[RECORD_KIND_COUNT];
     uint64_t digest;
-    enum record_kind scrub_kind; /* Where lockfsm_scrub() is; ... */
-    uint32_t scrub_left;   /* ... of these it has yet to look at so many. */
-    struct buffer deleted; /* u8 map, run key; of records in the table. */
+    enum record_kind scrub_kind; /* Position of lockfsm_scrub(); ... */
+    uint32_t scrub_left;         /* ... records of this kind still to check. */
+    struct buffer deleted;       /* u8 map, run key; of records in the table. */
     uint32_t deleted_count;
     uint64_t flushed_index;
 };
 
-/* What an entry may cost (lockfsm_steps()): of those without places, all that
- * one message names; for each place, what taking it away tells. */
+/* Bounds on the cost of an entry (lockfsm_steps()): without places, all that
+ * one message names; for each place, the effects of removing it. */
 #define STEPS_PER_ENTRY 16384
 #define STEPS_PER_PLACE 64
-/* How many edges are looked at, of all searches of an entry, once one of them
- * suspects a deadlock (deadlock.c). */
+/* The most edges that all searches of an entry examine after one of them has
+ * found a suspicion (deadlock.c). */
 #define REDUCTION_STEP_MAX (8 * DEADLOCK_STEP_MAX)
 /* A cache line. */
 #define BYTES_PER_STEP 64
@@ -142,12 +141,13 @@ struct deadlock_search;
 struct former_token;
 
 struct lockfsm {
-    uint32_t node_level; /* Not the cluster's: what this node understands. */
-    uint32_t slice; /* What one entry does at most; the same on all nodes. */
+    uint32_t
+        node_level; /* What this node understands, not the cluster's level. */
+    uint32_t slice; /* Bound on the work of an entry; the same on all nodes. */
 
     /* The replicated state. */
     struct lockfsm_limits limits;
-    uint32_t limit_count; /* LIMIT_COUNT: a founder's; 0: the default. */
+    uint32_t limit_count; /* LIMIT_COUNT: set by a founder; 0: defaults. */
     uint64_t applied_index;
     uint64_t applied_term;
     uint64_t token_base;
@@ -156,11 +156,12 @@ struct lockfsm {
     bool is_begun;                       /* Has a cluster id. */
     bool is_new_life; /* Restored, and waits for its BEGIN. */
     uint64_t quarantine_ms;
-    uint64_t quarantine_index; /* The BEGIN since which it counts; 0: none. */
+    uint64_t quarantine_index;    /* The BEGIN from which it counts; 0: none. */
     uint64_t quarantine_clock_ms; /* The clock after that BEGIN. */
     uint64_t clock_ms;            /* The log's clock; only grows. */
     uint64_t clock_index;         /* The newest TIME or BEGIN; 0: none yet. */
-    uint64_t redis_time_ms;       /* What TIME of Redis has told; only grows. */
+    uint64_t
+        redis_time_ms; /* The newest answer to TIME in Redis; only grows. */
     struct begin_mark begins[BEGIN_MARK_MAX]; /* By index. */
     uint32_t begin_count;
     uint32_t feature_level; /* 0: never raised. */
@@ -169,7 +170,7 @@ struct lockfsm {
 #endif
     uint64_t next_serial; /* Counts locks, holds, waits, results. */
     struct session *sessions;
-    struct session *swept;  /* Those that have ended, and left something. */
+    struct session *swept;  /* Ended sessions that left something. */
     struct list to_sweep;   /* The same, by end_serial. */
     struct list to_recheck; /* Nodes: session.in_recheck, by serial. */
     struct list cut;        /* Nodes: lock.in_cut, by cut_serial. */
@@ -178,15 +179,15 @@ struct lockfsm {
     struct fence *fences;
     struct list blacklist;
     uint32_t blacklist_count;
-    uint64_t relist_at;    /* SWEEP brings the sessions from this one on up to
-                              date with who is refused what; 0: all are. */
-    uint64_t relist_since; /* Since this entry it has changed. */
-    uint64_t relist_again; /* The same, for those that come once more after
-                              that; 0: none. */
-    struct user anyone;    /* Built in, as is the role. */
+    uint64_t relist_at; /* SWEEP has yet to reevaluate the sessions from this id
+                           on; 0: none. */
+    uint64_t relist_since; /* The first entry that changed what is refused. */
+    uint64_t
+        relist_again; /* The same, for another round after this one; 0: none. */
+    struct user anyone; /* Built in, as is the role. */
     struct user local;
     struct role admin;
-    struct user *users; /* All but those. */
+    struct user *users; /* All except the built-in ones. */
     struct user *users_by_number;
     struct secret *secrets;
     struct role *roles;
@@ -194,7 +195,7 @@ struct lockfsm {
     struct acts acts;
     struct list members;
     uint32_t member_count;  /* In 'members', ... */
-    uint32_t removed_count; /* ... and those that were. */
+    uint32_t removed_count; /* ... and former members. */
 
     /* Indexes, sums and memory. */
     struct treap lock_order;
@@ -208,9 +209,11 @@ struct lockfsm {
     struct holder_index places;
     struct former_token *former; /* Private to lockfsm/lock/fences.c. */
     struct pool pool;
-    struct list touched;     /* Locks to settle; */
-    struct list unbacked;    /* waits whose owner's hold there has gone; */
-    struct session *emptied; /* a Redis session without its hold, or NULL. */
+    struct list touched; /* Locks to settle; ... */
+    struct list
+        unbacked; /* ... waits whose owner's hold of the lock has ended; ... */
+    struct session
+        *emptied; /* ... a Redis session without its hold, or NULL. */
     struct deadlock_search *search;
 
     struct ledger ledger;
@@ -219,30 +222,32 @@ struct lockfsm {
     uint64_t log_index;
     struct effects *effects;
     struct trail trail;
-    struct user *user;     /* Whose it is; NULL: the leader's own. */
-    struct origin origin;  /* Zero where the command has none. */
-    uint64_t queued_index; /* The place it took or kept in a queue, or 0. */
-    uint64_t slice_left;   /* So much more may be taken away by it, ... */
-    uint64_t grants_left;  /* ... and so many requests be granted, ... */
-    uint64_t looks_left;   /* ... and so many looks be taken at waits. */
-    bool goes_on;          /* It is a SWEEP, or ends a quarantine: goes on with
-                              what was cut off. */
-    uint64_t edges_left;   /* Of its searches for deadlocks, ... */
-    uint64_t reductions_left; /* ... and of what follows a suspicion. */
+    struct user *user;    /* User of the entry; NULL: the leader's own. */
+    struct origin origin; /* Zero if the command has none. */
+    uint64_t
+        queued_index; /* Index of the wait that it queued or repeated, or 0. */
+    uint64_t slice_left;  /* It may remove this many more places, ... */
+    uint64_t grants_left; /* ... grant this many more requests, ... */
+    uint64_t looks_left;  /* ... and examine this many more waits. */
+    bool goes_on; /* It is a SWEEP, or ends a quarantine: it continues what was
+                     cut off. */
+    uint64_t edges_left; /* Edges left for its searches for deadlocks, ... */
+    uint64_t reductions_left; /* ... and for what follows a suspicion. */
     uint64_t steps;           /* See lockfsm_steps(). */
     struct arena decoded;
     struct buffer identity; /* The request, for its hash. */
-    struct buffer refusal;  /* The text of one, see access.h. */
+    struct buffer refusal;  /* Text of a refusal, see access.h. */
     struct buffer listed;   /* Roles or grants, see trail.c. */
 };
 
-/* The token of what this entry grants; also the id of a session it opens. */
+/* The token of this entry's grants, and the id of a session that it opens. */
 static inline uint64_t new_token(const struct lockfsm *fsm)
 {
     return fsm->token_base + fsm->log_index;
 }
 
-/* Nothing is granted before the clients of a former life have ended. */
+/* Rule 21: nothing is granted while clients of an earlier epoch may trust their
+ * leases. */
 static inline bool is_quarantined(const struct lockfsm *fsm)
 {
     return fsm->is_new_life || fsm->quarantine_index != 0;
@@ -267,7 +272,7 @@ static inline void entry_refuse(struct result *result, enum result_code code,
     result->code = code;
     result->text = bytes_of_text(text);
 }
-/* True, with the refusal, if something is wrong with what was asked. */
+/* True, with the refusal in 'result', if 'wrong' names an invalid argument. */
 static inline bool is_wrong(struct result *result, const char *wrong)
 {
     if (wrong != NULL) {
@@ -275,7 +280,7 @@ static inline bool is_wrong(struct result *result, const char *wrong)
     }
     return wrong != NULL;
 }
-/* Likewise of the name of a lock and a text, which 'what' names. */
+/* The same for the name of a lock and a text; 'what' is the text's name. */
 static inline bool text_is_wrong(struct bytes name, struct bytes text,
                                  const char *what, struct result *result)
 {
@@ -285,12 +290,12 @@ static inline bool text_is_wrong(struct bytes name, struct bytes text,
 }
 
 /* --- lockfsm.c ------------------------------------------------------------ */
-/* Empties everything but what the node understands. */
+/* Resets everything except the node's feature level. */
 void lockfsm_reset(struct lockfsm *fsm);
 
 /* --- The commands ---------------------------------------------------------
- * Each finds its own part in 'command' and fills 'result', which comes as
- * RESULT_OK with nothing else set. */
+ * Each reads its own part of 'command' and fills 'result', which is RESULT_OK
+ * with nothing else set. */
 
 typedef void command_fn(struct lockfsm *fsm, const struct entry *command,
                         struct result *result);
@@ -299,55 +304,55 @@ typedef void command_fn(struct lockfsm *fsm, const struct entry *command,
 #include "lockfsm/entry.def"
 
 /* --- feature.c ------------------------------------------------------------ */
-/* To which level the cluster is raised by the command, in this state; 0: to
- * none. */
+/* The level to which the command raises the cluster in this state; 0: it does
+ * not. */
 uint32_t command_raises_to(const struct lockfsm *fsm,
                            const struct entry *command);
 
 /* --- sweep.c -------------------------------------------------------------- */
 
-/* Has as many of the locks whose hand-over was cut off settled, the oldest
- * first, as there may be grants, since each has at least one. */
+/* Settles locks whose granting was cut off, the oldest first. It takes as many
+ * as the entry can make grants, since each has at least one. */
 void sweep_cut(struct lockfsm *fsm);
 
 /* --- cluster.c ------------------------------------------------------------ */
 
 struct member *member_obtain(struct lockfsm *fsm, uint64_t node);
-/* Once its incarnation is set, or found to be 0. */
+/* To be called after its incarnation was set, or found to be 0. */
 void member_count_in(struct lockfsm *fsm, const struct member *member);
 void member_free(struct lockfsm *fsm, struct member *member);
 
 /* --- limits.c ------------------------------------------------------------- */
 
-/* False, and nothing is set, if there is no such limit or the value is out of
- * its range. */
+/* False, and nothing is set, if the limit is unknown or the value is out of
+ * range. */
 bool limit_set(struct lockfsm_limits *limits, uint32_t key, uint64_t value);
-/* True, with the refusal, if so many more records with so many bytes of text
- * would leave too little room for what must never be refused. */
+/* True, with the refusal, if 'records' more records with 'text' bytes would
+ * leave too little room for entries that must never be refused. */
 bool growth_is_refused(struct lockfsm *fsm, uint64_t records, uint64_t text,
                        struct result *result);
-/* True if nothing may grow any more. */
+/* True if the state must not grow. */
 bool state_is_full(const struct lockfsm *fsm);
-/* True, with the refusal, if nobody may ask for so long a TTL. */
+/* True, with the refusal, if the TTL is above the limit. */
 bool ttl_is_over_limit(struct lockfsm *fsm, uint64_t ttl_ms,
                        struct result *result);
 
 /* --- effects.c ------------------------------------------------------------ */
 
-/* Appends an effect of this type; the pointer is good until the next one. */
+/* Appends an effect of this type; the pointer is valid until the next call. */
 struct effect *effect_add(struct lockfsm *fsm, enum effect_type type);
-/* Appends one that is about an owner's hold or wait at the lock. */
+/* Appends an effect about an owner's hold or wait at the lock. */
 struct effect *effect_add_at(struct lockfsm *fsm, enum effect_type type,
                              const struct lock *lock,
                              const struct session *session, struct bytes owner);
 /* A copy of 'bytes' that lives as long as the effects. */
 struct bytes effect_copy(struct lockfsm *fsm, struct bytes bytes);
 void *effect_take(struct lockfsm *fsm, size_t size);
-/* Refuses with a text that is made for it. */
+/* Refuses with a formatted text. */
 void refuse_because(struct lockfsm *fsm, struct result *result,
                     enum result_code code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Copies 'result' with all that it borrows. */
+/* Copies 'result' and everything that it borrows. */
 void effect_copy_result(struct lockfsm *fsm, struct result *ret_copy,
                         const struct result *result);
 

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What one entry does not do at once, so that no entry keeps the loop for long.
- * finish_entry.c has the other half, hand-overs to very many, and those at
- * which nobody was granted anything in a quarantine. Waits that may not stand
- * any more (blacklisting, withdrawal) are found and ended here, too, where one
- * entry has made very many of them; they are granted nothing until then.
- * reevaluate.c has very many sessions that are brought up to date with who is
- * refused what.
+/* The work that an entry leaves undone so that no entry blocks the loop for
+ * long. finish_entry.c has another part: grants to very many waiters, and the
+ * grants that a quarantine has put off. Waits that are no longer allowed
+ * (blacklisting, withdrawal) are found and ended here, too, if one entry has
+ * made very many of them; they are granted nothing until then. reevaluate.c
+ * updates very many sessions after a change of the blacklist, a user or a role.
  *
- * A session that ends with more than the entry may take away (lockfsm.slice) is
- * gone at once for whoever looks for it, and is never granted anything. What it
- * holds stays held, and its places in queues stay taken, until SWEEP comes to
- * them: so nothing is granted twice, and at worst somebody waits for some
- * milliseconds more. SWEEP takes the sessions in the order of their ends, of
- * each the waits before the holds, each in the order of their serials. */
+ * A session that ends with more than the entry may remove (lockfsm.slice) can
+ * no longer be found, and is never granted anything. Its holds and its places
+ * in queues remain until SWEEP removes them: so nothing is granted twice, and
+ * at worst a waiter waits some milliseconds longer. SWEEP visits the sessions
+ * in the order of their ends, and removes first the waits and then the holds of
+ * each, in the order of their serials. */
 
 #include "base/minmax.h"
 #include "lockfsm/lock/lock.h"
@@ -40,7 +39,7 @@ void sweep_cut(struct lockfsm *fsm)
     }
 }
 
-/* Ends waits that may not stand any more; returns how many of the 'left' places
+/* Ends waits that are no longer allowed; returns how many of the 'left' places
  * remain. */
 static uint64_t sweep_recheck(struct lockfsm *fsm, uint64_t left,
                               uint64_t *ret_count)
@@ -75,7 +74,8 @@ void apply_sweep(struct lockfsm *fsm, const struct entry *command,
         struct session *session = LIST_FIRST(&fsm->to_sweep, struct session,
                                              in_swept);
         uint64_t taken = session_sweep(fsm, session, left);
-        CHECK(taken > 0 || session_places(session) == 0); /* Else no end. */
+        CHECK(taken > 0 || session_places(session) ==
+                               0); /* Otherwise SWEEP would never finish. */
         result->count += taken;
         if (session_places(session) == 0) {
             taken += session->result_count;

@@ -419,8 +419,8 @@ bool identity_is_good(const struct core *core, uint64_t user, uint64_t secret,
     if (found == NULL) {
         *ret_why = "the user was removed";
     } else if (user == USER_ANYONE && found->is_disabled) {
-        *ret_why = "who you are is not known: give a certificate, or a secret "
-                   "with AUTH";
+        *ret_why = "not authenticated: present a client certificate or use "
+                   "AUTH";
     } else if (found->is_disabled) {
         *ret_why = "the user is disabled";
     } else if (secret != 0 && user_secret(found, secret) == NULL) {

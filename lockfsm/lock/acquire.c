@@ -2,10 +2,10 @@
 
 /* ACQUIRE and MACQUIRE: one lock or several, all or nothing; CANCEL.
  *
- * In this order: is the request sound; may the session ask; does the owner hold
- * all of it already (re-entry); does the very request wait already (it keeps
- * its place); is all of it free; is it to wait. Nothing changes before it is
- * clear what is to be done. */
+ * The checks, in order: the request is valid; the session may acquire; the
+ * owner holds all of it already (re-entry); the same request waits already (it
+ * keeps its place); all of it is free; it is to wait. Nothing changes before
+ * all checks are done. */
 
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/session/session.h"
@@ -18,8 +18,8 @@ struct acquisition {
     struct wait_terms terms;
     uint32_t count;
     struct bytes names[MULTI_COUNT_MAX];
-    struct lock *locks[MULTI_COUNT_MAX]; /* NULL if there is no such lock. */
-    /* The owner's hold, or NULL if he has none. */
+    struct lock *locks[MULTI_COUNT_MAX]; /* NULL if the lock does not exist. */
+    /* The owner's hold, or NULL. */
     struct hold *own[MULTI_COUNT_MAX];
     uint32_t own_count;
     uint32_t new_lock_count;
@@ -68,8 +68,8 @@ static bool has_name_twice(const struct acquisition *a)
     return false;
 }
 
-/* Looks up the locks and holds of the names; false, with the refusal, if the
- * request does not fit them. */
+/* Finds the locks and holds of the names; false, with the refusal, if the
+ * request contradicts them. */
 static bool acquire_look_up(struct lockfsm *fsm, struct acquisition *a,
                             struct result *result)
 {
@@ -79,7 +79,7 @@ static bool acquire_look_up(struct lockfsm *fsm, struct acquisition *a,
         a->names[i] = message->names[i];
     }
     if (has_name_twice(a)) {
-        entry_refuse(result, RESULT_BAD_ARGUMENT, "the same name twice");
+        entry_refuse(result, RESULT_BAD_ARGUMENT, "duplicate name");
         return false;
     }
     for (uint32_t i = 0; i < a->count; i++) {
@@ -90,16 +90,17 @@ static bool acquire_look_up(struct lockfsm *fsm, struct acquisition *a,
         if (lock != NULL && a->terms.hold.mode == LOCK_SLOTS &&
             lock->slots != 0 && lock->slots != a->terms.hold.slots) {
             entry_refuse(result, RESULT_BAD_ARGUMENT,
-                         "other slots than the lock has: all say one "
-                         "number, until it is free");
+                         "SLOTS differs from the lock's value, which can "
+                         "change once the lock is free");
             return false;
         }
         if (a->own[i] == NULL) {
             continue;
         }
         if (!hold_covers(a->own[i], a->terms.hold.mode)) {
-            entry_refuse(result, RESULT_DEADLOCK,
-                         "the owner holds it in another mode: convert");
+            entry_refuse(
+                result, RESULT_DEADLOCK,
+                "this owner holds the lock in another mode: use LOCK.CONVERT");
             return false;
         }
         if (a->own[i]->count == UINT32_MAX) {
@@ -115,7 +116,7 @@ static void answer_tokens(struct lockfsm *fsm, const uint64_t *tokens,
                           uint32_t count, struct result *result)
 {
     size_t size = count * sizeof(uint64_t);
-    CHECK(count > 0); /* A request for no lock has been refused. */
+    CHECK(count > 0); /* A request without a lock was refused. */
     uint64_t *copy = effect_take(fsm, size);
     memcpy(copy, tokens, size);
     result->code = RESULT_OK;
@@ -164,9 +165,9 @@ static struct wait *find_standing(struct lockfsm *fsm,
     return NULL;
 }
 
-/* True if 'wait' stands for the very request 'a': the same locks in the same
- * order, which is that of the tokens, and the same mode. Its terms may
- * differ. */
+/* True if 'wait' belongs to the same request as 'a': the same locks in the same
+ * order, which is that of the tokens, and the same mode. Its terms may differ.
+ */
 static bool is_same_request(struct wait *wait, const struct acquisition *a)
 {
     if (wait->is_upgrade || wait->mode != a->terms.hold.mode ||
@@ -195,10 +196,10 @@ static bool acquire_is_free(struct lockfsm *fsm, const struct acquisition *a)
     return true;
 }
 
-/* BARGE ignores the queue, never the holders: those who share a lock pass a
- * writer as long as it waits for one that was there before it. Not for an owner
- * that waits elsewhere: those who wait here might then wait for each other
- * without having been searched. */
+/* BARGE ignores the queue, never the holders: readers pass a writer as long as
+ * it waits for a reader that was there before it. It is not allowed to an owner
+ * that waits elsewhere: the waiters here could then wait for each other without
+ * a search. */
 static bool may_barge(struct lockfsm *fsm, const struct acquisition *a)
 {
     const struct waiter *waiter = waiter_find(fsm, a->session->id,
@@ -293,7 +294,7 @@ bool waiting_is_over_limit(struct lockfsm *fsm, const struct session *session,
                waiter_find(fsm, session->id, fsm->origin.owner) == NULL) {
         entry_refuse(result, RESULT_LIMIT, "owners of the session");
     } else {
-        /* Each wait has a copy of the owner's tag, and so has the asker. */
+        /* Each wait has a copy of the owner's tag, and so has the waiter. */
         uint64_t text = (count + 1) * fsm->origin.owner.size;
         struct quota more = {{[QUOTA_HOLDS] = count,
                               [QUOTA_WAITS] = count,
@@ -312,13 +313,13 @@ bool wait_is_endless(const struct session *session, bool is_waiting,
     }
     entry_refuse(
         result, RESULT_BAD_ARGUMENT,
-        "a session without end waits for a time only, not forever: no lease "
-        "would end the wait of a client that has died");
+        "a durable session needs a limited wait: no lease would end the wait "
+        "of a client that has died");
     return true;
 }
 
-/* True, with the refusal, if a repeated request brings a longer value that has
- * no room; the standing wait stays as it was. */
+/* True, with the refusal, if a repeated request brings a longer value for which
+ * there is no room; the wait is unchanged. */
 static bool value_is_too_long(struct lockfsm *fsm, const struct acquisition *a,
                               const struct wait *standing,
                               struct result *result)
@@ -414,7 +415,7 @@ void apply_acquire(struct lockfsm *fsm, const struct entry *command,
         wait_ask_again(fsm, standing, &a.terms, message->is_waiting, result);
     } else if (standing != NULL) {
         entry_refuse(result, RESULT_BAD_ARGUMENT,
-                     "another request of this owner waits for it");
+                     "another request of this owner waits for the lock");
     } else if (is_over_limit(fsm, &a, result)) {
         return;
     } else if (acquire_is_free(fsm, &a) || may_barge(fsm, &a)) {
@@ -446,7 +447,7 @@ void apply_cancel(struct lockfsm *fsm, const struct entry *command,
         result->count = 1;
         return;
     }
-    /* The wait has been granted meanwhile, or ended: the token tells which. */
+    /* The wait was granted meanwhile, or has ended: the token shows which. */
     struct hold *hold = hold_find(fsm, lock, session->id, fsm->origin.owner);
     result->token = hold != NULL ? hold->token : 0;
 }

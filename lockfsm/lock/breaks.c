@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How an operator takes a hold that no lease ends: it is announced, its holder
- * may object, and is taken when a time is over without an objection.
+/* How an operator takes a hold that has no lease: the break is announced, the
+ * holder can object, and the hold is taken when a time has passed without an
+ * objection.
  *
  * Only holds of durable sessions are broken. A lease ends by itself when its
- * client is dead; if that lives, it believes in its hold until its lease has
- * run out, which the blacklist waits for and a break would not. */
+ * client is dead. If the client lives, it believes in its hold until its lease
+ * has run out; the blacklist waits for that, a break would not. */
 
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/session/session.h"
@@ -55,11 +56,11 @@ static bool is_meant(const struct hold *hold,
            (message->session == 0 || message->session == hold->session->id);
 }
 
-/* Who breaks: BY is only what a client says of itself, so it does not count for
- * a user who has proved who he is. */
+/* The author of a break. BY is only the client's own claim, so an authenticated
+ * user's name replaces it. */
 static struct bytes breaks_who(const struct lockfsm *fsm, struct bytes by)
 {
-    /* Every break is a user's; the leader proposes none by itself. */
+    /* Every break has a user; the leader proposes none on its own. */
     CHECK(fsm->user != NULL);
     bool is_proved = fsm->user->number > USER_LOCAL;
     return by.size > 0 && !is_proved ? by : fsm->user->name;
@@ -87,13 +88,13 @@ static void breaks_announce(struct lockfsm *fsm, struct hold *hold,
     effect->text = text;
 }
 
-/* The holds that are meant, in the order of their grants. */
+/* The holds to break, in the order of their grants. */
 struct meant {
     struct hold *holds[BREAK_LOOK_MAX];
     uint32_t count;
 };
 
-/* Looks at those of the lock, or of the session that is named, whichever are
+/* Finds them among the holds of the lock or of the named session, whichever are
  * fewer; false if those are too many. */
 static bool find_meant(struct lockfsm *fsm, struct lock *lock,
                        const struct break_holds_command *message,
@@ -133,16 +134,15 @@ void apply_break_holds(struct lockfsm *fsm, const struct entry *command,
     }
     if (!find_meant(fsm, lock, message, &meant)) {
         refuse_because(fsm, result, RESULT_BAD_ARGUMENT,
-                       "the lock has %" PRIu32 " holds, and one BREAK looks at "
-                       "%d at most: name a session with fewer, or blacklist it",
+                       "the lock has %" PRIu32 " holds, and one BREAK checks "
+                       "at most %d: name a session with fewer, or blacklist it",
                        lock->hold_count, BREAK_LOOK_MAX);
         return;
     }
     if (meant.count == 0) {
-        entry_refuse(
-            result, RESULT_BAD_ARGUMENT,
-            "no such hold is durable: a lease ends by itself, and whoever "
-            "is blacklisted is not renewed");
+        entry_refuse(result, RESULT_BAD_ARGUMENT,
+                     "no such hold is durable: a lease ends by itself, and a "
+                     "blacklisted client's is not renewed");
         return;
     }
     uint64_t text = breaks_who(fsm, message->by).size + message->reason.size;

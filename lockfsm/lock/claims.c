@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Holds of one lock by their owner's tag, in all sessions: RELEASEIF names no
- * session. Only shared holds and slots stand here, since an exclusive hold is
- * the only one of its lock. The first hold of an owner is in the index of
- * places, the others follow it in a ring, in the order of their grants. */
+/* Holds of a lock by their owner's tag in all sessions, because RELEASEIF need
+ * not name a session. Only shared holds and slots are here, since an exclusive
+ * hold is the only one of its lock. The first hold of an owner is in the holder
+ * index; the others follow it in a ring, in the order of their grants. */
 
 #include "lockfsm/lock/lock.h"
 
@@ -89,7 +89,7 @@ static bool has_token(const struct hold *hold, uint64_t token)
     return token == 0 || hold->token == token;
 }
 
-/* Where the lock has no other hold. */
+/* Used if the lock has no other hold. */
 static struct hold *find_sole(const struct lock *lock, const struct user *user,
                               struct bytes owner, uint64_t token)
 {
@@ -123,7 +123,7 @@ struct hold *claim_find(struct lockfsm *fsm, const struct lock *lock,
         }
         claim = next_of(claim) == first || *ret_many ? NULL : next_of(claim);
     }
-    /* Nobody has looked at those that are left. */
+    /* The remaining ones were not checked. */
     *ret_many |= claim != NULL;
     return *ret_many ? NULL : found;
 }

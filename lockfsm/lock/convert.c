@@ -2,10 +2,10 @@
 
 /* CONVERT between shared and exclusive.
  *
- * Down is done at once and keeps the token. Up needs to be the only holder; it
- * waits ahead of the queue, since its own shared hold is what the queue waits
- * for, and gets a new token. Two that wait for each other's shared hold would
- * wait for ever: the second is refused. */
+ * A downgrade is done at once and keeps the token. An upgrade must be the only
+ * holder. It waits ahead of the queue, since the queue waits for its shared
+ * hold, and gets a new token. Two upgrades would wait for each other's shared
+ * hold for ever, so the second is refused. */
 
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/session/session.h"
@@ -17,10 +17,10 @@ static void convert_down(struct lockfsm *fsm, struct hold *hold,
 {
     CHECK(hold->mode == LOCK_EXCLUSIVE && hold->lock->hold_count == 1);
     if (wait_find(fsm, hold->lock, hold->session->id, hold->owner) != NULL) {
-        /* The other request, a MACQUIRE, counts on the exclusive hold, and
-         * would then wait for its own owner. */
+        /* The other request, a MACQUIRE, counts on the exclusive hold and would
+         * then wait for its own owner. */
         entry_refuse(result, RESULT_BAD_ARGUMENT,
-                     "another request of this owner waits for it");
+                     "another request of this owner waits for the lock");
         return;
     }
     hold->mode = LOCK_SHARED;
@@ -45,10 +45,10 @@ static void queue_upgrade(struct lockfsm *fsm, struct hold *hold,
                       result);
 }
 
-/* Readers that wait here, for another lock of their requests, did not wait for
- * this holder while it was a reader, too. Now they do, and if it waits
- * elsewhere for one of them, that closes a cycle: so it is searched as if it
- * queued. */
+/* Readers that wait here, because of another lock of their requests, did not
+ * wait for this holder while it was a reader itself. Now they do, and if it
+ * waits elsewhere for one of them, that closes a cycle: so the graph is
+ * searched as if the holder queued. */
 static void upgrade_now(struct lockfsm *fsm, struct hold *hold,
                         const struct wait_terms *terms, struct result *result)
 {
@@ -92,7 +92,7 @@ static void convert_up(struct lockfsm *fsm, struct hold *hold,
     }
     if (standing != NULL) {
         entry_refuse(result, RESULT_BAD_ARGUMENT,
-                     "another request of this owner waits for it");
+                     "another request of this owner waits for the lock");
         return;
     }
     if (lock_is_free_for_upgrade(fsm, lock)) {

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The search for deadlocks, done when somebody queues (and when a request for
- * several locks loses a hold that it counted on, and now waits there, too).
+/* The search for deadlocks. It runs when a request is queued, and when a
+ * request for several locks loses a hold that it counted on and now waits
+ * there, too.
  *
- * The wait-for graph: its nodes are askers (session, owner); a waiting one has
+ * The nodes of the wait-for graph are waiters (session, owner). A waiter has
  * edges to the holders that conflict with it and to the incompatible waits
- * ahead of it in each of its queues (Holt 1972; that places in queues are
- * edges, too, is what makes it complete). The graph had no cycle before, so a
- * cycle goes through the newcomer: it is enough to look whether the newcomer is
- * reached from itself.
+ * ahead of it in each of its queues (Holt 1972; the edges to waits make the
+ * search complete). The graph had no cycle before, so a cycle goes through the
+ * newcomer: it is enough to check whether the newcomer can be reached from
+ * itself.
  *
- * A wait for a slot is different: it needs one of several to end, not all. So
- * if a wait for a slot was on the way, the cycle is only a suspicion, and a
- * reduction follows: whoever can end is taken away until nothing changes; it is
- * a deadlock if the newcomer is left over.
+ * A wait for a slot is different: it needs one of several holders to end, not
+ * all. So a cycle through such a wait is only a suspicion, and a reduction
+ * follows: waiters that can end are removed until nothing changes. It is a
+ * deadlock if the newcomer is left over.
  *
- * A newcomer on whom nobody waits closes no cycle and is not searched. Both
- * steps are bounded by edges looked at, the same on every node; past the bound
- * the place is granted (WAIT or a lease ends such a deadlock), and an effect
- * says so. */
+ * If no waiter waits for the newcomer it closes no cycle, and there is no
+ * search. Both steps have a bound on the edges examined, the same on every
+ * node. Past the bound the request is queued (WAIT or a lease ends such a
+ * deadlock), and an effect reports it. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@
 
 struct deadlock_node {
     struct waiter *waiter;
-    uint32_t parent;         /* The slot that it was first reached from ... */
+    uint32_t parent;         /* The node from which it was first reached ... */
     const struct lock *lock; /* ... because of this lock. */
     bool can_end;            /* The reduction has found that it can end. */
 };
@@ -50,8 +51,7 @@ struct deadlock_search {
     bool is_reducing; /* The steps are those of the reduction. */
 };
 
-/* Is called for each edge; false ends the walk, which then returns false, too.
- */
+/* Called for each edge; false ends the walk, which then returns false, too. */
 typedef bool edge_fn(void *data, struct waiter *blocker,
                      const struct wait *because, bool is_one_of_many);
 
@@ -80,9 +80,8 @@ static bool walk_holders(struct lockfsm *fsm, const struct wait *wait,
     return true;
 }
 
-/* An exclusive wait ahead waits for all that is ahead of it, so the walk may
- * stop there; except where its owner has the lock already and waits for
- * others. */
+/* An exclusive wait ahead waits for everything ahead of it, so the walk can
+ * stop there, unless its owner has the lock already and waits for others. */
 static bool waits_for_all_ahead(const struct lockfsm *fsm,
                                 const struct wait *wait)
 {
@@ -147,7 +146,7 @@ static bool walk_edges(struct lockfsm *fsm, const struct wait *wait,
 static uint32_t add_node(struct deadlock_search *search, struct waiter *waiter,
                          uint32_t parent, const struct lock *lock)
 {
-    /* A node stands behind its parent: so each way back ends at the newcomer.
+    /* A node is added after its parent, so each path back ends at the newcomer.
      */
     CHECK(parent < search->count || search->count == 0);
     ROOM(search->nodes, search->capacity, search->count + 1);
@@ -183,9 +182,9 @@ static bool deadlock_reach(void *data, struct waiter *blocker,
     return !reaching->is_cycle || search->has_slots;
 }
 
-/* Breadth first, so that the cycle that is named is a short one. Stops at the
- * first cycle unless slots are involved: the reduction needs all nodes. Returns
- * false past the bound. */
+/* Searches breadth-first, so that it reports a short cycle. Stops at the first
+ * cycle unless slots are involved: the reduction needs all nodes. Returns false
+ * past the bound. */
 static bool search_all(struct lockfsm *fsm, struct reaching *reaching)
 {
     struct deadlock_search *search = reaching->search;
@@ -209,7 +208,7 @@ static bool search_all(struct lockfsm *fsm, struct reaching *reaching)
 
 struct reducing {
     struct deadlock_search *search;
-    /* Slots whose takers are ahead of the wait and are not known to end. */
+    /* Slots of holders and waits ahead that are not known to end. */
     uint64_t stuck_slots;
     bool is_stuck;
 };
@@ -234,7 +233,8 @@ static bool reduce_edge(void *data, struct waiter *blocker,
     return false;
 }
 
-/* True if all waits of the node would be granted if those that can end did. */
+/* True if all waits of the node would be granted after those that can end have
+ * ended. */
 static bool node_can_end(struct lockfsm *fsm, struct deadlock_search *search,
                          const struct deadlock_node *at)
 {
@@ -249,13 +249,13 @@ static bool node_can_end(struct lockfsm *fsm, struct deadlock_search *search,
     return true;
 }
 
-/* Takes the steps from what all searches of the entry may take together. */
+/* Subtracts the steps of this search from the budget of the entry. */
 static void deadlock_spend(uint64_t *left, const struct deadlock_search *search)
 {
     *left -= u64_min(search->step_count, *left);
 }
 
-/* True if the newcomer is left over, and so can never end. */
+/* True if the newcomer is left over, so that it can never end. */
 static bool is_left_over(struct lockfsm *fsm, struct deadlock_search *search)
 {
     bool has_changed = true;
@@ -293,8 +293,8 @@ static void deadlock_put_text(struct deadlock_words *words, const char *text)
     }
 }
 
-/* Writes a name of strangers' bytes into an error's line: other than plain
- * characters and blanks become question marks, long names are cut. */
+/* Writes a name that clients chose into an error line: control characters and
+ * non-ASCII bytes become question marks, long names are cut. */
 static void deadlock_put_name(struct deadlock_words *words, struct bytes name)
 {
     char text[NAME_SHOWN_MAX + 1];
@@ -321,8 +321,8 @@ static void put_asker(struct deadlock_words *words, const struct waiter *waiter)
     }
 }
 
-/* Writes one step of the cycle; a lock that 'reader' may neither read nor take
- * is shown as a lock without its name. */
+/* Writes one step of the cycle; a lock that 'reader' may neither read nor
+ * acquire is shown without its name. */
 static void put_step(const struct lockfsm *fsm, struct deadlock_words *words,
                      const struct user *reader, const struct lock *lock,
                      const struct waiter *waiter)
@@ -340,8 +340,8 @@ static void put_step(const struct lockfsm *fsm, struct deadlock_words *words,
 /* The least size of a step's text, which bounds how many steps have room. */
 #define STEP_TEXT_SIZE_MIN (sizeof " -> a -> 1" - 1)
 
-/* Describes the cycle as "5/a -> lock -> 7/b -> other -> 5/a": who waits, for
- * which lock, for whom. */
+/* Describes the cycle as "5/a -> lock -> 7/b -> other -> 5/a": the waiter, the
+ * lock, the owner it waits for. */
 static struct bytes deadlock_describe(struct lockfsm *fsm,
                                       const struct reaching *reaching)
 {
@@ -373,10 +373,10 @@ static struct bytes deadlock_describe(struct lockfsm *fsm,
     return effect_copy(fsm, bytes_of(words.text, words.size));
 }
 
-/* --- The way in ----------------------------------------------------------- */
+/* --- Entry points --------------------------------------------------------- */
 
-/* True if another asker may wait for the newcomer: at a lock that it holds, or
- * behind another of its waits. */
+/* True if another waiter may wait for the newcomer: at a lock that it holds, or
+ * after another of its waits. */
 static bool is_waited_for(struct lockfsm *fsm, const struct waiter *waiter)
 {
     CHECK(waiter->wait_count > 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Fences: for a resource the highest token that was admitted. They outlive all
- * sessions, and a new life of the cluster. */
+/* Fences: the highest token that was admitted for a resource. They outlive all
+ * sessions, and a new epoch of the cluster. */
 
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/store/store.h"
@@ -48,11 +48,11 @@ bool fence_may_have(uint64_t token, uint64_t newest)
     return !is_token(token) || token <= newest;
 }
 
-/* A token of a former life that holds of durable sessions have. */
+/* A token of an earlier epoch that holds of durable sessions have. */
 struct former_token {
     UT_hash_handle by_token;
     uint64_t token;
-    uint64_t count; /* Of those holds. */
+    uint64_t count;
 };
 
 static struct former_token *former_find(const struct lockfsm *fsm,
@@ -129,9 +129,9 @@ uint64_t former_sum(const struct lockfsm *fsm)
     return sum;
 }
 
-/* Such tokens lie below token_base. Unless their hold still stands, as a
- * restore keeps those of durable sessions, they are never admitted again,
- * though the restored fence may not remember their successors. */
+/* Rule 21: such tokens are below token_base. Unless their hold still exists,
+ * because a restore keeps those of durable sessions, they are never admitted
+ * again, even if the restored fence does not remember their successors. */
 static bool is_of_former_life(const struct lockfsm *fsm, uint64_t token)
 {
     return is_token(token) && token < fsm->token_base &&
@@ -147,7 +147,7 @@ void apply_fence_admit(struct lockfsm *fsm, const struct entry *command,
         entry_refuse(result, RESULT_BAD_ARGUMENT, "resource");
         return;
     }
-    /* Otherwise any client could shut the fence for all tokens to come. */
+    /* Otherwise any client could close the fence for all tokens to come. */
     if (message->token > TOKEN_MAX ||
         !fence_may_have(message->token, new_token(fsm))) {
         entry_refuse(result, RESULT_BAD_ARGUMENT,

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The end of an entry: what the operation has left is put right, in this order:
+/* The end of an entry settles what the operation has touched, in this order:
  *
- *   1. Requests for several locks that counted on a hold which has gone are
+ *   1. Requests for several locks that counted on a hold which has ended are
  *      searched for deadlocks.
  *   2. A Redis session that has lost its hold ends.
- *   3. Lock delays that began are told.
- *   4. Every touched lock is handed over, or forgotten.
+ *   3. Lock delays that began are reported.
+ *   4. Every touched lock is granted to waiters, or forgotten.
  *
- * Nothing is granted to anybody who waits before step 4, so whatever an entry
- * takes away is gone before, and each lock is handed over once. A hand-over to
- * more than an entry may grant, or behind more requests than it may look at, is
- * cut off, and SWEEP goes on with it: until then those who are left stand in
- * the queue as they did, and who comes later stands behind them. Where it is
- * cut off follows from the records alone, so a node that has just loaded them
- * does the same as one that made them. */
+ * No waiter is granted anything before step 4. So whatever an entry removes is
+ * gone before that, and each lock is granted once. Granting to more waits than
+ * an entry may grant, or past more requests than it may check, is cut off, and
+ * SWEEP continues it: until then the remaining waits keep their places, and
+ * later ones queue after them. The place of the cut depends on the records
+ * alone, so a node that has just loaded them does the same as one that made
+ * them. */
 
 #include "base/minmax.h"
 #include "lockfsm/lock/lock.h"
@@ -71,7 +71,7 @@ static struct wait *head_of(const struct lock *lock)
                : LIST_FIRST(&lock->queue, struct wait, in_lock);
 }
 
-/* The wait behind this one, or NULL. */
+/* The next wait in the queue, or NULL. */
 static struct wait *finish_entry_behind(const struct lock *lock,
                                         const struct wait *wait)
 {
@@ -79,20 +79,20 @@ static struct wait *finish_entry_behind(const struct lock *lock,
     return next == &lock->queue ? NULL : LIST_ENTRY(next, struct wait, in_lock);
 }
 
-/* A place in the queue of a lock that is handed over. */
+/* A position in the queue of a lock that is being granted. */
 struct handing {
-    struct wait *at;   /* The next one to look at; NULL: all were. */
-    bool is_new_round; /* It has begun at the head once more. */
+    struct wait *at;   /* The next wait to check; NULL: the end. */
+    bool is_new_round; /* It has started again at the head. */
 };
 
-/* Goes on from 'at' until nothing behind can be granted. (An upgrade at the
- * head is looked at since its lock is held shared, and blocks all behind it if
- * it is not free.) False if the entry must not do so much. */
+/* Continues from 'at' until no later wait can be granted. (An upgrade at the
+ * head is checked because its lock is held shared; it blocks all later waits if
+ * it is not free.) False if the entry's budget is used up. */
 static bool grant_from(struct lockfsm *fsm, struct lock *lock,
                        struct handing *handing)
 {
-    /* A hand-over that was cut off is left to SWEEP, so that no other entry
-     * pays for it. */
+    /* Granting that was cut off is left to SWEEP, so that no other entry pays
+     * for it. */
     bool may_look = lock->cut_serial == 0 || fsm->goes_on;
     while (handing->at != NULL && lock_can_go_on(handing->at)) {
         struct wait *wait = handing->at;
@@ -114,12 +114,12 @@ static bool grant_from(struct lockfsm *fsm, struct lock *lock,
     return true;
 }
 
-/* Hands the lock over as far as the entry may, from where it was cut off or
- * from the head. Steps: those granted, and the requests for several locks that
- * block nobody behind them. What was touched meanwhile may concern those who
- * were looked at before: then it begins at the head once more, but only when it
- * has come to the end, since else those at the end might never have their turn.
- */
+/* Grants the lock to waiters within the entry's budget, from where it was cut
+ * off or from the head. Steps: the granted waits, and the requests for several
+ * locks that block no later ones. If the lock was touched meanwhile, waits that
+ * were checked before may now be free: then there is another round from the
+ * head, but only after the end was reached; otherwise the waits at the end
+ * might never be reached. */
 static void finish_entry_hand_over(struct lockfsm *fsm, struct lock *lock)
 {
     struct handing handing = {
@@ -147,8 +147,9 @@ static bool finish_entry_is_wanted(const struct lock *lock)
     return lock->hold_count > 0 || lock->wait_count > 0 || lock->delay_ms > 0;
 }
 
-/* A request that has lost its hold now waits like others, also for those who
- * wait for its owner: so a deadlock is searched as if it had just queued. */
+/* A request that has lost its hold now waits like others, and may wait for
+ * those that wait for its owner: so the graph is searched as if the request had
+ * just been queued. */
 static void search_unbacked(struct lockfsm *fsm)
 {
     while (!list_is_empty(&fsm->unbacked)) {
@@ -186,17 +187,17 @@ void finish_entry(struct lockfsm *fsm)
     while (!list_is_empty(&fsm->touched)) {
         struct lock *lock = LIST_FIRST(&fsm->touched, struct lock, in_touched);
         list_remove(&lock->in_touched);
-        /* The lock is still marked as touched, so that a grant does not list it
+        /* The lock stays marked as touched, so that a grant does not list it
          * again. */
         finish_entry_hand_over(fsm, lock);
         lock->is_touched = false;
         if (!finish_entry_is_wanted(lock) && !has_payer(&lock->stored)) {
             lock_free(fsm, lock);
         } else if (!finish_entry_is_wanted(lock)) {
-            lock->slots = 0; /* The next request sets the slots anew. */
+            lock->slots = 0; /* The next request sets the slots again. */
             record_changed(fsm, &lock->stored);
         }
     }
-    /* Handing over takes nothing from anybody. */
+    /* Granting removes nothing. */
     CHECK(list_is_empty(&fsm->unbacked) && fsm->emptied == NULL);
 }

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who may have a lock.
+/* Whether a request can be granted.
  *
- * A request is free to be granted if the holders allow it and nobody waits
- * ahead of it who is incompatible with it. Waiters that are compatible with all
- * ahead of them do not wait for those: readers at the head are granted
- * together. With slots, those ahead are served first: each of them is counted
- * as a holder.
+ * A request can be granted if the holders allow it and no incompatible wait is
+ * ahead of it. Waits that are compatible with all waits ahead do not wait for
+ * those: readers at the head are granted together. With slots, the waits ahead
+ * are granted first: each of them counts as a holder.
  *
- * A request for several locks stands in all their queues and is granted when it
- * is free in all at once. Until then it keeps its place: a lock at the head of
- * whose queue it stands is reserved for it. */
+ * A request for several locks is in all their queues and is granted when it is
+ * free in all of them at once. Until then it keeps its places: a lock is
+ * reserved for the request at the head of its queue. */
 
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/session/session.h"
 #include "lockfsm/user/user.h"
 
-/* In longer queues no wait is compared with a count of those ahead of it. */
+/* In longer queues waits are not compared with a count of those ahead. */
 #define COMPARED_MAX 64
 
 bool holders_allow(const struct lock *lock, enum lock_mode mode, uint32_t slots)
@@ -36,7 +35,7 @@ bool holders_allow(const struct lock *lock, enum lock_mode mode, uint32_t slots)
     UNREACHABLE();
 }
 
-/* True if a request behind these waits, counted by mode, need not wait for any
+/* True if a request after these waits, counted by mode, need not wait for any
  * of them. */
 static bool waits_allow(const struct lock *lock, enum lock_mode mode,
                         uint32_t slots, const uint32_t waits_by_mode[3])
@@ -68,9 +67,9 @@ bool lock_is_free(const struct lockfsm *fsm, const struct lock *lock,
             waits_allow(lock, mode, slots, lock->waits_by_mode));
 }
 
-/* The entry that granted the oldest hold which stands in the way of 'wait': its
- * own is in nobody's way. Without any, that of the lock's newest grant; 0 if
- * nobody has had it since there is this lock. */
+/* The entry that granted the oldest hold which blocks 'wait', ignoring its
+ * owner's own. If there is none, the entry of the lock's newest grant; 0 if the
+ * lock was never granted. */
 static uint64_t oldest_in_the_way(const struct lockfsm *fsm,
                                   const struct wait *wait)
 {
@@ -78,11 +77,11 @@ static uint64_t oldest_in_the_way(const struct lockfsm *fsm,
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         if (hold->session != wait->session ||
             !bytes_equal(hold->owner, wait->owner)) {
-            /* Holds stand in the order of their grants. */
+            /* Holds are in the order of their grants. */
             return hold->granted_index;
         }
     }
-    /* A token of a former life is older than all waits. */
+    /* A token of an earlier epoch is older than all waits. */
     return lock->last_token > fsm->token_base
                ? lock->last_token - fsm->token_base
                : 0;
@@ -92,7 +91,7 @@ bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
                     enum lock_mode mode)
 {
     if (lock->cut_serial != 0) {
-        return false; /* The lock is being handed to those who wait. */
+        return false; /* The lock is being granted to its waiters. */
     }
     for (int of = LOCK_EXCLUSIVE; of <= LOCK_SLOTS; of++) {
         if (mode == LOCK_SHARED && of == LOCK_SHARED) {
@@ -103,7 +102,7 @@ bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
                 return false;
             }
             if (!wait->is_upgrade) {
-                break; /* All waits behind have come later. */
+                break; /* All later waits are younger. */
             }
         }
     }
@@ -116,8 +115,8 @@ bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
     return !is_quarantined(fsm) && lock->delay_ms == 0 && lock->hold_count == 1;
 }
 
-/* True if a wait of this mode stands ahead of 'wait': an upgrade stands ahead
- * of all, the others in the order of their serials. */
+/* True if a wait of this mode is ahead of 'wait': an upgrade is ahead of all,
+ * the others are in the order of their serials. */
 static bool has_ahead(const struct wait *wait, enum lock_mode mode)
 {
     const struct list *list = &wait->lock->waits_of[mode];
@@ -128,7 +127,7 @@ static bool has_ahead(const struct wait *wait, enum lock_mode mode)
            (head->is_upgrade || head->serial < wait->serial);
 }
 
-/* True if so few wait for a slot ahead of 'wait' that one would be left. */
+/* True if the waits for slots ahead of 'wait' leave a slot free. */
 static bool has_slot_left(const struct wait *wait)
 {
     lock_move_edge(wait->lock);
@@ -136,7 +135,7 @@ static bool has_slot_left(const struct wait *wait)
     return edge == NULL || wait->serial < edge->serial;
 }
 
-/* True if those who wait ahead of 'wait' allow a request of this mode there. */
+/* True if the waits ahead of 'wait' allow a request of this mode there. */
 static bool place_allows(const struct wait *wait, enum lock_mode mode)
 {
     if (has_ahead(wait, LOCK_EXCLUSIVE)) {
@@ -154,7 +153,7 @@ static bool place_allows(const struct wait *wait, enum lock_mode mode)
 }
 
 #ifdef HASP_CHECK_SLOW
-/* The same of the mode of 'wait', by counting them. */
+/* The same for the mode of 'wait', by counting the waits ahead. */
 static bool waits_counted_allow(const struct wait *wait)
 {
     uint32_t ahead[3] = {0};
@@ -182,7 +181,7 @@ static bool wait_is_free(const struct lockfsm *fsm, const struct wait *wait)
     const struct hold *own = hold_find(fsm, lock, wait->session->id,
                                        wait->owner);
     if (wait->is_upgrade) {
-        /* An upgrade ends with the hold that it stands on. */
+        /* An upgrade ends with its shared hold, so the hold exists. */
         CHECK(own != NULL && own->mode == LOCK_SHARED);
         return lock_is_free_for_upgrade(fsm, lock);
     }

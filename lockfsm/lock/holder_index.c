@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The index of places: what (session, owner) has at a lock, in O(1) however
- * many hold it or wait for it.
+/* Finds what a (session, owner) has at a lock, in O(1) for any number of
+ * holders and waiters.
  *
- * A table of chains through the structures themselves, so that adding allocates
- * nothing. The hash is seeded where strangers choose the key (the owner); ids
- * are chosen by us. Nothing depends on the order of a chain. */
+ * A hash table with chains through the structures themselves, so that adding
+ * allocates nothing. The hash of the owner is seeded, because clients choose
+ * it; the cluster chooses the ids. Nothing depends on the order of a chain. */
 
 #include <stdlib.h>
 
@@ -45,7 +45,7 @@ static void holder_index_begin(struct holder_index *places)
     places->bucket_count = places->room = BUCKET_COUNT_MIN;
 }
 
-/* Adds a bucket, which takes its share out of an older one. */
+/* Adds a bucket and moves its share of items out of an older one. */
 static void holder_index_grow(struct holder_index *places)
 {
     if (places->bucket_count == places->room) {

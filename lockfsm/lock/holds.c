@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Holds as structures: made, found, linked, ended, freed, with the effects that
- * tell of it. Who may have a lock is grant.c's matter. */
+/* Holds as structures: created, found, linked, ended, freed, with their
+ * effects. grant.c decides whether a lock can be granted. */
 
 #include "base/minmax.h"
 #include "lockfsm/lock/lock.h"
@@ -160,7 +160,8 @@ void hold_replace(struct lockfsm *fsm, struct hold *hold, struct bytes value)
     hold_edit(fsm, hold, value);
     former_gives(fsm, hold);
     hold->token = new_token(fsm);
-    hold->first_token = hold->token; /* Another hold, to whoever has a token. */
+    hold->first_token = hold->token; /* For clients with a token, another hold.
+                                      */
     hold->granted_index = fsm->log_index;
     hold->lock->last_token = hold->token;
     record_changed(fsm, &hold->lock->stored);
@@ -193,7 +194,7 @@ void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index)
     hold_tell(fsm, hold, wait_index, "upgraded");
 }
 
-/* Begins a delay, which never ends another one earlier: the longer of the two
+/* Begins a delay, which never shortens another one: the longer of the two
  * begins now. Slots are closed one by one, other locks as a whole. */
 static void start_delay(struct lockfsm *fsm, struct lock *lock,
                         const struct hold *hold)
@@ -214,8 +215,8 @@ static void start_delay(struct lockfsm *fsm, struct lock *lock,
     record_changed(fsm, &lock->stored);
 }
 
-/* Ends what stands on this hold if its owner waits at the same lock: an
- * upgrade, or a request for several locks that counts on it. */
+/* If its owner waits at the same lock, ends the wait that depends on this hold:
+ * an upgrade, or a request for several locks that counts on it. */
 static void end_backing(struct lockfsm *fsm, const struct hold *hold)
 {
     struct wait *wait = wait_find(fsm, hold->lock, hold->session->id,
@@ -234,7 +235,8 @@ void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,
     struct lock *lock = hold->lock;
     struct session *session = hold->session;
     if (session->end != SESSION_LIVES) {
-        /* The session's end is the reason, whatever takes the hold away now. */
+        /* The session's end is the reason, even if something else takes the
+         * hold now. */
         reason = session_end_name(session->end);
         is_clean = session_end_is_clean(session->end);
     }

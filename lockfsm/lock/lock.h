@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Locks, holds, waits: what the files of lockfsm/lock/ offer to lockfsm/.
- * Private to lockfsm/; README.md says where to start. */
+ * Private to lockfsm/; README.md names the place to start. */
 
 #ifndef HASP_LOCKFSM_LOCK_LOCK_H
 #define HASP_LOCKFSM_LOCK_LOCK_H
@@ -13,7 +13,8 @@
 enum place_kind {
     PLACE_HOLD,    /* number: lock id. */
     PLACE_WAIT,    /* number: lock id. */
-    PLACE_REQUEST, /* number: wait index. The first wait of the request. */
+    PLACE_REQUEST, /* number: wait index. Index of the request; finds its first
+                      wait. */
     PLACE_ASKER,   /* number: 0. */
     PLACE_RESULT,  /* number: that of the request; owner: none. */
     PLACE_CLAIM    /* number: lock id; session: 0, or that of a user. */
@@ -26,7 +27,7 @@ struct place_key {
     struct bytes owner;
 };
 
-/* One (session, owner) that waits. A node of the wait-for graph. */
+/* A (session, owner) that has waits. A node of the wait-for graph. */
 struct waiter {
     struct holder_place place;
     struct list in_session;
@@ -36,14 +37,14 @@ struct waiter {
     uint32_t wait_count;
     struct list waiting; /* Nodes: kept_result.in_order. */
     uint32_t waiting_count;
-    /* What the deadlock search notes: */
-    uint64_t search_number; /* The one that has seen it. */
+    /* Used by the deadlock search: */
+    uint64_t search_number; /* The search that has visited it. */
     uint64_t search_slot;   /* Its place in that search. */
 };
 
 #define CYCLE_TEXT_SIZE_MAX 400
 
-/* How many slots are taken: held, or closed by a delay. */
+/* The number of used slots: held, or closed by a delay. */
 static inline uint64_t used_slots(const struct lock *lock)
 {
     return (uint64_t)lock->hold_count + lock->delay_slots;
@@ -55,35 +56,35 @@ struct lock *lock_find(const struct lockfsm *fsm, struct bytes name);
 struct lock *lock_new(struct lockfsm *fsm, struct bytes name);
 struct lock *lock_obtain(struct lockfsm *fsm, struct bytes name);
 void lock_free(struct lockfsm *fsm, struct lock *lock);
-/* Notes that something was taken from the lock or its queue. */
+/* Records that something was removed from the lock or its queue. */
 void lock_touch(struct lockfsm *fsm, struct lock *lock);
-/* Has it settled, though nothing was taken from it: SWEEP goes on there. */
+/* Has it settled although nothing was removed: SWEEP continues there. */
 void lock_list_touched(struct lockfsm *fsm, struct lock *lock);
-/* Its hand-over was cut off, and goes on with 'wait'; where that is another
- * round, behind the hand-overs of other locks. */
+/* Its granting was cut off and continues with 'wait'; for a new round, after
+ * the other locks that were cut off. */
 void lock_set_cut(struct lockfsm *fsm, struct lock *lock, struct wait *wait,
                   bool is_new_round);
-/* In a quarantine: it is handed over, from the head, when that has ended. */
+/* In a quarantine: it is granted from the head after the quarantine. */
 void lock_leave_to_sweep(struct lockfsm *fsm, struct lock *lock);
-/* Its hand-over, if it was cut off, has come to its end. */
+/* Its granting, if it was cut off, is complete. */
 void lock_end_cut(struct lockfsm *fsm, struct lock *lock);
-/* Brings the first wait that must wait for a slot (lock.slot_edge) up to date
- * with how many slots are taken. Called at each change, it moves by one. */
+/* Updates the first wait that must wait for a slot (lock.slot_edge) after a
+ * change of the used slots. It is called at each change, so it moves by one. */
 void lock_move_edge(struct lock *lock);
-/* No delay keeps the lock closed any more; nobody is told. */
+/* Ends the delay of the lock, without an effect. */
 void lock_delay_drop(struct lockfsm *fsm, struct lock *lock);
 
 /* --- holds.c -------------------------------------------------------------- */
 
-/* The hold that a request means: that of its owner, if it names no token, or
- * one of the hold; else NULL. */
+/* The owner's hold, if the request names no token or one of this hold;
+ * otherwise NULL. */
 struct hold *hold_find_meant(const struct lockfsm *fsm, const struct lock *lock,
                              const struct session *session, uint64_t token);
 struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
                        uint64_t session, struct bytes owner);
 /* True if the owner's own hold covers a further request of this mode. */
 bool hold_covers(const struct hold *hold, enum lock_mode mode);
-/* What a new hold has; the strings are copied. */
+/* The properties of a new hold; the strings are copied. */
 struct hold_terms {
     struct bytes owner;
     struct bytes value;
@@ -93,42 +94,41 @@ struct hold_terms {
     uint64_t hold_ms;
     bool has_barged;
 };
-/* Makes a hold that is not linked yet. */
+/* Creates a hold that is not linked yet. */
 struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
                       struct session *session, const struct hold_terms *terms);
-/* Puts it at the ends of its lists and into the index. */
+/* Appends it to its lists and adds it to the index. */
 void hold_link(struct lockfsm *fsm, struct hold *hold);
-/* Grants a new hold and tells of it; 'wait_index' if it was waited for. */
+/* Grants a new hold and reports it; 'wait_index' if it had waited. */
 struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
                         struct session *session, const struct hold_terms *terms,
                         uint64_t wait_index);
-/* Re-entry. */
+/* Counts a re-entry. */
 void hold_enter_again(struct lockfsm *fsm, struct hold *hold);
-/* Makes the only hold of its lock exclusive, under a new token. */
+/* Makes the only hold of its lock exclusive, with a new token. */
 void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index);
-/* A value of Redis changes, and its holder does not. */
+/* Changes a value of Redis, but not its holder. */
 void hold_edit(struct lockfsm *fsm, struct hold *hold, struct bytes value);
-/* A value of Redis is overwritten: a new grant, with a new token. */
+/* Overwrites a value of Redis: a new grant with a new token. */
 void hold_replace(struct lockfsm *fsm, struct hold *hold, struct bytes value);
-/* Takes a hold away and tells why; an unclean end may start the lock delay. The
- * lock is touched. An upgrade that waits on this hold ends with it. */
+/* Removes a hold and reports the reason; an unclean end may start the lock
+ * delay. Touches the lock. An upgrade of this hold ends with it. */
 void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,
               bool is_clean);
-/* Takes a hold away without a word. */
+/* Removes a hold without an effect. */
 void hold_free(struct lockfsm *fsm, struct hold *hold);
-/* Tells that 'hold' was granted, upgraded, downgraded. */
+/* Reports that 'hold' was granted, upgraded or downgraded. */
 void hold_tell(struct lockfsm *fsm, const struct hold *hold,
                uint64_t wait_index, const char *reason);
 
-/* --- claims.c --- What (lock, owner) holds, in all sessions ----------------
- */
+/* --- claims.c --- Holds of a (lock, owner) in all sessions ---------------- */
 
-/* The hold is shared or a slot from now on, or no longer. */
+/* The hold becomes shared or a slot, or is no longer one. */
 void claims_add(struct lockfsm *fsm, struct hold *hold);
 void claims_remove(struct lockfsm *fsm, struct hold *hold);
-/* The only hold of 'owner' at the lock, with 'token' unless that is 0, that is
- * 'user's, or of NULL anybody's. NULL if there is none, or, with '*ret_many',
- * if there are several, or more than CLAIM_LOOK_MAX to look at. */
+/* The only hold of 'owner' at the lock, with 'token' unless that is 0, of
+ * 'user' or, if NULL, of any user. NULL if there is none or, with '*ret_many',
+ * if there are several, or more than CLAIM_LOOK_MAX to check. */
 #define CLAIM_LOOK_MAX 64
 struct hold *claim_find(struct lockfsm *fsm, const struct lock *lock,
                         const struct user *user, struct bytes owner,
@@ -137,10 +137,9 @@ bool claims_are_right(const struct lockfsm *fsm, const struct hold *hold);
 
 /* --- breaks.c ------------------------------------------------------------- */
 
-/* The holder of 'hold' is there: no break of it stands any more. False if none
- * did. */
+/* The holder of 'hold' has acted: drops its break. False if there was none. */
 bool hold_object(struct lockfsm *fsm, struct hold *hold, struct bytes message);
-/* Forgets a break without a word. */
+/* Drops a break without an effect. */
 void hold_break_drop(struct lockfsm *fsm, struct hold *hold);
 
 /* --- waits.c -------------------------------------------------------------- */
@@ -152,38 +151,38 @@ struct wait_terms {
     uint64_t wait_ms;
     bool is_upgrade;
 };
-/* Makes a wait that is not linked yet. */
+/* Creates a wait that is not linked yet. */
 struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
                       struct session *session, const struct wait_terms *terms);
-/* Puts it into its queue (an upgrade at the head, others at the end), the other
- * lists and the indexes, beside the other waits of its request. */
+/* Links it into its queue (an upgrade at the head, others at the end), the
+ * other lists, the indexes, and the ring of its request's waits. */
 void wait_link(struct lockfsm *fsm, struct wait *wait);
-/* Makes and links a wait of this entry. */
+/* Creates and links a wait of this entry. */
 struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
                         struct session *session,
                         const struct wait_terms *terms);
-/* The request of 'wait' is asked for again: it keeps its place under the new
- * terms or, if it is not to wait any more, loses it. */
+/* The request of 'wait' is repeated: it keeps its place under the new terms or,
+ * if it no longer wants to wait, loses it. */
 void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
                     const struct wait_terms *terms, bool is_waiting,
                     struct result *result);
-/* Takes one wait away without a word; its lock is touched. */
+/* Removes one wait without an effect; touches its lock. */
 void wait_free(struct lockfsm *fsm, struct wait *wait);
-/* Tells the watchers of its lock that this wait has ended without a grant. */
+/* Reports to the watchers of its lock that this wait has ended without a grant.
+ */
 void wait_tell_ended(struct lockfsm *fsm, const struct wait *wait,
                      const char *reason);
-/* Ends the whole request that 'wait' belongs to: tells each lock's watchers
- * 'reason' and the asker 'result'. */
+/* Ends the whole request of 'wait': reports 'reason' to each lock's watchers
+ * and 'result' to the waiting client. */
 void wait_end(struct lockfsm *fsm, struct wait *wait, const char *reason,
               const struct result *result);
-/* Answers the asker of 'wait' and keeps the result for its repetitions. */
+/* Answers the client of 'wait' and stores the result for repetitions. */
 void wait_answer(struct lockfsm *fsm, const struct wait *wait,
                  const struct result *result);
 void wait_tell_queued(struct lockfsm *fsm, const struct wait *wait,
                       bool is_again);
 
-/* A request's waits: one, or those of a MACQUIRE, in the order of its names
- * from its first one on. */
+/* A request's waits: one, or those of a MACQUIRE in the order of its names. */
 #define REQUEST_NEXT(at) LIST_ENTRY((at)->in_group.next, struct wait, in_group)
 #define REQUEST_EACH(type, at, first)                          \
     for (type *at = (first), *at##_end = NULL; at != at##_end; \
@@ -200,7 +199,7 @@ struct waiter *waiter_find(const struct lockfsm *fsm, uint64_t session,
                            struct bytes owner);
 struct waiter *waiter_obtain(struct lockfsm *fsm, struct session *session,
                              struct bytes owner);
-/* Frees it if it does not wait any more. */
+/* Frees it if it has no waits left. */
 void waiter_release(struct lockfsm *fsm, struct waiter *waiter);
 
 /* --- holder_index.c ------------------------------------------------------- */
@@ -215,35 +214,35 @@ void holder_index_done(struct holder_index *places);
 
 /* --- grant.c -------------------------------------------------------------- */
 
-/* True if the holders and a delay are not in the way of such a request. */
+/* True if the holders and a delay allow such a request. */
 bool holders_allow(const struct lock *lock, enum lock_mode mode,
                    uint32_t slots);
 /* True if a new request can be granted at once; 'lock' may be NULL. */
 bool lock_is_free(const struct lockfsm *fsm, const struct lock *lock,
                   enum lock_mode mode, uint32_t slots);
-/* True if anything from 'wait' on could be granted. */
+/* True if any wait from 'wait' on could be granted. */
 bool lock_can_go_on(const struct wait *wait);
-/* True if a request that ignores the queue (BARGE) may pass all in it: each is
- * passed by one generation at most, as long as it waits for a hold that is
- * older than its wait. */
+/* True if a request that ignores the queue (BARGE) may pass all waits in it.
+ * Each wait is passed by at most one generation: while it waits for a hold that
+ * is older than itself. */
 bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
                     enum lock_mode mode);
 bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
                               const struct lock *lock);
-/* True if a request that waits is about to end, whatever comes: its session has
- * ended, or it may not stand any more, and SWEEP has yet to come to it. It is
- * granted nothing, and waits for nobody. */
+/* True if a waiting request is about to end in any case: its session has ended,
+ * or it is no longer allowed, and SWEEP has yet to visit it. It is granted
+ * nothing, and has no edges in the wait-for graph. */
 bool request_is_going(const struct lockfsm *fsm, const struct wait *wait);
-/* True if a request that waits can be granted, in all its locks at once.
- * '*ret_looks' is what it took to see that: a look at the request, and one for
- * each of its locks up to the first that is not free. So much follows from the
- * records alone, and is the same on each node. */
+/* True if a waiting request can be granted at all its locks at once.
+ * '*ret_looks' is the cost of the check: one for the request, and one for each
+ * of its locks up to the first that is not free. The cost depends on the
+ * records alone, so it is the same on each node. */
 bool request_is_free(const struct lockfsm *fsm, const struct wait *wait,
                      uint64_t *ret_looks);
 
 /* --- finish_entry.c ------------------------------------------------------- */
 
-/* Puts right what the entry has left: the last step of applying it. */
+/* Settles what the entry has touched: the last step of applying it. */
 void finish_entry(struct lockfsm *fsm);
 
 /* --- acquire.c ------------------------------------------------------------ */
@@ -257,19 +256,19 @@ bool waiting_is_over_limit(struct lockfsm *fsm, const struct session *session,
  */
 bool wait_is_endless(const struct session *session, bool is_waiting,
                      uint64_t wait_ms, struct result *result);
-/* The request 'first' was just queued: it stays there, or goes if it closes a
+/* The request 'first' was just queued: it stays, or is removed if it closes a
  * cycle. */
 void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
                        struct result *result);
 
 /* --- deadlock.c ----------------------------------------------------------- */
 
-/* True if the waits of 'asker' close a cycle, which then goes through it; its
- * text goes to the effects' arena. */
+/* True if the waits of 'waiter' close a cycle, which then passes through it.
+ * The text is in the effects' arena. */
 bool deadlock_found(struct lockfsm *fsm, struct waiter *waiter,
                     struct bytes *ret_cycle);
-/* As deadlock_found() where the newest wait was just queued, which nobody
- * stands behind: often there is nothing to search. */
+/* As deadlock_found(), for a wait that was just queued, so no wait follows it:
+ * often there is nothing to search. */
 bool deadlock_of_newcomer(struct lockfsm *fsm, struct waiter *waiter,
                           struct bytes *ret_cycle);
 void deadlock_search_free(struct deadlock_search *search);
@@ -278,20 +277,20 @@ void deadlock_search_free(struct deadlock_search *search);
 
 struct fence *fence_find(const struct lockfsm *fsm, struct bytes resource);
 struct fence *fence_new(struct lockfsm *fsm, struct bytes resource);
-/* False of a token that is still to be granted, 'newest' being the newest that
- * may have been. */
+/* False for a token that is not granted yet; 'newest' is the newest that may
+ * have been. */
 bool fence_may_have(uint64_t token, uint64_t newest);
 
-/* The holds that a restore has kept, by their tokens: for these alone a fence
- * admits a token of a former life. Whoever changes a hold's token, or whether
- * its session is durable, gives it before and takes it after. */
+/* The holds that a restore has kept, by their tokens: only for these a fence
+ * admits a token of an earlier epoch. Call former_gives() before changing a
+ * hold's token or whether its session is durable, and former_takes() after. */
 bool hold_is_former(const struct lockfsm *fsm, const struct hold *hold);
 void former_takes(struct lockfsm *fsm, const struct hold *hold);
 void former_gives(struct lockfsm *fsm, const struct hold *hold);
-/* So many of them have this token; or there are of all. */
+/* The number of them with this token, and of all. */
 uint64_t former_count(const struct lockfsm *fsm, uint64_t token);
 uint64_t former_sum(const struct lockfsm *fsm);
-/* A new life has begun: all tokens so far are of a former one. */
+/* A new epoch has begun: all tokens so far are of an earlier one. */
 void former_recount(struct lockfsm *fsm);
 void former_done(struct lockfsm *fsm);
 

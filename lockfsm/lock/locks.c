@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Locks as structures: made, found, freed, and noted for what settles them at
- * the end of the entry. */
+/* Locks as structures: created, found, freed, and listed to be settled at the
+ * end of the entry. */
 
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/session/session.h"
@@ -71,8 +71,8 @@ void lock_list_touched(struct lockfsm *fsm, struct lock *lock)
 
 void lock_touch(struct lockfsm *fsm, struct lock *lock)
 {
-    /* What a hand-over takes out of its own queue concerns only those behind,
-     * to whom it has yet to come. */
+    /* A wait that granting removes from its own queue concerns only later
+     * waits, which it has yet to reach. */
     bool is_settled_now = lock->is_touched && list_is_empty(&lock->in_touched);
     if (lock->cut_at != 0 && !lock->cut_again && !is_settled_now) {
         lock->cut_again = true;
@@ -89,7 +89,7 @@ void lock_set_cut(struct lockfsm *fsm, struct lock *lock, struct wait *wait,
     lock->cut_wait = is_first ? NULL : wait;
     lock->cut_at = is_first ? 0 : wait->serial;
     if (is_first) {
-        lock->cut_again = false; /* It begins at the head as it is. */
+        lock->cut_again = false; /* It starts at the head anyway. */
     }
     if (lock->cut_serial == 0 || is_new_round) {
         list_remove(&lock->in_cut);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What gives locks back, and what tells that a time is over. Whatever names one
- * instance (a wait, a delay, a hold with its token) is void if that instance is
- * not there any more, however alike a later one may be. */
+/* Entries that give locks back, and entries that report the end of a time. An
+ * entry that names an instance (a wait, a delay, a hold with its token) is void
+ * if that instance no longer exists, even if a later one is similar. */
 
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/session/session.h"
 #include "lockfsm/store/store.h"
 #include "lockfsm/user/user.h"
 
-/* Counts a hold down; true if there was one, with the count that is left. */
+/* Counts a hold down; true if there was one, with the remaining count. */
 static bool release_one(struct lockfsm *fsm, const struct session *session,
                         struct bytes name, uint64_t token, uint64_t *ret_left)
 {
@@ -66,8 +66,8 @@ void apply_release(struct lockfsm *fsm, const struct entry *command,
     }
 }
 
-/* Whose holds the user may release: his own, or, with the right to take locks
- * from others, those of all (NULL). */
+/* The user whose holds may be released: the requester or, with the right to
+ * take locks from others, any (NULL). */
 static const struct user *release_whose(const struct lockfsm *fsm,
                                         const struct lock *lock)
 {
@@ -113,8 +113,8 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
         (message->token != 0 && message->token != hold->token)) {
         return;
     }
-    /* Releasing another user's hold is an act; in an open cluster all users are
-     * one. */
+    /* Releasing another user's hold is an act; in an open cluster there is only
+     * one user. */
     fsm->trail.is_for_log = hold->session->user == fsm->user &&
                             fsm->user != &fsm->anyone;
     session_note_ended(fsm, hold, LOSS_RELEASE_IF);
@@ -122,8 +122,8 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
     result->count = 1;
 }
 
-/* True, with the refusal, if a note of that size has no room. A note counts for
- * the user who leaves it, also in the place of another's. */
+/* True, with the refusal, if there is no room for a note of that size. A note
+ * counts for the user that leaves it, even if it replaces another user's. */
 static bool note_is_over_limit(struct lockfsm *fsm, const struct lock *lock,
                                uint64_t size, struct result *result)
 {
@@ -182,7 +182,7 @@ void apply_please(struct lockfsm *fsm, const struct entry *command,
     struct bytes text = effect_copy(fsm, message->message);
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         if (result->count == PLEASE_COUNT_MAX) {
-            return; /* No entry is large. */
+            return; /* Keeps entries small. */
         }
         struct bytes owner = effect_copy(fsm, hold->owner);
         struct effect *effect = effect_add(fsm, EFFECT_PLEASE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Askers: the owners of a session that wait. */
+/* Waiters: the owners of a session that wait. */
 
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/session/session.h"

@@ -92,7 +92,7 @@ static void link_queue(struct lock *lock, struct wait *wait)
     }
 }
 
-/* The one behind it in a queue, or NULL. */
+/* The next wait in the queue, or NULL. */
 static struct wait *next_in_queue(const struct wait *wait)
 {
     struct list *next = wait->in_lock.next;
@@ -154,14 +154,14 @@ struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
 {
     CHECK(!session_is_refused(fsm, session));
     CHECK(!terms->is_upgrade || lock->mode == LOCK_SHARED);
-    /* An owner waits once at a lock: its name is the key of the wait. */
+    /* An owner waits only once at a lock: its name is the key of the wait. */
     CHECK_SLOW(wait_find(fsm, lock, session->id, terms->hold.owner) == NULL);
     struct wait *wait = wait_new(fsm, lock, session, terms);
     wait->serial = ++fsm->next_serial;
     wait->req = fsm->origin.req;
     wait_link(fsm, wait);
     if (is_quarantined(fsm)) {
-        /* So the end of the quarantine need not look at every lock. */
+        /* So the end of the quarantine need not check every lock. */
         lock_leave_to_sweep(fsm, lock);
     }
     record_changed(fsm, &wait->stored);
@@ -237,7 +237,7 @@ struct wait *request_first(struct wait *wait)
     struct wait *first = wait;
     while (first->by_request.kind != PLACE_REQUEST) {
         first = REQUEST_NEXT(first);
-        CHECK(first != wait); /* One wait of a request is always its first. */
+        CHECK(first != wait); /* A request always has a first wait. */
     }
     return first;
 }
@@ -285,7 +285,8 @@ void wait_end(struct lockfsm *fsm, struct wait *wait, const char *reason,
               const struct result *result)
 {
     struct wait *first = request_first(wait);
-    CHECK(result->code != RESULT_OK); /* A wait that ends has not its lock. */
+    CHECK(result->code !=
+          RESULT_OK); /* A wait that ends did not get its lock. */
     REQUEST_EACH (const struct wait, member, first) {
         wait_tell_ended(fsm, member, reason);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The log's clock, and marks: for how long a session has been quiet, as far as
- * leaders have logged it (ARCHITECTURE.md: the rules of time, 9 and 10).
+/* The log's clock, and marks: how long a session has been quiet according to
+ * the log (ARCHITECTURE.md: the rules of time, 9 and 10).
  *
  * Only TIME and BEGIN move the clock, each by what its proposer has measured
  * since it applied the base, the newest of them. If that is no longer the
@@ -17,7 +17,7 @@ static void clock_step(struct lockfsm *fsm, uint64_t base_index,
                        uint32_t elapsed_ms)
 {
     uint64_t moved_ms = 0;
-    CHECK(fsm->log_index > fsm->clock_index); /* An entry counts once. */
+    CHECK(fsm->log_index > fsm->clock_index); /* An entry counts only once. */
     if (fsm->clock_index != 0 && base_index == fsm->clock_index) {
         moved_ms = u64_min(elapsed_ms, CLOCK_STEP_MS_MAX);
     }
@@ -35,7 +35,7 @@ static void drop_begin(struct lockfsm *fsm, uint32_t at)
 }
 
 /* Of the BEGINs older than any lease only the newest is kept: a session that
- * has been quiet since then has been quiet for too long. */
+ * has been quiet since then has expired anyway. */
 static void drop_old_begins(struct lockfsm *fsm)
 {
     while (fsm->begin_count > 1 &&
@@ -44,9 +44,9 @@ static void drop_old_begins(struct lockfsm *fsm)
     }
 }
 
-/* Makes room where it costs least: what the sessions of a BEGIN lose by being
- * taken for those of the next one, compared with how long ago it was. With 64
- * of them that is less than a fifth, however many there were. */
+/* Merges the BEGIN whose sessions lose least when they count from the next one,
+ * relative to its age. With 64 of them the loss is less than a fifth, however
+ * many there were. */
 static void thin_begins(struct lockfsm *fsm)
 {
     uint32_t best = 0;
@@ -86,7 +86,7 @@ void apply_time(struct lockfsm *fsm, const struct entry *command,
     for (size_t i = 0; i < time->mark_count; i++) {
         struct session *session = session_find(fsm, time->marks[i].session);
         if (session == NULL || session->is_durable) {
-            continue; /* The session has ended, or is durable by now. */
+            continue; /* The session has ended, or has become durable. */
         }
         uint32_t quiet_ms = time->marks[i].quiet_ms;
         session->mark_index = fsm->log_index;
@@ -156,7 +156,8 @@ bool lockfsm_mark(const struct lockfsm *fsm, const struct session *session,
         return false;
     }
     if (session->mark_index != 0) {
-        /* Leaders count the time since the mark, which must have come. */
+        /* Leaders count the time since the mark, so it cannot be in the future.
+         */
         CHECK(session->mark_clock_ms <= fsm->clock_ms);
         *ret_quiet = (struct quiet){session->mark_quiet_ms,
                                     session->mark_clock_ms};

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Exactly once: a request that comes again under its number gets the result of
+/* Exactly once: a request that is repeated under its number gets the result of
  * the first time.
  *
- * Numbers are those of a session: each is used for one request, whoever its
- * owner is. One that an entry had, or acknowledged, is spent for ever
- * (request_ids.c), and so can never be done again. Its result is kept until it
- * is acknowledged; of those that are not, the newest ANSWERED_COUNT_MAX of a
- * session; refusals are results, too. A request that was queued has no result
+ * Numbers belong to a session: each is used for one request, of any owner. A
+ * number that an entry used or acknowledged is spent for ever (request_ids.c),
+ * so its request can never be executed again. Its result, which may be a
+ * refusal, is stored until it is acknowledged; of the results that are not, a
+ * session keeps the newest ANSWERED_COUNT_MAX. A queued request has no result
  * yet: its record names the place, a repetition waits at the same place, and
- * the end of the wait fills the record (result_cache_finish). What tells two
- * requests of one number apart is a hash of the command.
+ * the end of the wait fills the record (result_cache_finish). A hash of the
+ * command distinguishes two requests with the same number.
  *
- * What its user may not do is refused when it is new, so that what was done
- * before his right was withdrawn is told as it was.
+ * Rights are checked only for a new request. So a request that was executed
+ * before its user's right was withdrawn still gets its stored result.
  *
- * What is refused for its number is not kept: a spent one without a result, one
- * used for another command, too many that wait. */
+ * Refusals because of the number are not stored: a spent number without a
+ * result, a number used for another command, too many that wait. */
 
 #include "base/digest.h"
 #include "lockfsm/lock/lock.h"
@@ -24,10 +24,10 @@
 #include "lockfsm/store/store.h"
 #include "lockfsm/user/user.h"
 
-/* A hash of what the command asks and who; not of ACKED, nor of how long it
- * would wait, which a repetition may change. The same on every node and for
- * ever. It guards against a client's mistake, not against an enemy, who could
- * only fool himself. */
+/* A hash of the command's content and owner, without ACKED and WAIT, which a
+ * repetition may change. It is the same on every node and in every version. It
+ * guards against a client's mistake, not against an attacker, who could only
+ * deceive itself. */
 static uint64_t dedup_hash_of(struct lockfsm *fsm, const struct entry *command)
 {
     struct buffer *identity = &fsm->identity;
@@ -52,8 +52,8 @@ static bool is_acked(const struct origin *origin, uint64_t req)
     return false;
 }
 
-/* Drops the results that the client says it has. One that still waits is
- * dropped when it has been answered and the client says so again. */
+/* Drops the results that the client has acknowledged. One that still waits is
+ * dropped when it was answered and the client acknowledges it again. */
 static void dedup_acknowledge(struct lockfsm *fsm, struct session *session)
 {
     const struct origin *origin = &fsm->origin;
@@ -94,8 +94,8 @@ static bool is_new(struct lockfsm *fsm, const struct session *session,
                request_ids_has(session->numbers, origin->req)) {
         entry_refuse(
             result, RESULT_FORGOTTEN,
-            "the number was used or acknowledged before, and what came of "
-            "it is kept no more");
+            "the number was used or acknowledged before; its result is no "
+            "longer stored");
     } else if (waiter != NULL && waiter->waiting_count >= WAITING_COUNT_MAX) {
         entry_refuse(result, RESULT_LIMIT, "numbers of the owner that wait");
     } else {
@@ -104,9 +104,9 @@ static bool is_new(struct lockfsm *fsm, const struct session *session,
     return false;
 }
 
-/* What was asked again, and waits, is refused to who is blacklisted: the wait
- * ends with that now, and not when SWEEP comes to it. Else who is pardoned
- * before might be granted what he was told that he does not get. */
+/* A blacklisted session has repeated a request that waits, and gets a refusal:
+ * the wait ends now, not when SWEEP reaches it. Otherwise a session unblocked
+ * meanwhile could be granted a lock it was told it would not get. */
 static void dedup_end_refused(struct lockfsm *fsm,
                               const struct session *session,
                               const struct result *result)
@@ -166,7 +166,7 @@ void dedup_run(struct lockfsm *fsm, const struct entry *command,
 {
     struct session *session;
     bool is_waiting;
-    /* OPEN begins without a session, which could keep its result. */
+    /* OPEN has no session yet that could store its result. */
     if (access_hides_session(fsm, command, result)) {
         return;
     }
@@ -187,8 +187,8 @@ void dedup_run(struct lockfsm *fsm, const struct entry *command,
     if (is_new(fsm, session, hash, result, &is_waiting)) {
         /* The two records are the result and the numbers. */
         if (access_refuses(fsm, command, result)) {
-            /* Such a refusal is kept like any other, unless the user may do
-             * nothing just now. */
+            /* Such a refusal is stored like any other, unless the user has no
+             * rights at the moment. */
         } else if (only_frees(command) ||
                    (!growth_is_refused(fsm, 2, 0, result) &&
                     !user_growth_is_refused(fsm, &kept, result))) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The numbers that a session has spent, as ranges. A client counts upwards, so
- * there is one range as a rule; a gap is a request that is still on its way, or
+ * there is usually one range; a gap is a request that is still in flight, or
  * that was never sent. */
 
 #include "base/minmax.h"
@@ -45,8 +45,8 @@ void request_ids_free(struct lockfsm *fsm, struct numbers *numbers)
     pool_give(&fsm->pool, numbers, sizeof *numbers);
 }
 
-/* Finds the first range that ends at 'number' or above; the newest numbers are
- * asked for most. */
+/* Finds the first range that ends at 'number' or above, from the end: most
+ * requests have the newest numbers. */
 static uint32_t request_ids_find(const struct numbers *numbers, uint64_t number)
 {
     uint32_t at = numbers->spent_count;
@@ -121,7 +121,7 @@ void request_ids_spend(struct lockfsm *fsm, struct numbers *numbers,
     if (from == 0 || from > to) {
         return;
     }
-    /* The first range that touches the new one, or stands above it. */
+    /* The first range that touches the new one, or is above it. */
     uint32_t at = request_ids_find(numbers, from - 1);
     const uint64_t *range = &numbers->spent[2 * at];
     if (at < numbers->spent_count && range[0] <= from && range[1] >= to) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Kept results as structures: made, found, answered, dropped. What they are for
- * stands in dedup.c. */
+/* Stored results as structures: created, found, answered, dropped. dedup.c
+ * explains their use. */
 
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/session/session.h"
@@ -82,7 +82,7 @@ void result_cache_drop(struct lockfsm *fsm, struct kept_result *kept)
     pool_give(&fsm->pool, kept, sizeof *kept);
 }
 
-/* Copies 'result' into one that has none yet. */
+/* Fills in a stored result that has none yet. */
 static void result_cache_fill(struct lockfsm *fsm, struct kept_result *kept,
                               const struct result *result)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* OPEN, CLOSE, EXPIRE: how sessions begin and end. An end takes all that the
- * session holds and waits for. */
+/* OPEN, CLOSE, EXPIRE: how sessions begin and end. The end of a session ends
+ * all its holds and waits. */
 
 #include "base/minmax.h"
 #include "lockfsm/lock/lock.h"
@@ -9,7 +9,7 @@
 #include "lockfsm/store/store.h"
 #include "lockfsm/user/user.h"
 
-/* The price, in places, of ending all that the session has. */
+/* The cost, in places, of ending everything that the session has. */
 static uint64_t session_lifecycle_cost_of(const struct session *session)
 {
     return (uint64_t)session_places(session) + session->result_count;
@@ -25,7 +25,8 @@ uint64_t session_sweep(struct lockfsm *fsm, struct session *session,
         uint32_t before = session->wait_count;
         wait_end(fsm, LIST_FIRST(&session->waits, struct wait, in_session),
                  "session", &ended);
-        CHECK(session->wait_count < before); /* Else there is no end. */
+        CHECK(session->wait_count <
+              before); /* Otherwise the loop would not end. */
         taken += before - session->wait_count;
     }
     while (session->hold_count > 0 && taken < max) {
@@ -42,8 +43,8 @@ void session_end(struct lockfsm *fsm, struct session *session,
 {
     CHECK(session->end == SESSION_LIVES && end != SESSION_LIVES);
     uint64_t cost = session_lifecycle_cost_of(session);
-    /* A Redis session is never ended in parts: it has few keys, and a key whose
-     * session has ended is free at once. */
+    /* A Redis session is never ended in parts: it has few keys, and a key must
+     * be free as soon as its session has ended. */
     bool is_at_once = cost <= fsm->slice_left || session->is_redis;
     session->end = end;
     if (is_at_once) {

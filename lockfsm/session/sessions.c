@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Sessions as structures: made, found, freed, and what is remembered of holds
- * that were taken away from one that lives. session_lifecycle.c begins and ends
- * them. */
+/* Sessions as structures: created, found, freed, and the notices of holds that
+ * were taken from a live session. session_lifecycle.c begins and ends them. */
 
 #include <stdlib.h>
 
@@ -262,7 +261,7 @@ void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
 {
     struct session *session = hold->session;
     if (session->end != SESSION_LIVES) {
-        return; /* No client asks for it any more. */
+        return; /* No client asks for it any longer. */
     }
     struct ended_hold *ended = ended_hold_add(fsm, session);
     ended->lock = pool_copy(&fsm->pool, hold->lock->name);
@@ -274,7 +273,7 @@ void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
     user_takes(session->user, QUOTA_BYTES,
                ended->lock.size + ended->owner.size);
     if (session->ended_count > ENDED_COUNT_MAX) {
-        /* A client that has not been told of this one asks what it holds. */
+        /* A client that has not seen this notice then asks what it holds. */
         session->dropped_number = LIST_FIRST(&session->ended, struct ended_hold,
                                              in_session)
                                       ->number;

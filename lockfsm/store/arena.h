@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Memory that is taken piece by piece and given back all at once: what one
- * command is decoded into, and the bytes that effects refer to. Pieces never
- * move. Threads: one. */
+/* Memory that is allocated piece by piece and freed all at once: for a decoded
+ * command, and for the bytes of effects. Pieces never move. Threads: one. */
 
 #ifndef HASP_LOCKFSM_STORE_ARENA_H
 #define HASP_LOCKFSM_STORE_ARENA_H
@@ -14,7 +13,7 @@
 
 struct arena_chunk;
 
-/* Zeroed memory is an empty one. */
+/* Zeroed memory is an empty arena. */
 struct arena {
     struct arena_chunk *first;
     struct arena_chunk *current;
@@ -22,10 +21,10 @@ struct arena {
     size_t left_size;
 };
 
-/* Takes 'size' bytes, aligned for anything, contents undefined. */
+/* Allocates 'size' bytes, aligned for any type, contents undefined. */
 void *arena_take(struct arena *arena, size_t size);
 struct bytes arena_copy(struct arena *arena, struct bytes bytes);
-/* Gives all pieces back; keeps the first chunk for the next ones. */
+/* Frees all pieces; keeps the first chunk for the next ones. */
 void arena_reset(struct arena *arena);
 void arena_done(struct arena *arena);
 

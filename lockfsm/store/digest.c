@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The digest of the state, by which nodes notice that they differ, and the
- * scrub, by which one notices damage in its own memory or table.
+/* The digest of the state, by which nodes detect that they differ, and the
+ * scrub, by which a node detects damage in its own memory or table.
  *
  * Each record has a share: the hash of its map, key and value. The digest is
- * the sum of all shares, since the hash tables have no order; so it is kept up
- * with the changes, and costs nothing where something came and went between two
- * looks. */
+ * the sum of all shares, since the hash tables have no order. So it can be
+ * updated with each change, and a record that was created and removed between
+ * two calls costs nothing. */
 
 #include "base/digest.h"
 #include "lockfsm/lock/lock.h"
@@ -15,7 +15,7 @@
 
 uint64_t bytes_share(enum table_map map, struct bytes key, struct bytes value)
 {
-    /* Spreads the small number over the whole seed, which otherwise would be no
+    /* Spreads the small number over the whole seed; otherwise it would be no
      * better than one more byte of a short key. */
     uint64_t seed = ((uint64_t)map + 1) * UINT64_C(0x9e3779b97f4a7c15);
     return digest_short(digest_short(seed, key), value);
@@ -102,7 +102,7 @@ const char *lockfsm_scrub(struct lockfsm *fsm, struct table *table,
 {
     struct table_txn *txn;
     if (table_is_busy(table) || table_begin_read(table, &txn) != 0) {
-        /* The table is being written, or has no free place for a reader. */
+        /* The table is being written, or has no free reader slot. */
         return NULL;
     }
     struct record record = {0};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the next flush must write, and what of the digest is known.
+/* Records which structures the next flush must write, and which shares the
+ * digest contains.
  *
- * A structure stands in one of two lists of its kind: that of the changed ones,
- * or that of the settled ones, whose record in the table is the same. One that
- * goes leaves its list, and only if the table knows it (STORED_IN_TABLE) its
- * key is noted for deletion: what came and went between two flushes costs the
- * table nothing. */
+ * A structure is in one of two lists of its kind: the changed ones, or the
+ * settled ones, whose record in the table is the same. When a structure is
+ * freed it leaves its list, and its key is recorded for deletion only if the
+ * table has it (STORED_IN_TABLE): a structure that was created and freed
+ * between two flushes costs the table nothing. */
 
 #include "lockfsm/store/records.h"
 #include "lockfsm/store/store.h"

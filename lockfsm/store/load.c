@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Loading: the state from the table's records.
+/* Loads the state from the table's records.
  *
- * The records were written by us and are covered by checksums, yet nothing in
- * them is trusted: what is no state is HASP_ECORRUPT with a message. Holds and
- * waits are linked in the order of their serials, which is the order their
- * lists had. */
+ * This program wrote the records and checksums cover them, yet nothing in them
+ * is trusted: an invalid state is HASP_ECORRUPT with a message. Holds and waits
+ * are linked in the order of their serials, which is the order of their lists
+ * before. */
 
 #include "lockfsm/store/records.h"
 
@@ -22,15 +22,15 @@ struct loading {
     enum table_map map; /* The map that is being read. */
     struct record record;
     struct sorted locks; /* Locks by id. */
-    struct sorted cut;   /* Locks that are being handed over, by cut_serial. */
-    struct sorted swept; /* Sessions that SWEEP has to look at, in order. */
+    struct sorted cut;   /* Locks whose granting was cut off, by cut_serial. */
+    struct sorted swept; /* Sessions that SWEEP must visit, in order. */
     struct sorted holds; /* Holds, waits and results by serial. */
     struct sorted waits;
     struct sorted asked; /* Waits by wait_index. */
     struct sorted results;
-    uint64_t digest;   /* The digest that was stored, and the part ... */
-    uint64_t meta_sum; /* ... that META "state" has in it. */
-    const char *wrong; /* Static text, or NULL if all is sound. */
+    uint64_t digest;   /* The stored digest, and the share ... */
+    uint64_t meta_sum; /* ... of META "state" in it. */
+    const char *wrong; /* Static text, or NULL if all is valid. */
 };
 
 static int load_corrupt(struct loading *loading, const char *wrong)
@@ -39,7 +39,7 @@ static int load_corrupt(struct loading *loading, const char *wrong)
     return HASP_ECORRUPT;
 }
 
-/* Copies bytes into the pool; bounds what the rows do not bound. */
+/* Copies bytes into the pool; bounds the sizes that the rows do not bound. */
 static struct bytes load_keep(void *data, struct bytes bytes)
 {
     struct loading *loading = data;
@@ -55,8 +55,9 @@ static void *load_take(void *data, size_t size)
     return pool_take(&((struct loading *)data)->fsm->pool, size);
 }
 
-/* Decodes a value. Something that this version does not know is damage, since
- * it was written at a level that this version understands (load_state). */
+/* Decodes a value. A field that this version does not know is damage, because
+ * load_state() has made sure that this version understands the state's level.
+ */
 static bool load_unpack(struct loading *loading, codec_message_fn *message,
                         struct bytes value, void *to)
 {
@@ -73,8 +74,8 @@ static int load_state(struct loading *loading, struct bytes key,
 {
     struct lockfsm *fsm = loading->fsm;
     bool is_sound = load_unpack(loading, lockfsm_message, value, fsm);
-    /* This comes first, since a state of a higher level cannot be judged here.
-     */
+    /* This check comes first, because a state of a higher level cannot be
+     * checked here. */
     if (fsm->feature_level > fsm->node_level) {
         loading->wrong = "the cluster was raised to a feature level that this "
                          "version does not understand: upgrade it";
@@ -112,14 +113,15 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
             return load_corrupt(loading, "digest");
         }
         loading->digest = load_u64_be(value.data);
-    } /* A later version has written this entry; it is kept as it is. */
+    } /* A later version has written this entry; it is kept unchanged. */
     return 0;
 }
 
 /* --- One record -----------------------------------------------------------
  *
- * Of each map a function makes, from the key, the structure that the value is
- * read into; NULL if the key is none. Another checks what came of it. */
+ * For each map, one function creates the structure from the key, or returns
+ * NULL if the key is invalid; the value is decoded into it, and another
+ * function checks the result. */
 
 static uint64_t load_get_number(struct reader *key)
 {
@@ -142,7 +144,7 @@ static const char *load_check_session(struct loading *loading, void *structure)
     struct lockfsm *fsm = loading->fsm;
     struct user *user = user_numbered(fsm, session->user_number);
     if (user == NULL) {
-        return "a session of no user";
+        return "a session without a user";
     }
     session_belongs(fsm, session, user);
     if (session->is_durable && session->end == SESSION_LIVES) {
@@ -176,7 +178,7 @@ static const char *load_check_lock(struct loading *loading, void *structure)
     return NULL;
 }
 
-/* Puts the lists in order, when all sessions and locks have been read. */
+/* Sorts the lists after all sessions and locks were read. */
 static int order_locks(struct loading *loading)
 {
     const struct sorted *locks = &loading->locks;
@@ -291,7 +293,7 @@ static const char *load_check_numbers(struct loading *loading, void *structure)
     return numbers->spent_count > 0 ? NULL : "record of spent numbers";
 }
 
-/* Checks a result; if it waits, its waits are all of one asker. */
+/* Checks a result; if it waits, all its waits belong to one waiter. */
 static const char *check_result(struct loading *loading, void *structure)
 {
     struct kept_result *kept = structure;
@@ -301,7 +303,7 @@ static const char *check_result(struct loading *loading, void *structure)
         pool_give(&loading->fsm->pool, kept->tokens, tokens_size);
         kept->tokens = &kept->token;
     } else {
-        /* This is counted as a copy is. */
+        /* Counted like a copy. */
         loading->fsm->pool.copied_size += tokens_size;
     }
     if (kept->wait_index == 0) {
@@ -309,7 +311,7 @@ static const char *check_result(struct loading *loading, void *structure)
     }
     const struct wait *wait = sorted_find(&loading->asked, kept->wait_index);
     if (wait == NULL || wait->session != kept->numbers->session) {
-        return "a result of a request that waits nowhere";
+        return "the result of a waiting request without a wait";
     }
     kept->waiter = wait->waiter;
     return NULL;
@@ -364,7 +366,7 @@ static const char *load_check_user(struct loading *loading, void *structure)
     }
     for (uint32_t i = 0; i < user->role_count; i++) {
         if (lockfsm_role(fsm, user->roles[i].name) == NULL) {
-            return "a user with a role that there is not";
+            return "a user with an unknown role";
         }
     }
     user_count_roles(loading->fsm, user, true);
@@ -419,7 +421,7 @@ static struct stored *new_act(struct loading *loading, struct reader *key)
     return reader_ok(key, true) ? &act_new(loading->fsm, number)->stored : NULL;
 }
 
-/* What makes a record of each map, and of each kind. */
+/* The functions that create the structure of a record, by map and by kind. */
 static struct stored *(*const makers[])(struct loading *, struct reader *) = {
     [TABLE_SESSIONS] = new_session,   [TABLE_LOCKS] = new_lock,
     [TABLE_HOLDS] = new_hold,         [TABLE_WAITS] = new_wait,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The highest count, kept up in O(1) as counts go up and down by one. */
+/* The highest count, updated in O(1) as counts change by one. */
 
 #include "lockfsm/store/max_counter.h"
 

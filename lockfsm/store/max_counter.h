@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How many things have which count, so that the highest count of all is known
- * at once: that of a session's holds, say. Derived from the state, and no part
- * of it. Each count begins at 0 and changes by one at a time, so when nobody
- * has the highest any more, somebody has the one below. */
+/* Counts how many things have each count, so that the highest count (of a
+ * session's holds, for example) is known in O(1). It is derived from the state
+ * and not part of it. Each count starts at 0 and changes by one at a time, so
+ * when no thing has the highest count any longer, at least one has the count
+ * below. */
 
 #ifndef HASP_LOCKFSM_STORE_MAX_COUNTER_H
 #define HASP_LOCKFSM_STORE_MAX_COUNTER_H
 
 #include <stdint.h>
 
-/* Zeroed memory is an empty one. Its memory grows with the highest count. */
+/* Zeroed memory is an empty counter. Its memory grows with the highest count.
+ */
 struct max_counter {
-    uint32_t *of; /* How many have this count, from 1. */
+    uint32_t *of; /* How many things have this count, from 1. */
     uint32_t capacity;
     uint32_t highest; /* 0: all counts are 0. */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Flushing: what changed goes into the table, in one transaction with the
- * applied index. First the deletions: a name that went and came again is then
+/* Flushes the changes to the table, in one transaction with the applied index.
+ * Deletions come first, so that a name that was removed and created again is
  * written. */
 
 #include "lockfsm/session/session.h"
@@ -33,15 +33,15 @@ static int persist_put(struct table_txn *txn, const struct record *record)
                      buffer_bytes(&record->value));
 }
 
-/* True if a record that has changed no longer has the share that the digest had
- * of it. */
+/* True if the record's share was computed after its last change and its bytes
+ * now have another one: its memory was damaged. */
 static bool is_damaged(const struct stored *stored, uint64_t share)
 {
     return (stored->flags & STORED_SHARED) != 0 && stored->share != share;
 }
 
-/* Writes the changed records. The lists stay as they are until the table has
- * all: without room the flush is done again. */
+/* Writes the changed records. The lists do not change until the table has
+ * everything, because a flush that found the table full is repeated. */
 static int put_changed(struct lockfsm *fsm, struct table_txn *txn,
                        struct record *record)
 {

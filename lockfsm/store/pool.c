@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Chunks, cut into pieces of 36 sizes; a piece that is given back heads the
- * list of its size. */
+/* Chunks that are cut into pieces of 36 sizes. A freed piece becomes the head
+ * of its size's list. */
 
 #include "lockfsm/store/pool.h"
 
@@ -27,7 +27,7 @@
 
 struct pool_chunk {
     struct pool_chunk *next;
-    struct pool_chunk *prev; /* Used only where each piece is a chunk. */
+    struct pool_chunk *prev; /* Used only if each piece is a chunk. */
     _Alignas(16) uint8_t data[];
 };
 

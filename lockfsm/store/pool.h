@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Small pieces of memory with free lists by size, for what comes and goes with
- * every entry: locks, holds, waits, their names and tags.
+/* Small pieces of memory with free lists by size, for structures that are
+ * created and freed with every entry: locks, holds, waits, their names and
+ * tags.
  *
- * Pieces are cut from big chunks and return to the list of their size; chunks
- * are given back only by pool_done(), so the memory in use is that of the
- * busiest moment. Under AddressSanitizer each piece is an allocation of its
- * own, so that overflows and uses after the end are seen. Threads: one. */
+ * Pieces are cut from big chunks and return to the list of their size. Only
+ * pool_done() frees chunks, so the memory stays at its peak. Under
+ * AddressSanitizer each piece is an allocation of its own, so that overflows
+ * and uses after free are detected. Threads: one. */
 
 #ifndef HASP_LOCKFSM_STORE_POOL_H
 #define HASP_LOCKFSM_STORE_POOL_H
@@ -22,25 +23,25 @@
 struct pool_chunk;
 struct pool_piece;
 
-/* Zeroed memory is an empty one. */
+/* Zeroed memory is an empty pool. */
 struct pool {
     struct pool_piece *free[POOL_CLASS_COUNT];
     struct pool_chunk *chunks;
     uint8_t *at;
     size_t left_size;
-    uint64_t copied_size; /* All copies that have not been given back. */
-    uint64_t taken_size;  /* All pieces, copies among them, likewise. */
+    uint64_t copied_size; /* Bytes of all copies in use. */
+    uint64_t taken_size;  /* Bytes of all pieces in use, including copies. */
 };
 
-/* Takes 'size' zeroed bytes, at most POOL_PIECE_SIZE_MAX. */
+/* Allocates 'size' zeroed bytes, at most POOL_PIECE_SIZE_MAX. */
 void *pool_take(struct pool *pool, size_t size);
-/* Gives back a piece that was taken with this 'size'. NULL is fine. */
+/* Frees a piece that was allocated with this 'size'. NULL is allowed. */
 void pool_give(struct pool *pool, void *piece, size_t size);
-/* A copy of 'bytes'; nothing is taken for none. */
+/* Copies 'bytes'; empty bytes need no memory. */
 struct bytes pool_copy(struct pool *pool, struct bytes bytes);
-/* Gives back such a copy and empties it. */
+/* Frees such a copy and empties it. */
 void pool_drop(struct pool *pool, struct bytes *bytes);
-/* Frees everything, also what was not given back. */
+/* Frees everything, including pieces in use. */
 void pool_done(struct pool *pool);
 
 #endif /* HASP_LOCKFSM_STORE_POOL_H */

@@ -29,8 +29,7 @@
     CODEC_BEGIN(name, name)
 #include "lockfsm/records.def"
 
-/* The rows once more, but only those that own something or were left by a user.
- */
+/* The rows again, but only those that own memory or were left by a user. */
 #undef U32
 #undef U64
 #undef BOOL
@@ -188,7 +187,7 @@ void members_drop(struct pool *pool, const struct codec_message *message,
             }
             pool_give(pool, *(void **)at, count * part->size);
         } else if (field->type == CODEC_TYPE_LIST) {
-            /* The module that links a part also unlinks it. */
+            /* The module that links a member also unlinks it. */
             CHECK(list_is_empty(at));
         } else {
             CHECK(field->type != CODEC_TYPE_NUMBERS || field->is_inline);

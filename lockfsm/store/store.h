@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What has changed since the last flush: what lockfsm/store/ offers to
- * lockfsm/ beside records.h. Private to lockfsm/. */
+/* Changes since the last flush: what lockfsm/store/ offers to lockfsm/ besides
+ * records.h. Private to lockfsm/. */
 
 #ifndef HASP_LOCKFSM_STORE_STORE_H
 #define HASP_LOCKFSM_STORE_STORE_H
@@ -10,17 +10,18 @@
 
 /* --- dirty.c -------------------------------------------------------------- */
 
-/* Zeroed memory becomes a structure that the table does not know. */
+/* Initializes zeroed memory as a structure that the table does not have. */
 void stored_init(struct stored *stored, enum record_kind kind);
-/* These note that the structure around 'stored' is new or has changed, or that
- * it goes. */
+/* These record that the structure around 'stored' is new or has changed, or is
+ * about to be freed. */
 void record_changed(struct lockfsm *fsm, struct stored *stored);
 void record_gone(struct lockfsm *fsm, struct stored *stored);
 
 /* --- records.c ------------------------------------------------------------ */
 
-/* Frees the structure around 'stored', whose record has gone, with all that its
- * stored members own. What its key is made of goes before. */
+/* Frees the structure around 'stored', whose record was removed, with
+ * everything that its stored members own. The caller frees the members of its
+ * key first. */
 void structure_free(struct lockfsm *fsm, struct stored *stored);
 
 #endif /* HASP_LOCKFSM_STORE_STORE_H */

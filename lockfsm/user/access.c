@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who may do what, as the rows of entry.def demand it; and grants as text. */
+/* Checks the rights that the rows of entry.def require; and grants as text. */
 
 #include "lockfsm/user/access.h"
 
@@ -12,7 +12,7 @@
 #include "lockfsm/session/session.h"
 #include "lockfsm/user/user.h"
 
-/* How many roles of a user a refusal names. */
+/* The most roles of a user that a refusal names. */
 #define ROLES_SHOWN_MAX 4
 
 static uint32_t access_bit(enum verb verb)
@@ -235,8 +235,8 @@ void user_refuse(struct lockfsm *fsm, const struct user *user,
     struct buffer *text = &fsm->refusal;
     buffer_clear(text);
     if (user == &fsm->anyone) {
-        buffer_put_text(text, "who you are is not known: give a certificate, "
-                              "or a secret with AUTH");
+        buffer_put_text(text, "not authenticated: present a client "
+                              "certificate or use AUTH");
     } else if (user == NULL) {
         buffer_put_text(text, "the user was removed");
     } else {
@@ -249,8 +249,8 @@ void user_refuse(struct lockfsm *fsm, const struct user *user,
 
 /* --- Entries -------------------------------------------------------------- */
 
-/* Readers who keep others out for longer than they read need the right of
- * writers. */
+/* Readers that exclude others for longer than they hold the lock (a delay) need
+ * the right of writers. */
 static enum verb verb_of(enum lock_mode mode, bool is_barging,
                          uint64_t delay_ms, uint64_t hold_ms)
 {
@@ -285,8 +285,7 @@ static bool acquire_is_refused(struct lockfsm *fsm, const struct user *user,
     return false;
 }
 
-/* A key that is taken or renewed needs VERB_LOCK; every user may give back his
- * own. */
+/* Setting or renewing a key needs VERB_LOCK; every user may delete its own. */
 static bool keys_are_refused(struct lockfsm *fsm, const struct user *user,
                              const struct redis_command *redis,
                              struct result *result)
@@ -308,19 +307,18 @@ static bool contents_are_refused(struct lockfsm *fsm, const struct user *user,
     switch (command->op) {
     case OP_ACQUIRE:
         return acquire_is_refused(fsm, user, command->acquire, result);
-    case OP_CONVERT: /* Every user may give a part of a hold back. */
+    case OP_CONVERT: /* Every user may give up a part of a hold. */
         return command->convert->to != LOCK_SHARED &&
                verb_is_refused(fsm, user, VERB_LOCK, command->convert->name,
                                result);
     case OP_REDIS:
         return keys_are_refused(fsm, user, command->redis, result);
-    default: /* All entries with BY_CONTENTS in entry.def stand above. */
+    default: /* All entries with BY_CONTENTS in entry.def are above. */
         UNREACHABLE();
     }
 }
 
-/* True if only the leader makes such an entry, which is then not checked again.
- */
+/* True if only the leader proposes such an entry, which then needs no check. */
 static bool access_is_of_leader(const struct entry *command,
                                 const struct demand *demand)
 {
@@ -416,8 +414,8 @@ static bool refuses_request(struct lockfsm *fsm, struct wait *first,
         if (!wait_is_allowed(fsm, wait)) {
             if (user->is_disabled) {
                 user_refuse(fsm, user, result);
-                /* The request is over for good, so this result is kept,
-                 * whatever the user may do later. */
+                /* The request has ended, so this result is stored even if the
+                 * user gets the right later. */
                 result->code = RESULT_NO_PERMISSION;
             } else {
                 result->code = RESULT_NO_PERMISSION;
@@ -432,8 +430,7 @@ static bool refuses_request(struct lockfsm *fsm, struct wait *first,
     return false;
 }
 
-/* The first wait of the next request; the waits of one request stand together.
- */
+/* The first wait of the next request; the waits of one request are adjacent. */
 static struct wait *next_request(const struct session *session,
                                  struct wait *wait)
 {
@@ -447,8 +444,8 @@ static struct wait *next_request(const struct session *session,
                                  : LIST_ENTRY(at, struct wait, in_session);
 }
 
-/* Has the locks handed over: what was not granted because the request was to be
- * refused may be granted now. */
+/* Touches the locks of the request: it was not granted because it was to be
+ * refused, and may be granted now. */
 static void touch_request(struct lockfsm *fsm, struct wait *first)
 {
     REQUEST_EACH (const struct wait, wait, first) {
@@ -505,7 +502,7 @@ void access_recheck_session(struct lockfsm *fsm, struct session *session,
 
 struct changing {
     struct relisting relisting;
-    bool with_idle; /* Those that wait for nothing are concerned, too. */
+    bool with_idle; /* Includes sessions without waits. */
 };
 
 static bool access_look_at(struct treap_node *node, void *data)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Keeps the newest administrative acts, as they are applied. */
+/* Records the newest administrative acts as they are applied. */
 
 #include "lockfsm/user/audit.h"
 
@@ -29,8 +29,8 @@ static void audit_act_free(struct lockfsm *fsm, struct act *act)
     structure_free(fsm, &act->stored);
 }
 
-/* Writes a value so that it cannot be taken for two: quoted if it has other
- * characters than names are made of. */
+/* Writes a value that cannot be mistaken for two: quoted if it contains
+ * characters that names do not have. */
 static void audit_put_value(struct buffer *out, struct bytes text)
 {
     bool is_plain = true;
@@ -76,9 +76,10 @@ static struct bytes audit_copy(struct lockfsm *fsm, struct bytes text,
     return pool_copy(&fsm->pool, text);
 }
 
-/* What anybody may ask as often as he likes, or is refused for want of a right,
- * would push out what others did. What nobody asked for is no act, but that a
- * life began. */
+/* Requests that any client can repeat at will, or that are refused for lack of
+ * a right, are not acts, because they would push out the others. Entries that
+ * the cluster proposes itself are not acts either, except the start of an
+ * epoch. */
 static bool is_act(const struct trail *trail, const struct result *result)
 {
     return trail->command != NULL && !trail->is_for_log &&

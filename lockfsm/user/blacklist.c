@@ -2,14 +2,15 @@
 
 /* The blacklist: sessions, and globs of client names.
  *
- * A session that is hit keeps its holds: its heartbeats are refused, its lease
- * runs out on both sides, and only then is the lock granted on. But it gets
- * nothing more: its waits are dropped, and it may neither acquire nor convert
- * up. Each session knows the oldest entry that hits it (blacklist_index).
+ * A session that matches keeps its holds: its heartbeats are refused, its lease
+ * runs out on both sides, and only then is the lock granted to others. But it
+ * gets nothing more: its waits are dropped, and it may neither acquire nor
+ * upgrade. Each session stores the oldest entry that matches it
+ * (blacklist_index).
  *
- * A durable session has no lease to run out, and so it ends at once.
+ * A durable session has no lease that could run out, so it ends at once.
  *
- * reevaluate.c has what a change does to the sessions that it hits. */
+ * reevaluate.c applies a change to the matching sessions. */
 
 #include "lockfsm/session/session.h"
 #include "lockfsm/store/store.h"
@@ -17,7 +18,7 @@
 
 struct matching {
     struct bytes client;
-    /* The beginning that all names which the entry hits have. */
+    /* The common prefix of all names that the entry matches. */
     struct bytes fixed;
     struct relisting relisting;
 };
@@ -31,7 +32,7 @@ static bool blacklist_look_at(struct treap_node *node, void *data)
                            bytes_match(matching->client, node->key));
 }
 
-/* The sessions that 'entry' hits. */
+/* The sessions that 'entry' matches. */
 static struct relisting
 blacklist_find_sessions(struct lockfsm *fsm, const struct blacklisting *entry)
 {
@@ -86,7 +87,7 @@ blacklist_what_is_wrong(const struct blacklist_add_command *message)
 }
 
 /* Adds the entry, or replaces an old one of the same target with its reason and
- * time, without a moment at which the target is free. */
+ * time, without a gap in which the target is free. */
 static void replace_or_add(struct lockfsm *fsm,
                            const struct blacklist_add_command *message)
 {
@@ -111,7 +112,8 @@ static void replace_or_add(struct lockfsm *fsm,
         blacklist_remove_entry(fsm, old);
     }
     struct relisting found = blacklist_find_sessions(fsm, entry);
-    /* From here on the entry may go with the only session that it names. */
+    /* From here on the entry may be freed together with the session that it
+     * names. */
     reevaluate_end(fsm, &found);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Entries of the blacklist as structures, and who is refused: by them, whether
- * SWEEP has come to him or not, or since his user is disabled. blacklist.c has
- * how the blacklist changes. */
+/* Entries of the blacklist as structures, and which sessions are refused:
+ * because an entry matches, even before SWEEP has visited the session, or
+ * because the user is disabled. blacklist.c changes the blacklist. */
 
 #include "lockfsm/store/store.h"
 #include "lockfsm/user/user.h"
@@ -43,7 +43,7 @@ struct blacklisting *blacklist_hit(const struct lockfsm *fsm, uint64_t session,
     return NULL;
 }
 
-/* The oldest of those that were added since 'since_index' and hit a session. */
+/* The oldest entry that was added since 'since_index' and matches a session. */
 static const struct blacklisting *newer_hit(const struct lockfsm *fsm,
                                             const struct session *session,
                                             uint64_t since_index)

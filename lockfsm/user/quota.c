@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What each user uses of his quotas: counted as it comes and goes, counted anew
- * when a state is loaded, and both compared by the invariants. */
+/* The use of each user's quotas: updated with every change, recounted when a
+ * state is loaded; the invariants compare both. */
 
 #include "lockfsm/user/quota.h"
 
@@ -14,7 +14,7 @@
 
 #define MANY 100000000
 #define MIB (UINT64_C(1024) * 1024)
-/* The quotas: key, name, greatest, standard. */
+/* The quotas: key, name, greatest, default. */
 #define ALL_QUOTAS(X)                            \
     X(SESSIONS, "sessions", MANY, 10000)         \
     X(HOLDS, "holds", MANY, 100000)              \
@@ -217,7 +217,7 @@ uint64_t session_bytes(const struct session *session)
     return bytes;
 }
 
-/* --- Counting anew -------------------------------------------------------- */
+/* --- Recounting ----------------------------------------------------------- */
 
 static void recount_session(const struct session *session)
 {

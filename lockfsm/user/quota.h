@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Quotas: what one user may have of what the limits (lockfsm/limits.h) bound
- * for all, so that nobody uses up what others need. The bounds are part of the
- * user's record; what he uses is counted as entries are applied.
+/* Quotas: each user's share of what the limits (lockfsm/limits.h) bound for
+ * all, so that no user exhausts them for others. The bounds are part of the
+ * user's record; the use is counted as entries are applied.
  *
- *     sessions     those that he has opened, and that have not ended
- *     holds        with the waits: each may become one
+ *     sessions     opened by the user and not ended
+ *     holds        including waits, since each can become a hold
  *     waits        places in queues
  *     bytes        RECORD_SIZE (lockfsm/limits.h) and the text of each record
- *                  of his sessions (their holds and waits with the lock's name,
- *                  numbers, results), of each fence that he was the first to
- *                  admit a token to, of each note that he has left, of each
- *                  lock that is closed since his hold ended
- *     connections  to each node by itself; not part of the state
- *     watches      at each node by itself, streams of events (HTTP) among
- *                  them; not part of the state
+ *                  of the user's sessions (holds and waits with the lock's
+ *                  name, numbers, results), of each fence to which it was the
+ *                  first to admit a token, of each note that it has left, of
+ *                  each lock that is closed since a hold of the user ended
+ *     connections  to each node separately; not part of the state
+ *     watches      at each node separately, including streams of events (HTTP);
+ *                  not part of the state
  *
- * What is new is refused where it would pass a bound, and nothing else: what
- * there is stays, what only gives back is never refused. The users that are
- * built in have no bounds. */
+ * Only new uses that would pass a bound are refused. Existing uses stay, and
+ * commands that only give back are never refused. Built-in users have no
+ * bounds. */
 
 #ifndef HASP_LOCKFSM_USER_QUOTA_H
 #define HASP_LOCKFSM_USER_QUOTA_H
@@ -39,37 +39,37 @@ enum quota_key {
     QUOTA_COUNT
 };
 
-/* Those behind QUOTA_CONNECTIONS, and itself. */
+/* The number of quotas that nodes count, from QUOTA_CONNECTIONS on. */
 #define LOCAL_QUOTA_COUNT (QUOTA_COUNT - QUOTA_CONNECTIONS)
 
-/* A number of each: a bound, a use, or what is to come. */
+/* A number for each key: a bound, a use, or an intended use. */
 struct quota {
     uint64_t of[QUOTA_COUNT];
 };
 
 struct quota_rule {
-    const char *name;  /* "sessions", as in USER.SHOW. */
-    const char *word;  /* "SESSIONS", as in USER.SET. */
-    uint64_t max;      /* No bound may be above it. */
-    uint64_t standard; /* Where nothing is said. */
+    const char *name; /* "sessions", as in USER.SHOW. */
+    const char *word; /* "SESSIONS", as in USER.SET. */
+    uint64_t max;     /* The greatest bound. */
+    uint64_t standard;
 };
 
 extern const struct quota_rule quota_rules[QUOTA_COUNT];
 extern const struct quota quota_standard;
 
 struct user;
-/* Of a user that is built in, UINT64_MAX: none. */
+/* The bound of a user; UINT64_MAX, none, if the user is built in. */
 uint64_t user_bound(const struct user *user, enum quota_key key);
-/* Nodes count it, each for itself; the state has only its bound. */
+/* True if each node counts its own use; the state has only the bound. */
 static inline bool quota_is_local(enum quota_key key)
 {
     return key >= QUOTA_CONNECTIONS;
 }
 
-/* Holds with the waits. Of a local quota, 0. */
+/* The use of a user. Holds include waits; 0 for local quotas. */
 uint64_t user_use(const struct user *user, enum quota_key key);
-/* True, with the refusal and what helps appended to 'out', if so many more
- * would pass the bound of what he uses. */
+/* True, with the refusal and its remedy appended to 'out', if 'more' would pass
+ * the user's bound. */
 bool quota_refuses(const struct user *user, enum quota_key key, uint64_t use,
                    uint64_t more, struct buffer *out);
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Brings sessions up to date with who is refused, and what, after a change of
- * the blacklist, of a user, or of a role: waits that may not stand any more
- * end, those that may stand again are looked at for a grant, and an effect
- * tells of each session that is refused altogether, or is so no more.
+/* Updates sessions after a change of the blacklist, of a user, or of a role:
+ * waits that are no longer allowed end, waits that are allowed again are
+ * checked for a grant, and an effect reports each session that becomes refused
+ * or is no longer refused.
  *
- * A change that concerns more sessions than an entry may take is left to SWEEP,
- * which goes through all of them in the order of their ids, from relist_at on.
- * It counts for them all at once: until SWEEP has come to a session, whoever
- * asks looks at the blacklist, the user and his roles themselves
- * (lockfsm_listed(), request_is_going()). The effects, and the end of waits and
- * of a durable session, come with SWEEP. */
+ * If a change concerns more sessions than an entry may update, SWEEP visits all
+ * of them in the order of their ids, from relist_at on. The change takes effect
+ * for all of them at once: until SWEEP has visited a session, each check reads
+ * the blacklist, the user and its roles (lockfsm_listed(), request_is_going()).
+ * The effects, and the end of waits and of a durable session, come with SWEEP.
+ */
 
 #include <stdlib.h>
 
@@ -19,18 +19,17 @@
 #include "lockfsm/store/store.h"
 #include "lockfsm/user/user.h"
 
-/* How many entries of the blacklist are compared with a session for the price
- * of one place. */
+/* The number of entries of the blacklist that can be compared with a session at
+ * the cost of one place. */
 #define ENTRIES_PER_PLACE 64
 
-/* The price, in places, of bringing a session up to date that has changed
- * sides. */
+/* The cost, in places, of updating a session whose refusal has changed. */
 static uint64_t cost_of_change(const struct lockfsm *fsm)
 {
     return 1 + fsm->blacklist_count / ENTRIES_PER_PLACE;
 }
 
-/* --- Of one session ------------------------------------------------------- */
+/* --- One session ---------------------------------------------------------- */
 
 static void reevaluate_tell(struct lockfsm *fsm, const struct session *session,
                             uint64_t was_index, bool was_disabled,
@@ -51,8 +50,8 @@ static void reevaluate_tell(struct lockfsm *fsm, const struct session *session,
     }
 }
 
-/* Sets 'hit', the entry of the blacklist that hits the session now or NULL, and
- * whether its user is disabled; ends waits, and tells what has changed. */
+/* Sets the matching entry of the blacklist, 'hit' or NULL, and whether the user
+ * is disabled; ends waits, and reports what has changed. */
 static void reevaluate_update(struct lockfsm *fsm, struct session *session,
                               const struct blacklisting *hit)
 {
@@ -76,7 +75,7 @@ static void reevaluate_update(struct lockfsm *fsm, struct session *session,
     }
 }
 
-/* --- Of those that a change concerns -------------------------------------- */
+/* --- The sessions that a change concerns --------------------------------- */
 
 struct relisting reevaluate_begin(const struct lockfsm *fsm)
 {
@@ -100,8 +99,7 @@ bool reevaluate_look(struct relisting *relisting, struct session *session,
     return true;
 }
 
-/* Has SWEEP go through all sessions, once more if it is going through them
- * already. */
+/* Has SWEEP visit all sessions, again if it is visiting them already. */
 static void leave_to_sweep(struct lockfsm *fsm)
 {
     if (fsm->relist_at == 0 && fsm->sessions != NULL) {
@@ -131,9 +129,9 @@ void reevaluate_end(struct lockfsm *fsm, struct relisting *relisting)
     free(found->session);
 }
 
-/* --- Of all --------------------------------------------------------------- */
+/* --- All sessions --------------------------------------------------------- */
 
-/* Brings the session at relist_at up to date; returns the price in places. */
+/* Updates the session at relist_at; returns the cost in places. */
 static uint64_t reevaluate_one(struct lockfsm *fsm)
 {
     uint64_t id = fsm->relist_at;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Certificates that are refused though they have not expired. They are known by
- * their fingerprints alone, so one that is stolen can be refused while its
- * owner goes on with a new one; and they outlive a new life of the cluster,
- * like users. */
+/* Certificates that are refused although they have not expired. They are
+ * identified by their fingerprints, so a stolen one can be refused while its
+ * owner continues with a new one. Like users, they outlive a new epoch of the
+ * cluster. */
 
 #include "lockfsm/store/store.h"
 #include "lockfsm/user/user.h"
@@ -38,8 +38,8 @@ struct treap *lockfsm_revocation_order(struct lockfsm *fsm)
     return &fsm->revocation_order;
 }
 
-/* Revoking takes a right away, so no limit of the state's size refuses it. A
- * repeated one succeeds. */
+/* Revoking removes a right, so no limit of the state's size refuses it. A
+ * repetition succeeds. */
 void apply_cert_revoke(struct lockfsm *fsm, const struct entry *command,
                        struct result *result)
 {
@@ -57,7 +57,7 @@ void apply_cert_revoke(struct lockfsm *fsm, const struct entry *command,
     }
     if (HASH_CNT(by_fingerprint, fsm->revocations) >= REVOKED_COUNT_MAX) {
         entry_refuse(result, RESULT_LIMIT,
-                     "revoked certificates: at most 10000; make a new CA");
+                     "revoked certificates: at most 10000; create a new CA");
         return;
     }
     struct revocation *revocation = revocation_new(fsm, revoke->fingerprint);

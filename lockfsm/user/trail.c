@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Fills in what the log for operators says of an administrative entry, before
- * it is applied. */
+/* Fills in the operators' log line of an administrative entry, before it is
+ * applied. */
 
 #include "lockfsm/user/trail.h"
 
@@ -11,7 +11,7 @@
 #include "lockfsm/lock/lock.h"
 #include "lockfsm/user/user.h"
 
-/* The size of a list of roles or grants in a line. */
+/* The largest size of a list of roles or grants in a line. */
 #define LIST_SIZE_MAX 800
 
 static void trail_write_number(struct trail *trail, const char *key,
@@ -34,7 +34,7 @@ static void trail_write_text(struct trail *trail, const char *key,
     }
 }
 
-/* Puts the members that the rows of entry.def mark for the trail. */
+/* Adds the members that the rows of entry.def mark for the trail. */
 static void put_fields(struct trail *trail, const struct entry *command)
 {
     const struct codec_message *message = entry_row(command->op)->message();
@@ -55,7 +55,7 @@ static void put_fields(struct trail *trail, const struct entry *command)
     }
 }
 
-/* Puts the list that was gathered from 'start' on; it lives until the next
+/* Adds the list that was gathered from 'start' on; it lives until the next
  * entry. */
 static void trail_put_list(struct lockfsm *fsm, struct trail *trail,
                            const char *key, size_t start, size_t end)
@@ -66,7 +66,7 @@ static void trail_put_list(struct lockfsm *fsm, struct trail *trail,
                               size < LIST_SIZE_MAX ? size : LIST_SIZE_MAX));
 }
 
-/* Puts the user's roles, and the bounds that are not standard. */
+/* Adds the user's roles, and the bounds that differ from the default. */
 static void trail_put_user(struct lockfsm *fsm,
                            const struct user_set_command *set,
                            struct trail *trail)
@@ -102,8 +102,8 @@ static void trail_put_grants(struct lockfsm *fsm,
     trail_put_list(fsm, trail, "grants", 0, fsm->listed.size);
 }
 
-/* Puts what an operator wants to know besides, from the state before the entry
- * is applied. */
+/* Adds further information for operators, from the state before the entry is
+ * applied. */
 static void trail_put_more(struct lockfsm *fsm, const struct entry *command,
                            struct trail *trail)
 {
@@ -179,7 +179,8 @@ void trail_note(struct lockfsm *fsm, const struct entry *command)
     *trail = (struct trail){.command = entry_row(command->op)->trail};
     if (command->op == OP_BEGIN &&
         (fsm->is_begun || command->begin->cluster_id.size == 0)) {
-        trail->command = NULL; /* A BEGIN is an act only if it begins a life. */
+        trail->command = NULL; /* A BEGIN is an act only if it starts an epoch.
+                                */
     }
     if (trail->command == NULL) {
         return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who did what: administrative entries carry from where and by whom they were
- * asked for, and tell it when they are applied, for a line in each node's log,
- * and for what the state keeps of them (lockfsm/user/audit.h). */
+/* The audit trail: administrative entries carry the origin and author of their
+ * request. Applying them makes these fields available for a line in each node's
+ * log and for the record in the state (lockfsm/user/audit.h). */
 
 #ifndef HASP_LOCKFSM_USER_TRAIL_H
 #define HASP_LOCKFSM_USER_TRAIL_H
@@ -24,23 +24,24 @@ struct trail_field {
     struct bytes text;
 };
 
-/* An entry as an operator knows it. Bytes are borrowed until the next entry. */
+/* An entry in the terms of operators. Bytes are borrowed until the next entry.
+ */
 struct trail {
-    const char *command; /* "BLACKLIST.ADD"; NULL: no administrative entry. */
-    struct bytes from;   /* "host:port" as the asked node saw it; empty: nobody
-                            asked, the cluster did it by itself. */
-    struct bytes user;   /* Whose it is; empty: nobody said. */
+    const char *command; /* "BLACKLIST.ADD"; NULL: not administrative. */
+    struct bytes from;   /* "host:port" as seen by the node that received the
+                            request; empty: the cluster did it on its own. */
+    struct bytes user;   /* User name; empty: unauthenticated. */
     struct bytes by;     /* The operator's name, or the connection's. */
-    uint64_t session;    /* In which it was asked; 0: none. */
+    uint64_t session;    /* Session of the request; 0: none. */
     struct trail_field field[TRAIL_FIELD_MAX];
     uint32_t count;
-    char digits[2 * FINGERPRINT_SIZE + 1]; /* Of a field's text. */
-    bool is_for_log; /* Anybody may ask it: no administrator's act. */
+    char digits[2 * FINGERPRINT_SIZE + 1]; /* Buffer for a field's text. */
+    bool is_for_log; /* Logged only: not an administrator's act. */
     bool begins_life;
-    bool tells_itself; /* The result says nothing that no field says. */
+    bool tells_itself; /* The fields already contain the result. */
 };
 
-/* What the entry that was applied last has left. */
+/* The trail of the entry that was applied last. */
 const struct trail *lockfsm_trail(const struct lockfsm *fsm);
 
 #endif /* HASP_LOCKFSM_USER_TRAIL_H */

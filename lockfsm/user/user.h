@@ -9,47 +9,47 @@
 #include "lockfsm/session/session.h"
 #include "lockfsm/state.h"
 
-/* How many sessions or waits are looked at for the price of taking one place
- * away (lockfsm.slice). */
+/* The number of sessions or waits that can be checked at the cost of removing
+ * one place (lockfsm.slice). */
 #define LOOKS_PER_PLACE 8
 
 /* --- trail.c -------------------------------------------------------------- */
-/* Before the command is applied. */
+/* To be called before the command is applied. */
 void trail_note(struct lockfsm *fsm, const struct entry *command);
 
 /* --- access.c ------------------------------------------------------------- */
-/* The refusal of nobody (NULL), or of one who may do nothing. */
+/* Refuses an unknown user (NULL), or one without any rights. */
 void user_refuse(struct lockfsm *fsm, const struct user *user,
                  struct result *result);
 
-/* True with the refusal if the entry's user may not do it. */
+/* True with the refusal if the entry's user lacks the right. */
 bool access_refuses(struct lockfsm *fsm, const struct entry *command,
                     struct result *result);
-/* True with the refusal if the session that acts is another user's. */
+/* True with the refusal if the acting session belongs to another user. */
 bool access_hides_session(struct lockfsm *fsm, const struct entry *command,
                           struct result *result);
 bool wait_is_allowed(const struct lockfsm *fsm, const struct wait *wait);
-/* Ends those waits of the session that may not stand any more, from where SWEEP
- * has come to (recheck_at) on, for about 'looks_max' looks, of which there are
- * LOOKS_PER_PLACE for each wait that ends; false if there may be others.
- * 'listed' is what they are told if the session is blacklisted, else NULL. */
+/* Ends the waits of the session that are no longer allowed, from SWEEP's
+ * position (recheck_at) on, within about 'looks_max' checks, where ending a
+ * wait costs LOOKS_PER_PLACE; false if there may be others. 'listed' is their
+ * result if the session is blacklisted, otherwise NULL. */
 bool access_recheck(struct lockfsm *fsm, struct session *session,
                     const struct result *listed, uint64_t looks_max,
                     uint64_t *ret_looks);
-/* What a session may do has changed: the same, now, or by SWEEP if there are
- * too many. */
+/* The rights of a session have changed: does the same now, or leaves it to
+ * SWEEP if there are too many waits. */
 void access_recheck_session(struct lockfsm *fsm, struct session *session,
                             const struct result *listed);
-/* What a user, or all with a role, may do has changed: ends their waits that
- * are not allowed any more. 'tells_sessions': the user may do nothing any more,
- * or something again. */
+/* The rights of a user, or of all users with a role, have changed: ends their
+ * waits that are no longer allowed. 'tells_sessions': the user was disabled or
+ * enabled. */
 void access_changed(struct lockfsm *fsm, struct user *user,
                     const struct role *role, bool tells_sessions);
 
 /* --- users.c -------------------------------------------------------------- */
 void users_init(struct lockfsm *fsm);
 void users_done(struct lockfsm *fsm);
-/* What a cluster has from its founding on. */
+/* Creates the users and roles of a new cluster. */
 void users_found(struct lockfsm *fsm, bool is_access_required);
 /* As lockfsm_user(). */
 static inline struct user *user_numbered(const struct lockfsm *fsm,
@@ -66,17 +66,17 @@ static inline struct user *user_numbered(const struct lockfsm *fsm,
     return user;
 }
 struct user *user_new(struct lockfsm *fsm, struct bytes name);
-/* He has a number now; his secret has its hash. */
+/* Index a user by its number, a secret by its hash, once that is set. */
 void user_number_in(struct lockfsm *fsm, struct user *user);
 void secret_hash_in(struct lockfsm *fsm, struct user *user,
                     struct secret *secret);
-/* He has his roles from now on, or gives them up: they count who have them. */
+/* Adds the user to the counts of its roles, or removes it from them. */
 void user_count_roles(struct lockfsm *fsm, const struct user *user,
                       bool is_new);
 struct role *role_new(struct lockfsm *fsm, struct bytes name);
 
 /* --- revocations.c -------------------------------------------------------- */
-/* Its fingerprint must not be there yet. */
+/* The fingerprint must not be revoked yet. */
 struct revocation *revocation_new(struct lockfsm *fsm,
                                   const uint8_t fingerprint[FINGERPRINT_SIZE]);
 
@@ -84,10 +84,10 @@ struct revocation *revocation_new(struct lockfsm *fsm,
 
 struct blacklisting *blacklisting_new(struct lockfsm *fsm);
 void blacklisting_free(struct lockfsm *fsm, struct blacklisting *entry);
-/* Drops the entries that name a session which ends. */
+/* Drops the entries that name a session which is ending. */
 void blacklist_forget_session(struct lockfsm *fsm,
                               const struct session *session);
-/* The first entry that hits a session of this id and name, or NULL. */
+/* The first entry that matches a session with this id and name, or NULL. */
 struct blacklisting *blacklist_hit(const struct lockfsm *fsm, uint64_t session,
                                    struct bytes client);
 struct blacklisting *blacklist_find(const struct lockfsm *fsm,
@@ -100,69 +100,68 @@ void blacklist_refuse(struct lockfsm *fsm, const struct blacklisting *entry,
 
 /* --- reevaluate.c --------------------------------------------------------- */
 
-/* The sessions that a change concerns, as far as one entry may take them. */
+/* The sessions that a change concerns, within the bounds of one entry. */
 struct relisting {
     struct session_array found;
     uint64_t looks_left;
     uint64_t room;
-    bool is_cut; /* There are more: SWEEP goes through all there are. */
+    bool is_cut; /* There are more: SWEEP visits all sessions. */
 };
-/* Whoever has begun one ends it. */
+/* The caller must end it. */
 struct relisting reevaluate_begin(const struct lockfsm *fsm);
-/* Looks at one, which may be NULL if it is not concerned; false: there is no
- * need to look at any other. */
+/* Adds a session, which may be NULL if it is not concerned; false if the caller
+ * can stop. */
 bool reevaluate_look(struct relisting *relisting, struct session *session,
                      bool is_concerned);
-/* The change is made: brings what was found up to date with it, or leaves that
- * to SWEEP. */
+/* After the change was made: updates the sessions found, or leaves them to
+ * SWEEP. */
 void reevaluate_end(struct lockfsm *fsm, struct relisting *relisting);
-/* The same of all sessions, a slice of them; returns how many of the places are
- * left. */
+/* Updates a slice of all sessions; returns how many of the places are left. */
 uint64_t reevaluate_sweep(struct lockfsm *fsm, uint64_t places);
 
 /* --- audit.c -------------------------------------------------------------- */
 
-/* The entry has been applied: keeps it, if it is an act. */
+/* Records an applied entry if it is an act. */
 void audit_note(struct lockfsm *fsm, const struct entry *command,
                 const struct result *result);
 struct act *act_new(struct lockfsm *fsm, uint64_t number);
-/* Counts their bytes anew, after loading. They are no part of LIMIT_STATE_SIZE,
- * since they have a bound of their own. */
+/* Recounts their bytes, after loading. They are not part of LIMIT_STATE_SIZE,
+ * since they have their own bound. */
 void audit_recount(struct lockfsm *fsm);
-/* What is wrong with the acts, or NULL. */
+/* The error in the acts, or NULL. */
 const char *audit_check(const struct lockfsm *fsm);
 
 /* --- quota.c -------------------------------------------------------------- */
 
-/* True, with the refusal, if the user of the entry may not have so much more.
- * Nobody but a user is refused so. */
+/* True, with the refusal, if 'more' would pass the quotas of the entry's user.
+ * Never refuses the leader. */
 bool user_growth_is_refused(struct lockfsm *fsm, const struct quota *more,
                             struct result *result);
-/* True if he has no room for another record; of NULL, false. */
+/* True if the user has no room for another record; false for NULL. */
 bool user_is_full(const struct user *user);
-/* These keep his use. */
+/* These update the user's use. */
 typedef void user_count_fn(struct user *user, enum quota_key key,
                            uint64_t count);
 user_count_fn user_takes, user_gives;
-/* Counts for each user what he has left in a structure of that name (LEFT_ in
- * records.def), if he has not been removed. Whoever changes something there
- * gives it before and takes it after. */
+/* Counts what each user that still exists has left in a structure of that name
+ * (LEFT_ in records.def). A caller that changes something there calls it with
+ * user_gives before and user_takes after. */
 void payers_count(const struct lockfsm *fsm, const struct stored *stored,
                   struct bytes name, user_count_fn *count);
-/* True if somebody has left something there. */
+/* True if any user has left something there. */
 bool has_payer(const struct stored *stored);
-/* False if something is there that nobody has left, or the reverse. */
+/* False if something is there without its user, or the reverse. */
 bool payers_are_right(const struct stored *stored);
-/* What counts for QUOTA_BYTES: a hold or wait; what is left at a name; a
+/* Sizes that count for QUOTA_BYTES: a hold or wait; what is left at a name; a
  * result; spent numbers; a session with its results and numbers. */
 uint64_t place_bytes(struct bytes lock, struct bytes owner, struct bytes value);
 uint64_t left_bytes(struct bytes name, uint64_t text_size);
 uint64_t kept_bytes(const struct kept_result *kept);
 uint64_t numbers_bytes(const struct numbers *numbers);
 uint64_t session_bytes(const struct session *session);
-/* Counts the use of all users anew. */
+/* Recounts the use of all users. */
 void quota_recount(struct lockfsm *fsm);
-/* False if that would find something else. */
+/* False if a recount would differ. */
 bool quota_is_right(const struct lockfsm *fsm);
 
 #endif /* HASP_LOCKFSM_USER_USER_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Users with their secrets, and roles, as structures; and the entries that
- * change them. Whether somebody may do that was asked before (access.c). */
+/* Users with their secrets, and roles, as structures, and the entries that
+ * change them. access.c has checked the right to do so before. */
 
 #include "lockfsm/user/access.h"
 
@@ -85,7 +85,7 @@ void user_count_roles(struct lockfsm *fsm, const struct user *user, bool is_new)
         struct role *role = bytes_equal(name, fsm->admin.name)
                                 ? &fsm->admin
                                 : role_find(fsm, name);
-        /* A role that somebody has is not removed. */
+        /* A role in use is not removed. */
         CHECK(role != NULL && (is_new || role->user_count > 0));
         role->user_count += is_new ? 1 : -1u;
     }
@@ -229,11 +229,11 @@ static const char *users_what_is_wrong(const struct lockfsm *fsm,
     if (bytes_equal(set->name, fsm->anyone.name) ||
         bytes_equal(set->name, fsm->local.name) ||
         bytes_equal(set->name, BYTES_LITERAL("default"))) {
-        return "anyone, local and default are no names for users";
+        return "anyone, local and default are reserved names";
     }
     for (uint32_t key = 0; key < set->bound_count; key++) {
         if (key >= QUOTA_COUNT || set->bounds[key] > quota_rules[key].max) {
-            return "there is no such quota, or no so high a one";
+            return "unknown quota, or value too high";
         }
     }
     if (set->role_count > USER_ROLE_COUNT_MAX) {
@@ -245,14 +245,14 @@ static const char *users_what_is_wrong(const struct lockfsm *fsm,
         }
         for (uint32_t j = 0; j < i; j++) {
             if (bytes_equal(set->roles[i].name, set->roles[j].name)) {
-                return "a role that is named twice";
+                return "duplicate role";
             }
         }
     }
     return NULL;
 }
 
-/* The bounds that the command sets, with the standard for the others. */
+/* The bounds that the command sets, and the defaults for the others. */
 static struct quota bounds_of(const struct user_set_command *set)
 {
     struct quota bound = quota_standard;
@@ -279,12 +279,12 @@ static bool is_same_user(const struct user *user,
     return true;
 }
 
-/* Refuses a change that its asker has decided on without seeing the newest
- * state. */
+/* Refuses a change that was decided without knowledge of the newest state. */
 static void refuse_changed(struct result *result)
 {
-    entry_refuse(result, RESULT_BAD_ARGUMENT,
-                 "it was changed meanwhile: look at it, then ask again");
+    entry_refuse(
+        result, RESULT_BAD_ARGUMENT,
+        "it was changed meanwhile: read it again, then repeat the change");
 }
 
 static uint64_t size_of_roles(const struct role_name *roles, uint32_t count)
@@ -296,7 +296,7 @@ static uint64_t size_of_roles(const struct role_name *roles, uint32_t count)
     return size;
 }
 
-/* Makes a user, or makes a removed one again; NULL with the refusal. */
+/* Creates a user, or reuses a removed one; NULL with the refusal. */
 static struct user *make_user(struct lockfsm *fsm, struct user *removed,
                               const struct user_set_command *set,
                               struct result *result)
@@ -356,7 +356,8 @@ void apply_user_set(struct lockfsm *fsm, const struct entry *command,
     access_changed(fsm, user, NULL, was_disabled != user->is_disabled);
 }
 
-/* Removes the user. The record stays, since nobody else may get the name. */
+/* Removes the user. The record stays, so that the name is not reused by
+ * mistake. */
 void apply_user_remove(struct lockfsm *fsm, const struct entry *command,
                        struct result *result)
 {
@@ -378,7 +379,7 @@ void apply_user_remove(struct lockfsm *fsm, const struct entry *command,
     drop_roles(fsm, user);
     HASH_DELETE(by_number, fsm->users_by_number, user);
     user->number = 0;
-    /* The fences and notes that he left count for nobody. */
+    /* The fences and notes that the user left no longer count. */
     user->use = (struct quota){0};
     user->is_disabled = false;
     user->changed = new_token(fsm);
@@ -569,7 +570,8 @@ void apply_role_remove(struct lockfsm *fsm, const struct entry *command,
     }
     if (role->user_count > 0) {
         refuse_because(fsm, result, RESULT_BAD_ARGUMENT,
-                       "the role is had by users: %" PRIu32, role->user_count);
+                       "the role is assigned to users: %" PRIu32,
+                       role->user_count);
         return;
     }
     record_gone(fsm, &role->stored);
@@ -592,8 +594,9 @@ void apply_access_set(struct lockfsm *fsm, const struct entry *command,
     }
     if (set->is_required && !set->is_forced && sessions > 0) {
         refuse_because(fsm, result, RESULT_BAD_ARGUMENT,
-                       "%" PRIu64 " sessions of 'anyone' would be cut "
-                       "off: let them say who they are first, or FORCE",
+                       "%" PRIu64 " sessions of 'anyone' would be "
+                       "ended: have their clients authenticate first, or use "
+                       "FORCE",
                        sessions);
         return;
     }

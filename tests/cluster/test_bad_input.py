@@ -180,7 +180,7 @@ NOTLS = "this port requires TLS: use --tls or HASP_TLS"
 UNKNOWN = "NOAUTH user 'gone' is not known here, or disabled: hasp user add gone"
 WRONGPASS = "invalid username-password pair or user is disabled"
 NOPERM = "NOPERM user 'app' may not lock 'orders' (roles: app)"
-NOAUTH = "NOAUTH who you are is not known: give a certificate, or a secret with AUTH"
+NOAUTH = "NOAUTH not authenticated: present a client certificate or use AUTH"
 ROWS = {
     "expired": (
         "the certificate '{tls}/client.crt' expired on 2021-01-01 00:00 UTC: "

@@ -116,7 +116,7 @@ def test_a_secret_in_a_file_says_who_it_is(cluster, tmp_path, language):
     done = run(HASP_SECRET_FILE=str(cluster.secret))
     assert done.stdout.lower() == "locked true\n", done.stderr
     done = run()
-    assert done.returncode != 0 and "who you are is not known" in done.stderr
+    assert done.returncode != 0 and "not authenticated" in done.stderr
     whoami = subprocess.run(
         [HASP, "-e", cluster.endpoints, "--secret-file", str(cluster.secret), "whoami"],
         capture_output=True, text=True, timeout=60, check=True)

@@ -441,6 +441,6 @@ def test_who_does_not_say_who_he_is_has_little_room():
 def is_refused(client, seconds=3):
     client.socket.settimeout(seconds)
     try:
-        return b"who you are is not known" in client.file.read()
+        return b"not authenticated" in client.file.read()
     except (OSError, ValueError):
         return False

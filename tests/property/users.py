@@ -130,8 +130,8 @@ class Users:
         if not user.disabled:
             return None
         if number == ANYONE:
-            return 'who you are is not known: give a certificate, or a ' \
-                   'secret with AUTH'
+            return 'not authenticated: present a client certificate or ' \
+                   'use AUTH'
         return f"user '{user.name}' is disabled"
 
     def lacks(self, number, verb, name='-'):

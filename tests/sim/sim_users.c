@@ -228,7 +228,7 @@ static bool was_refused(const struct sim_rights *rights,
     memcpy(line, text.data, text.size < 255 ? text.size : 255);
     const char *at = strstr(line, "user '");
     if (strstr(line, "is disabled") != NULL ||
-        strstr(line, "who you are is not known") != NULL) {
+        strstr(line, "not authenticated") != NULL) {
         return was_void(rights, who, from, to); /* Of a wait. */
     }
     if (who->way == WHO_ANYONE) {

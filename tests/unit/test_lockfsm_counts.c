@@ -160,7 +160,7 @@ static void certificates_stay_revoked(void **state)
 {
     struct world *world = *state;
     make_all(world, revoke, REVOKED_COUNT_MAX,
-             "revoked certificates: at most 10000; make a new CA");
+             "revoked certificates: at most 10000; create a new CA");
 }
 
 static void a_removed_secret_gives_its_place_back(void **state)
@@ -236,7 +236,8 @@ static void a_role_counts_who_have_it(void **state)
     }
     const struct result *result = role_remove(world, 0);
     assert_int_equal(result->code, RESULT_BAD_ARGUMENT);
-    assert_memory_equal(result->text.data, "the role is had by users: 2", 27);
+    assert_memory_equal(result->text.data, "the role is assigned to users: 2",
+                        32);
     assert_int_equal(role_remove(world, 2)->code, RESULT_OK);
     assert_null(lockfsm_role(world->fsm, name_of(2)));
     table_close(table);
