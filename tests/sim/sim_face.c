@@ -140,12 +140,13 @@ static void put_told_hold(struct buffer *out, const struct resp_reply *reply,
 
 static void put_wait(struct buffer *out, const struct wait *wait)
 {
-    buffer_put_u32(out, 6);
+    buffer_put_u32(out, 7);
     buffer_put_u64(out, wait->session->id);
     buffer_put_run(out, wait->session->name);
     buffer_put_run(out, wait->owner);
     buffer_put_run(out, bytes_of_text(lock_mode_name(wait->mode)));
     buffer_put_u64(out, wait->wait_index);
+    buffer_put_run(out, wait->session->user->name);
 }
 
 static void put_told_wait(struct buffer *out, const struct resp_reply *reply,
@@ -157,6 +158,7 @@ static void put_told_wait(struct buffer *out, const struct resp_reply *reply,
     put_text(out, reply, at, "owner");
     put_text(out, reply, at, "mode");
     put_number(out, reply, at, "index");
+    put_text(out, reply, at, "user");
 }
 
 /* --- Locks ---------------------------------------------------------------- */
