@@ -34,8 +34,9 @@ static bool apply_entry(struct core *core, const struct replica_entry *entry)
     char why[HASP_WHY_SIZE];
     if (error == HASP_ETOOOLD) {
         snprintf(why, sizeof why,
-                 "this node is too old: entry %" PRIu64 " of the log is of a "
-                 "higher feature level than its own, %" PRIu32 "; upgrade it "
+                 "this node's version is too old: entry %" PRIu64
+                 " of the log needs a higher feature level than this node's, "
+                 "%" PRIu32 "; upgrade it "
                  "to the version of the other nodes",
                  entry->log_index, core->options.feature_level);
     } else {

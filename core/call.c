@@ -190,7 +190,7 @@ static bool parse_limit(struct parse *parse)
     struct bytes name = parse->call->argument[parse->at];
     if (!limit_find(name, &parse->call->limit)) {
         return call_parse_fail(
-            parse, "there is no limit '%s'; LIMITS.LIST has them all",
+            parse, "unknown limit '%s'; LIMITS.LIST shows all of them",
             bytes_shown(name, buffer));
     }
     parse->at++;
@@ -208,7 +208,7 @@ static bool parse_names(struct parse *parse)
     /* Else the difference would wrap around. */
     CHECK(parse->at <= call->count);
     if (call->count - parse->at < count) {
-        return call_parse_fail(parse, "%llu names expected, fewer follow",
+        return call_parse_fail(parse, "expected %llu names, got fewer",
                                (unsigned long long)count);
     }
     call->names = &call->argument[parse->at];
@@ -221,7 +221,7 @@ static bool parse_names(struct parse *parse)
         }
         for (uint32_t j = 0; j < i; j++) {
             if (bytes_equal(call->names[i], call->names[j])) {
-                return call_parse_fail(parse, "a name stands there twice");
+                return call_parse_fail(parse, "duplicate name");
             }
         }
     }
@@ -245,9 +245,10 @@ static bool parse_of_user(struct parse *parse, char letter)
     case 'b':
         return verb_find(argument, &call->verb) ||
                call_parse_fail(
-                   parse, "there is no such verb: read, share, lock, fence, "
-                          "kick, sessions, blacklist, cluster, backup, "
-                          "audit, admin, access");
+                   parse,
+                   "unknown verb; use read, share, lock, fence, kick, "
+                   "sessions, blacklist, cluster, backup, audit, admin or "
+                   "access");
     default:
         return (argument.size == (size_t)2 * PROOF_SIZE &&
                 hex_get(argument, call->proof, PROOF_SIZE)) ||
@@ -367,8 +368,9 @@ static bool parse_ranges(struct parse *parse)
     }
     return is_good ||
            call_parse_fail(
-               parse, "ACKED must be a number, or one with others that are "
-                      "answered, too, as 7,9,12-40");
+               parse,
+               "ACKED must be a number, or a number and the ranges answered "
+               "after it, as 7,9,12-40");
 }
 
 /* Parses one token per name. */
@@ -377,7 +379,7 @@ static bool parse_tokens(struct parse *parse)
     struct call *call = parse->call;
     for (uint32_t i = 0; i < call->name_count; i++) {
         if (parse->at >= call->count) {
-            return call_parse_fail(parse, "%u tokens expected, one per name",
+            return call_parse_fail(parse, "expected %u tokens, one per name",
                                    call->name_count);
         }
         if (!call_parse_number(parse, "a token", 1, TOKEN_MAX,
@@ -453,7 +455,7 @@ static bool parse_options(struct parse *parse)
                                    bytes_shown(word, buffer));
         }
         if (call_has(call, (enum option)found) && found != OPTION_LABEL) {
-            return call_parse_fail(parse, "option %s stands there twice",
+            return call_parse_fail(parse, "duplicate option %s",
                                    options[found].word);
         }
         /* For FOREVER parse_option() takes the word itself as the value of

@@ -450,7 +450,7 @@ int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
     if (error == HASP_ETOOBIG) {
         snprintf(why, HASP_WHY_SIZE,
                  "its term is more than 2^32 above that of this node, %" PRIu64
-                 ": no election leads there",
+                 ": no election leads to such a term",
                  replica_term(core->replica));
     }
     return error;

@@ -175,7 +175,7 @@ static bool may_begin(struct core *core, struct request *request,
     }
     if (core->requests.in_flight > core->options.limits.requests_in_flight) {
         return request_refuse(core, request, WORD_BUSY,
-                              "too much is in flight");
+                              "too many requests are in flight");
     }
     if (conn_is_over(core, conn)) {
         return request_refuse(core, request, WORD_BUSY,
@@ -299,8 +299,8 @@ static bool may_wait(const struct command *command, const struct call *call)
  * does not have. */
 static const char *dispatch_why_not(const struct core *core, struct bytes name)
 {
-    static const char function[] = ": there are no functions; send the script "
-                                   "by EVAL";
+    static const char function[] = ": hasp has no functions; send the script "
+                                   "with EVAL";
     static const struct {
         const char *name;
         const char *why;
@@ -311,8 +311,7 @@ static const char *dispatch_why_not(const struct core *core, struct bytes name)
         }
     }
     return core->run.commands->is_for_scripts(name)
-               ? ": hasp has it for scripts alone; send one "
-                 "by EVAL"
+               ? ": hasp supports it only in scripts; send one with EVAL"
                : "";
 }
 
@@ -340,8 +339,8 @@ static void dispatch_queue(struct core *core, struct request *request,
     if ((request->command->flags & COMMAND_QUEUES) == 0) {
         command_name(request->command, name, sizeof name);
         snprintf(why, sizeof why,
-                 "'%s' cannot stand in a transaction: only commands on keys "
-                 "can",
+                 "'%s' is not allowed in a transaction: only commands on keys "
+                 "are",
                  name);
         transaction_break(conn);
         request_refuse(core, request, WORD_ERR, why);

@@ -35,9 +35,9 @@ static bool refuse_plain(struct core *core, struct request *request)
         return false;
     }
     request_refuse(core, request, WORD_NOTLS,
-                   "access is required, and this node has reached the leader "
-                   "without TLS: set tls.peer = require on all nodes, or "
-                   "security.insecure = yes");
+                   "this cluster requires authentication, and this node has "
+                   "reached the leader without TLS: set tls.peer = require on "
+                   "all nodes, or security.insecure = yes");
     return true;
 }
 
@@ -264,9 +264,8 @@ static bool may_be_received(struct core *core, struct request *request,
     if (command == NULL || (command->flags & COMMAND_LOCAL) != 0) {
         return request_refuse(
             core, request, WORD_LEVEL,
-            "the leader is of another version and does not know "
-            "this command; upgrade all nodes, then: hasp cluster "
-            "finalize");
+            "the leader runs another version and does not know this command; "
+            "upgrade all nodes, then run: hasp cluster finalize");
     }
     if (!command_takes(command, request->count)) {
         /* The node that was asked has let it pass, so it has another table. */
@@ -284,7 +283,7 @@ static bool may_be_received(struct core *core, struct request *request,
     }
     if (core->requests.in_flight > core->options.limits.requests_in_flight) {
         return request_refuse(core, request, WORD_BUSY,
-                              "too much is in flight");
+                              "too many requests are in flight");
     }
     return !forward_queue_are_over(core, request) ||
            request_refuse(core, request, WORD_BUSY,

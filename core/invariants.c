@@ -39,7 +39,7 @@ static const char *check_requester(const struct core *core,
     if (request->conn != NULL) {
         return slot_request(request->conn, request->slot) == request
                    ? NULL
-                   : "a request does not stand in its slot";
+                   : "a request is not in its slot";
     }
     if (request->peer == 0) {
         /* The asker has gone; the request is kept for the result of its entry.
@@ -50,7 +50,7 @@ static const char *check_requester(const struct core *core,
                        request->state == REQUEST_SNAPSHOT ||
                        request->state == REQUEST_DOOMED
                    ? NULL
-                   : "a request without an asker is kept";
+                   : "a request without a requester is kept";
     }
     const struct peer *peer = find_peer(core, request->peer);
     return peer != NULL && peer->is_up
@@ -63,7 +63,7 @@ static const char *check_request(const struct core *core,
                                  enum request_state station)
 {
     if (request->state != station) {
-        return "a request stands in another station than it says";
+        return "a request is in another list than its state says";
     }
     if (invariants_is_of_leader(station) && !is_serving(core)) {
         return "a request waits for a leader that does not serve";
@@ -79,17 +79,17 @@ static const char *check_request(const struct core *core,
     bool is_read = station == REQUEST_ASKING || station == REQUEST_DOOMED ||
                    station == REQUEST_READY;
     if (is_read && (call == NULL || call->command != request->command)) {
-        return "what waits to be read for is not understood";
+        return "a request that waits for a read has no parsed call";
     }
     if (call != NULL &&
         (station == REQUEST_FORWARDED || station == REQUEST_QUEUED ||
          station == REQUEST_SNAPSHOT)) {
-        return "a call is kept that nobody needs";
+        return "a parsed call is kept that nobody needs";
     }
     if (station == REQUEST_ASKING &&
         (request->question > replica_next_question(core->replica) ||
          request->read_index > replica_commit_index(core->replica))) {
-        return "a request waits for what nobody will ask";
+        return "a request waits for a read index that nobody will ask for";
     }
     return check_requester(core, request);
 }
@@ -137,7 +137,7 @@ static const char *check_requests(const struct core *core)
             in_flight += i != REQUEST_QUEUED;
             if (i == REQUEST_ASKING) {
                 if (request->question < question) {
-                    return "questions are answered out of order";
+                    return "read indexes are confirmed out of order";
                 }
                 question = request->question;
             }
@@ -182,7 +182,7 @@ static const char *check_propose(const struct core *core)
     uint32_t own = 0, waiting = 0;
     if (propose->ring_end > propose->ring_first &&
         propose->ring_first <= lockfsm_applied_index(core->fsm)) {
-        return "an entry was applied, and nobody was answered";
+        return "an entry was applied, and no request was answered";
     }
     for (uint64_t i = propose->ring_first; i < propose->ring_end; i++) {
         const struct expected
@@ -229,7 +229,7 @@ static const char *check_queued(const struct core *core)
     }
     return waiting == list_count(&core->requests.at[REQUEST_QUEUED])
                ? NULL
-               : "a queued request waits for no place in a queue";
+               : "a queued request waits for no lock";
 }
 
 /* A leader has nothing under way before BEGIN is applied (rule 12), and a node
@@ -247,7 +247,7 @@ static const char *check_reign(const struct core *core)
         leadership->read_index.newest.number != 0 ||
         leadership->clock_heir != 0 || leadership->disk_heir != 0 ||
         leadership->sweep.is_under_way) {
-        return "something is under way at a leader that does not serve";
+        return "a request is under way at a leader that does not serve";
     }
     if (is_leader(core)) {
         return NULL;
@@ -260,7 +260,7 @@ static const char *check_reign(const struct core *core)
     }
     return leadership->term != 0 || leadership->must_compare_levels ||
                    is_sending || is_attached
-               ? "a node that does not lead has kept what was a leader's"
+               ? "a node that does not lead has kept a leader's state"
                : NULL;
 }
 
@@ -272,7 +272,7 @@ static const char *check_sweep(const struct core *core)
                            core->options.limits.own_in_flight;
     return may_propose && !core->leadership.sweep.is_under_way &&
                    lockfsm_has_left_over(core->fsm, &places)
-               ? "something is left over, and no SWEEP is under way"
+               ? "state is left to be swept, and no SWEEP is under way"
                : NULL;
 }
 
@@ -291,7 +291,7 @@ static const char *check_conn(const struct core *core, const struct conn *conn)
             continue;
         }
         if (request->conn != conn || request->slot != i) {
-            return "a slot has a request of somebody else";
+            return "a slot has a request of another connection";
         }
         open[slot->order]++;
         held += request->held_size;
@@ -334,14 +334,14 @@ static const char *check_due(const struct core *core)
     LIST_FOR (const struct conn, conn, &core->conns.due, in_due) {
         if (conn->looked_at < looked_at ||
             conn->looked_at > core->conns.changes) {
-            return "the order in which connections are looked at is lost";
+            return "the order in which connections are checked is lost";
         }
         looked_at = conn->looked_at;
         count++;
     }
     return count == core->conns.count
                ? NULL
-               : "a connection is never looked at after a change of rights";
+               : "a connection is never checked after a change of rights";
 }
 
 const char *core_check(const struct core *core)

@@ -82,14 +82,13 @@ static void note_over(struct core *core, uint64_t term)
                  "a higher term, %" PRIu64 ", from member %" PRIu64, term,
                  leader->frame_of);
     } else if (own == NULL || own->role != MEMBER_VOTER) {
-        snprintf(out, LEADERSHIP_OVER_SIZE, "it is no longer a voter");
+        snprintf(out, LEADERSHIP_OVER_SIZE, "this node is no longer a voter");
     } else if (silence_ms == UINT64_MAX) {
-        snprintf(out, LEADERSHIP_OVER_SIZE, "no majority was ever heard");
+        snprintf(out, LEADERSHIP_OVER_SIZE,
+                 "no majority answered since the election");
     } else {
         snprintf(out, LEADERSHIP_OVER_SIZE,
-                 "no majority answered in time; none was heard for %" PRIu64
-                 " ms",
-                 silence_ms);
+                 "no majority answered for %" PRIu64 " ms", silence_ms);
     }
     LOG_INFO("stepped down", "term=%" PRIu64 " reason=%s",
              core->leadership.term, log_quote(out));

@@ -86,7 +86,8 @@ void propose_end(struct core *core, struct request *request)
          */
         propose->batch.size = propose->item_start;
         request_refuse(core, request, WORD_BADARG,
-                       "no node could read the entry that this would make");
+                       "the entry for this request would be too large for the "
+                       "nodes to read");
         return;
     }
     if (request != NULL && !feature_allows(core, command, &what)) {
@@ -257,7 +258,8 @@ static void propose_refused(struct core *core, int error)
             if (error == HASP_ENOTLEADER) {
                 request_return(core, r);
             } else {
-                request_refuse(core, r, WORD_BUSY, "too much is in flight");
+                request_refuse(core, r, WORD_BUSY,
+                               "too many entries are in flight");
             }
         }
     }

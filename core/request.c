@@ -356,9 +356,10 @@ static void bound_reply(struct core *core, struct request *request)
     request->outcome.word = word;
     word_put(&writer, word, "%s",
              word == WORD_UNKNOWN
-                 ? "done, but its answer is too large to be passed on"
-                 : "the answer is too large to be passed on: ask the leader, "
-                   "or for less");
+                 ? "the request took effect, but its answer is too large to "
+                   "be forwarded"
+                 : "the answer is too large to be forwarded: ask the leader "
+                   "directly, or ask for less");
 }
 
 static void answer_remote(struct core *core, struct request *request,
@@ -509,7 +510,7 @@ void request_misunderstood(struct core *core, struct request *request)
 {
     if (request_may_be_done(request)) {
         request_refuse(core, request, WORD_BADARG,
-                       "this leader does not understand it");
+                       "this leader's version does not support it");
     } else {
         request_done(core, request);
     }

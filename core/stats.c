@@ -68,9 +68,10 @@ static void note_given_up(struct core *core, const struct effect *effect)
     core->stats.counts.searches_given_up++;
     if (log_limit_pass(&core->run.logged.searches, core->now_ns / NS_PER_MS,
                        &left_out)) {
-        LOG_WARN("search for a deadlock given up",
-                 "session=%" PRIu64 " lock=\"%s\" steps=%d left_out=%u "
-                 "hint=\"if it is one, WAIT or a lease ends it\"",
+        LOG_WARN("deadlock search given up",
+                 "session=%" PRIu64
+                 " lock=\"%s\" steps=%d left_out=%u hint=\"if it is a "
+                 "deadlock, a WAIT or a lease ends it\"",
                  effect->session, bytes_shown(effect->lock, name),
                  DEADLOCK_STEP_MAX, left_out);
     }

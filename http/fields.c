@@ -109,7 +109,7 @@ static bool refuse_unknown(struct reading *reading, struct bytes name,
     }
     buffer_put_u8(&known, '\0');
     problem_set(reading->problem, 400, "BADARG", NULL,
-                "there is no '%s' here; allowed: %s", bytes_shown(name, text),
+                "unknown field '%s'; allowed: %s", bytes_shown(name, text),
                 known.size > 1 ? (const char *)known.data : "nothing");
     return false;
 }
@@ -148,7 +148,7 @@ static bool fields_take_text(struct reading *reading, struct bytes text)
         }
         return is_good ||
                REFUSE(reading,
-                      "%s" BASE64_SUFFIX " must be base 64 of %" PRIu64
+                      "%s" BASE64_SUFFIX " must be base64 of %" PRIu64
                       " to %" PRIu64 " bytes",
                       reading->field->name, min, max);
     }
@@ -214,7 +214,7 @@ static bool take_decoded(struct reading *reading, struct bytes text)
     case FIELD_TEXT:
         return fields_take_text(reading, text);
     default:
-        return REFUSE(reading, "%s cannot stand in a query",
+        return REFUSE(reading, "%s is not allowed in a query",
                       reading->field->name);
     }
 }
@@ -244,7 +244,7 @@ static bool begin_value(struct reading *reading, struct bytes name)
         return refuse_unknown(reading, name, parameter, size);
     }
     return !reading->value->is_given ||
-           REFUSE(reading, "%s stands there twice", reading->field->name);
+           REFUSE(reading, "duplicate %s", reading->field->name);
 }
 
 static bool read_query(struct reading *reading, struct bytes query)
@@ -421,8 +421,8 @@ static bool check_whole(struct reading *reading)
         fields_get(reading->fields, "wait_ms")->number > 0 &&
         !fields_get(reading->fields, "req")->is_given) {
         problem_set(reading->problem, 400, "BADARG", "req",
-                    "wait_ms needs req: asked again without a number, the lock "
-                    "would be acquired twice");
+                    "wait_ms needs req: without a number, a retried request "
+                    "could acquire the lock twice");
         return false;
     }
     return true;
@@ -445,14 +445,14 @@ int fields_read(struct fields *fields, const struct match *match,
     if (is_good && route_has_query(match->route)) {
         if (body.size > 0) {
             problem_set(ret_problem, 400, "BADARG", NULL,
-                        "%s takes no body here; use the query",
+                        "%s accepts no body here; use the query",
                         match->route->method);
             return HASP_EINVALID;
         }
         is_good = read_query(&reading, query);
     } else if (is_good && query.size > 0) {
         problem_set(ret_problem, 400, "BADARG", NULL,
-                    "%s takes no query here; use the body",
+                    "%s accepts no query here; use the body",
                     match->route->method);
         return HASP_EINVALID;
     } else if (is_good) {

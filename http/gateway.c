@@ -102,7 +102,7 @@ static void gateway_take_answer(struct exchange *exchange,
         (route->flags & ROUTE_MAY_BE_HELD) != 0) {
         struct problem problem;
         problem_set(&problem, 423, "HELD", NULL,
-                    "the lock was not to be had in this time");
+                    "the lock was not granted within wait_ms");
         exchange_refuse(exchange, &problem, NULL);
         return;
     }
@@ -163,7 +163,8 @@ static void gateway_cut(struct exchange *exchange)
         hang_up(exchange);
     } else if (!exchange->is_answered) {
         struct problem problem;
-        problem_set(&problem, 503, "BUSY", NULL, "the node has given it up");
+        problem_set(&problem, 503, "BUSY", NULL,
+                    "the node has cancelled this request");
         exchange_refuse(exchange, &problem, NULL);
     }
 }
@@ -178,7 +179,7 @@ static void refuse_reply(struct exchange *exchange)
         return;
     }
     problem_set(&problem, 500, "LIMIT", NULL,
-                "the answer is too large for HTTP: ask for less, or by RESP");
+                "the answer is too large for HTTP: ask for less, or use RESP");
     exchange_refuse(exchange, &problem, NULL);
 }
 
@@ -226,8 +227,8 @@ static bool read_session(struct exchange *exchange, struct words *credentials,
     const char *mark = header != NULL ? strchr(header, ':') : NULL;
     if (mark == NULL) {
         problem_set(problem, 400, "BADARG", NULL,
-                    "the header Hasp-Session must be id:secret, as the answer "
-                    "of /v1/session/open has them");
+                    "the header Hasp-Session must be id:secret, as "
+                    "/v1/session/open returns them");
         return false;
     }
     words_put(credentials, bytes_of(header, (size_t)(mark - header)));
@@ -402,8 +403,8 @@ static void gateway_begin(struct exchange *exchange, const struct match *match,
         exchange_refuse(exchange, &problem, NULL);
     } else if (gateway->port.core(gateway->port.data) == NULL) {
         problem_set(&problem, 503, "NOLEADER", NULL,
-                    "the cluster has not begun, or this node is ending: see "
-                    "/readyz");
+                    "the cluster has not started, or this node is stopping: "
+                    "see /readyz");
         exchange_refuse(exchange, &problem, NULL);
     } else if (is_stream(match->route) &&
                streams_are_full(exchange, &problem)) {
@@ -436,12 +437,12 @@ static void refuse_path(struct http_exchange *raw_exchange,
     struct problem problem;
     if (match->allowed[0] != '\0') {
         problem_set(&problem, 405, "BADARG", NULL,
-                    "this path takes %s, not %.20s", match->allowed,
+                    "this path accepts only %s, not %.20s", match->allowed,
                     http_method(raw_exchange));
         answer_problem(raw_exchange, &problem, match->allowed);
     } else {
         problem_set(&problem, 404, "BADARG", NULL,
-                    "there is no such path; /v1/openapi.json has them all");
+                    "unknown path; /v1/openapi.json lists all paths");
         answer_problem(raw_exchange, &problem, NULL);
     }
 }
@@ -471,9 +472,10 @@ static bool is_admitted(struct gateway *gateway,
         .content_type = http_header(raw_exchange, "Content-Type"),
         .has_body = http_body(raw_exchange).size > 0};
     if (!gateway->has_api) {
-        problem_set(&problem, 404, "BADARG", NULL,
-                    "this node has http.api = no: /healthz, /readyz and "
-                    "/metrics are all there is");
+        problem_set(
+            &problem, 404, "BADARG", NULL,
+            "this node has http.api = no: it serves only /healthz, /readyz and "
+            "/metrics");
     } else if (origin_check_admits(&request, gateway->names, &problem)) {
         if (match->route == NULL) {
             refuse_path(raw_exchange, match);

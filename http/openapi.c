@@ -269,8 +269,8 @@ static json_t *responses_of(const struct route *route)
         json_t *waiting = openapi_content(
             "application/json", openapi_reference("schemas", "Waiting"));
         json_put(waiting, "description",
-                 json_string("Nothing is decided yet: ask again with the same "
-                             "req."));
+                 json_string("The outcome is still open: repeat the request "
+                             "with the same req."));
         json_put(all, "202", waiting);
     }
     json_put(all, "default", openapi_reference("responses", "Problem"));
@@ -327,7 +327,9 @@ static json_t *openapi_components(void)
     }
     json_t *problem = openapi_content("application/problem+json",
                                       openapi_reference("schemas", "Problem"));
-    json_put(problem, "description", json_string("Why not (RFC 9457)."));
+    json_put(problem, "description",
+             json_string("Why the request failed (RFC "
+                         "9457)."));
     return json_pack("{so, s{so}}", "schemas", schemas, "responses", "Problem",
                      problem);
 }

@@ -89,8 +89,8 @@ bool origin_check_admits(const struct origin_check_request *request,
                       strcmp(request->method, "HEAD") == 0;
     if (!is_our_host(request->host, names)) {
         problem_set(ret_problem, 421, "NOPERM", NULL,
-                    "host '%.200s' is not in http.names: ask by address, or "
-                    "name it there",
+                    "host '%.200s' is not in http.names: use the node's "
+                    "address, or add the name there",
                     request->host);
         return false;
     }
@@ -100,7 +100,7 @@ bool origin_check_admits(const struct origin_check_request *request,
          (site != NULL && strcmp(site, "same-origin") != 0 &&
           strcmp(site, "none") != 0))) {
         problem_set(ret_problem, 403, "NOPERM", NULL,
-                    "a page of another origin may change nothing here");
+                    "a page of another origin may not change anything here");
         return false;
     }
     return true;

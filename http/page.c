@@ -65,7 +65,8 @@ void page_answer(struct http_exchange *raw_exchange, struct buffer *policy)
         buffer_clear(policy);
         buffer_put_u8(policy, '\0');
         reply.status = 503;
-        buffer_put_text(&reply.body, "no SHA-256 by this machine's policy\n");
+        buffer_put_text(&reply.body,
+                        "the policy of this machine forbids SHA-256\n");
     }
     reply.header[0] = (struct http_header){"Content-Security-Policy",
                                            (const char *)policy->data};

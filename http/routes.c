@@ -22,7 +22,7 @@
     {                                                                        \
         "name", FIELD_TEXT, NULL, 1, NAME_MAX_BYTES, FIELD_REQUIRED, summary \
     }
-#define LOCK NAME("The lock.")
+#define LOCK NAME("The lock's name.")
 #define OPTION(name, kind, word, summary)  \
     {                                      \
         name, kind, word, 0, 0, 0, summary \
@@ -30,80 +30,87 @@
 #define TOKEN                                                       \
     {                                                               \
         "token", FIELD_NUMBER, NULL, 1, NUMBER_MAX, FIELD_REQUIRED, \
-            "A token that was granted."                             \
+            "The token of a hold."                                  \
     }
 #define ID(summary)                                                     \
     {                                                                   \
         "id", FIELD_NUMBER, NULL, 1, INT64_MAX, FIELD_REQUIRED, summary \
     }
-#define BY OPTION("by", FIELD_TEXT, "BY", "Who asks, for the log.")
-#define OWNER \
-    OPTION("owner", FIELD_TEXT, "OWNER", "Who in the session; default: \"\".")
-#define NUMBERED                                                               \
-    OPTION("req", FIELD_NUMBER, "REQ",                                         \
-           "The number of this change: sent again with it, it is done once."), \
-        OPTION("acked", FIELD_ACKED, "ACKED",                                  \
-               "All up to this number are over; or \"4,6-9\".")
+#define BY OPTION("by", FIELD_TEXT, "BY", "Who makes the change, for the log.")
+#define OWNER OPTION("owner", FIELD_TEXT, "OWNER", "The owner; default: \"\".")
+#define NUMBERED                                                        \
+    OPTION("req", FIELD_NUMBER, "REQ",                                  \
+           "A retry with the same number does not repeat the change."), \
+        OPTION("acked", FIELD_ACKED, "ACKED",                           \
+               "Up to this number all are answered; or \"4,6-9\".")
 #define POLL                                                              \
     {                                                                     \
         "poll_ms", FIELD_NUMBER, NULL, 0, 50000, FIELD_ASIDE,             \
             "How long to wait for the answer before 202; default: 50000." \
     }
-#define PAGE_PLACE                                \
-    OPTION("count", FIELD_NUMBER, "COUNT",        \
-           "How many a page has; default: 100."), \
-        OPTION("cursor", FIELD_TEXT, "CURSOR",    \
-               "As the last page told; \"0\" was the end.")
-#define PAGE OPTION("prefix", FIELD_TEXT, "PREFIX", "Of the names."), PAGE_PLACE
-#define ACQUIRING                                                              \
-    OPTION("shared", FIELD_FLAG, "SHARED", "Others may share it."),            \
-        OPTION("slots", FIELD_NUMBER, "SLOTS", "Up to so many holders."),      \
-        OPTION("wait_ms", FIELD_NUMBER, "WAIT",                                \
-               "How long to stand in the queue; needs req. Default: 0."),      \
-        POLL, OWNER, OPTION("value", FIELD_TEXT, "VALUE", "Shown to people."), \
-        OPTION("barge", FIELD_FLAG, "BARGE", "Pass the queue."),               \
-        OPTION("delay_ms", FIELD_NUMBER, "DELAY",                              \
-               "Keep the lock closed for so long if the hold expires."),       \
-        OPTION("hold_ms", FIELD_NUMBER, "HOLD",                                \
-               "The hold ends after so long, whatever the heartbeats say."),   \
+#define PAGE_PLACE                                                             \
+    OPTION("count", FIELD_NUMBER, "COUNT", "Entries per page; default: 100."), \
+        OPTION("cursor", FIELD_TEXT, "CURSOR",                                 \
+               "The previous page's cursor; \"0\" ends the list.")
+#define PAGE                                                                \
+    OPTION("prefix", FIELD_TEXT, "PREFIX", "Only names with this prefix."), \
+        PAGE_PLACE
+#define ACQUIRING                                                        \
+    OPTION("shared", FIELD_FLAG, "SHARED",                               \
+           "Whether others may hold it, too."),                          \
+        OPTION("slots", FIELD_NUMBER, "SLOTS", "How many may hold it."), \
+        OPTION("wait_ms", FIELD_NUMBER, "WAIT",                          \
+               "How long to wait in the queue; needs req. Default: 0."), \
+        POLL, OWNER,                                                     \
+        OPTION("value", FIELD_TEXT, "VALUE", "A text for people."),      \
+        OPTION("barge", FIELD_FLAG, "BARGE", "Pass the queue."),         \
+        OPTION("delay_ms", FIELD_NUMBER, "DELAY",                        \
+               "How long the lock stays closed if the hold expires."),   \
+        OPTION("hold_ms", FIELD_NUMBER, "HOLD",                          \
+               "The longest time that the lock is held."),               \
         NUMBERED
 
 static const struct field no_fields[] = {END};
 static const struct field change_fields[] = {NUMBERED, END};
 static const struct field keep_fields[] = {
     OPTION("after", FIELD_NUMBER, "AFTER",
-           "The number of the newest notice that is known: later ones alone."),
+           "The number of the newest notice received: only later ones are "
+           "returned."),
     END};
 static const struct field holds_fields[] = {PAGE, END};
 static const struct field open_fields[] = {
-    OPTION("ttl_ms", FIELD_NUMBER, "TTL", "Its lease; default: 10000."),
+    OPTION("ttl_ms", FIELD_NUMBER, "TTL",
+           "The length of its lease; default: 10000."),
     OPTION("durable", FIELD_FLAG, "TTL NONE",
-           "Without lease and without end; then no ttl_ms."),
+           "Without lease and end; excludes ttl_ms."),
     OPTION("name", FIELD_TEXT, "NAME", "The client's name, for people."),
     OPTION("linger_ms", FIELD_NUMBER, "LINGER",
-           "What is left of the lease once its last stream or RESP "
-           "connection has ended; default: all."),
+           "How much of the lease is left after its last stream or RESP "
+           "connection has closed; default: all of it."),
     OPTION("labels", FIELD_LABELS, "LABEL", "Up to 16, for people."),
     OPTION("proof", FIELD_TEXT, "PROOF",
-           "The SHA-256 of a secret of your own, in hex; the answer then has "
-           "none."),
+           "The SHA-256 of a secret that the client has chosen, in hex; the "
+           "answer then has no secret."),
     END};
-static const struct field id_fields[] = {ID("The session."), END};
+static const struct field id_fields[] = {ID("The session's id."), END};
 static const struct field page_fields[] = {PAGE, END};
 static const struct field audit_fields[] = {
     OPTION("after", FIELD_NUMBER, "AFTER",
-           "The index of an act: those behind it. Else the newest."),
-    OPTION("count", FIELD_NUMBER, "COUNT", "How many; default: 100."), END};
+           "Only acts after this index; default: the newest."),
+    OPTION("count", FIELD_NUMBER, "COUNT", "How many acts; default: 100."),
+    END};
 static const struct field why_fields[] = {LOCK, END};
 static const struct field show_fields[] = {
     LOCK,
     OPTION("cursor", FIELD_TEXT, "CURSOR",
-           "Of the last answer, which did not have all; else from the first."),
+           "The cursor of the previous answer, if that was incomplete; "
+           "default: the beginning."),
     END};
-#define PREFIX OPTION("prefix", FIELD_TEXT, "PREFIX", "Of the locks' names.")
+#define PREFIX OPTION("prefix", FIELD_TEXT, "PREFIX", "Only such locks.")
 static const struct field top_fields[] = {
     PREFIX,
-    OPTION("count", FIELD_NUMBER, "COUNT", "How many of each; default: 20."),
+    OPTION("count", FIELD_NUMBER, "COUNT",
+           "How many of each kind; default: 20."),
     END};
 static const struct field graph_fields[] = {PREFIX, END};
 static const struct field acquire_fields[] = {LOCK, ACQUIRING, END};
@@ -114,13 +121,13 @@ static const struct field acquire_many_fields[] = {
     END};
 static const struct field release_fields[] = {
     LOCK, OWNER,
-    OPTION("token", FIELD_NUMBER, "TOKEN", "Only the hold that has it."),
+    OPTION("token", FIELD_NUMBER, "TOKEN", "Only the hold with this token."),
     NUMBERED, END};
 static const struct field release_many_fields[] = {
     {"names", FIELD_TEXTS, NULL, 1, 64, FIELD_REQUIRED,
-     "The locks, up to 64; those that are not held are passed over."},
+     "The locks, up to 64; those that are not held are skipped."},
     OPTION("tokens", FIELD_NUMBERS, "TOKENS",
-           "Only the holds that have them, one per name."),
+           "Only the holds with these tokens, one per name."),
     OWNER,
     NUMBERED,
     END};
@@ -128,7 +135,7 @@ static const struct field convert_fields[] = {
     LOCK,
     {"to", FIELD_CHOICE, "SHARED|EXCLUSIVE", 0, 0, FIELD_REQUIRED,
      "The new mode."},
-    OPTION("token", FIELD_NUMBER, "TOKEN", "Only the hold that has it."),
+    OPTION("token", FIELD_NUMBER, "TOKEN", "Only the hold with this token."),
     OPTION("wait_ms", FIELD_NUMBER, "WAIT",
            "How long to wait for other readers; needs req. Default: 0."),
     POLL,
@@ -140,25 +147,26 @@ static const struct field note_fields[] = {
     LOCK,
     TOKEN,
     {"note", FIELD_TEXT, NULL, 0, 4096, FIELD_REQUIRED,
-     "What is left at the lock; \"\" removes it."},
+     "What is stored at the lock; \"\" removes it."},
     OWNER,
     NUMBERED,
     END};
 static const struct field please_fields[] = {
-    LOCK, OPTION("message", FIELD_TEXT, "MESSAGE", "For the holders."), BY,
-    END};
+    LOCK, OPTION("message", FIELD_TEXT, "MESSAGE", "A text for the holders."),
+    BY, END};
 static const struct field break_fields[] = {
     LOCK,
     {"after_ms", FIELD_NUMBER, "AFTER", 0, 0, FIELD_REQUIRED,
-     "For how long the holder may object."},
+     "How long the holder may object."},
     OPTION("session", FIELD_NUMBER, "SESSION", "The holder's session."),
-    OPTION("reason", FIELD_TEXT, "REASON", "For the holder."),
+    OPTION("reason", FIELD_TEXT, "REASON", "A text for the holder."),
     BY,
     END};
 static const struct field object_fields[] = {
     LOCK,
-    OPTION("token", FIELD_NUMBER, "TOKEN", "Only the hold that has it."),
-    OPTION("message", FIELD_TEXT, "MESSAGE", "For who breaks it."),
+    OPTION("token", FIELD_NUMBER, "TOKEN", "Only the hold with this token."),
+    OPTION("message", FIELD_TEXT, "MESSAGE",
+           "A text for the session that breaks the hold."),
     OWNER,
     NUMBERED,
     END};
@@ -173,79 +181,85 @@ static const struct field release_if_fields[] = {
 static const struct field history_fields[] = {
     LOCK,
     OPTION("count", FIELD_NUMBER, "COUNT",
-           "How many of the newest; default: 100."),
+           "How many of the newest events; default: 100."),
     END};
 static const struct field check_fields[] = {
     LOCK, TOKEN,
-    OPTION("session", FIELD_NUMBER, "SESSION", "Whose the hold must be."), END};
-static const struct field take_fields[] = {
-    NAME("The lock; a slash in it may stand as it is."),
-    {"holder", FIELD_TEXT, NULL, 1, 4096, FIELD_REQUIRED | FIELD_ASIDE,
-     "Who takes it: best a random text, new for each run."},
-    {"ttl_ms", FIELD_NUMBER, NULL, 1, 3600000, FIELD_REQUIRED | FIELD_ASIDE,
-     "How long it is held without being renewed."},
-    {"renew", FIELD_FLAG, NULL, 0, 0, FIELD_ASIDE,
-     "true: extend what this holder has; it takes nothing new."},
+    OPTION("session", FIELD_NUMBER, "SESSION",
+           "The session that must hold it."),
     END};
-static const struct field drop_fields[] = {NAME("The lock."),
+static const struct field take_fields[] = {
+    NAME("The lock's name; it may contain a slash."),
+    {"holder", FIELD_TEXT, NULL, 1, 4096, FIELD_REQUIRED | FIELD_ASIDE,
+     "The holder's name: best a random text, new for each run."},
+    {"ttl_ms", FIELD_NUMBER, NULL, 1, 3600000, FIELD_REQUIRED | FIELD_ASIDE,
+     "How long the lock is held without a renewal."},
+    {"renew", FIELD_FLAG, NULL, 0, 0, FIELD_ASIDE,
+     "true: only extend what this holder has, acquire nothing."},
+    END};
+static const struct field drop_fields[] = {NAME("The lock's name."),
                                            {"holder", FIELD_TEXT, NULL, 1, 4096,
                                             FIELD_REQUIRED | FIELD_ASIDE,
-                                            "Who has taken it."},
+                                            "The holder's name."},
                                            END};
 #define RESOURCE                                                         \
     {                                                                    \
         "resource", FIELD_TEXT, NULL, 1, NAME_MAX_BYTES, FIELD_REQUIRED, \
-            "What the fence protects."                                   \
+            "The resource that the fence protects."                      \
     }
 static const struct field fence_fields[] = {RESOURCE, END};
 static const struct field admit_fields[] = {RESOURCE, TOKEN, END};
 static const struct field fence_remove_fields[] = {RESOURCE, BY, END};
-#define LISTED                                                       \
-    OPTION("session", FIELD_NUMBER, "SESSION", "A session, or ..."), \
-        OPTION("client", FIELD_TEXT, "CLIENT",                       \
+#define LISTED                                                            \
+    OPTION("session", FIELD_NUMBER, "SESSION", "A session's id, or ..."), \
+        OPTION("client", FIELD_TEXT, "CLIENT",                            \
                "... a pattern of clients' names (*, ?, [a-z]).")
 static const struct field blacklist_add_fields[] = {
-    LISTED, OPTION("reason", FIELD_TEXT, "REASON", "What they are told."), BY,
-    OPTION("for_ms", FIELD_NUMBER, "FOR", "How long; default: for ever."), END};
+    LISTED,
+    OPTION("reason", FIELD_TEXT, "REASON", "The reason that they are given."),
+    BY, OPTION("for_ms", FIELD_NUMBER, "FOR", "How long; default: for ever."),
+    END};
 static const struct field blacklist_fields[] = {PAGE_PLACE, END};
 static const struct field blacklist_remove_fields[] = {LISTED, BY, END};
 static const struct field limit_fields[] = {
-    {"limit", FIELD_TEXT, NULL, 1, 64, FIELD_REQUIRED, "Its name."},
-    {"value", FIELD_NUMBER, NULL, 0, NUMBER_MAX, FIELD_REQUIRED, "Its value."},
+    {"limit", FIELD_TEXT, NULL, 1, 64, FIELD_REQUIRED, "The limit's name."},
+    {"value", FIELD_NUMBER, NULL, 0, NUMBER_MAX, FIELD_REQUIRED,
+     "The new value."},
     BY,
     END};
 static const struct field add_fields[] = {
-    ID("The new member."),
+    ID("The id of the new member."),
     {"address", FIELD_TEXT, NULL, 1, 127, FIELD_REQUIRED,
      "peer-host:port,client-host:port."},
-    OPTION("standby", FIELD_FLAG, "STANDBY", "It only copies."),
+    OPTION("standby", FIELD_FLAG, "STANDBY",
+           "Whether it only replicates and does not vote."),
     {"incarnation", FIELD_TEXT, "INCARNATION", 16, 16, 0,
-     "Its data directory, in hex; else the node is asked."},
+     "The number of its data directory, in hex; default: the node is asked."},
     BY,
     END};
-static const struct field member_fields[] = {ID("The member."), BY, END};
+static const struct field member_fields[] = {ID("The member's id."), BY, END};
 static const struct field member_force_fields[] = {
-    ID("The member."),
+    ID("The member's id."),
     OPTION("force", FIELD_FLAG, "FORCE",
-           "Though what is left may have no majority."),
+           "Do it even if the remaining members may have no majority."),
     BY, END};
 static const struct field transfer_fields[] = {
     {"id", FIELD_NUMBER, NULL, 1, INT64_MAX, 0,
-     "The member that is to lead; default: any."},
+     "The member that takes over; default: any voter."},
     BY,
     END};
 static const struct field by_fields[] = {BY, END};
 static const struct field quarantine_fields[] = {
     {"reason", FIELD_TEXT, "REASON", 0, 0, FIELD_REQUIRED,
-     "Why nobody trusts a lease of the former life any more."},
+     "Why no client from before the restore can still trust a lease."},
     BY,
     END};
 static const struct field event_fields[] = {
     {"prefix", FIELD_TEXT, NULL, 0, NAME_MAX_BYTES, FIELD_ASIDE,
-     "Of the locks; default: all."},
+     "Only locks with this prefix; default: all."},
     {"from", FIELD_TEXT, NULL, 1, 64, FIELD_ASIDE,
-     "The id of the event behind which to begin; default: the header "
-     "Last-Event-ID, else now."},
+     "Only events after this id; default: the header Last-Event-ID, else from "
+     "now."},
     END};
 
 #define MAP(shape)              \
@@ -275,14 +289,14 @@ const struct route routes[] = {
      keep_fields, MAP("KeptSession"), ROUTE_KEEPS, "Renews a session's lease."},
     {"GET", "/v1/session/holds", ROUTE_COMMAND, "SESSION.HOLDS", NULL,
      holds_fields, MAP("Holds"), SESSION,
-     "What a session holds, in the order of the locks' names."},
+     "Lists what a session holds, in the order of the locks' names."},
     {"POST", "/v1/session/close", ROUTE_COMMAND, "SESSION.CLOSE", NULL,
      change_fields, MEMBER("released", "integer"), SESSION,
-     "Ends a session and gives back what it holds."},
+     "Ends a session and releases what it holds."},
     {"GET", "/v1/session/stream", ROUTE_PRESENCE, NULL, NULL, no_fields,
      MEMBER(NULL, NULL), SESSION,
-     "Events for a session; with linger_ms, the end of its last stream ends "
-     "the lease."},
+     "Streams events for a session; if it has linger_ms, the end of its last "
+     "stream shortens the lease to that."},
     {"GET", "/v1/sessions", ROUTE_COMMAND, "SESSION.LIST", NULL, page_fields,
      PAGES("sessions", "Session"), 0, "Lists sessions."},
     {"GET", "/v1/sessions/{id}", ROUTE_COMMAND, "SESSION.SHOW", NULL, id_fields,
@@ -295,10 +309,10 @@ const struct route routes[] = {
      "Acquires several locks, all or none."},
     {"POST", "/v1/lock/release", ROUTE_COMMAND, "LOCK.RELEASE", NULL,
      release_fields, MEMBER("left", "integer"), SESSION,
-     "Gives a lock back; tells how many holds this owner has left."},
+     "Releases a lock; returns how many holds this owner has left."},
     {"POST", "/v1/lock/release-many", ROUTE_COMMAND, "LOCK.MRELEASE", NULL,
      release_many_fields, MEMBER("released", "integer"), SESSION,
-     "Gives several locks back; tells how many."},
+     "Releases several locks; returns how many."},
     {"POST", "/v1/lock/convert", ROUTE_COMMAND, "LOCK.CONVERT", "FULL",
      convert_fields, MAP("Grant"), ACQUIRES,
      "Changes a hold between shared and exclusive."},
@@ -306,29 +320,28 @@ const struct route routes[] = {
      cancel_fields, MEMBER("cancelled", "integer"), SESSION,
      "Leaves a lock's queue."},
     {"POST", "/v1/lock/note", ROUTE_COMMAND, "LOCK.NOTE", NULL, note_fields, OK,
-     SESSION, "Leaves bytes at a lock that one holds."},
+     SESSION, "Stores bytes at a lock that the session holds."},
     {"POST", "/v1/lock/please", ROUTE_COMMAND, "LOCK.PLEASE", NULL,
      please_fields, MEMBER("told", "integer"), 0,
-     "Asks a lock's holders to give it back."},
+     "Asks a lock's holders to release it."},
     {"POST", "/v1/lock/release-if", ROUTE_COMMAND, "LOCK.RELEASEIF", NULL,
      release_if_fields, MEMBER("released", "integer"), 0,
-     "Takes a lock from a holder that is known to have stopped."},
+     "Releases a lock for a holder that is known to have stopped."},
     {"POST", "/v1/lock/break", ROUTE_COMMAND, "LOCK.BREAK", NULL, break_fields,
      MEMBER("announced", "integer"), 0,
-     "Takes durable holds, unless their holders object in time."},
+     "Breaks durable holds, unless their holders object in time."},
     {"POST", "/v1/lock/object", ROUTE_COMMAND, "LOCK.OBJECT", NULL,
      object_fields, MEMBER("kept", "integer"), SESSION,
-     "A holder keeps what would be taken: 1; 0: nothing would."},
+     "Keeps a hold that would be broken: 1; 0: none would be."},
     {"GET", "/v1/lock/check", ROUTE_COMMAND, "LOCK.CHECK", NULL, check_fields,
      MEMBER("holds", "integer"), 0,
-     "Tells whether a token is still a "
-     "holder's: 1, else 0."},
+     "Checks whether a token still belongs to a holder: 1, else 0."},
     {"GET", "/v1/lock/why", ROUTE_COMMAND, "LOCK.WHY", NULL, why_fields,
      MAP("Why"), 0, "Explains why a lock is not free, and until when."},
     {"GET", "/v1/top", ROUTE_COMMAND, "LOCK.TOP", NULL, top_fields, MAP("Top"),
-     0, "The hottest locks and the longest waits."},
+     0, "Lists the hottest locks and the longest waits."},
     {"GET", "/v1/graph", ROUTE_COMMAND, "LOCK.GRAPH", NULL, graph_fields,
-     MAP("Graph"), 0, "Who waits for whom."},
+     MAP("Graph"), 0, "Shows which sessions wait for which."},
     {"GET", "/v1/locks", ROUTE_COMMAND, "LOCK.LIST", NULL, page_fields,
      PAGES("locks", "Lock"), 0, "Lists locks in the order of their names."},
     {"GET", "/v1/locks/{name}", ROUTE_COMMAND, "LOCK.SHOW", NULL, show_fields,
@@ -336,16 +349,16 @@ const struct route routes[] = {
 
     {"GET", "/v1/history/{name}", ROUTE_COMMAND, "LOCK.HISTORY", NULL,
      history_fields, MAP("History"), 0,
-     "The newest events of a lock, as the asked node knows them."},
+     "Lists the newest events of a lock that the asked node knows."},
 
     {"PUT", "/v1/lease/{name}", ROUTE_LEASE_TAKE, "SET", NULL, take_fields,
-     MAP("Lease"), 0, "Takes a lock for a time, or renews that."},
+     MAP("Lease"), 0, "Acquires a lock for a time, or renews it."},
     {"DELETE", "/v1/lease/{name}", ROUTE_LEASE_DROP, "EVAL", NULL, drop_fields,
-     MEMBER("released", "integer"), 0, "Gives such a lock back."},
+     MEMBER("released", "integer"), 0, "Releases such a lock."},
 
     {"POST", "/v1/fence/admit", ROUTE_COMMAND, "FENCE.ADMIT", NULL,
      admit_fields, MEMBER("admitted", "integer"), 0,
-     "1 if no higher token has been admitted, and remembers it."},
+     "Admits a token: 1 if no higher one has been admitted, else 0."},
     {"POST", "/v1/fence/remove", ROUTE_COMMAND, "FENCE.REMOVE", NULL,
      fence_remove_fields, MEMBER("removed", "integer"), 0,
      "Forgets the highest token of a resource."},
@@ -353,14 +366,13 @@ const struct route routes[] = {
      PAGES("fences", "Fence"), 0, "Lists fences."},
     {"GET", "/v1/fences/{resource}", ROUTE_COMMAND, "FENCE.SHOW", NULL,
      fence_fields, MEMBER("token", "integer"), 0,
-     "The highest token that was admitted; 0: none."},
+     "Shows the highest token that was admitted; 0: none."},
 
     {"POST", "/v1/blacklist/add", ROUTE_COMMAND, "BLACKLIST.ADD", NULL,
      blacklist_add_fields, OK, 0,
      "Refuses the heartbeats of a session or of clients."},
     {"POST", "/v1/blacklist/remove", ROUTE_COMMAND, "BLACKLIST.REMOVE", NULL,
-     blacklist_remove_fields, MEMBER("removed", "integer"), 0,
-     "Takes that back."},
+     blacklist_remove_fields, MEMBER("removed", "integer"), 0, "Reverts that."},
     {"GET", "/v1/blacklist", ROUTE_COMMAND, "BLACKLIST.LIST", NULL,
      blacklist_fields, PAGES("blacklist", "Blacklisted"), 0,
      "Lists the blacklist."},
@@ -370,11 +382,11 @@ const struct route routes[] = {
      OK, 0, "Changes a limit."},
 
     {"GET", "/v1/audit", ROUTE_COMMAND, "AUDIT.LIST", NULL, audit_fields,
-     LIST("acts", "Act"), 0, "Who did what: administrative acts."},
+     LIST("acts", "Act"), 0, "Lists administrative acts."},
     {"GET", "/v1/whoami", ROUTE_COMMAND, "WHOAMI", NULL, no_fields,
-     MAP("Whoami"), 0, "Who asks, and what he may."},
+     MAP("Whoami"), 0, "Shows the user and its rights."},
     {"GET", "/v1/status", ROUTE_COMMAND, "RAFT.STATUS", NULL, no_fields,
-     MAP("Status"), 0, "The asked node, and its view of the cluster."},
+     MAP("Status"), 0, "Shows the asked node, and its view of the cluster."},
     {"POST", "/v1/cluster/add", ROUTE_COMMAND, "RAFT.ADD", NULL, add_fields, OK,
      0, "Adds a member."},
     {"POST", "/v1/cluster/promote", ROUTE_COMMAND, "RAFT.PROMOTE", NULL,
@@ -395,7 +407,7 @@ const struct route routes[] = {
      "Ends the quarantine after a restore."},
 
     {"GET", "/v1/events", ROUTE_EVENTS, NULL, NULL, event_fields,
-     MEMBER(NULL, "Event"), 0, "The events of locks, as they happen."},
+     MEMBER(NULL, "Event"), 0, "Streams the events of locks."},
     {"GET", "/", ROUTE_PAGE, NULL, NULL, no_fields, MEMBER(NULL, NULL), 0,
      "A page for people."},
     {"GET", "/v1/openapi.json", ROUTE_DOCUMENT, NULL, NULL, no_fields,
@@ -403,9 +415,9 @@ const struct route routes[] = {
     {"GET", "/healthz", ROUTE_MONITOR, NULL, NULL, no_fields,
      MEMBER(NULL, NULL), 0, "200 while the process works."},
     {"GET", "/readyz", ROUTE_MONITOR, NULL, NULL, no_fields, MEMBER(NULL, NULL),
-     0, "200 while clients are served here, else 503 and why."},
+     0, "200 while this node serves clients, else 503 and the reason."},
     {"GET", "/metrics", ROUTE_MONITOR, NULL, NULL, no_fields,
-     MEMBER(NULL, NULL), 0, "Numbers for Prometheus."},
+     MEMBER(NULL, NULL), 0, "Metrics for Prometheus."},
 };
 const uint32_t route_count = sizeof routes / sizeof routes[0];
 

@@ -34,8 +34,8 @@ static bool access_parse_if(struct call *call, struct resp_writer *writer,
     if (!bytes_is_word(call->argument[2], "IF") || call->count < 4 ||
         !bytes_to_u64(call->argument[3], &call->id)) {
         return call_fail(call, writer,
-                         "IF must tell what 'changed' was shown, 0 of what is "
-                         "new");
+                         "IF must be the 'changed' that was last shown, or 0 "
+                         "to create it");
     }
     *ret_at = 4;
     return true;
@@ -51,8 +51,7 @@ static bool parse_rest(struct call *call, struct resp_writer *writer,
     }
     if (!bytes_is_word(call->argument[at], word) ||
         call->count - at - 1 > max) {
-        return call_fail(call, writer,
-                         "an option that is not known, or too many names");
+        return call_fail(call, writer, "unknown option, or too many names");
     }
     call->names = &call->argument[at + 1];
     call->name_count = call->count - at - 1;

@@ -11,8 +11,7 @@
 bool blacklist_check(struct call *call, struct resp_writer *writer)
 {
     if (call_has(call, OPTION_SESSION) == call_has(call, OPTION_CLIENT)) {
-        return call_fail(call, writer,
-                         "either SESSION or CLIENT must be given");
+        return call_fail(call, writer, "SESSION or CLIENT is missing");
     }
     return true;
 }

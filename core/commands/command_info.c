@@ -173,7 +173,7 @@ static void refuse_excessive(struct core *core, struct request *request,
                  (const char *)name.data);
     } else {
         snprintf(why, sizeof why,
-                 "COMMAND takes at most %u names, as many as there are "
+                 "COMMAND accepts at most %u names, as many as there are "
                  "commands",
                  (unsigned)commands_count());
     }

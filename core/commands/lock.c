@@ -111,7 +111,7 @@ void lock_release_if_encode(struct core *core, struct request *request,
 bool lock_convert_check(struct call *call, struct resp_writer *writer)
 {
     if (call_has(call, OPTION_SHARED) == call_has(call, OPTION_EXCLUSIVE)) {
-        return call_fail(call, writer, "SHARED or EXCLUSIVE must be given");
+        return call_fail(call, writer, "SHARED or EXCLUSIVE is missing");
     }
     return check_push(call, writer);
 }
@@ -135,5 +135,5 @@ bool lock_break_check(struct call *call, struct resp_writer *writer)
 {
     return call_has(call, OPTION_AFTER) ||
            call_fail(call, writer,
-                     "AFTER ms is missing: in this time the holder may object");
+                     "AFTER ms is missing: how long the holder may object");
 }

@@ -185,7 +185,7 @@ void server_readonly(struct core *core, struct request *request)
 bool server_config_check(struct call *call, struct resp_writer *writer)
 {
     if (call->count > 2 + CONFIG_PATTERN_COUNT_MAX) {
-        return call_fail(call, writer, "at most 64 patterns");
+        return call_fail(call, writer, "at most 64 patterns are allowed");
     }
     for (uint32_t i = 2; i < call->count; i++) {
         if (call->argument[i].size > CONFIG_PATTERN_SIZE_MAX) {
@@ -210,7 +210,7 @@ void server_config(struct core *core, struct request *request)
     uint32_t found = 0;
     if (!bytes_is_word(call->argument[1], "GET") || call->count < 3) {
         request_refuse(core, request, WORD_ERR,
-                       "only CONFIG GET is known: the configuration is the "
+                       "CONFIG supports only GET; hasp is configured by the "
                        "daemon's file");
         return;
     }

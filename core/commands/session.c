@@ -21,8 +21,8 @@ bool session_open_check(struct call *call, struct resp_writer *writer)
     bool is_durable = call_number(call, OPTION_TTL, 0) == TTL_NONE;
     if (is_durable && call_has(call, OPTION_LINGER)) {
         return call_fail(call, writer,
-                         "LINGER needs a TTL: a session without end outlives "
-                         "its connections");
+                         "LINGER needs a TTL: a session without a TTL "
+                         "outlives its connections");
     }
     if (call_number(call, OPTION_LINGER, 0) >
         call_number(call, OPTION_TTL, TTL_DEFAULT_MS)) {
@@ -76,8 +76,8 @@ void session_open_reply(struct core *core, struct request *request,
     const struct session *session = lockfsm_session(core->fsm, result->token);
     if (session == NULL) {
         request_fail(core, request, WORD_NOSESSION,
-                     BYTES_LITERAL("the session that this number opened has "
-                                   "ended"));
+                     BYTES_LITERAL("the session that was opened with this "
+                                   "number has ended"));
         return;
     }
     bool has_secret = request->secret[0] != '\0';

@@ -122,8 +122,9 @@ static void put_chain(struct lines *lines, struct core *core,
         const struct hold *next = next_in_chain(at);
         read_index_spend(core, at->session->wait_count);
         if (at->session == from->session && show_waits(first_wait(from), at)) {
-            LINE(lines, "  and that leads back to it: they wait for each "
-                        "other");
+            LINE(lines,
+                 "  which is held by the first holder: they wait for each "
+                 "other");
             return;
         }
         if (next == NULL && i > 0 &&
@@ -153,10 +154,10 @@ static void why_put_waits(struct lines *lines, struct core *core,
             break;
         }
         if (!authorize_reads(core, request, wait->lock->name)) {
-            LINE(lines, "  it waits itself for a lock that you may not read");
+            LINE(lines, "  it waits for a lock that you may not read");
             continue;
         }
-        PUT(lines, "  it waits itself for ");
+        PUT(lines, "  it waits for ");
         why_put_name(lines, wait->lock->name);
         PUT(lines, "; see: hasp why ");
         why_put_text(lines, wait->lock->name);
@@ -175,7 +176,7 @@ static void why_put_durable(struct lines *lines, struct core *core,
     uint64_t opened_ms = hold->session->opened_ms;
     uint64_t wall_ms = core->port.wall_ms(core->port.data);
     struct bytes reason = show_reason(hold->session);
-    PUT(lines, "  it has no lease: it stays until it is given back or broken");
+    PUT(lines, "  it has no lease: it stays until it is released or broken");
     if (opened_ms != 0 && wall_ms > opened_ms) {
         PUT(lines, "; its session was opened %s ago",
             DURATION(wall_ms - opened_ms));
@@ -211,16 +212,16 @@ static void put_lease(struct lines *lines, struct core *core,
             DURATION(session->linger_ms));
     }
     if (refusal != NULL) {
-        PUT(lines, "; it is on the blacklist, nothing prolongs it");
+        PUT(lines, "; it is blacklisted, so nothing renews it");
         if (refusal->reason.size > 0) {
             PUT(lines, ": ");
             why_put_text(lines, refusal->reason);
         }
         why_end_line(lines);
     } else if (session_is_refused(core->fsm, session)) {
-        LINE(lines, "; its user is disabled, nothing prolongs it");
+        LINE(lines, "; its user is disabled, so nothing renews it");
     } else {
-        LINE(lines, "; each heartbeat prolongs it");
+        LINE(lines, "; each heartbeat renews it");
     }
 }
 
@@ -244,7 +245,7 @@ static void why_put_holder(struct lines *lines, struct core *core,
     LINE(lines, ") for %s with token %" PRIu64,
          DURATION(age_ms(core, hold->granted_index)), hold->token);
     if (hold->value.size > 0) {
-        PUT(lines, "  it says: ");
+        PUT(lines, "  value: ");
         why_put_text(lines, hold->value);
         why_end_line(lines);
     }
@@ -309,9 +310,9 @@ static void put_barging(struct lines *lines, const struct lock *lock)
         lock->hold_count, lock->hold_count == 1 ? "" : "s");
     LINE(lines, "%s",
          count == lock->hold_count
-             ? "; those who wait are next, nobody may pass them again"
-             : "; readers that barge keep those who wait waiting, as long as "
-               "an older holder stays");
+             ? "; the waiters are next, and nobody can pass them again"
+             : "; readers that barge keep the waiters waiting as long as an "
+               "older holder stays");
 }
 
 /* --- When it could pass on ------------------------------------------------ */
@@ -328,7 +329,7 @@ static void why_put_terms(struct lines *lines, struct core *core,
     /* A hold that never ends has no earliest moment, and does not come here. */
     CHECK((size_t)end.by < sizeof by / sizeof by[0] && by[end.by] != NULL);
     LINE(lines,
-         "unless it is given back it could pass on in %s at the earliest:",
+         "unless it is released earlier, it can pass on in %s at the earliest:",
          DURATION(earliest_ms));
     LINE(lines, "  %s %s", DURATION(end.end_ms), by[end.by]);
     if (hold->delay_ms > 0) {
@@ -340,11 +341,12 @@ static void why_put_terms(struct lines *lines, struct core *core,
 static void why_put_disk(struct lines *lines, const struct core *core)
 {
     if (core->run.disk == CORE_DISK_FULL) {
-        LINE(lines, "the leader's disk is nearly full: who asks for a lock is "
-                    "refused (LIMIT) until there is room");
+        LINE(lines, "the leader's disk is nearly full: requests for locks are "
+                    "refused (LIMIT) until there is space");
     } else if (core->run.disk == CORE_DISK_SLOW) {
-        LINE(lines, "the leader's disk is too slow: who asks for a lock is "
-                    "refused (BUSY) until it recovers or another node leads");
+        LINE(lines,
+             "the leader's disk is too slow: requests for locks are refused "
+             "(BUSY) until it recovers or another node leads");
     }
 }
 
@@ -358,19 +360,19 @@ static void why_put_earliest(struct lines *lines, struct core *core,
     why_put_disk(lines, core);
     if (quarantine_ms > earliest_ms) {
         LINE(lines,
-             "the cluster began a new life after a restore: nothing is "
-             "granted for another %s",
+             "quarantine after a restore: nothing is granted for another %s",
              DURATION(quarantine_ms));
     } else if (earliest_ms == 0 && core->run.disk != CORE_DISK_OK) {
         return;
     } else if (earliest_ms == 0) {
         LINE(lines, "it could pass on now");
     } else if (earliest_ms == SHOW_NEVER_MS) {
-        LINE(lines, "no time ends it: somebody has to give it back, or break "
-                    "it");
+        LINE(lines,
+             "it does not end by itself: somebody has to release it, or break "
+             "it");
     } else if (hold == NULL) {
         LINE(lines,
-             "it is kept closed after an unclean end and could pass on in %s",
+             "it stays closed after an unclean end and can pass on in %s",
              DURATION(earliest_ms));
     } else {
         why_put_terms(lines, core, hold, earliest_ms);
@@ -384,14 +386,15 @@ static void why_explain(struct lines *lines, struct core *core,
     const char *vain = NULL;
     if (lock == NULL || lock->hold_count == 0) {
         why_put_name(lines, name);
-        LINE(lines, " is held by nobody");
+        LINE(lines, " is not held");
     } else {
         why_put_holders(lines, core, request, lock);
         vain = scripts_vain(&core->scripts, lock->last_token);
     }
     if (vain != NULL) {
         PUT(lines,
-            "  its client sent a script in vain, perhaps to give it back: ");
+            "  its client sent a script that hasp refused, perhaps to release "
+            "it: ");
         why_put_text(lines, bytes_of_text(vain));
         why_end_line(lines);
     }

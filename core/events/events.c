@@ -292,12 +292,13 @@ bool lock_watch_parse(struct call *call, struct resp_writer *writer)
     }
     if (call->count != 4 || !bytes_is_word(call->argument[2], "FROM")) {
         return call_fail(call, writer,
-                         "a prefix is expected, and FROM with an event's id");
+                         "expected a prefix, optionally followed by FROM and "
+                         "the id of an event");
     }
     return event_log_id_parse(call->argument[3], &id) ||
            call_fail(call, writer,
                      "FROM must be the id of an event, life-index-ordinal as "
-                     "it was told, or life-index");
+                     "events show it, or life-index");
 }
 
 /* A unit of the account is worth so many events that are looked at. */
@@ -407,7 +408,7 @@ void lock_watch_run(struct core *core, struct request *request)
     CHECK(conn != NULL); /* A COMMAND_LOCAL comes from no peer. */
     if (conn->version == 2) {
         request_refuse(core, request, WORD_BADARG,
-                       "needs RESP3 (HELLO 3); with RESP2 use "
+                       "LOCK.WATCH needs RESP3 (HELLO 3); with RESP2 use "
                        "PSUBSCRIBE lock:prefix*");
         return;
     }

@@ -44,10 +44,10 @@ static int refuse_stranger(const struct core *core,
                         hello->from);
     if (is_added_since(core, hello)) {
         snprintf(why + size, HASP_WHY_SIZE - (size_t)size,
-                 "; by its own word it was added since, and no member that "
-                 "this node knows has said so yet: if none of them is left, "
-                 "write 'trust = %" PRIu64 "' into [cluster] and start this "
-                 "node again",
+                 "; its configuration says that it was added later, and no "
+                 "member known to this node has confirmed that: if none of "
+                 "them is left, write 'trust = %" PRIu64
+                 "' into [cluster] and restart this node",
                  hello->from);
     }
     return HASP_ENOENT;
@@ -69,8 +69,8 @@ static void refuse_directory(const struct core *core,
         snprintf(why, HASP_WHY_SIZE,
                  "node %" PRIu64 " shows another data directory (%016" PRIx64
                  ") than member %" PRIu64 " had (%016" PRIx64
-                 "), and by its own word it was added since: this node has not "
-                 "heard of that yet",
+                 "), and its configuration says that it was added later: this "
+                 "node has not learned of that yet",
                  hello->from, hello->incarnation, member->id,
                  member->incarnation);
         return;
@@ -137,8 +137,9 @@ static int check_nameless(const struct core *core,
         return 0;
     }
     snprintf(why, HASP_WHY_SIZE,
-             "node %" PRIu64 " shows no cluster, and is no member that was "
-             "added and has yet to begin",
+             "node %" PRIu64
+             " belongs to no cluster yet, and is not a member that was added "
+             "and has yet to start",
              hello->from);
     return HASP_EREFUSED;
 }
@@ -195,7 +196,7 @@ static void admission_hello_put_time(uint64_t wall_ms, char out[32])
     struct tm parts;
     if (wall_ms == 0 || gmtime_r(&seconds, &parts) == NULL ||
         strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0) {
-        snprintf(out, 32, "a time that is not known");
+        snprintf(out, 32, "an unknown time");
     }
 }
 
@@ -250,7 +251,7 @@ void core_removed_by(struct core *core, uint64_t id, const char *why,
     if (is_removed(core)) {
         snprintf(text, sizeof text,
                  "%.300s: this node stops. To use its machine for a member "
-                 "again, give it an empty data directory, and add it",
+                 "again, give it an empty data directory and add it",
                  why);
         core_fatal(core, CORE_EXIT_REMOVED, text);
     }

@@ -54,8 +54,8 @@ bool advertised_fits(const struct core *core, uint64_t id, const char *address,
         }
         snprintf(why, HASP_WHY_SIZE,
                  "member %" PRIu64 " is at %.100s and member %" PRIu64
-                 " at %.100s: a loopback address is reached from its own "
-                 "machine alone; give all voters addresses of one network",
+                 " at %.100s: other machines cannot reach a loopback address; "
+                 "give all voters addresses of one network",
                  id, own, other->id, theirs);
         return false;
     }
@@ -101,10 +101,10 @@ bool core_is_elsewhere(const struct core *core, char why[HASP_WHY_SIZE])
         if (advertised_differs(own, listed)) {
             snprintf(
                 why, HASP_WHY_SIZE,
-                "it listens for %s at %.100s, and the member list says "
-                "%.100s: unless that leads here, change listen.%s back, or "
-                "remove the member and add it with its new address and an "
-                "empty directory",
+                "it listens for %s at %.100s, but the member list says "
+                "%.100s: unless that address leads here, change listen.%s "
+                "back, or remove the member and add it with its new address "
+                "and an empty directory",
                 i == 0 ? "nodes" : "clients", own, listed,
                 i == 0 ? "peer" : "client");
             return true;
@@ -118,7 +118,8 @@ void advertised_follow(struct core *core)
     char why[HASP_WHY_SIZE];
     bool is_elsewhere = core_is_elsewhere(core, why);
     if (is_elsewhere && !core->members.is_elsewhere) {
-        LOG_WARN("this node listens elsewhere", "reason=%s", log_quote(why));
+        LOG_WARN("this node's address differs from the member list",
+                 "reason=%s", log_quote(why));
     }
     core->members.is_elsewhere = is_elsewhere;
 }

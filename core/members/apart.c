@@ -41,9 +41,9 @@ bool core_is_apart(const struct core *core, char why[HASP_WHY_SIZE])
     }
     snprintf(why, HASP_WHY_SIZE,
              "this node is alone in its cluster, and node %" PRIu64
-             " (%s) belongs to another one, %s: nobody is served here. If it "
-             "is to be a member there: stop it, empty its directory, and start "
-             "it with the 'member' lines of that cluster",
+             " (%s) belongs to another cluster, %s: this node serves no "
+             "clients. To make it a member there: stop it, empty its "
+             "directory, and start it with the 'member' lines of that cluster",
              apart->from, apart->address, apart->cluster);
     return true;
 }
@@ -67,12 +67,12 @@ void core_another_cluster(struct core *core, uint64_t from, const char *address,
     if (!is_new || !core_is_apart(core, why)) {
         return;
     }
-    LOG_ERROR("this node serves nobody", "peer=%" PRIu64 " reason=%s", from,
+    LOG_ERROR("this node serves no clients", "peer=%" PRIu64 " reason=%s", from,
               log_quote(why));
     /* A wait must not be granted here to a client that could have the lock
      * granted there, too. */
     HASH_FOR (struct conn, conn, core->conns.by_id, by_id) {
-        conn_close_quietly(core, conn, "this node serves nobody");
+        conn_close_quietly(core, conn, "this node serves no clients");
     }
 }
 
@@ -82,7 +82,8 @@ void apart_turn(struct core *core)
     if (apart->until_ns != 0 &&
         (core->now_ns >= apart->until_ns || !apart_is_alone(core))) {
         apart->until_ns = 0;
-        LOG_INFO("this node serves again", "peer=%" PRIu64, apart->from);
+        LOG_INFO("this node serves clients again", "peer=%" PRIu64,
+                 apart->from);
     }
 }
 

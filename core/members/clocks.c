@@ -77,9 +77,10 @@ static void log_peer(struct peer *peer)
     if (!peer->is_clock_logged && abs(ppm) > WARN_PPM) {
         peer->is_clock_logged = true;
         LOG_WARN("clocks differ",
-                 "peer=%" PRIu64 " ppm=%" PRId32 " hint=\"the peer's clock is "
-                 "%s than this node's; hasp_clock_rate_ppm of the other nodes "
-                 "tells whose is wrong\"",
+                 "peer=%" PRIu64 " ppm=%" PRId32
+                 " hint=\"the peer's clock is %s than this node's; "
+                 "hasp_clock_rate_ppm of the other nodes shows which of the "
+                 "two is off\"",
                  peer->id, ppm, ppm > 0 ? "faster" : "slower");
     } else if (peer->is_clock_logged && abs(ppm) < CALM_PPM) {
         peer->is_clock_logged = false;
@@ -95,7 +96,8 @@ static void log_own(struct core *core)
         core->clocks.is_off = true;
         LOG_WARN("this node's clock is off",
                  "hint=\"most other voters' clocks run at another speed; "
-                 "above 10 %% two clients may believe in one lock\"");
+                 "above 10 %% two clients may both believe that they hold a "
+                 "lock\"");
     } else if (core->clocks.is_off &&
                !is_off(core, core->options.id, CALM_PPM)) {
         core->clocks.is_off = false;

@@ -70,9 +70,9 @@ static void digests_condemn(struct core *core, uint64_t log_index)
     CHECK(!core->run.has_fatal); /* A node is condemned once. */
     snprintf(why, sizeof why,
              "the state of this node at entry %" PRIu64
-             " is not that of a majority: its memory or its disk was damaged, "
-             "or its program differs. Remove this member from the cluster and "
-             "add it again with an empty directory",
+             " differs from that of a majority: its memory or its disk was "
+             "damaged, or its program differs. Remove this member from the "
+             "cluster and add it again with an empty directory",
              log_index);
     core->run.has_fatal = true;
     core->port.data_lost(core->port.data, why);
@@ -83,9 +83,9 @@ static void notify_diverged(struct core *core, uint64_t id,
 {
     CHECK(is_leader(core) && id != core->options.id);
     struct buffer *out = peer_output(core, id, FRAME_DIVERGED);
-    LOG_ERROR("member has another state",
+    LOG_ERROR("a member's state differs from the majority's",
               "member=%" PRIu64 " index=%" PRIu64
-              " hint=\"it is to stop; then remove it and add it again with an "
+              " hint=\"the member stops; remove it and add it again with an "
               "empty directory\"",
               id, right->log_index);
     if (out != NULL) {
@@ -141,10 +141,10 @@ static void digests_compare(struct core *core, uint64_t log_index)
     CHECK(right == NULL || right->log_index == log_index);
     if (right == NULL) {
         if (differ && core->digests.differs_index != log_index) {
-            LOG_ERROR("members have different states",
+            LOG_ERROR("the states of members differ",
                       "index=%" PRIu64
-                      " hint=\"which is right is known once a majority of the "
-                      "voters is up\"",
+                      " hint=\"a majority of the voters must be up to decide "
+                      "which state is right\"",
                       log_index);
             core->digests.differs_index = log_index;
         }
@@ -237,7 +237,8 @@ static void digests_scrub(struct core *core)
     if (wrong != NULL) {
         char why[HASP_WHY_SIZE];
         snprintf(why, sizeof why,
-                 "a record of the state is not what was written: %s", wrong);
+                 "a record of the state was damaged after it was written: %s",
+                 wrong);
         core_fatal(core, 70, why);
     }
 }

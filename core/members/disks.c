@@ -103,8 +103,9 @@ static void disks_judge(struct core *core)
         disks->is_slow = true;
         LOG_WARN("flushes are slow",
                  "flush_ms=%" PRIu64 " flushes=%" PRIu32
-                 " hint=\"the median of the log's newest flushes; each change "
-                 "waits for the leader's disk: see what else uses it\"",
+                 " hint=\"the median of the newest flushes of the log; each "
+                 "change waits for the leader's disk: check what else uses "
+                 "it\"",
                  disks->median_us / 1000, disks->median_count);
     } else if (disks->is_slow && is_known && disks->median_us < CALM_US) {
         disks->is_slow = false;
@@ -113,7 +114,7 @@ static void disks_judge(struct core *core)
     } else if (disks->is_slow && core->now_ns - newest->at_ns >= FORGET_NS) {
         disks->is_slow = false;
         LOG_INFO("flushes are no longer slow",
-                 "hint=\"it has not been used for a minute\"");
+                 "hint=\"the log has not been flushed for a minute\"");
     }
 }
 

@@ -40,8 +40,8 @@ uint32_t feature_possible(const struct core *core, char why[HASP_WHY_SIZE])
         if (id != core->options.id && !peer_is_up(core, id)) {
             snprintf(why, HASP_WHY_SIZE,
                      "member %" PRIu64
-                     " is not connected, so its version is not known: start "
-                     "it, or remove it",
+                     " is not connected, so its version is unknown: start it, "
+                     "or remove it",
                      id);
             return 0;
         }
@@ -93,7 +93,7 @@ void feature_refuse(struct core *core, struct request *request,
     CHECK(feature_is_behind(core));
     snprintf(text, sizeof text,
              "%s needs a higher feature level than the cluster's, %" PRIu32
-             "; upgrade all nodes, then: hasp cluster finalize",
+             "; upgrade all nodes, then run: hasp cluster finalize",
              what, lockfsm_feature_level(core->fsm));
     request_refuse(core, request, WORD_LEVEL, text);
 }
@@ -105,7 +105,7 @@ void raft_finalize_run(struct core *core, struct request *request)
     CHECK(is_serving(core)); /* Only a leader that serves proposes (rule 12). */
     if (core->leadership.change.state != CHANGE_NONE) {
         request_refuse(core, request, WORD_BUSY,
-                       "a change of the members is under way");
+                       "a change of the members is in progress");
     } else if (level != 0) {
         encode_set_feature(propose_begin(core),
                            &(struct set_feature_command){.level = level});

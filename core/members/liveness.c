@@ -92,10 +92,11 @@ bool liveness_needs(const struct core *core, uint64_t id,
     /* At least this node is heard, so the silent one is another. */
     CHECK(silent != 0);
     liveness_text(core, silent, text, sizeof text);
-    snprintf(why, HASP_WHY_SIZE,
-             "%s; without %" PRIu64 " only %" PRIu32 " of %" PRIu32
-             " voters would be heard, which is no majority: remove %" PRIu64
-             " instead, or force it",
-             text, id, heard, left, silent);
+    snprintf(
+        why, HASP_WHY_SIZE,
+        "%s; without %" PRIu64 " only %" PRIu32 " of %" PRIu32
+        " voters would be connected, which is not a majority: remove %" PRIu64
+        " instead, or force it",
+        text, id, heard, left, silent);
     return true;
 }

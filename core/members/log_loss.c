@@ -34,10 +34,10 @@ void log_loss_update(struct core *core, uint64_t id)
 static void log_loss_notify(struct core *core, const struct peer *peer,
                             uint64_t incarnation, uint64_t log_end)
 {
-    LOG_ERROR("member has lost its data",
+    LOG_ERROR("a member has lost data",
               "member=%" PRIu64 " acknowledged=%" PRIu64 " term=%" PRIu64
               " last=%" PRIu64
-              " hint=\"an old copy of its directory, or its disk lost writes: "
+              " hint=\"its directory is an old copy, or its disk lost writes: "
               "remove the member and add it again with an empty directory\"",
               peer->id, peer->acked_index, peer->acked_term, log_end);
     struct buffer *out = peer_output(core, peer->id, FRAME_LOST);
@@ -168,8 +168,8 @@ static void log_loss_bar(struct core *core, uint64_t from,
     LOG_ERROR(
         "this node is barred",
         "by=%" PRIu64 " acknowledged=%" PRIu64 " term=%" PRIu64 " last=%" PRIu64
-        " hint=\"it has no vote and acknowledges nothing until the "
-        "leader knows more; if what the other says is wrong, haspd "
+        " hint=\"it does not vote and acknowledges nothing until the leader "
+        "has checked this; if the other member is wrong, run: haspd "
         "--uncondemn\"",
         from, lost->last_index, lost->term, replica_last_index(core->replica));
 }

@@ -112,16 +112,16 @@ static void change_failed(struct core *core, int error)
         enum core_word word;
         const char *text;
     } refusals[] = {
-        {HASP_ENOTLEADER, WORD_NOLEADER, "this node leads no longer"},
+        {HASP_ENOTLEADER, WORD_NOLEADER, "this node is no longer the leader"},
         {HASP_EBUSY, WORD_BUSY, "another change or a transfer is under way"},
         {HASP_EEXIST, WORD_BADARG,
-         "the id, the address or the data directory is a member's already: to "
-         "replace it, remove that member first"},
+         "a member has this id, address or data directory already: to replace "
+         "it, remove it first"},
         {HASP_ENOENT, WORD_BADARG, "no member has that id"},
         {HASP_EFULL, WORD_LIMIT, "members"},
         {HASP_EREFUSED, WORD_BADARG, "that would leave fewer than two voters"},
         {HASP_EINVALID, WORD_BADARG,
-         "the id, the address or the data directory's number is not valid"},
+         "invalid id, address or number of the data directory"},
     };
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         if (refusals[i].error == error) {
@@ -205,15 +205,17 @@ static void not_promoted(struct core *core)
     char why[HASP_WHY_SIZE];
     if (peer_is_up(core, id)) {
         snprintf(why, sizeof why,
-                 "member %" PRIu64 " is connected and a standby, and catches "
-                 "up by itself (it has entry %" PRIu64 " of %" PRIu64
+                 "member %" PRIu64
+                 " is a standby, is connected and is catching up (it has "
+                 "entry %" PRIu64 " of %" PRIu64
                  "): promote it later with RAFT.PROMOTE",
                  id, replica_match(core->replica, id),
                  replica_last_index(core->replica));
     } else {
         snprintf(why, sizeof why,
-                 "member %" PRIu64 " is a standby, and not connected: start "
-                 "it, and promote it later with RAFT.PROMOTE",
+                 "member %" PRIu64
+                 " is a standby and is not connected: start it, and promote "
+                 "it later with RAFT.PROMOTE",
                  id);
     }
     if ((change->request->command->flags & COMMAND_PROMOTES) != 0) {
@@ -271,8 +273,8 @@ static void added_in_vain(struct core *core)
     char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
     liveness_text(core, core->leadership.change.member, text, sizeof text);
     snprintf(why, sizeof why,
-             "%s, and is a voter already: start it; with a new data directory "
-             "it has to be removed first",
+             "%s, and is a voter already: start it; if its data directory is "
+             "new, remove the member first",
              text);
     change_unfinished(core, why);
 }
@@ -296,7 +298,8 @@ static bool refuse_if_changing(struct core *core, struct request *request)
     if (core->leadership.change.state == CHANGE_NONE) {
         return false;
     }
-    request_refuse(core, request, WORD_BUSY, "another change is under way");
+    request_refuse(core, request, WORD_BUSY,
+                   "another change of the members is in progress");
     return true;
 }
 
@@ -325,7 +328,7 @@ void raft_add_run(struct core *core, struct request *request)
                                      &incarnation)) {
         request_refuse(core, request, WORD_BADARG,
                        "INCARNATION must be 16 hex digits and not 0: the node "
-                       "logs it at its start, and shows it in RAFT.STATUS");
+                       "logs it when it starts, and shows it in RAFT.STATUS");
         return;
     }
     membership_change_begin(core, request, call->id);
@@ -392,9 +395,9 @@ static void membership_probed(struct core *core)
         return;
     }
     snprintf(why, sizeof why,
-             "member %" PRIu64 " is not there, seen from member %" PRIu64
-             ": %s; start it first and check its addresses, or name its data "
-             "directory with INCARNATION",
+             "member %" PRIu64 " cannot be reached from member %" PRIu64
+             ": %s; start it first and check its addresses, or give the "
+             "number of its data directory with INCARNATION",
              change->member, core->options.id, change->probe_why);
     change_refuse(core, WORD_BADARG, why);
 }
@@ -449,7 +452,8 @@ void raft_take_away_run(struct core *core, struct request *request)
                                                                call->id);
     if (call->id == core->options.id) {
         request_refuse(core, request, WORD_BADARG,
-                       "this member leads: hand over with RAFT.TRANSFER first");
+                       "this member is the leader: hand leadership over with "
+                       "RAFT.TRANSFER first");
         return;
     }
     if (is_removal && member == NULL) {

@@ -82,14 +82,14 @@ bool peer_filter_frame(struct core *core, uint64_t id, enum frame_type type)
     }
     if ((heeded_of(type) & standing) == 0) {
         if (standing == STANDING_GUEST) {
-            log_ignored(core, id, type, "the log does not name it");
+            log_ignored(core, id, type, "the log does not name the peer");
         }
         return false;
     }
     if (is_of_users(type) && !peer_filter_speaks_for_users(core, id)) {
         log_ignored(core, id, type,
-                    "access is required, and it shows no certificate: set "
-                    "tls.peer = require");
+                    "this cluster requires authentication, and the peer "
+                    "presents no certificate: set tls.peer = require");
         return false;
     }
     return standing != STANDING_GUEST || replica_leader(core->replica) == id ||

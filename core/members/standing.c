@@ -69,7 +69,8 @@ void standing_follow(struct core *core)
         if (!peer->is_up || standing_of(core, peer->id) != STANDING_NONE) {
             continue;
         }
-        LOG_INFO("link closed: the configuration does not name this directory",
+        LOG_INFO("link closed: the configuration does not name this data "
+                 "directory",
                  "peer=%" PRIu64 " incarnation=%016" PRIx64, peer->id,
                  peer->incarnation);
         peer->is_removed = true;

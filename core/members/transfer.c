@@ -74,13 +74,13 @@ void raft_transfer_run(struct core *core, struct request *request)
         request_refuse(core, request, WORD_BADARG, "no voter has that id");
     } else if (liveness_heir(core) == 0) {
         request_refuse(core, request, WORD_BUSY,
-                       "no other voter is connected to take over");
+                       "no other voter is connected that could take over");
     } else if (core->leadership.transfer.state != TRANSFER_NONE) {
         request_refuse(core, request, WORD_BUSY, "a transfer is under way");
     } else {
         audit_log_log(request);
         transfer_begin(core, request, call->has_id ? call->id : 0,
-                       "asked by an operator");
+                       "requested by an operator");
     }
 }
 
@@ -97,7 +97,8 @@ static bool may_go(struct core *core)
         if (liveness_is_silent(core, transfer->to)) {
             char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
             liveness_text(core, transfer->to, text, sizeof text);
-            snprintf(why, sizeof why, "%s: hand over to another voter", text);
+            snprintf(why, sizeof why,
+                     "%s: hand leadership over to another voter", text);
             /* This node goes on leading, without a pause. */
             transfer_refuse(core, WORD_BADARG, why);
         }
@@ -153,7 +154,7 @@ static void begin_unasked(struct core *core)
                        core->run.is_stopping ? "this node stops"
                        : core->run.disk == CORE_DISK_FULL
                            ? "its disk is nearly full"
-                           : "its disk hardly answers");
+                           : "its disk hardly responds");
     } else if (leadership->clock_heir != 0 &&
                leadership->change.state == CHANGE_NONE) {
         uint64_t heir = leadership->clock_heir;
@@ -247,6 +248,7 @@ void transfer_answer(struct core *core, struct request *request)
         request_answer_ok(core, request);
     } else {
         request_refuse(core, request, WORD_BUSY,
-                       "leadership did not go where it was asked to go");
+                       "leadership went to another member than the requested "
+                       "one");
     }
 }

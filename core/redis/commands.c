@@ -98,8 +98,8 @@ bool redis_eval_parse(struct call *call, struct resp_writer *writer)
     }
     if (!bytes_to_u64(call->argument[2], &count) || count > call->count - 3) {
         return call_fail(call, writer,
-                         "the number of keys must be from 0 to "
-                         "that of the arguments behind it");
+                         "the number of keys must be from 0 to the number of "
+                         "arguments after it");
     }
     return take_keys(call, writer, 3, (uint32_t)count);
 }
@@ -341,10 +341,10 @@ static void commands_carry_out(struct core *core, const struct request *request,
     struct answer_size left = {ANSWER_VALUES_MAX, ANSWER_BYTES_MAX};
     if (finding->word == WORD_NONE && !take_size(&finding->answer, 0, &left)) {
         bool is_script = finding->keys.is_script;
-        commands_fail(
-            finding, is_script ? WORD_ERR : word, is_script ? "script" : name,
-            "an answer has at most 16384 values, 4 MiB, and 8 lists in each "
-            "other");
+        commands_fail(finding, is_script ? WORD_ERR : word,
+                      is_script ? "script" : name,
+                      "an answer may have at most 16384 values, 4 MiB and 8 "
+                      "nested lists");
     } else if (finding->word == WORD_NONE &&
                !redis_keys_finish(&finding->keys)) {
         commands_fail(finding, word, name, finding->keys.error);
@@ -642,7 +642,7 @@ void redis_reply(struct core *core, struct request *request,
         commands_decide(core, request, true);
     } else {
         request_refuse(core, request, WORD_BUSY,
-                       "others change these keys all the time: ask again");
+                       "these keys change all the time: try again");
     }
 }
 

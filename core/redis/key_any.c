@@ -15,17 +15,16 @@ bool view_px(struct key_call *call, struct bytes text, enum time_form form,
     int64_t number;
     if (!view_integer(text, &number) ||
         (is_seconds && number > INT64_C(1) << 42)) {
-        return view_fail(call, "a time to live is 1 ms to 1 h");
+        return view_fail(call, "a time to live must be from 1 ms to 1 h");
     }
     number *= is_seconds ? 1000 : 1;
     if (is_point && !call->keys->asked_time) {
-        return view_fail(call,
-                         "a point in time needs a script that asks for TIME "
-                         "before: no clock but that counts here");
+        return view_fail(call, "a point in time needs a script that calls TIME "
+                               "before: hasp uses only the clock of the log");
     }
     number -= is_point ? (int64_t)call->keys->time_ms : 0;
     if (number > PX_MAX_MS) {
-        return view_fail(call, "a time to live is 1 ms to 1 h");
+        return view_fail(call, "a time to live must be from 1 ms to 1 h");
     }
     *ret_px_ms = number;
     return true;
@@ -102,7 +101,7 @@ static bool do_expire(struct key_call *call)
             !bytes_is_word(option[i], "XX") &&
             !bytes_is_word(option[i], "GT") &&
             !bytes_is_word(option[i], "LT")) {
-            return view_fail(call, "syntax error: NX, XX, GT or LT");
+            return view_fail(call, "syntax error: use NX, XX, GT or LT");
         }
     }
     enum time_form form = (enum time_form)call->command->variant;
@@ -112,7 +111,7 @@ static bool do_expire(struct key_call *call)
         return false;
     }
     if (px_ms <= 0 && !call->keys->is_script) {
-        return view_fail(call, "a time to live is 1 ms to 1 h");
+        return view_fail(call, "a time to live must be from 1 ms to 1 h");
     }
     if (!view->is_there || view_is_foreign(view) ||
         !expire_applies(call->keys, view, option, count, px_ms)) {

@@ -127,7 +127,7 @@ static bool do_lmove(struct key_call *call)
         struct bytes word = call->argument[3 + i];
         end[i] = bytes_is_word(word, "LEFT") ? END_LEFT : END_RIGHT;
         if (end[i] == END_RIGHT && !bytes_is_word(word, "RIGHT")) {
-            return view_fail(call, "syntax error: LEFT or RIGHT");
+            return view_fail(call, "syntax error: use LEFT or RIGHT");
         }
     }
     return list_key_move(call, end[0], end[1]);

@@ -80,7 +80,7 @@ static bool read_px(struct key_call *call, struct bytes text,
 {
     return view_px(call, text, form, &options->px_ms) &&
            (options->px_ms > 0 ||
-            view_fail(call, "a time to live is 1 ms to 1 h"));
+            view_fail(call, "a time to live must be from 1 ms to 1 h"));
 }
 
 static bool read_set_options(struct key_call *call, struct set_options *options)
@@ -110,8 +110,9 @@ static bool read_set_options(struct key_call *call, struct set_options *options)
             }
         } else {
             return view_fail(
-                call, "syntax error: SET key value [NX|XX|IFEQ "
-                      "value] [GET] [PX ms|EX s|PXAT ms|EXAT s|KEEPTTL]");
+                call,
+                "syntax error: use SET key value [NX|XX|IFEQ value] [GET] [PX "
+                "ms|EX s|PXAT ms|EXAT s|KEEPTTL]");
         }
     }
     if (options->is_nx + options->is_xx + options->has_expected > 1 ||
@@ -228,7 +229,7 @@ static bool do_delex(struct key_call *call)
     uint32_t at = (uint32_t)call->command->variant;
     if (at == 3 &&
         (call->count != 4 || !bytes_is_word(call->argument[2], "IFEQ"))) {
-        return view_fail(call, "syntax error: DELEX key IFEQ value");
+        return view_fail(call, "syntax error: use DELEX key IFEQ value");
     }
     if (!view_find(call, call->argument[1], &view)) {
         return false;
@@ -329,7 +330,9 @@ static bool do_setbit(struct key_call *call)
     uint8_t mask = (uint8_t)(1 << (7 - place % 8));
     data[byte] = (uint8_t)(bit == 1 ? data[byte] | mask : data[byte] & ~mask);
     if (collection_type(bytes_of(data, size)) != KEY_TEXT) {
-        return view_fail(call, "a value may not begin as a hash is stored");
+        return view_fail(call,
+                         "a value must not start with the bytes that mark a "
+                         "stored hash");
     }
     if (!view_edit(call, view, KEY_TEXT)) {
         return false;

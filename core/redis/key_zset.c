@@ -160,8 +160,9 @@ static bool do_zadd(struct key_call *call)
     if (left == 0 || left % 2 != 0 || is_both ||
         (options.is_nx && (options.is_xx || options.is_gt || options.is_lt)) ||
         (options.increments && left != 2)) {
-        return view_fail(call, "syntax error: ZADD key [NX|XX] [GT|LT] "
-                               "[CH] [INCR] score member...");
+        return view_fail(call,
+                         "syntax error: use ZADD key [NX|XX] [GT|LT] [CH] "
+                         "[INCR] score member...");
     }
     if (!zset_key_add(call, at, &options, &added)) {
         return false;
@@ -252,8 +253,8 @@ static bool read_range_options(struct key_call *call,
             i += 2;
         } else {
             return view_fail(call,
-                             "syntax error: [BYSCORE] [REV] [LIMIT skip count] "
-                             "[WITHSCORES]");
+                             "syntax error: use [BYSCORE] [REV] [LIMIT skip "
+                             "count] [WITHSCORES]");
         }
     }
     return true;
@@ -380,7 +381,7 @@ struct combination {
 
 static bool fail_combination(struct key_call *call)
 {
-    return view_fail(call, "syntax error: count key... [WEIGHTS number...] "
+    return view_fail(call, "syntax error: use count key... [WEIGHTS number...] "
                            "[AGGREGATE SUM|MIN|MAX]");
 }
 

@@ -39,7 +39,8 @@ bool redis_keys_call(void *data, const struct bytes *argument, uint32_t count,
     CHECK(count > 0);
     const struct key_command *command = find_command(argument[0]);
     if (command == NULL) {
-        return view_fail(&call, "hasp does not have this command for scripts");
+        return view_fail(&call,
+                         "hasp does not support this command in scripts");
     }
     if (count < command->min || count > command->max) {
         return view_fail(&call, "%s: wrong number of arguments", command->name);
@@ -126,7 +127,7 @@ static bool write_members(struct redis_keys *keys, struct redis_view *view)
     if (!collection_write(view->type, &view->members, VALUE_SIZE_MAX,
                           keys->arena, &view->value)) {
         snprintf(keys->error, sizeof keys->error,
-                 "a %s has at most %d bytes with all that is in it",
+                 "a %s may have at most %d bytes, with all its members",
                  key_type_name(view->type), VALUE_SIZE_MAX);
         return false;
     }
@@ -145,7 +146,7 @@ bool redis_keys_finish(struct redis_keys *keys)
         key->change = change_of(view);
         if (view->is_there && view->lacks_ttl && !keys->may_endure) {
             snprintf(keys->error, sizeof keys->error,
-                     "a lock needs a time to live: give PX ms or EX s");
+                     "a lock needs a time to live: use PX ms or EX s");
             return false;
         }
         key->is_durable = view->is_there && view->lacks_ttl;
@@ -163,8 +164,9 @@ bool redis_keys_finish(struct redis_keys *keys)
     }
     if (takes_both(keys)) {
         snprintf(keys->error, sizeof keys->error,
-                 "keys with and without a time to live cannot be taken at "
-                 "once: SET the lasting one once before");
+                 "a command cannot change keys with and without a time to "
+                 "live at once: SET the one without it in a command of its "
+                 "own first");
         return false;
     }
     return true;

@@ -64,7 +64,7 @@ static bool read_code(struct json *json, uint32_t *ret_code)
         } else if (c >= 0 && lower >= 'a' && lower <= 'f') {
             code = 16 * code + (uint32_t)(lower - 'a' + 10);
         } else {
-            return script_json_fail(json, "a wrong escape in a string");
+            return script_json_fail(json, "invalid escape in a string");
         }
     }
     *ret_code = code;
@@ -97,11 +97,11 @@ static bool script_json_read_escape(struct json *json)
     }
     if (c != 'u' || !read_code(json, &code)) {
         return c == 'u' ? false
-                        : script_json_fail(json, "a wrong escape in a string");
+                        : script_json_fail(json, "invalid escape in a string");
     }
     if (code >= 0xd800 && code < 0xdc00) {
         if (script_json_peek(json) != '\\') {
-            return script_json_fail(json, "half a pair of surrogates");
+            return script_json_fail(json, "half a surrogate pair");
         }
         json->at += 2;
         if (!read_code(json, &low)) {
@@ -119,7 +119,7 @@ static bool script_json_read_text(struct json *json, struct bytes *ret_text)
     for (;;) {
         int c = script_json_peek(json);
         if (c == -1 || c < 0x20) {
-            return script_json_fail(json, "a string without its end");
+            return script_json_fail(json, "unterminated string");
         }
         if (!machine_step(json->machine)) {
             return false;
@@ -155,10 +155,10 @@ static bool read_word(struct json *json, struct value *ret)
         return true;
     }
     if (bytes_equal(word, BYTES_LITERAL("null"))) {
-        return script_json_fail(json, "hasp has no null for scripts");
+        return script_json_fail(json, "hasp has no null in scripts");
     }
     if (word.size == 0 || !text_to_number(word, &number)) {
-        return script_json_fail(json, "a value expected");
+        return script_json_fail(json, "expected a value");
     }
     *ret = value_of_number(number);
     return true;
@@ -170,7 +170,7 @@ static bool read_field(struct json *json, struct value_table *table)
     struct value value;
     json->machine->steps += table->field_count / FIELDS_PER_STEP;
     if (!script_json_accept(json, '"') || !script_json_read_text(json, &name)) {
-        return script_json_fail(json, "a name in quotes expected");
+        return script_json_fail(json, "expected a name in quotes");
     }
     if (!script_json_accept(json, ':')) {
         return script_json_fail(json, "':' expected");
@@ -213,7 +213,7 @@ static bool read_table(struct json *json, bool is_object, struct value *ret)
             return true;
         }
         if (!script_json_accept(json, ',')) {
-            return script_json_fail(json, "',' or the end of a list expected");
+            return script_json_fail(json, "expected ',' or the end of a list");
         }
     }
 }
@@ -234,7 +234,7 @@ static bool read_any(struct json *json, struct value *ret)
         return read_word(json, ret);
     }
     if (++json->depth > JSON_DEPTH_MAX) {
-        return script_json_fail(json, "too much in each other");
+        return script_json_fail(json, "nested too deeply");
     }
     bool is_good = read_table(json, is_object, ret);
     CHECK(json->depth > 0);
@@ -251,7 +251,7 @@ bool json_decode(struct script_machine *machine, struct bytes text,
     }
     CHECK(json.depth == 0 && json.at <= text.size);
     return skip_space(&json) == -1 ||
-           script_json_fail(&json, "nothing expected behind it");
+           script_json_fail(&json, "unexpected text after the value");
 }
 
 /* --- Encoding ------------------------------------------------------------- */
@@ -336,7 +336,7 @@ static bool script_json_write_table(struct json *json,
         return script_json_fail(json, "a table with both items and names");
     }
     if (++json->depth > JSON_DEPTH_MAX) {
-        return script_json_fail(json, "too much in each other");
+        return script_json_fail(json, "nested too deeply");
     }
     bool is_good = table->count > 0 ? write_list(json, table)
                                     : write_object(json, table);
@@ -361,12 +361,13 @@ static bool write_any(struct json *json, const struct value *value)
         return script_json_put(json, value_is_true(value) ? "true" : "false");
     case VALUE_NUMBER:
         if (value->number - value->number != 0) {
-            return script_json_fail(json, "a number that JSON does not have");
+            return script_json_fail(json,
+                                    "a number that JSON cannot represent");
         }
         return machine_text(json->machine, value, LUA_DIGITS, &text) &&
                text_add(&json->out, text);
     default:
-        return script_json_fail(json, "a value that JSON does not have");
+        return script_json_fail(json, "a value that JSON cannot represent");
     }
 }
 

@@ -140,7 +140,7 @@ static struct token script_lex_read_text(struct lexer *lexer)
     while (script_lex_peek(lexer, 0) != quote) {
         int c = script_lex_peek(lexer, 0);
         if (c == -1 || c == '\n') {
-            return script_lex_fail(lexer, "a string without its end");
+            return script_lex_fail(lexer, "unterminated string");
         }
         lexer->at++;
         if (c == '\\') {
@@ -150,7 +150,7 @@ static struct token script_lex_read_text(struct lexer *lexer)
             }
             c = script_lex_read_escape(lexer);
             if (c == -1) {
-                return script_lex_fail(lexer, "a wrong '\\' in a string");
+                return script_lex_fail(lexer, "invalid escape in a string");
             }
         }
         /* An escape takes more bytes than the byte it stands for. */
@@ -246,13 +246,13 @@ static struct token read_sign(struct lexer *lexer)
             return token;
         }
     }
-    return script_lex_fail(lexer, "a sign that Lua does not have");
+    return script_lex_fail(lexer, "invalid character");
 }
 
 struct token lexer_next(struct lexer *lexer)
 {
     if (!skip_blank(lexer)) {
-        return script_lex_fail(lexer, "a comment without its end");
+        return script_lex_fail(lexer, "unterminated comment");
     }
     int c = script_lex_peek(lexer, 0);
     if (c == -1) {
@@ -272,7 +272,7 @@ struct token lexer_next(struct lexer *lexer)
         struct token token = {.type = TOKEN_TEXT, .line = lexer->line};
         return read_long(lexer, level, &token.text)
                    ? token
-                   : script_lex_fail(lexer, "a string without its end");
+                   : script_lex_fail(lexer, "unterminated string");
     }
     return read_sign(lexer);
 }

@@ -54,7 +54,7 @@ static bool script_library_take_number(const struct builtin_call *call,
         machine_number(call->machine, &call->list->item[at], ret_number)) {
         return true;
     }
-    return machine_fail(call->machine, "%s: a number expected, not a %s value",
+    return machine_fail(call->machine, "%s: expected a number, got a %s value",
                         script_library_name_of(call),
                         value_type_name(&call->list->item[at]));
 }
@@ -66,7 +66,7 @@ static bool script_library_take_place(const struct builtin_call *call,
 {
     return script_library_take_number(call, at, otherwise, ret_place) &&
            (isfinite(*ret_place) ||
-            machine_fail(call->machine, "%s: a finite number expected",
+            machine_fail(call->machine, "%s: expected a finite number",
                          script_library_name_of(call)));
 }
 
@@ -78,7 +78,7 @@ static bool script_library_take_text(const struct builtin_call *call,
     const struct value *value = &call->list->item[at];
     if (value->type != VALUE_TEXT && value->type != VALUE_NUMBER) {
         return machine_fail(
-            call->machine, "%s: a string expected, not a %s value",
+            call->machine, "%s: expected a string, got a %s value",
             script_library_name_of(call), value_type_name(value));
     }
     if (!machine_text(call->machine, value, LUA_DIGITS, ret_text)) {
@@ -92,7 +92,7 @@ static bool script_library_take_text(const struct builtin_call *call,
 static struct value_table *take_table(const struct builtin_call *call)
 {
     if (call->list->item[0].type != VALUE_TABLE) {
-        machine_fail(call->machine, "%s: a list expected, not a %s value",
+        machine_fail(call->machine, "%s: expected a list, got a %s value",
                      script_library_name_of(call),
                      value_type_name(&call->list->item[0]));
         return NULL;
@@ -156,8 +156,8 @@ static bool script_library_ask(const struct builtin_call *call)
         const struct value *value = &call->list->item[i];
         if (value->type != VALUE_TEXT && value->type != VALUE_NUMBER) {
             return machine_fail(call->machine,
-                                "redis.call: argument %u is a %s value, not a "
-                                "string or number",
+                                "redis.call: argument %u is a %s value; it "
+                                "must be a string or number",
                                 i + 1, value_type_name(value));
         }
         if (!machine_text(call->machine, value, CALL_DIGITS, &argument[i])) {
@@ -270,7 +270,7 @@ static bool script_library_run_status(const struct builtin_call *call)
     }
     if (call->list->item[0].type != VALUE_TEXT) {
         return machine_fail(call->machine,
-                            "%s: a string expected, not a number",
+                            "%s: expected a string, got a number",
                             script_library_name_of(call));
     }
     return script_library_give(
@@ -363,8 +363,8 @@ static bool script_library_add_item(const struct builtin_call *call,
         if (item->kind == 0 || strchr("dixfg", item->kind) == NULL ||
             (item->precision >= 0 && strchr("fg", item->kind) == NULL)) {
             return machine_fail(call->machine,
-                                "string.format: hasp has %%d, %%i, %%x, %%f, "
-                                "%%g and %%s alone");
+                                "string.format: hasp supports only %%d, %%i, "
+                                "%%x, %%f, %%g and %%s");
         }
         if (!script_library_take_number(call, at, 0, &number)) {
             return false;

@@ -98,9 +98,9 @@ static void script_parse_expect(struct parser *parser, const char *text)
         return;
     }
     if (parser->token.type == TOKEN_END) {
-        fail_at(parser, parser->token.line, "'%s' expected at the end", text);
+        fail_at(parser, parser->token.line, "expected '%s' at the end", text);
     } else {
-        fail_at(parser, parser->token.line, "'%s' expected near '%s'", text,
+        fail_at(parser, parser->token.line, "expected '%s' near '%s'", text,
                 bytes_shown(parser->token.text, near));
     }
 }
@@ -110,7 +110,7 @@ static struct bytes expect_name(struct parser *parser)
     struct bytes name = parser->token.text;
     char near[BYTES_SHOWN_SIZE];
     if (parser->token.type != TOKEN_NAME) {
-        fail_at(parser, parser->token.line, "a name expected near '%s'",
+        fail_at(parser, parser->token.line, "expected a name near '%s'",
                 bytes_shown(name, near));
         return (struct bytes){NULL, 0};
     }
@@ -136,8 +136,7 @@ static bool script_parse_go_down(struct parser *parser)
 {
     if (++parser->depth > SCRIPT_DEPTH_MAX) {
         fail_at(parser, parser->token.line,
-                "more than %d blocks or brackets in each other",
-                SCRIPT_DEPTH_MAX);
+                "more than %d nested blocks or brackets", SCRIPT_DEPTH_MAX);
     }
     return !parser->has_failed;
 }
@@ -223,7 +222,7 @@ static void check_builtin(struct parser *parser, const struct script_node *node,
     } else if ((node->op == BUILTIN_CALL || node->op == BUILTIN_PCALL) &&
                node->a->kind == NODE_TEXT && !parser->is_known(node->a->text)) {
         fail_at(parser, node->line,
-                "%s('%s'): hasp does not have this command for scripts",
+                "%s('%s'): hasp does not support this command in scripts",
                 function->name, bytes_shown(node->a->text, text));
     }
 }
@@ -274,7 +273,7 @@ static bool accept_alias(struct parser *parser)
         }
     }
     if (is_alias && parser->alias_count == SCRIPT_ALIASES_MAX) {
-        fail_at(parser, token.line, "more than %d names for functions",
+        fail_at(parser, token.line, "more than %d names of functions",
                 SCRIPT_ALIASES_MAX);
     } else if (is_alias) {
         parser->alias[parser->alias_count++] = alias;
@@ -317,7 +316,8 @@ static struct script_node *parse_protected(struct parser *parser,
         struct bytes name = whole_name(parser, expect_name(parser));
         function = library_find(meaning_of(parser, name), &builtin);
         if (function == NULL) {
-            fail_at(parser, node->line, "pcall of no function that hasp has");
+            fail_at(parser, node->line,
+                    "pcall of something that is not a function of hasp");
             return node;
         }
         call->kind = NODE_BUILTIN;
@@ -366,8 +366,8 @@ static struct script_node *parse_builtin(struct parser *parser,
         return node;
     }
     fail_at(parser, node->line,
-            "'%s' is no local variable, and no function that hasp has for "
-            "scripts",
+            "'%s' is neither a local variable nor a function that hasp "
+            "supports",
             bytes_shown(whole, name));
     return node;
 }
@@ -414,11 +414,11 @@ static struct script_node *parse_function(struct parser *parser)
 {
     struct script_node *function = new_node(parser, NODE_FUNCTION);
     if (parser->is_function) {
-        fail_at(parser, function->line, "a function within a function");
+        fail_at(parser, function->line, "a function inside a function");
         return function;
     }
     if (parser->blocks > 1) { /* It could outlive the variables it sees. */
-        fail_at(parser, function->line, "a function within a block");
+        fail_at(parser, function->line, "a function inside a block");
         return function;
     }
     uint32_t name_count = parser->name_count;
@@ -689,7 +689,7 @@ static void script_parse_parse_count(struct parser *parser,
     node->kind = NODE_COUNT;
     node->a = parse_list(parser, &count);
     if (count < 2 || count > 3) {
-        fail_at(parser, node->line, "for: two or three numbers expected");
+        fail_at(parser, node->line, "for: expected two or three numbers");
     }
     script_parse_declare(parser, name, node);
 }
@@ -707,12 +707,13 @@ static void parse_each(struct parser *parser, struct script_node *node,
     struct bytes iterator = expect_name(parser);
     node->op = bytes_equal(iterator, BYTES_LITERAL("pairs"));
     if (node->op == 0 && !bytes_equal(iterator, BYTES_LITERAL("ipairs"))) {
-        fail_at(parser, node->line, "for .. in: only ipairs and pairs");
+        fail_at(parser, node->line,
+                "for .. in: hasp supports only ipairs and pairs");
         return;
     }
     node->a = script_parse_parse_arguments(parser, &count);
     if (count != 1) {
-        fail_at(parser, node->line, "for .. in: one list expected");
+        fail_at(parser, node->line, "for .. in: expected one list");
     }
     script_parse_declare(parser, name, node);
     script_parse_declare(parser, item, &ignored);
@@ -813,7 +814,7 @@ static struct script_node *parse_assignment(struct parser *parser)
         script_parse_advance(parser);
         if (is_mark(parser, "=") && find_local(parser, token.text) == NULL) {
             fail_at(parser, token.line,
-                    "'%s' is no local variable, and scripts have no others",
+                    "'%s' is not a local variable; hasp supports no others",
                     bytes_shown(token.text, text));
         }
         if (!parser->has_failed) {
@@ -836,7 +837,7 @@ static struct script_node *parse_assignment(struct parser *parser)
     for (const struct script_node *target = node->a; target != NULL;
          target = target->next) {
         if (target->kind != NODE_LOCAL && target->kind != NODE_INDEX) {
-            fail_at(parser, node->line, "this cannot be assigned to");
+            fail_at(parser, node->line, "cannot assign to this expression");
         }
     }
     script_parse_expect(parser, "=");
@@ -877,13 +878,13 @@ static struct script_node *parse_statement(struct parser *parser)
         node = new_node(parser, NODE_BREAK);
         script_parse_advance(parser);
         if (parser->loops == 0) {
-            fail_at(parser, node->line, "break outside of a loop");
+            fail_at(parser, node->line, "break outside a loop");
         }
         return node;
     }
     if (is_mark(parser, "function")) {
         fail_at(parser, parser->token.line,
-                "a function that is not local: write local function");
+                "a function must be local: use local function");
     }
     return parse_assignment(parser);
 }
@@ -934,7 +935,7 @@ bool script_parse(struct bytes text, struct arena *arena,
     CHECK(parser.loops == 0 && !parser.is_function);
     ret_script->local_count = parser.local_count;
     if (!parser.has_failed && parser.token.type != TOKEN_END) {
-        fail_at(&parser, parser.token.line, "nothing expected near '%s'",
+        fail_at(&parser, parser.token.line, "unexpected text near '%s'",
                 bytes_shown(parser.token.text, near));
     }
     return !parser.has_failed;

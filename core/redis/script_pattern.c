@@ -37,7 +37,7 @@ static bool script_pattern_spend(struct matcher *m, size_t size)
 {
     *m->steps += 1 + (uint32_t)(size / SCRIPT_STEP_SIZE);
     if (*m->steps > m->steps_max) {
-        (void)script_pattern_fail(m, "it takes too many steps");
+        (void)script_pattern_fail(m, "pattern takes too many steps");
         return false;
     }
     return true;
@@ -334,7 +334,8 @@ static size_t match_from(struct matcher *m, size_t s, size_t p)
         }
         if (c == '%' && next == 'f') { /* Not the letter, as Lua has it. */
             return script_pattern_fail(m,
-                                       "hasp has no frontier (%f) in patterns");
+                                       "hasp does not support frontiers (%f) "
+                                       "in patterns");
         }
         if (c == '%' && (next == 'b' || is_in(next, '0', '9'))) {
             s = next == 'b' ? script_pattern_balanced(m, s, p + 2)

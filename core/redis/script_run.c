@@ -162,8 +162,7 @@ bool machine_step(struct script_machine *machine)
 {
     machine->steps++;
     if (machine->steps + *machine->run->call_steps > SCRIPT_STEPS_MAX) {
-        return machine_fail(machine,
-                            "the script goes on for more than %d steps",
+        return machine_fail(machine, "the script runs for more than %d steps",
                             SCRIPT_STEPS_MAX);
     }
     return true;
@@ -679,7 +678,7 @@ static bool evaluate_inner(struct script_machine *machine,
 static bool script_run_go_down(struct script_machine *machine)
 {
     return ++machine->depth <= DEPTH_MAX ||
-           machine_fail(machine, "too much in each other");
+           machine_fail(machine, "nested too deeply");
 }
 
 static bool script_run_evaluate(struct script_machine *machine,
@@ -749,7 +748,7 @@ static enum flow run_count(struct script_machine *machine,
         }
         CHECK(count < 3); /* The parser has counted. */
         if (!machine_number(machine, &value, &number[count++])) {
-            machine_fail(machine, "for: a number expected, not a %s value",
+            machine_fail(machine, "for: expected a number, got a %s value",
                          value_type_name(&value));
             return FLOW_ERROR;
         }
@@ -774,7 +773,7 @@ static enum flow run_each(struct script_machine *machine,
         return FLOW_ERROR;
     }
     if (list.type != VALUE_TABLE) {
-        machine_fail(machine, "for .. in: a list expected, not a %s value",
+        machine_fail(machine, "for .. in: expected a list, got a %s value",
                      value_type_name(&list));
         return FLOW_ERROR;
     }

@@ -152,9 +152,7 @@ bool view_spend(struct key_call *call, uint32_t members)
 {
     call->keys->steps += 1 + members / MEMBERS_PER_STEP;
     return call->keys->steps <= SCRIPT_STEPS_MAX ||
-           view_fail(call,
-                     "it takes more than %d steps to go through so many "
-                     "members so often",
+           view_fail(call, "reading these members takes more than %d steps",
                      SCRIPT_STEPS_MAX);
 }
 
@@ -295,8 +293,9 @@ struct value view_digits(struct redis_keys *keys, int64_t number)
 
 static bool refuse_foreign(struct key_call *call)
 {
-    return view_fail(call, "this lock is held by a session, waited for, or "
-                           "closed: only LOCK commands change it");
+    return view_fail(call,
+                     "a session holds this lock, or waits for it, or the lock "
+                     "is closed: only LOCK commands change it");
 }
 
 void view_set_time(struct redis_view *view, uint64_t px_ms)
@@ -317,13 +316,16 @@ bool view_write(struct key_call *call, struct redis_view *view,
         return view_fail(call, "a value has at most %d bytes", VALUE_SIZE_MAX);
     }
     if (collection_type(value) != KEY_TEXT) {
-        return view_fail(call, "a value may not begin as a hash is stored");
+        return view_fail(call,
+                         "a value must not start with the bytes that mark a "
+                         "stored hash");
     }
     bool is_same = view->is_there && view->type == KEY_TEXT &&
                    bytes_equal(view->value, value);
     if (view->is_there && !is_same && !view->is_looked_at) {
-        return view_fail(call, "another value holds this lock: give IFEQ, or "
-                               "compare it before");
+        return view_fail(call,
+                         "another value holds this lock: use IFEQ, or compare "
+                         "the value first");
     }
     view->is_replaced |= !is_same;
     view->is_there = true;
@@ -357,9 +359,10 @@ bool view_delete(struct key_call *call, struct redis_view *view)
         return true;
     }
     if (view_is_foreign(view) || !may_delete(call->keys, view)) {
-        return view_fail(call, "a held lock is released by its holder (with "
-                               "the script that compares the value), or taken "
-                               "by LOCK.RELEASEIF");
+        return view_fail(call,
+                         "a held lock is released only by its holder (with "
+                         "the script that compares the value), or by "
+                         "LOCK.RELEASEIF");
     }
     view->is_there = false;
     view->is_replaced = true;

@@ -132,7 +132,8 @@ static struct core_denial *audit_denied_gather(struct core *core,
     if (place == OTHERS) {
         if (denial->command == NULL) {
             audit_denied_begin(core, denial, request, "",
-                               BYTES_LITERAL("more than are told one by one"));
+                               BYTES_LITERAL("users that are not listed one "
+                                             "by one"));
             denial->user[0] = '\0';
         }
         return denial;

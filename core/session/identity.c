@@ -140,7 +140,7 @@ static void identity_fail(struct core *core, struct request *request,
 {
     struct conn *conn = request->conn;
     uint64_t slot = request->slot;
-    LOG_DEBUG("a secret was not taken", "address=%s", conn->address);
+    LOG_DEBUG("a secret was not accepted", "address=%s", conn->address);
     request_refuse(core, request, word, why);
     if (++conn->auth_failures >= AUTH_FAILURE_MAX) {
         conn_quit(core, conn, slot);
@@ -182,7 +182,8 @@ static void accept_secret(struct core *core, struct request *request,
     char why[USER_NAME_SIZE_MAX + 64];
     CHECK(!secret->user->is_disabled);
     if (conn->user != USER_ANYONE && conn->user != secret->user->number) {
-        snprintf(why, sizeof why, "this connection is '%.*s'; open another",
+        snprintf(why, sizeof why,
+                 "this connection is authenticated as '%.*s'; open another one",
                  (int)name.size, (const char *)name.data);
         request_refuse(core, request, WORD_ERR, why);
         return;
@@ -221,7 +222,7 @@ static bool look_again(struct core *core, struct request *request)
         identity_fail(core, request, WORD_NOLEADER, PENDING_ACCESS_WHY);
     } else if (core->leader.id == 0) {
         identity_fail(core, request, WORD_NOLEADER,
-                      "whether this secret is known is not known here");
+                      "this node cannot check the secret now");
     } else {
         identity_fail(core, request, WORD_WRONGPASS, WRONG_PAIR);
     }
@@ -241,7 +242,7 @@ void identity_authenticate(struct core *core, struct request *request,
     if (!conn->is_private && !core->options.takes_secrets_in_clear) {
         identity_fail(
             core, request, WORD_NOTLS,
-            "this secret has crossed the network in clear: replace it, and "
+            "this secret was sent over the network in clear: replace it, and "
             "use TLS");
         return;
     }
@@ -346,8 +347,9 @@ static void say_surplus(const struct core *core, const struct conn *conn,
     const struct user *user = lockfsm_user_named(
         core->fsm, bytes_of_text(conn->certified));
     if (user == NULL || !is_one_too_many(core, user, &why)) {
-        buffer_put_text(&why, "connections of the user to this node were too "
-                              "many when this one opened: open it again");
+        buffer_put_text(&why,
+                        "the user had too many connections to this node when "
+                        "this one was opened: open it again");
     }
     snprintf(ret_why, HASP_WHY_SIZE, "%.*s", (int)why.size,
              (const char *)why.data);
@@ -383,13 +385,14 @@ bool identity_is_void(const struct core *core, const struct conn *conn,
     if (conn->user == USER_ANYONE && conn->certified != NULL &&
         lockfsm_applied_index(core->fsm) == 0) {
         snprintf(ret_why, HASP_WHY_SIZE,
-                 "this node knows no users yet: it has to be added to its "
-                 "cluster, by way of another node: hasp member add");
+                 "this node knows no users yet: add it to its cluster from "
+                 "another node with: hasp member add");
         return true;
     }
     if (conn->user == USER_ANYONE && conn->certified != NULL) {
         snprintf(ret_why, HASP_WHY_SIZE,
-                 "user '%s' is not known here, or disabled: hasp user add %s",
+                 "user '%s' is unknown on this node, or disabled: hasp user "
+                 "add %s",
                  conn->certified, conn->certified);
         return true;
     }
@@ -538,7 +541,7 @@ static void close_watchers(struct core *core, uint32_t *closes)
             core->turn.has_left_over = true;
             return;
         }
-        conn_close_quietly(core, conn, "no leader tells its rights");
+        conn_close_quietly(core, conn, "no leader confirms its rights");
         *closes -= 1;
     }
 }

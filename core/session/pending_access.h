@@ -28,9 +28,9 @@
 
 struct core;
 
-#define PENDING_ACCESS_WHY                                                \
-    "this node has not applied changes of users and access that its log " \
-    "holds, and waits for a leader: ask another node"
+#define PENDING_ACCESS_WHY                                              \
+    "this node has not yet applied changes of users and access in its " \
+    "log, and waits for a leader: try another node"
 
 /* Lives as long as the core. */
 struct pending_access {

@@ -43,8 +43,8 @@ void quarantine_turn(struct core *core)
     core->run.logged.quarantine_due_ns = core->now_ns + LOG_NS;
     LOG_WARN("quarantine after a restore",
              "left_ms=%" PRIu64
-             " hint=\"nothing is granted; if no client of the former life is "
-             "left: hasp quarantine end --i-vouch REASON\"",
+             " hint=\"no lock is granted; if no client from before the "
+             "restore is left, run: hasp quarantine end --i-vouch REASON\"",
              core_quarantine_ms(core));
 }
 
@@ -59,8 +59,8 @@ bool quarantine_end_check(struct call *call, struct resp_writer *writer)
 {
     return call_text(call, OPTION_REASON).size > 0 ||
            call_fail(call, writer,
-                     "REASON text is needed: why no client of the former life "
-                     "can still trust a lease");
+                     "REASON text is needed: why no client from before the "
+                     "restore can still trust a lease");
 }
 
 void quarantine_end_encode(struct core *core, struct request *request,

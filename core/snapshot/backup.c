@@ -68,18 +68,20 @@ void raft_part_run(struct core *core, struct request *request)
     /* The leader was asked for permission once, when the backup began. */
     if (request->user != USER_LOCAL && !request->conn->may_back_up) {
         request_refuse(core, request, WORD_GONE,
-                       "on this connection nothing was begun: RAFT.BACKUP");
+                       "no backup in progress on this connection: start one "
+                       "with RAFT.BACKUP");
         return;
     }
     /* A reply that waits behind another one is kept in memory. */
     if (request->conn->first_slot != request->slot) {
         request_refuse(core, request, WORD_BUSY,
-                       "one part at a time: wait for the answers before it");
+                       "request one part at a time: wait for the previous "
+                       "answer");
         return;
     }
     if (!backup_may_read(core, request->conn->id)) {
         request_refuse(core, request, WORD_BUSY,
-                       "too many read backups of this node");
+                       "too many connections are reading backups of this node");
         return;
     }
     struct buffer chunk = {0};
@@ -88,7 +90,7 @@ void raft_part_run(struct core *core, struct request *request)
     if (!core->port.snapshot_read(core->port.data, number[0], number[1],
                                   number[2], size, &chunk)) {
         request_refuse(core, request, WORD_GONE,
-                       "that snapshot is kept no more; begin anew");
+                       "snapshot no longer available; restart the backup");
     } else {
         resp_bulk(request_reply(core, request), buffer_bytes(&chunk));
         request_done(core, request);
@@ -113,7 +115,8 @@ void raft_backup_read(struct core *core, struct request *request)
     }
     request->conn->may_back_up = true;
     if (lockfsm_applied_index(core->fsm) == 0) {
-        request_refuse(core, request, WORD_GONE, "there is nothing here yet");
+        request_refuse(core, request, WORD_GONE,
+                       "this node has no state to back up yet");
     } else {
         audit_log_log(request);
         snapshots_enqueue(core, request);
@@ -125,13 +128,13 @@ void backup_answer(struct core *core, struct request *request, int error)
     uint64_t index, term, size;
     if (error != 0) {
         char why[HASP_WHY_SIZE];
-        snprintf(why, sizeof why, "no snapshot could be taken: %s",
+        snprintf(why, sizeof why, "cannot take a snapshot: %s",
                  hasp_strerror(error));
         request_refuse(core, request, WORD_GONE, why);
         return;
     }
     if (!core->port.snapshot_stat(core->port.data, &index, &term, &size)) {
-        request_refuse(core, request, WORD_GONE, "there is no snapshot");
+        request_refuse(core, request, WORD_GONE, "this node has no snapshot");
         return;
     }
     struct resp_writer *writer = request_reply(core, request);

@@ -79,7 +79,7 @@ bool flush_state(struct core *core, bool is_now)
     } else if (error == HASP_ENOMEM) {
         core_fatal(core, 70,
                    "the table needs more address space than the process may "
-                   "have; raise its limit (ulimit -v, LimitAS)");
+                   "use; raise its limit (ulimit -v, LimitAS)");
     } else if (error != 0) {
         char why[HASP_WHY_SIZE];
         snprintf(why, sizeof why, "cannot write the state to the table: %s",

@@ -155,7 +155,7 @@ void snapshots_taken(struct core *core, uint64_t log_index, int error)
     CHECK(core->snapshots.is_taking); /* The snapshot was asked for. */
     core->snapshots.is_taking = false;
     if (error != 0) {
-        LOG_WARN("snapshot not taken", "index=%" PRIu64 " error=\"%s\"",
+        LOG_WARN("cannot take a snapshot", "index=%" PRIu64 " error=\"%s\"",
                  log_index, hasp_strerror(error));
         core->snapshots.retry_ns = core->now_ns + RETRY_NS;
         refuse_backups(core, error);
@@ -268,7 +268,8 @@ static bool has_room(struct core *core, uint64_t from, uint64_t size)
         LOG_WARN("snapshot refused",
                  "from=%" PRIu64 " size=%" PRIu64 " room=%" PRIu64
                  " suppressed=%" PRIu32
-                 " hint=\"the disk has no room for it above disk_reserve\"",
+                 " hint=\"it would use the space that disk_reserve keeps "
+                 "free\"",
                  from, size, room, left_out);
     }
     return false;
@@ -432,8 +433,9 @@ void snapshots_received(struct core *core, const struct snapshot_header *header,
     CHECK(receiver->is_adopting && !receiver->must_adopt && !receiver->is_good);
     if (error != 0) {
         receiver->is_adopting = false;
-        LOG_WARN("received snapshot is bad", "index=%" PRIu64 " error=\"%s\"",
-                 receiver->index, hasp_strerror(error));
+        LOG_WARN("the received snapshot is damaged",
+                 "index=%" PRIu64 " error=\"%s\"", receiver->index,
+                 hasp_strerror(error));
         snapshots_acknowledge(core, true);
         return;
     }
@@ -460,7 +462,7 @@ void snapshots_installed(struct core *core)
         return;
     }
     if (lockfsm_applied_index(core->fsm) != index) {
-        core_fatal(core, 70, "the received snapshot could not be loaded");
+        core_fatal(core, 70, "cannot load the received snapshot");
         return;
     }
     core->snapshots.index = index;

@@ -177,7 +177,7 @@ ANOTHER_CA = ("the node's certificate was made by another CA than "
               "{tls}/ca.crt")
 REFUSED = "the node refuses this client's certificate; its log says why"
 NOTLS = "this port requires TLS: use --tls or HASP_TLS"
-UNKNOWN = "NOAUTH user 'gone' is not known here, or disabled: hasp user add gone"
+UNKNOWN = "NOAUTH user 'gone' is unknown on this node, or disabled: hasp user add gone"
 WRONGPASS = "invalid username-password pair or user is disabled"
 NOPERM = "NOPERM user 'app' may not lock 'orders' (roles: app)"
 NOAUTH = "NOAUTH not authenticated: present a client certificate or use AUTH"

@@ -180,7 +180,7 @@ def test_a_limit_out_of_its_range_is_refused_with_the_range():
                 (("locks", 0), "locks must be from 1 to 100000000"),
                 (("locks", 100000001), "locks must be from 1 to 100000000"),
                 (("locks", "-1"), "locks must be a decimal integer, not '-1'"),
-                (("lokcs", 1), "there is no limit 'lokcs'"),
+                (("lokcs", 1), "unknown limit 'lokcs'"),
             ):
                 error = refused(client, "LIMITS.SET", *words)
                 assert error.code == "BADARG"

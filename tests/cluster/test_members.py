@@ -140,7 +140,7 @@ def test_an_old_copy_of_a_directory_is_noticed_and_never_used_again():
         assert node.wait_exit() == 70
         assert "old copy" in node.log()
         assert "add it again with an empty directory" in node.log()
-        assert "member has lost its data" in leader.log()
+        assert "a member has lost data" in leader.log()
         # Nor when those who know have gone.
         for one in others:
             one.kill()
@@ -406,7 +406,7 @@ def test_who_is_to_be_added_is_dialled_at_both_addresses_first():
             with pytest.raises(ReplyError) as refused:
                 leader_do(cluster, "RAFT.ADD", node.id, address)
             assert refused.value.code == "BADARG"
-            assert "member %d is not there, seen from member %d: " % (
+            assert "member %d cannot be reached from member %d: " % (
                 node.id,
                 leader.id,
             ) in str(refused.value)
@@ -486,7 +486,7 @@ def test_a_node_whose_peers_are_of_another_cluster_serves_nobody():
             file.write(text)
         node.start()
         wait_until(
-            lambda: 'event="this node serves nobody"' in node.log(), 60, "it is told"
+            lambda: 'event="this node serves no clients"' in node.log(), 60, "it logs"
         )
         with node.connect() as client:
             with pytest.raises(ReplyError) as refused:
@@ -517,10 +517,10 @@ def test_a_node_that_listens_elsewhere_says_so():
             file.write(text.replace("client = 127.0.0.1:%d\n" % listed,
                                     "client = 127.0.0.1:%d\n" % node.client_port))
         node.start()
-        event = 'event="this node listens elsewhere"'
+        event = 'event="this node's address differs from the member list"'
         wait_until(lambda: event in node.log(), 30, "it is told")
         wait_until(lambda: node.status() is not None, 30, "it answers")
-        said = "clients at 127.0.0.1:%d, and the member list says 127.0.0.1:%d"
+        said = "clients at 127.0.0.1:%d, but the member list says 127.0.0.1:%d"
         assert said % (node.client_port, listed) in node.status()["elsewhere"]
         end = subprocess.run(
             [HASP, "-e", "127.0.0.1:%d" % node.client_port, "status"],

@@ -293,7 +293,7 @@ def test_a_search_for_deadlocks_that_is_given_up_is_told():
         (line,) = [
             line
             for line in node.log().splitlines()
-            if "search for a deadlock given up" in line
+            if "deadlock search given up" in line
         ]
         assert 'lock="hot"' in line and "steps=10000" in line
 

@@ -376,7 +376,7 @@ def test_a_hold_without_end_is_shown_as_one(cluster, page):
         page.wait_text("#r-when", "‘freeze’ can pass on at once")
         page.press("ann", Keys.ENTER)
         page.wait_text("#note", "is blacklisted")
-        page.wait_text("#why", "'freeze' is held by nobody")
+        page.wait_text("#why", "'freeze' is not held")
     assert page.errors() == []
 
 

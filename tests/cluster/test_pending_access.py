@@ -68,7 +68,7 @@ def test_access_that_was_required_since_its_state_is_required(has_snapshot):
         alone(cluster, node)
         for words in ("RAFT.STATUS", "LOCK.WATCH a", "LOCK.HISTORY", "INFO"):
             why = refusal(node, *words.split())
-            assert "has not applied changes of users and access" in why
+            assert "has not yet applied changes of users and access" in why
         administer(node, "RAFT.STATUS")  # The local door is open.
         cluster.start()
         wait_until(lambda: is_led(node), 15, "a leader")

@@ -342,7 +342,7 @@ def test_a_refused_script_is_counted_and_told_once(world):
     with closing(Wire(world.leader.client_port)) as wire:
         shown = wire.map("LOCK.SHOW", "told")
         assert shown["refused_script"].decode().endswith(
-            "hasp does not have this command for scripts"
+            "hasp does not support this command in scripts"
         )
         why = hasp(world.cluster, "why", "told").stdout
         assert "its client sent a script in vain" in why and "'xadd'" in why

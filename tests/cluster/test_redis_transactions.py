@@ -281,7 +281,7 @@ def test_what_cannot_stand_in_a_transaction_is_refused_at_once(connect, name, wo
     [
         (["SET", "{}", "v"], "a lock needs a time to live"),
         (["DEL", "{}-held"], "a held lock is released by its holder"),
-        (["PEXPIRE", "{}", "x"], "PEXPIRE: a time to live is 1 ms to 1 h"),
+        (["PEXPIRE", "{}", "x"], "PEXPIRE: a time to live must be from 1 ms to 1 h"),
         (["SET", "{}", "v", "PX"], "SET: syntax error"),
     ],
 )

@@ -104,7 +104,7 @@ static void argument_errors_name_the_command_and_the_option(void **state)
            "LOCK.ACQUIRE a WAIT");
     expect("-BADARG lock.acquire: WAIT must be a decimal integer, not '-1'\r\n",
            "LOCK.ACQUIRE a WAIT -1");
-    expect("-BADARG lock.acquire: option WAIT stands there twice\r\n",
+    expect("-BADARG lock.acquire: duplicate option WAIT\r\n",
            "LOCK.ACQUIRE a WAIT 1 WAIT 1");
     expect("-BADARG lock.acquire: wrong number of arguments\r\n",
            "LOCK.ACQUIRE");
@@ -120,9 +120,9 @@ static void argument_errors_name_the_command_and_the_option(void **state)
            "SESSION.OPEN TTL 1000 LINGER 1001");
     expect("-BADARG session.open: LINGER must be from 50 to 3600000\r\n",
            "SESSION.OPEN LINGER 49");
-    expect("-BADARG lock.macquire: 3 names expected, fewer follow\r\n",
+    expect("-BADARG lock.macquire: expected 3 names, got fewer\r\n",
            "LOCK.MACQUIRE 3 a b");
-    expect("-BADARG blacklist.add: either SESSION or CLIENT must be given\r\n",
+    expect("-BADARG blacklist.add: SESSION or CLIENT is missing\r\n",
            "BLACKLIST.ADD REASON x");
 }
 
@@ -712,7 +712,7 @@ static void a_backup_is_read_in_parts(void **state)
     ask("FENCE.ADMIT disk 8");
     ask("RAFT.BACKUP");
     assert_true(node->snapshot_index > index);
-    expect("-GONE that snapshot is kept no more; begin anew\r\n",
+    expect("-GONE snapshot no longer available; restart the backup\r\n",
            "RAFT.PART %llu %llu 0", (unsigned long long)index,
            (unsigned long long)term);
     expect("-BADARG raft.part: wrong number of arguments\r\n", "RAFT.PART 1");
@@ -743,8 +743,8 @@ static void only_so_many_read_backups_at_once(void **state)
                              "RAFT.PART %llu %llu 0", (unsigned long long)index,
                              (unsigned long long)term),
                   "$");
-    expect("-BUSY too many read backups of this node; nothing was "
-           "done, try later\r\n",
+    expect("-BUSY too many connections are reading backups of this node; "
+           "nothing was done, try later\r\n",
            "RAFT.PART %llu %llu 0", (unsigned long long)index,
            (unsigned long long)term);
     world_run(world, 6000);

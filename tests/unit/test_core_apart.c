@@ -44,7 +44,7 @@ static void alone_it_serves_nobody(void **state)
     meet_another(id);
     assert_true(core_is_apart(core, why));
     assert_non_null(strstr(why, "node 7 (10.0.0.7:7421) belongs to another "
-                                "one, abcdef01"));
+                                "cluster, abcdef01"));
     /* Connections were closed; new ones are refused, but for what asks the node
      * itself. */
     client_open(world, id, 3);
@@ -54,7 +54,7 @@ static void alone_it_serves_nobody(void **state)
     assert_memory_equal(said, "-NOLEADER this node is alone", 28);
     assert_answer(world, id, 3, "+PONG\r\n", "PING");
     said = client_ask(world, id, 3, "RAFT.STATUS");
-    assert_non_null(strstr(said, "belongs to another one"));
+    assert_non_null(strstr(said, "belongs to another cluster"));
     /* Each greeting prolongs it; a minute without one ends it. */
     world_run(world, 40000);
     meet_another(id);

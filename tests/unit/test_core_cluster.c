@@ -659,8 +659,8 @@ static void a_member_joins_by_snapshot_and_is_promoted(void **state)
     assert_false(core_names(world->node[leader].core, 4, WORLD_DIRECTORY(4)));
     assert_answer(
         world, leader, 1,
-        "-BADARG raft.remove: this member leads: hand over with RAFT.TRANSFER "
-        "first\r\n",
+        "-BADARG raft.remove: this member is the leader: hand leadership over "
+        "with RAFT.TRANSFER first\r\n",
         "RAFT.REMOVE %llu", (unsigned long long)leader);
 }
 
@@ -674,13 +674,13 @@ static void a_member_that_does_not_come_stays_a_standby(void **state)
     assert_int_equal(world->node[leader].client[1].output.size, 0);
     world_run(world, 300);
     assert_memory_equal(client_text(world, leader, 1),
-                        "-UNFINISHED member 4 is a standby, and not "
-                        "connected: start it, and ",
-                        65);
+                        "-UNFINISHED member 4 is a standby and is "
+                        "not connected: start it, and ",
+                        67);
     assert_answer(
         world, follower, 1,
-        "-BADARG raft.add: the id, the address or the data directory is a "
-        "member's already: to replace it, remove that member first\r\n",
+        "-BADARG raft.add: a member has this id, address or data directory "
+        "already: to replace it, remove it first\r\n",
         "RAFT.ADD 4 127.0.0.1:1,127.0.0.1:2");
     node_start(world, 4);
     links_update(world);

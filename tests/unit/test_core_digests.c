@@ -81,7 +81,7 @@ static void take_line(void *data, enum log_level level, const char *event,
 {
     (void)fields;
     if (level == LOG_ERROR_LEVEL &&
-        strcmp(event, "members have different states") == 0) {
+        strcmp(event, "the states of members differ") == 0) {
         ++*(uint32_t *)data;
     }
 }

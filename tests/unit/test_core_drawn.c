@@ -173,7 +173,7 @@ static void an_answer_that_no_frame_can_carry_is_refused(void **state)
     /* What has changed something is not refused. */
     const char *text = client_ask(world, follower, 1,
                                   "SET k %s IFEQ %s GET PX 60000", "w", value);
-    assert_memory_equal(text, "-UNKNOWN done, but its answer", 29);
+    assert_memory_equal(text, "-UNKNOWN the request took effect", 32);
     assert_answer(world, follower, 1, "$1\r\nw\r\n", "GET k");
     tear_down(state);
 }

@@ -112,16 +112,16 @@ static void what_a_guest_says_of_itself_counts_for_nothing(void **state)
     /* Nor what it says when it is up, or what is old, or of another. */
     core_peer_up(world->node[follower].core, &hello, world->now_ms * MS);
     vouch(STRANGER, follower, 1000);
-    expect_refusal(follower, &hello, "no member that this node knows");
+    expect_refusal(follower, &hello, "no member known to this node");
     vouch(leader, follower, 1);
-    expect_refusal(follower, &hello, "no member that this node knows");
+    expect_refusal(follower, &hello, "no member known to this node");
     vouch(leader, follower, 2);
     expect_welcome(follower, &hello);
     hello.incarnation = 98;
-    expect_refusal(follower, &hello, "no member that this node knows");
+    expect_refusal(follower, &hello, "no member known to this node");
     hello.incarnation = 99;
     hello.from = 8;
-    expect_refusal(follower, &hello, "no member that this node knows");
+    expect_refusal(follower, &hello, "no member known to this node");
     hello.members_index = 0;
     expect_refusal(follower, &hello, "node 8 is not a member");
 }
@@ -184,7 +184,7 @@ static void members_name_those_that_were_added_meanwhile(void **state)
     add(4);
     struct frame_hello hello = hello_of(world, 4);
     assert_true(hello.members_index > own.members_index);
-    expect_refusal(away, &hello, "no member that this node knows");
+    expect_refusal(away, &hello, "no member known to this node");
     connect_pair(away, follower, true);
     world_run(world, 10);
     expect_welcome(away, &hello);
@@ -216,7 +216,7 @@ static void whom_the_operator_trusts_comes_in_and_names_others(void **state)
     world_run(world, 100);
     expect_welcome(follower, &hello);
     other.from = 8;
-    expect_refusal(follower, &other, "no member that this node knows");
+    expect_refusal(follower, &other, "no member known to this node");
     core_peer_up(world->node[follower].core, &hello, world->now_ms * MS);
     struct frame_members members = {
         .log_index = 1000, .id = {8}, .incarnation = {99}, .count = 1};

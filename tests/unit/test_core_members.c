@@ -92,8 +92,9 @@ static void a_vote_that_the_others_need_is_not_taken_away(void **state)
         assert_says(answer, "-BADARG raft.%s: member %llu has been silent for ",
                     i == 0 ? "remove" : "demote", ID(third));
         assert_says(answer,
-                    "s; without %llu only 1 of 2 voters would be heard, which "
-                    "is no majority: remove %llu instead, or force it\r\n",
+                    "s; without %llu only 1 of 2 voters would be connected, "
+                    "which is not a majority: remove %llu instead, or force "
+                    "it\r\n",
                     ID(follower), ID(third));
         assert_int_equal(role_of(follower), MEMBER_VOTER);
     }
@@ -153,7 +154,8 @@ static void of_five_two_may_be_silent(void **state)
     world_cut(world, silent[1], true);
     world_run(world, 1500);
     assert_says(client_ask(world, leader, 1, "RAFT.REMOVE %llu", ID(third)),
-                "without %llu only 2 of 4 voters would be heard", ID(third));
+                "without %llu only 2 of 4 voters would be connected",
+                ID(third));
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE %llu",
                   ID(silent[0]));
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.DEMOTE %llu", ID(third));
@@ -178,7 +180,7 @@ static void leadership_is_not_offered_to_a_silent_member(void **state)
     assert_says(answer,
                 "-BADARG raft.transfer: member %llu has been silent for 3",
                 ID(third));
-    assert_says(answer, "ms: hand over to another voter\r\n");
+    assert_says(answer, "ms: hand leadership over to another voter\r\n");
     assert_in_range(world->now_ms - began_ms, 0, 5);
     assert_it_serves();
     silence(third, false);
@@ -284,8 +286,8 @@ who_is_not_on_loopback_does_not_vote_with_those_who_are(void **state)
         client_ask(world, leader, 1,
                    "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204"),
         "-BADARG raft.add: member 4 is at 127.0.0.1:7104 and member 1 at "
-        "10.0.0.1:7101: a loopback address is reached from its own "
-        "machine alone");
+        "10.0.0.1:7101: other machines cannot reach a "
+        "loopback address");
     node_start(world, 4);
     links_update(world);
     assert_answer(world, leader, 1, "+OK\r\n",
@@ -300,7 +302,7 @@ static void who_is_to_be_added_is_dialled_first(void **state)
                                     "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
     assert_says(
         answer,
-        "-BADARG raft.add: member 4 is not there, seen from member %llu: "
+        "-BADARG raft.add: member 4 cannot be reached from member %llu: "
         "connection refused; start it first",
         ID(leader));
     assert_in_range(world->now_ms - began_ms, 2900, 3300);
@@ -348,7 +350,7 @@ static void the_last_dial_ends_with_its_time(void **state)
                     (early_ms == 0));
         world_run(world, 200);
         assert_says(client_text(world, leader, 1), "-BADARG raft.add: member "
-                                                   "4 is not there");
+                                                   "4 cannot be reached");
     }
 }
 
@@ -379,8 +381,8 @@ static void a_silent_voter_is_not_added_again(void **state)
     const char *answer = client_ask(world, leader, 1, "%s", addition);
     assert_says(answer, "-UNFINISHED member %llu has been silent for 1.",
                 ID(third));
-    assert_says(answer, "s, and is a voter already: start it; with a new data "
-                        "directory it has to be removed first\r\n");
+    assert_says(answer, "s, and is a voter already: start it; if its data "
+                        "directory is new, remove the member first\r\n");
     node_start(world, third);
     links_update(world);
     world_run(world, 100);
@@ -421,8 +423,8 @@ static void a_member_that_is_behind_is_told_so(void **state)
     links_update(world);
     world_run(world, 10500);
     assert_says(client_text(world, leader, 1),
-                "-UNFINISHED member 4 is connected and a standby, and catches "
-                "up by itself (it has entry ");
+                "-UNFINISHED member 4 is a standby, is connected and is "
+                "catching up (it has entry ");
     world->node[4].is_disk_stuck = false;
 }
 

@@ -113,7 +113,7 @@ static void who_was_added_since_is_not_taken_for_replaced(void **state)
     node_kill(world, third);
     hello.incarnation++;
     hello.members_index++;
-    expect_greeting(follower, &hello, "by its own word it was added since");
+    expect_greeting(follower, &hello, "says that it was added later");
     assert_int_equal(core_replaced_count(core, 0), 0);
     hello.members_index--;
     expect_greeting(follower, &hello, "stop this node for good");

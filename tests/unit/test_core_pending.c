@@ -66,7 +66,7 @@ static const char *ask_as(uint64_t node, const struct identity *identity,
 
 static bool is_pending(const char *answer)
 {
-    return strncmp(answer, "-NOLEADER this node has not applied", 35) == 0;
+    return strncmp(answer, "-NOLEADER this node has not yet applied", 39) == 0;
 }
 
 /* --- Tests ---------------------------------------------------------------- */

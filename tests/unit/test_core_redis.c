@@ -105,7 +105,7 @@ static void pexpire_renews_and_is_a_heartbeat(void **state)
 static void what_would_delete_a_lock_is_refused(void **state)
 {
     (void)state;
-    expect("-BADARG set: a lock needs a time to live: give PX ms or EX s\r\n",
+    expect("-BADARG set: a lock needs a time to live: use PX ms or EX s\r\n",
            "SET k v");
     assert_memory_equal(ask("SET k v NX"), "-BADARG set: ", 13);
     assert_memory_equal(ask("SET k v NX XX PX 5"), "-BADARG set: ", 13);
@@ -287,23 +287,23 @@ static void what_a_script_cannot_do_is_named_with_its_line(void **state)
     (void)state;
     static const char *const refused[][2] = {
         {"return redis.call('xadd', KEYS[1], 1, 2)",
-         "-ERR hasp does not run this script: line 1: redis.call('xadd'): hasp "
-         "does not have this command for scripts\r\n"},
+         "-ERR hasp does not run this script: line 1: redis.call('xadd'): "
+         "hasp does not support this command in scripts\r\n"},
         {"\n\nlocal x = cmsgpack.unpack(ARGV[1])",
-         "-ERR hasp does not run this script: line 3: 'cmsgpack.unpack' is no "
-         "local variable, and no function that hasp has for scripts\r\n"},
+         "-ERR hasp does not run this script: line 3: 'cmsgpack.unpack' is "
+         "neither a local variable nor a function that hasp supports\r\n"},
         {"if redis.call('get', KEYS[1]) then return 1",
-         "-ERR hasp does not run this script: line 1: 'end' expected at the "
+         "-ERR hasp does not run this script: line 1: expected 'end' at the "
          "end\r\n"},
-        {"x = 1", "-ERR hasp does not run this script: line 1: 'x' is no local "
-                  "variable, and scripts have no others\r\n"},
+        {"x = 1", "-ERR hasp does not run this script: line 1: 'x' is not a "
+                  "local variable; hasp supports no others\r\n"},
         {"return redis.call('pexpireat', KEYS[1], '1900000000000')",
-         "-ERR script: line 1: a point in time needs a script that asks for "
-         "TIME before: no clock but that counts here\r\n"},
+         "-ERR script: line 1: a point in time needs a script that calls TIME "
+         "before: hasp uses only the clock of the log\r\n"},
         {"redis.call('set', KEYS[1], 'v') return 1",
-         "-BADARG eval: a lock needs a time to live: give PX ms or EX s\r\n"},
-        {"while true do end", "-ERR script: line 1: the script goes on for "
-                              "more than 5000 steps\r\n"},
+         "-BADARG eval: a lock needs a time to live: use PX ms or EX s\r\n"},
+        {"while true do end", "-ERR script: line 1: the script runs for more "
+                              "than 5000 steps\r\n"},
         {"local s = 'x' while true do s = s .. s end",
          "-ERR script: line 1: the script needs more than 262144 bytes\r\n"},
         {"local function f() return f() end return f()",
@@ -387,8 +387,8 @@ static void set_and_delete_may_compare(void **state)
     assert_in_range(number(ask("PTTL k")), 2980, 3000);
     expect("+OK\r\n", "SET k w XX PX 2000");
     expect("+OK\r\n", "SET k x IFEQ w KEEPTTL");
-    expect("-BADARG set: another value holds this lock: give IFEQ, or compare "
-           "it before\r\n",
+    expect("-BADARG set: another value holds this lock: use IFEQ, or compare "
+           "the value first\r\n",
            "SET k y XX PX 2000");
     expect(":0\r\n", "DELIFEQ k y");
     expect(":0\r\n", "DELEX k IFEQ y");
@@ -431,7 +431,7 @@ static void a_function_may_have_another_name(void **state)
     assert_string_equal(eval(text, "k", "w", NULL, NULL), "$1\r\nv\r\n");
     text = "local rcall = redis.call return rcall('xadd', KEYS[1], 1, 'x')";
     assert_non_null(strstr(eval(text, "k", NULL, NULL, NULL),
-                           "redis.call('xadd'): hasp does not have"));
+                           "redis.call('xadd'): hasp does not support"));
     /* A variable of that name is nearer; and what is called is no name. */
     text = "local call = redis.call local call = 7 return call";
     assert_string_equal(eval(text, "k", NULL, NULL, NULL), ":7\r\n");
@@ -489,7 +489,7 @@ static void what_a_hash_cannot_be_is_refused(void **state)
          "not an integer"},
         {"local s = 'xxxxxxxxxxxxxxxx' for i = 1, 8 do s = s .. s end "
          "return redis.call('hset', KEYS[1], 'a', s)",
-         "a hash has at most 4096 bytes"},
+         "a hash may have at most 4096 bytes"},
         {"for i = 1, 17 do redis.call('publish', 'c', i) end",
          "at most 16 messages"},
     };

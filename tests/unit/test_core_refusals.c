@@ -127,14 +127,14 @@ static void a_repetition_is_not_told_that_nothing_was_done(void **state)
     forward(term, false, words, 4, &answer);
     assert_int_equal(answer.kind, ANSWER_REPLY);
     assert_true(bytes_equal(
-        answer.reply, BYTES_LITERAL("-BUSY too much is in flight; nothing was "
-                                    "done, try later\r\n")));
+        answer.reply, BYTES_LITERAL("-BUSY too many requests are in flight; "
+                                    "nothing was done, try later\r\n")));
     forward(term, true, words, 4, &answer);
     assert_int_equal(answer.kind, ANSWER_REPLY);
     assert_true(bytes_equal(
         answer.reply,
-        BYTES_LITERAL("-UNKNOWN too much is in flight; whether this took "
-                      "effect is not known\r\n")));
+        BYTES_LITERAL("-UNKNOWN too many requests are in flight; whether this "
+                      "took effect is not known\r\n")));
 }
 
 /* Of a newer version, say; an earlier leader may have logged it. */
@@ -153,8 +153,8 @@ static void what_is_not_understood_may_have_been_done(void **state)
     forward(term, true, words, 3, &answer);
     assert_true(bytes_equal(
         answer.reply,
-        BYTES_LITERAL("-UNKNOWN this leader does not understand it; whether "
-                      "this took effect is not known\r\n")));
+        BYTES_LITERAL("-UNKNOWN this leader's version does not support it; "
+                      "whether this took effect is not known\r\n")));
 }
 
 /* MOVED would say that nothing was done. */

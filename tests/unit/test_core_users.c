@@ -192,14 +192,16 @@ static void a_secret_is_taken_or_not(void **state)
     /* Once it is somebody it stays so. */
     make_user("web", "lock:*");
     assert_answer(world, leader, APP,
-                  "-ERR this connection is 'app'; open another\r\n", "AUTH %s",
-                  secret_of("web", 'x'));
+                  "-ERR this connection is authenticated as 'app'; open "
+                  "another one\r\n",
+                  "AUTH %s", secret_of("web", 'x'));
     assert_answer(world, leader, APP, "+RESET\r\n", "RESET");
     assert_answer(world, leader, APP, "+OK\r\n", "AUTH default %s",
                   secret_of("web", 'x'));
     open_as(leader, 3, &local_door);
     assert_answer(world, leader, 3,
-                  "-ERR this connection is 'local'; open another\r\n",
+                  "-ERR this connection is authenticated as 'local'; open "
+                  "another one\r\n",
                   "AUTH %s", secret_of("web", 'x'));
     /* Three in a row are too many. */
     open_again(leader, 4);
@@ -212,8 +214,8 @@ static void a_secret_is_taken_or_not(void **state)
     open_as(leader, 5, &from_afar);
     assert_string_equal(
         client_ask(world, leader, 5, "AUTH %s", secret_of("app", 'x')),
-        "-NOTLS this secret has crossed the network in clear: replace it, and "
-        "use TLS\r\n");
+        "-NOTLS this secret was sent over the network in clear: replace it, "
+        "and use TLS\r\n");
 }
 
 /* Made just now at the leader, it is known a moment later everywhere. */
@@ -259,8 +261,7 @@ static void why_names_nothing_that_the_asker_may_not_read(void **state)
     open_again(leader, 3);
     client_ask(world, leader, 3, "AUTH %s", secret_of("eye", 'x'));
     const char *text = client_ask(world, leader, 3, "LOCK.WHY p/1");
-    assert_non_null(
-        strstr(text, "waits itself for a lock that you may not read"));
+    assert_non_null(strstr(text, "it waits for a lock that you may not read"));
     assert_null(strstr(text, "secret"));
     assert_null(strstr(text, "10.0.0."));
     text = client_ask(world, leader, 3, "LOCK.GRAPH PREFIX p/");
@@ -276,8 +277,8 @@ static void a_certificate_of_nobody_is_told_so_and_closed(void **state)
         .way = IDENTITY_CERTIFICATE, .user = "ghost", .is_private = true};
     open_as(leader, APP, &certified);
     assert_answer(world, leader, APP,
-                  "-NOAUTH user 'ghost' is not known here, or disabled: hasp "
-                  "user add ghost\r\n",
+                  "-NOAUTH user 'ghost' is unknown on this node, or disabled: "
+                  "hasp user add ghost\r\n",
                   "LOCK.SHOW a");
     assert_true(was_cut(leader, APP));
 }
@@ -472,7 +473,7 @@ static void links_without_a_certificate_speak_for_no_user(void **state)
     admin("ACCESS.SET REQUIRED FORCE");
     world_run(world, 100);
     assert_non_null(strstr(client_ask(world, follower, APP, "LOCK.ACQUIRE a"),
-                           "-NOTLS access is required"));
+                           "-NOTLS this cluster requires"));
     /* What it sends all the same is not heeded ... */
     *follower_sees_plain = false;
     come_as(follower, 3, "app");
@@ -612,7 +613,8 @@ static void a_backup_is_for_whom_the_leader_confirms(void **state)
     come_as(follower, APP, "saver");
     /* Its parts are for who has begun it on this connection. */
     assert_answer(world, follower, APP,
-                  "-GONE on this connection nothing was begun: RAFT.BACKUP\r\n",
+                  "-GONE no backup in progress on this connection: start one "
+                  "with RAFT.BACKUP\r\n",
                   "RAFT.PART 1 1 0");
     assert_int_equal(client_ask(world, follower, APP, "RAFT.BACKUP")[0], '*');
     int64_t index = answer_number(world, follower, APP, "index");

@@ -105,7 +105,7 @@ static void what_a_call_took_bounds_the_pattern_behind_it(void **state)
              "redis.call('hgetall', KEYS[1]) end end "
              "return string.find(ARGV[1], '.-.-.-.-.-.-.-.-x', f())",
              bytes_of(text, sizeof text)),
-        "-ERR script: line 1: the script goes on for more than 5000 steps\r\n");
+        "-ERR script: line 1: the script runs for more than 5000 steps\r\n");
 }
 
 /* What has no room is not encoded to find that out: it could be megabytes. */
