@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Committed entries into the state, and what came of them to whoever waits,
- * watches or counts. */
+/* Puts committed entries into the state, and sends the effects to waiting
+ * requests, watchers and counters. */
 
 #include "core/apply.h"
 
@@ -18,9 +18,9 @@
 #include "core/session/lease.h"
 #include "core/state.h"
 
-/* Entries and effects of one turn: an entry takes some microseconds, and of an
- * EXPIRE of many sessions each effect does. What has come meanwhile is to be
- * read, and Raft's heartbeats are to leave, within a few milliseconds. */
+/* Entries and effects per turn. An entry takes some microseconds, and so does
+ * each effect of an EXPIRE of many sessions. Input must be read, and Raft's
+ * heartbeats sent, within a few milliseconds. */
 #define ENTRY_BUDGET 512
 #define EFFECT_BUDGET 4096
 
@@ -89,8 +89,8 @@ static void apply_follow(struct core *core, const struct replica_entry *entry,
     events_effect(core, effect);
 }
 
-/* A client that is notified by a push is answered at once; it waits for no
- * grant here. */
+/* A client that gets a push is answered at once; its request does not wait for
+ * the grant. */
 static void answer_queued(struct core *core, struct request *request,
                           uint64_t wait_index)
 {
@@ -102,7 +102,7 @@ static void answer_queued(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-/* Answers those who wait for this entry. */
+/* Answers the requests that wait for this entry. */
 static void answer_entry(struct core *core, uint64_t log_index,
                          const struct effect *result)
 {
@@ -112,7 +112,7 @@ static void answer_entry(struct core *core, uint64_t log_index,
         next = request->next;
         CHECK(request->state == REQUEST_LOGGED && result != NULL);
         if ((request->command->flags & COMMAND_CHANGE) == 0) {
-            /* A KEEP, which waited for this HEARD. */
+            /* A KEEP that waited for this HEARD. */
             dispatch_read(core, request);
         } else if (result->result.code == RESULT_QUEUED && request->is_pushed) {
             answer_queued(core, request, result->wait_index);
@@ -142,7 +142,8 @@ static void apply_entry_effects(struct core *core,
     }
     answer_entry(core, entry->log_index, result);
     if (has_access_changed) {
-        /* The next entry is not told to a user who may no longer read it. */
+        /* A user that has just lost the right to read must not be sent the next
+         * entry. */
         identity_changed(core);
     }
     if (core->port.applied != NULL) {
@@ -169,7 +170,7 @@ bool apply_committed(struct core *core)
         return false;
     }
     while (applied < end && budget > 0) {
-        /* The effects of the entry before have all been told. */
+        /* All effects of the previous entry have been sent. */
         CHECK(core->turn.effects.count == 0);
         struct replica_entry entry = replica_entry(core->replica, applied + 1);
         CHECK(entry.log_index == applied + 1);
@@ -188,7 +189,7 @@ bool apply_committed(struct core *core)
         apply_entry_effects(core, &entry);
         effects_clear(&core->turn.effects);
         if (entry.type == ENTRY_CHANGE) {
-            /* The configuration may have a new member, or lack a former one. */
+            /* The configuration may have added or removed a member. */
             leadership_member_changed(core);
             raft_output_members(core, applied);
             audit_log_members(core, applied, &core->members.applied);

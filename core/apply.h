@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The one place that applies: committed entries into the state, their effects
- * to those whom they concern. */
+/* The only module that applies: it puts committed entries into the state and
+ * sends their effects to the clients concerned. */
 
 #ifndef HASP_CORE_APPLY_H
 #define HASP_CORE_APPLY_H
@@ -12,11 +12,11 @@
 
 struct core;
 
-/* Applies what may be applied, up to a budget per turn
- * (core->turn.has_left_over). True if anything was. */
+/* Applies committed entries, up to a budget per turn
+ * (core->turn.has_left_over). True if it applied any. */
 bool apply_committed(struct core *core);
-/* One entry of the log, of whatever type, applied to the state. An error: it
- * cannot be read, and nothing has changed. */
+/* Applies one entry of the log, of any type, to the state. An error means that
+ * the entry cannot be read; the state is unchanged. */
 MUST_CHECK int apply_to_state(struct lockfsm *fsm,
                               const struct replica_entry *entry,
                               struct effects *effects);

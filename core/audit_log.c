@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Lines of the log about administration, and who asked, in the entries that
- * need it. */
+/* Log lines about administration, and the requester that is appended to entries
+ * that need it. */
 
 #include "core/audit_log.h"
 
@@ -17,7 +17,7 @@
 #define HOLD_SHOWN_MAX 8
 /* How much of a name is shown in a list. */
 #define NAME_SHOWN_MAX 64
-/* Nothing more is put into a line of this size. */
+/* A line of this size gets nothing more. */
 #define LINE_SIZE_MAX 1500
 
 static struct bytes asker_of(const struct request *request)
@@ -51,8 +51,8 @@ static void audit_log_put_number(struct buffer *line, const char *key,
                   number);
 }
 
-/* Tells whether this node had the entry when it started: such an entry may have
- * been told before, which is written down nowhere. */
+/* Writes the index, and whether this node had the entry when it started: such
+ * an entry may have been logged before, which is recorded nowhere. */
 static void put_index(const struct core *core, struct buffer *line,
                       uint64_t log_index)
 {
@@ -136,7 +136,7 @@ static void audit_log_put_session(struct core *core, struct buffer *line,
     put_holds(line, session);
 }
 
-/* The session that an effect of an administrative entry is about, or 0. */
+/* The session that an effect of an administrative entry concerns, or 0. */
 static uint64_t session_of(const struct effect *effect)
 {
     switch (effect->type) {
@@ -152,8 +152,8 @@ static uint64_t session_of(const struct effect *effect)
     }
 }
 
-/* Logs what was taken from whom: the first session in 'line' itself, each of
- * the others in a line of its own. */
+/* Logs which sessions lost what: the first one in 'line' itself, each of the
+ * others in a line of its own. */
 static void log_sessions(struct core *core, struct buffer *line,
                          uint64_t log_index, const struct effects *effects)
 {
@@ -221,9 +221,9 @@ void audit_log_applied(struct core *core, const struct effects *effects)
     }
     if (audit_log->from.size == 0 && result->code == RESULT_OK &&
         result->count == 0) {
-        return; /* The deadline that came had nothing to end any more. */
+        return; /* The deadline was over, but there was nothing left to end. */
     }
-    /* Anybody may send pleas, as often as he likes. */
+    /* Anybody may send LOCK.PLEASE without limit. */
     if (strcmp(audit_log->command, "LOCK.PLEASE") == 0 &&
         !log_limit_pass(&core->run.logged.pleas, core->now_ns / NS_PER_MS,
                         &left_out)) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Administration in the log: each entry of it is a line on each node that
- * applies it, with who asked, from where, what, and whose session and locks it
- * is about (lockfsm/user/trail.h has the table of entries). What has no entry,
- * since it changes nothing that is shared, is a line of the node that does it.
+/* Administration in the log for people. Each node logs a line for each
+ * administrative entry that it applies: who made the request, from where, what
+ * it was, and which session and locks it concerned (lockfsm/user/trail.h has
+ * the table of entries). An act without an entry, because it changes nothing
+ * shared, is logged only by the node that does it.
  *
- * After a start the newest entries may be applied, and told, again: 'index'
- * says which is which. */
+ * After a start the newest entries may be applied and logged again; 'index'
+ * shows which lines are repeated. */
 
 #ifndef HASP_CORE_AUDIT_LOG_H
 #define HASP_CORE_AUDIT_LOG_H
@@ -19,20 +20,20 @@
 struct core;
 struct request;
 
-/* To be called while a request is decided on. Appends who asks to its encoded
- * entry. */
+/* Appends the requester to the encoded entry of 'request'. Called while the
+ * request is decided on. */
 void audit_log_append(struct core *core, const struct request *request,
                       struct buffer *out);
-/* A line of this node alone: 'request' is carried out here. */
+/* Logs a line on this node only: 'request' is executed here. */
 void audit_log_log(const struct request *request);
-/* Proposes the entry that tells of a change of the members; 'asker' is what
- * audit_log_append() has made when it was asked for. */
+/* Proposes the entry that records a change of the members; 'asker' is what
+ * audit_log_append() wrote when the change was requested. */
 void audit_log_act(struct core *core, enum act_kind kind, uint64_t member,
                    const char *address, struct bytes asker);
 
-/* The line of the entry that was applied last, if it deserves one. */
+/* Logs the line of the entry that was applied last, if it has one. */
 void audit_log_applied(struct core *core, const struct effects *effects);
-/* A configuration was applied. */
+/* Logs a configuration that was applied. */
 void audit_log_members(struct core *core, uint64_t log_index,
                        const struct replica_members *members);
 

@@ -22,7 +22,7 @@ static bool authorize_is_free(const struct core *core,
             !lockfsm_access_is_required(core->fsm));
 }
 
-/* Refuses the request, or puts that off until it is known that no other node
+/* Refuses the request, or delays that until it is confirmed that no other node
  * leads. */
 static bool authorize_refuse(struct core *core, struct request *request,
                              enum core_word word, struct bytes why,
@@ -83,7 +83,7 @@ static bool passes_names(struct core *core, struct request *request,
     return true;
 }
 
-/* True if a right lets the user know the key, or the value is his own. */
+/* True if a right lets the user know the key, or the user owns its value. */
 static bool knows_key(const struct core *core, const struct user *user,
                       struct bytes key)
 {
@@ -145,7 +145,7 @@ static bool passes_prefix(struct core *core, struct request *request,
                           is_final);
 }
 
-/* True for a command that goes on telling the client that began it. */
+/* True for a command whose pushes continue after its answer. */
 static bool is_watch(const struct command *command)
 {
     return (command->flags & COMMAND_LOCAL) != 0 &&
@@ -233,7 +233,7 @@ bool authorize_sees(const struct core *core, const struct request *request,
     return request->user == user || authorize_has(core, request, VERB_SESSIONS);
 }
 
-/* A repeated request may have been carried out before: then the log knows its
+/* A repeated request may have been executed before: then the log knows its
  * result. */
 bool authorize_refuses_entry(struct core *core, struct request *request,
                              struct bytes command)

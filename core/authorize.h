@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The gate: may who asks do that?
+/* Authorization: may the requester do this?
  *
- * One place decides it for all that is no entry, by the row of the command's
- * table (enum command_needs) and the names of its call: at the asked node for
- * what that answers alone, at the leader when it answers, so that a right that
- * was withdrawn meanwhile does not count. What becomes an entry is decided when
- * that is applied (lockfsm/user/access.h); here only who asks is looked at,
- * since the log does not carry the secret by which he came. */
+ * Everything without an entry is decided here, from the row in the table of
+ * commands (enum command_needs) and the names in the call: at the asked node
+ * for what that node answers alone, and at the leader when it answers, so that
+ * a right revoked meanwhile no longer counts. What becomes an entry is decided
+ * when the entry is applied (lockfsm/user/access.h); here only the requester is
+ * checked, because the log does not carry the secret that authenticated it. */
 
 #ifndef HASP_CORE_AUTHORIZE_H
 #define HASP_CORE_AUTHORIZE_H
@@ -22,28 +22,30 @@ struct call;
 struct core;
 struct request;
 
-/* True if 'request' may go on. Else it has been refused, with NOAUTH or NOPERM;
- * or, where 'is_final' is false, it waits for this leader to be confirmed, and
- * is decided on again then: another may lead, and know better (rule 13). */
+/* True if 'request' may proceed. Otherwise it has been refused with NOAUTH or
+ * NOPERM. If 'is_final' is false, it may wait instead until this leader is
+ * confirmed, and is then decided on again: another node may lead and have newer
+ * rights (rule 13). */
 bool authorize_passes(struct core *core, struct request *request,
                       const struct call *call, bool is_final);
-/* Likewise of the keys of a command or script of Redis that may become an
- * entry, before it is carried out: whatever it answers, and whether it comes to
- * an entry, tells of them. It goes on for who may read or lock each of them; a
- * value of his own he may give back whatever he may do by now. */
+/* The same check for the keys of a Redis command or script that may become an
+ * entry. It is made before the command runs, because the answer, and whether
+ * there is an entry at all, discloses the keys. The user passes if it may read
+ * or lock each key; it may always release its own value, whatever its rights
+ * are now. */
 bool authorize_passes_keys(struct core *core, struct request *request,
                            const struct call *call, bool is_final);
-/* True if who asks has that verb of the cluster. */
+/* True if the requester has this verb of the cluster. */
 bool authorize_has(const struct core *core, const struct request *request,
                    enum verb verb);
-/* True if who asks may read that lock. */
+/* True if the requester may read this lock. */
 bool authorize_reads(const struct core *core, const struct request *request,
                      struct bytes name);
-/* True if who asks sees what is private to a session of that user. */
+/* True if the requester may see what is private to a session of this user. */
 bool authorize_sees(const struct core *core, const struct request *request,
                     uint64_t user);
 /* True if the encoded entry in the batch of 'request' would be refused when it
- * is applied; then it has been, or waits, as above. */
+ * is applied. The request has then been refused, or waits as above. */
 bool authorize_refuses_entry(struct core *core, struct request *request,
                              struct bytes command);
 

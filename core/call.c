@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Understanding arguments: operands in their order, then options in any.
+/* Parsing arguments: operands in their order, then options in any order.
  *
- * 'operands' of a command is a word of letters, one per operand:
+ * 'operands' of a command is a word of letters, one for each operand:
  *
- *     l  a lock's name           n  a count and so many names
+ *     l  a lock's name           n  a count and that many names
  *     r  a resource's name       p  a prefix (may be empty)
  *     t  a token                 i  a session's or member's number
  *     s  a secret                a  a member's address
- *     I  a number that may be missing
+ *     I  an optional number
  *     k  a limit's name          v  its value
  *     x  a value (may be empty)  u  a user's or a role's name
  *     h  a SHA-256               b  a verb
  *
- * Everything a stranger can get wrong is said here, with the command's name. */
+ * Every error that a client can make in arguments is reported here, with the
+ * command's name. */
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -170,8 +171,8 @@ static bool call_is_address(struct bytes text)
     return address_split(address, host, sizeof host, &port) == 0 && port != 0;
 }
 
-/* True for a peer's address, with the one for clients behind a comma if there
- * is one. A member that nobody could reach would hold up every later change. */
+/* True for a peer's address, optionally followed by a comma and the address for
+ * clients. A member that no node could reach would delay every later change. */
 static bool is_member_address(struct bytes text)
 {
     const uint8_t *comma = text.size == 0 ? NULL
@@ -205,7 +206,7 @@ static bool parse_names(struct parse *parse)
                            &count)) {
         return false;
     }
-    /* Else the difference would wrap around. */
+    /* Otherwise the difference would wrap around. */
     CHECK(parse->at <= call->count);
     if (call->count - parse->at < count) {
         return call_parse_fail(parse, "expected %llu names, got fewer",
@@ -314,7 +315,8 @@ static bool parse_operand(struct parse *parse, char letter)
         return call_check_size(parse, "a note", argument.size, 0,
                                VALUE_SIZE_MAX);
     case 's':
-        /* A malformed secret is a wrong one; see the table of error words. */
+        /* A malformed secret counts as a wrong one; see the table of error
+         * words. */
         if (!call_secret(argument, call->proof)) {
             memset(call->proof, 0, PROOF_SIZE);
         }

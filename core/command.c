@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A command by its name. */
+/* Finding a command by its name. */
 
 #include "core/command.h"
 
@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "core/state.h"
 
-/* FNV-1a over the name, which takes upper and lower case for the same (and some
+/* FNV-1a over the name. It maps upper and lower case to the same hash (and some
  * other bytes, too, which does no harm). */
 static uint32_t name_hash(const uint8_t *name, size_t size)
 {
@@ -68,7 +68,7 @@ bool command_takes(const struct command *command, uint32_t count)
                               : count >= (uint32_t)-command->arity;
 }
 
-/* As measured on the way from the bytes to the answer. */
+/* As measured from receiving the bytes to sending the answer. */
 #define COST_LOCAL 1
 #define COST_READ 3
 #define COST_CHANGE 6

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a command is: a row of the one table, with its name, arity, flags,
- * arguments and handlers; and a call of it, with its arguments understood.
+/* What a command is: a row of the table of commands, with its name, arity,
+ * flags, arguments and handlers; and a call of it, with its arguments parsed.
  *
- * How a command comes to its answer is told by its flags:
+ * The flags say how a command is answered:
  *
- *     COMMAND_LOCAL   answered at once by the node that was asked ('run');
- *     COMMAND_CHANGE  'encode' makes an entry of it, the reply is made of the
- *                     result of applying that ('reply');
- *     COMMAND_READ    answered from the state ('read') by the leader, once a
- *                     question asked after its receipt is confirmed;
+ *     COMMAND_LOCAL   at once by the asked node ('run');
+ *     COMMAND_CHANGE  'encode' makes an entry, and 'reply' makes the reply from
+ *                     the result of applying it;
+ *     COMMAND_READ    from the state ('read') by the leader, once a question
+ *                     asked after the receipt is confirmed;
  *     neither         'run' decides at the leader.
  *
- * Handlers decide and encode. They propose nothing (core/propose.c does),
- * apply nothing (apply.c) and send nothing (request.c). */
+ * Handlers decide and encode. They do not propose (core/propose.c does), apply
+ * (apply.c) or send (request.c). */
 
 #ifndef HASP_CORE_COMMAND_H
 #define HASP_CORE_COMMAND_H
@@ -31,44 +31,49 @@ enum command_flag {
     COMMAND_LOCAL = 1 << 0,
     COMMAND_CHANGE = 1 << 1,
     COMMAND_READ = 1 << 2,
-    COMMAND_SESSION = 1 << 3, /* An attached session acts. */
-    COMMAND_ORIGIN = 1 << 4,  /* Takes REQ; a session acts if one is there. */
-    COMMAND_BLOCKS = 1 << 5,  /* May wait: holds back what follows. */
-    COMMAND_ADMIN = 1 << 6,   /* For COMMAND's categories. */
-    COMMAND_FREES = 1 << 7,   /* Served while the disk is scarce. */
-    COMMAND_PUBSUB = 1 << 8,  /* Allowed to a subscriber of RESP2. */
-    COMMAND_REDIS = 1 << 9,   /* Errors in the words of Redis. */
-    COMMAND_REPEATABLE = 1 << 10, /* A change that may be done twice. */
-    COMMAND_ATTACHES = 1 << 11,   /* Attaches a session to the connection. */
-    COMMAND_SCANS = 1 << 12,      /* May take long: bounded in a turn. */
-    COMMAND_TRAIL = 1 << 14,      /* Its entry says who asks, from where. */
-    COMMAND_CHOOSES = 1 << 13,    /* SESSION tells who acts, not on whom. */
-    COMMAND_KEEPS = 1 << 15,      /* A heartbeat: waits for nothing. */
-    COMMAND_ACQUIRES = 1 << 16,   /* May be granted a lock, or told nil. */
-    COMMAND_TRANSFERS = 1 << 17,  /* That leadership moves is its purpose. */
+    COMMAND_SESSION = 1 << 3, /* Needs an attached session, which acts. */
+    /* Accepts REQ; a session acts if one is attached. */
+    COMMAND_ORIGIN = 1 << 4,
+    COMMAND_BLOCKS = 1 << 5, /* May wait, and then blocks its connection. */
+    COMMAND_ADMIN = 1 << 6,  /* For COMMAND's categories. */
+    COMMAND_FREES = 1 << 7,  /* Served while the disk is nearly full. */
+    COMMAND_PUBSUB = 1 << 8, /* Allowed to a RESP2 subscriber. */
+    COMMAND_REDIS = 1 << 9,  /* Errors are worded as in Redis. */
+    /* A change that does no harm if done twice. */
+    COMMAND_REPEATABLE = 1 << 10,
+    COMMAND_ATTACHES = 1 << 11, /* Attaches a session to the connection. */
+    COMMAND_SCANS = 1 << 12,    /* May take long; bounded in each turn. */
+    /* Its entry names the requester and its address. */
+    COMMAND_TRAIL = 1 << 14,
+    COMMAND_CHOOSES = 1 << 13,   /* SESSION names the session that acts. */
+    COMMAND_KEEPS = 1 << 15,     /* A heartbeat: waits for no other request. */
+    COMMAND_ACQUIRES = 1 << 16,  /* May acquire a lock, or return nil. */
+    COMMAND_TRANSFERS = 1 << 17, /* Its purpose is to move leadership. */
     COMMAND_PROMOTES = 1 << 18,
     COMMAND_REMOVES = 1 << 19,
-    COMMAND_SCRIPT = 1 << 20, /* EVALSHA leaves as EVAL. */
+    COMMAND_SCRIPT = 1 << 20, /* EVALSHA, which is forwarded as EVAL. */
     COMMAND_QUEUES = 1 << 21, /* MULTI queues it, ... */
-    COMMAND_PASSES = 1 << 22, /* ... or lets it pass; it refuses the rest. */
-    /* A READ that the asked node answers: the leader confirms that who asks
-     * may. Whoever comes by the local door needs nobody's leave, nor a leader.
-     */
+    /* ... or executes it at once; all others are refused. */
+    COMMAND_PASSES = 1 << 22,
+    /* A READ that the asked node answers after the leader has authorized the
+     * requester. A client of the local socket needs neither authorization nor a
+     * leader. */
     COMMAND_ASKED = 1 << 23
 };
 
-/* Who may ask: what a row of the table must say. Decided by authorize.h where
- * the request is answered or proposed. */
+/* Which right a command needs: each row of the table must say. authorize.h
+ * checks it when the request is answered or proposed. */
 enum command_needs {
-    NEEDS_MISSING, /* No command; a row without its needs. */
-    NEEDS_NOTHING, /* Whoever is there, before AUTH, too. */
-    NEEDS_USER,    /* Any user. What he sees of others the handler decides. */
-    NEEDS_ENTRY,   /* Any user; more by its entry, when that is applied. */
-    NEEDS_READ,    /* VERB_READ of each name or key. */
+    NEEDS_MISSING, /* Not a command; the row lacks its needs. */
+    NEEDS_NOTHING, /* Anybody, also before AUTH. */
+    /* Any user. The handler decides what the user sees of others. */
+    NEEDS_USER,
+    NEEDS_ENTRY,       /* Any user; the entry is checked when it is applied. */
+    NEEDS_READ,        /* VERB_READ of each name or key. */
     NEEDS_READ_PREFIX, /* VERB_READ of all names with the prefix. */
     NEEDS_READ_CHANNELS,
     NEEDS_READ_PATTERNS,
-    NEEDS_SESSIONS, /* The verb of the cluster; likewise those below. */
+    NEEDS_SESSIONS, /* A verb of the cluster, as all below. */
     NEEDS_CLUSTER,
     NEEDS_BACKUP,
     NEEDS_AUDIT,
@@ -76,7 +81,7 @@ enum command_needs {
     NEEDS_ACCESS
 };
 
-/* What may follow the operands. */
+/* The options that may follow the operands. */
 enum option {
     OPTION_TTL,
     OPTION_NAME,
@@ -113,21 +118,21 @@ enum option {
     OPTION_INCARNATION,
     OPTION_COUNT_ALL
 };
-/* They are bits of 'given'. */
+/* Options are bits of 'given' */
 _Static_assert(OPTION_COUNT_ALL <= 64, "too many options");
 #define WAIT_FOREVER UINT64_MAX
 #define TTL_NONE UINT64_MAX
-/* Of ACKED, beside the number up to which all are answered. */
+/* Ranges in ACKED, besides the number up to which all are answered. */
 #define ACKED_RANGE_MAX 16
 
-/* A command with its arguments understood. Bytes are borrowed: of a request
+/* A command with its arguments parsed. Bytes are borrowed; those of a request
  * that was kept, from its body. */
 struct call {
-    const struct command *command; /* NULL: not understood yet. */
-    enum core_word word;           /* Why it cannot be understood. */
-    struct bytes *own;             /* Room for the arguments; kept for reuse. */
+    const struct command *command; /* NULL: not parsed yet. */
+    enum core_word word;           /* Why it cannot be parsed. */
+    struct bytes *own; /* Space for the arguments; kept for reuse. */
     uint32_t own_capacity;
-    struct call *next; /* While it is free. */
+    struct call *next; /* In the free list. */
     const struct bytes *argument;
     uint32_t count;
     uint64_t given;    /* 1 << enum option. */
@@ -137,22 +142,22 @@ struct call {
     uint64_t id; /* Session or member. */
     bool has_id;
     uint64_t token;
-    uint64_t tokens[MULTI_COUNT_MAX]; /* With TOKENS: one per name. */
+    uint64_t tokens[MULTI_COUNT_MAX]; /* With TOKENS: one for each name. */
     enum limit_key limit;
-    uint64_t value;            /* Of the limit. */
-    uint8_t proof[PROOF_SIZE]; /* Of the secret; of OPEN the PROOF. */
+    uint64_t value;            /* The limit's value. */
+    uint8_t proof[PROOF_SIZE]; /* The secret's proof; for OPEN, the PROOF. */
     enum verb verb;
-    bool is_disabled; /* Of a user. */
+    bool is_disabled; /* The user is disabled. */
     bool is_reused;
     struct quota bound;
     bool is_required;    /* Access. */
-    uint32_t pair_count; /* KEEP: of (id, secret), from argument 1 on. */
-    uint64_t number[OPTION_COUNT_ALL]; /* Set where given. */
+    uint32_t pair_count; /* KEEP: pairs (id, secret), from argument 1 on. */
+    uint64_t number[OPTION_COUNT_ALL]; /* Set for each given option. */
     struct bytes text[OPTION_COUNT_ALL];
     struct label labels[LABEL_COUNT_MAX];
     uint32_t label_count;
-    uint64_t also_acked[2 * ACKED_RANGE_MAX]; /* From, to, from, to ... */
-    uint32_t also_acked_count;                /* Of pairs. */
+    uint64_t also_acked[2 * ACKED_RANGE_MAX]; /* Pairs of first and last. */
+    uint32_t also_acked_count;                /* How many pairs. */
 };
 
 static inline bool call_has(const struct call *call, enum option option)
@@ -171,7 +176,7 @@ static inline struct bytes call_text(const struct call *call,
                                   : (struct bytes){NULL, 0};
 }
 
-/* COUNT of a page: more than a node tells at once is that much. */
+/* The largest COUNT of a page; a larger number means this one. */
 #define PAGE_COUNT_MAX 1000
 static inline uint32_t call_page(const struct call *call)
 {
@@ -179,35 +184,36 @@ static inline uint32_t call_page(const struct call *call)
     return count < PAGE_COUNT_MAX ? (uint32_t)count : PAGE_COUNT_MAX;
 }
 
-/* How a good result becomes a reply. */
+/* How a successful result becomes a reply. */
 enum reply_kind {
     REPLY_TOKEN,
     REPLY_COUNT,
-    REPLY_RELEASED, /* A count, of MRELEASE also for one name. */
+    REPLY_RELEASED, /* A count, for MRELEASE also if it has one name. */
     REPLY_TOKENS,
     REPLY_OK,
-    REPLY_OWN /* By 'reply'. */
+    REPLY_OWN /* Written by 'reply'. */
 };
 
-/* What is asked is request->call, until the request is answered. */
+/* request->call has the arguments until the request is answered. */
 typedef void command_run_fn(struct core *core, struct request *request);
 typedef void command_encode_fn(struct core *core, struct request *request,
                                const struct call *call, struct buffer *out);
 typedef void command_read_fn(struct core *core, struct request *request);
 typedef void command_reply_fn(struct core *core, struct request *request,
                               const struct result *result);
-/* Understands the arguments, or writes an error and returns false. */
+/* Parses the arguments; on failure writes an error and returns false. */
 typedef bool command_parse_fn(struct call *call, struct resp_writer *writer);
 
 struct command {
-    const char *name; /* Upper case. */
+    const char *name; /* In upper case. */
     enum command_needs needs;
-    const char *operands; /* See parse.c; NULL: 'parse' does it all. */
-    uint64_t options;     /* Those allowed. */
+    const char *operands; /* See call.c; NULL: 'parse' does everything. */
+    uint64_t options;     /* The options allowed. */
     uint32_t flags;
-    int arity;       /* With the name; negative: at least. */
-    uint32_t cost;   /* In the account's units; 0: as its flags tell. */
-    uint32_t key_at; /* Of a command without operands; 0: no key. */
+    int arity;     /* With the name; negative: a minimum. */
+    uint32_t cost; /* In the account's units; 0: derived from the flags. */
+    /* The first key of a command without operands; 0: it has no key. */
+    uint32_t key_at;
     enum reply_kind reply_kind;
     command_run_fn *run;
     command_encode_fn *encode;
@@ -218,28 +224,29 @@ struct command {
     const char *summary;
 };
 
-/* The commands of a core (core_new()), as core/commands/table.c has them. */
+/* The commands of a core, given to core_new(); core/commands/table.c has
+ * them. */
 struct command_table {
     const struct command *row;
     uint32_t count;
-    /* True if scripts know a command of this name, which is none of these. */
+    /* True if scripts know a command of this name that clients cannot call. */
     bool (*is_for_scripts)(struct bytes name);
 };
 
 void command_init(struct core *core);
-/* By its name, in any case; NULL: there is none. */
+/* Finds a command by its name in any case; NULL if there is none. */
 const struct command *command_find(const struct core *core, struct bytes name);
-/* Its place in the table. */
+/* The command's place in the table. */
 uint32_t command_place(const struct core *core, const struct command *command);
 
-/* The word of a refusal. */
+/* The error word for a result. */
 enum core_word result_word(enum result_code code);
-/* Likewise as a text, "nil" for what was not to be had. */
+/* The error word as a text; "nil" if the lock was not granted. */
 const char *result_name(enum result_code code);
-/* What is said beside the word: 'own' is the result's. */
+/* The text after the word; 'own' is the result's own text. */
 struct bytes result_text(enum result_code code, struct bytes own);
 
-/* Understands the arguments. WORD_NONE, or the word of the error that has been
+/* Parses the arguments. Returns WORD_NONE, or the word of the error that was
  * written. */
 MUST_CHECK enum core_word call_parse(struct call *call,
                                      const struct command *command,
@@ -247,27 +254,30 @@ MUST_CHECK enum core_word call_parse(struct call *call,
                                      uint32_t count,
                                      struct resp_writer *writer);
 
-/* The call cannot be understood. Writes "BADARG command: text", or "WORD text";
- * returns false. */
+/* Writes "BADARG command: text" or "WORD text" for a call that cannot be
+ * parsed, and returns false. */
 bool call_fail(struct call *call, struct resp_writer *writer, const char *text);
 bool call_fail_as(struct call *call, struct resp_writer *writer,
                   enum core_word word, const char *text);
-/* True if it may have so many arguments, with its name: what the parsers of
- * arguments rely on. */
+/* True if the command accepts this number of arguments, including its name. The
+ * parsers of arguments rely on it. */
 bool command_takes(const struct command *command, uint32_t count);
-/* What one request of this kind costs, without what its state adds. */
+/* The cost of one request of this command, without the work that depends on the
+ * state. */
 uint64_t command_cost(const struct command *command);
-/* What is done for the request at hand costs so much more. */
+/* Adds 'units' to the cost of the current request. */
 void command_spend(struct core *core, uint64_t units);
-/* True of heartbeats, and of what a session gives back: these are not refused
- * for what others have in flight. Each connection has a bound of its own. */
+/* True for heartbeats and for commands that release something: these are not
+ * refused because other requests are in flight. Each connection has a bound of
+ * its own. */
 bool command_is_urgent(const struct command *command);
 /* The command's name in lower case. */
 void command_name(const struct command *command, char *name, size_t size);
-/* The proof of a secret of 32 hex digits; false for anything else. */
+/* The proof of a secret of 32 hex digits; false for any other text. */
 bool call_secret(struct bytes text, uint8_t ret_proof[PROOF_SIZE]);
 
-/* The number under which doing it twice has its effect once; 0: none. */
+/* The request number, under which repeating the request has its effect once; 0:
+ * none. */
 static inline uint64_t call_req(const struct request *request,
                                 const struct call *call)
 {
@@ -276,25 +286,25 @@ static inline uint64_t call_req(const struct request *request,
 
 /* --- What was granted (grants.c) ------------------------------------------ */
 
-/* Which grant. */
+/* Identifies a grant. */
 struct grant_of {
     uint64_t session;
     struct bytes owner;
     struct bytes lock;
     uint64_t token;
-    /* Not an answer of the leader: what is left of a limit is told as 0, since
-     * nobody knows from when a client would count it. */
+    /* The grant is not an answer of the leader: what is left of a limit is sent
+     * as 0, because the client could not tell from when to count. */
     bool is_pushed;
 };
-/* Writes the map of the hold that the token names; if it is over, with 0 for
- * its count. */
+/* Writes the map of the hold that the token names, with count 0 if the hold has
+ * ended. */
 void grant_put(struct core *core, const struct grant_of *grant,
                struct resp_writer *writer);
-/* Answers what the request, which has FULL, was granted. */
+/* Answers a request with FULL: everything about what it was granted. */
 void grants_answer(struct core *core, struct request *request,
                    const struct result *result);
 
-/* Who asks, for the entry. */
+/* The requester, for the entry. */
 struct origin call_origin(const struct request *request,
                           const struct call *call);
 

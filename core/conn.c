@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Reply slots, their order, and when a connection is read no further. */
+/* Reply slots, their order, and when a connection is not read. */
 
 #include "core/conn.h"
 
@@ -12,8 +12,8 @@
 #include "core/transaction.h"
 
 #define SLOT_COUNT_FIRST 4
-/* An idle connection keeps no more slots than this, and a slot no larger
- * buffer: there may be very many of them. */
+/* An idle connection keeps at most this many slots, and a slot no larger
+ * buffer, because there may be very many of them. */
 #define SLOT_COUNT_IDLE 64
 
 struct conn *conn_open(struct core *core, uint64_t id, const char *address,
@@ -170,8 +170,8 @@ uint64_t conn_slot_new(struct conn *conn, struct request *request)
     return slot;
 }
 
-/* True if a request of this order waits for earlier ones that touch its names.
- */
+/* True if a request of this order must wait for earlier ones that touch its
+ * names. */
 static bool conn_must_wait(const struct conn *conn, enum conn_order order,
                            uint64_t names)
 {
@@ -245,8 +245,8 @@ void conn_close_quietly(struct core *core, struct conn *conn,
     }
 }
 
-/* The oldest request without an answer need no longer wait for an earlier one.
- */
+/* Unparks the oldest unanswered request if it no longer waits for an earlier
+ * one. */
 static void release_held(struct core *core, struct conn *conn)
 {
     if (conn->first_slot == conn->next_slot) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The contract of core.h: each event sets the time, goes to its module, and is
- * followed by a look at the role; and the order of a turn. */
+ * followed by a check of the role; and the order of a turn. */
 
 #include "core/core.h"
 
@@ -39,8 +39,8 @@ const struct core_limits core_default_limits = {
     .flush_ms = 100,
 };
 
-/* A turn has up to so many rounds, since what an applied BEGIN lets in is
- * proposed at once. */
+/* The rounds of a turn: what an applied BEGIN admits is proposed in the same
+ * turn. */
 #define TURN_ROUNDS 3
 
 /* What the answers to reads in one turn may cost, in the account's units. */
@@ -65,7 +65,7 @@ static void init_lists(struct core *core)
     }
 }
 
-/* It is the turn of a peer's request that has waited. */
+/* A peer's request that was queued gets its turn. */
 static void decide_resting(struct core *core, struct request *request)
 {
     if (forward_may_decide(core, request)) {
@@ -101,7 +101,8 @@ struct core *core_new(const struct core_options *options,
             limits->founding.of[key] = lockfsm_default_limits.of[key];
         }
     }
-    /* Besides the clients' entries and our own there are BEGIN and a change. */
+    /* Besides the entries of clients and of this node there are BEGIN and a
+     * change. */
     uint32_t in_flight_max = limits->requests_in_flight +
                              limits->own_in_flight + limits->own_in_flight / 8 +
                              8;
@@ -178,7 +179,7 @@ void core_free(struct core *core)
     free(core);
 }
 
-/* Adopts what the replica has decided, after each event and each stage of a
+/* Acts on the replica's decisions, after each event and each stage of a
  * turn. */
 static void core_follow(struct core *core)
 {
@@ -347,7 +348,7 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
     if (id == core->leader.id) {
         attach_report(core);
     }
-    /* A starting cluster need not wait out an election timeout. */
+    /* A new cluster need not wait for an election timeout. */
     if (sees_majority(core)) {
         replica_hurry(core->replica, 0, now_ns / NS_PER_MS);
     }
@@ -516,8 +517,8 @@ static uint64_t next_deadline(struct core *core)
     uint64_t raft_ms = replica_deadline(core->replica);
     uint64_t next = raft_ms > UINT64_MAX / NS_PER_MS ? UINT64_MAX
                                                      : raft_ms * NS_PER_MS;
-    /* A deadline of the replica that stays in the past must not spin the loop.
-     */
+    /* A deadline of the replica that stays in the past must not make the loop
+     * spin. */
     next = next > now_ns ? next : now_ns + NS_PER_MS;
     next = u64_min(next, lease_next(core));
     next = u64_min(next, read_index_next(core));
@@ -595,7 +596,8 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
             break;
         }
     }
-    /* Work that is left over is looked at in the next turn, at once. */
+    /* The next turn, which follows at once, continues the work that is left
+     * over. */
     core->turn.has_left_over |= propose_has_work(core);
     if (flush_state(core, false)) {
         stage_over(core, CORE_STAGE_TABLE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The way of a request through the core, up to where somebody decides. */
+/* The path of a request through the core, up to the decision. */
 
 #include "core/dispatch.h"
 
@@ -26,9 +26,9 @@
 #include "core/state.h"
 #include "core/transaction.h"
 
-/* EVALSHA leaves as EVAL with the text, which no other node need have. What
- * EVAL was given is remembered, so that EVALSHA will do from then on. NULL: it
- * leaves as it is; else the arguments, to be freed. */
+/* EVALSHA is forwarded as EVAL with the text, because another node may not have
+ * it. The text of an EVAL is stored, so that EVALSHA works from then on. NULL:
+ * it is forwarded unchanged; otherwise the arguments, to be freed. */
 static struct bytes *with_text(struct core *core, const struct bytes *argument,
                                uint32_t count)
 {
@@ -47,8 +47,8 @@ static struct bytes *with_text(struct core *core, const struct bytes *argument,
     return eval;
 }
 
-/* Keeps the request as it came, or as the node that asks the leader for it.
- * False if it has been answered. */
+/* Keeps the request as received, or as it is forwarded to the leader. False if
+ * it has been answered. */
 static bool dispatch_keep(struct core *core, struct request *request,
                           const struct bytes *argument, uint32_t count)
 {
@@ -68,8 +68,8 @@ static bool dispatch_keep(struct core *core, struct request *request,
     return true;
 }
 
-/* Keeps and understands a request of this node, unless it can be answered at
- * once. False if it has been answered. */
+/* Keeps and parses a request of this node, unless it can be answered at once.
+ * False if it has been answered. */
 static bool dispatch_understand(struct core *core, struct request *request,
                                 const struct bytes *argument, uint32_t count)
 {
@@ -112,7 +112,7 @@ static bool refuse_subscriber(struct core *core, struct request *request)
     return request_refuse(core, request, WORD_ERR, why);
 }
 
-/* True if it is known who asks, or need not be. */
+/* True if the requester is known, or need not be. */
 static bool is_known(struct core *core, struct request *request)
 {
     struct conn *conn = request->conn;
@@ -142,8 +142,8 @@ static bool is_known(struct core *core, struct request *request)
     return true;
 }
 
-/* Makes the checks that come before a look at the arguments; false if the
- * command has been refused. */
+/* Makes the checks that precede parsing the arguments; false if the command has
+ * been refused. */
 static bool may_begin(struct core *core, struct request *request,
                       uint32_t count)
 {
@@ -184,8 +184,8 @@ static bool may_begin(struct core *core, struct request *request,
     return true;
 }
 
-/* Checks the change against the bounds that this node, which was asked, is
- * configured with; a command that only gives back has none. */
+/* Checks a change against the bounds configured on this node, the asked one. A
+ * command that only releases has none. */
 static bool has_good_sizes(struct core *core, struct request *request,
                            const struct call *call)
 {
@@ -214,8 +214,8 @@ static bool has_good_sizes(struct core *core, struct request *request,
     return true;
 }
 
-/* Finds the session that acts. Only this node knows which sessions the
- * connection has attached, so no other node need be asked. */
+/* Finds the session that acts. Only this node knows which sessions are attached
+ * to the connection, so no other node is asked. */
 static bool choose_session(struct core *core, struct request *request,
                            const struct call *call)
 {
@@ -252,8 +252,8 @@ static bool choose_session(struct core *core, struct request *request,
     return true;
 }
 
-/* The names that a command touches, as a bit for the hash of each; all bits if
- * it may touch anything. */
+/* The names that a command touches, a bit for the hash of each; all bits if it
+ * may touch any name. */
 static uint64_t touched_names(const struct call *call)
 {
     const struct bytes *name = call->names;
@@ -262,7 +262,7 @@ static uint64_t touched_names(const struct call *call)
     if (count == 0 && call->command->key_at != 0) {
         CHECK(call->command->key_at <= call->count);
         name = &call->argument[call->command->key_at];
-        /* These may be values, too, which does no harm. */
+        /* Some of these may be values, which does no harm. */
         count = call->count - call->command->key_at;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -271,8 +271,8 @@ static uint64_t touched_names(const struct call *call)
     return count == 0 ? UINT64_MAX : touched;
 }
 
-/* True if the request need not wait for earlier ones of its connection.
- * Heartbeats wait for nothing. */
+/* True if the request need not wait for earlier ones of its connection. A
+ * heartbeat never does. */
 static bool keep_order(struct core *core, struct request *request,
                        const struct call *call)
 {
@@ -295,7 +295,7 @@ static bool may_wait(const struct command *command, const struct call *call)
             !call_has(call, OPTION_PUSH));
 }
 
-/* The explanation for a command that Redis' lock clients may expect and hasp
+/* The explanation for a command that Redis lock clients may expect and hasp
  * does not have. */
 static const char *dispatch_why_not(const struct core *core, struct bytes name)
 {
@@ -329,7 +329,7 @@ static void unknown_command(struct core *core, struct request *request,
     request_refuse(core, request, WORD_ERR, why);
 }
 
-/* Queues a command behind MULTI, or refuses it, and with it the whole
+/* Queues a command after MULTI, or refuses it, and with it the whole
  * transaction. */
 static void dispatch_queue(struct core *core, struct request *request,
                            const struct bytes *argument, uint32_t count)
@@ -357,7 +357,7 @@ static void dispatch_queue(struct core *core, struct request *request,
 void dispatch_received(struct core *core, struct conn *conn,
                        const struct bytes *argument, uint32_t count)
 {
-    CHECK(count > 0); /* The parser gives no empty request. */
+    CHECK(count > 0); /* The parser returns no empty request. */
     identity_find_again(core, conn);
     struct request *request = request_new_local(core, conn);
     core->stats.counts.commands++;
@@ -411,9 +411,9 @@ void dispatch_received(struct core *core, struct conn *conn,
     }
 }
 
-/* True if the request has been asked before and has taken effect, or may: one
- * of its number is under way. A refusal would then say that nothing was
- * done, and nobody would give back what was granted. */
+/* True if the request was sent before and has taken effect, or may have: one
+ * with its number is under way. A refusal would say that nothing was done, and
+ * the client would not release what was granted. */
 static bool is_repeated(struct core *core, const struct request *request,
                         const struct call *call)
 {
@@ -423,7 +423,7 @@ static bool is_repeated(struct core *core, const struct request *request,
     }
     if ((request->command->flags & COMMAND_SESSION) != 0 &&
         lockfsm_session(core->fsm, origin.session) == NULL) {
-        /* The results went with the session, so the answer is EXPIRED. */
+        /* The results ended with the session, so the answer is EXPIRED. */
         return true;
     }
     struct request_number number = {origin.session, origin.req};
@@ -447,15 +447,16 @@ void dispatch_refuse_for_disk(struct core *core, struct request *request)
         request_refuse(core, request, WORD_LIMIT,
                        "disk: the leader's disk is nearly full");
     } else {
-        /* It recovers, or another node leads soon: clients ask again. */
+        /* The disk recovers or another node leads soon, so clients retry. */
         request_refuse(core, request, WORD_BUSY,
                        "the leader's disk is too slow");
     }
 }
 
-/* A try while nothing is granted to anybody. nil would say that somebody else
- * has the lock. Those who wait have their place, and get it in their turn; who
- * asks for it again without WAIT gives it up. */
+/* True for an attempt without WAIT while no lock is granted to anybody.
+ * Answering nil would say that another client has the lock. Waiting requests
+ * keep their place and are granted in turn; a client that repeats one without
+ * WAIT gives its place up. */
 static bool dispatch_is_vain(struct core *core, const struct request *request,
                              const struct call *call)
 {
@@ -496,8 +497,8 @@ void dispatch_decide(struct core *core, struct request *request)
                 dispatch_refuse_for_disk(core, request);
                 return;
             }
-            /* Another node may lead and have granted it: the request must first
-             * make sure of that (rule 13). */
+            /* Another node may lead and have granted it, so leadership must be
+             * confirmed before the request is refused (rule 13). */
             request->is_unwelcome = true;
             read_index_enqueue(core, request);
             return;
@@ -522,15 +523,15 @@ void dispatch_decide(struct core *core, struct request *request)
     }
 }
 
-/* Decides on the request anew. */
+/* Decides on the request again. */
 static void dispatch_resume(struct core *core, struct request *request)
 {
     request_leave(core, request);
     if (request_understand(core, request)) {
         dispatch_decide(core, request);
     } else {
-        /* A request of this node was understood before it was parked, so this
-         * one came from a peer. */
+        /* A request of this node was parsed before it was parked, so this one
+         * came from a peer. */
         CHECK(request->conn == NULL);
         request_misunderstood(core, request);
     }
@@ -543,9 +544,9 @@ void dispatch_run_ready(struct core *core)
     while (!list_is_empty(resumed)) {
         dispatch_resume(core, LIST_FIRST(resumed, struct request, in_list));
     }
-    /* Scans for which there is no time left stay here, and the others pass
-     * them, or else heartbeats would wait for clients that list very many
-     * locks. Heartbeats stand in front, and are never put off. */
+    /* Scans for which no budget is left stay in the list, and other requests
+     * pass them. Otherwise heartbeats would wait for clients that list very
+     * many locks. Heartbeats come first and are never delayed. */
     struct list *before = ready;
     while (before->next != ready) {
         struct request *request = LIST_ENTRY(before->next, struct request,
@@ -569,7 +570,7 @@ void dispatch_run_ready(struct core *core)
 void dispatch_read(struct core *core, struct request *request)
 {
     const struct call *call = request->call;
-    /* A request that waits to be read is kept as understood. */
+    /* A request that waits for a read keeps its parsed call. */
     CHECK(call != NULL);
     request_leave(core, request);
     if (!request->is_unwelcome) {
@@ -602,8 +603,8 @@ void dispatch_result(struct core *core, struct request *request,
     }
     bool is_redis = (command->flags & COMMAND_REDIS) != 0;
     if (request->req != 0) {
-        /* The log did it once at most, and this is what came of it, whichever
-         * leader had logged it first. */
+        /* The log executed it at most once, and this is its result, whichever
+         * leader logged it first. */
         request->effect.earlier = false;
     }
     if (code != RESULT_OK) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Requests between nodes: parked, sent, answered, and what becomes of them when
- * the leader or a link is lost. */
+/* Requests between nodes: parking, sending and answering them, and what happens
+ * to them when the leader or a link is lost. */
 
 #include "core/forward.h"
 
@@ -18,7 +18,7 @@
 #include "core/members/peer_filter.h"
 #include "core/state.h"
 
-/* A request that the leader refused is not sent to it again sooner. */
+/* The delay before a request that the leader refused is sent to it again. */
 #define FORWARD_RETRY_NS (20 * NS_PER_MS)
 
 static void forward_park(struct core *core, struct request *request)
@@ -26,9 +26,9 @@ static void forward_park(struct core *core, struct request *request)
     request_move(core, request, REQUEST_PARKED);
 }
 
-/* Refuses a request that may not travel over a link without TLS, whose leader
- * would not heed it. True if the client has been told; a request that may have
- * been done already waits for a better link. */
+/* Refuses a request that must not be sent over a link without TLS, because the
+ * leader would ignore it. True if the client has been answered; a request that
+ * may have taken effect waits for a better link. */
 static bool refuse_plain(struct core *core, struct request *request)
 {
     if (request_may_be_done(request)) {
@@ -41,16 +41,16 @@ static bool refuse_plain(struct core *core, struct request *request)
     return true;
 }
 
-/* Sends the request to the leader if it can be reached, or tells the client
- * where the leader is. */
+/* Sends the request to the leader if it can be reached, or redirects the client
+ * to the leader. */
 static bool forward_send(struct core *core, struct request *request)
 {
     if (core->leader.id == 0 || core->leader.id == core->options.id ||
         standing_of(core, core->leader.id) == STANDING_GUEST) {
         return false;
     }
-    /* This node goes on with a request that may have been done: MOVED would say
-     * that it was not. */
+    /* This node keeps a request that may have taken effect: MOVED would say
+     * that it has not. */
     if (core->options.redirect == REDIRECT_MOVED &&
         (request->conn->id & CORE_CONN_BRIEF) == 0 &&
         (request->command->flags & COMMAND_ASKED) == 0 &&
@@ -61,7 +61,7 @@ static bool forward_send(struct core *core, struct request *request)
             return false;
         }
         bool is_good = request_understand(core, request);
-        CHECK(is_good); /* The request was understood when it came. */
+        CHECK(is_good); /* The request was parsed when it was received. */
         snprintf(where, sizeof where, "%u %s", cluster_slot(request->call),
                  address);
         request_refuse(core, request, WORD_MOVED, where);
@@ -88,17 +88,17 @@ static bool forward_send(struct core *core, struct request *request)
     return true;
 }
 
-/* Answers a COMMAND_ASKED here: when the leader has said that the asker may
- * have it, or when there is no leader and the asker came by the local door. */
+/* Answers a COMMAND_ASKED here: when the leader has authorized it, or when
+ * there is no leader and the requester uses the local socket. */
 static void answer_myself(struct core *core, struct request *request)
 {
     bool is_good = request_understand(core, request);
-    CHECK(is_good); /* The request was understood when it came. */
+    CHECK(is_good); /* The request was parsed when it was received. */
     request->command->read(core, request);
 }
 
-/* A client of the local door may do everything, so no leader has to permit it.
- */
+/* A client of the local socket may do everything, so no leader has to authorize
+ * it. */
 static bool needs_no_leader(const struct request *request)
 {
     return (request->command->flags & COMMAND_ASKED) != 0 &&
@@ -126,7 +126,7 @@ void forward_leader_changed(struct core *core)
             request_return(core, request);
         }
     }
-    /* The leader that had refused these requests leads no more. */
+    /* The leader that had refused these requests no longer leads. */
     LIST_FOR (struct request, request, &core->requests.at[REQUEST_PARKED],
               in_list) {
         request->not_before_ns = 0;
@@ -151,9 +151,8 @@ void forward_peer_lost(struct core *core, uint64_t peer)
             request_return(core, request);
         }
     }
-    /* The node that has gone repeats its own requests; and its next process
-     * counts connections from the start, so no late answer may reach that one.
-     */
+    /* The lost peer repeats its own requests. Its next process counts
+     * connections from the start, so no late answer may reach that process. */
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
         orphan_all(core, &core->requests.at[i], peer);
     }
@@ -248,15 +247,16 @@ uint64_t forward_next(const struct core *core)
                : first->deadline_ns;
 }
 
-/* True if this node is the leader that a request of this term was sent to, and
- * takes requests. */
+/* True if this node is the leader to which a request of this term was sent, and
+ * it accepts requests. */
 static bool leads_in(const struct core *core, uint64_t term)
 {
     return is_leader(core) && !core->run.is_stopping &&
            core->apart.until_ns == 0 && term == core->leadership.term;
 }
 
-/* Refuses or returns what this node has not to deal with; false if it did. */
+/* Refuses or returns requests that this node must not handle; false if it
+ * did. */
 static bool may_be_received(struct core *core, struct request *request,
                             uint64_t term)
 {
@@ -268,7 +268,7 @@ static bool may_be_received(struct core *core, struct request *request,
             "upgrade all nodes, then run: hasp cluster finalize");
     }
     if (!command_takes(command, request->count)) {
-        /* The node that was asked has let it pass, so it has another table. */
+        /* The asked node has accepted it, so that node has another table. */
         return request_refuse(core, request, WORD_BADARG,
                               "wrong number of arguments");
     }
@@ -345,10 +345,10 @@ static void forward_take_answer(struct core *core, uint64_t peer,
             return;
         }
         if (answer->kind == ANSWER_NOT_LEADER) {
-            /* Of this very sending: forward_answered() has compared. */
+            /* This sending is meant: forward_answered() has compared them. */
             request->effect.earlier = false;
         }
-        /* The wait for a leader goes on; it does not begin again. */
+        /* The wait for a leader continues; it does not restart. */
         request->not_before_ns = core->now_ns + FORWARD_RETRY_NS;
         if (core->now_ns >= request->deadline_ns ||
             !request_may_go_on(request)) {
@@ -366,8 +366,8 @@ static void forward_take_answer(struct core *core, uint64_t peer,
     }
     struct resp_writer *writer = request_reply(core, request);
     buffer_put_bytes(writer->out, answer->reply);
-    /* The leader that has answered knew when it was asked what may have been
-     * done before, and has judged it. */
+    /* The leader that answered knew whether the request may have taken effect
+     * before, and took that into account. */
     request->outcome = (struct outcome){word_of_peer(answer->word),
                                         answer->has_changed};
     request_done_as(core, request, answer->kind, answer->session);
@@ -391,8 +391,9 @@ int forward_answered(struct core *core, uint64_t peer, struct bytes body)
     if (request != NULL && (request->state == REQUEST_FORWARDED ||
                             request->state == REQUEST_PARKED)) {
         if (request->sent_to != peer || request->sending != answer.sending) {
-            /* This peer was not asked; or the request was sent again meanwhile,
-             * and the earlier answer that nothing was done no longer holds. */
+            /* Either this peer was not asked, or the request was sent again
+             * meanwhile, and the earlier answer that nothing was done no longer
+             * holds. */
             return 0;
         }
         if (answer.kind == ANSWER_ALLOWED &&
@@ -402,8 +403,8 @@ int forward_answered(struct core *core, uint64_t peer, struct bytes body)
         forward_take_answer(core, peer, request, &answer);
         return 0;
     }
-    /* No client waits for the answer any more. If it opened a session, that
-     * session ends after its linger. */
+    /* No client waits for the answer. If it opened a session, that session ends
+     * after its linger. */
     struct buffer *out = peer_output(core, peer, FRAME_CLOSED);
     if (answer.kind == ANSWER_ATTACHED && out != NULL &&
         (conn == NULL || attach_find(core, conn, answer.session) == NULL)) {

@@ -20,13 +20,13 @@ struct forward_origin {
     } key;
     struct core *core;
     struct account_claim claim;
-    struct list requests; /* Of request.in_asker. */
+    struct list requests; /* Requests, by request.in_asker. */
     struct list closings;
     struct list in_idle;
     uint64_t held_size;
 };
 
-/* What its node has said of the end of the connection. */
+/* The end of the connection, as its node reported it. */
 struct closing {
     struct list in_asker;
     struct buffer body;
@@ -100,7 +100,8 @@ static struct request *take_request(struct core *core,
     return request;
 }
 
-/* Deals with the oldest request, or else with the end. */
+/* Handles the oldest request, or if there is none, the end of the
+ * connection. */
 static bool forward_queue_serve(struct account_claim *claim)
 {
     struct forward_origin *asker = LIST_ENTRY(claim, struct forward_origin,
@@ -114,21 +115,21 @@ static bool forward_queue_serve(struct account_claim *claim)
         if (closing != NULL) {
             int error = core->forward_queue.closed(
                 core, asker->key.peer, buffer_bytes(&closing->body));
-            CHECK(error == 0); /* It was read when it came. */
+            CHECK(error == 0); /* It was decoded when it was received. */
             free_closing(closing);
         }
     }
     if (!forward_queue_is_idle(asker)) {
         return true;
     }
-    /* The account is not done with the claim. */
+    /* The account still uses the claim. */
     if (list_is_empty(&asker->in_idle)) {
         list_push_back(&core->forward_queue.idle, &asker->in_idle);
     }
     return false;
 }
 
-/* Those that have not said who they are have one payer for each node. */
+/* All unauthenticated clients of a node share one payer. */
 static uint64_t payer_of(const struct request *request)
 {
     char origin[32];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a client is told of a hold that it was granted: which tokens name it,
- * and for how long it may be believed in. */
+/* What a client learns about a hold that it was granted: which tokens name it,
+ * and for how long it may trust it. */
 
 #include "core/command.h"
 
@@ -10,8 +10,8 @@
 #include "core/request.h"
 #include "core/state.h"
 
-/* What is left of the hold's limit, which the client trusts 0.8 of (rule 16):
- * rounded down. Only the leader that serves knows it. */
+/* What is left of the hold's limit, of which the client trusts 0.8 (rule 16),
+ * rounded down. Only the serving leader knows it. */
 static void put_left(struct core *core, const struct hold *hold, bool is_pushed,
                      struct resp_writer *writer)
 {
@@ -37,7 +37,7 @@ void grant_put(struct core *core, const struct grant_of *grant,
                                   : lockfsm_hold(core->fsm, lock,
                                                  grant->session, grant->owner);
     if (hold != NULL && !hold_is(hold, grant->token)) {
-        hold = NULL; /* Another hold of the same owner. */
+        hold = NULL; /* This is another hold of the same owner. */
     }
     resp_map(writer, 9);
     resp_key_bulk(writer, "lock", grant->lock);
@@ -56,9 +56,9 @@ void grant_put(struct core *core, const struct grant_of *grant,
 void grants_answer(struct core *core, struct request *request,
                    const struct result *result)
 {
-    /* The arguments were given up when the entry was proposed. */
+    /* The arguments were released when the entry was proposed. */
     bool is_understood = request_understand(core, request);
-    CHECK(is_understood); /* They were before. */
+    CHECK(is_understood); /* They could be parsed before. */
     const struct call *call = request->call;
     struct resp_writer *writer = request_reply(core, request);
     struct grant_of grant = {.session = request->session,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* core_check(): what is true of any core between two events (README.md), for
- * the simulator and the tests. Costs a walk over all that is under way. */
+/* core_check(): the invariants of a core between two events (README.md), for
+ * the simulator and the tests. It walks over everything under way. */
 
 #include "core/command.h"
 #include "core/state.h"
 #include "core/transaction.h"
 
-/* True for the states that only the leader's requests have. */
+/* True for the states that only a leader's requests have. */
 static bool invariants_is_of_leader(enum request_state state)
 {
     return state >= REQUEST_ASKING && state <= REQUEST_READY;
@@ -32,7 +32,7 @@ static const struct peer *find_peer(const struct core *core, uint64_t id)
     return NULL;
 }
 
-/* The asker of a request can still be answered, and is known to have asked. */
+/* Checks that the requester can still be answered, and knows of its request. */
 static const char *check_requester(const struct core *core,
                                    const struct request *request)
 {
@@ -42,8 +42,8 @@ static const char *check_requester(const struct core *core,
                    : "a request is not in its slot";
     }
     if (request->peer == 0) {
-        /* The asker has gone; the request is kept for the result of its entry.
-         */
+        /* The requester has disconnected; the request is kept for the result of
+         * its entry. */
         return request->state == REQUEST_LOGGED ||
                        request->state == REQUEST_CHANGING ||
                        request->state == REQUEST_QUEUED ||
@@ -94,7 +94,7 @@ static const char *check_request(const struct core *core,
     return check_requester(core, request);
 }
 
-/* Checks a request that stands in no list. */
+/* Checks a request that is in no list. */
 static const char *check_changing(const struct core *core,
                                   const struct request *request,
                                   bool is_under_way, uint32_t *in_flight)
@@ -175,7 +175,8 @@ static uint32_t list_count(const struct list *list)
     return count;
 }
 
-/* Each logged request is expected at one index, which is not applied yet. */
+/* Checks that each logged request is expected at one index that is not applied
+ * yet. */
 static const char *check_propose(const struct core *core)
 {
     const struct propose *propose = &core->leadership.propose;
@@ -232,8 +233,8 @@ static const char *check_queued(const struct core *core)
                : "a queued request waits for no lock";
 }
 
-/* A leader has nothing under way before BEGIN is applied (rule 12), and a node
- * that does not lead keeps nothing of a reign (rule 14). */
+/* Checks that a leader has nothing under way before BEGIN is applied (rule 12),
+ * and that a node that does not lead keeps no state of a leader (rule 14). */
 static const char *check_reign(const struct core *core)
 {
     const struct leadership *leadership = &core->leadership;
@@ -326,7 +327,8 @@ static const char *check_conns(const struct core *core)
                : "the connections' sums are wrong";
 }
 
-/* Who has been looked at stands behind those who have not. */
+/* Checks that connections that have been checked come after those that have
+ * not. */
 static const char *check_due(const struct core *core)
 {
     uint32_t count = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The election, BEGIN, and the one place in which a reign ends. */
+/* The election, BEGIN, and the only function that ends a leadership. */
 
 #include "core/leadership.h"
 
@@ -14,7 +14,7 @@
 #include "core/members/feature.h"
 #include "core/state.h"
 
-/* A turn starts the deadlines of so many sessions and locks, which takes some
+/* The sessions and locks whose deadlines one turn starts, which takes some
  * milliseconds. */
 #define DEADLINE_SLICE 4096
 
@@ -32,8 +32,9 @@ static void return_all(struct core *core, struct list *list)
     }
 }
 
-/* For how long fewer than a majority of the voters has been heard: the silence
- * of the one that is missing. UINT64_MAX: it was never heard. */
+/* How long less than a majority of the voters has been heard, which is the
+ * silence of the voter that is missing for one. UINT64_MAX: that voter was
+ * never heard. */
 static uint64_t majority_silence_ms(const struct core *core,
                                     const struct replica_members *members)
 {
@@ -59,8 +60,7 @@ static uint64_t majority_silence_ms(const struct core *core,
                                                   : 0;
 }
 
-/* Notes why this leadership ends: 'term' is the one that the replica has by
- * now. */
+/* Records why this leadership ends; 'term' is the replica's present term. */
 static void note_over(struct core *core, uint64_t term)
 {
     const struct transfer *transfer = &core->leadership.transfer;
@@ -115,7 +115,7 @@ static void leadership_end(struct core *core, uint64_t term)
         }
     }
     for (int i = REQUEST_ASKING; i <= REQUEST_READY; i++) {
-        /* Stepping down leaves no request behind (rule 14). */
+        /* Stepping down leaves no request of the leader's (rule 14). */
         CHECK(list_is_empty(&core->requests.at[i]));
     }
     attach_stepped_down(core);
@@ -142,7 +142,7 @@ void leadership_follow(struct core *core)
         leadership_end(core, term);
     }
     if (leads && !is_leader(core)) {
-        /* The reign before has ended. */
+        /* The previous leadership has ended. */
         CHECK(core->leadership.propose.ring == NULL);
         core->leadership = (struct leadership){.stage = LEADERSHIP_ELECTED,
                                                .term = term};
@@ -159,9 +159,9 @@ void leadership_follow(struct core *core)
             core->leader.last_id = leader;
             core->stats.counts.leaders++;
             raft_output_peers(
-                core); /* The leader before may have been removed. */
+                core); /* The previous leader may have been removed. */
         }
-        /* What another one's log may know more is this leader's to say now. */
+        /* This leader now decides what entries of another node's log count. */
         standing_follow(core);
         forward_leader_changed(core);
         attach_report(core);

@@ -4,13 +4,14 @@
  *
  *   - become leader: BEGIN is submitted in the same turn; nothing is answered
  *     before it is applied;
- *   - step down: lease state is dropped, pending changes are UNKNOWN (with REQ:
- *     asked again of the next leader), reads and heartbeats are asked again;
- *   - another leader or term: what was forwarded to the old one likewise.
+ *   - step down: lease state is dropped, pending changes become UNKNOWN (those
+ *     with a REQ are repeated at the next leader), reads and heartbeats are
+ *     repeated;
+ *   - another leader or term: what was forwarded to the old leader likewise.
  *
- * Any call of the replica may depose its caller. So nobody looks at the role in
- * the middle of something: core.c does, after each event and each stage of a
- * turn. */
+ * Any call of the replica may depose its caller. So the role is not checked in
+ * the middle of an operation: core.c checks it after each event and each stage
+ * of a turn. */
 
 #ifndef HASP_CORE_LEADERSHIP_H
 #define HASP_CORE_LEADERSHIP_H
@@ -29,13 +30,14 @@ enum leadership_stage {
     LEADERSHIP_NONE,    /* This node does not lead. */
     LEADERSHIP_ELECTED, /* BEGIN has yet to be submitted. */
     LEADERSHIP_BEGUN,   /* BEGIN is under way. */
-    LEADERSHIP_TIMING,  /* It has been applied; deadlines are being started. */
-    LEADERSHIP_SERVING  /* All deadlines stand. */
+    /* BEGIN has been applied; deadlines are being started. */
+    LEADERSHIP_TIMING,
+    LEADERSHIP_SERVING /* All deadlines are set. */
 };
 
-/* All that a leader loses with its term (rule 14), beside its timers: zero
- * while this node does not lead, and zero again, by one assignment, when it has
- * stepped down. */
+/* Everything that a leader loses with its term (rule 14), besides its timers.
+ * It is zero while this node does not lead; stepping down zeroes it by one
+ * assignment. */
 struct leadership {
     enum leadership_stage stage;
     uint64_t term;
@@ -44,39 +46,39 @@ struct leadership {
     struct change change;
     struct transfer transfer;
     struct sweep sweep;
-    struct snapshot_sender senders[PEER_COUNT_MAX]; /* As core.peers. */
+    struct snapshot_sender senders[PEER_COUNT_MAX]; /* Indexed as core.peers. */
     bool must_compare_levels;
-    uint64_t clock_heir; /* To hand over to, for this node's clock; 0. */
-    uint64_t disk_heir;  /* Likewise, for its slow disk. */
+    uint64_t clock_heir; /* The successor, if this node's clock is off; 0. */
+    uint64_t disk_heir;  /* The successor, if its disk is slow; 0. */
 };
 
 #define LEADERSHIP_OVER_SIZE 128
 
-/* As last seen. Lives as long as the core. */
+/* The leader as last seen. Lives as long as the core. */
 struct leader {
-    uint64_t id; /* 0: none is known. */
+    uint64_t id; /* 0: unknown. */
     uint64_t term;
-    uint64_t last_id;  /* The newest that was known. */
-    uint64_t heard_ns; /* When one was known last, or the core began. */
-    uint64_t frame_of; /* Whose frame is being taken; 0: none is. */
-    uint64_t over_ns;  /* When this node stepped down last; 0: never. */
+    uint64_t last_id;  /* The newest one known. */
+    uint64_t heard_ns; /* When one was last known, or the core started. */
+    uint64_t frame_of; /* The sender of the frame being received; 0: none. */
+    uint64_t over_ns;  /* When this node last stepped down; 0: never. */
     uint64_t over_term;
     char over[LEADERSHIP_OVER_SIZE]; /* Why. */
 };
 
-/* Lets go of what it has kept. */
+/* Frees what it has stored. */
 void leadership_done(struct core *core);
-/* Looks at role, term and leader, and acts on what has changed. */
+/* Checks role, term and leader, and acts on what has changed. */
 void leadership_follow(struct core *core);
-/* Submits the BEGIN of a new term, if that is due. */
+/* Submits the BEGIN of a new term, if it is due. */
 void leadership_begin(struct core *core);
-/* Our BEGIN has been applied. */
+/* Called when this leader's BEGIN has been applied. */
 void leadership_begun(struct core *core);
-/* Goes on with what it began: starts deadlines, a slice of them in each turn,
- * and serves once all stand. */
+/* Starts the deadlines, a slice of them in each turn; once all are set the
+ * leader serves. */
 void leadership_turn(struct core *core);
-/* There is a new member, or an old one with a new connection: what level does
- * it announce? */
+/* A member is new, or has a new connection: its feature level may have
+ * changed. */
 void leadership_member_changed(struct core *core);
 
 #endif /* HASP_CORE_LEADERSHIP_H */

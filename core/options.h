@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the options of commands take, for who checks them before he asks. */
+/* The values that options of commands accept, for callers that check them
+ * before sending. */
 
 #ifndef HASP_CORE_OPTIONS_H
 #define HASP_CORE_OPTIONS_H
@@ -8,11 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The range of a number, or of the size of a text; false: there is no such
- * option. Both are 0 of a flag. The cluster's limits may allow less. */
+/* The range of a number, or of the size of a text; both are 0 for a flag. False
+ * if the option does not exist. The cluster's limits may allow less. */
 bool option_range(const char *word, uint64_t *ret_min, uint64_t *ret_max);
 
-/* The word of an option, by its place in enum option; NULL: there is none. */
+/* The name of an option by its place in enum option; NULL if there is none. */
 const char *option_word(uint32_t place);
 
 #endif /* HASP_CORE_OPTIONS_H */

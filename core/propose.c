@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A turn's commands into one batch, and who waits for which entry: a ring by
- * log index, since entries are applied in their order. */
+/* Makes one batch of a turn's commands, and records which request waits for
+ * which entry: a ring by log index, because entries are applied in order. */
 
 #include "core/propose.h"
 
@@ -19,8 +19,8 @@
 #include "lockfsm/feature.h"
 
 #define RING_SIZE_FIRST 1024
-/* Sessions after which a HEARD takes no further heartbeat: no entry takes a
- * millisecond to apply. */
+/* A HEARD with this many sessions gets no further heartbeat, so that no entry
+ * takes a millisecond to apply. */
 #define HEARD_SESSION_MAX 1024
 
 bool propose_is_open(const struct core *core)
@@ -51,8 +51,8 @@ static void propose_add_item(struct propose *propose, size_t start,
         start, propose->batch.size - start, chain};
 }
 
-/* Another node may lead and have raised the level: the request must first make
- * sure of that (rule 13). */
+/* Another node may lead and have raised the level, so leadership must be
+ * confirmed before the request is refused (rule 13). */
 static void refuse_level(struct core *core, struct request *request,
                          const char *what)
 {
@@ -82,8 +82,8 @@ void propose_end(struct core *core, struct request *request)
     }
     if (request != NULL &&
         lockfsm_level_of(core->fsm, command, &what) == FEATURE_LEVEL_UNKNOWN) {
-        /* Every node would stop at such an entry, now and after each restart.
-         */
+        /* Every node would stop at such an entry, now and after each
+         * restart. */
         propose->batch.size = propose->item_start;
         request_refuse(core, request, WORD_BADARG,
                        "the entry for this request would be too large for the "
@@ -99,7 +99,7 @@ void propose_end(struct core *core, struct request *request)
         request_move(core, request, REQUEST_LOGGED);
         request->next = NULL;
         if ((request->command->flags & COMMAND_REDIS) == 0) {
-            /* The result has all that the answer needs. */
+            /* The result has everything that the answer needs. */
             request_release_call(core, request);
         }
     }
@@ -150,8 +150,8 @@ bool propose_has_work(const struct core *core)
            (propose->hearing_count > 0 && propose->heard_index == 0);
 }
 
-/* Takes whole heartbeats, so that each is decided on when all its sessions have
- * been heard. */
+/* Adds only whole heartbeats, so that each is decided on when all its sessions
+ * are in applied HEARDs. */
 static void add_heard(struct propose *propose)
 {
     struct request *chain = NULL;
@@ -186,7 +186,7 @@ static struct expected *expected_at(struct propose *propose, uint64_t log_index)
     return &propose->ring[log_index & (propose->ring_size - 1)];
 }
 
-/* Makes room for all indexes before 'end'. */
+/* Makes space for all indexes before 'end'. */
 static void grow_ring(struct propose *propose, uint64_t end)
 {
     struct propose old = *propose;
@@ -242,13 +242,13 @@ static void empty_batch(struct propose *propose)
     buffer_clear(&propose->batch);
 }
 
-/* Gives up the batch, nothing of which was submitted. */
+/* Discards the batch, of which nothing was submitted. */
 static void propose_refused(struct core *core, int error)
 {
     struct propose *propose = &core->leadership.propose;
     struct request *next;
     for (uint32_t i = 0; i < propose->item_count; i++) {
-        /* The modules that propose for the node itself count on their entries:
+        /* The modules that propose for the node itself rely on their entries:
          * one proposed while propose_is_open() is true, and within
          * own_in_flight, is never refused. */
         CHECK(propose->items[i].requests != NULL);
@@ -339,8 +339,8 @@ struct request *propose_take(struct core *core, uint64_t log_index)
 void propose_abandon(struct core *core)
 {
     struct propose *propose = &core->leadership.propose;
-    /* The requests stand in requests.logged, and stepping down would take them
-     * for submitted: but these never were, so nothing was done. */
+    /* These requests are in requests.logged, and stepping down would treat them
+     * as submitted. But they were not, so nothing was done. */
     for (uint32_t i = 0; i < propose->hearing_count; i++) {
         if (propose->hearing[i].request != NULL) {
             request_return(core, propose->hearing[i].request);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The one place that proposes: gathers the commands of a turn into one batch
- * and remembers who waits for which entry.
+/* The only module that proposes. It collects the commands of a turn into one
+ * batch and records which request waits for which entry.
  *
  *     struct buffer *out = propose_begin(core);
  *     encode_...(out, ...);
- *     propose_end(core, request);
- */
+ *     propose_end(core, request); */
 
 #ifndef HASP_CORE_PROPOSE_H
 #define HASP_CORE_PROPOSE_H
@@ -19,8 +18,8 @@
 struct core;
 struct request;
 
-/* A session that is to be logged as heard; the last of a heartbeat's has the
- * request, which is looked at again when that is done. */
+/* A session whose heartbeat must be logged. The last session of a heartbeat has
+ * the request, which is decided on again when that is done. */
 struct hearing {
     uint64_t session;
     struct request *request; /* Or NULL. */
@@ -29,62 +28,65 @@ struct hearing {
 struct batch_item {
     size_t start;
     size_t size;
-    struct request *requests; /* NULL: an entry of our own. */
+    struct request *requests; /* NULL: an entry of this node. */
 };
 
-/* An entry in the ring, and who waits for it. */
+/* An entry in the ring, and the requests that wait for it. */
 struct expected {
-    struct request *requests; /* A chain by 'next'; NULL: nobody. */
-    bool is_own;              /* An entry of our own. */
-    uint64_t proposed_ns;     /* 0: it was not proposed here. */
+    struct request *requests; /* Chained by 'next'; NULL: none. */
+    bool is_own;              /* An entry of this node. */
+    uint64_t proposed_ns;     /* 0: not proposed here. */
 };
 
-/* The batch of this turn, and who waits for which entry. Of a leader. */
+/* A leader's batch for this turn, and which request waits for which entry. */
 struct propose {
     struct buffer batch;
     struct batch_item *items;
-    struct bytes *commands; /* For the replica; as many as items. */
+    struct bytes *commands; /* For the replica; as many as 'items'. */
     uint32_t item_count;
     uint32_t item_capacity;
     size_t item_start;
-    uint32_t own_in_flight;  /* Entries of our own. */
-    struct expected *ring;   /* By log index. */
+    uint32_t own_in_flight;  /* This node's own entries. */
+    struct expected *ring;   /* Indexed by log index. */
     uint64_t ring_size;      /* A power of two. */
-    uint64_t ring_first;     /* Indexes from here on ... */
-    uint64_t ring_end;       /* ... to before here are in it, ... */
-    uint64_t ring_committed; /* ... of which a majority has those before. */
-    struct hearing *hearing; /* For the next HEARD. */
+    uint64_t ring_first;     /* The ring has the indexes from here ... */
+    uint64_t ring_end;       /* ... to before here, ... */
+    uint64_t ring_committed; /* ... and a majority has those before this one. */
+    struct hearing *hearing; /* Sessions for the next HEARD. */
     uint32_t hearing_count;
     uint32_t hearing_capacity;
-    uint64_t heard_index; /* The HEARD under way; 0: none. */
-    uint32_t heard_item;  /* It stands in the batch, at this place + 1. */
+    uint64_t heard_index; /* Of the HEARD in flight; 0: none. */
+    /* The HEARD's place in the batch, plus 1; 0: it is not in it. */
+    uint32_t heard_item;
 };
 
-/* True if a submission now would be taken: leading, begun, no transfer. */
+/* True if a submission would be accepted now: this node leads, has begun, and
+ * no transfer is in progress. */
 bool propose_is_open(const struct core *core);
 
 struct buffer *propose_begin(struct core *core);
-/* 'request' is answered by the entry's result; NULL: an entry of our own. */
+/* Ends an entry. Its result answers 'request'; NULL: an entry of this node. */
 void propose_end(struct core *core, struct request *request);
-/* A command that is encoded already, of our own; timers_propose_fn. */
+/* Proposes an encoded command of this node; a timers_propose_fn. */
 bool propose_own(void *core, struct bytes command);
-/* A HEARD of 'session', in the next such entry; 'request' is looked at again
- * when the HEARDs that were asked for before it have been applied. At most one
- * such entry is under way: what comes meanwhile shares the next one. */
+/* Adds 'session' to the next HEARD. 'request' is decided on again when all
+ * HEARDs requested before it have been applied. At most one HEARD is in flight;
+ * heartbeats that arrive meanwhile share the next one. */
 void propose_heard(struct core *core, uint64_t session);
 void propose_after_heard(struct core *core, struct request *request);
-/* True if there is something that propose_submit() would submit now. */
+/* True if propose_submit() would submit something now. */
 bool propose_has_work(const struct core *core);
 
-/* Submits what was gathered. */
+/* Submits the batch. */
 void propose_submit(struct core *core);
-/* Notes how long what is committed by now took to get there. */
+/* Measures how long the entries committed since took to reach a majority. */
 void propose_replicated(struct core *core);
-/* Takes those that wait for the entry 'log_index': a chain by 'next'. */
+/* Removes and returns the requests that wait for the entry 'log_index', chained
+ * by 'next'. */
 struct request *propose_take(struct core *core, uint64_t log_index);
 
-/* The end of a reign: what was gathered and not submitted goes back, or
- * elsewhere. Those that wait for an entry are left in requests.logged. */
+/* Ends a leadership: requests collected but not submitted are returned or sent
+ * elsewhere. Those that wait for an entry stay in requests.logged. */
 void propose_abandon(struct core *core);
 void propose_done(struct propose *propose);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the replica wants persisted, sent or connected, to the port. */
+/* Passes to the port what the replica wants to persist, send or connect to. */
 
 #include "core/raft_output.h"
 
@@ -82,9 +82,8 @@ static bool is_member(const struct replica_members *members, uint64_t id)
     return replica_members_find(members, id) != NULL;
 }
 
-/* Keeps the leader among the members: a log that is being caught up with may
- * tell of the leader's removal first, and only later that it was added again.
- */
+/* Keeps the leader among the members: a log that is catching up may contain the
+ * leader's removal first, and only later its return. */
 static void keep_leader(const struct core *core, struct replica_members *wanted)
 {
     const struct replica_members *before = &core->members.wanted;
@@ -97,8 +96,8 @@ static void keep_leader(const struct core *core, struct replica_members *wanted)
     }
 }
 
-/* Marks the peers that the log has removed: their connections are closed with
- * that. */
+/* Marks the peers that the log has removed: their connections close for this
+ * reason. */
 static void mark_removed(struct core *core,
                          const struct replica_members *members)
 {
@@ -112,7 +111,7 @@ static void mark_removed(struct core *core,
 }
 
 /* A member that an uncommitted entry has removed may still lead, and then has
- * to tell us that it was not removed. */
+ * to report that it was not removed. */
 void raft_output_peers(struct core *core)
 {
     struct replica_members wanted;

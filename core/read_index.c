@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* One question to the majority for all that waits: when it is asked, and who
- * may be answered once it is confirmed. */
+/* One question to the majority for all waiting requests: when it is asked, and
+ * which requests may be answered once it is confirmed. */
 
 #include "core/read_index.h"
 
@@ -9,9 +9,9 @@
 #include "core/command.h"
 #include "core/state.h"
 
-/* The least distance between questions that only heartbeats need. */
+/* The shortest time between questions that only heartbeats need. */
 #define HEARTBEAT_SPACING_NS (2 * NS_PER_MS)
-/* Records that LIST may look at in one turn. */
+/* Records that LIST may read in one turn. */
 #define SCAN_BUDGET 50000
 
 void read_index_enqueue(struct core *core, struct request *request)
@@ -60,7 +60,7 @@ static bool has_to_ask(const struct core *core)
            (core->leadership.read_index.is_wanted || has_unasked(core));
 }
 
-/* At most two questions are under way, unless they seem lost; heartbeats alone
+/* At most two questions are in flight, unless they seem lost; heartbeats alone
  * can wait a little and share one. */
 static bool may_ask(const struct core *core)
 {

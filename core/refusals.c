@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The words in which a refusal of the state machine is told. */
+/* The texts of the state machine's refusals. */
 
 #include "base/check.h"
 #include "core/command.h"
 
 static const struct {
     enum core_word word;
-    const char *text; /* NULL: the result brings its own text. */
+    const char *text; /* NULL: the result has a text of its own. */
 } refusals[] = {
     [RESULT_NOT_ACQUIRED] = {WORD_NONE, ""},
     [RESULT_NOT_HELD] = {WORD_NOTHELD, "not held by this session and owner, "

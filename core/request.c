@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The life of a request: kept, understood, moved from station to station,
- * answered or refused, and its structures used again. */
+/* The life of a request: it is kept, parsed, moved from state to state,
+ * answered or refused, and its structure is used again. */
 
 #include "core/request.h"
 
@@ -14,7 +14,8 @@
 #include "core/state.h"
 #include "core/transaction.h"
 
-/* So many requests, and buffers up to this size, are kept for reuse. */
+/* At most this many requests, and buffers up to this size, are kept for
+ * reuse. */
 #define FREE_COUNT_MAX 4096
 #define BODY_IDLE_SIZE 2048
 #define ARGUMENT_IDLE_COUNT 32
@@ -54,7 +55,7 @@ struct request *request_new_local(struct core *core, struct conn *conn)
     return request;
 }
 
-/* Returns a call with room for 'count' arguments. */
+/* Returns a call with space for 'count' arguments. */
 static struct call *new_call(struct core *core, uint32_t count)
 {
     struct call *call = core->requests.free_calls;
@@ -178,7 +179,7 @@ void request_keep(struct core *core, struct request *request,
         .address = bytes_of_text(conn->address),
         .client = conn->name,
     };
-    /* A request is kept once. */
+    /* A request is kept only once. */
     CHECK(request->body.size == 0 && request->held_size == 0);
     frame_put_forward(&request->body, &forward);
     request->count = count;
@@ -243,7 +244,7 @@ bool requests_are_logged(const struct core *core,
     return found != NULL;
 }
 
-/* Takes a queued request out of the chain of its wait. */
+/* Removes a queued request from the chain of its wait. */
 static void leave_wait(struct core *core, struct request *request)
 {
     struct request *first;
@@ -302,7 +303,7 @@ void request_done(struct core *core, struct request *request)
     request_done_as(core, request, ANSWER_REPLY, 0);
 }
 
-/* Stops counting the bytes of the request. */
+/* Stops counting the request's bytes. */
 static void release_bytes(struct core *core, struct request *request)
 {
     if (request->conn != NULL) {
@@ -340,8 +341,8 @@ static struct bytes reply_at_hand(const struct core *core)
                     out->size - core->requests.reply_start);
 }
 
-/* How large a reply is depends on what clients have put into the state: what no
- * frame can carry becomes an error. */
+/* The size of a reply depends on what clients have put into the state: a reply
+ * too large for a frame becomes an error. */
 static void bound_reply(struct core *core, struct request *request)
 {
     struct buffer *reply = &core->requests.reply;
@@ -457,15 +458,15 @@ void request_has_changed(struct request *request)
 bool request_may_go_on(const struct request *request)
 {
     uint32_t flags = request->command->flags;
-    /* A transfer asks for a new leader, so it goes on with that one. */
+    /* A transfer asks for a new leader, so it continues with that one. */
     return !request_may_be_done(request) || request->req != 0 ||
            (flags & (COMMAND_REPEATABLE | COMMAND_TRANSFERS)) != 0;
 }
 
 #define NOT_KNOWN "; whether this took effect is not known"
 
-/* The one place that refuses. An error about the arguments names the command.
- */
+/* The only function that refuses. An error about the arguments names the
+ * command. */
 static void refuse_with(struct core *core, struct request *request,
                         enum core_word word, struct bytes why,
                         const char *promise)
@@ -518,7 +519,7 @@ void request_misunderstood(struct core *core, struct request *request)
 
 void request_return(struct core *core, struct request *request)
 {
-    /* What this leader has logged is an earlier leader's from now on. */
+    /* From now on what this leader has logged counts as an earlier leader's. */
     request->effect.earlier |= request->effect.own;
     request->effect.own = false;
     if (request->conn != NULL && request_may_go_on(request)) {
@@ -609,8 +610,8 @@ void request_orphan(struct core *core, struct request *request)
     case REQUEST_LOGGED:
     case REQUEST_CHANGING:
     case REQUEST_SNAPSHOT:
-        /* The log has its entry, or may have: the result must still be dealt
-         * with. */
+        /* The log has its entry, or may have it: the result must still be
+         * handled. */
         break;
     default:
         request_drop(core, request);

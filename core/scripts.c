@@ -67,11 +67,12 @@ bool scripts_note_refused(struct scripts *scripts, const char *sha)
     return true;
 }
 
-/* Finds the place of the script; SCRIPTS_REFUSED_MAX if it has none. */
+/* The place of the grant in the list; SCRIPTS_REFUSED_MAX if it is not
+ * there. */
 static size_t find_vain(const struct scripts *scripts, uint64_t token)
 {
     size_t i = 0;
-    CHECK(token != 0); /* That is a place that nobody has taken. */
+    CHECK(token != 0); /* Token 0 marks an unused place. */
     while (i < SCRIPTS_REFUSED_MAX && scripts->vain[i].token != token) {
         i++;
     }
@@ -113,7 +114,8 @@ uint64_t scripts_time_ms(struct scripts *scripts, uint64_t wall_ms,
         clock->base_ms = wall_ms;
         clock->base_ns = now_ns;
     }
-    CHECK(now_ns >= clock->base_ns); /* It would be a time in the far future. */
+    /* Otherwise the time would be in the far future. */
+    CHECK(now_ns >= clock->base_ns);
     return clock->base_ms + rules_trusted(now_ns - clock->base_ns) / NS_PER_MS;
 }
 

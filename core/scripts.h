@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The scripts that clients of this node have brought (EVAL, SCRIPT LOAD), by
- * their SHA-1: EVALSHA leaves this node as EVAL with the text. As in Redis,
- * nobody may rely on what is kept: a client that hears NOSCRIPT sends the text
- * again. */
+/* The scripts that clients of this node have sent (EVAL, SCRIPT LOAD), by
+ * SHA-1. EVALSHA is forwarded as EVAL with the text. As in Redis, a client
+ * cannot rely on a stored script: after NOSCRIPT it sends the text again. */
 
 #ifndef HASP_CORE_SCRIPTS_H
 #define HASP_CORE_SCRIPTS_H
@@ -27,52 +26,53 @@ struct loaded_script {
     struct buffer text;
 };
 
-/* TIME as scripts are told it. It begins at a wall clock, when the cluster has
- * never told it, and goes on at 0.8 of a node's own clock since the newest time
- * that the log has: so a client whose clock is a tenth slow believes in what it
- * has until 'TIME + ttl' no longer than the scripts do, whichever node leads
- * (rule 18), and no wall clock that jumps ends a lease. */
+/* TIME as scripts see it. It starts at the wall clock if the cluster has never
+ * had a time, and runs at 0.8 of a node's own clock since the newest time in
+ * the log. So a client whose clock is 10 % slow trusts what it has until 'TIME
+ * + ttl' no longer than the scripts do, whichever node leads (rule 18), and a
+ * jump of a wall clock ends no lease. */
 struct script_clock {
-    uint64_t seen_ms; /* The newest of the log. */
+    uint64_t seen_ms; /* The newest time in the log. */
     uint64_t base_ms;
-    uint64_t base_ns; /* When it was base_ms, by this node's clock. */
+    uint64_t base_ns; /* This node's clock when it was base_ms. */
 };
 
 /* Lives as long as the core. */
 struct scripts {
     struct loaded_script loaded[SCRIPTS_LOADED_MAX];
     struct loaded_script *by_sha;
-    uint64_t count; /* That were ever loaded: the oldest makes room. */
-    /* The newest that were refused: each is told once. */
+    uint64_t count; /* Scripts loaded so far; the oldest is replaced. */
+    /* The newest refused scripts: each is logged once. */
     char refused[SCRIPTS_REFUSED_MAX][SHA1_TEXT_SIZE];
     uint32_t refused_count;
-    /* The newest grants on which a script was refused, and why. */
+    /* The newest grants after which a script was refused, and the reason. */
     struct vain_script {
         uint64_t token;
         char why[SCRIPT_WHY_SIZE];
     } vain[SCRIPTS_REFUSED_MAX];
     uint32_t vain_count;
     struct script_clock clock;
-    struct arena arena; /* Of the command or script at hand. */
+    struct arena arena; /* For the current command or script. */
 };
 
-/* The text under a SHA-1 in hex, any case; borrowed until the next load. */
+/* The text of a SHA-1 in hex, in any case; borrowed until the next load. */
 bool scripts_find(const struct scripts *scripts, struct bytes sha,
                   struct bytes *ret_text);
-/* Keeps it; 'ret_sha' is its SHA-1. Longer texts than SCRIPT_SIZE_MAX are not
- * kept: nobody runs them. */
+/* Stores a script; 'ret_sha' is its SHA-1. Texts above SCRIPT_SIZE_MAX are not
+ * stored, since no node runs them. */
 void scripts_load(struct scripts *scripts, struct bytes text,
                   char ret_sha[SHA1_TEXT_SIZE]);
-/* True if it is not among the newest that were. */
+/* True if it is not among the newest refused ones. */
 bool scripts_note_refused(struct scripts *scripts, const char *sha);
-/* A script on the key that was granted under this token was refused: its
- * holder may have asked in vain to release it. */
+/* Records that a script on the key granted under this token was refused: its
+ * holder may have tried to release it. */
 void scripts_note_vain(struct scripts *scripts, uint64_t token,
                        const char *why);
-/* Why, or NULL: none was, or it is forgotten. */
+/* The reason, or NULL if no script was refused or it is no longer stored. */
 const char *scripts_vain(const struct scripts *scripts, uint64_t token);
-/* After applying or loading: 'time_ms' is the newest of the log. 'is_own': what
- * was applied last is what this node itself has proposed as the leader. */
+/* Called after applying or loading; 'time_ms' is the newest time in the log.
+ * 'is_own': this node as the leader proposed the entry that was applied
+ * last. */
 void scripts_note_time(struct scripts *scripts, uint64_t time_ms, bool is_own,
                        uint64_t now_ns);
 uint64_t scripts_time_ms(struct scripts *scripts, uint64_t wall_ms,

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the core is made of. Private to core.
+/* The parts of the core. Private to core.
  *
- * Each part is declared in the header of the module that owns it: that module
- * alone writes its fields, and the remark at the struct says how long they
- * live.
+ * Each part is declared in the header of the module that owns it. Only that
+ * module writes its fields; the comment at the struct says how long they live.
  *
- * One structure, struct request, follows a command through all its stations
- * (request.h), and says what it waits for.
+ * One structure, struct request, follows a command through all its states
+ * (request.h) and says what it waits for.
  *
- * Invariant: a request of a local connection stands in exactly one slot of it;
- * when it is answered it leaves its list, its slot and the count in flight. */
+ * Invariant: a request of a local connection is in exactly one slot of it; when
+ * it is answered it leaves its list, its slot and the count in flight. */
 
 #ifndef HASP_CORE_STATE_H
 #define HASP_CORE_STATE_H
@@ -74,43 +73,45 @@ struct core {
     struct snapshots snapshots;
     struct history history;
 
-    /* As long as the process. */
+    /* Lives as long as the process. */
     struct run {
         uint64_t started_ns;
-        uint64_t replayed_index; /* Up to it entries were here at the start. */
+        uint64_t replayed_index; /* The last entry in the log at the start. */
         enum core_disk disk;
         bool has_fatal;
         bool is_stopping;
         const struct command_table *commands;
         uint16_t command_slots[512]; /* Hash of a name -> place in the table +
                                         1; of command.c. */
-        /* What the log has been told, so that it is not told too often. */
+        /* What has been logged for people, so that it is not repeated too
+         * often. */
         struct logged {
             struct log_limit ignored; /* Frames. */
             struct log_limit pleas;
             struct log_limit searches;
-            uint64_t quarantine_due_ns; /* Of its next line; 0. */
-            uint32_t level; /* That the cluster could be raised to it. */
+            uint64_t quarantine_due_ns; /* When its next line is due; 0. */
+            /* The level to which the cluster could be raised. */
+            uint32_t level;
         } logged;
     } run;
-    /* Of this turn. */
+    /* The state of one turn. */
     struct turn {
-        struct effects effects; /* Of the entry at hand. */
-        bool has_left_over;     /* Work was put off to the next one. */
-        bool has_spent_budget;  /* By applying. */
-        bool has_session_ended; /* Since doomed heartbeats were looked at. */
-        uint64_t scan_budget;   /* For LIST, and scripts. */
-        uint64_t read_budget;   /* For answers that were asked for; units. */
+        struct effects effects; /* The effects of the current entry. */
+        bool has_left_over;     /* Work was left to the next turn. */
+        bool has_spent_budget;  /* Applying has used up its budget. */
+        bool has_session_ended; /* Since doomed heartbeats were last checked. */
+        uint64_t scan_budget;   /* Records for LIST and scripts. */
+        uint64_t read_budget;   /* Units for answers to reads. */
     } turn;
 };
 
-/* This node leads, as far as the core has taken note. */
+/* This node leads, as far as the core has noticed. */
 static inline bool is_leader(const struct core *core)
 {
     return core->leadership.stage != LEADERSHIP_NONE;
 }
 
-/* Since that entry was applied here, as far as is known. */
+/* The time since this entry was applied here, if that is known. */
 static inline uint64_t age_ms(const struct core *core, uint64_t log_index)
 {
     return history_age_ms(&core->history, log_index, core->now_ns);
@@ -128,15 +129,15 @@ static inline bool is_barred(const struct core *core)
     return core->loss.accused.term != 0;
 }
 
-/* True if clients may send writes here, which libraries of Redis send to a
- * "master" alone: this node leads, or it forwards them. */
+/* True if clients may send writes here (Redis libraries send them only to a
+ * "master"): this node leads, or it forwards them. */
 static inline bool takes_writes(const struct core *core)
 {
     return core->options.redirect == REDIRECT_FORWARD ||
            replica_role(core->replica) == REPLICA_LEADER;
 }
 
-/* Time does not go back, whatever order the events come in. */
+/* Sets the time. It does not go back, in whatever order the events arrive. */
 static inline void set_now(struct core *core, uint64_t now_ns)
 {
     core->now_ns = u64_max(core->now_ns, now_ns);

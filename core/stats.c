@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Counting what is answered, and timing what has ended. */
+/* Counts answers, and measures how long holds and waits took. */
 
 #include "core/stats.h"
 

@@ -20,12 +20,13 @@ struct transaction {
     struct transaction_key {
         struct bytes name; /* Owned. */
         bool is_watched;
-        bool is_known; /* The version is. */
+        bool is_known; /* The version is known. */
         uint64_t version;
     } key[MULTI_COUNT_MAX];
     uint32_t key_count;
-    struct buffer queue; /* Of each command the number of its words, as u32, and
-                            these as runs. */
+    /* For each command the number of its words, as u32, and the words as
+     * runs. */
+    struct buffer queue;
     uint32_t command_count;
     uint32_t word_count;
 };
@@ -92,8 +93,8 @@ static struct transaction_key *transaction_find(struct transaction *transaction,
     return NULL;
 }
 
-/* Adds what the command touches; false if there is no room for all of it, after
- * which nothing comes of EXEC any more. */
+/* Adds the keys of the command; false if there is no space for all of them,
+ * after which EXEC does nothing. */
 static bool add_keys(struct transaction *transaction, const struct call *call)
 {
     for (uint32_t i = 0; i < call->name_count; i++) {
@@ -144,7 +145,7 @@ void transaction_queue(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-/* Why an open transaction is not carried out; NULL: it is. */
+/* Why an open transaction is not executed; NULL: it is. */
 static const char *transaction_why_not(const struct transaction *transaction)
 {
     if (transaction->is_broken) {
@@ -159,7 +160,7 @@ static const char *transaction_why_not(const struct transaction *transaction)
                    : NULL;
 }
 
-/* A number as a word in 'room', which has room for it. */
+/* Writes a number as a word into 'room', which has space for it. */
 static struct bytes transaction_put_number(struct buffer *room, uint64_t number)
 {
     size_t start = room->size;
@@ -167,7 +168,7 @@ static struct bytes transaction_put_number(struct buffer *room, uint64_t number)
     return bytes_of(room->data + start, room->size - start);
 }
 
-/* Copies into 'room', which has room for it. */
+/* Copies into 'room', which has space for it. */
 static struct bytes put_bytes(struct buffer *room, struct bytes bytes)
 {
     size_t start = room->size;
@@ -223,7 +224,7 @@ struct bytes *transaction_end(struct core *core, struct request *request,
                                 : NULL;
     if (why == NULL && !transaction_is_open(conn)) {
         request_refuse(core, request, WORD_ERR, "EXEC without MULTI");
-        return NULL; /* What is watched stays so. */
+        return NULL; /* Watched keys stay watched. */
     }
     why = why == NULL ? transaction_why_not(conn->transaction) : why;
     if (why != NULL) {
@@ -257,7 +258,7 @@ bool transaction_watch(struct core *core, struct request *request,
     for (uint32_t i = 0; i < call->name_count; i++) {
         struct transaction_key *key = transaction_find(transaction,
                                                        call->names[i]);
-        CHECK(key != NULL); /* add_keys() has made it, or it was there. */
+        CHECK(key != NULL); /* add_keys() has made it, or it existed before. */
         key->is_watched = true;
     }
     return true;
@@ -270,7 +271,7 @@ void transaction_watched(struct conn *conn, struct bytes versions)
         struct bytes name = reader_run(&reader);
         uint64_t version = reader_u64(&reader);
         struct transaction_key *key = transaction_find(conn->transaction, name);
-        /* What is watched already counts from then on. */
+        /* A key that is watched already counts from its first WATCH. */
         if (!reader.is_bad && key != NULL && !key->is_known) {
             key->is_known = true;
             key->version = version;
