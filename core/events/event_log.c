@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Two rings: of events, and of their bytes, which lie in one piece each. */
+/* Two rings: one of events, one of their bytes, each event's in one piece. */
 
 #include "core/events/event_log.h"
 
@@ -14,8 +14,9 @@
 #include "base/memory.h"
 #include "core/state.h"
 
-/* 0 until the first BEGIN of a life is applied: what a restored node loads has
- * the tokens of the life before, and is none of its states any more. */
+/* 0 until the first BEGIN after a restore is applied: what a restored node
+ * loads has earlier tokens, but is no longer one of the earlier cluster's
+ * states. */
 static uint64_t life_of(const struct core *core)
 {
     uint8_t id[CLUSTER_ID_SIZE];
@@ -72,7 +73,7 @@ static void event_log_forget_oldest(struct event_log *event_log)
     event_log->missing.ordinal = oldest->ordinal;
 }
 
-/* Makes room for 'size' bytes in one piece, and returns its place. */
+/* Makes space for 'size' bytes in one piece, and returns its place. */
 static uint64_t event_log_make_room(struct event_log *event_log, size_t size)
 {
     size_t left = EVENT_LOG_SIZE - event_log->bytes_next % EVENT_LOG_SIZE;
@@ -102,8 +103,8 @@ bool event_log_find(const struct event_log *event_log, struct bytes name,
     if (event_log->newest_of == NULL) {
         return false;
     }
-    /* What is below 'below' needs no second look at what is above, if that was
-     * found here: the chain goes on from there. */
+    /* If the last search ended here, the events above 'below' need not be
+     * searched again: the chain continues from there. */
     uint64_t next = below < event_log->next && below >= event_log->first
                         ? event_log_event(event_log, below)->before
                         : *newest_of(event_log, name);

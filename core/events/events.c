@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* LOCK.WATCH, SUBSCRIBE and their opposites; and effects as pushes and
- * messages. */
+/* LOCK.WATCH, SUBSCRIBE and their opposites; effects as pushes and messages. */
 
 #include "core/events/events.h"
 
@@ -11,8 +10,8 @@
 #include "core/command.h"
 #include "core/state.h"
 
-/* An event as it is told: when it happens (core->past.newest), or again later.
- */
+/* An event as it is sent: when it happens (core->event_log.newest), or again
+ * later. */
 struct event {
     const char *kind;
     struct bytes lock;
@@ -24,8 +23,7 @@ struct event {
     char id[EVENT_LOG_ID_SIZE]; /* Empty until id_of() has made it. */
 };
 
-/* How many events of the past, and how many bytes of them, are told again at
- * once. */
+/* How many past events, and how many of their bytes, are sent again at once. */
 #define AGAIN_COUNT_MAX 2048
 #define AGAIN_SIZE_MAX (256u << 10)
 /* How many events LOCK.HISTORY shows without COUNT, and at most. */
@@ -40,7 +38,7 @@ static struct bytes message_of(const struct effect *effect)
     return bytes_of_text(effect->reason != NULL ? effect->reason : "");
 }
 
-/* NULL: nothing may be pushed to it any more. */
+/* NULL: nothing may be pushed to it. */
 static struct buffer *output_of(struct core *core, struct conn *conn)
 {
     return conn->is_closing || !identity_may_be_told(core, conn)
@@ -48,8 +46,7 @@ static struct buffer *output_of(struct core *core, struct conn *conn)
                : core->port.client_output(core->port.data, conn->id);
 }
 
-/* Makes the id only when the first watcher is told, since most events have no
- * watcher. */
+/* Makes the id only for the first watcher, since most events have none. */
 static const char *id_of(const struct core *core, struct event *event)
 {
     if (event->id[0] == '\0') {
@@ -78,8 +75,8 @@ static void events_push(struct core *core, struct conn *conn,
     resp_key_text(&writer, "id", id_of(core, event));
 }
 
-/* Bytes as a JSON string; what is not ASCII is taken for Latin-1, so that any
- * name gives valid JSON. */
+/* Writes bytes as a JSON string. Bytes that are not ASCII become Latin-1
+ * characters, so that any name gives valid JSON. */
 static void put_json(struct buffer *out, struct bytes text)
 {
     buffer_put_u8(out, '"');
@@ -140,7 +137,7 @@ static void events_publish(struct core *core, const struct watch *watch,
     resp_bulk(&writer, buffer_bytes(json));
 }
 
-/* Tells a connection once, even if it watches several prefixes that fit. */
+/* Notifies a connection once, even if it watches several matching prefixes. */
 static void notify_watch(struct core *core, const struct watch *watch,
                          void *data)
 {
@@ -171,8 +168,8 @@ static void events_notify(struct core *core, const char *kind,
     watches_hit(core, effect->lock, notify_watch, ret_event);
 }
 
-/* Locks are what is watched: one event for each that the session holds, and
- * that will go to somebody else unless the session is pardoned. */
+/* Watches are on locks: sends one event for each lock that the session holds,
+ * and that will go to another session unless this one is unblocked. */
 static void notify_blacklisted(struct core *core, const struct effect *effect)
 {
     const struct session *session = lockfsm_session(core->fsm, effect->session);
@@ -241,7 +238,7 @@ static void notify_holder(struct core *core, const struct effect *effect,
 }
 
 /* Relays to the connections of the message's own user, and to those of users
- * who may read everything. */
+ * that may read everything. */
 static void relay_message(struct core *core, const struct watch *watch,
                           void *data)
 {
@@ -301,12 +298,12 @@ bool lock_watch_parse(struct call *call, struct resp_writer *writer)
                      "events show it, or life-index");
 }
 
-/* A unit of the account is worth so many events that are looked at. */
+/* Events that are checked for one unit of the account. */
 #define EVENTS_PER_UNIT 64
 
-/* Counts the events behind 'id' that begin with 'prefix', and their bytes;
- * false if there are too many to tell again. '*ret_from' is the first that is
- * behind it. */
+/* Counts the events after 'id' that begin with 'prefix', and their bytes; false
+ * if there are too many to send again. '*ret_from' is the first one after
+ * it. */
 static bool is_little(struct core *core, struct bytes prefix,
                       const struct event_log_id *id, uint64_t *ret_from)
 {
@@ -340,7 +337,7 @@ static struct event event_again(struct core *core,
         .ordinal = event_log->ordinal};
 }
 
-/* The events that follow are behind the applied index. */
+/* The events that follow are after the applied index. */
 static struct event make_gap(const struct core *core, struct bytes lock)
 {
     return (struct event){
@@ -376,8 +373,8 @@ void events_missed(struct core *core)
     }
 }
 
-/* Tells what has happened since the event 'id', or that this node no longer
- * knows all of it. */
+/* Sends what has happened since the event 'id', or that this node no longer has
+ * all of it. */
 static void tell_again(struct core *core, struct conn *conn,
                        struct bytes prefix, const struct event_log_id *id)
 {
@@ -476,7 +473,7 @@ void lock_unwatch_run(struct core *core, struct request *request)
     request_answer_ok(core, request);
 }
 
-/* Confirms one channel; the confirmations of all channels stand in the slot of
+/* Confirms one channel; the confirmations of all channels are in the slot of
  * the command. */
 static void events_confirm(struct core *core, struct request *request,
                            const char *word, struct bytes channel,
@@ -642,7 +639,7 @@ void events_answer(struct core *core, const struct effect *effect)
             }
             continue;
         }
-        /* A follower could tell the grant only once it had applied the entry
+        /* A follower could report the grant only once it has applied the entry
          * itself: after the next entry, which tells it that this one is
          * committed. */
         struct frame_answer answer = {.conn = attachment->peer_conn,

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Events: what entries did, pushed to who watches at this node.
+/* Events: the effects of entries, pushed to the watchers of this node.
  *
- * RESP3 clients watch prefixes (LOCK.WATCH) and get pushes
- * [lock, kind, {lock, session, token, index, message, id}]. RESP2 clients (and
- * 3) SUBSCRIBE to "lock:name" or PSUBSCRIBE to "lock:prefix*" and get messages
- * whose payload is the same map with the kind, as JSON. Kinds: granted, queued,
- * released, expired, wait-ended, delayed, delay-over, please, blacklisted (once
- * for each lock that the session holds), gap; the message is the reason, or the
- * text of a PLEASE. A PLEASE also goes unasked to connections attached to a
- * holder's session, if they can take a push. */
+ * RESP3 clients watch prefixes (LOCK.WATCH) and get pushes [lock, kind, {lock,
+ * session, token, index, message, id}]. RESP2 clients (and 3) SUBSCRIBE to
+ * "lock:name" or PSUBSCRIBE to "lock:prefix*" and get messages whose payload is
+ * the same map with the kind, as JSON. Kinds: granted, queued, released,
+ * expired, wait-ended, delayed, delay-over, please, blacklisted (once for each
+ * lock that the session holds), gap; the message is the reason, or the text of
+ * a PLEASE. A PLEASE also goes to connections attached to a holder's session,
+ * without a watch, if they can receive pushes. */
 
 #ifndef HASP_CORE_EVENTS_EVENTS_H
 #define HASP_CORE_EVENTS_EVENTS_H
@@ -21,15 +21,15 @@ struct conn;
 struct core;
 
 void events_effect(struct core *core, const struct effect *effect);
-/* A snapshot has taken the place of the state, and what happened between the
- * two was not told: whoever watches is told `gap`. */
+/* A snapshot has replaced the state, and events between the two were missed:
+ * sends watchers a `gap`. */
 void events_missed(struct core *core);
 /* A wait is over: pushes [lock, answer, {session, owner, index, wait, tokens}]
- * to connections of its session that asked with PUSH. It may be lost, come late
- * or twice: 'wait' says which one it was, and the result is there under its
- * number as well. Without 'tokens' it must be asked for. */
+ * to connections of its session that used PUSH. The push may be lost, late or
+ * repeated: 'wait' says which wait it was, and the result is also stored under
+ * the request's number. Without 'tokens' the client must ask for it. */
 void events_answer(struct core *core, const struct effect *effect);
-/* The leader's, sooner than this node can tell it itself. */
+/* The same push from the leader, sooner than this node could send its own. */
 void events_relay(struct core *core, struct conn *conn, struct bytes push);
 
 /* Handlers of commands (core/command.h). */

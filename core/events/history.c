@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Marks of (log index, time), dense for what is new and sparse for what is old.
- * */
+/* Marks of (log index, time), dense for recent times and sparse for old
+ * ones. */
 
 #include "core/events/history.h"
 #include "base/check.h"
@@ -11,10 +11,10 @@
 #include "base/memory.h"
 #include "base/units.h"
 
-/* The least distance between the newest marks. */
+/* The shortest time between the newest marks. */
 #define SPACING_NS (10 * NS_PER_MS)
-/* Older ones are apart by their age divided by this; of 500 years that makes
- * twice 64 * ln(500 years / 10 ms) marks at most, for which there is room. */
+/* Older marks are apart by their age divided by this. For 500 years that makes
+ * at most twice 64 * ln(500 years / 10 ms) marks, for which there is space. */
 #define AGE_SHARE 64
 
 void history_begin(struct history *history, uint64_t log_index, uint64_t ns)
@@ -33,8 +33,8 @@ void history_done(struct history *history)
     *history = (struct history){0};
 }
 
-/* Drops each mark whose neighbours are near each other for their age, so that
- * the one behind it may stand for it. The newest stay dense. */
+/* Drops each mark whose neighbours are close for their age, so that the next
+ * mark can replace it. The newest stay dense. */
 static void thin_out(struct history *history)
 {
     struct history_mark *marks = history->marks;
@@ -56,7 +56,7 @@ void history_add(struct history *history, uint64_t log_index, uint64_t ns)
 {
     CHECK(history->count > 0); /* history_begin() comes first. */
     struct history_mark *last = &history->marks[history->count - 1];
-    CHECK(ns >= last->ns); /* Marks stand in the order of time. */
+    CHECK(ns >= last->ns); /* Marks are in the order of time. */
     if (log_index <= last->log_index) {
         return;
     }

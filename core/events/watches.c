@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Patterns by name or one after the other, what they cost, and who has to go
- * for it. */
+/* Matching patterns, what that costs, and which connection is closed for it. */
 
 #include "core/events/watches.h"
 
@@ -15,8 +14,8 @@
 #include "base/minmax.h"
 #include "core/state.h"
 
-/* The cost of a message for one watcher; a step is one byte of a glob that is
- * compared. */
+/* The cost of a message for one watcher; a step is one compared byte of a
+ * glob. */
 #define HIT_STEPS 32
 
 void watches_init(struct core *core)
@@ -54,8 +53,8 @@ static struct pattern *find_pattern(struct core *core, enum watch_kind kind,
     return pattern;
 }
 
-/* An upper bound of the steps: what stands before the first '*' is compared
- * once, the rest again for each byte of the name. */
+/* An upper bound of the steps: the part before the first '*' is compared once,
+ * the rest again for each byte of the name. */
 static uint64_t bound_of(struct bytes glob)
 {
     const uint8_t *star = glob.size > 0 ? memchr(glob.data, '*', glob.size)
@@ -84,7 +83,7 @@ static struct pattern *new_pattern(struct core *core, enum watch_kind kind,
     return pattern;
 }
 
-/* Lists the pattern as a glob to be tried; it leaves the list when it is met
+/* Lists the pattern as a glob to be tried; it leaves the list when it is found
  * there without a watcher. */
 static void list_glob(struct core *core, struct pattern *pattern)
 {
@@ -282,9 +281,9 @@ static int by_cost(const void *a, const void *b)
     return u64_order(right->steps, left->steps);
 }
 
-/* What a pattern has cost in this turn; with 'is_trying', and what it still may
- * for the event at hand: else one costly pattern after the other would have its
- * try before it goes. */
+/* What a pattern has cost in this turn; with 'is_trying', also what it can
+ * still cost for the current event: otherwise one costly pattern after the
+ * other would be tried before it is removed. */
 static uint64_t weight_of(const struct core *core,
                           const struct pattern *pattern, bool is_trying)
 {
@@ -303,8 +302,8 @@ static uint64_t watches_cost_of(const struct core *core,
     return steps;
 }
 
-/* Ends the connection, whose own patterns are then tried no more. Returns their
- * weight. */
+/* Ends the connection, whose own patterns are then no longer tried. Returns
+ * their weight. */
 static uint64_t close_watcher(struct core *core, struct conn *conn,
                               bool is_trying)
 {
@@ -393,7 +392,7 @@ static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
     }
 }
 
-/* Notifies who watches a channel of that name, or a glob that fits it. */
+/* Notifies the watchers of a channel with that name, or of a matching glob. */
 static void hit_named(struct core *core, struct bytes name, watch_hit_fn *hit,
                       void *data)
 {

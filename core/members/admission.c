@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Whom this node names to others, and whom others have named. */
+/* Which members this node names to others, and which they have named. */
 
 #include "core/members/admission.h"
 
@@ -61,14 +61,15 @@ bool admission_admits(const struct core *core, uint64_t id,
 static void send_members(struct core *core, uint64_t id,
                          const struct frame_members *own)
 {
-    CHECK(own->log_index > 0 && own->count > 0); /* Only a member vouches. */
+    /* Only a member names others. */
+    CHECK(own->log_index > 0 && own->count > 0);
     struct buffer *out = peer_output(core, id, FRAME_MEMBERS);
     if (out != NULL) {
         frame_put_members(out, own);
     }
 }
 
-/* False if this node is no member by its own log: its word counts for
+/* False if this node is not a member by its own log: its word counts for
  * nothing. */
 static bool own_members(const struct core *core, struct frame_members *ret_own)
 {

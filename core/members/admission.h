@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Guests: nodes that this one's log does not name yet.
+/* Guests: nodes that this node's log does not name yet.
  *
- * They were added while it was away, and one of them may lead now or need its
- * vote: Raft's servers hear also those whom their own configuration does not
- * name (thesis, 4.1). What such a node says of itself counts for nothing, since
- * anybody could say it: a member that this node's log does name must have named
- * it in a newer configuration (FRAME_MEMBERS, which each node sends to those
- * that know less). Where none of them is left the operator may name one node
- * that is to be believed, and whose word for others counts as a member's
- * (options.trusted). */
+ * They were added while this node was away, and one of them may lead now or
+ * need its vote: Raft's servers accept messages also from servers that their
+ * own configuration does not contain (thesis, 4.1). What such a node reports
+ * about itself counts for nothing, because anybody could report it: a member
+ * that this node's log does name must have named it in a newer configuration
+ * (FRAME_MEMBERS, which each node sends to those that know less). If none of
+ * these members is left, the operator can name one node to trust, whose word
+ * for others then counts as a member's (options.trusted). */
 
 #ifndef HASP_CORE_MEMBERS_ADMISSION_H
 #define HASP_CORE_MEMBERS_ADMISSION_H
@@ -20,15 +20,15 @@
 
 struct core;
 
-/* Of the newest configuration in the log; 0 if there is none. */
+/* The index of the newest configuration in the log; 0 if there is none. */
 uint64_t admission_own_index(const struct core *core,
                              struct replica_members *ret_members);
-/* True if this directory of 'id', which shows a configuration of that index,
- * may come in though the log does not name it. */
+/* True if this directory of 'id', which has a configuration of that index, is
+ * admitted although the log does not name it. */
 bool admission_admits(const struct core *core, uint64_t id,
                       uint64_t incarnation, uint64_t its_members_index);
 
-/* A peer has greeted with a configuration of that index. */
+/* A peer's HELLO has a configuration of that index. */
 void admission_greeted(struct core *core, uint64_t id,
                        uint64_t its_members_index);
 /* This node has a new configuration. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who may connect: what a node says of itself in its HELLO, and what it makes
- * of another's. The daemon and the simulator both ask here. */
+/* Who may connect: what a node sends in its HELLO, and how it judges another's.
+ * The daemon and the simulator both use this. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,8 +27,8 @@ void core_fill_hello(const struct core *core, struct frame_hello *hello)
     hello->last_term = replica_last_term(core->replica);
 }
 
-/* True if a newer configuration than the one here names it, it says: this node
- * lacks that one. */
+/* True if it claims a newer configuration than this node's that names it: this
+ * node lacks that configuration. */
 static bool is_added_since(const struct core *core,
                            const struct frame_hello *hello)
 {
@@ -53,7 +53,7 @@ static int refuse_stranger(const struct core *core,
     return HASP_ENOENT;
 }
 
-/* Likewise, and its log is no older one that went another way. */
+/* The same, and its log is not an older one that diverged. */
 static bool is_ahead(const struct core *core, const struct frame_hello *hello)
 {
     return is_added_since(core, hello) &&
@@ -101,11 +101,11 @@ static int check_directory(struct core *core, const struct frame_hello *hello,
         return refuse_stranger(core, hello, why);
     }
     refuse_directory(core, member, hello, why);
-    /* Who was removed is told so. */
+    /* A removed node is told that it was removed. */
     return was_removed ? HASP_ENOENT : HASP_EREFUSED;
 }
 
-/* All zero while it is not known. */
+/* All zero while it is unknown. */
 static void own_cluster(const struct core *core,
                         uint8_t ret_id[CLUSTER_ID_SIZE])
 {
@@ -124,7 +124,7 @@ static bool is_of_another_cluster(const struct core *core,
            !cluster_id_equal(own, hello->cluster_id);
 }
 
-/* A node without a cluster id must be a member that was added, with this very
+/* A node without a cluster id must be a member that was added with exactly this
  * directory. */
 static int check_nameless(const struct core *core,
                           const struct frame_hello *hello,
@@ -218,10 +218,9 @@ bool core_was_removed(const struct core *core, const struct frame_hello *hello,
     return true;
 }
 
-/* True if more than half of the voters say so, by the newest configuration that
- * this node has. One alone could be anybody at that address, and a log that is
- * being caught up with may tell of a removal that was long taken back: then a
- * leader is heard. */
+/* True if more than half of the voters of this node's newest configuration say
+ * so. One alone could be anybody at that address. A log that is catching up may
+ * contain a removal that was reversed long ago, but then a leader is heard. */
 static bool is_removed(struct core *core)
 {
     struct replica_members members;

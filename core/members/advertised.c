@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "core/state.h"
 
-/* The part of "peer,client" before or behind the comma; "" if there is none. */
+/* The part of "peer,client" before or after the comma; "" if there is none. */
 static void advertised_part_of(const char *address, bool is_client, char *out)
 {
     size_t size = strcspn(address, ",");
@@ -24,7 +24,7 @@ static void advertised_part_of(const char *address, bool is_client, char *out)
     }
 }
 
-/* False if the address does not tell on which machine it is. */
+/* False if the address does not identify a machine. */
 static bool is_loopback(const char *address, bool *ret_loopback)
 {
     char host[MEMBER_ADDRESS_SIZE];
@@ -62,7 +62,7 @@ bool advertised_fits(const struct core *core, uint64_t id, const char *address,
     return true;
 }
 
-/* True if both tell a machine by its number, and it is not the same. */
+/* True if both are numeric and differ. */
 static bool is_other_host(const char *own, const char *listed)
 {
     static const char *const any[] = {"0.0.0.0", "::"};
@@ -81,7 +81,7 @@ static bool advertised_differs(const char *own, const char *listed)
             0) {
         return false;
     }
-    /* Port 0 stands for any. */
+    /* Port 0 matches any. */
     return (own_port != 0 && own_port != listed_port) ||
            is_other_host(own_host, listed_host);
 }

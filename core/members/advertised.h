@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The addresses that a member announces, for nodes and for clients, before it
- * may vote: what is wrong with them would show when it is too late, after the
- * others have come to need its vote. */
+/* Checks the addresses that a member announces, for nodes and for clients,
+ * before it may vote: a wrong address would otherwise show only when the others
+ * already need its vote. */
 
 #ifndef HASP_CORE_MEMBERS_ADVERTISED_H
 #define HASP_CORE_MEMBERS_ADVERTISED_H
@@ -14,14 +14,13 @@
 
 struct core;
 
-/* True if member 'id' could be reached at 'address' ("peer,client") from where
- * the other voters are, as far as the address tells: either all are on loopback
- * or none is. Else 'why' says who is not. */
+/* True if the other voters could reach member 'id' at 'address'
+ * ("peer,client"), as far as an address shows that: either all are on loopback
+ * or none is. Otherwise 'why' names the exception. */
 bool advertised_fits(const struct core *core, uint64_t id, const char *address,
                      char why[HASP_WHY_SIZE]);
 
-/* The configuration has changed: logs that core_is_elsewhere(), when it is new.
- */
+/* The configuration has changed: logs core_is_elsewhere() if that is new. */
 void advertised_follow(struct core *core);
 
 #endif /* HASP_CORE_MEMBERS_ADVERTISED_H */

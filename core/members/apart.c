@@ -9,10 +9,10 @@
 
 #define APART_NS (60 * NS_PER_S)
 
-/* True if this is a new life after a restore. Nodes of the former life may
- * still run, and are of another cluster; they grant nothing without a majority.
- * Its tokens lie LIFE_TOKEN_GAP above the date's, which for twelve days no
- * start of this node comes to. */
+/* True if the cluster was restored. Nodes from before the restore may still
+ * run, and belong to another cluster; they grant nothing without a majority.
+ * The tokens of a restored cluster start LIFE_TOKEN_GAP above the date's, which
+ * no start of this node reaches for twelve days. */
 static bool is_restored(const struct core *core)
 {
     return lockfsm_token_base(core->fsm) > core->options.token_base;
@@ -69,8 +69,8 @@ void core_another_cluster(struct core *core, uint64_t from, const char *address,
     }
     LOG_ERROR("this node serves no clients", "peer=%" PRIu64 " reason=%s", from,
               log_quote(why));
-    /* A wait must not be granted here to a client that could have the lock
-     * granted there, too. */
+    /* A wait must not be granted here to a client that could be granted the
+     * lock there, too. */
     HASH_FOR (struct conn, conn, core->conns.by_id, by_id) {
         conn_close_quietly(core, conn, "this node serves no clients");
     }

@@ -51,7 +51,7 @@ static void clock_rate_insert(int64_t *slopes, uint32_t count, int64_t slope)
     slopes[at] = slope;
 }
 
-/* The shift is bounded, since the other node may send any time. */
+/* The shift is bounded, because the other node may send any time. */
 static int64_t moved_ns(const struct clock_sample *a,
                         const struct clock_sample *b)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Each node tells the others its time and how its disk is, measures their
- * clocks, and hands over if its own is off. */
+/* Each node sends the others its time and the state of its disk, measures their
+ * clocks, and hands leadership over if its own clock is off. */
 
 #include "core/members/clocks.h"
 #include "base/check.h"
@@ -35,11 +35,11 @@ bool core_clock_ppm(const struct core *core, uint64_t id, int32_t *ret_ppm)
     return false;
 }
 
-/* By how much a clock is faster than another; both are measured against that of
+/* How much faster one clock is than another; both are measured against that of
  * this node. */
 static int64_t faster_ppm(int32_t ppm, int32_t than_ppm)
 {
-    CHECK(than_ppm > -PPM); /* A clock that stands still cannot be compared. */
+    CHECK(than_ppm > -PPM); /* A stopped clock cannot be compared. */
     return ((int64_t)ppm - than_ppm) * PPM / (PPM + than_ppm);
 }
 
@@ -105,8 +105,8 @@ static void log_own(struct core *core)
     }
 }
 
-/* The voter to hand over to: its clock is not off, and of several it has most
- * of the log. 0 if there is none. */
+/* The successor: its clock is not off, and among several it has the longest
+ * log. 0 if there is none. */
 static uint64_t clocks_find_heir(struct core *core)
 {
     struct replica_members members;

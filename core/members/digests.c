@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Digests of the state: taken at the same indexes by all, compared by the
- * leader; and the scrub of what is at rest. */
+/* Digests of the state, which all nodes compute at the same indexes and the
+ * leader compares; and the scrub of stored records. */
 
 #include "core/members/digests.h"
 #include "base/check.h"
@@ -13,14 +13,14 @@
 #include "base/minmax.h"
 #include "core/state.h"
 
-/* All nodes take a digest where the index is a multiple of this. At a hundred
- * thousand entries a second that is about twelve digests a second. */
+/* All nodes compute a digest if the index is a multiple of this. At 100,000
+ * entries per second that is about twelve digests per second. */
 #define POINT_ENTRIES 8192
-/* The log counts as idle after so long without an entry. */
+/* The log counts as idle after this time without an entry. */
 #define QUIET_NS (200 * NS_PER_MS)
-/* Records that one step of the scrub looks at. Steps come so often that a round
- * takes less than a minute, and so seldom that they take only a few hundredths
- * of the loop's time (docs/operations.md has the figure). */
+/* Records that one step of the scrub checks. Steps are frequent enough for a
+ * round to take less than a minute, and rare enough to use only a few
+ * hundredths of the loop's time (docs/operations.md has the figure). */
 #define SCRUB_RECORDS 256
 #define SCRUB_ROUND_NS (50 * NS_PER_S)
 #define SCRUB_INTERVAL_MIN_NS (10 * NS_PER_MS)
@@ -53,7 +53,7 @@ static void digests_add(struct digest_points *points,
     points->next = (points->next + 1) % DIGEST_POINT_COUNT;
 }
 
-/* The digest that is known of a member at this index, or NULL. */
+/* The known digest of a member at this index, or NULL. */
 static const struct frame_digest *of_member(struct core *core, uint64_t id,
                                             uint64_t log_index)
 {
@@ -67,7 +67,7 @@ static const struct frame_digest *of_member(struct core *core, uint64_t id,
 static void digests_condemn(struct core *core, uint64_t log_index)
 {
     char why[HASP_WHY_SIZE];
-    CHECK(!core->run.has_fatal); /* A node is condemned once. */
+    CHECK(!core->run.has_fatal); /* A node is condemned only once. */
     snprintf(why, sizeof why,
              "the state of this node at entry %" PRIu64
              " differs from that of a majority: its memory or its disk was "
@@ -126,8 +126,8 @@ digests_majority(struct core *core, const struct replica_members *members,
     return right;
 }
 
-/* Compares what is known at this index, after the leader has learnt of one more
- * digest. */
+/* Compares the digests at this index, after the leader has received another
+ * one. */
 static void digests_compare(struct core *core, uint64_t log_index)
 {
     struct replica_members members;
@@ -181,8 +181,8 @@ void digests_applied(struct core *core, uint64_t log_index)
     }
 }
 
-/* Takes a digest when no entry has come for a while: then all nodes have
- * applied the same index. */
+/* Computes a digest when no entry has been applied for a while: then all nodes
+ * have applied the same index. */
 static void take_idle_point(struct core *core)
 {
     struct digests *digests = &core->digests;

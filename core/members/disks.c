@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How long flushes take, here and elsewhere, and who had better lead. */
+/* How long flushes take, on this node and on others, and which voter should
+ * lead instead. */
 
 #include "core/members/disks.h"
 
@@ -13,14 +14,14 @@
 #include "core/state.h"
 
 #define RECENT_NS (2 * NS_PER_S)
-/* The median of older flushes says nothing about the disk of today. */
+/* The median of older flushes says nothing about the disk's present state. */
 #define OLD_NS (30 * NS_PER_S)
-/* A disk that has not been used for so long is no longer called slow. */
+/* A disk that has not been used for this time is no longer called slow. */
 #define FORGET_NS (60 * NS_PER_S)
 #define SLOW_US 50000
 #define CALM_US 40000
-/* So many flushes are enough to call a disk slow, to hand over for it, and to
- * call another one faster. */
+/* This many flushes suffice to call a disk slow, to hand over because of it,
+ * and to call another one faster. */
 #define SAID_COUNT 5
 #define MOVE_COUNT 20
 #define HEIR_COUNT 2
@@ -43,7 +44,7 @@ static uint64_t disks_median(uint64_t *values, uint32_t count)
     return values[count / 2];
 }
 
-/* The flush that is the 'place'th before the newest; NULL: not known. */
+/* The flush that is 'place' places before the newest; NULL: unknown. */
 static const struct disk_flush *flush_before(const struct disks *disks,
                                              uint32_t place)
 {
@@ -76,7 +77,7 @@ static void measure_recent(struct core *core)
     disks->recent_count = count;
 }
 
-/* At least 20 flushes, and as many as began within 2 s. */
+/* At least 20 flushes, and as many as started within 2 s. */
 static void disks_measure(struct core *core)
 {
     struct disks *disks = &core->disks;
@@ -118,7 +119,7 @@ static void disks_judge(struct core *core)
     }
 }
 
-/* True if 'id' has reported flushes that are as much faster. */
+/* True if the flushes that 'id' has reported are faster by that factor. */
 static bool is_faster(const struct core *core, uint64_t id, uint64_t *ret_us)
 {
     uint32_t count;
@@ -140,7 +141,7 @@ bool disks_may_take_over(const struct core *core, uint64_t id)
     return is_level(core, id) && is_faster(core, id, &us);
 }
 
-/* The voter to hand over to; 0: none, or it is not time. */
+/* The successor; 0: none, or it is not time. */
 static uint64_t disks_find_heir(const struct core *core)
 {
     const struct disks *disks = &core->disks;
@@ -204,7 +205,7 @@ void disks_leading(struct core *core)
 
 void disks_led(struct core *core)
 {
-    /* One that never served did not set the time that it required. */
+    /* A leadership that never served did not set its required time. */
     if (is_serving(core)) {
         core->disks.led_ns = core->now_ns;
     }
@@ -226,7 +227,8 @@ void disks_handed_over(struct core *core, uint64_t to, char why[HASP_WHY_SIZE])
     core->leadership.disk_heir = 0;
     disks->moved_count++;
     disks->moved_to = to;
-    /* If the other one does not take over, this is not tried at once again. */
+    /* If the other voter does not take over, the next attempt is not made at
+     * once. */
     disks->since_ns = core->now_ns;
 }
 

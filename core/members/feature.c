@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The level of the cluster: what it could be, who holds it back, and raising
- * it. */
+/* The level of the cluster: what it could be, which member prevents that, and
+ * raising it. */
 
 #include "core/members/feature.h"
 #include "base/check.h"
@@ -71,8 +71,8 @@ uint32_t feature_of_founders(const struct core *core)
     return lowest > FEATURE_LEVEL_FIRST ? lowest : FEATURE_LEVEL_FIRST;
 }
 
-/* True if something that this version understands is not allowed yet, whatever
- * the options of the node say. */
+/* True if something that this version supports is not allowed yet, whatever the
+ * node's options say. */
 static bool feature_is_behind(const struct core *core)
 {
     return lockfsm_feature_level(core->fsm) < FEATURE_LEVEL;
@@ -146,7 +146,7 @@ void feature_turn(struct core *core)
 }
 
 #ifdef HASP_FEATURE_LEVEL_EXTRA
-/* The argument "entry" stands for the entry without a level. */
+/* The argument "entry" means the entry without a level. */
 void raft_trial_encode(struct core *core, struct request *request,
                        const struct call *call, struct buffer *out)
 {

@@ -5,7 +5,7 @@
  *
  * The leader proposes SET_FEATURE once it is connected to all members of the
  * newest configuration, all of them announce more than the cluster's level, and
- * an operator says so (RAFT.FINALIZE), or the options do. */
+ * an operator requests it (RAFT.FINALIZE), or the options do. */
 
 #ifndef HASP_CORE_MEMBERS_FEATURE_H
 #define HASP_CORE_MEMBERS_FEATURE_H
@@ -17,17 +17,18 @@
 struct core;
 struct request;
 
-/* The level to which the cluster may be raised: the lowest one of its members
- * as this node is connected to them. 0 if that is not above the present one,
- * with the reason unless all are at that. */
+/* The level to which the cluster can be raised: the lowest one among its
+ * members, all of which must be connected to this node. 0 if that is not above
+ * the present level, with the reason unless all members have the present
+ * level. */
 uint32_t feature_possible(const struct core *core, char why[HASP_WHY_SIZE]);
-/* As a member has announced it at its last HELLO; 0: never. */
+/* The level in a member's last HELLO; 0: none yet. */
 uint32_t feature_of_member(const struct core *core, uint64_t id);
-/* With which level a new cluster begins: that of all founders that this node
- * has heard, FEATURE_LEVEL_FIRST if one is missing. */
+/* The level with which a new cluster starts: the lowest of all founders that
+ * this node has heard, or FEATURE_LEVEL_FIRST if one is missing. */
 uint32_t feature_of_founders(const struct core *core);
 
-/* True if the cluster's level allows the encoded command; else '*ret_what'
+/* True if the cluster's level allows the encoded command; otherwise '*ret_what'
  * names what it does not allow (static text). */
 bool feature_allows(struct core *core, struct bytes command,
                     const char **ret_what);
@@ -35,7 +36,7 @@ bool feature_allows(struct core *core, struct bytes command,
 void feature_refuse(struct core *core, struct request *request,
                     const char *what);
 
-/* Proposes, or tells the log that an operator could. */
+/* Proposes the level, or logs that an operator could. */
 void feature_turn(struct core *core);
 
 /* Handlers of commands (core/command.h). */

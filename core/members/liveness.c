@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Which members are heard, in words and as a condition. */
+/* Which members are heard, as a text and as a condition. */
 
 #include "core/members/liveness.h"
 #include "base/check.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What members have acknowledged, told to who has it no more; and the bar, from
- * both sides. */
+/* What members have acknowledged, reported to those that have lost it; and the
+ * bar, from both sides. */
 
 #include "core/members/log_loss.h"
 #include "base/check.h"
@@ -63,7 +63,7 @@ bool log_loss_seen(struct core *core, struct peer *peer,
     return peer->has_lost;
 }
 
-/* Asks the leader, once for each leader that this node comes to follow. */
+/* Asks the leader, once for each leader that this node follows. */
 static void log_loss_ask(struct core *core)
 {
     uint64_t leader = replica_leader(core->replica);
@@ -87,8 +87,8 @@ static void log_loss_ask(struct core *core)
 }
 
 /* True if this leader may answer. It knows about the terms up to its own;
- * whether there is a later leader it has to find out after the question has
- * come. */
+ * whether there is a later leader it must find out after the question was
+ * received. */
 static bool may_answer(struct core *core, struct peer *peer)
 {
     if (peer->asked.term <= core->leadership.term) {

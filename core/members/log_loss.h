@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Lost acknowledgements: an old copy of a data directory that was put back, or
- * a disk that forgot what it had called durable.
+ * a disk that has lost what it had reported as durable.
  *
- * A leader knows how far each member's log was durable in its term (the match
- * index), and a node remembers that of the members that it led for as long as
- * its process lives. A member's log can become shorter only by a leader of a
- * later term, and its term is on disk before that. So whoever greets with the
- * same incarnation, no later term and a shorter log has lost entries that
- * others may have committed on its word.
+ * A leader knows up to where each member's log was durable in its term (the
+ * match index), and a node remembers that of the members that it led for as
+ * long as its process lives. Only a leader of a later term can shorten a
+ * member's log, and the member has that term on disk before. So a node whose
+ * HELLO has the same incarnation, no later term and a shorter log has lost
+ * entries that others may have committed because of its acknowledgement.
  *
- * It is told (FRAME_LOST). Anybody could say that, so what it does at once
- * harms nobody: it compares that with what it has, and if it may be so it is
- * barred. That is written down and flushed; from then on it sends no message of
- * Raft, so that neither a vote nor an acknowledgement of it counts, and is not
- * ready. It still hears its leader, and asks that one (FRAME_ACCUSED), which
- * answers after it has made sure that it
- * leads, where a later term than its own is spoken of:
+ * It is notified (FRAME_LOST). Anybody could send that, so its immediate effect
+ * is harmless: the node compares the claim with its log, and if it may be true
+ * the node is barred. That is recorded and flushed; from then on the node sends
+ * no message of Raft, so neither its vote nor its acknowledgement counts, and
+ * it is not ready. It still receives from its leader and asks it
+ * (FRAME_ACCUSED). The leader answers, after it has confirmed its leadership if
+ * a later term than its own is claimed:
  *
- *     LOST      what the node has acknowledged to it in its own term, or to an
- *               earlier leader that it was, is more than the node has: now the
+ *     LOST      what the node has acknowledged to this leader in its own term,
+ *               or when it led earlier, is more than the node has: the
  *               directory is condemned, and the node stops
- *     CLEARED   the node has all that it has acknowledged to it in its own
- *               term: the bar goes. An accusation by a later leader is no
- *               truer, since there is none
- *     nothing   it does not know. The node stays barred until a leader does, or
- *               the operator ends it (haspd --uncondemn), or replaces it
+ *     CLEARED   the node has everything that it has acknowledged to this leader
+ *               in its own term: the bar is lifted. A claim by a later leader
+ *               is false, since there is none
+ *     nothing   the leader does not know. The node stays barred until a leader
+ *               does, or the operator ends it (haspd --uncondemn) or replaces
+ *               the node
  *
- * What cannot be noticed here: a loss while no process lives that has led this
- * member in that term or since, and one of a member that has come to know a
- * later term before it greets. */
+ * Undetected: a loss while no process lives that has led this member in that
+ * term or since, and the loss of a member that learns of a later term before it
+ * sends its HELLO. */
 
 #ifndef HASP_CORE_MEMBERS_LOG_LOSS_H
 #define HASP_CORE_MEMBERS_LOG_LOSS_H
@@ -41,20 +42,21 @@ struct peer;
 
 /* Lives as long as the core. */
 struct log_loss {
-    struct core_accusation accused; /* Then it is barred. */
-    uint64_t asked_leader;          /* About that; 0: none, or again. */
+    struct core_accusation accused; /* Term not 0: it is barred. */
+    /* The leader asked about that; 0: none, or to be asked again. */
+    uint64_t asked_leader;
     uint64_t asked_term;
 };
 
-/* As it was written down. */
+/* The bar as it was recorded. */
 void log_loss_begin(struct core *core, const struct core_accusation *accused);
-/* A message of 'id' has been dealt with: what it has acknowledged. */
+/* A message of 'id' has been processed: records what it has acknowledged. */
 void log_loss_update(struct core *core, uint64_t id);
-/* True, and it is told, if what it greets with is less than that. From now on
- * it may only ask about that. */
+/* True if the HELLO has less than that; the peer is notified, and from now on
+ * may only ask about that. */
 bool log_loss_seen(struct core *core, struct peer *peer,
                    const struct frame_hello *hello);
-/* Barred: asks the leader. Leading: answers those who have asked. */
+/* Barred: asks the leader. Leading: answers the nodes that have asked. */
 void log_loss_turn(struct core *core);
 void log_loss_peer_lost(struct core *core, uint64_t id);
 MUST_CHECK int log_loss_received(struct core *core, uint64_t from,

@@ -19,13 +19,13 @@
 
 #define CATCH_UP_NS (10000 * NS_PER_MS)
 #define RETRY_NS (50 * NS_PER_MS)
-/* For how long a new voter that does not answer may hold up other changes. */
+/* How long a new voter that does not answer may delay other changes. */
 #define SETTLE_NS (1000 * NS_PER_MS)
 /* A new member may need this long before it listens. */
 #define PROBE_NS (3000 * NS_PER_MS)
 #define PROBE_RETRY_NS (100 * NS_PER_MS)
-/* For how long the voters that a change leaves may be silent: after a stall of
- * this node what they have sent is still to be read. */
+/* How long the remaining voters may be silent: after a stall of this node, what
+ * they have sent is still to be read. */
 #define HEAR_NS (1000 * NS_PER_MS)
 
 /* --- States ----------------------------------------------------------------*/
@@ -70,7 +70,7 @@ static void membership_change_begin(struct core *core, struct request *request,
     change->deadline_ns = core->now_ns + CATCH_UP_NS;
 }
 
-/* Ends the change, so that another one may begin; the caller still has to
+/* Ends the change, so that another one can start; the caller still has to
  * answer the request. */
 static struct request *change_end(struct core *core)
 {
@@ -98,13 +98,13 @@ static void change_refuse(struct core *core, enum core_word word,
     request_refuse(core, change_end(core), word, text);
 }
 
-/* Tells the client that only a part of the change is done. */
+/* Answers that only a part of the change is done. */
 static void change_unfinished(struct core *core, const char *why)
 {
     request_fail(core, change_end(core), WORD_UNFINISHED, bytes_of_text(why));
 }
 
-/* Tells the client why the replica has refused the change. */
+/* Answers with the reason why the replica has refused the change. */
 static void change_failed(struct core *core, int error)
 {
     static const struct {
@@ -132,7 +132,7 @@ static void change_failed(struct core *core, int error)
     change_refuse(core, WORD_BADARG, hasp_strerror(error));
 }
 
-/* The change's entry is in the log; records the act, with who wanted it, as
+/* The change's entry is in the log; records the act and the requester as
  * well. */
 static void change_logged(struct core *core, enum change_state state,
                           const struct replica_update *update)
@@ -146,7 +146,7 @@ static void change_logged(struct core *core, enum change_state state,
     enum act_kind act = state != CHANGE_TAKING           ? acts[state]
                         : (flags & COMMAND_REMOVES) != 0 ? ACT_REMOVE
                                                          : ACT_DEMOTE;
-    /* A promotion that is a part of ADD is recorded as ADD. */
+    /* A promotion that is part of an ADD is recorded as ADD. */
     if (state != CHANGE_PROMOTING || (flags & COMMAND_PROMOTES) != 0) {
         audit_log_act(core, act, change->member,
                       state == CHANGE_ADDING ? change->address : "",
@@ -158,8 +158,8 @@ static void change_logged(struct core *core, enum change_state state,
 
 /* --- Adding and promoting --------------------------------------------------*/
 
-/* True if the directory was a member's before: the others tell it that it was
- * removed, and it may have stopped for good. */
+/* True if the directory was removed from the members before: the other nodes
+ * report that to it, and it may have stopped for good. */
 static bool refuse_removed(struct core *core)
 {
     const struct change *change = &core->leadership.change;
@@ -254,8 +254,8 @@ static void catch_up(struct core *core)
     try_to_promote(core);
 }
 
-/* True if the change would make a voter of a member that the others, or
- * clients, cannot reach; the change has then been refused. */
+/* True if the change would make a voter of a member that others, or clients,
+ * cannot reach; the change has then been refused. */
 static bool refuse_misplaced(struct core *core, const char *address)
 {
     char why[HASP_WHY_SIZE];
@@ -266,8 +266,7 @@ static bool refuse_misplaced(struct core *core, const char *address)
     return true;
 }
 
-/* Refuses an ADD of a voter that is not heard: OK would make it look as if it
- * ran. */
+/* Refuses to add a voter that is not heard: OK would suggest that it runs. */
 static void added_in_vain(struct core *core)
 {
     char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
@@ -279,7 +278,7 @@ static void added_in_vain(struct core *core)
     change_unfinished(core, why);
 }
 
-/* Goes on where the first ADD of this member stopped. */
+/* Continues where the first ADD of this member stopped. */
 static void add_again(struct core *core, const struct replica_member *member)
 {
     const struct change *change = &core->leadership.change;
@@ -292,7 +291,7 @@ static void add_again(struct core *core, const struct replica_member *member)
     }
 }
 
-/* True if another change is under way; 'request' has then been refused. */
+/* True if another change is in progress; 'request' has then been refused. */
 static bool refuse_if_changing(struct core *core, struct request *request)
 {
     if (core->leadership.change.state == CHANGE_NONE) {
@@ -375,8 +374,8 @@ void core_address_probed(struct core *core, uint64_t number, int error,
     snprintf(change->probe_why, sizeof change->probe_why, "%s", why);
 }
 
-/* Dials a new member for a while at the addresses that it is to have, since it
- * may be about to start. */
+/* Dials a new member for a while at its announced addresses, because it may be
+ * starting. */
 static void membership_probe(struct core *core)
 {
     struct change *change = &core->leadership.change;
@@ -422,9 +421,9 @@ void raft_promote_run(struct core *core, struct request *request)
     }
 }
 
-/* Ends the change when the new voter knows that it is one, and nothing else may
- * change before: so OK is not said too early, and what the operator asks for
- * next is not refused. */
+/* Ends the change when the new voter knows that it is a voter. Until then no
+ * other change may start: so OK is not sent too early, and the operator's next
+ * request is not refused. */
 static void finish_settling(struct core *core)
 {
     const struct change *change = &core->leadership.change;
@@ -435,7 +434,7 @@ static void finish_settling(struct core *core)
     }
 }
 
-/* --- Taking away -----------------------------------------------------------*/
+/* --- Removing ------------------------------------------------------------- */
 
 /* Runs DEMOTE and REMOVE. */
 void raft_take_away_run(struct core *core, struct request *request)
@@ -457,9 +456,10 @@ void raft_take_away_run(struct core *core, struct request *request)
         return;
     }
     if (is_removal && member == NULL) {
-        /* A repeated REMOVE. A leader serves once all that its predecessors
-         * logged is committed, and no change of its own is under way: the
-         * member is gone for sure if this node still leads. */
+        /* A repeated REMOVE. A leader serves once everything that its
+         * predecessors logged is committed, and no change of its own is in
+         * progress: the member is certainly removed if this node still
+         * leads. */
         if (request->is_confirmed) {
             request_answer_ok(core, request);
         } else {
@@ -478,8 +478,8 @@ void raft_take_away_run(struct core *core, struct request *request)
     change->deadline_ns = core->now_ns + HEAR_NS;
 }
 
-/* Takes away the member, or its vote, unless that would leave no majority to
- * commit the change. */
+/* Removes the member, or its vote, unless no majority would be left to commit
+ * the change. */
 static void try_to_take_away(struct core *core)
 {
     struct change *change = &core->leadership.change;
@@ -551,7 +551,8 @@ static void membership_promoted(struct core *core)
     const struct replica_member *member = replica_members_find(&members,
                                                                change->member);
     if (member == NULL || member->role != MEMBER_VOTER) {
-        catch_up(core); /* The change's entry was one on the way to the vote. */
+        /* The change's entry was one of several before the promotion. */
+        catch_up(core);
         return;
     }
     membership_enter(change, CHANGE_SETTLING);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* By what a peer is to this node: the types of frames that it may send. */
+/* Which types of frames a peer may send, by its standing. */
 
 #include "core/members/peer_filter.h"
 
@@ -11,7 +11,7 @@
 #include "core/members/standing.h"
 #include "core/state.h"
 
-/* The standings of peers from which a frame of this type is heeded. */
+/* The standings of peers from which a frame of this type is accepted. */
 static unsigned heeded_of(enum frame_type type)
 {
     switch (type) {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Whose frames are heeded, by what the sender is to this node
+/* Which frames of a peer are accepted, by what the sender is to this node
  * (core/members/standing.h).
  *
- * Who has lost what it had acknowledged (core/members/log_loss.h) may only ask
- * about that.
+ * A node that has lost what it had acknowledged (core/members/log_loss.h) may
+ * only ask about that.
  *
- * What is not heeded has no effect and costs its sender nothing but a line in
- * the log. */
+ * An ignored frame has no effect; it only logs a line. */
 
 #ifndef HASP_CORE_MEMBERS_PEER_FILTER_H
 #define HASP_CORE_MEMBERS_PEER_FILTER_H
@@ -16,9 +15,9 @@
 
 struct core;
 
-/* A peer that has shown no certificate may say that it asks for any user, and
- * what was answered: while access is required nothing of that is believed,
- * unless the operator has said so (core_options.believes_plain_peers). */
+/* A peer without a certificate may claim to ask for any user, and claim any
+ * answer. While access is required it is not believed, unless the operator
+ * allows it (core_options.believes_plain_peers). */
 bool peer_filter_speaks_for_users(const struct core *core, uint64_t id);
 
 bool peer_filter_frame(struct core *core, uint64_t id, enum frame_type type);

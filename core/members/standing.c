@@ -10,8 +10,9 @@
 #include "core/members/admission.h"
 #include "core/state.h"
 
-/* True if its log has what this one lacks, which may be the configuration that
- * names it. Once a leader is heard, that one's log decides. */
+/* True if its log has entries that this one lacks, among them possibly the
+ * configuration that names it. Once a leader is heard, that leader's log
+ * decides. */
 static bool may_know_more(const struct core *core,
                           const struct frame_hello *hello)
 {
@@ -50,8 +51,8 @@ enum standing standing_of(const struct core *core, uint64_t id)
     if (peer == NULL || !peer->is_up) {
         return STANDING_NONE;
     }
-    /* A guest stays one for as long as nobody else leads: what its log has is
-     * arriving. */
+    /* A guest remains one as long as no other node leads: the entries of its
+     * log are arriving. */
     struct frame_hello hello = {.from = id,
                                 .incarnation = peer->incarnation,
                                 .members_index = peer->members_index,

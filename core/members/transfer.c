@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* RAFT.TRANSFER, and the reasons for which a leader hands over by itself. */
+/* RAFT.TRANSFER, and the reasons for which a leader hands leadership over by
+ * itself. */
 
 #include "core/members/transfer.h"
 
@@ -14,7 +15,7 @@
 #include "core/state.h"
 
 #define RETRY_NS (50 * NS_PER_MS)
-/* How often a leader whose disk is scarce tries to hand over. */
+/* How often a leader whose disk is nearly full tries to hand over. */
 #define SCARCE_RETRY_NS (5000 * NS_PER_MS)
 
 static void transfer_begin(struct core *core, struct request *request,
@@ -84,13 +85,13 @@ void raft_transfer_run(struct core *core, struct request *request)
     }
 }
 
-/* True when the transfer can start: what is under way has been answered, and
+/* True when the transfer can start: everything in flight has been answered, and
  * nothing is left to be submitted. */
 static bool may_go(struct core *core)
 {
     struct transfer *transfer = &core->leadership.transfer;
     CHECK(transfer->state == TRANSFER_WAITING && is_serving(core));
-    /* The new leader's silence is judged only now: what it had sent may have
+    /* The successor's silence is judged only now: what it had sent may have
      * been read after the request. */
     if (transfer->after_index == 0 && transfer->to != 0 &&
         !liveness_is_heard(core, transfer->to)) {
@@ -99,7 +100,7 @@ static bool may_go(struct core *core)
             liveness_text(core, transfer->to, text, sizeof text);
             snprintf(why, sizeof why,
                      "%s: hand leadership over to another voter", text);
-            /* This node goes on leading, without a pause. */
+            /* This node continues to lead, without a pause. */
             transfer_refuse(core, WORD_BADARG, why);
         }
         return false;
@@ -110,8 +111,8 @@ static bool may_go(struct core *core)
     if (transfer->after_index == 0) {
         transfer->after_index = replica_last_index(core->replica);
     }
-    /* If this node's disk hangs it applies nothing any more, which is one more
-     * reason to hand over when the deadline comes. */
+    /* If this node's disk hangs it applies nothing, which is one more reason to
+     * hand over at the deadline. */
     return lockfsm_applied_index(core->fsm) >= transfer->after_index ||
            core->now_ns >= transfer->deadline_ns;
 }
@@ -138,7 +139,8 @@ static void transfer_go(struct core *core)
     raft_output_carry_out(core, &update);
 }
 
-/* Begins a transfer of a leader that had better not lead. */
+/* Starts a transfer that no client requested, because this leader has a reason
+ * not to lead. */
 static void begin_unasked(struct core *core)
 {
     struct leadership *leadership = &core->leadership;
@@ -196,7 +198,7 @@ uint64_t transfer_next(const struct core *core)
     if (!is_serving(core)) {
         return UINT64_MAX;
     }
-    /* The end of a transfer that no client asked for need not be noticed at
+    /* The end of a transfer that no client requested need not be noticed at
      * once. */
     if (transfer->state == TRANSFER_WAITING || transfer->request != NULL ||
         core->run.is_stopping) {
@@ -239,7 +241,7 @@ void transfer_at_once(struct core *core)
 void transfer_answer(struct core *core, struct request *request)
 {
     bool is_good = request_understand(core, request);
-    CHECK(is_good); /* The request was understood when it came. */
+    CHECK(is_good); /* The request was parsed on receipt. */
     uint64_t wanted = request->call->has_id ? request->call->id : 0;
     /* The request was sent to the old leader, or this node was the old leader.
      */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who acts for which session: kept for each connection here, and for those of
- * which peers have told. */
+/* Which connections act for which session: those of this node, and those that
+ * peers have reported. */
 
 #include "core/session/attach.h"
 #include "base/check.h"
@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "core/state.h"
 
-/* Sessions in one frame that tells what was closed. */
+/* Sessions in one frame that reports closes. */
 #define CLOSED_COUNT_MAX 64
 
 static bool is_brief(uint64_t conn)
@@ -46,8 +46,8 @@ static struct attachment *attach_add(struct core *core, uint64_t session,
     return attachment;
 }
 
-/* Makes 'conn' act for 'session', as its newest connection; false if it acts
- * for too many already. */
+/* Attaches 'session' to 'conn' as its newest; false if the connection has too
+ * many already. */
 static bool attach_attach(struct core *core, struct conn *conn,
                           uint64_t session)
 {
@@ -113,11 +113,11 @@ bool attach_has_room(struct core *core, struct conn *conn)
     return conn->session_count < max;
 }
 
-/* Keeps the report until a leader can be told, or this node serves itself. */
+/* Stores the report until a leader is known, or this node itself serves. */
 static void attach_enqueue(struct core *core, uint64_t conn, uint64_t session,
                            bool is_quiet)
 {
-    /* A node that serves lowers the deadline at once instead. */
+    /* A serving node lowers the deadline at once instead. */
     CHECK(!is_serving(core));
     if (core->attach.unreported == NULL) {
         core->attach.unreported = memory_new(UNREPORTED_MAX *
@@ -324,8 +324,8 @@ void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
         if (is_serving(core)) {
             timers_detached(core->timers, sessions[i], core->now_ns);
         } else {
-            /* The report came before our BEGIN was applied; there are no
-             * deadlines yet that it could lower. */
+            /* The report arrived before this leader's BEGIN was applied; there
+             * are no deadlines yet that it could lower. */
             attach_enqueue(core, 0, sessions[i], false);
         }
     }
@@ -339,7 +339,8 @@ void attach_remove_peer(struct core *core, struct peer *peer)
     }
 }
 
-/* Tells the leader which connections have closed, one connection a frame. */
+/* Reports to the leader which connections have closed, one connection for each
+ * frame. */
 void attach_report(struct core *core)
 {
     uint64_t sessions[CLOSED_COUNT_MAX];

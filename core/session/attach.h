@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Which connections act for which sessions, here and (told by FORWARD's answers
- * and CLOSED) at other nodes.
+/* Which connections act for which sessions, on this node and (as reported by
+ * FORWARD's answers and CLOSED) on other nodes.
  *
  * The leader lowers the deadline of a session with linger when the last
- * connection that it knows to be attached has closed (rule 8). It learns of a
- * connection of another node when it answers that node's OPEN or ATTACH; after
- * a change of leader it knows less and may guess wrongly, which is safe (D is
- * its own clock, and the next heartbeat moves the deadline up again). A lost
- * peer link is no close, nor is the end of a brief connection
- * (CORE_CONN_BRIEF): the leader does not even hear of one that another node
- * has. */
+ * connection that it knows to be attached has closed (rule 8). It learns of
+ * another node's connection when it answers that node's OPEN or ATTACH. After a
+ * change of leader it knows less and may be wrong, which is safe (D is its own
+ * clock, and the next heartbeat moves the deadline up again). A lost peer link
+ * does not count as a close, and neither does the end of a brief connection
+ * (CORE_CONN_BRIEF): the leader is not even informed of one at another node. */
 
 #ifndef HASP_CORE_SESSION_ATTACH_H
 #define HASP_CORE_SESSION_ATTACH_H
@@ -25,13 +24,13 @@ struct request;
 
 #define UNREPORTED_MAX 4096
 
-/* That a connection acts for a session: of this node, or of another one. */
+/* A connection, of this node or another, that acts for a session. */
 struct attachment {
     struct list in_owner;   /* conn.sessions or peer.attachments. */
     struct list in_session; /* attached.attachments. */
     struct attached *attached;
-    struct conn *conn;  /* NULL: of a peer. */
-    uint64_t peer_conn; /* Of a peer: its number there. */
+    struct conn *conn;  /* NULL: a peer's connection. */
+    uint64_t peer_conn; /* Its number at that peer. */
     uint64_t peer;
     bool is_ended;
 };
@@ -41,14 +40,14 @@ struct attached {
     UT_hash_handle by_session;
     uint64_t session;
     struct list attachments;
-    bool hears_answers; /* It has asked with PUSH, under this reign. */
+    bool hears_answers; /* It has used PUSH, under this leadership. */
 };
 
-/* Lives as long as the core; what other nodes' connections are attached to goes
- * with the reign. */
+/* Lives as long as the core; the attachments of other nodes' connections end
+ * with the leadership. */
 struct attach {
     struct attached *sessions;
-    /* Closed while no leader could be told (rule 8). */
+    /* Closed while no leader was known (rule 8). */
     struct unreported_close {
         uint64_t conn;
         uint64_t session;
@@ -59,41 +58,41 @@ struct attach {
 
 /* False if no further session can be attached. */
 bool attach_has_room(struct core *core, struct conn *conn);
-/* An OPEN or ATTACH is being answered OK to its asker. */
+/* An OPEN or ATTACH is being answered OK. */
 void attach_answered(struct core *core, struct request *request,
                      uint64_t session);
 struct attachment *attach_find(struct core *core, struct conn *conn,
                                uint64_t session);
-/* Of attachment.in_session; NULL if there is none. */
+/* The attachments (attachment.in_session); NULL if there are none. */
 const struct list *attach_list(struct core *core, uint64_t session);
-/* Ends of its waits are told to other nodes' connections, too. */
+/* The ends of its waits are reported to other nodes' connections, too. */
 void attach_hear(struct core *core, uint64_t session);
 bool attach_hears(const struct attachment *attachment);
-/* The session that acts when none is named; 0 if none is attached. */
+/* The session that acts if a request names none; 0 if none is attached. */
 uint64_t attach_newest(const struct conn *conn);
 void attach_remove(struct core *core, struct conn *conn, uint64_t session);
-/* The session has ended: stays attached (its commands hear EXPIRED), but makes
- * room for others. */
+/* The session has ended. It stays attached, so that its commands get EXPIRED,
+ * but makes room for others. */
 void attach_ended(struct core *core, uint64_t session);
 
-/* The state was replaced: sessions may have ended unseen. */
+/* The state was replaced, so sessions may have ended unnoticed. */
 void attach_check(struct core *core);
 
-/* The client says that this connection no longer acts for the session, which is
- * attached to it: the same as if it had been closed, for this session alone. */
+/* The client ends the attachment of this connection to the session: the same as
+ * closing the connection, for this session only. */
 void attach_detach(struct core *core, struct conn *conn, uint64_t session);
 /* The connection was closed (or RESET): detaches all its sessions. */
 void attach_remove_conn(struct core *core, struct conn *conn);
-/* A peer tells that its connection was closed; 'is_quiet': by the peer, while
- * its client may live, so that no linger begins. */
+/* A peer reports that its connection was closed. 'is_quiet': the peer closed it
+ * and the client may live, so no linger starts. */
 void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
                       bool is_quiet, const uint64_t *sessions, uint32_t count);
-/* The link to a peer is lost: forgets what is attached there. */
+/* The link to a peer is lost: removes the attachments of its connections. */
 void attach_remove_peer(struct core *core, struct peer *peer);
-/* Other nodes' connections are told to the next leader from now on: what this
- * one knows of them grows old. */
+/* From now on other nodes' connections are reported to the next leader, so what
+ * this one knows of them becomes stale. */
 void attach_stepped_down(struct core *core);
-/* Closes that could be told to nobody: a leader is there now. */
+/* A leader is known now: reports the closes that could not be reported. */
 void attach_report(struct core *core);
 void attach_free(struct core *core);
 

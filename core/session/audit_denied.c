@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Gathers what was denied, and tells it now and then. */
+/* Groups denials, and reports them from time to time. */
 
 #include "core/session/audit_denied.h"
 
@@ -18,7 +18,7 @@
 #include "core/command.h"
 #include "core/state.h"
 
-/* The place of denials for which there is no key of their own. */
+/* The place for denials without a key of their own. */
 #define OTHERS AUDIT_DENIED_MAX
 
 void audit_denied_init(struct core *core)
@@ -60,8 +60,7 @@ static uint32_t audit_denied_find(const struct audit_denied *audit_denied,
     return i;
 }
 
-/* The place for one more denial of 'who'; OTHERS if 'who' has too many already.
- */
+/* The place for another denial of 'who'; OTHERS if it has too many already. */
 static uint32_t place_for(const struct audit_denied *audit_denied, uint64_t who,
                           uint64_t now_ns)
 {
@@ -86,7 +85,7 @@ static uint32_t place_for(const struct audit_denied *audit_denied, uint64_t who,
     return place;
 }
 
-/* The first line of a text, without what belongs to the protocol. */
+/* Copies the first line of a text, without its protocol bytes. */
 static void audit_denied_copy_text(char *out, size_t size, struct bytes text)
 {
     size_t n = 0;
@@ -114,7 +113,7 @@ static void audit_denied_begin(struct core *core, struct core_denial *denial,
     audit_denied_copy_text(denial->why, sizeof denial->why, error);
 }
 
-/* Finds the denial that the refused request belongs to, or begins a new one. */
+/* Finds the denial that the refused request belongs to, or starts a new one. */
 static struct core_denial *audit_denied_gather(struct core *core,
                                                const struct request *request,
                                                struct bytes error)
@@ -152,7 +151,7 @@ static bool is_denial(enum core_word word)
            word == WORD_WRONGPASS || word == WORD_NOTLS;
 }
 
-/* What is said of the denial: the reply without its first byte. */
+/* The text of a denial: the reply without its first byte. */
 static struct bytes audit_denied_text_of(struct bytes reply)
 {
     return reply.size > 0 ? bytes_of(reply.data + 1, reply.size - 1) : reply;
@@ -166,7 +165,7 @@ void audit_denied_note(struct core *core, const struct request *request,
     if (!is_denial(request->outcome.word)) {
         return;
     }
-    /* Nobody is denied a command that does not exist. */
+    /* A command that does not exist is not denied. */
     CHECK(request->conn != NULL && request->command != NULL);
     if (audit_denied->denial == NULL) {
         audit_denied->denial = memory_new((AUDIT_DENIED_MAX + 1) *
@@ -189,7 +188,7 @@ void audit_denied_note(struct core *core, const struct request *request,
     }
 }
 
-/* --- Telling -------------------------------------------------------------- */
+/* --- Reports -------------------------------------------------------------- */
 
 static void audit_denied_report(struct core *core, struct core_denial *denial)
 {
@@ -213,7 +212,7 @@ static void audit_denied_report(struct core *core, struct core_denial *denial)
     denial->untold_count = 0;
 }
 
-/* A denial that goes on is reported less and less often. */
+/* A denial that continues is reported less and less often. */
 static void tell_due(struct core *core, struct core_denial *denial)
 {
     if (denial->untold_count == 0) {
@@ -227,7 +226,8 @@ static void tell_due(struct core *core, struct core_denial *denial)
     denial->tell_ns = core->now_ns + denial->period_ns;
 }
 
-/* The denial at 'place': a kept one, or that of the others behind them. */
+/* The denial at 'place': one with a key, or after these the one for the
+ * others. */
 static struct core_denial *
 audit_denied_at(const struct audit_denied *audit_denied, uint32_t place)
 {

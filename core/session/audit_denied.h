@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What clients of this node were denied: NOAUTH, NOPERM, WRONGPASS, NOTLS.
+/* Requests of this node's clients that were denied: NOAUTH, NOPERM, WRONGPASS,
+ * NOTLS.
  *
- * A denial changes nothing, so it stands in no log of the cluster, and pushes
- * out no act (lockfsm/user/audit.h): each node tells its own. What is alike,
- * the same command that the same user (or host, of who has not said who he is)
- * was denied for the same reason, is gathered under one key, and told after
- * AUDIT_DENIED_TELL_NS as one line with a count; who goes on is told of again
- * after twice that time, and so on up to AUDIT_DENIED_TELL_MAX_NS. Keys are
- * few: of each user or host AUDIT_DENIED_WHO_MAX, of the node AUDIT_DENIED_MAX.
- * The next one takes the place of the oldest that has been quiet for
- * AUDIT_DENIED_IDLE_NS; where there is none it is only counted. So who is
- * denied a thousand names a second costs a few lines, and hides nobody else's
- * denials.
+ * A denial changes nothing, so it is not in the cluster's log and displaces no
+ * act (lockfsm/user/audit.h): each node reports its own. Equal denials (the
+ * same command, denied to the same user, or to the same host if
+ * unauthenticated, for the same reason) are grouped under one key and reported
+ * after AUDIT_DENIED_TELL_NS as one line with a count. If they continue they
+ * are reported again after twice that time, and so on up to
+ * AUDIT_DENIED_TELL_MAX_NS. The number of keys is small: AUDIT_DENIED_WHO_MAX
+ * for each user or host, AUDIT_DENIED_MAX for the node. A new key replaces the
+ * oldest one that has been idle for AUDIT_DENIED_IDLE_NS; if there is none, the
+ * denial is only counted. So a client that is denied a thousand names per
+ * second costs a few lines, and hides no other client's denials.
  *
- * Told are they in the log, by AUDIT.DENIED, and to whoever writes audit.file
- * (core_denial()). */
+ * Denials are reported in the log, by AUDIT.DENIED, and to the writer of
+ * audit.file (core_denial()). */
 
 #ifndef HASP_CORE_SESSION_AUDIT_DENIED_H
 #define HASP_CORE_SESSION_AUDIT_DENIED_H
@@ -41,23 +42,23 @@ struct request;
 struct audit_denied {
     uint64_t key[AUDIT_DENIED_MAX]; /* Hashes, to be found fast. */
     uint64_t who[AUDIT_DENIED_MAX];
-    struct core_denial *denial; /* NULL: nothing was denied so far. */
+    struct core_denial *denial; /* NULL: nothing has been denied yet. */
     uint32_t count;
-    uint64_t next_ns; /* When one is to be told; 0: none is. */
+    uint64_t next_ns; /* When the next one is reported; 0: none. */
     struct log_limit lines;
 };
 
 void audit_denied_init(struct core *core);
 void audit_denied_done(struct core *core);
-/* 'request' of a client of this node is answered. Its outcome says whether that
- * is a denial; 'reply', "-WORD text", is copied for people. */
+/* 'request' of a client of this node is answered. Its outcome decides whether
+ * that is a denial; 'reply', "-WORD text", is copied for people. */
 void audit_denied_note(struct core *core, const struct request *request,
                        struct bytes reply);
-/* Tells those that are due. */
+/* Reports the denials that are due. */
 void audit_denied_turn(struct core *core);
-/* The node stops: tells all. */
+/* The node is stopping: reports all. */
 void audit_denied_tell(struct core *core);
-/* UINT64_MAX: none is to be told. */
+/* UINT64_MAX: none is to be reported. */
 uint64_t audit_denied_next(const struct core *core);
 
 #endif /* HASP_CORE_SESSION_AUDIT_DENIED_H */

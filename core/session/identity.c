@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who a connection is: AUTH, certificates, and what comes of a change of users
- * for the connections that stand. */
+/* The identity of a connection: AUTH, certificates, and the effect of changed
+ * users on open connections. */
 
 #include "core/session/identity.h"
 
@@ -23,8 +23,8 @@
 
 #define WRONG_PAIR "invalid username-password pair or user is disabled."
 
-/* Cuts the name out of "hasp1.NAME.<43 characters>"; false if the bytes are no
- * such secret. */
+/* Extracts the name from "hasp1.NAME.<43 characters>"; false if the bytes are
+ * not such a secret. */
 static bool name_in_secret(struct bytes secret, struct bytes *ret_name)
 {
     struct bytes prefix = BYTES_LITERAL(SECRET_PREFIX);
@@ -42,14 +42,14 @@ static bool is_given(struct bytes user)
     return user.size > 0 && !bytes_equal(user, BYTES_LITERAL("default"));
 }
 
-/* Searches by the hash alone, so that the time it takes reveals nothing of
+/* Searches by the hash only, so that the time taken reveals nothing about
  * names. */
 static const struct secret *find_secret(const struct core *core,
                                         const struct authentication *given)
 {
     const struct secret *secret = lockfsm_secret(core->fsm, given->hash);
     if (pending_access_takes(core)) {
-        return NULL; /* It may have been removed by now. */
+        return NULL; /* It may have been removed meanwhile. */
     }
     return secret != NULL && !secret->user->is_disabled &&
                    bytes_equal(secret->user->name, bytes_of_text(given->user))
@@ -57,9 +57,8 @@ static const struct secret *find_secret(const struct core *core,
                : NULL;
 }
 
-/* The life that this node belongs to, "" before it has begun, and those of
- * which it was restored: a client goes on to another node if it knows another
- * life. */
+/* The id of this node's cluster, "" before it has started, and the ids from
+ * before each restore: a client that knows another id tries another node. */
 static void put_lives(struct core *core, struct resp_writer *writer)
 {
     uint8_t id[CLUSTER_ID_SIZE];
@@ -110,9 +109,9 @@ static void identity_succeed(struct core *core, struct request *request,
     }
 }
 
-/* While access is open, a password that is no secret of ours is taken as Redis
- * takes it when none is configured: the default user, who is anyone, has none.
- */
+/* While access is open, a password that is not a secret of hasp is accepted as
+ * Redis accepts it when none is configured: the default user, who is anyone,
+ * has none. */
 static bool is_redis_default(const struct core *core, const struct conn *conn,
                              struct bytes user, struct bytes secret)
 {
@@ -156,12 +155,11 @@ static bool is_one_too_many(const struct core *core, const struct user *user,
                          conn_count_of(core, user->number), 1, why);
 }
 
-/* Makes the connection that of 'user'. What it began before as another user
- * ends. */
+/* Sets the connection's user. What it started before as another user ends. */
 static void identity_become(struct core *core, struct conn *conn, uint64_t user,
                             uint64_t secret)
 {
-    /* A connection that a certificate or the local door has identified never
+    /* A connection identified by a certificate or the local socket never
      * changes its user. */
     CHECK(conn->way == IDENTITY_NONE);
     if (conn->user != user) {
@@ -260,7 +258,8 @@ void identity_authenticate(struct core *core, struct request *request,
     CHECK(request->authentication == NULL);
     request->authentication = given;
     if (!look_again(core, request)) {
-        /* The bytes of the call are borrowed from the input, which goes on. */
+        /* The call's bytes are borrowed from the input, which is read
+         * further. */
         request_release_call(core, request);
         request_move(core, request, REQUEST_AUTHENTICATING);
         conn_block(core, conn, request->slot);
@@ -306,14 +305,14 @@ bool core_certificate_is_revoked(const struct core *core,
            pending_access_revokes(core, fingerprint);
 }
 
-/* True if the user that the certificate names is known by now. */
+/* True if the user named by the certificate is known now. */
 static bool find_certified(struct core *core, struct conn *conn)
 {
     if (core_certificate_is_revoked(core, conn->fingerprint)) {
         return false;
     }
     if (pending_access_takes(core)) {
-        return false; /* Its user may have been taken away by now. */
+        return false; /* Its user may have been removed meanwhile. */
     }
     AUTO(buffer_done) struct buffer too_many = {0};
     const struct user *user = lockfsm_user_named(
@@ -447,7 +446,7 @@ static bool may_watch_all(const struct core *core, const struct conn *conn)
     return true;
 }
 
-/* A connection that has begun nothing may still identify itself. */
+/* A connection that has started nothing may still authenticate. */
 static bool may_stay(const struct core *core, const struct conn *conn)
 {
     const char *why;
@@ -473,7 +472,7 @@ static bool is_due(const struct core *core, const struct conn *conn)
     return conn->looked_at < core->conns.changes;
 }
 
-/* The connection that is to be looked at next; NULL: all have been. */
+/* The next connection to be checked; NULL: all have been. */
 static struct conn *next_due(const struct core *core)
 {
     struct conn *conn = LIST_FIRST(&core->conns.due, struct conn, in_due);
@@ -491,8 +490,8 @@ bool identity_may_be_told(struct core *core, struct conn *conn)
 {
     if (is_due(core, conn)) {
         if (!may_stay(core, conn)) {
-            /* Its turn to be closed is to come, even if the right comes back
-             * before: who watches on does so without a gap. */
+            /* It will be closed even if its right comes back before: a watcher
+             * that stays must not miss an event. */
             conn->is_untold = true;
             return false;
         }
@@ -523,7 +522,7 @@ bool identity_is_blind(const struct core *core)
     if (!lockfsm_access_is_required(core->fsm) || leader == core->options.id) {
         return false;
     }
-    /* A standby goes on following a leader that it does not hear any more. */
+    /* A standby continues to follow a leader that it no longer hears. */
     return leader == 0
                ? core->now_ns - core->leader.heard_ns >= IDENTITY_BLIND_NS
                : core->port.peer_silence_ms(core->port.data, leader) >=

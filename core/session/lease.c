@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Heartbeats at their receipt and at their answer, and what has become due. */
+/* Heartbeats on receipt and when they are answered, and what is due. */
 
 #include "core/session/lease.h"
 #include "base/check.h"
@@ -10,12 +10,12 @@
 #include "core/state.h"
 #include "lease/rules.h"
 
-/* One turn proposes at most so much, so that the end of very many sessions at
+/* The most that one turn proposes, so that the end of very many sessions at
  * once does not keep the loop from Raft's heartbeats. */
 #define EXPIRE_SESSION_MAX 256
 #define DUE_COMMAND_MAX 32
-/* An overdue deadline is looked at again after so long, even without an event.
- */
+/* An overdue deadline is checked again after this time, even without an
+ * event. */
 #define LATE_NS (5 * NS_PER_MS)
 
 /* One session that a heartbeat names. */
@@ -85,8 +85,9 @@ void session_keep_run(struct core *core, struct request *request)
     }
 }
 
-/* True if it is too early to answer: a session is doomed, and its EXPIRE will
- * tell; or it was marked as quiet since, and a HEARD of it must come first. */
+/* True if it is too early to answer: a session is doomed, and its EXPIRE
+ * decides; or it was marked as quiet since, and a HEARD of it must be applied
+ * first. */
 static bool wait_on(struct core *core, struct request *request,
                     const struct call *call)
 {
@@ -98,8 +99,9 @@ static bool wait_on(struct core *core, struct request *request,
             session_is_refused(core->fsm, beat.session)) {
             continue;
         }
-        /* A session that was to be refused at the receipt (blacklisted until
-         * just now) must move its deadline before it is answered otherwise. */
+        /* A session that was to be refused on receipt (blacklisted until just
+         * now) must move its deadline before the heartbeat gets another
+         * answer. */
         if (timers_is_doomed(core->timers, beat.id) ||
             (!request->is_heard &&
              !lease_renew(core, beat.id, request->received_ns))) {
@@ -124,7 +126,8 @@ static bool wait_on(struct core *core, struct request *request,
     return true;
 }
 
-/* Writes the notices with larger numbers than 'after', which the client has. */
+/* Writes the notices with larger numbers than 'after', the newest one that the
+ * client has. */
 static void put_ended(const struct session *session, uint64_t after,
                       struct resp_writer *writer)
 {
@@ -148,8 +151,8 @@ static void put_ended(const struct session *session, uint64_t after,
     resp_key_number(writer, "dropped", session->dropped_number);
 }
 
-/* The word with which the heartbeat is refused, and why; WORD_NONE: it is not.
- */
+/* The word with which the heartbeat is refused, and the reason; WORD_NONE: it
+ * is not refused. */
 static enum core_word lease_judge(struct core *core, const struct beat *beat,
                                   struct bytes *ret_why)
 {
@@ -171,8 +174,8 @@ static enum core_word lease_judge(struct core *core, const struct beat *beat,
     return WORD_NONE;
 }
 
-/* With FULL writes a map with all that a client of ours needs, else the TTL
- * alone. */
+/* With FULL, writes a map with everything that a hasp client needs; otherwise
+ * only the TTL. */
 static void lease_put_answer(const struct session *session,
                              const struct call *call,
                              struct resp_writer *writer)
@@ -244,10 +247,10 @@ void lease_sessions_ended(struct core *core)
     }
 }
 
-/* A deadline has passed only if all that had come before it is read (rule 6),
- * and a question asked after it is confirmed (rule 5). Both are bounds on the
- * moment up to which anything is held overdue: however late the loop is, they
- * move on, and what they allow once stays allowed. */
+/* A deadline has passed only if all earlier input is read (rule 6) and a
+ * question asked after it is confirmed (rule 5). Both limit the time up to
+ * which deadlines count as overdue: however late the loop is, both advance, and
+ * what they have once allowed stays allowed. */
 void lease_turn(struct core *core, uint64_t read_ns)
 {
     if (!is_serving(core) || timers_next(core->timers) > read_ns ||
@@ -275,8 +278,8 @@ uint64_t lease_next(const struct core *core)
         return UINT64_MAX;
     }
     uint64_t next = timers_next(core->timers);
-    /* What is due already waits for a confirmation or for a transfer's end, and
-     * those are events. */
+    /* What is due already waits for a confirmation or for the end of a
+     * transfer, and those are events. */
     return next > core->now_ns ? next : core->now_ns + LATE_NS;
 }
 

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "core/state.h"
 
-/* Of a fingerprint so many bytes are shown. */
+/* The bytes of a fingerprint that are shown. */
 #define SHOWN_SIZE 8
 
 static const char *way_of(const struct conn *conn)
@@ -40,8 +40,8 @@ void login_put(const struct conn *conn, struct buffer *out)
 
 struct row {
     UT_hash_handle by_key;
-    /* The number of a secret, which no two have, or the first bytes of a CA's
-     * fingerprint; with the way. */
+    /* A secret's number, which is unique, or the first bytes of a CA's
+     * fingerprint; with the way of authentication. */
     struct {
         uint64_t way;
         uint8_t ca[FINGERPRINT_SIZE];
@@ -64,7 +64,7 @@ static struct row *row_new(const struct core *core, const struct conn *conn)
     return row;
 }
 
-/* Counts the connection; false if its row is one too many. */
+/* Counts the connection; false if there is no space for its row. */
 static bool count_conn(const struct core *core, const struct conn *conn,
                        struct row **rows)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* By what the clients of this node have identified themselves: who exchanges a
- * secret or a CA waits until nobody comes by the old one. */
+/* How the clients of this node have authenticated: an operator who replaces a
+ * secret or a CA waits until no client uses the old one. */
 
 #ifndef HASP_CORE_SESSION_LOGINS_H
 #define HASP_CORE_SESSION_LOGINS_H
@@ -11,18 +11,18 @@
 #include "lockfsm/model.h"
 #include "lockfsm/user/access.h"
 
-/* Connections that came by the same: a user's secret, or certificates of the
- * same CA. */
+/* Connections that authenticated alike: with the same secret of a user, or with
+ * certificates of the same CA. */
 struct core_login {
     const char *by; /* "secret", "certificate", "socket", "none" */
-    char user[USER_NAME_SIZE_MAX + 1]; /* "": of a CA, all users. */
+    char user[USER_NAME_SIZE_MAX + 1]; /* "": all users of a CA. */
     uint64_t secret;                   /* Its number, or 0. */
     uint8_t ca[FINGERPRINT_SIZE];
     uint32_t count;
 };
 
-/* Calls 'each' with those of all connections; rows beyond CORE_LOGINS_MAX are
- * left out, and it returns false. */
+/* Calls 'each' with the rows of all connections; rows beyond CORE_LOGINS_MAX
+ * are omitted, and it returns false. */
 #define CORE_LOGINS_MAX 1000
 typedef void core_login_fn(void *data, const struct core_login *login);
 struct core;

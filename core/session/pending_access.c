@@ -26,7 +26,7 @@ static bool read_change(struct pending_access *pending,
 {
     switch (command->op) {
     case OP_BEGIN:
-        /* The first one of a cluster founds its users; later ones do not. */
+        /* The first entry of a cluster creates its users; later ones do not. */
         pending->requires_access |= !has_users &&
                                     command->begin->is_access_required;
         return !has_users;
@@ -81,7 +81,7 @@ void pending_access_truncated(struct core *core, uint64_t from_index)
 {
     struct pending_access *pending = &core->pending_access;
     CHECK(from_index > 0);
-    /* What is left before it is heeded until it is applied. */
+    /* Changes that are left before the index count until they are applied. */
     pending->until_index = u64_min(pending->until_index, from_index - 1);
 }
 

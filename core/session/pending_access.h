@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Changes of users and access that the log held when this node started, and
+/* Changes of users and access that were in the log when this node started, and
  * that it has not applied yet.
  *
- * A node that starts applies nothing before it hears a leader. After a power
- * failure its state may be a million entries older than its log: access may
- * have been required since, a secret removed, a certificate revoked. So the
- * node reads those changes from its log when it starts, and heeds them until
- * it has applied the newest of them:
+ * A starting node applies nothing before it hears a leader. After a power
+ * failure its state may be a million entries older than its log: since then
+ * access may have been required, a secret removed, a certificate revoked. So
+ * the node reads those changes from its log when it starts, and respects them
+ * until it has applied the newest of them:
  *
  *   - access is required if one of them requires it;
  *   - a certificate is revoked if one of them revokes it;
- *   - if one of them may take a right, a secret or a user away, nobody is
- *     identified by a secret or a certificate.
+ *   - if one of them may remove a right, a secret or a user, no client can
+ *     authenticate with a secret or a certificate.
  *
- * The local door is always open. Entries that a leader truncates no longer
- * count. Nothing here is part of the replicated state. */
+ * The local socket is always open. Entries that a leader truncates no longer
+ * count. None of this is part of the replicated state. */
 
 #ifndef HASP_CORE_SESSION_PENDING_ACCESS_H
 #define HASP_CORE_SESSION_PENDING_ACCESS_H
@@ -34,9 +34,9 @@ struct core;
 
 /* Lives as long as the core. */
 struct pending_access {
-    uint64_t until_index; /* Of the newest change; 0: there is none. */
-    bool requires_access; /* One of them does. */
-    bool takes_rights;    /* One of them may. */
+    uint64_t until_index; /* Of the newest change; 0: none. */
+    bool requires_access; /* A change requires access. */
+    bool takes_rights;    /* A change may remove a right. */
     uint8_t (*revoked)[FINGERPRINT_SIZE];
     uint32_t revoked_count;
     uint32_t revoked_capacity;

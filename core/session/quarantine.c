@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The line that tells of the quarantine, and QUARANTINE.END. */
+/* The log line about the quarantine, and QUARANTINE.END. */
 
 #include "core/session/quarantine.h"
 

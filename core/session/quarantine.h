@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The quarantine after a restore: for how long nothing is granted, because
- * clients of the former life may still trust their leases (rule 21). It is told
- * again and again, since a cluster that grants nothing looks broken, and an
+/* The quarantine after a restore: how long no lock is granted, because clients
+ * from before the restore may still trust their leases (rule 21). It is logged
+ * repeatedly, because a cluster that grants nothing looks broken, and an
  * operator who knows that no such client is left can end it. */
 
 #ifndef HASP_CORE_SESSION_QUARANTINE_H
@@ -14,7 +14,7 @@
 
 struct core;
 
-/* A line in the log, once a minute as long as it lasts. */
+/* Logs a line once a minute while the quarantine lasts. */
 void quarantine_turn(struct core *core);
 uint64_t quarantine_next(const struct core *core);
 

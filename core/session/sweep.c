@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Proposes SWEEP as long as there is something left over. */
+/* Proposes SWEEP as long as something is left over. */
 
 #include "core/session/sweep.h"
 
@@ -21,8 +21,8 @@ void sweep_turn(struct core *core)
     buffer_done(&command);
 }
 
-/* An entry that a former leader proposed may come after ours was proposed: then
- * there are two, which is harmless. */
+/* An entry proposed by an earlier leader may be applied after this leader has
+ * proposed one: then there are two, which is harmless. */
 void sweep_applied(struct core *core)
 {
     core->leadership.sweep.is_under_way = false;

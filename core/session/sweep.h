@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What an entry has left over (lockfsm/sweep.c) is taken away by SWEEP, which
- * the leader proposes, one at a time, so that everything else goes on in
+/* What an entry has left over (lockfsm/sweep.c) is removed by SWEEP entries.
+ * The leader proposes them one at a time, so that other entries proceed in
  * between. */
 
 #ifndef HASP_CORE_SESSION_SWEEP_H
@@ -11,15 +11,15 @@
 
 struct core;
 
-/* Of a reign. */
+/* Part of a leadership. */
 struct sweep {
     bool is_under_way;
 };
 
-/* Proposes one if there is anything to do; after what was committed is applied.
- */
+/* Proposes a SWEEP if there is anything to do; called after committed entries
+ * are applied. */
 void sweep_turn(struct core *core);
-/* One has been applied. */
+/* A SWEEP has been applied. */
 void sweep_applied(struct core *core);
 
 #endif /* HASP_CORE_SESSION_SWEEP_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* RAFT.BACKUP: a snapshot in parts, to the client that asks for them. */
+/* RAFT.BACKUP: a snapshot in parts, for the client that requests them. */
 
 #include "core/snapshot/backup.h"
 
@@ -14,10 +14,10 @@
 #include "core/command.h"
 #include "core/state.h"
 
-/* Small enough to be read between two heartbeats from a slow disk, too. */
+/* Small enough to be read between two heartbeats, even from a slow disk. */
 #define CHUNK_SIZE_MAX ((uint64_t)256 << 10)
 
-/* A reader that has been quiet for this long has given up. */
+/* A reader that has been idle for this time has given up. */
 #define READER_IDLE_NS (5000 * NS_PER_MS)
 
 bool raft_part_parse(struct call *call, struct resp_writer *writer)
@@ -33,7 +33,7 @@ bool raft_part_parse(struct call *call, struct resp_writer *writer)
     return true;
 }
 
-/* Each reader has a part in memory and takes time of the loop; thousands would
+/* Each reader has a part in memory and uses the loop's time; thousands would
  * cost a leader its leadership. */
 static bool backup_may_read(struct core *core, uint64_t conn)
 {
@@ -72,7 +72,7 @@ void raft_part_run(struct core *core, struct request *request)
                        "with RAFT.BACKUP");
         return;
     }
-    /* A reply that waits behind another one is kept in memory. */
+    /* A reply that waits for an earlier one is stored in memory. */
     if (request->conn->first_slot != request->slot) {
         request_refuse(core, request, WORD_BUSY,
                        "request one part at a time: wait for the previous "
@@ -98,8 +98,8 @@ void raft_part_run(struct core *core, struct request *request)
     buffer_done(&chunk);
 }
 
-/* Tells the node that was asked, as its leader, that its client may read a
- * backup, and up to which entry that node must have applied the log. */
+/* As the leader, answers the asked node that its client may read a backup, and
+ * up to which entry that node must have applied the log. */
 static void backup_allow(struct core *core, struct request *request)
 {
     (void)request_reply(core, request);

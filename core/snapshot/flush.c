@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "core/state.h"
 
-/* A table without room cannot grow before the snapshot's reader has ended. */
+/* A full table cannot grow before the snapshot's reader has ended. */
 #define FULL_RETRY_NS NS_PER_S
 /* While an earlier flush is being written the next one waits. */
 #define BUSY_RETRY_NS (20 * NS_PER_MS)
@@ -73,8 +73,8 @@ bool flush_state(struct core *core, bool is_now)
     core->flush.due_ns = 0;
     core->flush.is_table_full = error == HASP_EBUSY;
     if (core->flush.is_table_full) {
-        /* A snapshot is being made from the table; meanwhile the log keeps
-         * everything. */
+        /* A snapshot is being made from the table; the log keeps everything
+         * meanwhile. */
         core->flush.due_ns = core->now_ns + FULL_RETRY_NS;
     } else if (error == HASP_ENOMEM) {
         core_fatal(core, 70,

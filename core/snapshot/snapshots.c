@@ -17,8 +17,8 @@
 
 #define WINDOW 2
 #define RETRY_NS (10000 * NS_PER_MS)
-/* A sending of which no part has been acknowledged for so long is begun anew:
- * the receiver was adopting another leader's snapshot and took no notice. */
+/* A sending without an acknowledged part for this time is restarted: the
+ * receiver was adopting another leader's snapshot and ignored it. */
 #define SENDER_STALL_NS (3000 * NS_PER_MS)
 
 static struct snapshot_sender *sender_to(struct core *core,
@@ -28,21 +28,21 @@ static struct snapshot_sender *sender_to(struct core *core,
     return &core->leadership.senders[peer - core->peers];
 }
 
-/* Spreads the threshold, by up to a quarter, since nodes that apply the same
+/* Spreads the threshold by up to a quarter, because nodes that apply the same
  * entries should not all write at once. */
 static uint64_t snapshots_spread(const struct core *core, uint64_t threshold)
 {
     return threshold + threshold / 4 * (core->options.seed % 16) / 16;
 }
 
-/* True for a backup, which any node makes, whoever leads. */
+/* True for a backup, which any node makes, whether it leads or not. */
 static bool is_backup(const struct request *request)
 {
     return (request->command->flags & COMMAND_ASKED) != 0;
 }
 
-/* RAFT.SNAPSHOT is answered when one is on disk that has all that had been
- * applied when it was asked for; a backup, all that the leader had applied. */
+/* RAFT.SNAPSHOT is answered when a snapshot is on disk that has everything
+ * applied at its receipt; a backup, everything that the leader had applied. */
 static void answer_waiting(struct core *core)
 {
     LIST_FOR_SAFE (struct request, request,
@@ -66,7 +66,7 @@ void raft_snapshot_run(struct core *core, struct request *request)
 
 void snapshots_enqueue(struct core *core, struct request *request)
 {
-    /* The arguments of BACKUP are not needed any more. */
+    /* The arguments of BACKUP are no longer needed. */
     request_release_call(core, request);
     request_move(core, request, REQUEST_SNAPSHOT);
     request->index = u64_max(lockfsm_applied_index(core->fsm),
@@ -74,7 +74,7 @@ void snapshots_enqueue(struct core *core, struct request *request)
     answer_waiting(core);
 }
 
-/* True if a client waits for a snapshot that can be taken by now. */
+/* True if a client waits for a snapshot that can be taken now. */
 static bool snapshots_is_asked_for(const struct core *core)
 {
     LIST_FOR (const struct request, request,
@@ -138,7 +138,7 @@ uint64_t snapshots_next(const struct core *core)
                : UINT64_MAX;
 }
 
-/* Tells the clients that wait for a backup that the disk is full. */
+/* Answers the clients that wait for a backup that the disk is full. */
 static void refuse_backups(struct core *core, int error)
 {
     LIST_FOR_SAFE (struct request, request,
@@ -152,7 +152,7 @@ static void refuse_backups(struct core *core, int error)
 void snapshots_taken(struct core *core, uint64_t log_index, int error)
 {
     struct replica_update update;
-    CHECK(core->snapshots.is_taking); /* The snapshot was asked for. */
+    CHECK(core->snapshots.is_taking); /* The snapshot was requested. */
     core->snapshots.is_taking = false;
     if (error != 0) {
         LOG_WARN("cannot take a snapshot", "index=%" PRIu64 " error=\"%s\"",
@@ -176,7 +176,7 @@ static void snapshots_pump(struct core *core, struct peer *peer)
     struct snapshot_sender *sender = sender_to(core, peer);
     uint64_t chunk_size = core->options.limits.snapshot_chunk_size;
     struct buffer chunk = {0};
-    /* Only a leader sends, and its senders end with its reign. */
+    /* Only a leader sends, and its senders end with its leadership. */
     CHECK(is_leader(core));
     CHECK(sender->acked <= sender->sent);
     while (sender->is_active && sender->sent < sender->size &&
@@ -188,7 +188,7 @@ static void snapshots_pump(struct core *core, struct peer *peer)
                                       sender->term, sender->sent, chunk_size,
                                       &chunk) ||
             chunk.size == 0) {
-            /* The receiver asks again, and is then sent the whole. */
+            /* The receiver asks again, and then gets the whole snapshot. */
             sender->is_active = false;
             break;
         }
@@ -221,7 +221,7 @@ void snapshots_send(struct core *core, uint64_t member)
     *sender = (struct snapshot_sender){.moved_ns = core->now_ns};
     if (!core->port.snapshot_stat(core->port.data, &sender->index,
                                   &sender->term, &sender->size)) {
-        /* The replica asks again, and by then there may be a snapshot. */
+        /* The replica asks again, and then there may be a snapshot. */
         return;
     }
     LOG_INFO("sending a snapshot",
@@ -255,7 +255,7 @@ void snapshots_stepped_down(struct core *core)
     }
 }
 
-/* True if the snapshot fits on the disk without touching the reserve. */
+/* True if the snapshot fits on the disk without using the reserve. */
 static bool has_room(struct core *core, uint64_t from, uint64_t size)
 {
     uint64_t room = core->port.snapshot_room(core->port.data);
@@ -288,14 +288,14 @@ static void snapshots_acknowledge(struct core *core, bool is_done)
     }
 }
 
-/* Begins to receive with the first part of a sending; false if nothing more of
- * that is wanted. */
+/* Starts to receive with the first part of a sending; false if no more of it is
+ * wanted. */
 static bool snapshots_begin_receiving(struct core *core, uint64_t from,
                                       const struct frame_snapshot *part)
 {
     struct snapshot_receiver *receiver = &core->snapshots.receiver;
     if (!has_room(core, from, part->total_size)) {
-        /* The sender begins anew when it gets no acknowledgement. */
+        /* The sender restarts when it gets no acknowledgement. */
         receiver->is_active = false;
         return false;
     }
@@ -339,14 +339,15 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
         return HASP_ETOOBIG;
     }
     if (part.leader_term != replica_term(core->replica)) {
-        /* The sender leads no more, or is not yet known here as the leader. */
+        /* The sender no longer leads, or is not yet known here as the
+         * leader. */
         return 0;
     }
     if (part.offset == 0 && !snapshots_begin_receiving(core, from, &part)) {
         return 0;
     }
     if (!is_next_part(receiver, from, &part)) {
-        return 0; /* The part belongs to a sending that was given up. */
+        return 0; /* The part belongs to a sending that was abandoned. */
     }
     core->port.snapshot_write(core->port.data, part.offset, part.chunk);
     receiver->offset += part.chunk.size;
@@ -392,7 +393,7 @@ int snapshots_ack(struct core *core, uint64_t from, struct bytes body)
         return 0;
     }
     if (ack.offset > sender->sent) {
-        /* The acknowledgement belongs to a sending that was given up. */
+        /* The acknowledgement belongs to a sending that was abandoned. */
         return 0;
     }
     sender->acked = ack.offset;
@@ -447,7 +448,7 @@ void snapshots_received(struct core *core, const struct snapshot_header *header,
     snapshots_go_on(core);
 }
 
-/* The log now begins behind the snapshot: loads the state from the table. */
+/* The log now begins after the snapshot: loads the state from the table. */
 void snapshots_installed(struct core *core)
 {
     struct replica_update update;
@@ -467,7 +468,7 @@ void snapshots_installed(struct core *core)
     }
     core->snapshots.index = index;
     answer_waiting(core);
-    flush_cancel(core); /* The table holds the whole state. */
+    flush_cancel(core); /* The table has the whole state. */
     timers_loaded(core->timers, core->fsm, core->now_ns);
     scripts_note_time(&core->scripts, lockfsm_redis_time(core->fsm), false,
                       core->now_ns);
