@@ -21,8 +21,7 @@ static bool access_is_name(struct call *call, struct resp_writer *writer,
                      "a name has 1 to 64 letters, digits, '.', '_', '-'");
 }
 
-/* Reads "name IF changed" and the words behind; '*ret_at' is the first of
- * those. */
+/* Parses "name IF changed"; '*ret_at' is the index of the next argument. */
 static bool access_parse_if(struct call *call, struct resp_writer *writer,
                             uint32_t *ret_at)
 {
@@ -41,7 +40,7 @@ static bool access_parse_if(struct call *call, struct resp_writer *writer,
     return true;
 }
 
-/* Takes all words behind 'word' as the names. */
+/* Takes all arguments after 'word' as the names. */
 static bool parse_rest(struct call *call, struct resp_writer *writer,
                        uint32_t at, const char *word, uint32_t max)
 {
@@ -58,7 +57,7 @@ static bool parse_rest(struct call *call, struct resp_writer *writer,
     return true;
 }
 
-/* Reads a quota such as "SESSIONS 100" at '*at', which it moves on; false if
+/* Parses a quota such as "SESSIONS 100" at '*at' and advances it; false if
  * there is none, with an error if its number is out of range. */
 static bool parse_bound(struct call *call, struct resp_writer *writer,
                         uint32_t *at, bool *ret_failed)
@@ -188,7 +187,7 @@ void role_set_encode(struct core *core, struct request *request,
     CHECK(call->name_count <= GRANT_COUNT_MAX);
     for (uint32_t i = 0; i < call->name_count; i++) {
         const char *wrong = grant_parse(call->names[i], &grants[i]);
-        CHECK(wrong == NULL); /* The grant was checked when the request came. */
+        CHECK(wrong == NULL); /* The grant was checked on receipt. */
     }
     encode_role_set(out,
                     &(struct role_set_command){.name = call->name,
@@ -219,8 +218,8 @@ static void put_roles(const struct user *user, struct resp_writer *writer)
     }
 }
 
-/* Shows "sessions" and "sessions_max"; of what each node counts for itself only
- * the bound. */
+/* Shows "sessions" and "sessions_max"; for what each node counts for itself
+ * only the bound. */
 static void put_quotas(const struct user *user, struct resp_writer *writer)
 {
     for (int i = 0; i < QUOTA_COUNT; i++) {
@@ -386,7 +385,7 @@ void user_can_read(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-/* Shows the verbs of the cluster that the user has, by their words. */
+/* Shows the names of the verbs of the cluster that the user has. */
 static void put_may(const struct core *core, const struct request *request,
                     struct resp_writer *writer)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* AUDIT.LIST: the newest administrative acts. AUDIT.DENIED: what the asked node
- * has denied. AUDIT.LOGIN: an act that no other command tells of. */
+/* AUDIT.LIST: the newest administrative acts. AUDIT.DENIED: the requests that
+ * the asked node has denied. AUDIT.LOGIN: an act that no other command
+ * records. */
 
 #include "lockfsm/user/audit.h"
 #include "base/check.h"
@@ -10,7 +11,7 @@
 #include "core/request.h"
 #include "core/state.h"
 
-/* The first act of the page: the oldest one behind 'after', or without that the
+/* The first act of the page: the oldest one after 'after', or without AFTER the
  * oldest of the newest 'count'. NULL if there is none. */
 static const struct act *first_of_page(const struct core *core,
                                        const struct call *call, uint32_t count)
@@ -103,7 +104,7 @@ void audit_denied_run(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-/* The act names the node whose local door was used. */
+/* The act names the node whose local socket was used. */
 void audit_login_encode(struct core *core, struct request *request,
                         const struct call *call, struct buffer *out)
 {

@@ -15,7 +15,7 @@
 #include "core/forward.h"
 #include "core/state.h"
 
-/* Nodes of Redis have 40 hex digits. */
+/* Redis nodes are named by 40 hex digits. */
 #define NODE_NAME_SIZE 41
 
 /* A member as cluster clients see it. */
@@ -27,7 +27,7 @@ struct cluster_shown {
     bool is_leader;
 };
 
-/* Lists the leader first. Members without a client address are left out. */
+/* Lists the leader first, and omits members without a client address. */
 static uint32_t show_members(struct core *core,
                              struct cluster_shown shown[MEMBER_COUNT_MAX])
 {

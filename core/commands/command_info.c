@@ -20,8 +20,8 @@ static void command_info_put_name(struct resp_writer *writer,
     resp_text(writer, name);
 }
 
-/* Where the names of locks begin: at argument 'first', or behind a count that
- * stands there. */
+/* The index of the first lock name: 'first', or the argument after a count at
+ * that place. */
 static uint32_t first_key(const struct command *command)
 {
     const char *operands = command->operands;
@@ -138,8 +138,8 @@ static void put_docs(struct resp_writer *writer, const struct command *command)
     buffer_done(&nothing);
 }
 
-/* True if names are given more often than there are commands, or one of them
- * twice: a short request would have an answer without bounds. */
+/* True if more names are given than there are commands, or one of them twice: a
+ * short request would have an unbounded answer. */
 static bool is_excessive(const struct core *core, const struct call *call,
                          struct bytes *ret_name)
 {
@@ -180,8 +180,8 @@ static void refuse_excessive(struct core *core, struct request *request,
     request_refuse(core, request, WORD_ERR, why);
 }
 
-/* Describes all commands, or the named ones; an unknown name gives null, or is
- * left out. */
+/* Describes all commands, or the named ones. An unknown name gives null, or is
+ * omitted. */
 static void put_selected(struct core *core, struct request *request,
                          const struct call *call, bool is_docs)
 {

@@ -9,25 +9,25 @@
  *     SESSION.ATTACH  map: ttl_ms, linger_ms, trust_ms
  *     SESSION.KEEP    map: ttl_ms, linger_ms, trust_ms, ended (array of maps:
  *                     lock, owner, token, reason; holds that ended without
- *                     being given back, until their LOCK.RELEASE is sent);
- *                     where several pairs are named, an array of such maps or
+ *                     being released, until their LOCK.RELEASE is sent);
+ *                     if several pairs are given, an array of such maps or
  *                     errors
  *
- * trust_ms is 0.8 min(ttl, linger), to be counted from before the request was
- * sent. Of a session without end ttl_ms and trust_ms are null. */
+ * trust_ms is 0.8 min(ttl, linger), counted from before the request was sent.
+ * For a session without a TTL, ttl_ms and trust_ms are null. */
 
 #ifndef HASP_CORE_COMMANDS_COMMANDS_H
 #define HASP_CORE_COMMANDS_COMMANDS_H
 
 #include "core/command.h"
 
-/* The table: places count from 0; NULL is at places beyond. */
+/* The table: places count from 0; any larger place gives NULL. */
 uint32_t commands_count(void);
 const struct command *command_at(uint32_t place);
 
 /* --- Handlers ------------------------------------------------------------- */
 
-/* Those that the rows of the table name. */
+/* The functions that the rows of the table name. */
 /* clang-format off */
 #define COMMAND(name, needs, functions, ...) functions
 #define PARSES(f) command_parse_fn f;

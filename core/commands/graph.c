@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
-/* LOCK.GRAPH: who waits for whom.
+/* LOCK.GRAPH: which sessions wait for which.
  *
- * A node is an asker (session, owner), as in the search for deadlocks
- * (lockfsm/lock/deadlock.c); an edge says for which lock it waits and who keeps
- * it from it: each holder that conflicts, or, where none does, the wait ahead
- * in the queue. The first waits of each lock are where it begins, the oldest
- * lock first; whom they wait for comes along, and whom those wait for. It is
- * cut at NODE_MAX nodes: a picture for people, not a proof.
+ * A node of the graph is a (session, owner), as in the search for deadlocks
+ * (lockfsm/lock/deadlock.c). An edge names the lock for which a node waits and
+ * the node that blocks it: each holder that conflicts or, if none does, the
+ * wait ahead in the queue. The graph starts from the first waits of each lock,
+ * the oldest lock first, and follows the nodes that block them, and those that
+ * block these. It is cut at NODE_MAX nodes: a picture for people, not a proof.
  *
- * Sets of nodes are bits, so who reaches whom is Warshall's algorithm in a few
- * thousand operations. */
+ * Sets of nodes are bits, so Warshall's algorithm computes reachability in a
+ * few thousand operations. */
 
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@
 #define NODE_MAX 200
 #define EDGE_MAX 1000
 #define WAITS_SEEN_MAX 2000
-/* How many waits of each lock are looked at; the others wait for the same
+/* How many waits of each lock are followed; later ones wait for the same
  * holders. */
 #define WAITERS_PER_LOCK 8
 #define SET_WORDS ((NODE_MAX + 63) / 64)
@@ -60,7 +60,7 @@ static bool set_has(const uint64_t *set, uint32_t at)
 }
 
 /* The number of the node, which is added if it is new; NODE_MAX if there is no
- * room. */
+ * space. */
 static uint32_t node_of(struct graph *graph, const struct session *session,
                         struct bytes owner)
 {
@@ -117,7 +117,7 @@ static void add_blockers(struct graph *graph, uint32_t from,
         return;
     }
     const struct list *before = wait->in_lock.prev;
-    /* At least 'wait' stands in the queue. */
+    /* At least 'wait' is in the queue. */
     CHECK(!list_is_empty(&lock->queue));
     if (before != &lock->queue) {
         const struct wait *ahead = LIST_ENTRY(before, struct wait, in_lock);
@@ -125,8 +125,7 @@ static void add_blockers(struct graph *graph, uint32_t from,
     }
 }
 
-/* Follows the waits of each node; the nodes that this adds come later in the
- * loop. */
+/* Follows the waits of each node; nodes added here come later in the loop. */
 static void graph_follow(struct graph *graph)
 {
     for (uint32_t i = 0; i < graph->node_count; i++) {
@@ -156,7 +155,7 @@ static void begin_at(struct graph *graph, const struct lock *lock)
     }
 }
 
-/* Begins with each lock that has a queue, by the wait at its head. */
+/* Starts from each lock that has a queue, with the wait at its head. */
 static void graph_begin(struct graph *graph, const struct lockfsm *fsm)
 {
     uint32_t seen = 0;

@@ -7,8 +7,8 @@
 #include "core/request.h"
 #include "core/state.h"
 
-/* Which holds the acting session has, page by page: what a client asks that may
- * have missed a notice. */
+/* The holds of the acting session, in pages: for a client that may have missed
+ * a notice. */
 void session_holds_read(struct core *core, struct request *request)
 {
     struct listing listing;

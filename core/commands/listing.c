@@ -11,10 +11,11 @@
 #include "core/request.h"
 #include "core/state.h"
 
-/* What one listed record costs of a turn's budget for scans. */
+/* The cost of one listed record, from a turn's budget for scans. */
 #define LISTED_STEPS 16
 
-/* A cursor is '=', then the number and '/' if there is one, then the key. */
+/* A cursor is '=', then the number and '/' if the order has numbers, then the
+ * key. */
 struct cursor {
     struct bytes key;
     uint64_t number;
@@ -49,7 +50,7 @@ static bool refuse_cursor(struct core *core, struct request *request)
                           "CURSOR must be one that LIST returned");
 }
 
-/* Finds the first record that the page may have. */
+/* Finds the first record that may be on the page. */
 static bool find_first(struct core *core, struct request *request,
                        const struct call *call, struct treap *set,
                        bool is_numbered, struct treap_node **ret_first)
@@ -92,8 +93,8 @@ bool listing_begin(struct core *core, struct request *request,
            listing.count < max) {
         listing.item[listing.count++] = node;
         node = treap_from(set, node->key, node->number + 1);
-        /* Records come in ascending order; otherwise a page would show one
-         * twice, or never end. */
+        /* Records are in ascending order; otherwise a page could repeat one, or
+         * the list might never end. */
         CHECK(node == NULL ||
               bytes_compare(listing.item[listing.count - 1]->key, node->key) <=
                   0);

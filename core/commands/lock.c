@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The commands that change locks: arguments into entries. */
+/* The commands that change locks: from arguments to entries. */
 
 #include "base/check.h"
 #include "core/commands/commands.h"
 
 static struct bytes no_bytes = {NULL, 0};
 
-/* A wait without end has the time 0. */
+/* A wait without a limit has the time 0. */
 static void read_wait(const struct call *call, bool *ret_is_waiting,
                       uint64_t *ret_wait_ms)
 {
@@ -17,8 +17,8 @@ static void read_wait(const struct call *call, bool *ret_is_waiting,
     CHECK(*ret_wait_ms <= TIME_MS_MAX); /* The range of the option WAIT. */
 }
 
-/* A client that asks for a push must have RESP3 to receive it, and a number by
- * which it can ask for the result. */
+/* A client that requests a push must have RESP3 to receive it, and a number
+ * with which it can ask for the result. */
 static bool check_push(struct call *call, struct resp_writer *writer)
 {
     if (call_has(call, OPTION_PUSH) &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What clients of Redis say before they come to the point: HELLO, AUTH, CLIENT
- * and the like. Answered by the asked node at once, truthfully. */
+/* Commands with which Redis clients start: HELLO, AUTH, CLIENT and others. The
+ * asked node answers them at once, truthfully. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,12 +17,12 @@
 #include "core/transaction.h"
 
 #define NAME_SIZE_MAX CLIENT_NAME_SIZE_MAX
-/* The size of a pattern in CONFIG GET, since each is matched with each
+/* The largest pattern of CONFIG GET, because each is matched with each
  * parameter. */
 #define CONFIG_PATTERN_SIZE_MAX 64
 #define CONFIG_PATTERN_COUNT_MAX 64
 
-/* Names are shown in lists of lines, so they have no blanks and no control
+/* Names are shown in lists of lines, so they may not contain spaces or control
  * characters. */
 static bool server_is_name(struct bytes name)
 {
@@ -34,7 +34,7 @@ static bool server_is_name(struct bytes name)
     return name.size <= NAME_SIZE_MAX;
 }
 
-/* What HELLO was given. */
+/* The arguments of HELLO. */
 struct hello {
     int version;
     bool has_user;
@@ -44,7 +44,7 @@ struct hello {
     struct bytes name;
 };
 
-/* Reads the options behind the version in HELLO. */
+/* Parses the options after the version in HELLO. */
 static bool hello_options(struct core *core, struct request *request,
                           const struct call *call, struct hello *hello)
 {
@@ -215,7 +215,7 @@ void server_config(struct core *core, struct request *request)
         return;
     }
     uint64_t hits = 0;
-    CHECK(count <= 64); /* 'hits' has one bit for each. */
+    CHECK(count <= 64); /* 'hits' has one bit for each pattern. */
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t a = 2; a < call->count; a++) {
             if (bytes_match(call->argument[a],
@@ -236,7 +236,7 @@ void server_config(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-/* Clients read all of Redis' numbers from the line, or fail (redis-py does); a
+/* Clients read all of Redis's numbers from the line, or fail (redis-py does); a
  * number that hasp does not have is 0. */
 static void server_put_client(struct core *core, const struct conn *conn,
                               struct buffer *out)

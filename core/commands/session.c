@@ -32,7 +32,7 @@ bool session_open_check(struct call *call, struct resp_writer *writer)
         !hex_get(call->text[OPTION_PROOF], call->proof, PROOF_SIZE)) {
         return call_fail(call, writer, "PROOF must be 64 hex digits");
     }
-    /* The answer to a repeated OPEN could not tell the secret again. */
+    /* The answer to a repeated OPEN could not contain the secret again. */
     if (call_has(call, OPTION_REQ) && !call_has(call, OPTION_PROOF)) {
         return call_fail(call, writer, "REQ needs PROOF");
     }
@@ -120,7 +120,7 @@ void session_detach_run(struct core *core, struct request *request)
     request_answer_ok(core, request);
 }
 
-/* Takes FULL and AFTER from the end of the arguments. */
+/* Removes FULL and AFTER from the end of the arguments. */
 static bool keep_options(struct call *call, uint32_t *rest,
                          struct resp_writer *writer)
 {
@@ -219,8 +219,7 @@ void session_show_read(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-/* Sessions stand in the order of their client names, of which PREFIX is the
- * beginning, and then of their ids. */
+/* Sessions are ordered by client name, which PREFIX starts, and then by id. */
 void session_list_read(struct core *core, struct request *request)
 {
     struct listing listing;

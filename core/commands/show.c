@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Reading locks. Times are the leader's: leases and delays by its timers,
- * "since when" by when it applied the entry. */
+ * "since" by when it applied the entry. */
 
 #include "core/commands/show.h"
 
@@ -20,16 +20,16 @@
 #include "core/state.h"
 #include "lease/rules.h"
 
-/* How many holders and waiters are shown: an answer stays below what a
- * connection takes. */
+/* The holders and waiters that are shown: an answer must fit into a
+ * connection's limit. */
 #define SHOWN_HOLDERS_MAX 2000
 #define SHOWN_WAITERS_MAX 10000
 #define SHOWN_WAITS_MAX 100
-/* What it costs of a turn's budget to show a holder or waiter, and to find out
+/* The cost, from a turn's budget, of showing a holder or waiter and of finding
  * when a hold ends. */
 #define SHOWN_STEPS 8
 #define HOLD_STEPS 2
-/* A page of LIST ends when it has become this large. */
+/* A page of LIST ends at this size. */
 #define PAGE_SIZE_MAX (1u << 20)
 
 static uint64_t to_ms(uint64_t ns)
@@ -63,7 +63,7 @@ static uint32_t durable_pairs(const struct hold *hold)
     return hold->session->is_durable ? 2 + 3 * hold->break_count : 0;
 }
 
-/* Shows what a hold of a durable session has in the place of a lease. */
+/* Shows what a durable session's hold has instead of a lease. */
 static void show_put_durable(struct core *core, const struct hold *hold,
                              struct resp_writer *writer)
 {
@@ -84,8 +84,8 @@ bool show_waits(const struct wait *wait, const struct hold *hold)
     return bytes_equal(wait->owner, hold->owner);
 }
 
-/* Shows the state of the holder's session, and the locks that the holder itself
- * waits for. */
+/* Shows the state of the holder's session, and the locks for which the holder
+ * waits. */
 static void put_holder_state(struct core *core, const struct request *request,
                              const struct hold *hold,
                              struct resp_writer *writer)
@@ -236,18 +236,18 @@ uint64_t show_quarantine(const struct core *core)
     return to_ms(timers_quarantine_left(core->timers, core->fsm, core->now_ns));
 }
 
-/* What is shown of a lock's holders and queue, and what is left out behind it.
- * Serials grow along the list of the holders (tokens may be equal: one entry
- * grants to many), and indexes along the queue, but for an upgrade, which
- * stands at its head. */
+/* Which holders and waits of a lock are shown, and how many are omitted.
+ * Serials grow along the list of holders (tokens may be equal: one entry grants
+ * to many), and indexes along the queue, except for an upgrade, which is at its
+ * head. */
 struct page {
-    const struct hold *hold; /* The first one; NULL: none is shown. */
+    const struct hold *hold; /* The first one shown, or NULL. */
     const struct wait *wait;
     uint32_t hold_count;
     uint32_t wait_count;
     uint32_t more_holds;
     uint32_t more_waits;
-    uint64_t last_serial; /* Of those that were shown by now; and ... */
+    uint64_t last_serial; /* Of the holds shown so far; and ... */
     uint64_t last_index;
 };
 
@@ -291,8 +291,8 @@ static void page_make(struct core *core, const struct lock *lock,
     if (lock != NULL) {
         page_holds(lock, showing, &page);
         page_waits(lock, showing, &page);
-        /* Each hold is looked at for when the lock could pass on, and each wait
-         * may be passed over. */
+        /* Each hold is checked for when the lock could pass on, and each wait
+         * may be skipped. */
         uint64_t shown = (uint64_t)page.hold_count + page.wait_count;
         read_index_spend(
             core, SHOWN_STEPS * (1 + shown) +
@@ -331,7 +331,7 @@ static void show_put_queue(struct core *core, struct page *page,
     }
 }
 
-/* Tells what is left out, and where it goes on: "=SERIAL/INDEX". */
+/* Shows how many are omitted, and the cursor of the rest: "=SERIAL/INDEX". */
 static void show_put_more(const struct page *page, struct resp_writer *writer)
 {
     char cursor[64];
@@ -397,13 +397,13 @@ static const struct showing in_full = {.holders_max = SHOWN_HOLDERS_MAX,
                                        .waiters_max = SHOWN_WAITERS_MAX,
                                        .is_page = true};
 
-/* False if it is none that show_put_more() has written. */
+/* False if show_put_more() cannot have written it. */
 static bool read_cursor(struct bytes text, struct showing *showing)
 {
     const uint8_t *slash = text.size > 0 ? memchr(text.data, '/', text.size)
                                          : NULL;
     if (text.size == 0) {
-        return true; /* From the beginning. */
+        return true; /* Start from the beginning. */
     }
     if (text.data[0] != '=' || slash == NULL) {
         return false;

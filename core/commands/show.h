@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A lock as people see it: what LOCK.SHOW, LOCK.LIST and LOCK.WHY have in
- * common. Only a leader that serves knows it. */
+/* A lock as people see it: the common part of LOCK.SHOW, LOCK.LIST and
+ * LOCK.WHY. Only a serving leader knows it. */
 
 #ifndef HASP_CORE_COMMANDS_SHOW_H
 #define HASP_CORE_COMMANDS_SHOW_H
@@ -9,24 +9,24 @@
 #include "core/commands/commands.h"
 
 struct showing {
-    uint32_t holders_max; /* The first so many are told. */
+    uint32_t holders_max; /* How many holders are shown at most. */
     uint32_t waiters_max;
-    bool explains; /* Of holders also ttl_ms, linger_ms, blacklisted and
-                    * waits_for. */
+    /* Show ttl_ms, linger_ms, blacklisted and waits_for of holders, too. */
+    bool explains;
     uint32_t more; /* Members of the map that the caller adds. */
-    bool is_page;  /* What is left out is counted, with a cursor behind which
-                    * LOCK.SHOW goes on. */
-    uint64_t after_serial; /* Holds up to this serial were told; and ... */
-    uint64_t after_index;  /* ... who queued up to this index; 0: none. */
+    /* Omitted ones are counted, with a cursor at which LOCK.SHOW continues. */
+    bool is_page;
+    uint64_t after_serial; /* Holds up to this serial were shown; and ... */
+    uint64_t after_index;  /* ... waits up to this index; 0: none. */
 };
 
-/* Writes the map of a lock. One that does not exist (NULL) is free. */
+/* Writes the map of a lock. A lock that does not exist (NULL) is free. */
 void show_lock(struct core *core, const struct request *request,
                const struct lock *lock, struct bytes name,
                const struct showing *showing, struct resp_writer *writer);
 
-/* When a hold ends if its holder dies now, and by what. Linger counts from when
- * its last connection is closed; a durable hold has no end, unless somebody
+/* When a hold ends if its holder dies now, and what ends it. Linger counts from
+ * when its last connection is closed; a durable hold has no end unless somebody
  * breaks it. */
 #define SHOW_NEVER_MS UINT64_MAX
 struct show_end {
@@ -35,20 +35,19 @@ struct show_end {
 };
 struct show_end show_hold_end(struct core *core, const struct hold *hold);
 
-/* When the lock could pass on at the earliest, should its holders die now: when
+/* When the lock could pass on at the earliest if its holders die now: when
  * enough of their leases (or lingers, or max holds) have run out, and then the
- * lock delay. 0: it could pass on now; SHOW_NEVER_MS: not by time. 'ret_hold'
- * is the hold on which that depends, or NULL. After a restore see
- * show_quarantine(). */
+ * lock delay. 0: now; SHOW_NEVER_MS: not by time. 'ret_hold' is the hold that
+ * determines it, or NULL. After a restore, see show_quarantine(). */
 uint64_t show_earliest(struct core *core, const struct lock *lock,
                        const struct hold **ret_hold);
-/* For how long nothing is granted yet. */
+/* What is left of the quarantine, in which nothing is granted. */
 uint64_t show_quarantine(const struct core *core);
 
-/* Why a session was opened, as its client has said: its label "reason"; may be
+/* Why a session was opened, according to its client: its label "reason"; may be
  * empty. */
 struct bytes show_reason(const struct session *session);
-/* Until the hold is taken, by the break that was announced. */
+/* The time until the announced break takes the hold. */
 uint64_t show_break_ms(struct core *core, const struct hold *hold);
 
 /* True if this wait is the holder's own. */

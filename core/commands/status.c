@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a node says of itself: RAFT.STATUS and INFO. */
+/* A node's report about itself: RAFT.STATUS and INFO. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void put_incarnation(struct resp_writer *writer, const char *key,
     resp_key_text(writer, key, text);
 }
 
-/* Which directory is at the other end of the link; 0: none is up. */
+/* The directory at the other end of the link; 0: no link is up. */
 static uint64_t link_incarnation(const struct core *core, uint64_t id)
 {
     const struct peer *peer = peer_look(core, id);
@@ -75,8 +75,8 @@ static void put_member(struct core *core, const struct replica_member *member,
     resp_key_integer(writer, "round_trip_us", round_trip_us(core, member->id));
 }
 
-/* Directories whose number is another one's by now, or nobody's, and that still
- * try to connect. */
+/* Directories that still try to connect although their node id now belongs to
+ * another directory, or to none. */
 static void put_replaced(struct core *core, struct resp_writer *writer)
 {
     uint32_t count = 0;
@@ -97,7 +97,7 @@ static void put_replaced(struct core *core, struct resp_writer *writer)
     }
 }
 
-/* Why this node led no longer, and how long ago. */
+/* Why this node last stepped down, and how long ago. */
 static void put_over(const struct core *core, struct resp_writer *writer)
 {
     const struct leader *leader = &core->leader;
@@ -131,7 +131,7 @@ void raft_status_run(struct core *core, struct request *request)
     resp_key_number(writer, "node", core->options.id);
     put_incarnation(writer, "incarnation", core->options.incarnation);
     lockfsm_cluster_id(core->fsm, cluster);
-    /* A founder knows the id before BEGIN tells the others. */
+    /* A founder knows the id before BEGIN sends it to the others. */
     cluster_id_format(cluster_id_is_known(cluster) ? cluster
                                                    : core->options.cluster_id,
                       cluster_text);
@@ -181,7 +181,7 @@ static bool status_is_asked_for(const struct call *call, const char *section)
     return false;
 }
 
-/* Libraries look at this version before they send SET with PX, EVALSHA or
+/* Libraries check this version before they send SET with PX, EVALSHA or
  * UNLINK. */
 #define REDIS_VERSION "7.0.0"
 
@@ -238,8 +238,8 @@ void server_info(struct core *core, struct request *request)
                       lockfsm_applied_index(core->fsm));
     }
     if (status_is_asked_for(call, "CLUSTER")) {
-        /* Every node says so, follower or not: cluster clients then search for
-         * the leader. */
+        /* Every node answers this, follower or not: cluster clients then search
+         * for the leader. */
         buffer_put_text(&text, "# Cluster\r\ncluster_enabled:1\r\n\r\n");
     }
     if (status_is_asked_for(call, "LOCKS")) {

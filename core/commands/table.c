@@ -7,7 +7,7 @@
 #include "core/commands/commands.h"
 #include "core/redis/keys.h"
 
-/* --- What the rows are written with --------------------------------------- */
+/* --- Macros for the rows -------------------------------------------------- */
 
 #define O(name) (UINT64_C(1) << OPTION_##name)
 #define REQ_OPTIONS (O(REQ) | O(ACKED))
@@ -31,7 +31,7 @@
 #define SESSION COMMAND_SESSION
 #define ORIGIN COMMAND_ORIGIN
 #define BLOCKS COMMAND_BLOCKS
-/* Each connection has one scan at a time, so that many clients take turns. */
+/* A connection runs one scan at a time, so that many clients take turns. */
 #define SCANS (COMMAND_SCANS | COMMAND_BLOCKS)
 #define ADMIN COMMAND_ADMIN
 #define FREES COMMAND_FREES
@@ -40,7 +40,7 @@
 #define REDIS COMMAND_REDIS
 #define REPEATABLE COMMAND_REPEATABLE
 
-/* --- The entries that are made of nothing but arguments ------------------- */
+/* --- Entries that are made of arguments only ------------------------------ */
 
 /* clang-format off */
 #define COMMAND(name_, needs_, functions, ...) functions

@@ -2,12 +2,10 @@
 
 /* LOCK.TOP: the locks that are granted most often, and the longest waits.
  *
- * How often is counted from the newest events (core/events/event_log.h), so
- * nothing is kept for it. What one look may cost is bounded whatever there is:
- * so many events, waits and locks are looked at, the newest of the former, the
- * oldest of the latter. A lock that is neither hot nor waited for nor old is
- * not told.
- */
+ * Grants are counted from the newest events (core/events/event_log.h), so
+ * nothing is stored for this. The cost is bounded: it reads a fixed number of
+ * events, waits and locks, the newest events and the oldest waits and locks. A
+ * lock that is neither hot nor waited for nor old is not listed. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,12 +29,12 @@
 struct hot {
     UT_hash_handle by_name;
     struct bytes name;       /* Borrowed from an event, or from the lock. */
-    const struct lock *lock; /* NULL if there is no such lock any more. */
+    const struct lock *lock; /* NULL if the lock no longer exists. */
     uint64_t grants;
 };
 
 struct top {
-    struct hot *known; /* The locks by name; they stand in 'room'. */
+    struct hot *known; /* The locks by name; they are in 'room'. */
     struct hot *room;
     uint32_t count;
     uint64_t grants;
@@ -60,8 +58,8 @@ static struct hot *hot_of(struct top *top, const struct lock *lock,
     return hot;
 }
 
-/* Counts from the newest event back to WINDOW_MS ago, or as far as the events
- * go. */
+/* Counts from the newest event back to WINDOW_MS ago, or to the oldest
+ * event. */
 static void count_grants(struct top *top, struct core *core,
                          struct bytes prefix)
 {
@@ -82,7 +80,7 @@ static void count_grants(struct top *top, struct core *core,
         }
         bool is_last = i - 1 == event_log->first && event_log->first > 0;
         if (++seen == EVENTS_SEEN_MAX || is_last) {
-            /* A millisecond that has begun counts whole. */
+            /* A started millisecond counts as a whole one. */
             top->window_ms = old_ms + 1;
             break;
         }

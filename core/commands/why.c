@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* LOCK.WHY: why a lock is not free, in words: who holds it, what the holder
- * itself waits for, who waits, and the earliest moment at which it could pass
- * on, with each term of the sum.
+/* LOCK.WHY: explains in sentences why a lock is not free: who holds it, what
+ * the holder itself waits for, who waits, and when it could pass on at the
+ * earliest, with each term of that sum.
  *
- * The words are made here, so that the tool and the page say the same. Names
- * are strangers' bytes: in the words stands "\xHH" for what is no plain
- * character. */
+ * The sentences are made here, so that the tool and the page show the same.
+ * Clients choose the names, so any byte that is not plain text is shown as
+ * "\xHH". */
 
 #include <inttypes.h>
 
@@ -18,21 +18,21 @@
 #include "core/scripts.h"
 #include "core/state.h"
 
-/* How many holders, waiters and waits of a holder are described in words, ...
- */
+/* How many holders, waiters and waits of a holder are described in sentences,
+ * ... */
 #define HOLDERS_TOLD 10
 #define WAITERS_TOLD 10
 #define WAITS_TOLD 10
 /* ... and how many of each are shown as maps. */
 #define SHOWN_MAX 100
-/* How far the search goes for the end of a chain of holders that wait. */
+/* How far a chain of holders that wait is followed. */
 #define CHAIN_MAX 64
 
 #define DURATION(time_ms) \
     duration_format((time_ms), (char[DURATION_TEXT_SIZE]){0})
 
-/* Collects lines, as bulks of an array whose length is known only at the end.
- */
+/* Collects lines, as bulks of an array whose length is known only at the
+ * end. */
 struct lines {
     struct resp_writer writer;
     struct buffer all;
@@ -113,7 +113,7 @@ static const struct hold *next_in_chain(const struct hold *hold)
     return NULL;
 }
 
-/* Tells who is at the end of the chain, unless a line before has told that. */
+/* Describes the end of the chain, unless an earlier line has done so. */
 static void put_chain(struct lines *lines, struct core *core,
                       const struct request *request, const struct hold *from)
 {
@@ -168,7 +168,7 @@ static void why_put_waits(struct lines *lines, struct core *core,
 
 /* --- Holders and waiters -------------------------------------------------- */
 
-/* Tells what a hold without a lease ends by. The wall clock may have been set
+/* Describes what ends a hold without a lease. The wall clock may have been set
  * back since the session was opened. */
 static void why_put_durable(struct lines *lines, struct core *core,
                             const struct hold *hold)
@@ -294,7 +294,8 @@ static void why_put_queue(struct lines *lines, struct core *core,
     }
 }
 
-/* Tells why a writer may wait although the oldest holder is not in its way. */
+/* Explains why a writer may wait although the oldest holder does not block
+ * it. */
 static void put_barging(struct lines *lines, const struct lock *lock)
 {
     uint32_t count = 0;
@@ -326,7 +327,8 @@ static void why_put_terms(struct lines *lines, struct core *core,
         [SHOW_MAX_HOLD] = "left of the hold's maximum",
         [SHOW_BREAK] = "until it is broken"};
     struct show_end end = show_hold_end(core, hold);
-    /* A hold that never ends has no earliest moment, and does not come here. */
+    /* The caller excludes a hold that never ends, which has no earliest
+     * moment. */
     CHECK((size_t)end.by < sizeof by / sizeof by[0] && by[end.by] != NULL);
     LINE(lines,
          "unless it is released earlier, it can pass on in %s at the earliest:",
@@ -337,7 +339,7 @@ static void why_put_terms(struct lines *lines, struct core *core,
     }
 }
 
-/* What keeps a lock from being taken although nobody holds it. */
+/* Explains why an unheld lock cannot be acquired. */
 static void why_put_disk(struct lines *lines, const struct core *core)
 {
     if (core->run.disk == CORE_DISK_FULL) {
