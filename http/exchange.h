@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A visit: one request of HTTP on its way through the core. Private to http.
+/* One HTTP request on its way through the core. Private to http.
  *
  *     commands still to be sent -> a reply -> the next one ... -> an answer
  *
- * The last reply is the answer's, unless the route has something to add
- * (lease.c). */
+ * The last reply is the answer's, unless the route adds something (lease.c). */
 
 #ifndef HASP_HTTP_EXCHANGE_H
 #define HASP_HTTP_EXCHANGE_H
@@ -27,19 +26,19 @@ struct exchange {
     struct fields fields;
     struct words step[EXCHANGE_STEP_MAX];
     uint32_t step_count;
-    uint32_t first_own;   /* The first step of the route's own. */
-    uint32_t at;          /* The step that is under way. */
-    bool is_sent;         /* It is: its reply is waited for. */
+    uint32_t first_own;   /* The first step of the route itself. */
+    uint32_t at;          /* The current step. */
+    bool is_sent;         /* It was sent, and waits for its reply. */
     bool is_open;         /* The core knows the connection. */
     bool is_cut;          /* The core has closed it. */
-    bool is_stream;       /* What comes is pushes. */
-    bool is_answered;     /* There is nothing more to do. */
-    bool was_done;        /* Of a lease: the first command succeeded. */
-    uint64_t due_ns;      /* Of a poll. */
-    struct buffer output; /* That the core has written. */
+    bool is_stream;       /* The core sends pushes. */
+    bool is_answered;     /* Nothing is left to do. */
+    bool was_done;        /* Lease: the first command succeeded. */
+    uint64_t due_ns;      /* The end of a poll. */
+    struct buffer output; /* Written by the core. */
 };
 
-/* A step of its own, to be filled. */
+/* Adds a step, to be filled. */
 struct words *exchange_step(struct exchange *exchange);
 void exchange_refuse(struct exchange *exchange, const struct problem *problem,
                      json_t *more);
@@ -47,8 +46,8 @@ void exchange_refuse(struct exchange *exchange, const struct problem *problem,
 void exchange_answer_json(struct exchange *exchange, unsigned status,
                           json_t *document);
 
-/* The lock of curl and cron: its commands, and what becomes of a reply; true:
- * there is a step more, or it is answered. */
+/* The lock for curl and cron: its commands, and what follows from a reply;
+ * true: there is another step, or it is answered. */
 void lease_begin(struct exchange *exchange);
 void lease_reply(struct exchange *exchange, const struct resp_reply *reply);
 
@@ -56,7 +55,7 @@ void lease_reply(struct exchange *exchange, const struct resp_reply *reply);
 void stream_begin(struct exchange *exchange);
 void stream_push(struct exchange *exchange, const struct resp_reply *reply);
 void stream_comment(struct exchange *exchange);
-/* It leaves too much unread. */
+/* True if the client leaves too much unread. */
 bool stream_is_slow(const struct exchange *exchange);
 
 #endif /* HASP_HTTP_EXCHANGE_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Reading fields, and making a command of them. */
+/* Reading fields, and making a command from them. */
 
 #include "http/fields.h"
 
@@ -59,12 +59,12 @@ void fields_done(struct fields *fields)
     words_done(&fields->texts);
 }
 
-/* The value that is being read. */
+/* The value being read. */
 struct reading {
     struct fields *fields;
     const struct field *field;
     struct value *value;
-    /* The request has the value in base 64, under the name with "_b64". */
+    /* The request has the value in base64, under the name with "_b64". */
     bool is_base64;
     struct problem *problem;
 };
@@ -74,7 +74,7 @@ struct reading {
                  __VA_ARGS__),                                              \
      false)
 
-/* Finds the field 'name', which may have "_b64" behind it. */
+/* Finds the field 'name', which may end in "_b64". */
 static bool fields_find_field(struct reading *reading, struct bytes name)
 {
     const struct route *route = reading->fields->route;
@@ -160,7 +160,8 @@ static bool fields_take_text(struct reading *reading, struct bytes text)
     return true;
 }
 
-/* Takes one of the words "A|B", given in lower case, as the command has it. */
+/* Accepts one of the words "A|B", given in lower case, as the command spells
+ * it. */
 static bool fields_take_choice(struct reading *reading, struct bytes text)
 {
     const char *at = reading->field->word;
@@ -233,7 +234,7 @@ static bool take_encoded(struct reading *reading, struct bytes text,
     return is_good;
 }
 
-/* Begins a value; one that the path has given is not taken from elsewhere. */
+/* Starts a value; one that the path has given must not be given again. */
 static bool begin_value(struct reading *reading, struct bytes name)
 {
     size_t size = 0;

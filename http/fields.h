@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a request of HTTP asks for: its path, query and body, checked against
- * the fields of its route, as the words of a command.
+/* What an HTTP request asks for: its path, query and body, checked against the
+ * fields of its route, as the words of a command.
  *
- * Strict: JSON is of RFC 8259, no member twice, none that the route does not
- * have, no number with a fraction, no text of the wrong size. Any text may be
- * given in base 64, under its name with "_b64" behind.
- * Pure, and fuzzed. */
+ * Strict: JSON follows RFC 8259, without duplicate members, members that the
+ * route does not have, fractions, or texts of a wrong size. Any text may be
+ * given in base64, under its name with "_b64" appended. Pure, and fuzzed. */
 
 #ifndef HASP_HTTP_FIELDS_H
 #define HASP_HTTP_FIELDS_H
@@ -19,10 +18,10 @@
 #include "http/problem.h"
 #include "http/routes.h"
 
-/* Words, one behind the other. Zeroed memory has none. */
+/* Words in sequence. Zeroed memory has none. */
 struct words {
     struct buffer bytes;
-    size_t *end; /* Of each. */
+    size_t *end; /* The end of each word. */
     uint32_t count;
     uint32_t capacity;
 };
@@ -39,20 +38,20 @@ struct fields {
     const struct route *route;
     struct value {
         bool is_given;
-        uint64_t number; /* Of a flag: 1 or 0. */
-        uint32_t first;  /* Of its texts, in 'texts'. */
+        uint64_t number; /* A flag's: 1 or 0. */
+        uint32_t first;  /* The index of its first text in 'texts'. */
         uint32_t count;
     } value[FIELD_COUNT_MAX];
     struct words texts;
 };
 void fields_done(struct fields *fields);
 
-/* Zeroed 'fields' are filled. HASP_EINVALID: 'ret_problem' says why. To be
+/* Fills zeroed 'fields'. HASP_EINVALID: 'ret_problem' says why. They must be
  * released in any case. */
 MUST_CHECK int fields_read(struct fields *fields, const struct match *match,
                            struct bytes query, struct bytes body,
                            struct problem *ret_problem);
-/* The value of the field of that name, which the route must have. */
+/* The value of the field with this name, which the route must have. */
 const struct value *fields_get(const struct fields *fields, const char *name);
 struct bytes fields_text(const struct fields *fields, const char *name);
 /* Appends the route's command. 'credentials' (NULL unless it takes them) are

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The life of a visit: from a request of HTTP to commands, and back. */
+/* The life of an exchange: from an HTTP request to commands, and back. */
 
 #include "http/gateway.h"
 
@@ -44,7 +44,7 @@ static void hang_up(struct exchange *exchange)
     }
 }
 
-/* Answers; the visit ends with its exchange. */
+/* Answers; the exchange ends with that. */
 static void give_answer(struct exchange *exchange, struct http_reply *reply)
 {
     CHECK(!exchange->is_answered && !exchange->is_stream);
@@ -86,7 +86,7 @@ static json_t *document_of(const struct answer *answer,
         json_put(document, answer->name, json_of_reply(reply, 2));
         return document;
     default:
-        /* A simple string says only OK. */
+        /* A simple string is always OK. */
         json_put(document, answer->name,
                  value->type == RESP_SIMPLE ? json_true()
                                             : json_of_reply(reply, 0));
@@ -154,7 +154,7 @@ static void send_step(struct exchange *exchange)
     free(argument);
 }
 
-/* Gives the visit up. */
+/* Gives the exchange up. */
 static void gateway_cut(struct exchange *exchange)
 {
     if (exchange->is_stream && !exchange->is_answered) {
@@ -169,7 +169,7 @@ static void gateway_cut(struct exchange *exchange)
     }
 }
 
-/* How large a reply is depends on what clients have put into the state. */
+/* The size of a reply depends on what clients have put into the state. */
 static void refuse_reply(struct exchange *exchange)
 {
     struct problem problem;
@@ -183,13 +183,13 @@ static void refuse_reply(struct exchange *exchange)
     exchange_refuse(exchange, &problem, NULL);
 }
 
-/* Goes as far as it can with what the core has answered by now. */
+/* Proceeds as far as the core's answers allow. */
 static void gateway_advance(struct exchange *exchange)
 {
     struct resp_reply *reply = &exchange->gateway->reply;
     if (exchange->is_stream && exchange->output.size > 0 &&
         stream_is_slow(exchange)) {
-        /* The client misses events from now on, and has to know that. */
+        /* The client misses events from now on, and has to learn that. */
         buffer_clear(http_stream_output(exchange->raw_exchange));
         gateway_cut(exchange);
     }
@@ -219,7 +219,7 @@ static void gateway_advance(struct exchange *exchange)
     }
 }
 
-/* Reads "id:secret". */
+/* Parses "id:secret". */
 static bool read_session(struct exchange *exchange, struct words *credentials,
                          struct problem *problem)
 {
@@ -236,7 +236,7 @@ static bool read_session(struct exchange *exchange, struct words *credentials,
     return true;
 }
 
-/* The bearer's secret; no data: there is none. */
+/* The bearer's secret; data is NULL if there is none. */
 static struct bytes bearer_of(const struct http_exchange *raw_exchange)
 {
     static const char bearer[] = "Bearer ";
@@ -267,8 +267,8 @@ static void put_first_steps(struct exchange *exchange,
     exchange->first_own = exchange->step_count;
 }
 
-/* Puts the command for events. Browsers and the like reconnect with the header.
- */
+/* Puts the command for events. Browsers, among others, reconnect with the
+ * header. */
 static void put_watch(struct exchange *exchange, struct words *step)
 {
     struct bytes from = fields_text(&exchange->fields, "from");
@@ -297,7 +297,7 @@ static void put_steps(struct exchange *exchange,
         put_watch(exchange, exchange_step(exchange));
         break;
     case ROUTE_PRESENCE:
-        break;          /* ATTACH is the whole request. */
+        break;          /* The whole request is ATTACH. */
     case ROUTE_MONITOR: /* Every user may send this command. */
         words_put_text(exchange_step(exchange), "RAFT.STATUS");
         break;
@@ -306,7 +306,7 @@ static void put_steps(struct exchange *exchange,
     }
 }
 
-/* Sets how long the client wants to wait, if its command waits at all. */
+/* Sets how long the client waits, if its command waits at all. */
 static void begin_poll(struct exchange *exchange)
 {
     struct gateway *gateway = exchange->gateway;
@@ -320,7 +320,7 @@ static void begin_poll(struct exchange *exchange)
     list_push_back(&gateway->polls, &exchange->in_waiting);
 }
 
-/* True if a secret may be sent: over TLS, or over loopback. */
+/* True if the client may send a secret: over TLS or loopback. */
 static bool is_private(const struct exchange *exchange)
 {
     char host[128];
@@ -331,7 +331,7 @@ static bool is_private(const struct exchange *exchange)
             address_is_loopback(host));
 }
 
-/* Opens a connection without a user, whatever its address, unless there was a
+/* Opens an unauthenticated connection, whatever its address, unless there was a
  * certificate. */
 static void open_connection(struct exchange *exchange)
 {
@@ -447,7 +447,7 @@ static void refuse_path(struct http_exchange *raw_exchange,
     }
 }
 
-/* Answers for the node's own pages, which are no part of the API. */
+/* Answers for the node's own pages, which are not part of the API. */
 static void answer_monitor(struct gateway *gateway,
                            struct http_exchange *raw_exchange,
                            const struct route *route)
@@ -457,7 +457,7 @@ static void answer_monitor(struct gateway *gateway,
     http_answer(raw_exchange, &reply);
 }
 
-/* False if the request has been answered and needs no visit. */
+/* False if the request has been answered and needs no exchange. */
 static bool is_admitted(struct gateway *gateway,
                         struct http_exchange *raw_exchange,
                         const struct match *match)
@@ -517,7 +517,7 @@ uint32_t gateway_head(void *data, struct http_exchange *raw_exchange)
         return UINT32_MAX;
     }
     if (secret.data != NULL) {
-        /* This node may be about to learn of it: AUTH decides. */
+        /* This node may be about to learn the secret: AUTH decides. */
         return GATEWAY_GUEST_BODY;
     }
     problem_set(&problem, 401, "NOAUTH", NULL,

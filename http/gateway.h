@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Requests of HTTP as requests of clients.
+/* HTTP requests as requests of clients.
  *
- * Each is a *visit*: a connection of the core for as long as it takes, on which
- * the words of a client are sent one command after the other (HELLO 3, AUTH of
- * a bearer, SESSION.ATTACH, the command), and whose reply becomes JSON. So
- * exactly-once, order, limits, rights and errors are those of RESP, and nothing
- * is decided here but what a browser may ask.
+ * Each is an *exchange*: a connection of the core that lives as long as the
+ * request, on which a client's commands are sent one after the other (HELLO 3,
+ * AUTH of a bearer, SESSION.ATTACH, the command), and whose reply becomes JSON.
+ * So exactly-once, order, limits, rights and errors are those of RESP, and only
+ * what a browser may request is decided here.
  *
- * A visit is brief (CORE_CONN_BRIEF): neither its beginning nor its end says
- * anything about its client's presence, and it starts as nobody, whatever its
- * address. Only GET /v1/session/stream stands for its client.
+ * An exchange is brief (CORE_CONN_BRIEF): neither its beginning nor its end
+ * says that its client is alive, and it starts unauthenticated, whatever its
+ * address. Only GET /v1/session/stream shows that its client is alive.
  *
- * A stream of events is a visit that has sent LOCK.WATCH: each push is an
- * event, a comment every 5 s keeps proxies from closing it, and who does not
- * read is closed at STREAM_UNSENT_MAX.
+ * A stream of events is an exchange that has sent LOCK.WATCH: each push is an
+ * event, a comment every 5 s keeps proxies from closing it, and a client that
+ * does not read is closed at STREAM_UNSENT_MAX.
  *
- * Who may ask: the Host must be an address, localhost or one of 'names', so
- * that no web page reaches a node under a name of its own (DNS rebinding); a
- * change by a browser must come from this node's own pages. The probes and the
- * metrics, which name nobody, are exempt: they are polled by any name.
- * Over TLS the metrics are for users (guards_metrics), and who shows a
- * certificate is the user whose it is.
- * Threads: the loop's. */
+ * Which requests are served: the Host must be an address, localhost or one of
+ * 'names', so that no web page reaches a node under a name of its own (DNS
+ * rebinding); a change by a browser must come from this node's own pages. The
+ * probes and the metrics, which name no user, are exempt: they are polled under
+ * any name. Over TLS the metrics are for users (guards_metrics), and a client
+ * with a certificate is the user that it names. Threads: the loop's. */
 
 #ifndef HASP_HTTP_GATEWAY_H
 #define HASP_HTTP_GATEWAY_H
@@ -38,10 +37,10 @@
 
 struct core;
 
-/* Of the numbers of its connections; no other connection has this bit. */
+/* A bit in the ids of its connections; no other connection has it. */
 #define GATEWAY_CONN (UINT64_C(1) << 62)
-/* What a stream's client may leave unread: more than is told again at once, in
- * whatever way it has to be written in JSON. And how many streams there are. */
+/* What a stream's client may leave unread: more than is sent again at once,
+ * however it is encoded in JSON. And the number of streams. */
 #define STREAM_UNSENT_MAX (4u << 20)
 #define STREAM_COUNT_MAX 256
 /* From one address. */
@@ -51,7 +50,7 @@ struct gateway_port {
     /* NULL while the core must not be called. */
     struct core *(*core)(void *data);
     uint64_t (*now_ns)(void *data);
-    /* A turn of the core is due. */
+    /* Requests a turn of the core. */
     void (*wake)(void *data);
     /* Answers a path of the node's own: ROUTE_MONITOR. */
     void (*monitor)(void *data, const char *path, struct http_reply *reply);
@@ -60,42 +59,43 @@ struct gateway_port {
 
 struct gateway {
     struct gateway_port port;
-    const char *names;   /* Hosts, with blanks between them; borrowed. */
-    bool has_api;        /* False: the node's own paths alone. */
-    bool guards_metrics; /* They are for users, as access demands. */
+    const char *names;   /* Hosts, separated by spaces; borrowed. */
+    bool has_api;        /* False: only the node's own paths. */
+    bool guards_metrics; /* They are for users, if access is required. */
     struct exchange *visits;
-    struct list streams; /* Of visits, those without an end; and ... */
+    struct list streams; /* Exchanges without an end; and ... */
     uint32_t stream_count;
-    struct list polls;       /* ... those that wait, with a limit. */
-    struct list dirty;       /* The core has written something for them. */
-    struct resp_reply reply; /* The one at hand. */
+    struct list polls; /* ... those that wait, with a time limit. */
+    struct list dirty; /* Those for which the core has written something. */
+    struct resp_reply reply; /* The current reply. */
     struct buffer nowhere;
-    struct buffer document; /* Of OpenAPI; made when it is first asked for. */
-    struct buffer policy;   /* Of the page, likewise. */
-    uint64_t number;        /* The newest visit's. */
+    struct buffer document; /* OpenAPI; made on first use. */
+    struct buffer policy;   /* The page's; made on first use. */
+    uint64_t number;        /* Of the newest exchange. */
     uint64_t comment_ns;    /* When streams get the next comment. */
 };
 
 void gateway_open(struct gateway *gateway, const struct gateway_port *port,
                   const char *names, bool has_api);
-/* After net/http has been closed. */
+/* Called after net/http has been closed. */
 void gateway_done(struct gateway *gateway);
 
-/* Of struct http_handler; 'data' is the gateway. A body of more than
+/* Functions of struct http_handler; 'data' is the gateway. A body larger than
  * GATEWAY_GUEST_BODY is received only from a client whose certificate or secret
- * this node knows, and while access is required none from a client that shows
- * neither. */
+ * this node knows. While access is required, no body is received from a client
+ * that presents neither. */
 #define GATEWAY_GUEST_BODY 4096u
 uint32_t gateway_head(void *data, struct http_exchange *raw_exchange);
 void gateway_request(void *data, struct http_exchange *raw_exchange);
 void gateway_end(void *data, struct http_exchange *raw_exchange);
 
-/* The end of a turn: what was answered goes on its way. */
+/* The end of a turn: sends what was answered. */
 void gateway_flush(struct gateway *gateway);
-/* Once a second: polls that have waited long enough, comments. */
+/* Once a second: ends polls that have waited long enough, and writes
+ * comments. */
 void gateway_tick(struct gateway *gateway, uint64_t now_ns);
 
-/* Of struct core_port, for connections with GATEWAY_CONN. */
+/* Functions of struct core_port, for connections with GATEWAY_CONN. */
 struct buffer *gateway_output(struct gateway *gateway, uint64_t conn);
 void gateway_close(struct gateway *gateway, uint64_t conn);
 

@@ -32,7 +32,7 @@ static json_t *json_base64_of(struct bytes text)
     return value;
 }
 
-/* NULL if the text is no UTF-8. */
+/* NULL if the text is not UTF-8. */
 static json_t *json_string_of(struct bytes text)
 {
     return json_stringn(text.size > 0 ? (const char *)text.data : "",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* JSON out: small helpers over jansson, and replies of RESP3 as JSON.
+/* Writing JSON: small helpers for jansson, and RESP3 replies as JSON.
  *
- * Bytes that are no UTF-8 cannot be a JSON string: they come in base
- * 64, under their member's name with "_b64" behind it. */
+ * Bytes that are not UTF-8 cannot be a JSON string: they are sent in base64,
+ * under their member's name with "_b64" appended. */
 
 #ifndef HASP_HTTP_JSON_H
 #define HASP_HTTP_JSON_H
@@ -13,17 +13,17 @@
 #include "base/bytes.h"
 #include "net/resp.h"
 
-/* Adds a member; 'value' is taken over, and must not be NULL. */
+/* Adds a member and takes ownership of 'value', which must not be NULL. */
 void json_put(json_t *object, const char *name, json_t *value);
-/* The same of an array's element. */
+/* The same for an element of an array. */
 void json_add(json_t *array, json_t *value);
-/* Adds a text, as said above. */
+/* Adds a text, in base64 if necessary. */
 void json_put_text(json_t *object, const char *name, struct bytes text);
-/* Appends the document and a line's end; it is freed. */
+/* Appends the document and a newline, and frees it. */
 void json_write(json_t *document, struct buffer *out);
 
-/* value[at] of a reply, and all inside it. A text is a string, or in base
- * 64 where it is none and no member has it. */
+/* value[at] of a reply with everything inside it. A text becomes a string, or
+ * base64 if it is not UTF-8 and is not a member's value. */
 json_t *json_of_reply(const struct resp_reply *reply, uint32_t at);
 
 #endif /* HASP_HTTP_JSON_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* PUT and DELETE of a lease: SET NX PX and the scripts of Redis lock clients,
- * and a look at the lock behind that, which has the token. */
+ * followed by a read of the lock, which has the token. */
 
 #include <string.h>
 
@@ -51,7 +51,7 @@ void lease_begin(struct exchange *exchange)
         words_put_text(step, "NX");
         words_put_text(step, "PX");
         words_put_number(step, ttl_ms);
-        /* Two clients of the same name must not both hold the lock. */
+        /* Two clients with the same name must not both hold the lock. */
         words_put_text(step, "FRESH");
     }
     step = exchange_step(exchange);

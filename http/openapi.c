@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Walks the table, and writes what each row says. */
+/* Writes a description for each row of the table. */
 
 #include "http/openapi.h"
 
@@ -76,8 +76,8 @@ static json_t *schema_of_shape(const struct shape *shape)
         json_t *property = schema_of_type(type);
         json_put(properties, name, mark == '|' ? or_null(property) : property);
         if (is_text) {
-            /* The text may come in base 64 instead, so neither field is always
-             * there. */
+            /* The text may be in base64 instead, so neither field is always
+             * present. */
             strncat(name, "_b64", sizeof name - strlen(name) - 1);
             json_put(properties, name, openapi_typed("string"));
         } else if (mark != '?') {
@@ -145,7 +145,7 @@ static json_t *schema_of_field(const struct field *field)
                            openapi_typed("string"));
         break;
     default:
-        /* The field's bounds are of bytes, not of letters. */
+        /* The field's bounds are in bytes, not in characters. */
         schema = openapi_typed("string");
     }
     json_put(schema, "description", json_string(field->summary));
@@ -281,7 +281,7 @@ static json_t *operation_of(const struct route *route)
 {
     char id[NAME_SIZE];
     size_t size = 0;
-    /* The id is such as "post_v1_lock_acquire". */
+    /* An id is like "post_v1_lock_acquire". */
     snprintf(id, sizeof id, "%s%s", route->method, route->path);
     for (const char *c = id; *c != '\0'; c++) {
         if (isalnum((unsigned char)*c)) {

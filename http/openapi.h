@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The table of routes as a document of OpenAPI 3.1
+/* The table of routes as an OpenAPI 3.1 document
  * (https://spec.openapis.org/oas/v3.1.1). */
 
 #ifndef HASP_HTTP_OPENAPI_H

@@ -18,7 +18,7 @@ static bool origin_check_is_address(const char *host)
            inet_pton(AF_INET6, host, &address) == 1;
 }
 
-/* True for nothing, or a port such as ":7422". */
+/* True for the empty text, or a port such as ":7422". */
 static bool is_port(const char *text)
 {
     return *text == '\0' ||
@@ -54,7 +54,7 @@ static bool origin_check_is_named(const char *host, const char *names)
     return false;
 }
 
-/* HTTP/1.0 has no Host, and no browser uses that. */
+/* HTTP/1.0 has no Host, and browsers do not use it. */
 static bool is_our_host(const char *header, const char *names)
 {
     char host[HOST_SIZE_MAX];
@@ -64,7 +64,7 @@ static bool is_our_host(const char *header, const char *names)
                                       origin_check_is_named(host, names)));
 }
 
-/* True if the page is of this very node: the scheme, and what Host says. */
+/* True if the page is from this node: the scheme and the Host are the same. */
 static bool is_our_origin(const char *origin, const char *host, bool is_secure)
 {
     const char *mark = strstr(origin, "://");
@@ -109,8 +109,8 @@ bool origin_check_admits(const struct origin_check_request *request,
 bool origin_check_takes_body(const struct origin_check_request *request,
                              struct problem *ret_problem)
 {
-    /* Without this a page of any origin could send such a request, and no
-     * browser would ask first. */
+    /* Otherwise a page of any origin could send such a request, and no browser
+     * would ask first (a CORS preflight). */
     bool needs_json = request->has_body || strcmp(request->method, "POST") == 0;
     if (needs_json && !is_json(request->content_type)) {
         problem_set(ret_problem, 415, "BADARG", NULL,

@@ -16,14 +16,14 @@ struct origin_check_request {
     const char *fetch_site;
     const char *content_type;
     bool has_body;
-    bool is_secure; /* It came by TLS: a page of its origin does, too. */
+    bool is_secure; /* Over TLS, as a page of its origin is. */
 };
 
-/* False: 'ret_problem' says why not. 'names' are further names of this node,
- * with blanks between them. */
+/* False: 'ret_problem' says why. 'names' are further names of this node,
+ * separated by spaces. */
 bool origin_check_admits(const struct origin_check_request *request,
                          const char *names, struct problem *ret_problem);
-/* Likewise, of the kind of its body. */
+/* The same for the type of its body. */
 bool origin_check_takes_body(const struct origin_check_request *request,
                              struct problem *ret_problem);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The page and what a browser may do with it. */
+/* The page, and what a browser may do with it. */
 
 #include "http/page.h"
 
@@ -15,7 +15,7 @@
 
 EMBED_TEXT(hasp_page, "http/index.html");
 
-/* The bytes between <tag> and </tag>, which the page has once each. */
+/* The bytes between <tag> and </tag>, which the page has exactly once. */
 static struct bytes page_inside(const char *tag)
 {
     char begin[16], end[16];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* From words of the protocol to status codes and documents. */
+/* From the protocol's words to status codes and documents. */
 
 #include "http/problem.h"
 
@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "http/json.h"
 
-/* The words of docs/protocol.md; any other one is a bad request, as ERR is. */
+/* The words of docs/protocol.md; any other one is a bad request, like ERR. */
 static const struct {
     const char *word;
     unsigned status;

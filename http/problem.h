@@ -15,19 +15,19 @@
 struct problem {
     unsigned status;
     const char *code;  /* The protocol's word; static. */
-    const char *field; /* Of the request; static, or NULL. */
+    const char *field; /* The request's field; static, or NULL. */
     char detail[PROBLEM_DETAIL_SIZE];
 };
 
-/* A refusal of the gateway itself. */
+/* Sets a refusal of the gateway itself. */
 void problem_set(struct problem *problem, unsigned status, const char *code,
                  const char *field, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-/* What an error of the protocol, "WORD text", is over HTTP. */
+/* Translates an error of the protocol, "WORD text", to HTTP. */
 void problem_of_error(struct problem *problem, struct bytes error);
 
-/* The document, into a reply with its status and headers. 'more' (may be NULL)
- * has further members, and is taken over. */
+/* Writes the document into a reply with its status and headers. 'more' (may be
+ * NULL) has further members; ownership is taken. */
 void problem_reply(const struct problem *problem, json_t *more,
                    struct http_reply *reply);
 

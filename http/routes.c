@@ -509,8 +509,8 @@ const struct shape shapes[] = {
 };
 const uint32_t shape_count = sizeof shapes / sizeof shapes[0];
 
-/* True if the path is this route's; then 'ret_rest' is what its "{name}"
- * stands for. */
+/* True if the path belongs to this route; then 'ret_rest' is the value of its
+ * "{name}". */
 static bool is_path_of(const struct route *route, struct bytes path,
                        struct bytes *ret_rest)
 {

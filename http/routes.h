@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What can be asked over HTTP: one table. Each row is a method and a path, the
- * command that RESP clients send for it, which member of the request goes where
- * in that, and what the answer looks like. Dispatch, the checks of requests,
- * the answers 404 and 405, the OpenAPI document, and (by a test) docs/http.md
- * come from this table, so none of them can differ from the others. */
+/* The routes of HTTP: one table. Each row is a method and a path, the command
+ * that RESP clients send for it, which member of the request becomes which
+ * argument, and the shape of the answer. Dispatch, the checks of requests, the
+ * answers 404 and 405, the OpenAPI document, and (by a test) docs/http.md come
+ * from this table, so they cannot disagree. */
 
 #ifndef HASP_HTTP_ROUTES_H
 #define HASP_HTTP_ROUTES_H
@@ -16,11 +16,11 @@
 
 /* A member of a request: of the body's object, of a query, or of the path. */
 enum field_kind {
-    FIELD_END, /* Behind the last one. */
+    FIELD_END, /* After the last one. */
     FIELD_TEXT,
     FIELD_NUMBER,
-    FIELD_FLAG,    /* true: the word. */
-    FIELD_CHOICE,  /* Words, of which one is given, in lower case. */
+    FIELD_FLAG,    /* true becomes the word. */
+    FIELD_CHOICE,  /* One of several words, in lower case. */
     FIELD_TEXTS,   /* Their count, and each. */
     FIELD_NUMBERS, /* The word, and each. */
     FIELD_LABELS,  /* An object: the word, a key and a text for each member. */
@@ -28,14 +28,15 @@ enum field_kind {
 };
 
 #define FIELD_REQUIRED 1u
-/* For the gateway: no argument of the command. */
+/* For the gateway, not an argument of the command. */
 #define FIELD_ASIDE 2u
 
 struct field {
     const char *name;
     enum field_kind kind;
-    /* What stands before it in the command; its range is that option's. NULL:
-     * an operand, the range is given here. CHOICE: the words, by '|'. */
+    /* The word before it in the command; its range is that option's. NULL: an
+     * operand, whose range is given here. CHOICE: the words, separated by
+     * '|'. */
     const char *word;
     uint64_t min;
     uint64_t max;
@@ -51,11 +52,11 @@ enum route_kind {
     ROUTE_PRESENCE,
     ROUTE_PAGE,
     ROUTE_DOCUMENT, /* This table, as OpenAPI. */
-    ROUTE_MONITOR   /* Of the node: no API. */
+    ROUTE_MONITOR   /* The node's own; not part of the API. */
 };
 
 enum answer_kind {
-    ANSWER_MAP,    /* The reply, a map of this shape. */
+    ANSWER_MAP,    /* The reply is a map of this shape. */
     ANSWER_MEMBER, /* {name: the reply}. */
     ANSWER_LIST,   /* {name: [maps of this shape]}. */
     ANSWER_PAGE    /* {"cursor": ..., name: [maps of this shape]}. */
@@ -64,22 +65,22 @@ enum answer_kind {
 struct answer {
     enum answer_kind kind;
     const char *name;
-    const char *type; /* As in struct shape's members, or a shape. */
+    const char *type; /* A type as in struct shape's members, or a shape. */
 };
 
-#define ROUTE_NEEDS_SESSION 1u /* Hasp-Session: it is attached first. */
-#define ROUTE_KEEPS 2u         /* Hasp-Session: they are its operands. */
+#define ROUTE_NEEDS_SESSION 1u /* Hasp-Session is attached first. */
+#define ROUTE_KEEPS 2u         /* Hasp-Session gives its operands. */
 #define ROUTE_MAY_BE_HELD 4u   /* nil: 423. */
-#define ROUTE_WAITS 8u         /* Has wait_ms; may be answered with 202. */
+#define ROUTE_WAITS 8u         /* Has wait_ms; 202 is a possible answer. */
 
 struct route {
     const char *method;
-    /* "{name}" at its end stands for all that follows, slashes too; the field
-     * of that name takes it. */
+    /* "{name}" at its end matches the whole rest, including slashes; it is the
+     * value of the field with that name. */
     const char *path;
     enum route_kind kind;
-    const char *command; /* With words that always follow its operands. */
-    const char *tail;    /* Such words, or NULL. */
+    const char *command; /* With the words that always follow its operands. */
+    const char *tail;    /* Words at its end, or NULL. */
     const struct field *fields;
     struct answer answer;
     unsigned flags;
@@ -89,27 +90,26 @@ struct route {
 extern const struct route routes[];
 extern const uint32_t route_count;
 
-/* Structures of answers, for the document. */
+/* Shapes of answers, for the document. */
 struct shape {
     const char *name;
     /* "name:type ...". Types: integer, text, yes (true or false), a shape's
-     * name, [type], {type}; "?" behind: it may be missing, "|" may be null. A
-     * text that is no UTF-8 comes in base 64 under its name with "_b64"
-     * behind it. */
+     * name, [type], {type}. "?" after it: it may be missing; "|": it may be
+     * null. A text that is not UTF-8 is in base64 under its name with "_b64"
+     * appended. */
     const char *members;
 };
 extern const struct shape shapes[];
 extern const uint32_t shape_count;
 
-/* Where a path leads. */
+/* The route of a path. */
 struct match {
-    const struct route *route; /* NULL: nowhere, or not by this method. */
-    struct bytes rest;         /* For "{name}", undecoded; borrowed. */
-    /* Which methods the path has, ", " between them; empty: there is no such
-     * path. */
+    const struct route *route; /* NULL: none, or not for this method. */
+    struct bytes rest;         /* The value of "{name}", undecoded; borrowed. */
+    /* The path's methods, separated by ", "; empty: the path does not exist. */
     char allowed[64];
 };
-/* HEAD is GET. */
+/* Finds the route; HEAD counts as GET. */
 void routes_find(const char *method, struct bytes path,
                  struct match *ret_match);
 
@@ -118,7 +118,7 @@ void field_range(const struct field *field, uint64_t *ret_min,
                  uint64_t *ret_max);
 /* The name in a path's "{name}", with its size; or NULL. */
 const char *route_parameter(const struct route *route, size_t *ret_size);
-/* The body is none's: fields come with the query. */
+/* True if the route accepts no body: its fields are in the query. */
 bool route_has_query(const struct route *route);
 
 #endif /* HASP_HTTP_ROUTES_H */

@@ -29,9 +29,9 @@ void stream_comment(struct exchange *exchange)
     http_stream_more(exchange->raw_exchange);
 }
 
-/* [lock, kind, {lock, session, token, index, message, id}]; of other kinds, as
- * the answer to a PUSH that another connection has asked for, nothing is told.
- */
+/* Writes [lock, kind, {lock, session, token, index, message, id}] as an event.
+ * Other kinds, such as the answer to a PUSH that another connection requested,
+ * are ignored. */
 void stream_push(struct exchange *exchange, const struct resp_reply *reply)
 {
     struct buffer *out = http_stream_output(exchange->raw_exchange);
