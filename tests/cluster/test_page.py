@@ -386,13 +386,13 @@ def test_a_holder_is_asked_and_a_hold_without_end_is_broken_by_keyboard(cluster,
         bea.do("LOCK.ACQUIRE", "deploys")
         dan.send("LOCK.ACQUIRE", "deploys", "WAIT", "FOREVER")
         page.open(cluster.followers(leader)[0], "#lock=deploys")
-        page.wait_text("#acts", "Ask to give it back…")
-        page.tab_to("^Ask to give it back…")
+        page.wait_text("#acts", "Ask to release it…")
+        page.tab_to("^Ask to release it…")
         page.press(Keys.ENTER)
         page.wait_text("#a-what", "Nothing is taken from them")
         assert page.focused() == "a-text" and not page.text("#a-break")
         page.press("still needed?", Keys.ENTER)
-        page.wait_text("#note", "1 holder was told")
+        page.wait_text("#note", "1 holder was notified")
         assert page.run("return document.getElementById('note').className") == "done"
         page.wait_text("#history", "still needed?")
 
@@ -410,7 +410,7 @@ def test_a_holder_is_asked_and_a_hold_without_end_is_broken_by_keyboard(cluster,
         page.wait_text("#history", "gone for the day")
         # What has a lease is not broken.
         page.wait(lambda: "Break…" not in page.text("#acts"), "no button")
-        assert "Ask to give it back…" in page.text("#acts")
+        assert "Ask to release it…" in page.text("#acts")
     assert page.errors() == []
 
 
